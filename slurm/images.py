@@ -1,0 +1,46 @@
+"""Names of the container images: which tag belongs to the sources in `images/`.
+
+The tag is derived from the content of `images/`, so that a changed source gives a changed tag, and a changed tag rolls
+exactly the pods that run it. Nothing has to be bumped by hand, and an old checkout finds its own images again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+ROLES = ("controller", "worker", "login", "jail")
+"""One image per role; each is a target of `images/Containerfile`."""
+
+DEFAULT_REGISTRY = "localhost/slurmstack"
+"""Prefix of images that were built here and never pushed."""
+
+DEBIAN_SUITES = {"24.11": "trixie", "26.05": "forky"}
+"""The Debian suite whose own packages carry each Slurm version."""
+
+_IMAGES_DIR = Path(__file__).resolve().parent.parent / "images"
+
+
+@cache
+def content_hash(images_dir: Path = _IMAGES_DIR) -> str:
+    """First 12 hex digits of the SHA-256 over names, modes and contents of all source files below `images_dir`."""
+    digest = hashlib.sha256()
+    for path in sorted(images_dir.rglob("*")):
+        if not path.is_file() or "__pycache__" in path.parts:
+            continue
+        content = path.read_bytes()
+        executable = bool(path.stat().st_mode & 0o100)
+        digest.update(f"{path.relative_to(images_dir)}\0{int(executable)}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:12]
+
+
+def image_tag(slurm_version: str) -> str:
+    """Tag of the images that these sources build for one Slurm version, for example `24.11-0f3a9c2b7d41`."""
+    return f"{slurm_version}-{content_hash()}"
+
+
+def image_reference(role: str, *, registry: str, tag: str) -> str:
+    """Full reference of the image of one role."""
+    return f"{registry}/{role}:{tag}"
