@@ -1,0 +1,55 @@
+"""What all sections of the stack file have in common, and the small value types they share."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+class Section(BaseModel):
+    """A part of the stack file: frozen, and a key that it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+_DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_QUANTITY = re.compile(r"^(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)$")
+
+_DNS_LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
+
+
+def parse_bytes(quantity: str) -> int:
+    """Bytes of a Kubernetes quantity such as `512Mi` or `1.5Ti`. Raises ValueError if it is none."""
+    match = _QUANTITY.match(quantity)
+    if match is None:
+        raise ValueError("is not a size: write a number with a unit, for example 512Mi, 20Gi or 1Ti")
+    number, unit = match.groups()
+    return int(float(number) * (_BINARY | _DECIMAL)[unit])
+
+
+def _positive_quantity(quantity: str) -> str:
+    if parse_bytes(quantity) <= 0:
+        raise ValueError("must be more than nothing")
+    if parse_bytes(quantity) > _BINARY["Pi"] * 100:
+        raise ValueError("is more than 100Pi, which is surely a slip")
+    return quantity
+
+
+Quantity = Annotated[
+    str, AfterValidator(_positive_quantity), Field(json_schema_extra={"pattern": _QUANTITY.pattern, "examples": ["10Gi"]})
+]
+"""A size in bytes with a unit: `512Mi`, `20Gi`, `1.5Ti` (binary) or `20G` (decimal)."""
+
+
+def check_dns_label(name: str, *, longest: int) -> str:
+    """The name itself if it is a DNS label of at most `longest` characters that begins with a letter, else ValueError."""
+    if not _DNS_LABEL.match(name):
+        raise ValueError(
+            "is not a DNS label: use small letters, digits and '-', begin with a letter and do not end with '-'"
+        )
+    if len(name) > longest:
+        raise ValueError(f"has {len(name)} characters; {longest} at most, since longer names would be cut and could collide")
+    return name

@@ -1,0 +1,69 @@
+"""What must hold between sections of a stack file."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from config.errors import Problem, unknown_name
+from config.partitions import Partition
+from config.users import User
+
+MAX_NODES = 10_000
+"""Nodes of one cluster at most: far above what Kubernetes is tested to, low enough to catch a slip of the keyboard."""
+
+
+def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any]) -> list[Problem]:
+    """Problems between sections. `valid` has the sections that could be read, `written` all of them as written."""
+    pools = written.get("worker_nodes")
+    pool_names = [str(name) for name in pools] if isinstance(pools, Mapping) else []
+    problems: list[Problem] = []
+    problems += _pools(valid.get("worker_nodes") or {}, pool_names)
+    problems += _partitions(valid.get("partitions") or {}, pool_names)
+    problems += _users(valid.get("users") or {})
+    login = valid.get("login")
+    if login is not None and login.node_port is not None and login.service_type != "NodePort":
+        problems.append(Problem(where="login.node_port", message="is only for service_type NodePort"))
+    if login is not None and login.source_ranges and login.service_type != "LoadBalancer":
+        problems.append(Problem(where="login.source_ranges", message="is only for service_type LoadBalancer"))
+    cloud = valid.get("cloud")
+    if cloud is not None and cloud.kubeconfig is not None and cloud.context is None:
+        message = "names a kubeconfig without a context; set cloud.context too (`kubectl config get-contexts` lists them)"
+        problems.append(Problem(where="cloud.context", message=message))
+    return problems
+
+
+def _pools(pools: Mapping[str, Any], names: list[str]) -> Iterator[Problem]:
+    total = sum(pool.size for pool in pools.values())
+    if total > MAX_NODES:
+        yield Problem(where="worker_nodes", message=f"{total} nodes in all pools together; {MAX_NODES} at most")
+    for name in names:
+        stem = re.sub(r"-\d+$", "", name)
+        if stem != name and stem in names:
+            message = f"is also the name of a node of the pool {stem!r}, and Slurm allows a name only once"
+            yield Problem(where=f"worker_nodes.{name}", message=message)
+    if not names:
+        yield Problem(where="worker_nodes", message="has no pool; write at least one, for example 'default: {size: 2, ...}'")
+
+
+def _partitions(partitions: Mapping[str, Partition], pool_names: list[str]) -> Iterator[Problem]:
+    for name, partition in partitions.items():
+        for pool in partition.pools:
+            if pool not in pool_names:
+                message = unknown_name(pool, pool_names, what="a pool of worker_nodes")
+                yield Problem(where=f"partitions.{name}.pools", message=message)
+    default = [name for name, partition in partitions.items() if partition.default]
+    if len(default) > 1:
+        message = f"{' and '.join(default)} are all marked default; only one partition can be"
+        yield Problem(where="partitions", message=message)
+
+
+def _users(users: Mapping[str, User]) -> Iterator[Problem]:
+    for attribute in ("uid", "gid"):
+        numbers = Counter(getattr(user, attribute) for user in users.values())
+        for number, count in numbers.items():
+            if count > 1 and number is not None:
+                owners = " and ".join(name for name, user in users.items() if getattr(user, attribute) == number)
+                yield Problem(where="users", message=f"{owners} have the same {attribute} {number}")

@@ -1,0 +1,85 @@
+"""From the text of a stack file, or Pulumi's own view of it, to a checked configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from config.cluster import ClusterConfig
+from config.crosscheck import cross_check
+from config.errors import ConfigError, Problem, problems_of, unknown_name
+
+PROJECT = "slurmstack"
+"""Prefix of our keys in a stack file: the name of the Pulumi project."""
+
+
+def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
+    """The configuration from its sections, by name without the project's prefix.
+
+    Raises ConfigError with everything that is wrong: each section is checked by itself, then what holds between
+    sections, as far as the sections could be read.
+    """
+    problems: list[Problem] = []
+    valid: dict[str, Any] = {}
+    for name, value in sections.items():
+        field = ClusterConfig.model_fields.get(name)
+        if field is None:
+            message = unknown_name(name, ClusterConfig.model_fields, what="a known section")
+            problems.append(Problem(where=f"{PROJECT}:{name}", message=message))
+            continue
+        annotation = _with_metadata(field)
+        try:
+            valid[name] = TypeAdapter(annotation).validate_python(_lists_to_tuples(value))
+        except ValidationError as error:
+            problems.extend(problems_of(error, annotation, name))
+    problems.extend(
+        Problem(where=name, message="is required but not set")
+        for name, field in ClusterConfig.model_fields.items()
+        if field.is_required() and name not in sections
+    )
+    problems.extend(cross_check(valid, sections))
+    if problems:
+        raise ConfigError(problems)
+    return ClusterConfig.model_validate(valid)
+
+
+def load_stack_file(path: Path) -> ClusterConfig:
+    """The configuration in a stack file such as `Pulumi.dev.yaml`. Raises ConfigError."""
+    return load_config(read_sections(path))
+
+
+def read_sections(path: Path) -> dict[str, Any]:
+    """Our sections of a stack file, unchecked. Raises ConfigError if there is no such file or it is not YAML."""
+    where = str(path)
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError([Problem(where=where, message="there is no such file")]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([Problem(where=where, message=f"cannot be read: {error}")]) from None
+    except yaml.YAMLError as error:
+        raise ConfigError([Problem(where=where, message=f"is not valid YAML: {error}")]) from None
+    config = document.get("config") if isinstance(document, dict) else None
+    if not isinstance(config, dict):
+        message = f"has no map 'config:' with keys such as '{PROJECT}:worker_nodes'"
+        raise ConfigError([Problem(where=where, message=message)])
+    prefix = f"{PROJECT}:"
+    return {str(key)[len(prefix) :]: value for key, value in config.items() if str(key).startswith(prefix)}
+
+
+def _with_metadata(field: Any) -> Any:
+    """The annotation of a model's field; section fields carry no constraints of their own beyond strictness."""
+    return bool | None if field.annotation == (bool | None) else field.annotation
+
+
+def _lists_to_tuples(value: Any) -> Any:
+    """YAML and JSON have lists where the frozen models have tuples; nothing else is converted."""
+    if isinstance(value, dict):
+        return {key: _lists_to_tuples(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return tuple(_lists_to_tuples(item) for item in value)
+    return value

@@ -1,0 +1,52 @@
+"""`slurmstack:partitions`: Slurm's queues."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from config.base import Section
+from config.slurm import Settings
+
+_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
+_TIME = re.compile(r"^(\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+|\d+-\d+:\d\d|\d+-\d+:\d\d:\d\d)$")
+
+
+def _partition_name(name: str) -> str:
+    if not _NAME.match(name) or name.upper() in {"ALL", "DEFAULT"}:
+        raise ValueError(
+            "is not a partition name: letters, digits, '_' and '-', beginning with a letter, and neither ALL nor DEFAULT"
+        )
+    return name
+
+
+def _time_limit(value: str) -> str:
+    if value.upper() in {"INFINITE", "UNLIMITED"} or _TIME.match(value):
+        return value
+    raise ValueError("is not a Slurm time: minutes, [hours:]minutes:seconds, days-hours[:minutes[:seconds]] or UNLIMITED")
+
+
+PartitionName = Annotated[str, AfterValidator(_partition_name)]
+TimeLimit = Annotated[str, AfterValidator(_time_limit)]
+"""Slurm's notation: `30` (minutes), `1:30:00`, `1-00:00:00` (days-hours:minutes:seconds), `UNLIMITED`."""
+
+
+class Partition(Section):
+    """A queue over one or more pools."""
+
+    pools: tuple[str, ...] = Field(min_length=1)
+    """Names of the pools whose nodes belong to it."""
+
+    default: bool = Field(default=False, strict=True)
+    """Whether jobs without `--partition` go here. A single partition is always the default."""
+
+    max_time: TimeLimit = "UNLIMITED"
+    """Longest time limit that a job may ask for."""
+
+    default_time: TimeLimit | None = None
+    """Time limit of jobs that ask for none. Default: `max_time`."""
+
+    settings: Settings = Field(default_factory=dict)
+    """Further options of the `PartitionName` line in slurm.conf, for example `PriorityTier: 10`."""

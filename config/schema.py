@@ -1,0 +1,32 @@
+"""The JSON schema of a stack file, so that editors complete and check it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from config.cluster import ClusterConfig
+from config.load import PROJECT
+
+
+def stack_file_schema() -> dict[str, Any]:
+    """JSON schema (draft 2020-12) of a whole `Pulumi.<stack>.yaml`."""
+    schema = ClusterConfig.model_json_schema(mode="validation")
+    sections = schema["properties"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "slurmstack stack file",
+        "description": "Pulumi.<stack>.yaml of a slurmstack cluster. Generated from config/; do not edit.",
+        "type": "object",
+        "required": ["config"],
+        "properties": {
+            "config": {
+                "type": "object",
+                "required": [f"{PROJECT}:{name}" for name in schema.get("required", [])],
+                "properties": {f"{PROJECT}:{name}": section for name, section in sections.items()},
+                "propertyNames": {
+                    "anyOf": [{"not": {"pattern": f"^{PROJECT}:"}}, {"enum": [f"{PROJECT}:{name}" for name in sections]}]
+                },
+            }
+        },
+        "$defs": schema["$defs"],
+    }

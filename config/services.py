@@ -1,0 +1,104 @@
+"""The sections that describe one Kubernetes workload or volume each: controller, login, jail, images, cluster."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from config.base import Quantity, Section, check_dns_label
+
+
+def _namespace(name: str) -> str:
+    check_dns_label(name, longest=63)
+    if name == "default" or name.startswith("kube-"):
+        raise ValueError("belongs to Kubernetes itself; name a namespace that only this cluster uses")
+    return name
+
+
+def _cidr(value: str) -> str:
+    try:
+        return str(ip_network(value))
+    except ValueError as error:
+        raise ValueError(f"is not an address range such as 203.0.113.0/24: {error}") from None
+
+
+class Cluster(Section):
+    """Names of the whole."""
+
+    namespace: Annotated[str, AfterValidator(_namespace)] = "slurm"
+    """Kubernetes namespace that holds every object of this cluster, and nothing else."""
+
+
+class Controller(Section):
+    """slurmctld and its state."""
+
+    storage: Quantity = "10Gi"
+    """Size of the volume with the job queue and Slurm's other state."""
+
+    storage_class: str | None = Field(default=None, min_length=1)
+    """Storage class of that volume. Default: a static volume where the cloud or the local cluster offers one, else the
+    cluster's default class."""
+
+    cpu: str = Field(default="100m", pattern=r"^(\d+(\.\d+)?|\d+m)$")
+    """CPU that slurmctld asks Kubernetes for."""
+
+    memory: Quantity = "256Mi"
+    """Memory that slurmctld asks Kubernetes for. There is no limit: a queue of 100,000 jobs must not kill it."""
+
+
+class Login(Section):
+    """Login nodes: sshd into the jail."""
+
+    size: int = Field(default=2, ge=0, le=100, strict=True)
+    """Number of login nodes behind the one Service; a connection goes to a random one."""
+
+    service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
+    """Type of the Kubernetes Service for SSH."""
+
+    node_port: int | None = Field(default=None, ge=1024, le=65535, strict=True)
+    """Port on every Kubernetes node, with `service_type: NodePort`. Default: chosen by Kubernetes."""
+
+    source_ranges: tuple[Annotated[str, AfterValidator(_cidr)], ...] = ()
+    """Address ranges that may connect, with `service_type: LoadBalancer`. Default: all."""
+
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations of the Service, for the cloud's load balancer."""
+
+    cpu: str = Field(default="50m", pattern=r"^(\d+(\.\d+)?|\d+m)$")
+    """CPU that a login node asks Kubernetes for."""
+
+    memory: Quantity = "128Mi"
+    """Memory that a login node asks Kubernetes for."""
+
+
+class Jail(Section):
+    """The root file system that all login nodes and all jobs share."""
+
+    size: Quantity = "20Gi"
+    """Size of the shared volume. It can grow but never shrink."""
+
+    storage_class: str | None = Field(default=None, min_length=1)
+    """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers one,
+    else the cluster's default class."""
+
+
+class Images(Section):
+    """Where the container images come from."""
+
+    registry: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._:/-]*[a-z0-9]$")
+    """Prefix of the images' names. Default: images built on this machine."""
+
+    tag: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
+    """Tag of all images. Default: computed from the content of `images/`."""
+
+    pull_secret: str | None = Field(default=None, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    """Name of a Secret in the namespace with credentials for the registry."""
+
+
+class NetworkPolicies(Section):
+    """Who may connect to what inside the namespace."""
+
+    enabled: bool = Field(default=True, strict=True)
+    """Whether NetworkPolicy objects are made. They have effect only where the cluster's network enforces them."""

@@ -1,0 +1,67 @@
+"""`slurmstack:slurm`: version and settings of Slurm itself."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+from config.base import Section
+
+_KEY = re.compile(r"^[A-Za-z][A-Za-z0-9]*$")
+
+_LINES_OF_OTHER_SECTIONS = {
+    "nodename": "worker_nodes",
+    "nodeset": "worker_nodes",
+    "downnodes": "worker_nodes",
+    "partitionname": "partitions",
+    "include": "settings, key by key",
+}
+
+Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
+SettingValue = Scalar | tuple[Scalar, ...]
+"""A value of slurm.conf. true and false become YES and NO, a list is joined by commas."""
+
+
+def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
+    seen: dict[str, str] = {}
+    wrong: list[str] = []
+    for key, value in settings.items():
+        section = _LINES_OF_OTHER_SECTIONS.get(key.lower())
+        if not _KEY.match(key):
+            wrong.append(f"has the key {key!r}, which cannot be a key of slurm.conf: letters and digits only")
+        elif section is not None:
+            wrong.append(f"has the key {key!r}: use {section} for that")
+        elif key.lower() in seen:
+            wrong.append(f"has {seen[key.lower()]!r} and {key!r}, which Slurm takes for the same key")
+        seen[key.lower()] = key
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, str) and re.search(r"[\n\r#]", part):
+                wrong.append(f"has a line break or '#' in the value of {key!r}, which would end the line in slurm.conf")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return settings
+
+
+Settings = Annotated[dict[str, SettingValue], AfterValidator(_settings)]
+"""Keys of slurm.conf and their values, as slurm.conf(5) has them."""
+
+
+def _unquoted_version(value: object) -> object:
+    """YAML reads an unquoted 24.11 as a number."""
+    return f"{value:.2f}" if isinstance(value, float) else value
+
+
+class Slurm(Section):
+    """Version and settings of Slurm."""
+
+    version: Annotated[Literal["24.11", "26.05"], BeforeValidator(_unquoted_version)] = "24.11"
+    """Release of Slurm. 24.11 comes from Debian trixie (with PMIx), 26.05 from Debian forky (without PMIx)."""
+
+    cluster_name: str = Field(default="slurm", pattern=r"^[a-z0-9]([-a-z0-9_]{0,38}[a-z0-9])?$")
+    """`ClusterName`. It must not change in the life of a cluster: job state and accounting are bound to it."""
+
+    settings: Settings = Field(default_factory=dict)
+    """Any key of slurm.conf; it wins over our default. A wrong one is rejected by Slurm itself when it is applied, and the
+    old configuration goes on."""

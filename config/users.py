@@ -1,0 +1,87 @@
+"""`slurmstack:users`: people who may log in."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from config.base import Section
+
+_NAME = re.compile(r"^[a-z_][a-z0-9_-]{0,31}$")
+_KEY_TYPES = (
+    "ssh-ed25519",
+    "sk-ssh-ed25519@openssh.com",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+    "ssh-rsa",
+)
+_SYSTEM_NAMES = frozenset({"root", "slurm", "munge", "nobody", "sshd", "daemon", "bin", "sys", "sync", "mail", "backup"})
+
+FIRST_UID = 1000
+"""Lowest uid of a person, as in Debian's `/etc/adduser.conf`. Lower ones belong to the system."""
+
+LAST_UID = 59999
+"""Highest uid of a person: 60000 and up belong to Debian packages, systemd's dynamic users and `nobody`."""
+
+
+def _user_name(name: str) -> str:
+    if not _NAME.match(name):
+        raise ValueError("is not a user name: small letters, digits, '_' and '-', at most 32, beginning with a letter or '_'")
+    if name in _SYSTEM_NAMES:
+        raise ValueError("is a user of the system; take another name")
+    return name
+
+
+def _ssh_public_key(line: str) -> str:
+    if "PRIVATE KEY" in line:
+        raise ValueError("is a PRIVATE key. Never put one into a stack file; use the line of the .pub file, and replace this key")
+    words = line.split()
+    kind = words[0] if words else ""
+    if kind not in _KEY_TYPES or len(words) < 2 or "\n" in line.strip():
+        raise ValueError(f"is not an SSH public key: one line 'TYPE BASE64 [COMMENT]' with one of the types {', '.join(_KEY_TYPES)}")
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except binascii.Error:
+        raise ValueError("is not an SSH public key: its second word is not base64 (was the line cut?)") from None
+    length = int.from_bytes(blob[:4], "big")
+    if blob[4 : 4 + length] != kind.encode() or not _fields_fill(blob):
+        raise ValueError(f"is not an SSH public key: what is encoded is no complete {kind} key (was the line cut?)")
+    return line.strip()
+
+
+def _fields_fill(blob: bytes) -> bool:
+    """Whether a key blob is a sequence of at least two whole length-prefixed fields (RFC 4253, section 6.6)."""
+    offset = fields = 0
+    while offset + 4 <= len(blob):
+        offset += 4 + int.from_bytes(blob[offset : offset + 4], "big")
+        fields += 1
+    return offset == len(blob) and fields >= 2
+
+
+UserName = Annotated[str, AfterValidator(_user_name)]
+SshPublicKey = Annotated[str, AfterValidator(_ssh_public_key)]
+
+
+class User(Section):
+    """A person with a home in the jail."""
+
+    uid: int = Field(ge=FIRST_UID, le=LAST_UID, strict=True)
+    """Numeric user id, the same on all nodes and for ever: files belong to the number."""
+
+    gid: int | None = Field(default=None, ge=FIRST_UID, le=LAST_UID, strict=True)
+    """Numeric id of the user's own group. Default: the uid."""
+
+    ssh_authorized_keys: tuple[SshPublicKey, ...] = ()
+    """Public keys, each a line as in `~/.ssh/authorized_keys`. The user may add more in the own home."""
+
+    shell: str = Field(default="/bin/bash", pattern=r"^/[A-Za-z0-9/._-]+$")
+    """Login shell, a path inside the jail."""
+
+    sudo: bool = Field(default=False, strict=True)
+    """Whether the user may become root in the jail (`sudo`), for example to install packages for everyone."""

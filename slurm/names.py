@@ -1,0 +1,32 @@
+"""Names and ports that the parts of a cluster know each other by."""
+
+from __future__ import annotations
+
+CONTROLLER = "controller"
+"""Name of the controller's StatefulSet."""
+
+CONTROLLER_HOST = "controller-0"
+"""slurmctld's host: the pod's name, and the name of the ClusterIP Service whose address survives the pod."""
+
+NODES_SERVICE = "nodes"
+"""Headless Service over all workers and login nodes: it gives `<node>` a DNS name."""
+
+SLURMCTLD_PORT = 6817
+SLURMD_PORT = 6818
+SSH_PORT = 22
+AGENT_PORT = 8817
+"""HTTP port of the configuration agent."""
+
+SRUN_PORTS = (60001, 63000)
+"""Ports on which `srun` and `salloc` listen for their steps, on login nodes and workers."""
+
+STATE_DIR = "/var/spool/slurmctld"
+JAIL_DIR = "/jail"
+
+CONFIG_MAP = "slurm-config"
+"""ConfigMap with Slurm's files. Its name is fixed: the configuration agent follows its changes."""
+
+
+def node_name(pool: str, ordinal: int) -> str:
+    """Name of a Slurm node, which is also the name of its pod and its host."""
+    return f"{pool}-{ordinal}"

@@ -1,0 +1,119 @@
+"""Our defaults for slurm.conf, and how a user's settings win over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from config.cluster import ClusterConfig
+from config.slurm import SettingValue
+from slurm.names import CONTROLLER_HOST, SLURMCTLD_PORT, SLURMD_PORT, SRUN_PORTS, STATE_DIR
+from slurm.sizing import default_memory_per_cpu_mib, max_node_count
+
+
+def format_value(value: SettingValue) -> str:
+    """A value as slurm.conf has it: YES and NO, lists joined by commas."""
+    if isinstance(value, bool):
+        return "YES" if value else "NO"
+    if isinstance(value, tuple):
+        return ",".join(format_value(part) for part in value)
+    return str(value)
+
+
+def effective_settings(config: ClusterConfig) -> dict[str, str]:
+    """Every key of slurm.conf but nodes and partitions: our defaults in their order, each replaced by the user's value.
+
+    Slurm's keys do not depend on case, so `defmempercpu` replaces `DefMemPerCPU` too.
+    """
+    return merge(_defaults(config), config.slurm.settings)
+
+
+def merge(defaults: Mapping[str, str], settings: Mapping[str, SettingValue]) -> dict[str, str]:
+    """`defaults` with `settings` laid over them, keys compared without case."""
+    merged = dict(defaults)
+    ours = {key.lower(): key for key in defaults}
+    for key, value in settings.items():
+        merged[ours.get(key.lower(), key)] = format_value(value)
+    return merged
+
+
+def _defaults(config: ClusterConfig) -> dict[str, str]:
+    return {
+        "ClusterName": config.slurm.cluster_name,
+        "SlurmctldHost": CONTROLLER_HOST,
+        "SlurmctldPort": str(SLURMCTLD_PORT),
+        "SlurmdPort": str(SLURMD_PORT),
+        "SrunPortRange": f"{SRUN_PORTS[0]}-{SRUN_PORTS[1]}",
+        "SlurmUser": "slurm",
+        "AuthType": "auth/munge",
+        "CredType": "cred/munge",
+        "StateSaveLocation": STATE_DIR,
+        "SlurmdSpoolDir": "/var/spool/slurmd",
+        # Workers register themselves, with the address they have just now, and fetch this file from slurmctld.
+        "SlurmctldParameters": "enable_configless,cloud_reg_addrs",
+        "MaxNodeCount": str(max_node_count(config.worker_nodes)),
+        # A worker that comes back after its pod was lost takes jobs again; one that an administrator drained stays drained.
+        "ReturnToService": "2",
+        **_execution(config),
+        **_scheduling(config),
+        **_logging(),
+    }
+
+
+def _execution(config: ClusterConfig) -> dict[str, str]:
+    return {
+        "ProctrackType": "proctrack/linuxproc",
+        "TaskPlugin": "task/none",
+        "JobAcctGatherType": "jobacct_gather/linux",
+        # Debian's build of 26.05 has no PMIx, and with MpiDefault=pmix every srun fails there (measured).
+        "MpiDefault": "pmix" if config.slurm.version == "24.11" else "none",
+        # Groups are looked up on the worker, in the jail's own /etc/group: slurmctld does not know the jail's users.
+        "LaunchParameters": "disable_send_gids,use_interactive_step",
+        # Limits of a login pod say nothing about the worker pod where the job runs.
+        "PropagateResourceLimits": "NONE",
+        "DisableRootJobs": "YES",
+        "KillWait": "30",
+        "UnkillableStepTimeout": "180",
+        "SlurmctldTimeout": "120",
+        "SlurmdTimeout": "120",
+        "MessageTimeout": "30",
+        "TCPTimeout": "5",
+    }
+
+
+def _scheduling(config: ClusterConfig) -> dict[str, str]:
+    gpus = any(pool.resources.gpus for pool in config.worker_nodes.values())
+    return {
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_CPU_Memory",
+        "DefMemPerCPU": str(default_memory_per_cpu_mib(config.worker_nodes)),
+        "EnforcePartLimits": "ALL",
+        "SchedulerType": "sched/backfill",
+        "SchedulerParameters": ",".join(_SCHEDULER_PARAMETERS),
+        "MaxJobCount": "100000",
+        "MaxArraySize": "10001",
+        "MinJobAge": "300",
+        **({"GresTypes": "gpu"} if gpus else {}),
+    }
+
+
+_SCHEDULER_PARAMETERS = (
+    "nohold_on_prolog_fail",
+    "batch_sched_delay=0",
+    "sched_min_interval=0",
+    "sched_interval=5",
+    "default_queue_depth=1000",
+    "bf_interval=5",
+    "bf_continue",
+    "max_rpc_cnt=150",
+)
+
+
+def _logging() -> dict[str, str]:
+    # No SlurmctldLogFile and no SlurmdLogFile: in the foreground both log to stderr, where `kubectl logs` finds it.
+    return {
+        "SlurmctldDebug": "info",
+        "SlurmdDebug": "info",
+        "SlurmctldSyslogDebug": "quiet",
+        "SlurmdSyslogDebug": "quiet",
+        "LogTimeFormat": "iso8601_ms",
+    }
