@@ -1,0 +1,264 @@
+"""Host programs (etcd, containerd, buildah, ...) from the machine's own Debian suite, without installing them.
+
+What the host already has is used as it is. The rest is downloaded by apt, which checks the suite's signatures, and
+unpacked below our cache. Nothing is installed: a package would start services, and `containerd` would push out the
+`containerd.io` that the user's docker runs on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from local import paths
+from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from local.report import Report, Step
+
+_LAYOUT = "1"
+"""Part of the key; counted up when the way of unpacking changes."""
+
+_BIN_DIRS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
+_CNI_DIRS = ("usr/lib/cni", "opt/cni/bin")
+_LIB_GLOBS = ("usr/lib/*-linux-gnu", "lib/*-linux-gnu", "usr/lib/*-linux-gnu/nss")
+_APT_TIMEOUT_S = 900
+_BATCH = 8  # packages per call of apt, which needs a second to read its lists; few enough to show progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """Programs (or files) that we run, and the Debian packages that bring them, the first that the suite has."""
+
+    packages: tuple[str, ...]
+    programs: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+REQUIREMENTS = (
+    Requirement(packages=("etcd-server", "etcd"), programs=("etcd",)),
+    Requirement(packages=("containerd",), programs=("containerd", "containerd-shim-runc-v2", "ctr")),
+    Requirement(packages=("runc",), programs=("runc",)),
+    Requirement(packages=("containernetworking-plugins",), files=("cni:bridge", "cni:host-local", "cni:loopback")),
+    Requirement(packages=("nftables",), programs=("nft",)),
+    Requirement(packages=("iproute2",), programs=("ip",)),
+    Requirement(packages=("util-linux",), programs=("nsenter", "unshare")),
+    Requirement(packages=("mount",), programs=("mount", "umount")),
+    Requirement(packages=("buildah",), programs=("buildah",)),
+    Requirement(packages=("debootstrap",), programs=("debootstrap",)),
+    Requirement(packages=("debian-archive-keyring",), files=("usr/share/keyrings/debian-archive-keyring.gpg",)),
+    Requirement(packages=("wget",), programs=("wget",)),
+)
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Where the programs are: our unpacked tree (`None` where the host has everything), then the host."""
+
+    tree: Path | None
+
+    def env(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Give the environment in which programs of the tree run and find each other and their libraries."""
+        env = dict(os.environ if base is None else base)
+        search = [*self._directories(_BIN_DIRS), *_host_path(env.get("PATH", ""))]
+        env["PATH"] = ":".join(search)
+        libraries = [str(found) for found in self._libraries()]
+        if libraries:
+            env["LD_LIBRARY_PATH"] = ":".join([*libraries, *filter(None, [env.get("LD_LIBRARY_PATH")])])
+        scripts = self.tree / "usr/share/debootstrap" if self.tree else None
+        if scripts and scripts.is_dir():
+            env["DEBOOTSTRAP_DIR"] = str(scripts)
+        return env
+
+    def path(self, program: str) -> str:
+        """Give the absolute path of a program; `LocalError` where neither the tree nor the host has it."""
+        found = shutil.which(program, path=self.env()["PATH"])
+        if found is None:
+            msg = f"the program {program} is neither installed nor in {self.tree or 'our cache'}"
+            raise LocalError(msg, "remove cache/tools in the slurmstack directory and run again")
+        return found
+
+    def file(self, relative: str) -> Path:
+        """Give the path of a data file such as `usr/share/keyrings/x.gpg`: in the tree, else on the host."""
+        if self.tree and (self.tree / relative).exists():
+            return self.tree / relative
+        return Path("/") / relative
+
+    def cni_directory(self) -> Path:
+        """Give the directory of the CNI plugins."""
+        for candidate in _CNI_DIRS:
+            for base in filter(None, (self.tree, Path("/"))):
+                if (base / candidate / "bridge").exists():
+                    return base / candidate
+        raise LocalError("the CNI plugins are not installed", "remove cache/tools and run again")
+
+    def _directories(self, relative: Iterable[str]) -> list[str]:
+        return [str(self.tree / part) for part in relative if (self.tree / part).is_dir()] if self.tree else []
+
+    def _libraries(self) -> list[Path]:
+        return [found for pattern in _LIB_GLOBS for found in sorted(self.tree.glob(pattern))] if self.tree else []
+
+
+def ensure_tools(report: Report) -> Tools:
+    """Return the programs that the local cluster and the image builds need; fetch what the host lacks, once."""
+    missing = _missing(REQUIREMENTS)
+    if not missing:
+        return Tools(None)
+    tree = paths.cache_tools() / tools_key(missing, _suite(), platform.machine())
+    if tree.is_dir():
+        return Tools(tree)
+    names = ", ".join(requirement.packages[0] for requirement in missing)
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        raise LocalError(
+            f"these programs are missing and this is not a Debian: {names}", "install them, then run again"
+        )
+    with report.step("Fetch host programs from Debian (nothing is installed)") as step:
+        _fetch_into(tree, missing, step)
+    return Tools(tree)
+
+
+def tools_key(missing: Sequence[Requirement], suite: str, machine: str) -> str:
+    """Name the tree by what is in it: another suite or another set of packages gets another directory."""
+    text = "\0".join([_LAYOUT, suite, machine, *("|".join(requirement.packages) for requirement in missing)])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def planned_downloads(simulation: str) -> list[tuple[str, str]]:
+    """List packages and versions that `apt-get -s install` would newly install.
+
+    Upgrades of installed packages (`Inst name [old] (new ...)`) are left out: the host's own version is used, and
+    a second copy of `passwd` or `libc6` in front of it could only do harm.
+    """
+    found = re.findall(r"^Inst (\S+) \((\S+) [^)\n]*\)", simulation, re.MULTILINE)
+    return [(name, version) for name, version in found]
+
+
+def _missing(requirements: Iterable[Requirement]) -> list[Requirement]:
+    search = ":".join(_host_path(os.environ.get("PATH", "")))
+    return [
+        requirement
+        for requirement in requirements
+        if not all(shutil.which(program, path=search) for program in requirement.programs)
+        or not all(_host_has_file(name) for name in requirement.files)
+    ]
+
+
+def _host_has_file(name: str) -> bool:
+    if name.startswith("cni:"):
+        return any((Path("/") / directory / name.removeprefix("cni:")).exists() for directory in _CNI_DIRS)
+    return (Path("/") / name).exists()
+
+
+def _host_path(path: str) -> list[str]:
+    """Give the user's PATH and the system directories, which a plain user's PATH on Debian does not name."""
+    return list(dict.fromkeys([*filter(None, path.split(":")), *(f"/{part}" for part in _BIN_DIRS)]))
+
+
+def _suite() -> str:
+    release = platform.freedesktop_os_release()
+    return f"{release.get('ID', '')} {release.get('VERSION_ID', '')} {release.get('VERSION_CODENAME', '')}"
+
+
+def _fetch_into(tree: Path, missing: Sequence[Requirement], step: Step) -> None:
+    tree.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=tree.parent) as work:
+        archives, unpacked = Path(work) / "archives", Path(work) / "tree"
+        archives.mkdir()
+        unpacked.mkdir()
+        _download(missing, archives, step)
+        debs = sorted(archives.glob("*.deb"))
+        for count, deb in enumerate(debs):
+            step.progress(count, len(debs), f"unpacking {deb.name}")
+            _run(["dpkg-deb", "-x", str(deb), str(unpacked)])
+        size = sum(deb.stat().st_size for deb in debs) / 1e6
+        step.note(f"{len(debs)} packages, {size:.0f} MB")
+        unpacked.chmod(0o755)
+        try:
+            unpacked.rename(tree)
+        except OSError:
+            if not tree.is_dir():  # otherwise another run was first, with the same content
+                raise
+
+
+def _download(missing: Sequence[Requirement], archives: Path, step: Step) -> None:
+    """Try with the host's package lists; when they are absent or old, with fresh lists in a directory of our own."""
+    first = _try_download(missing, archives, [], step)
+    if first is None:
+        return
+    lists = paths.cache() / "apt" / "lists"
+    (lists / "partial").mkdir(parents=True, exist_ok=True)
+    options = ["-o", f"Dir::State::lists={lists}", "-o", "APT::Sandbox::User=root"]
+    step.progress(0, 0, "updating package lists")
+    # The exit status is not looked at: one unreachable source of the user's is no reason to stop.
+    update = [*_apt(options), "-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20", "update"]
+    subprocess.run(update, check=False, capture_output=True, timeout=_APT_TIMEOUT_S)
+    second = _try_download(missing, archives, options, step)
+    shutil.rmtree(lists.parent, ignore_errors=True)
+    if second is not None:
+        raise LocalError(
+            f"apt could not fetch the programs that the local cluster needs: {second}",
+            "check `apt-get update` and the network, then run again",
+        )
+
+
+def _try_download(missing: Sequence[Requirement], archives: Path, options: Sequence[str], step: Step) -> str | None:
+    """Download into `archives`; returns apt's complaint, or None when all is there."""
+    wanted: list[str] = []
+    for requirement in missing:
+        known = next((name for name in requirement.packages if _candidate(name, options)), None)
+        if known is None:
+            return f"no package {' or '.join(requirement.packages)} in the package lists"
+        wanted.append(known)
+    simulation = _capture([*_apt(options), "-s", "--no-install-recommends", "install", *wanted])
+    if simulation.returncode != 0:
+        return _complaint(simulation)
+    plan = dict(planned_downloads(simulation.stdout))
+    for name in wanted:
+        # Installed, but without the program that we look for (removed by hand): fetch that package all the same.
+        plan.setdefault(name, "")
+    references = [f"{name}={version}" if version else name for name, version in plan.items()]
+    for start in range(0, len(references), _BATCH):
+        batch = references[start : start + _BATCH]
+        step.progress(start, len(plan), f"downloading {batch[0].partition('=')[0]}")
+        fetched = _capture([*_apt(options), "-o", "APT::Sandbox::User=root", "download", *batch], cwd=archives)
+        if fetched.returncode != 0:
+            return _complaint(fetched)
+    return None
+
+
+def _candidate(package: str, options: Sequence[str]) -> bool:
+    policy = _capture(["apt-cache", *options, "policy", package]).stdout
+    return re.search(r"^\s*Candidate: (?!\(none\))\S+", policy, re.MULTILINE) is not None
+
+
+def _apt(options: Sequence[str]) -> list[str]:
+    return ["apt-get", "-q", *options]
+
+
+def _complaint(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    errors = [line.removeprefix("E: ") for line in lines if line.startswith("E: ")]
+    return "; ".join(errors or lines[-3:]) or f"exit status {done.returncode}"
+
+
+def _capture(command: Sequence[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=cwd, env=env, timeout=_APT_TIMEOUT_S
+    )
+
+
+def _run(command: Sequence[str]) -> None:
+    done = _capture(command)
+    if done.returncode != 0:
+        raise LocalError(f"{command[0]} failed: {_complaint(done)}", "is the disk full?")
