@@ -49,3 +49,10 @@ def max_node_count(pools: dict[str, WorkerPool]) -> int:
     while count < 2 * sum(pool.size for pool in pools.values()):
         count *= 2
     return count
+
+
+def shared_memory(pool: WorkerPool) -> str:
+    """Size limit of `/dev/shm`: as written, else half of the pod's memory, as Linux gives a tmpfs by default."""
+    if pool.shared_memory is not None:
+        return pool.shared_memory
+    return f"{max(1, parse_bytes(pool.resources.memory) // MEBIBYTE // 2)}Mi"

@@ -1,0 +1,34 @@
+"""The Pulumi program: reads the stack's configuration, builds one Slurm cluster, exports what its users need."""
+
+from __future__ import annotations
+
+import sys
+
+import pulumi
+
+from components.clouds.existing import connect
+from components.cluster import SlurmCluster, SlurmClusterArgs
+from components.stack import stack_config
+from config import ConfigError
+
+
+def main() -> None:
+    """Build the cluster that the stack file describes."""
+    config = stack_config()
+    cloud = connect(config.cloud)
+    cluster = SlurmCluster(
+        config.cluster.namespace,
+        SlurmClusterArgs(config=config, cloud=cloud),
+        opts=pulumi.ResourceOptions(provider=cloud.provider),
+    )
+    pulumi.export("namespace", cluster.namespace.metadata.name)
+    pulumi.export("login_service", cluster.login.service.metadata.name)
+    pulumi.export("ssh_host_key", cluster.secrets.host_public_key)
+
+
+try:
+    main()
+except ConfigError as error:
+    for problem in error.problems:
+        pulumi.log.error(str(problem))
+    sys.exit(1)

@@ -1,0 +1,96 @@
+"""A Kubernetes cluster that is already there: any kubeconfig context, or the local cluster of this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.clouds.base import StaticVolumeArgs
+from config.cloud import Cloud
+
+LOCAL_CONTEXT = "slurmstack-local"
+"""Name of the context in the local cluster's kubeconfig."""
+
+
+def local_directory() -> Path:
+    """Where the local cluster keeps everything, the same on all its nodes: `$SLURMSTACK_LOCAL_DIR`."""
+    return Path(os.environ.get("SLURMSTACK_LOCAL_DIR", "/var/lib/slurmstack"))
+
+
+class ExistingCluster:
+    """Objects go to the named context; claims are served by the cluster's storage classes."""
+
+    login_keys: tuple[str, ...] = ()
+
+    def __init__(self, cloud: Cloud) -> None:
+        context = cloud.context or LOCAL_CONTEXT
+        self.provider = k8s.Provider(
+            "kubernetes",
+            kubeconfig=self._kubeconfig(cloud),
+            context=context,
+            # Without an identifier known at preview, a kubeconfig that changes would replace every object.
+            cluster_identifier=context,
+            # Slurm re-reads its configuration in place; maps whose change must roll pods carry a hash in their names.
+            enable_config_map_mutable=True,
+            enable_secret_mutable=True,
+        )
+
+    def _kubeconfig(self, cloud: Cloud) -> str | None:
+        return os.path.expanduser(cloud.kubeconfig) if cloud.kubeconfig else None  # noqa: PTH111  stays a plain string
+
+    def static_volume(
+        self, args: StaticVolumeArgs, opts: pulumi.ResourceOptions
+    ) -> k8s.core.v1.PersistentVolume | None:
+        """None: an existing cluster has storage classes."""
+        del args, opts
+        return None
+
+    def worker_cpu_request(self, cpus: int) -> str:
+        """All of them: one worker has its CPUs to itself."""
+        return str(cpus)
+
+
+class LocalCluster(ExistingCluster):
+    """The two-node Kubernetes of this machine. Its nodes share one file system, so a directory is a shared volume."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        super().__init__(cloud)
+        public_key = local_directory() / "cluster" / "ssh" / "id_ed25519.pub"
+        self.login_keys = (public_key.read_text(encoding="utf-8").strip(),) if public_key.exists() else ()
+
+    def _kubeconfig(self, cloud: Cloud) -> str | None:
+        del cloud
+        return str(local_directory() / "cluster" / "kubeconfig")
+
+    def static_volume(
+        self, args: StaticVolumeArgs, opts: pulumi.ResourceOptions
+    ) -> k8s.core.v1.PersistentVolume | None:
+        """A directory of this machine, reserved for the one claim."""
+        name = f"{args.namespace}-{args.claim}"
+        return k8s.core.v1.PersistentVolume(
+            name,
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, labels={"app.kubernetes.io/part-of": "slurmstack"}),
+            spec=k8s.core.v1.PersistentVolumeSpecArgs(
+                capacity={"storage": args.size},
+                access_modes=[args.access_mode],
+                persistent_volume_reclaim_policy="Retain",
+                storage_class_name="",
+                claim_ref=k8s.core.v1.ObjectReferenceArgs(namespace=args.namespace, name=args.claim),
+                host_path=k8s.core.v1.HostPathVolumeSourceArgs(
+                    path=str(local_directory() / "volumes" / args.namespace / args.claim), type="DirectoryOrCreate"
+                ),
+            ),
+            opts=opts.merge(pulumi.ResourceOptions(protect=args.protect)),
+        )
+
+    def worker_cpu_request(self, cpus: int) -> str:
+        """A twentieth: each local node believes that it has the whole machine, and two workers must fit on two cores."""
+        return f"{max(1, cpus * 50)}m"
+
+
+def connect(cloud: Cloud) -> ExistingCluster:
+    """The cluster that the configuration names."""
+    return LocalCluster(cloud) if cloud.is_local else ExistingCluster(cloud)

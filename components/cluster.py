@@ -1,0 +1,172 @@
+"""The whole Slurm cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.clouds.base import CloudResources
+from components.configuration import Configuration, ConfigurationArgs
+from components.controller import Controller, ControllerArgs
+from components.jail import Jail, JailArgs
+from components.login import Login, LoginArgs
+from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
+from components.pods import SLURM_NODE_LABEL, Scope
+from components.secrets import Secrets, SecretsArgs
+from components.users import Users, UsersArgs
+from components.workers import WorkerPool, WorkerPoolArgs
+from config.cluster import ClusterConfig
+from slurm.conf import render
+from slurm.images import DEFAULT_REGISTRY, image_reference, image_tag
+from slurm.names import NODES_SERVICE
+from slurm.users import accounts
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmClusterArgs:
+    """Inputs of `SlurmCluster`."""
+
+    config: ClusterConfig
+    cloud: CloudResources
+
+
+class SlurmCluster(pulumi.ComponentResource):
+    """One Slurm cluster in one namespace.
+
+    Everything in the namespace has `deleted_with` it. The number of resources depends on the number of pools, never on
+    the number of nodes.
+    """
+
+    namespace: k8s.core.v1.Namespace
+    login: Login
+    secrets: Secrets
+
+    def __init__(self, name: str, args: SlurmClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:SlurmCluster", name, None, opts)
+        config = args.config
+        self._name = name
+        self._args = args
+        self._tag = config.images.tag or image_tag(config.slurm.version)
+        self._scope = Scope(
+            namespace=config.cluster.namespace,
+            cluster_domain=config.cloud.cluster_domain,
+            pull_secret=config.images.pull_secret,
+        )
+        self._outside = pulumi.ResourceOptions(parent=self)
+        self.namespace = self._create_namespace()
+        self._inside = pulumi.ResourceOptions(
+            parent=self, deleted_with=self.namespace, depends_on=[self.namespace]
+        )
+        self._create_nodes_service()
+        self.secrets = self._create_secrets()
+        self.jail = self._create_jail()
+        self.users = self._create_users()
+        self.configuration = self._create_configuration()
+        self.controller = self._create_controller()
+        self.pools = [self._create_pool(pool) for pool in config.worker_nodes]
+        self.login = self._create_login()
+        if config.network_policies.enabled:
+            NetworkPolicies(
+                f"{name}-network-policies", NetworkPoliciesArgs(scope=self._scope), opts=self._inside
+            )
+        self.register_outputs({"namespace": self.namespace.metadata})
+
+    def _image(self, role: str) -> str:
+        registry = self._args.config.images.registry or DEFAULT_REGISTRY
+        return image_reference(role, registry=registry, tag=self._tag)
+
+    def _create_namespace(self) -> k8s.core.v1.Namespace:
+        # The workers' capability for the jail is what Pod Security calls privileged; saying so here keeps clusters that
+        # enforce a stricter default from refusing the pods one by one.
+        labels = {**self._scope.labels("namespace"), "pod-security.kubernetes.io/enforce": "privileged"}
+        return k8s.core.v1.Namespace(
+            f"{self._name}-namespace",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=self._scope.namespace, labels=labels),
+            opts=self._outside.merge(pulumi.ResourceOptions(protect=self._args.config.protects_data)),
+        )
+
+    def _create_nodes_service(self) -> k8s.core.v1.Service:
+        """The headless Service that gives every worker and login node a DNS name."""
+        return k8s.core.v1.Service(
+            f"{self._name}-nodes",
+            metadata=self._scope.metadata(NODES_SERVICE, "nodes"),
+            spec=k8s.core.v1.ServiceSpecArgs(
+                cluster_ip="None", publish_not_ready_addresses=True, selector={SLURM_NODE_LABEL: "true"}
+            ),
+            opts=self._inside,
+        )
+
+    def _create_secrets(self) -> Secrets:
+        args = SecretsArgs(scope=self._scope, protect=self._args.config.protects_data)
+        return Secrets(f"{self._name}-secrets", args, opts=self._inside)
+
+    def _create_jail(self) -> Jail:
+        jail = self._args.config.jail
+        args = JailArgs(
+            scope=self._scope,
+            cloud=self._args.cloud,
+            size=jail.size,
+            storage_class=jail.storage_class,
+            image=self._image("jail"),
+            version=self._tag,
+            protect=self._args.config.protects_data,
+            outside_namespace=self._outside,
+        )
+        return Jail(f"{self._name}-jail", args, opts=self._inside)
+
+    def _create_users(self) -> Users:
+        args = UsersArgs(
+            scope=self._scope,
+            users=accounts(self._args.config.users, extra_keys=self._args.cloud.login_keys),
+            image=self._image("jail"),
+            jail_claim=self.jail.claim.metadata.name,
+        )
+        return Users(f"{self._name}-users", args, opts=self._inside)
+
+    def _create_configuration(self) -> Configuration:
+        args = ConfigurationArgs(
+            scope=self._scope, files=render(self._args.config), image=self._image("controller")
+        )
+        return Configuration(f"{self._name}-configuration", args, opts=self._inside)
+
+    def _create_controller(self) -> Controller:
+        controller = self._args.config.controller
+        args = ControllerArgs(
+            scope=self._scope,
+            cloud=self._args.cloud,
+            image=self._image("controller"),
+            cpu=controller.cpu,
+            memory=controller.memory,
+            storage=controller.storage,
+            storage_class=controller.storage_class,
+            munge_secret=self.secrets.munge.metadata.name,
+            config_map=self.configuration.files.metadata.name,
+            protect=self._args.config.protects_data,
+            outside_namespace=self._outside,
+        )
+        return Controller(f"{self._name}-controller", args, opts=self._inside)
+
+    def _create_pool(self, pool_name: str) -> WorkerPool:
+        pool = self._args.config.worker_nodes[pool_name]
+        args = WorkerPoolArgs(
+            scope=self._scope,
+            pool=pool,
+            image=self._image("worker"),
+            cpu_request=pool.resources.cpu_request or self._args.cloud.worker_cpu_request(pool.resources.cpus),
+            munge_secret=self.secrets.munge.metadata.name,
+            jail_claim=self.jail.claim.metadata.name,
+        )
+        return WorkerPool(f"{self._name}-pool-{pool_name}", pool_name, args, opts=self._inside)
+
+    def _create_login(self) -> Login:
+        args = LoginArgs(
+            scope=self._scope,
+            login=self._args.config.login,
+            image=self._image("login"),
+            munge_secret=self.secrets.munge.metadata.name,
+            host_keys_secret=self.secrets.ssh_host_keys.metadata.name,
+            jail_claim=self.jail.claim.metadata.name,
+        )
+        return Login(f"{self._name}-login", args, opts=self._inside)

@@ -1,0 +1,69 @@
+"""Slurm's configuration: the files, and the proof that slurmctld has taken them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.jobs import job_spec
+from components.pods import LIBEXEC, Scope, env, resources
+from slurm.conf import config_hash
+from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER_HOST
+
+DEADLINE = 900
+"""Seconds for a configuration to become active. On a first start this includes pulling images and filling the jail."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigurationArgs:
+    """Inputs of `Configuration`."""
+
+    scope: Scope
+    files: Mapping[str, str]
+    image: str
+    """The controller's image, which has the program that asks the configuration agent."""
+
+
+class Configuration(pulumi.ComponentResource):
+    """A ConfigMap with a fixed name, changed in place, and a job named after its content.
+
+    The agent beside slurmctld follows the ConfigMap: it lets Slurm parse new files before it publishes them. The job ends
+    when they are active, or fails with the parser's message while the old configuration goes on.
+    """
+
+    files: k8s.core.v1.ConfigMap
+
+    def __init__(self, name: str, args: ConfigurationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:Configuration", name, None, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
+        self.files = k8s.core.v1.ConfigMap(
+            f"{name}-files",
+            metadata=args.scope.metadata(CONFIG_MAP, "configuration"),
+            data=dict(args.files),
+            opts=self._child,
+        )
+        self.active = self._create_job(name, args)
+        self.register_outputs({"files": self.files.metadata})
+
+    def _create_job(self, name: str, args: ConfigurationArgs) -> k8s.batch.v1.Job:
+        wanted = config_hash(args.files)
+        return k8s.batch.v1.Job(
+            f"{name}-active",
+            metadata=args.scope.metadata(f"config-{wanted}", "configuration"),
+            spec=job_spec(
+                args.scope,
+                "configuration",
+                k8s.core.v1.ContainerArgs(
+                    name="await-config",
+                    image=args.image,
+                    command=[f"{LIBEXEC}/await-config", wanted],
+                    env=env(AGENT_URL=f"http://{CONTROLLER_HOST}:{AGENT_PORT}"),
+                    resources=resources(cpu="10m", memory="32Mi"),
+                ),
+                deadline=DEADLINE,
+            ),
+            opts=self._child.merge(pulumi.ResourceOptions(depends_on=[self.files])),
+        )

@@ -1,0 +1,92 @@
+"""The jail: one shared volume with a whole root file system, which users log in to and jobs run in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.clouds.base import CloudResources, StaticVolumeArgs
+from components.jobs import job_spec
+from components.pods import LIBEXEC, Scope, claim_volume, env, jail_mount, resources
+from components.volumes import DataClaimArgs, data_claim
+from slurm.naming import content_name
+
+CLAIM = "jail"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JailArgs:
+    """Inputs of `Jail`."""
+
+    scope: Scope
+    cloud: CloudResources
+    size: str
+    """Capacity as a Kubernetes quantity; it can grow but never shrink."""
+    storage_class: str | None
+    image: str
+    """The image whose root file system is copied into an empty volume."""
+    version: str
+    """What the populate job writes into its marker."""
+    protect: bool
+    outside_namespace: pulumi.ResourceOptions
+    """For the static volume, which does not go away with the namespace."""
+
+
+class Jail(pulumi.ComponentResource):
+    """The claim and the job that fills it once.
+
+    A jail that has been filled is never overwritten: another image gives another job, which finds the marker and ends.
+    Pods do not wait for this job but for its marker in the volume.
+    """
+
+    claim: k8s.core.v1.PersistentVolumeClaim
+
+    def __init__(self, name: str, args: JailArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:Jail", name, None, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
+        volume = args.cloud.static_volume(
+            StaticVolumeArgs(
+                namespace=args.scope.namespace,
+                claim=CLAIM,
+                size=args.size,
+                access_mode="ReadWriteMany",
+                protect=args.protect,
+            ),
+            args.outside_namespace,
+        ) if args.storage_class is None else None
+        self.claim = data_claim(
+            f"{name}-claim",
+            DataClaimArgs(
+                metadata=args.scope.metadata(CLAIM, "jail"),
+                size=args.size,
+                access_mode="ReadWriteMany",
+                storage_class=args.storage_class,
+                volume=volume,
+            ),
+            self._child.merge(pulumi.ResourceOptions(protect=args.protect)),
+        )
+        self.populate = self._create_populate_job(name, args)
+        self.register_outputs({"claim": self.claim.metadata})
+
+    def _create_populate_job(self, name: str, args: JailArgs) -> k8s.batch.v1.Job:
+        job = content_name("populate-jail", args.image)
+        return k8s.batch.v1.Job(
+            f"{name}-populate",
+            metadata=args.scope.metadata(job, "jail"),
+            spec=job_spec(
+                args.scope,
+                "jail",
+                k8s.core.v1.ContainerArgs(
+                    name="populate",
+                    image=args.image,
+                    command=[f"{LIBEXEC}/populate"],
+                    env=env(JAIL_VERSION=args.version),
+                    volume_mounts=[jail_mount()],
+                    resources=resources(cpu="100m", memory="64Mi"),
+                ),
+                [claim_volume("jail", CLAIM)],
+            ),
+            opts=self._child.merge(pulumi.ResourceOptions(depends_on=[self.claim])),
+        )

@@ -1,0 +1,46 @@
+"""Jobs that a stack update waits for, so that what went wrong in the cluster fails the update with a message."""
+
+from __future__ import annotations
+
+import pulumi_kubernetes as k8s
+
+from components.pods import Scope
+
+REFUSED = 2
+"""Exit status of our programs for what trying again cannot mend: the job fails at once."""
+
+
+def job_spec(
+    scope: Scope,
+    component: str,
+    container: k8s.core.v1.ContainerArgs,
+    volumes: list[k8s.core.v1.VolumeArgs] | None = None,
+    *,
+    deadline: int | None = None,
+) -> k8s.batch.v1.JobSpecArgs:
+    """A job of one container that is tried up to seven times, but only once if it says that trying again is useless.
+
+    The last lines of a failed container's log become its termination message, which `pulumi up` prints. `deadline` is in
+    seconds.
+    """
+    container.termination_message_policy = "FallbackToLogsOnError"
+    refused = k8s.batch.v1.PodFailurePolicyRuleArgs(
+        action="FailJob",
+        on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="In", values=[REFUSED]),
+    )
+    return k8s.batch.v1.JobSpecArgs(
+        backoff_limit=6,
+        active_deadline_seconds=deadline,
+        pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(rules=[refused]),
+        template=k8s.core.v1.PodTemplateSpecArgs(
+            metadata=k8s.meta.v1.ObjectMetaArgs(labels=scope.labels(component)),
+            spec=k8s.core.v1.PodSpecArgs(
+                restart_policy="Never",
+                automount_service_account_token=False,
+                enable_service_links=False,
+                image_pull_secrets=scope.pull_secrets,
+                containers=[container],
+                volumes=volumes,
+            ),
+        ),
+    )

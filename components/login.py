@@ -1,0 +1,156 @@
+"""Login nodes: sshd that leads into the jail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.pods import (
+    CONTROLLER_ADDRESS,
+    LIBEXEC,
+    SLURM_NODE_LABEL,
+    Scope,
+    claim_volume,
+    empty_dir,
+    env,
+    into_jail,
+    jail_mount,
+    mount,
+    munge_mount,
+    munge_sidecar,
+    munge_volumes,
+    resources,
+    tcp_probe,
+)
+from config.services import Login as LoginConfig
+from slurm.names import JAIL_DIR, NODES_SERVICE, SSH_PORT
+
+COMPONENT = "login"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoginArgs:
+    """Inputs of `Login`."""
+
+    scope: Scope
+    login: LoginConfig
+    image: str
+    munge_secret: pulumi.Input[str]
+    host_keys_secret: pulumi.Input[str]
+    jail_claim: pulumi.Input[str]
+
+
+class Login(pulumi.ComponentResource):
+    """Several equal pods behind one Service; each connection goes to one of them at random.
+
+    All have the same host key, so that a client sees one machine. `sackd` keeps Slurm's configuration current for them.
+    """
+
+    service: k8s.core.v1.Service
+
+    def __init__(self, name: str, args: LoginArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:Login", name, None, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
+        self.service = self._create_service(name, args)
+        self.stateful_set = self._create_stateful_set(name, args)
+        self.register_outputs({"service": self.service.metadata})
+
+    def _create_service(self, name: str, args: LoginArgs) -> k8s.core.v1.Service:
+        login = args.login
+        metadata = args.scope.metadata(COMPONENT, COMPONENT)
+        # A login Service without login nodes is allowed, and Pulumi would wait for its endpoints in vain.
+        skip = {"pulumi.com/skipAwait": "true"} if login.size == 0 else {}
+        metadata.annotations = {**login.annotations, **skip} or None
+        return k8s.core.v1.Service(
+            f"{name}-service",
+            metadata=metadata,
+            spec=k8s.core.v1.ServiceSpecArgs(
+                type=login.service_type,
+                selector=args.scope.selector(COMPONENT),
+                load_balancer_source_ranges=list(login.source_ranges) or None,
+                ports=[
+                    k8s.core.v1.ServicePortArgs(
+                        name="ssh", port=SSH_PORT, target_port=SSH_PORT, node_port=login.node_port
+                    )
+                ],
+            ),
+            opts=self._child,
+        )
+
+    def _create_stateful_set(self, name: str, args: LoginArgs) -> k8s.apps.v1.StatefulSet:
+        scope = args.scope
+        keys = k8s.core.v1.SecretVolumeSourceArgs(secret_name=args.host_keys_secret, default_mode=0o400)
+        pod = k8s.core.v1.PodSpecArgs(
+            automount_service_account_token=False,
+            enable_service_links=False,
+            image_pull_secrets=scope.pull_secrets,
+            termination_grace_period_seconds=30,
+            dns_config=scope.node_dns,
+            topology_spread_constraints=[_spread(scope)],
+            init_containers=[munge_sidecar(args.image)],
+            containers=[_sshd(args), _sackd(args)],
+            volumes=[
+                *munge_volumes(args.munge_secret),
+                claim_volume("jail", args.jail_claim),
+                k8s.core.v1.VolumeArgs(name="host-keys", secret=keys),
+                empty_dir("run"),
+                empty_dir("tmp"),
+            ],
+        )
+        return k8s.apps.v1.StatefulSet(
+            f"{name}-pods",
+            metadata=scope.metadata(COMPONENT, COMPONENT),
+            spec=k8s.apps.v1.StatefulSetSpecArgs(
+                replicas=args.login.size,
+                service_name=NODES_SERVICE,
+                pod_management_policy="Parallel",
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT)),
+                template=k8s.core.v1.PodTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels={**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"}),
+                    spec=pod,
+                ),
+            ),
+            opts=self._child,
+        )
+
+
+def _spread(scope: Scope) -> k8s.core.v1.TopologySpreadConstraintArgs:
+    return k8s.core.v1.TopologySpreadConstraintArgs(
+        max_skew=1,
+        topology_key="kubernetes.io/hostname",
+        when_unsatisfiable="ScheduleAnyway",
+        label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT)),
+    )
+
+
+def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
+    return k8s.core.v1.ContainerArgs(
+        name="sshd",
+        image=args.image,
+        command=[f"{LIBEXEC}/sshd"],
+        env=env(JAIL=JAIL_DIR),
+        ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
+        readiness_probe=tcp_probe(SSH_PORT, period=10),
+        security_context=into_jail(),
+        volume_mounts=[
+            munge_mount(),
+            jail_mount(),
+            mount("host-keys", "/secrets/ssh", read_only=True),
+            mount("run", "/run/slurm"),
+            mount("tmp", "/tmp"),
+        ],
+        resources=resources(cpu=args.login.cpu, memory=args.login.memory),
+    )
+
+
+def _sackd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
+    return k8s.core.v1.ContainerArgs(
+        name="sackd",
+        image=args.image,
+        command=[f"{LIBEXEC}/sackd"],
+        env=env(CONTROLLER=CONTROLLER_ADDRESS),
+        volume_mounts=[munge_mount(), mount("run", "/run/slurm")],
+        resources=resources(cpu="5m", memory="16Mi", memory_limit="128Mi"),
+    )

@@ -1,0 +1,73 @@
+"""Network policies: who may connect to what inside the namespace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.pods import SLURM_NODE_LABEL, Scope
+from slurm.names import AGENT_PORT, CONTROLLER, SLURMCTLD_PORT, SSH_PORT
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkPoliciesArgs:
+    """Inputs of `NetworkPolicies`."""
+
+    scope: Scope
+
+
+class NetworkPolicies(pulumi.ComponentResource):
+    """Nothing may connect to the cluster's pods but what is listed here. Outgoing connections are free.
+
+    They have effect where the cluster's network plugin enforces them; the local cluster's does not.
+    """
+
+    def __init__(self, name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:NetworkPolicies", name, None, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._name = name
+        self._scope = args.scope
+        members = _pods({"app.kubernetes.io/instance": args.scope.namespace})
+        slurm_nodes = _pods({SLURM_NODE_LABEL: "true"})
+        controller = _pods(args.scope.selector(CONTROLLER))
+        configuration = _pods(args.scope.selector("configuration"))
+        self._create_policy("default-deny", k8s.meta.v1.LabelSelectorArgs(), [])
+        self._create_policy(
+            "controller",
+            args.scope.selector(CONTROLLER),
+            [_ingress([members], SLURMCTLD_PORT), _ingress([configuration], AGENT_PORT)],
+        )
+        # MPI programs, srun and steps connect to each other on ports of their own choice.
+        self._create_policy("slurm-nodes", {SLURM_NODE_LABEL: "true"}, [_ingress([slurm_nodes, controller])])
+        self._create_policy("login", args.scope.selector("login"), [_ingress(None, SSH_PORT)])
+        self.register_outputs({})
+
+    def _create_policy(
+        self,
+        policy: str,
+        selects: dict[str, str] | k8s.meta.v1.LabelSelectorArgs,
+        ingress: list[k8s.networking.v1.NetworkPolicyIngressRuleArgs],
+    ) -> None:
+        selector = k8s.meta.v1.LabelSelectorArgs(match_labels=selects) if isinstance(selects, dict) else selects
+        k8s.networking.v1.NetworkPolicy(
+            f"{self._name}-{policy}",
+            metadata=self._scope.metadata(policy, "network-policy"),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=selector, policy_types=["Ingress"], ingress=ingress
+            ),
+            opts=self._child,
+        )
+
+
+def _pods(labels: dict[str, str]) -> k8s.networking.v1.NetworkPolicyPeerArgs:
+    return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels))
+
+
+def _ingress(
+    peers: list[k8s.networking.v1.NetworkPolicyPeerArgs] | None, port: int | None = None
+) -> k8s.networking.v1.NetworkPolicyIngressRuleArgs:
+    """From these peers (None: from anywhere) to this port (None: to all)."""
+    ports = [k8s.networking.v1.NetworkPolicyPortArgs(port=port, protocol="TCP")] if port is not None else None
+    return k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=peers, ports=ports)

@@ -1,0 +1,136 @@
+"""What the pods of all roles have in common: labels, the munge sidecar, and the ways into the jail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from slurm.names import CONTROLLER_HOST, JAIL_DIR, NODES_SERVICE, SLURMCTLD_PORT
+
+LIBEXEC = "/usr/libexec/slurmstack"
+"""Where our programs lie in the images."""
+
+CONTROLLER_ADDRESS = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
+
+SLURM_NODE_LABEL = "slurmstack/slurm-node"
+"""On workers and login nodes: pods that have a DNS name in the `nodes` Service and talk to each other freely."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Where the objects of one cluster live, and what they are labelled with."""
+
+    namespace: str
+    cluster_domain: str
+    pull_secret: str | None = None
+
+    def labels(self, component: str, **more: str) -> dict[str, str]:
+        """The labels that Kubernetes recommends, for one component of this cluster."""
+        return {**self.selector(component, **more), "app.kubernetes.io/part-of": "slurmstack"}
+
+    def selector(self, component: str, **more: str) -> dict[str, str]:
+        """The labels that select a component's pods. They can never change: a StatefulSet's selector is immutable."""
+        return {
+            "app.kubernetes.io/name": "slurm",
+            "app.kubernetes.io/instance": self.namespace,
+            "app.kubernetes.io/component": component,
+            **{f"slurmstack/{key}": value for key, value in more.items()},
+        }
+
+    def metadata(self, name: str, component: str, **more: str) -> k8s.meta.v1.ObjectMetaArgs:
+        """Name, namespace and labels of an object."""
+        return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self.namespace, labels=self.labels(component, **more))
+
+    @property
+    def pull_secrets(self) -> list[k8s.core.v1.LocalObjectReferenceArgs] | None:
+        """The pull secret as a pod has it."""
+        return [k8s.core.v1.LocalObjectReferenceArgs(name=self.pull_secret)] if self.pull_secret else None
+
+    @property
+    def node_dns(self) -> k8s.core.v1.PodDNSConfigArgs:
+        """Lets a bare node name such as `default-0` resolve in a pod."""
+        return k8s.core.v1.PodDNSConfigArgs(
+            searches=[f"{NODES_SERVICE}.{self.namespace}.svc.{self.cluster_domain}"]
+        )
+
+
+def env(**values: str) -> list[k8s.core.v1.EnvVarArgs]:
+    """Environment variables, for values that are no secrets."""
+    return [k8s.core.v1.EnvVarArgs(name=name, value=value) for name, value in values.items()]
+
+
+def mount(name: str, path: str, *, read_only: bool | None = None) -> k8s.core.v1.VolumeMountArgs:
+    """A volume in a container."""
+    return k8s.core.v1.VolumeMountArgs(name=name, mount_path=path, read_only=read_only)
+
+
+def empty_dir(name: str, *, medium: str | None = None, size_limit: str | None = None) -> k8s.core.v1.VolumeArgs:
+    """A directory that lives as long as the pod."""
+    source = k8s.core.v1.EmptyDirVolumeSourceArgs(medium=medium, size_limit=size_limit)
+    return k8s.core.v1.VolumeArgs(name=name, empty_dir=source)
+
+
+def claim_volume(name: str, claim: pulumi.Input[str]) -> k8s.core.v1.VolumeArgs:
+    """A volume claim in a pod."""
+    source = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=claim)
+    return k8s.core.v1.VolumeArgs(name=name, persistent_volume_claim=source)
+
+
+def munge_sidecar(image: str) -> k8s.core.v1.ContainerArgs:
+    """munged as a native sidecar: it starts before the daemons that need it and ends after them."""
+    return k8s.core.v1.ContainerArgs(
+        name="munged",
+        image=image,
+        command=[f"{LIBEXEC}/munged"],
+        restart_policy="Always",
+        volume_mounts=[mount("munge-key", "/secrets/munge", read_only=True), mount("munge", "/run/munge")],
+        resources=resources(cpu="5m", memory="16Mi", memory_limit="64Mi"),
+    )
+
+
+def munge_volumes(secret: pulumi.Input[str]) -> list[k8s.core.v1.VolumeArgs]:
+    """The key, which only the sidecar mounts, and the directory with the socket, which all containers share."""
+    source = k8s.core.v1.SecretVolumeSourceArgs(secret_name=secret, default_mode=0o400)
+    return [k8s.core.v1.VolumeArgs(name="munge-key", secret=source), empty_dir("munge", medium="Memory")]
+
+
+def munge_mount() -> k8s.core.v1.VolumeMountArgs:
+    """The socket of the munge sidecar."""
+    return mount("munge", "/run/munge")
+
+
+def jail_mount() -> k8s.core.v1.VolumeMountArgs:
+    """The shared root file system."""
+    return mount("jail", JAIL_DIR)
+
+
+def into_jail() -> k8s.core.v1.SecurityContextArgs:
+    """What a container needs that leads users into the jail, and nothing more.
+
+    CAP_SYS_ADMIN: /proc, /dev, /sys and the sockets of the pod are bind-mounted into the jail's tree, in the pod's own
+    mount namespace. AppArmor's default profile forbids mounts to containers, so it is off for this one.
+    """
+    return k8s.core.v1.SecurityContextArgs(
+        capabilities=k8s.core.v1.CapabilitiesArgs(add=["SYS_ADMIN"]),
+        app_armor_profile=k8s.core.v1.AppArmorProfileArgs(type="Unconfined"),
+    )
+
+
+def resources(
+    *, cpu: str, memory: str, memory_limit: str | None = None, gpus: int = 0
+) -> k8s.core.v1.ResourceRequirementsArgs:
+    """Requests and limits. CPU has no limit: throttling a daemon helps nobody, and jobs are bound by Slurm's count."""
+    limits = {"memory": memory_limit} if memory_limit else {}
+    extended = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    return k8s.core.v1.ResourceRequirementsArgs(
+        requests={"cpu": cpu, "memory": memory, **extended}, limits={**limits, **extended} or None
+    )
+
+
+def tcp_probe(port: int, *, period: int) -> k8s.core.v1.ProbeArgs:
+    """Ready when the port accepts connections; asked every `period` seconds."""
+    return k8s.core.v1.ProbeArgs(
+        tcp_socket=k8s.core.v1.TCPSocketActionArgs(port=port), period_seconds=period, failure_threshold=3
+    )

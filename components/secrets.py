@@ -1,0 +1,66 @@
+"""Keys that are made once and kept: munge's key and the SSH host key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+import pulumi_random as random
+
+from components.pods import Scope
+from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
+
+MUNGE_KEY_BYTES = 128
+"""munge(7) accepts 32 to 1024 bytes; 128 is what its own `mungekey` makes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretsArgs:
+    """Inputs of `Secrets`."""
+
+    scope: Scope
+    protect: bool
+
+
+class Secrets(pulumi.ComponentResource):
+    """The cluster's keys, generated once and handed to the pods as Kubernetes Secrets.
+
+    Replacing a key: `pulumi up --replace` of its RandomBytes; pods must then be restarted together (munge).
+    """
+
+    munge: k8s.core.v1.Secret
+    ssh_host_keys: k8s.core.v1.Secret
+    host_public_key: pulumi.Output[str]
+
+    def __init__(self, name: str, args: SecretsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:Secrets", name, None, opts)
+        self._random = pulumi.ResourceOptions(parent=self, protect=args.protect)
+        self._child = pulumi.ResourceOptions(parent=self)
+        munge_key = random.RandomBytes(f"{name}-munge", length=MUNGE_KEY_BYTES, opts=self._random)
+        host_seed = random.RandomBytes(f"{name}-host-seed", length=SEED_BYTES, opts=self._random)
+        self.munge = self._create_secret(name, "munge-key", args.scope, data={"munge.key": munge_key.base64})
+        private_key = host_seed.base64.apply(ed25519_private_key_pem)
+        self.ssh_host_keys = self._create_secret(
+            name, "ssh-host-keys", args.scope, string_data={"ssh_host_ed25519_key": private_key}
+        )
+        self.host_public_key = pulumi.Output.unsecret(host_seed.base64.apply(ed25519_public_key))
+        self.register_outputs({"host_public_key": self.host_public_key})
+
+    def _create_secret(
+        self,
+        name: str,
+        secret: str,
+        scope: Scope,
+        *,
+        data: dict[str, pulumi.Input[str]] | None = None,
+        string_data: dict[str, pulumi.Input[str]] | None = None,
+    ) -> k8s.core.v1.Secret:
+        return k8s.core.v1.Secret(
+            f"{name}-{secret}",
+            metadata=scope.metadata(secret, "secrets"),
+            type="Opaque",
+            data=data,
+            string_data=string_data,
+            opts=self._child,
+        )

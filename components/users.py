@@ -1,0 +1,70 @@
+"""Users: accounts in the jail, made from the stack file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.jobs import job_spec
+from components.pods import LIBEXEC, Scope, claim_volume, jail_mount, mount, resources
+from slurm.naming import content_name
+
+USERS_FILE = "users.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsersArgs:
+    """Inputs of `Users`."""
+
+    scope: Scope
+    users: Mapping[str, Mapping[str, object]]
+    """What `slurm.users.accounts` returns."""
+    image: str
+    jail_claim: pulumi.Input[str]
+
+
+class Users(pulumi.ComponentResource):
+    """A list of accounts and the job that brings the jail in line with it.
+
+    Both are named after their content: a changed list is a new job, and the update waits until the accounts are there.
+    An account that left the list is locked; its home stays.
+    """
+
+    def __init__(self, name: str, args: UsersArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:Users", name, None, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
+        document = json.dumps({"users": args.users}, indent=1, sort_keys=True)
+        object_name = content_name("users", {"users": args.users, "image": args.image})
+        self.accounts = k8s.core.v1.ConfigMap(
+            f"{name}-list",
+            metadata=args.scope.metadata(object_name, "users"),
+            data={USERS_FILE: document},
+            immutable=True,
+            opts=self._child,
+        )
+        self.job = self._create_job(name, object_name, args)
+        self.register_outputs({"accounts": self.accounts.metadata})
+
+    def _create_job(self, name: str, object_name: str, args: UsersArgs) -> k8s.batch.v1.Job:
+        source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.accounts.metadata.name)
+        return k8s.batch.v1.Job(
+            f"{name}-job",
+            metadata=args.scope.metadata(object_name, "users"),
+            spec=job_spec(
+                args.scope,
+                "users",
+                k8s.core.v1.ContainerArgs(
+                    name="users",
+                    image=args.image,
+                    command=[f"{LIBEXEC}/users", f"/config/users/{USERS_FILE}"],
+                    volume_mounts=[jail_mount(), mount("users", "/config/users", read_only=True)],
+                    resources=resources(cpu="50m", memory="32Mi"),
+                ),
+                [claim_volume("jail", args.jail_claim), k8s.core.v1.VolumeArgs(name="users", config_map=source)],
+            ),
+            opts=self._child,
+        )
