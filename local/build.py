@@ -1,0 +1,266 @@
+"""Build Kubernetes, CoreDNS and the pause program from their Go modules, once per set of inputs.
+
+Go's caches stay below our cache while a build is unfinished, so that an interrupted one goes on where it stopped, and
+are removed when it succeeds: Kubernetes alone needs about 4 GB of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from local import paths, versions
+from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from local.report import Report, Step
+
+_KUBERNETES_PROGRAMS = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+    "kubectl",
+)
+_VERSION_PACKAGE = "k8s.io/component-base/version"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """A Go module of ours and what is built from it."""
+
+    name: str
+    title: str
+    packages: tuple[str, ...]
+    programs: tuple[str, ...]
+    ldflags: tuple[str, ...] = field(default=())
+    disk_gb: float
+    """Free space that an unfinished build takes, with reserve."""
+
+    @property
+    def source(self) -> Path:
+        """Give the directory with go.mod."""
+        return paths.SOURCES / self.name
+
+
+def _kubernetes_ldflags(version: str) -> tuple[str, ...]:
+    """Without these every component reports v0.0.0, and kubectl warns of a skew."""
+    major, minor, _ = version.removeprefix("v").split(".", 2)
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    return tuple(f"-X {_VERSION_PACKAGE}.{key}={value}" for key, value in values.items())
+
+
+MODULES = (
+    Module(
+        name="kubernetes",
+        title=f"Build Kubernetes {versions.KUBERNETES} (once, about 7 minutes on two cores)",
+        packages=tuple(f"k8s.io/kubernetes/cmd/{program}" for program in _KUBERNETES_PROGRAMS),
+        programs=_KUBERNETES_PROGRAMS,
+        ldflags=_kubernetes_ldflags(versions.KUBERNETES),
+        disk_gb=6,
+    ),
+    Module(
+        name="coredns",
+        title=f"Build CoreDNS {versions.COREDNS} (once, about a minute)",
+        packages=(".",),
+        programs=("coredns",),
+        disk_gb=2.5,
+    ),
+    Module(name="pause", title="Build the pause program", packages=(".",), programs=("pause",), disk_gb=0.5),
+)
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """The programs built by us."""
+
+    directories: tuple[Path, ...]
+
+    def path(self, program: str) -> str:
+        """Give a program's absolute path."""
+        for directory in self.directories:
+            if (directory / program).is_file():
+                return str(directory / program)
+        raise LocalError(f"{program} has not been built", "run `up`, which builds it")
+
+
+def module_key(source: Path, ldflags: Sequence[str], machine: str) -> str:
+    """Compute the digest of all that decides what is built: module files, sources, link flags, processor."""
+    digest = hashlib.sha256("\0".join([machine, *ldflags]).encode())
+    for path in sorted(source.iterdir()):
+        if path.suffix in {".go", ".mod", ".sum"}:
+            content = path.read_bytes()
+            digest.update(f"\0{path.name}\0{len(content)}\0".encode())
+            digest.update(content)
+    return digest.hexdigest()[:12]
+
+
+def directory_of(module: Module) -> Path:
+    """Give the place of a module's programs; exists only when all of them are built."""
+    return paths.cache_bin() / f"{module.name}-{module_key(module.source, module.ldflags, platform.machine())}"
+
+
+def binaries() -> Binaries:
+    """Give the programs, without building anything."""
+    return Binaries(tuple(directory_of(module) for module in MODULES))
+
+
+def ensure_binaries(report: Report) -> Binaries:
+    """Build what is not built yet. `LocalError` without a usable Go, space or module proxy."""
+    for module in MODULES:
+        target = directory_of(module)
+        if not target.is_dir():
+            go = find_go()
+            _check_disk(module)
+            with report.step(module.title) as step:
+                _build(go, module, target, step)
+    return binaries()
+
+
+def find_go() -> str:
+    """Give the path of a Go that is new enough."""
+    needed = ".".join(map(str, versions.GO_MINIMUM))
+    search = f"{os.environ.get('PATH', '')}:/usr/local/go/bin:/usr/lib/go/bin"
+    go = shutil.which("go", path=search)
+    if go is None:
+        raise LocalError("Go is not installed; Kubernetes is built with it", f"install Go {needed} or newer")
+    done = subprocess.run([go, "version"], check=False, capture_output=True, text=True)
+    version = parse_go_version(done.stdout)
+    if version is None or version < versions.GO_MINIMUM:
+        found = (done.stdout or done.stderr).strip()
+        raise LocalError(f"Go {needed} or newer is needed, {go} is {found!r}", "put a newer Go first on PATH")
+    return go
+
+
+def parse_go_version(text: str) -> tuple[int, int] | None:
+    """Read major and minor from the output of `go version`."""
+    match = re.search(r"\bgo(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _check_disk(module: Module) -> None:
+    paths.cache_bin().mkdir(parents=True, exist_ok=True)
+    free_gb = shutil.disk_usage(paths.cache_bin()).free / 1e9
+    caches = _go_caches(module)
+    if free_gb < module.disk_gb and not caches.exists():
+        msg = f"{free_gb:.1f} GB free at {paths.cache_bin()}; building {module.name} takes {module.disk_gb:.1f} GB"
+        raise LocalError(msg, "free some space, or point SLURMSTACK_LOCAL_DIR at a larger disk")
+
+
+def _go_caches(module: Module) -> Path:
+    return paths.cache() / "go" / module.name
+
+
+def _go_env(module: Module) -> dict[str, str]:
+    """Keep the user's proxy settings, but not build flags and workspace: the result must not depend on them."""
+    caches = _go_caches(module)
+    return {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GO111MODULE": "on",
+        "GOCACHE": str(caches / "build"),
+        "GOFLAGS": "-mod=readonly -modcacherw -buildvcs=false",
+        "GOMODCACHE": str(caches / "mod"),
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+    }
+
+
+def _build(go: str, module: Module, target: Path, step: Step) -> None:
+    caches = _go_caches(module)
+    caches.mkdir(parents=True, exist_ok=True)
+    total = _resolve(go, module, step)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as work:
+        output = Path(work) / "bin"
+        output.mkdir()
+        ldflags = " ".join(["-s", "-w", *module.ldflags])
+        command = [go, "build", "-v", "-trimpath", "-ldflags", ldflags, "-o", f"{output}/", *module.packages]
+        compiled = 0
+
+        def on_line(line: str) -> None:
+            nonlocal compiled
+            compiled += 1
+            # Linking comes after the last package and prints nothing: about a minute in which nothing would move.
+            step.progress(min(compiled, total), total, line if compiled < total else "linking")
+
+        _go(command, module, on_line)
+        absent = [program for program in module.programs if not (output / program).is_file()]
+        if absent:
+            raise LocalError(f"go build gave no {', '.join(absent)}", f"look at {module.source}")
+        output.chmod(0o755)
+        try:
+            output.rename(target)
+        except OSError:
+            if not target.is_dir():  # otherwise another run was first, with the same result
+                raise
+    shutil.rmtree(caches, ignore_errors=True)
+
+
+def _resolve(go: str, module: Module, step: Step) -> int:
+    """Download all modules; returns how many packages there are to compile."""
+    sums = module.source / "go.sum"
+    modules = len({line.split()[0] for line in sums.read_text().splitlines()}) if sums.exists() else 0
+    downloaded = 0
+    packages: list[str] = []
+
+    def on_line(line: str) -> None:
+        nonlocal downloaded
+        if line.startswith("go: downloading "):
+            downloaded += 1
+            step.progress(downloaded, modules, line.removeprefix("go: "))
+        else:
+            packages.append(line)
+
+    _go([go, "list", "-deps", *module.packages], module, on_line)
+    return len(packages)
+
+
+def _go(command: Sequence[str], module: Module, on_line: Callable[[str], None]) -> None:
+    """Run Go, hand over its lines as they come, and explain a failure."""
+    process = subprocess.Popen(
+        command,
+        cwd=module.source,
+        env=_go_env(module),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    tail: list[str] = []
+    try:
+        for raw in process.stdout or ():
+            line = raw.rstrip()
+            tail = [*tail[-19:], line]
+            on_line(line)
+        status = process.wait()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    if status != 0:
+        raise LocalError(explain_failure(module.name, tail), _hint(tail))
+
+
+def explain_failure(name: str, tail: Sequence[str]) -> str:
+    """Quote the lines that say why; names of packages that went well are noise."""
+    telling = [line for line in tail if re.search(r"[: ]", line) and not line.startswith("go: downloading")]
+    return f"building {name} failed: " + "; ".join((telling or list(tail))[-4:])
+
+
+def _hint(tail: Sequence[str]) -> str:
+    text = "\n".join(tail)
+    if "no space left on device" in text:
+        return "free some space and run again; the build goes on where it stopped"
+    if re.search(r"dial tcp|i/o timeout|no such host|connection refused|410 Gone|TLS handshake", text):
+        return "the Go module proxy could not be reached: check `go env GOPROXY` and the network, then run again"
+    return "run again; if it fails in the same way, read the lines above"

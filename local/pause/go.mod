@@ -1,0 +1,3 @@
+module slurmstack/pause
+
+go 1.24.0
