@@ -13,7 +13,7 @@ from components.controller import Controller, ControllerArgs
 from components.jail import Jail, JailArgs
 from components.login import Login, LoginArgs
 from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
-from components.pods import SLURM_NODE_LABEL, Scope
+from components.pods import SLURM_NODE_LABEL, Scope, recommended_labels
 from components.secrets import Secrets, SecretsArgs
 from components.users import Users, UsersArgs
 from components.workers import WorkerPool, WorkerPoolArgs
@@ -49,15 +49,14 @@ class SlurmCluster(pulumi.ComponentResource):
         self._name = name
         self._args = args
         self._tag = config.images.tag or image_tag(config.slurm.version)
-        self._scope = Scope(
-            namespace=config.cluster.namespace,
-            cluster_domain=config.cloud.cluster_domain,
-            pull_secret=config.images.pull_secret,
-        )
         self._outside = pulumi.ResourceOptions(parent=self)
         self.namespace = self._create_namespace()
-        self._inside = pulumi.ResourceOptions(
-            parent=self, deleted_with=self.namespace, depends_on=[self.namespace]
+        self._inside = pulumi.ResourceOptions(parent=self, deleted_with=self.namespace)
+        self._scope = Scope(
+            name=config.cluster.namespace,
+            namespace=self.namespace.metadata.name,
+            cluster_domain=config.cloud.cluster_domain,
+            pull_secret=config.images.pull_secret,
         )
         self._create_nodes_service()
         self.secrets = self._create_secrets()
@@ -68,9 +67,7 @@ class SlurmCluster(pulumi.ComponentResource):
         self.pools = [self._create_pool(pool) for pool in config.worker_nodes]
         self.login = self._create_login()
         if config.network_policies.enabled:
-            NetworkPolicies(
-                f"{name}-network-policies", NetworkPoliciesArgs(scope=self._scope), opts=self._inside
-            )
+            NetworkPolicies(f"{name}-network-policies", NetworkPoliciesArgs(scope=self._scope), opts=self._inside)
         self.register_outputs({"namespace": self.namespace.metadata})
 
     def _image(self, role: str) -> str:
@@ -80,10 +77,11 @@ class SlurmCluster(pulumi.ComponentResource):
     def _create_namespace(self) -> k8s.core.v1.Namespace:
         # The workers' capability for the jail is what Pod Security calls privileged; saying so here keeps clusters that
         # enforce a stricter default from refusing the pods one by one.
-        labels = {**self._scope.labels("namespace"), "pod-security.kubernetes.io/enforce": "privileged"}
+        name = self._args.config.cluster.namespace
+        labels = {**recommended_labels(name, "namespace"), "pod-security.kubernetes.io/enforce": "privileged"}
         return k8s.core.v1.Namespace(
             f"{self._name}-namespace",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=self._scope.namespace, labels=labels),
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, labels=labels),
             opts=self._outside.merge(pulumi.ResourceOptions(protect=self._args.config.protects_data)),
         )
 
@@ -126,9 +124,7 @@ class SlurmCluster(pulumi.ComponentResource):
         return Users(f"{self._name}-users", args, opts=self._inside)
 
     def _create_configuration(self) -> Configuration:
-        args = ConfigurationArgs(
-            scope=self._scope, files=render(self._args.config), image=self._image("controller")
-        )
+        args = ConfigurationArgs(scope=self._scope, files=render(self._args.config), image=self._image("controller"))
         return Configuration(f"{self._name}-configuration", args, opts=self._inside)
 
     def _create_controller(self) -> Controller:

@@ -9,9 +9,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.jobs import job_spec
-from components.pods import LIBEXEC, Scope, env, resources
+from components.pods import LIBEXEC, Scope, children_of, env, resources
 from slurm.conf import config_hash
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER_HOST
+from slurm.naming import content_name
 
 DEADLINE = 900
 """Seconds for a configuration to become active. On a first start this includes pulling images and filling the jail."""
@@ -30,7 +31,8 @@ class ConfigurationArgs:
 class Configuration(pulumi.ComponentResource):
     """A ConfigMap with a fixed name, changed in place, and a job named after its content.
 
-    The agent beside slurmctld follows the ConfigMap: it lets Slurm parse new files before it publishes them. The job ends
+    The agent beside slurmctld follows the ConfigMap: it lets Slurm parse new files before it publishes them. The job
+    ends
     when they are active, or fails with the parser's message while the old configuration goes on.
     """
 
@@ -38,7 +40,7 @@ class Configuration(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ConfigurationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Configuration", name, None, opts)
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._child = children_of(self, opts)
         self.files = k8s.core.v1.ConfigMap(
             f"{name}-files",
             metadata=args.scope.metadata(CONFIG_MAP, "configuration"),
@@ -52,7 +54,7 @@ class Configuration(pulumi.ComponentResource):
         wanted = config_hash(args.files)
         return k8s.batch.v1.Job(
             f"{name}-active",
-            metadata=args.scope.metadata(f"config-{wanted}", "configuration"),
+            metadata=args.scope.metadata(content_name("config", [wanted, args.image]), "configuration"),
             spec=job_spec(
                 args.scope,
                 "configuration",

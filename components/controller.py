@@ -11,6 +11,7 @@ from components.clouds.base import CloudResources, StaticVolumeArgs
 from components.pods import (
     LIBEXEC,
     Scope,
+    children_of,
     claim_volume,
     empty_dir,
     mount,
@@ -48,7 +49,8 @@ class ControllerArgs:
 class Controller(pulumi.ComponentResource):
     """A StatefulSet of one pod with slurmctld and the configuration agent, its state claim and its Service.
 
-    The Service has an address of its own that survives the pod: with a headless one, clients kept the dead pod's address
+    The Service has an address of its own that survives the pod: with a headless one, clients kept the dead pod's
+    address
     and `sbatch` took 20 s after a restart instead of 3 s (measured).
     """
 
@@ -56,7 +58,7 @@ class Controller(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Controller", name, None, opts)
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._child = children_of(self, opts)
         self.claim = self._create_claim(name, args)
         self.account = self._create_account(name, args.scope)
         self.service = self._create_service(name, args.scope)
@@ -65,7 +67,7 @@ class Controller(pulumi.ComponentResource):
 
     def _create_claim(self, name: str, args: ControllerArgs) -> k8s.core.v1.PersistentVolumeClaim:
         static = StaticVolumeArgs(
-            namespace=args.scope.namespace,
+            namespace=args.scope.name,
             claim=STATE_CLAIM,
             size=args.storage,
             access_mode="ReadWriteOnce",

@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources, StaticVolumeArgs
 from components.jobs import job_spec
-from components.pods import LIBEXEC, Scope, claim_volume, env, jail_mount, resources
+from components.pods import LIBEXEC, Scope, children_of, claim_volume, env, jail_mount, resources
 from components.volumes import DataClaimArgs, data_claim
 from slurm.naming import content_name
 
@@ -45,17 +45,21 @@ class Jail(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: JailArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Jail", name, None, opts)
-        self._child = pulumi.ResourceOptions(parent=self)
-        volume = args.cloud.static_volume(
-            StaticVolumeArgs(
-                namespace=args.scope.namespace,
-                claim=CLAIM,
-                size=args.size,
-                access_mode="ReadWriteMany",
-                protect=args.protect,
-            ),
-            args.outside_namespace,
-        ) if args.storage_class is None else None
+        self._child = children_of(self, opts)
+        volume = (
+            args.cloud.static_volume(
+                StaticVolumeArgs(
+                    namespace=args.scope.name,
+                    claim=CLAIM,
+                    size=args.size,
+                    access_mode="ReadWriteMany",
+                    protect=args.protect,
+                ),
+                args.outside_namespace,
+            )
+            if args.storage_class is None
+            else None
+        )
         self.claim = data_claim(
             f"{name}-claim",
             DataClaimArgs(

@@ -20,7 +20,8 @@ def job_spec(
 ) -> k8s.batch.v1.JobSpecArgs:
     """A job of one container that is tried up to seven times, but only once if it says that trying again is useless.
 
-    The last lines of a failed container's log become its termination message, which `pulumi up` prints. `deadline` is in
+    The last lines of a failed container's log become its termination message, which `pulumi up` prints. `deadline` is
+    in
     seconds.
     """
     container.termination_message_policy = "FallbackToLogsOnError"

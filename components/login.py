@@ -12,6 +12,7 @@ from components.pods import (
     LIBEXEC,
     SLURM_NODE_LABEL,
     Scope,
+    children_of,
     claim_volume,
     empty_dir,
     env,
@@ -52,7 +53,7 @@ class Login(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: LoginArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Login", name, None, opts)
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._child = children_of(self, opts)
         self.service = self._create_service(name, args)
         self.stateful_set = self._create_stateful_set(name, args)
         self.register_outputs({"service": self.service.metadata})

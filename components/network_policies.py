@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.pods import SLURM_NODE_LABEL, Scope
+from components.pods import SLURM_NODE_LABEL, Scope, children_of
 from slurm.names import AGENT_PORT, CONTROLLER, SLURMCTLD_PORT, SSH_PORT
 
 
@@ -26,10 +26,10 @@ class NetworkPolicies(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:NetworkPolicies", name, None, opts)
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._child = children_of(self, opts)
         self._name = name
         self._scope = args.scope
-        members = _pods({"app.kubernetes.io/instance": args.scope.namespace})
+        members = _pods({"app.kubernetes.io/instance": args.scope.name})
         slurm_nodes = _pods({SLURM_NODE_LABEL: "true"})
         controller = _pods(args.scope.selector(CONTROLLER))
         configuration = _pods(args.scope.selector("configuration"))

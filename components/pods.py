@@ -18,26 +18,38 @@ SLURM_NODE_LABEL = "slurmstack/slurm-node"
 """On workers and login nodes: pods that have a DNS name in the `nodes` Service and talk to each other freely."""
 
 
+def selector_labels(cluster: str, component: str) -> dict[str, str]:
+    """The labels that select the pods of one component of one cluster."""
+    return {
+        "app.kubernetes.io/name": "slurm",
+        "app.kubernetes.io/instance": cluster,
+        "app.kubernetes.io/component": component,
+    }
+
+
+def recommended_labels(cluster: str, component: str) -> dict[str, str]:
+    """The labels that every object carries."""
+    return selector_labels(cluster, component) | {"app.kubernetes.io/part-of": "slurmstack"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scope:
     """Where the objects of one cluster live, and what they are labelled with."""
 
-    namespace: str
+    name: str
+    """Name of the namespace, which is also the name of the cluster in labels."""
+    namespace: pulumi.Input[str]
+    """The same name as an output of the Namespace, so that each object depends on it."""
     cluster_domain: str
     pull_secret: str | None = None
 
     def labels(self, component: str, **more: str) -> dict[str, str]:
         """The labels that Kubernetes recommends, for one component of this cluster."""
-        return {**self.selector(component, **more), "app.kubernetes.io/part-of": "slurmstack"}
+        return self.selector(component, **more) | recommended_labels(self.name, component)
 
     def selector(self, component: str, **more: str) -> dict[str, str]:
         """The labels that select a component's pods. They can never change: a StatefulSet's selector is immutable."""
-        return {
-            "app.kubernetes.io/name": "slurm",
-            "app.kubernetes.io/instance": self.namespace,
-            "app.kubernetes.io/component": component,
-            **{f"slurmstack/{key}": value for key, value in more.items()},
-        }
+        return selector_labels(self.name, component) | {f"slurmstack/{key}": value for key, value in more.items()}
 
     def metadata(self, name: str, component: str, **more: str) -> k8s.meta.v1.ObjectMetaArgs:
         """Name, namespace and labels of an object."""
@@ -51,9 +63,12 @@ class Scope:
     @property
     def node_dns(self) -> k8s.core.v1.PodDNSConfigArgs:
         """Lets a bare node name such as `default-0` resolve in a pod."""
-        return k8s.core.v1.PodDNSConfigArgs(
-            searches=[f"{NODES_SERVICE}.{self.namespace}.svc.{self.cluster_domain}"]
-        )
+        return k8s.core.v1.PodDNSConfigArgs(searches=[f"{NODES_SERVICE}.{self.name}.svc.{self.cluster_domain}"])
+
+
+def children_of(component: pulumi.ComponentResource, opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
+    """Options for a component's children: they go away with whatever the component goes away with."""
+    return pulumi.ResourceOptions(parent=component, deleted_with=opts.deleted_with if opts else None)
 
 
 def env(**values: str) -> list[k8s.core.v1.EnvVarArgs]:
@@ -79,7 +94,7 @@ def claim_volume(name: str, claim: pulumi.Input[str]) -> k8s.core.v1.VolumeArgs:
 
 
 def munge_sidecar(image: str) -> k8s.core.v1.ContainerArgs:
-    """munged as a native sidecar: it starts before the daemons that need it and ends after them."""
+    """Munged as a native sidecar: it starts before the daemons that need it and ends after them."""
     return k8s.core.v1.ContainerArgs(
         name="munged",
         image=image,

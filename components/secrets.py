@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pulumi_random as random
 
-from components.pods import Scope
+from components.pods import Scope, children_of
 from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
 
 MUNGE_KEY_BYTES = 128
@@ -36,7 +36,7 @@ class Secrets(pulumi.ComponentResource):
     def __init__(self, name: str, args: SecretsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Secrets", name, None, opts)
         self._random = pulumi.ResourceOptions(parent=self, protect=args.protect)
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._child = children_of(self, opts)
         munge_key = random.RandomBytes(f"{name}-munge", length=MUNGE_KEY_BYTES, opts=self._random)
         host_seed = random.RandomBytes(f"{name}-host-seed", length=SEED_BYTES, opts=self._random)
         self.munge = self._create_secret(name, "munge-key", args.scope, data={"munge.key": munge_key.base64})

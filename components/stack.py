@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pulumi
+from pulumi.runtime.config import CONFIG, get_config_env
 
 from config import ClusterConfig, ConfigError, Problem, load_config
 from config.load import PROJECT
@@ -17,7 +18,8 @@ def stack_config() -> ClusterConfig:
     taken from the runtime's own table, and only the values from `Config`.
     """
     prefix = f"{PROJECT}:"
-    names = [key[len(prefix) :] for key in pulumi.runtime.config.CONFIG if key.startswith(prefix)]
+    keys = {**get_config_env(), **CONFIG.get()}
+    names = sorted(key[len(prefix) :] for key in keys if key.startswith(prefix))
     reader = pulumi.Config(PROJECT)
     sections: dict[str, Any] = {}
     problems: list[Problem] = []

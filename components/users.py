@@ -10,7 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.jobs import job_spec
-from components.pods import LIBEXEC, Scope, claim_volume, jail_mount, mount, resources
+from components.pods import LIBEXEC, Scope, children_of, claim_volume, jail_mount, mount, resources
 from slurm.naming import content_name
 
 USERS_FILE = "users.json"
@@ -36,7 +36,7 @@ class Users(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: UsersArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Users", name, None, opts)
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._child = children_of(self, opts)
         document = json.dumps({"users": args.users}, indent=1, sort_keys=True)
         object_name = content_name("users", {"users": args.users, "image": args.image})
         self.accounts = k8s.core.v1.ConfigMap(

@@ -12,6 +12,7 @@ from components.pods import (
     LIBEXEC,
     SLURM_NODE_LABEL,
     Scope,
+    children_of,
     claim_volume,
     empty_dir,
     env,
@@ -24,7 +25,8 @@ from components.pods import (
     resources,
     tcp_probe,
 )
-from config.workers import Toleration, WorkerPool as WorkerPoolConfig
+from config.workers import Toleration
+from config.workers import WorkerPool as WorkerPoolConfig
 from slurm.names import JAIL_DIR, NODES_SERVICE, SLURMD_PORT
 from slurm.sizing import node_conf, shared_memory
 
@@ -63,7 +65,7 @@ class WorkerPool(pulumi.ComponentResource):
         self, name: str, pool_name: str, args: WorkerPoolArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("slurmstack:index:WorkerPool", name, None, opts)
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._child = children_of(self, opts)
         self.stateful_set = self._create_stateful_set(name, pool_name, args)
         self.register_outputs({"stateful_set": self.stateful_set.metadata})
 

@@ -39,17 +39,22 @@ def _positive_quantity(quantity: str) -> str:
 
 
 Quantity = Annotated[
-    str, AfterValidator(_positive_quantity), Field(json_schema_extra={"pattern": _QUANTITY.pattern, "examples": ["10Gi"]})
+    str,
+    AfterValidator(_positive_quantity),
+    Field(json_schema_extra={"pattern": _QUANTITY.pattern, "examples": ["10Gi"]}),
 ]
 """A size in bytes with a unit: `512Mi`, `20Gi`, `1.5Ti` (binary) or `20G` (decimal)."""
 
 
 def check_dns_label(name: str, *, longest: int) -> str:
-    """The name itself if it is a DNS label of at most `longest` characters that begins with a letter, else ValueError."""
+    """The name itself if it is a DNS label of at most `longest` characters that begins with a letter, else
+    ValueError."""
     if not _DNS_LABEL.match(name):
         raise ValueError(
             "is not a DNS label: use small letters, digits and '-', begin with a letter and do not end with '-'"
         )
     if len(name) > longest:
-        raise ValueError(f"has {len(name)} characters; {longest} at most, since longer names would be cut and could collide")
+        raise ValueError(
+            f"has {len(name)} characters; {longest} at most, since longer names would be cut and could collide"
+        )
     return name

@@ -30,7 +30,9 @@ def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any]) -> list[Pr
         problems.append(Problem(where="login.source_ranges", message="is only for service_type LoadBalancer"))
     cloud = valid.get("cloud")
     if cloud is not None and cloud.kubeconfig is not None and cloud.context is None:
-        message = "names a kubeconfig without a context; set cloud.context too (`kubectl config get-contexts` lists them)"
+        message = (
+            "names a kubeconfig without a context; set cloud.context too (`kubectl config get-contexts` lists them)"
+        )
         problems.append(Problem(where="cloud.context", message=message))
     return problems
 
@@ -45,7 +47,9 @@ def _pools(pools: Mapping[str, Any], names: list[str]) -> Iterator[Problem]:
             message = f"is also the name of a node of the pool {stem!r}, and Slurm allows a name only once"
             yield Problem(where=f"worker_nodes.{name}", message=message)
     if not names:
-        yield Problem(where="worker_nodes", message="has no pool; write at least one, for example 'default: {size: 2, ...}'")
+        yield Problem(
+            where="worker_nodes", message="has no pool; write at least one, for example 'default: {size: 2, ...}'"
+        )
 
 
 def _partitions(partitions: Mapping[str, Partition], pool_names: list[str]) -> Iterator[Problem]:

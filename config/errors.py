@@ -57,7 +57,9 @@ def _problem(details: Mapping[str, Any], model: Any, prefix: str) -> Problem:
     where = ".".join([prefix, *path])
     match details["type"]:
         case "extra_forbidden":
-            return Problem(where=where, message=unknown_name(path[-1], _fields_at(model, path[:-1]), what="a known key"))
+            return Problem(
+                where=where, message=unknown_name(path[-1], _fields_at(model, path[:-1]), what="a known key")
+            )
         case "missing":
             return Problem(where=where, message="is required but not set")
         case "literal_error" | "enum":

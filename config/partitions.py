@@ -17,7 +17,8 @@ _TIME = re.compile(r"^(\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+|\d+-\d+:\d\d|\d+-\d+:\
 def _partition_name(name: str) -> str:
     if not _NAME.match(name) or name.upper() in {"ALL", "DEFAULT"}:
         raise ValueError(
-            "is not a partition name: letters, digits, '_' and '-', beginning with a letter, and neither ALL nor DEFAULT"
+            "is not a partition name: letters, digits, '_' and '-', beginning with a letter, and neither ALL nor
+            DEFAULT"
         )
     return name
 
@@ -25,7 +26,9 @@ def _partition_name(name: str) -> str:
 def _time_limit(value: str) -> str:
     if value.upper() in {"INFINITE", "UNLIMITED"} or _TIME.match(value):
         return value
-    raise ValueError("is not a Slurm time: minutes, [hours:]minutes:seconds, days-hours[:minutes[:seconds]] or UNLIMITED")
+    raise ValueError(
+        "is not a Slurm time: minutes, [hours:]minutes:seconds, days-hours[:minutes[:seconds]] or UNLIMITED"
+    )
 
 
 PartitionName = Annotated[str, AfterValidator(_partition_name)]

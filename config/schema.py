@@ -24,7 +24,10 @@ def stack_file_schema() -> dict[str, Any]:
                 "required": [f"{PROJECT}:{name}" for name in schema.get("required", [])],
                 "properties": {f"{PROJECT}:{name}": section for name, section in sections.items()},
                 "propertyNames": {
-                    "anyOf": [{"not": {"pattern": f"^{PROJECT}:"}}, {"enum": [f"{PROJECT}:{name}" for name in sections]}]
+                    "anyOf": [
+                        {"not": {"pattern": f"^{PROJECT}:"}},
+                        {"enum": [f"{PROJECT}:{name}" for name in sections]},
+                    ]
                 },
             }
         },

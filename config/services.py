@@ -80,7 +80,8 @@ class Jail(Section):
     """Size of the shared volume. It can grow but never shrink."""
 
     storage_class: str | None = Field(default=None, min_length=1)
-    """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers one,
+    """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers
+    one,
     else the cluster's default class."""
 
 

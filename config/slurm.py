@@ -63,5 +63,6 @@ class Slurm(Section):
     """`ClusterName`. It must not change in the life of a cluster: job state and accounting are bound to it."""
 
     settings: Settings = Field(default_factory=dict)
-    """Any key of slurm.conf; it wins over our default. A wrong one is rejected by Slurm itself when it is applied, and the
+    """Any key of slurm.conf; it wins over our default. A wrong one is rejected by Slurm itself when it is applied,
+    and the
     old configuration goes on."""

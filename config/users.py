@@ -21,7 +21,9 @@ _KEY_TYPES = (
     "sk-ecdsa-sha2-nistp256@openssh.com",
     "ssh-rsa",
 )
-_SYSTEM_NAMES = frozenset({"root", "slurm", "munge", "nobody", "sshd", "daemon", "bin", "sys", "sync", "mail", "backup"})
+_SYSTEM_NAMES = frozenset(
+    {"root", "slurm", "munge", "nobody", "sshd", "daemon", "bin", "sys", "sync", "mail", "backup"}
+)
 
 FIRST_UID = 1000
 """Lowest uid of a person, as in Debian's `/etc/adduser.conf`. Lower ones belong to the system."""
@@ -32,7 +34,9 @@ LAST_UID = 59999
 
 def _user_name(name: str) -> str:
     if not _NAME.match(name):
-        raise ValueError("is not a user name: small letters, digits, '_' and '-', at most 32, beginning with a letter or '_'")
+        raise ValueError(
+            "is not a user name: small letters, digits, '_' and '-', at most 32, beginning with a letter or '_'"
+        )
     if name in _SYSTEM_NAMES:
         raise ValueError("is a user of the system; take another name")
     return name
@@ -40,11 +44,15 @@ def _user_name(name: str) -> str:
 
 def _ssh_public_key(line: str) -> str:
     if "PRIVATE KEY" in line:
-        raise ValueError("is a PRIVATE key. Never put one into a stack file; use the line of the .pub file, and replace this key")
+        raise ValueError(
+            "is a PRIVATE key. Never put one into a stack file; use the line of the .pub file, and replace this key"
+        )
     words = line.split()
     kind = words[0] if words else ""
     if kind not in _KEY_TYPES or len(words) < 2 or "\n" in line.strip():
-        raise ValueError(f"is not an SSH public key: one line 'TYPE BASE64 [COMMENT]' with one of the types {', '.join(_KEY_TYPES)}")
+        raise ValueError(
+            f"is not an SSH public key: one line 'TYPE BASE64 [COMMENT]' with one of the types {', '.join(_KEY_TYPES)}"
+        )
     try:
         blob = base64.b64decode(words[1], validate=True)
     except binascii.Error:

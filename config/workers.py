@@ -59,7 +59,8 @@ class Resources(Section):
     """GPUs of one node (`Gres=gpu:N`, Kubernetes resource `nvidia.com/gpu`)."""
 
     cpu_request: str | None = Field(default=None, pattern=r"^(\d+(\.\d+)?|\d+m)$")
-    """CPU that the pod asks Kubernetes for, for example `500m`. Default: `cpus`; on the local cluster, whose nodes share
+    """CPU that the pod asks Kubernetes for, for example `500m`. Default: `cpus`; on the local cluster, whose nodes
+    share
     one machine, a twentieth of it."""
 
 
@@ -90,7 +91,8 @@ class WorkerPool(Section):
     """Seconds that a leaving node may wait for its jobs to end before Kubernetes kills it. Default: 7 days."""
 
     security: Literal["confined", "baseline"] = "confined"
-    """`confined`: jobs run in the jail, for which the pod has CAP_SYS_ADMIN. `baseline`: no capability added, no jail."""
+    """`confined`: jobs run in the jail, for which the pod has CAP_SYS_ADMIN. `baseline`: no capability added, no
+    jail."""
 
     shared_memory: Quantity | None = None
     """Size of `/dev/shm`, counted in the pod's memory. Default: half of the memory."""

@@ -1,4 +1,5 @@
-"""SSH host keys that survive everything but an explicit rotation: derived from a random seed that is kept in the state."""
+"""SSH host keys that survive everything but an explicit rotation: derived from a random seed that is kept in the
+state."""
 
 from __future__ import annotations
 
@@ -31,5 +32,7 @@ def _key(seed_base64: str) -> Ed25519PrivateKey:
     seed = base64.b64decode(seed_base64, validate=True)
     if len(seed) != SEED_BYTES:
         raise ValueError(f"the seed of the host key has {len(seed)} bytes instead of {SEED_BYTES}")
-    derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=b"slurmstack ssh host key ed25519").derive(seed)
+    derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=b"slurmstack ssh host key ed25519").derive(
+        seed
+    )
     return Ed25519PrivateKey.from_private_bytes(derived)

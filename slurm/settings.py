@@ -51,7 +51,8 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         # Workers register themselves, with the address they have just now, and fetch this file from slurmctld.
         "SlurmctldParameters": "enable_configless,cloud_reg_addrs",
         "MaxNodeCount": str(max_node_count(config.worker_nodes)),
-        # A worker that comes back after its pod was lost takes jobs again; one that an administrator drained stays drained.
+        # A worker that comes back after its pod was lost takes jobs again; one that an administrator drained stays
+        # drained.
         "ReturnToService": "2",
         **_execution(config),
         **_scheduling(config),

@@ -1,0 +1,1 @@
+"""The `slurmstack` command."""

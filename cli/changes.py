@@ -1,0 +1,131 @@
+"""What an apply would change, compared with what is in the cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cli.kubectl import FIELD_MANAGER, Kubectl, as_list
+from cli.manifests import Manifest
+
+Action = Literal["create", "update", "replace", "delete"]
+
+SYMBOLS: Mapping[Action, str] = {"create": "+", "update": "~", "replace": "+-", "delete": "-"}
+
+_NOT_OURS = (
+    ("metadata", "managedFields"),
+    ("metadata", "generation"),
+    ("metadata", "resourceVersion"),
+    ("metadata", "creationTimestamp"),
+    ("metadata", "uid"),
+    ("status",),
+)
+"""What the API server writes itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropertyChange:
+    """One property that differs; None stands for absent."""
+
+    path: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One object that an apply would touch."""
+
+    action: Action
+    kind: str
+    name: str
+    properties: tuple[PropertyChange, ...] = ()
+
+
+def changes(kubectl: Kubectl, objects: Sequence[Manifest], left: Sequence[tuple[str, str]]) -> list[Change]:
+    """What applying the objects would do. `left` names (kind, name) of objects that are no longer among them.
+
+    The API server itself tells, by a dry run, what each object would become: so defaults are no differences, and what
+    was
+    changed by hand is one.
+    """
+    live = live_objects(kubectl, objects)
+    found: list[Change] = []
+    existing = [manifest for manifest in objects if key(manifest.document) in live]
+    outcome = _dry_run(kubectl, existing)
+    for manifest in objects:
+        at = key(manifest.document)
+        if at not in live:
+            found.append(Change(action="create", kind=manifest.kind, name=manifest.name))
+        elif at not in outcome:
+            found.append(Change(action="replace", kind=manifest.kind, name=manifest.name))
+        else:
+            secret = manifest.kind == "Secret"
+            properties = tuple(_differences(_comparable(live[at]), _comparable(outcome[at]), secret=secret))
+            if properties:
+                found.append(Change(action="update", kind=manifest.kind, name=manifest.name, properties=properties))
+    return found + [Change(action="delete", kind=kind, name=name) for kind, name in left]
+
+
+def key(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Kind and name: unique, since all objects are in one namespace or in none."""
+    return str(document["kind"]), str(document["metadata"]["name"])
+
+
+def live_objects(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Those of the objects that exist, as they are now."""
+    if not objects:
+        return {}
+    printed = kubectl.run(
+        "get", "--ignore-not-found", "-f", "-", "-o", "json", stdin=as_list([item.document for item in objects])
+    ).stdout
+    return {key(item): item for item in _items(printed)}
+
+
+def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:
+    """What the objects would become. Missing are those that cannot be changed in place."""
+    if not objects:
+        return {}
+    documents = as_list([item.document for item in objects])
+    # Failing objects (immutable fields) are reported on standard error and left out; the others are printed.
+    done = kubectl.run(*APPLY, "--dry-run=server", "-f", "-", "-o", "json", stdin=documents, check=False)
+    if done.returncode != 0 and "immutable" not in done.stderr and "Forbidden: updates to" not in done.stderr:
+        kubectl.run(*APPLY, "--dry-run=server", "-f", "-", stdin=documents)
+    return {key(item): item for item in _items(done.stdout)}
+
+
+APPLY = ("apply", "--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")
+
+
+def _items(printed: str) -> list[dict[str, Any]]:
+    if not printed.strip():
+        return []
+    document = json.loads(printed)
+    return list(document["items"]) if document["kind"] == "List" else [document]
+
+
+def _comparable(document: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in document.items() if (name,) not in _NOT_OURS}
+    kept["metadata"] = {
+        name: value for name, value in document["metadata"].items() if ("metadata", name) not in _NOT_OURS
+    }
+    return kept
+
+
+def _differences(old: Any, new: Any, path: str = "", *, secret: bool) -> Iterator[PropertyChange]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted({*old, *new}):
+            below = f"{path}.{name}" if path else str(name)
+            yield from _differences(old.get(name), new.get(name), below, secret=secret)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(before, after, f"{path}[{_label(after, index)}]", secret=secret)
+    elif old != new:
+        hidden = secret and path.startswith(("data", "stringData"))
+        yield PropertyChange(path=path, old="<secret>" if hidden else old, new="<secret>" if hidden else new)
+
+
+def _label(item: Any, index: int) -> str:
+    return str(item["name"]) if isinstance(item, dict) and "name" in item else str(index)

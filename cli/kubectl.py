@@ -1,0 +1,108 @@
+"""kubectl, bound to one cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cli.errors import USAGE, Failure
+from components.clouds.existing import LOCAL_CONTEXT, local_directory
+from config.cloud import Cloud
+
+FIELD_MANAGER = "slurmstack"
+"""Owner of the fields that we set, in server-side apply."""
+
+_TIMEOUT = "20s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubectl:
+    """One cluster, as kubectl is told of it."""
+
+    program: str
+    context: str
+    kubeconfig: str | None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run kubectl to its end. Raises Failure with its own message if it fails and `check` is set."""
+        command = [*self.command(), *arguments]
+        environment = {**os.environ, **self.environment}
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, input=stdin, env=environment, check=False)
+        except OSError as error:
+            raise Failure(f"kubectl cannot be run: {error}") from error
+        if check and done.returncode != 0:
+            raise Failure(_message(done.stderr) or f"kubectl {' '.join(arguments[:2])} failed")
+        return done
+
+    def command(self) -> list[str]:
+        """The command line up to kubectl's own verb, for a program that replaces this one."""
+        kubeconfig = ["--kubeconfig", self.kubeconfig] if self.kubeconfig else []
+        return [self.program, *kubeconfig, "--context", self.context, f"--request-timeout={_TIMEOUT}"]
+
+    def json(self, *arguments: str) -> Any:
+        """What kubectl prints with `-o json`; an empty list if that is nothing."""
+        printed = self.run(*arguments, "-o", "json").stdout
+        return json.loads(printed) if printed.strip() else {"items": []}
+
+    def items(self, *arguments: str) -> list[dict[str, Any]]:
+        """Objects of `kubectl get`, also if only one was asked for. Those that do not exist are left out."""
+        found = self.json("get", "--ignore-not-found", *arguments)
+        return list(found["items"]) if "items" in found else [found]
+
+
+def connect(cloud: Cloud) -> Kubectl:
+    """Kubectl for the cluster of a stack. Raises Failure if it, the context or the cluster is not there."""
+    kubeconfig = _kubeconfig(cloud)
+    context = cloud.context or LOCAL_CONTEXT
+    if cloud.is_local and not Path(str(kubeconfig)).exists():
+        raise Failure("the local cluster is not running", hint="start it with `slurmstack local up` (or `make up`)")
+    kubectl = Kubectl(program=_program(), context=context, kubeconfig=kubeconfig)
+    contexts = kubectl.run("config", "get-contexts", "-o", "name").stdout.split()
+    if context not in contexts:
+        listed = f"; there are: {', '.join(contexts)}" if contexts else "; it has none"
+        where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        raise Failure(
+            f"cloud.context: {context!r} is not a context of {where}{listed}",
+            hint="change slurmstack:cloud in the stack file, or name another kubeconfig there",
+            code=USAGE,
+        )
+    answer = kubectl.run("get", "--raw", "/readyz", check=False)
+    if answer.returncode != 0:
+        hint = "`slurmstack local up` starts it again" if cloud.is_local else "check the network, VPN and credentials"
+        raise Failure(f"the cluster of context {context!r} does not answer: {_message(answer.stderr)}", hint=hint)
+    return kubectl
+
+
+def _kubeconfig(cloud: Cloud) -> str | None:
+    if cloud.is_local:
+        return str(local_directory() / "cluster" / "kubeconfig")
+    return str(Path(cloud.kubeconfig).expanduser()) if cloud.kubeconfig else None
+
+
+def _program() -> str:
+    found = shutil.which("kubectl")
+    if found is not None:
+        return found
+    built = sorted((local_directory() / "cache" / "bin").glob("*/kubectl"))
+    if built:
+        return str(built[-1])
+    raise Failure("kubectl is not on PATH", hint="install it, or run `make up`, which builds it")
+
+
+def _message(stderr: str) -> str:
+    """The last lines of kubectl's complaint, without its log prefixes."""
+    lines = [line for line in stderr.strip().splitlines() if not line.startswith(("E0", "E1", "I0", "I1", "W0", "W1"))]
+    return "\n".join(lines[-6:])
+
+
+def as_list(documents: Sequence[dict[str, Any]]) -> str:
+    """Objects as one JSON list for kubectl's standard input."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)})

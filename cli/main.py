@@ -1,0 +1,75 @@
+"""Entry point of the `slurmstack` command: its options, its exit statuses, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from cli import cluster_commands, local_commands, stack_commands
+from cli.errors import FAILED, USAGE, Failure
+from config import ConfigError
+from local.errors import LocalError
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+app = typer.Typer(
+    name="slurmstack",
+    help="Slurm on Kubernetes as one typed Pulumi program.\n\n"
+    "Every command works on a stack file: Pulumi.dev.yaml, or the one named with --config.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+stack_commands.register(app)
+cluster_commands.register(app)
+app.add_typer(local_commands.app, name="local")
+
+
+def main() -> NoReturn:
+    """Run the command and end the process: 0 done, 1 failed, 2 wrong usage or stack file, 130 interrupted."""
+    logging.basicConfig(level=logging.ERROR, format="%(message)s")
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as exit_:
+        sys.exit(exit_.exit_code)
+    except ConfigError as error:
+        count = len(error.problems)
+        _complain(f"the stack file has {count} error{'s' if count > 1 else ''}:", "")
+        for problem in error.problems:
+            Console(stderr=True, highlight=False).print(
+                f"  [bold]{escape(problem.where)}[/]: {escape(problem.message)}", soft_wrap=True
+            )
+        sys.exit(USAGE)
+    except Failure as failure:
+        _complain(failure.message, failure.hint)
+        sys.exit(failure.code)
+    except LocalError as error:
+        _complain(error.message, error.hint)
+        sys.exit(FAILED)
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted", "what was done so far stays as it is; run the same command again to continue")
+        sys.exit(INTERRUPTED)
+    except Exception as error:  # the last resort: Click's usage errors and nothing else have these two methods
+        if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
+            raise
+        _complain(str(error.format_message()), "--help shows what the command takes")
+        sys.exit(USAGE)
+    sys.exit(0)
+
+
+def _complain(message: str, hint: str) -> None:
+    console = Console(stderr=True, highlight=False)
+    console.print(f"[red bold]error:[/] {escape(message)}", soft_wrap=True)
+    if hint:
+        console.print(f"[dim]{escape(hint)}[/]", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""From what the program registered to Kubernetes manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from cli.errors import Failure
+from cli.recording import Recording, Registration, Secret, Unknown, reveal
+
+_CLUSTER_SCOPED = frozenset({"Namespace", "PersistentVolume"})
+
+_WITHOUT_MANIFEST = ("pulumi:providers:", "slurmstack:index:", "random:index/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """One Kubernetes object, as it is sent to the API server."""
+
+    urn: str
+    document: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Kind of the object."""
+        return str(self.document["kind"])
+
+    @property
+    def name(self) -> str:
+        """Name of the object."""
+        return str(self.document["metadata"]["name"])
+
+    @property
+    def cluster_scoped(self) -> bool:
+        """Whether the object is in no namespace."""
+        return self.kind in _CLUSTER_SCOPED
+
+    @property
+    def title(self) -> str:
+        """How the object is named to people: `StatefulSet default`."""
+        return f"{self.kind} {self.name}"
+
+
+def manifests(recording: Recording) -> list[Manifest]:
+    """All Kubernetes objects, in the order in which they were registered, which is one that can be applied.
+
+    Raises Failure for resources that only the Pulumi engine can make, and for values that nobody knows before an
+    update.
+    """
+    _refuse_cloud_resources(recording)
+    return [_manifest(registration) for registration in recording if registration.type.startswith("kubernetes:")]
+
+
+def _refuse_cloud_resources(recording: Recording) -> None:
+    foreign = [
+        registration
+        for registration in recording
+        if not registration.type.startswith(("kubernetes:", *_WITHOUT_MANIFEST))
+    ]
+    if foreign:
+        listed = "\n".join(f"  {registration.type} {registration.name}" for registration in foreign)
+        raise Failure(
+            f"this stack has {len(foreign)} cloud resources, which kubectl cannot make:\n{listed}",
+            hint="install the pulumi command and run `pulumi up`",
+        )
+
+
+def _manifest(registration: Registration) -> Manifest:
+    inputs = registration.inputs
+    if _contains(inputs, Unknown):
+        raise Failure(f"{registration.type} {registration.name} has values that are only known after an update")
+    if inputs["kind"] != "Secret" and _contains(inputs, Secret):
+        raise Failure(f"{registration.type} {registration.name} would show a secret in the clear; this is a bug")
+    return Manifest(urn=registration.urn, document=reveal(inputs))
+
+
+def _contains(value: Any, kind: type) -> bool:
+    if isinstance(value, kind):
+        return True
+    if isinstance(value, dict):
+        return any(_contains(item, kind) for item in value.values())
+    return isinstance(value, list) and any(_contains(item, kind) for item in value)
+
+
+def namespace_of(objects: Iterable[Manifest]) -> str:
+    """The one namespace of a cluster."""
+    return next(manifest.name for manifest in objects if manifest.kind == "Namespace")

@@ -1,0 +1,242 @@
+"""Runs the Pulumi program in this process and records everything that it registers.
+
+The SDK's mock monitor stands in for the engine; nothing is created and no cluster is asked. What the program
+registers is
+what `pulumi up` would be told, so rendered manifests, the graph and the tests all see the same resources.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import runpy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from google.protobuf import empty_pb2, json_format
+from pulumi.runtime import mocks, rpc
+from pulumi.runtime.proto import resource_pb2
+from pulumi.runtime.settings import get_root_resource
+from pulumi.runtime.stack import run_pulumi_func
+
+from config.load import PROJECT
+
+PROGRAM = Path(__file__).resolve().parent.parent / "__main__.py"
+
+_STACK_TYPE = "pulumi:pulumi:Stack"
+_SIGNATURE = "4dabf18193072939515e22adb298388d"  # key that marks a special value in Pulumi's wire format
+_SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105  the mark of a secret, not a secret
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A value that Pulumi would encrypt in its state."""
+
+    value: Any
+
+
+class Unknown:
+    """A value that only an update can tell."""
+
+
+UNKNOWN = Unknown()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """One resource as the program registered it."""
+
+    urn: str
+    type: str
+    name: str
+    parent: str
+    """URN of the parent, empty for the stack itself."""
+    custom: bool
+    """Whether a provider manages it; false for components."""
+    provider: str
+    """Reference `URN::id` of an explicit provider, else empty."""
+    protect: bool
+    deleted_with: str
+    dependencies: tuple[str, ...]
+    aliases: tuple[str, ...]
+    inputs: dict[str, Any]
+    """In the provider's own spelling; `Secret` and `UNKNOWN` mark special values."""
+
+
+@dataclass
+class Recording:
+    """Everything that one run of the program registered, in order."""
+
+    registrations: list[Registration] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
+    """URNs of components that registered their outputs, once for each time."""
+    outputs: dict[str, Any] = field(default_factory=dict)
+    """What the stack exports."""
+
+    def __iter__(self) -> Iterator[Registration]:
+        return iter(self.registrations)
+
+    def by_urn(self) -> dict[str, Registration]:
+        """Registrations by URN."""
+        return {registration.urn: registration for registration in self.registrations}
+
+    def of_type(self, type_: str) -> list[Registration]:
+        """Registrations of one type token."""
+        return [registration for registration in self.registrations if registration.type == type_]
+
+
+class GeneratedValues:
+    """Source of random values for the run. This one makes stand-ins, for runs whose secrets nobody reads."""
+
+    def random_bytes(self, urn: str, length: int) -> str:
+        """Base64 of `length` bytes for the resource with this URN, the same each time."""
+        del urn
+        return base64.b64encode(bytes(length)).decode()
+
+
+class _Mocks(mocks.Mocks):
+    """Answers a registration as a provider would: inputs come back as outputs, random values are made."""
+
+    def __init__(self, generated: GeneratedValues) -> None:
+        self._generated = generated
+        self.urn = ""
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        outputs = dict(args.inputs)
+        if args.typ == "random:index/randomBytes:RandomBytes":
+            value = self._generated.random_bytes(self.urn, int(args.inputs["length"]))
+            outputs["base64"] = {_SIGNATURE: _SECRET, "value": value}
+        return f"{args.name}-id", outputs
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
+        raise NotImplementedError(f"the program calls {args.token}, which a recording cannot answer")
+
+
+class _RecordingMonitor(mocks.MockMonitor):
+    """A mock monitor that keeps the requests, and makes URNs as the engine does (with all ancestors' types)."""
+
+    def __init__(self, recording: Recording, answers: _Mocks) -> None:
+        super().__init__(answers)
+        self._recording = recording
+        self._answers = answers
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        ancestors = parent.split("::")[2] if parent else _STACK_TYPE
+        qualified = type_ if ancestors == _STACK_TYPE else f"{ancestors}${type_}"
+        return f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::{qualified}::{name}"
+
+    def RegisterResource(self, request: resource_pb2.RegisterResourceRequest) -> Any:  # noqa: N802  the wire's own name
+        urn = self.make_urn(request.parent, request.type, request.name)
+        if request.type != _STACK_TYPE:
+            self._recording.registrations.append(_registration(urn, request))
+        self._answers.urn = urn
+        return super().RegisterResource(request)
+
+    def RegisterResourceOutputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> empty_pb2.Empty:  # noqa: N802
+        if f"::{_STACK_TYPE}::" not in request.urn:
+            self._recording.finished.append(request.urn)
+        elif request.outputs:
+            self._recording.outputs.update(_from_wire(json_format.MessageToDict(request.outputs)))
+        return empty_pb2.Empty()
+
+
+def record(sections: Mapping[str, Any], *, stack: str, generated: GeneratedValues | None = None) -> Recording:
+    """Run the program with the sections of a stack file and return what it registered.
+
+    Check the sections with `config.load_config` first: the program only reports what is wrong and exits. Exceptions of
+    the program pass through. `stack` is the stack's name, which is part of every URN.
+    """
+    recording = Recording()
+    values = {f"{PROJECT}:{name}": json.dumps(value) for name, value in sections.items()}
+
+    async def run() -> None:
+        # The runtime keeps contexts per task: mocks and configuration are set where the program runs.
+        answers = _Mocks(generated or GeneratedValues())
+        monitor = _RecordingMonitor(recording, answers)
+        pulumi.runtime.set_mocks(answers, project=PROJECT, stack=stack, preview=False, logger=_log(), monitor=monitor)
+        pulumi.runtime.set_all_config(values, [])
+        await run_pulumi_func(_run_program)
+        root = get_root_resource()
+        if root is not None:
+            for name, output in getattr(root, "outputs", {}).items():
+                recording.outputs[name] = await _resolve(output)
+
+    asyncio.run(run())
+    return recording
+
+
+def _run_program() -> None:
+    runpy.run_path(str(PROGRAM), run_name="__main__")
+
+
+async def _resolve(output: Any) -> Any:
+    value = pulumi.Output.from_input(output)
+    if not await value.is_known():
+        return UNKNOWN
+    resolved = await value.future()
+    return Secret(resolved) if await value.is_secret() else resolved
+
+
+def _log() -> logging.Logger:
+    return logging.getLogger("slurmstack.program")
+
+
+def _registration(urn: str, request: resource_pb2.RegisterResourceRequest) -> Registration:
+    return Registration(
+        urn=urn,
+        type=request.type,
+        name=request.name,
+        parent=request.parent,
+        custom=request.custom,
+        provider=request.provider,
+        protect=request.protect,
+        deleted_with=request.deletedWith,
+        dependencies=tuple(sorted(set(request.dependencies))),
+        aliases=tuple(alias.urn or alias.spec.name for alias in request.aliases),
+        inputs=_from_wire(json_format.MessageToDict(request.object)),
+    )
+
+
+def _from_wire(value: Any) -> Any:
+    """A value of Pulumi's wire format: numbers are doubles there, secrets and unknown values have marks."""
+    if isinstance(value, dict):
+        if value.get(_SIGNATURE) == _SECRET:
+            return Secret(_from_wire(value.get("value")))
+        return {key: _from_wire(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_from_wire(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if value == rpc.UNKNOWN:
+        return UNKNOWN
+    return value
+
+
+def reveal(value: Any) -> Any:
+    """The value with its secrets in the clear. Only for what goes to the cluster or into a file that nobody else
+    reads."""
+    return _replace(value, lambda secret: reveal(secret.value))
+
+
+def redact(value: Any) -> Any:
+    """The value as it may be printed: secrets as `<secret>`, unknown values as `<unknown>`."""
+    return _replace(value, lambda _: "<secret>")
+
+
+def _replace(value: Any, secret: Any) -> Any:
+    match value:
+        case Secret():
+            return secret(value)
+        case Unknown():
+            return "<unknown>"
+        case dict():
+            return {key: _replace(item, secret) for key, item in value.items()}
+        case list():
+            return [_replace(item, secret) for item in value]
+        case _:
+            return value

@@ -1,0 +1,119 @@
+"""Waits until an apply has taken effect, as `pulumi up` would."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from cli.errors import Failure
+from cli.kubectl import Kubectl
+from cli.manifests import Manifest
+from components.workers import NO_AWAIT
+
+POLL = 0.3
+"""Seconds between two looks at the cluster."""
+
+Tell = Callable[[str], None]
+
+
+def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
+    """Return when all jobs have completed and all StatefulSets but the worker pools are up to date and ready.
+
+    Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
+    with
+    the last lines of its log, or after `timeout` seconds, with what is still missing and why.
+    """
+    deadline = time.monotonic() + timeout
+    jobs = [item.name for item in objects if item.kind == "Job"]
+    sets = [item.name for item in objects if item.kind == "StatefulSet" and not _is_worker_pool(item)]
+    while True:
+        missing = _missing_jobs(kubectl, namespace, jobs) + _missing_sets(kubectl, namespace, sets)
+        if not missing:
+            return
+        tell("waiting for " + ", ".join(missing))
+        if time.monotonic() > deadline:
+            reasons = "\n".join(f"  {reason}" for reason in _reasons(kubectl, namespace))
+            raise Failure(
+                f"after {timeout:.0f} s still not ready: {', '.join(missing)}" + (f"\n{reasons}" if reasons else ""),
+                hint="`slurmstack status` shows the pods; running this again continues to wait",
+            )
+        time.sleep(POLL)
+
+
+def _is_worker_pool(manifest: Manifest) -> bool:
+    return manifest.document["metadata"].get("annotations", {}).get("pulumi.com/waitFor") == NO_AWAIT
+
+
+def _missing_jobs(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> list[str]:
+    found = {item["metadata"]["name"]: item for item in _get(kubectl, namespace, "job", names)}
+    missing = []
+    for name in names:
+        conditions = {item["type"]: item for item in _conditions(found.get(name, {})) if item["status"] == "True"}
+        if failed := conditions.get("Failed"):
+            raise Failure(
+                f"{_purpose(name)} failed: {_last_words(kubectl, namespace, name) or failed.get('message', '')}"
+            )
+        if "Complete" not in conditions:
+            missing.append(_purpose(name))
+    return missing
+
+
+def _missing_sets(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> list[str]:
+    missing = []
+    for item in _get(kubectl, namespace, "statefulset", names):
+        status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
+        current = status.get("observedGeneration") == item["metadata"]["generation"]
+        updated = status.get(
+            "updatedReplicas", wanted if status.get("currentRevision") == status.get("updateRevision") else 0
+        )
+        ready = min(int(status.get("readyReplicas", 0)), int(updated or 0))
+        if not current or (ready < wanted):
+            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
+    return missing
+
+
+def _get(kubectl: Kubectl, namespace: str, kind: str, names: Sequence[str]) -> Iterable[dict[str, Any]]:
+    return kubectl.items(kind, *names, "-n", namespace) if names else []
+
+
+def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:
+    return list(item.get("status", {}).get("conditions", []))
+
+
+def _purpose(job: str) -> str:
+    """What a job is for, from its name."""
+    stem = job.rsplit("-", 1)[0]
+    return {"populate-jail": "filling the jail", "users": "making users", "config": "the Slurm configuration"}.get(
+        stem, job
+    )
+
+
+def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
+    """What the job's last pod said when it ended."""
+    pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name={job}")
+    pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+    for pod in reversed(pods):
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            message = container.get("state", {}).get("terminated", {}).get("message", "")
+            if message:
+                return str(message).strip()
+    return ""
+
+
+def _reasons(kubectl: Kubectl, namespace: str) -> list[str]:
+    """Why pods are not ready, as far as Kubernetes says."""
+    reasons = []
+    for pod in kubectl.items("pod", "-n", namespace):
+        name = pod["metadata"]["name"]
+        for condition in _conditions(pod):
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                reasons.append(f"{name}: {condition.get('message', 'cannot be scheduled')}")
+        statuses = pod.get("status", {})
+        for container in [*statuses.get("initContainerStatuses", []), *statuses.get("containerStatuses", [])]:
+            waiting = container.get("state", {}).get("waiting")
+            if waiting and waiting.get("reason") not in {"PodInitializing", "ContainerCreating"}:
+                reasons.append(
+                    f"{name}/{container['name']}: {waiting.get('reason')} {waiting.get('message', '')}".rstrip()
+                )
+    return reasons

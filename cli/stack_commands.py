@@ -1,0 +1,98 @@
+"""Commands that need nothing but a stack file: validate, render, graph."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cli.errors import USAGE, Failure
+from cli.generated import read_file, write_file
+from cli.graph import as_data, as_svg
+from cli.manifests import manifests
+from cli.recording import record
+from cli.render import write
+from cli.stack import Stack, open_stack
+from slurm.conf import render as render_slurm
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="Stack file. Default: Pulumi.dev.yaml.", show_default=False),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command()(validate)
+    app.command()(render)
+    app.command()(graph)
+
+
+def validate(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
+    """Check a stack file, without a cluster. Lists everything that is wrong; exit status 2 if anything is.
+
+    Slurm's own settings are checked by Slurm itself when they are applied.
+    """
+    stack = open_stack(config)
+    render_slurm(stack.config)
+    nodes = sum(pool.size for pool in stack.config.worker_nodes.values())
+    summary = {"file": str(stack.file), "stack": stack.name, "pools": len(stack.config.worker_nodes), "nodes": nodes}
+    if as_json:
+        typer.echo(json.dumps(summary))
+    else:
+        pools = "pool" if summary["pools"] == 1 else "pools"
+        Console(highlight=False).print(
+            f"{stack.file}: fine ({summary['pools']} {pools}, {nodes} nodes, Slurm {stack.config.slurm.version})",
+            soft_wrap=True,
+            markup=False,
+        )
+
+
+def render(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Directory for the files.")],
+    config: ConfigOption = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File that keeps generated keys. Default: .slurmstack/STACK/keys.json.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write the Kubernetes objects of a stack, one YAML file each, for `kubectl apply` or a GitOps tool.
+
+    Needs no cluster. Keys (munge, SSH host key) are made once and kept in a file beside the stack file, so that the
+    same
+    stack always gives the same objects. Files with Secrets are readable by you only: do not commit them.
+    """
+    stack = open_stack(config)
+    path = keys or stack.private / "keys.json"
+    kept = read_file(path)
+    objects = manifests(record(stack.sections, stack=stack.name, generated=kept))
+    write_file(path, kept)
+    written = write(objects, output)
+    typer.echo(f"{len(written)} objects in {output}")
+    if kept.changed:
+        typer.echo(f"new keys in {path}: keep this file, without it the next run makes other keys")
+
+
+def graph(
+    config: ConfigOption = None,
+    format_: Annotated[str, typer.Option("--format", "-f", help="json or svg.")] = "json",
+) -> None:
+    """Print everything that the program registers with Pulumi: as a list (json) or as a picture (svg).
+
+    Needs no cluster. Unknown values are printed as <unknown>, secret ones as <secret>.
+    """
+    if format_ not in {"json", "svg"}:
+        raise Failure(f"--format {format_!r} is none of json, svg", code=USAGE)
+    stack: Stack = open_stack(config)
+    recording = record(stack.sections, stack=stack.name)
+    typer.echo(
+        json.dumps(as_data(recording), indent=1) if format_ == "json" else as_svg(recording), nl=format_ == "json"
+    )

@@ -1,0 +1,153 @@
+"""What runs, at one glance."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from rich.console import Console
+from rich.table import Table
+
+from cli.destroy import slurm
+from cli.kubectl import Kubectl
+from config.cluster import ClusterConfig
+from slurm.conf import config_hash, render
+from slurm.names import AGENT_PORT, CONTROLLER_HOST
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """One pod."""
+
+    name: str
+    phase: str
+    ready: bool
+    restarts: int
+    node: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmNode:
+    """One Slurm node as `sinfo` has it."""
+
+    name: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """The state of a cluster."""
+
+    namespace: str
+    pods: tuple[Pod, ...]
+    nodes: tuple[SlurmNode, ...]
+    configuration: str
+    """`active`, `pending`, `rejected: ...`, `other than the stack file`, or `unknown`."""
+    login_address: str | None
+    healthy: bool
+
+
+def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
+    """Ask Kubernetes and Slurm. What does not answer is shown as missing, not raised."""
+    namespace = config.cluster.namespace
+    pods = tuple(
+        _pod(item)
+        for item in kubectl.items("pod", "-n", namespace)
+        if not any(owner["kind"] == "Job" for owner in item["metadata"].get("ownerReferences", []))
+    )
+    nodes = _nodes(kubectl, namespace)
+    configuration = _configuration(kubectl, config)
+    wanted = sum(pool.size for pool in config.worker_nodes.values())
+    usable = sum(not _down(node.state) for node in nodes)
+    return Status(
+        namespace=namespace,
+        pods=pods,
+        nodes=nodes,
+        configuration=configuration,
+        login_address=login_address(kubectl, namespace),
+        healthy=bool(pods) and all(pod.ready for pod in pods) and usable >= wanted and configuration == "active",
+    )
+
+
+def login_address(kubectl: Kubectl, namespace: str) -> str | None:
+    """Address of the login Service: its load balancer's where it has one, else the cluster IP."""
+    found = kubectl.items("service", "login", "-n", namespace)
+    if not found:
+        return None
+    for ingress in found[0].get("status", {}).get("loadBalancer", {}).get("ingress", []):
+        return str(ingress.get("ip") or ingress.get("hostname"))
+    return str(found[0]["spec"]["clusterIP"])
+
+
+def host_public_key(kubectl: Kubectl, namespace: str) -> str | None:
+    """The SSH host key of the login nodes as in `known_hosts`, from the cluster itself."""
+    found = kubectl.items("secret", "ssh-host-keys", "-n", namespace)
+    if not found:
+        return None
+    key = load_pem_private_key(base64.b64decode(found[0]["data"]["ssh_host_ed25519_key"]), None)
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def _pod(item: dict[str, Any]) -> Pod:
+    status = item.get("status", {})
+    containers = status.get("containerStatuses", [])
+    leaving = "deletionTimestamp" in item["metadata"]
+    return Pod(
+        name=item["metadata"]["name"],
+        phase="Leaving" if leaving else status.get("phase", "Unknown"),
+        ready=bool(containers) and all(container["ready"] for container in containers),
+        restarts=sum(container["restartCount"] for container in containers),
+        node=item["spec"].get("nodeName", ""),
+    )
+
+
+def _nodes(kubectl: Kubectl, namespace: str) -> tuple[SlurmNode, ...]:
+    printed = slurm(kubectl, namespace, "sinfo", "--Node", "--noheader", "--format=%N|%T|%E")
+    rows = sorted({tuple(line.split("|", 2)) for line in printed.splitlines() if line.count("|") >= 2})
+    return tuple(
+        SlurmNode(name=name, state=state, reason="" if reason == "none" else reason) for name, state, reason in rows
+    )
+
+
+def _down(state: str) -> bool:
+    return state.startswith(("down", "drain", "fail", "unknown", "future")) or state.endswith("*")
+
+
+def _configuration(kubectl: Kubectl, config: ClusterConfig) -> str:
+    namespace = config.cluster.namespace
+    path = f"/api/v1/namespaces/{namespace}/services/{CONTROLLER_HOST}:{AGENT_PORT}/proxy/config"
+    answer = kubectl.run("get", "--raw", path, check=False)
+    if answer.returncode != 0:
+        return "unknown"
+    state = json.loads(answer.stdout)
+    wanted = config_hash(render(config))
+    if state.get("active") == wanted:
+        return "active"
+    rejected = state.get("rejected")
+    if rejected:
+        return f"rejected: {rejected['message']}"
+    return "pending" if state.get("pending") else "other than the stack file"
+
+
+def print_status(status: Status) -> None:
+    """Tables for people."""
+    console = Console(highlight=False)
+    if not status.pods:
+        console.print(f"nothing runs in namespace {status.namespace}")
+        return
+    pods = Table("POD", "STATE", "READY", "RESTARTS", "ON", box=None, pad_edge=False)
+    for pod in status.pods:
+        pods.add_row(pod.name, pod.phase, "yes" if pod.ready else "[red]no[/]", str(pod.restarts), pod.node)
+    console.print(pods)
+    nodes = Table("SLURM NODE", "STATE", "REASON", box=None, pad_edge=False)
+    for node in status.nodes:
+        nodes.add_row(node.name, f"[red]{node.state}[/]" if _down(node.state) else node.state, node.reason)
+    console.print()
+    console.print(nodes if status.nodes else "slurmctld does not answer, or has no nodes")
+    console.print()
+    console.print(f"configuration: {status.configuration}", markup=False)
+    console.print(f"login address: {status.login_address or 'none'}", markup=False)

@@ -1,0 +1,85 @@
+"""The proof that a cluster works: a job on its nodes, as an ordinary user, in the jail."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import typer
+
+from cli.errors import Failure
+from cli.kubectl import Kubectl
+from cli.stack import Stack
+from local.report import Report
+from slurm.names import JAIL_DIR
+
+Tell = Callable[[int, int, str], None]
+
+NODES = 2
+"""Nodes that the job asks for, where the cluster has as many."""
+
+
+def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) -> None:
+    """Run `srun hostname` on two nodes as the first user of the stack, wait for nodes if need be, and print what to
+    do next.
+
+    Raises Failure if the job does not print one name for each node.
+    """
+    users = stack.config.users
+    size = sum(pool.size for pool in stack.config.worker_nodes.values())
+    if not users or not size or not stack.config.login.size:
+        raise Failure("the stack needs a user, a login node and a worker for this", hint="leave out --verify")
+    user, count = next(iter(users)), min(NODES, size)
+    with report.step(f"Waiting for {count} idle nodes") as step:
+        _await_nodes(kubectl, stack.config.cluster.namespace, count, timeout, step.progress)
+    typer.echo(f"{user}@login:~$ srun -N{count} hostname")
+    printed = as_user(kubectl, stack, user, f"srun -N{count} hostname")
+    names = printed.split()
+    typer.echo(printed.rstrip())
+    if len(set(names)) != count:
+        raise Failure(f"srun -N{count} printed {len(set(names))} node names instead of {count}")
+    _print_next_steps(stack, user)
+
+
+def as_user(kubectl: Kubectl, stack: Stack, user: str, command: str) -> str:
+    """What a command prints that runs as this user in the jail of the first login node. Raises Failure if it fails."""
+    account = stack.config.users[user]
+    gid = account.uid if account.gid is None else account.gid
+    done = kubectl.run(
+        *("exec", "-n", stack.config.cluster.namespace, "login-0", "-c", "sshd", "--"),
+        *("chroot", f"--userspec={account.uid}:{gid}", JAIL_DIR),
+        *("/usr/bin/env", "-i", f"HOME=/home/{user}", f"USER={user}", "/bin/bash", "-lc", f"cd && {command}"),
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Failure(f"{command!r} failed as {user}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def _await_nodes(kubectl: Kubectl, namespace: str, count: int, timeout: float, tell: Tell) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        done = kubectl.run(
+            *("exec", "-n", namespace, "controller-0", "-c", "slurmctld", "--"),
+            *("sinfo", "--Node", "--noheader", "--states=idle,mixed,allocated", "--format=%N"),
+            check=False,
+        )
+        ready = len(set(done.stdout.split()))
+        if ready >= count:
+            return
+        tell(ready, count, "nodes")
+        if time.monotonic() > deadline:
+            raise Failure(f"only {ready} of {count} nodes are usable", hint="`slurmstack status` shows why")
+        time.sleep(0.2)
+
+
+def _print_next_steps(stack: Stack, user: str) -> None:
+    typer.echo(
+        f"""
+The cluster works. Try next:
+  .venv/bin/slurmstack login {user}              a shell on a login node, in the jail
+  .venv/bin/slurmstack status                  pods, nodes, addresses
+  change `size` in {stack.file.name}, then
+  .venv/bin/slurmstack up                      scale it; `preview` shows what would change
+  make down                                    remove everything"""
+    )
