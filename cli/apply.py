@@ -81,8 +81,7 @@ def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
 
 
 def apply(kubectl: Kubectl, planned: Plan) -> None:
-    """Send the plan's objects to the cluster and prune what left the stack. Returns as soon as the API server has
-    them."""
+    """Send the plan's objects to the cluster and prune what left the stack; the API server has them on return."""
     # Claims hold data: outside of the set, no prune can ever delete them.
     kept = [item.document for item in planned.objects if item.cluster_scoped or item.kind == _CLAIM]
     pruned = [item.document for item in planned.objects if not item.cluster_scoped and item.kind != _CLAIM]
@@ -128,8 +127,7 @@ def _write_kept(kubectl: Kubectl, planned: Plan) -> None:
 
 
 def _delete_finished_jobs(kubectl: Kubectl, planned: Plan) -> None:
-    """Jobs cannot be changed, and one that failed would stay failed: such are deleted, and the apply makes them
-    anew."""
+    """Delete jobs that must be made anew: a job cannot be changed, and one that failed would stay failed."""
     stale = [
         item.name
         for item in planned.objects

@@ -15,8 +15,7 @@ ENGINES = ("auto", "pulumi", "kubectl")
 
 
 def choose(engine: str) -> str:
-    """`pulumi` or `kubectl`. `auto` takes Pulumi where its command is on PATH. Raises Failure if the wish cannot be
-    met."""
+    """`pulumi` or `kubectl`; `auto` takes Pulumi where its command is on PATH. Failure if the wish cannot be met."""
     if engine not in ENGINES:
         raise Failure(f"--engine {engine!r} is none of {', '.join(ENGINES)}", code=USAGE)
     there = shutil.which("pulumi") is not None
@@ -25,9 +24,8 @@ def choose(engine: str) -> str:
     if engine == "pulumi" and not there:
         raise Failure(
             "the pulumi command is not on PATH",
-            hint="install it as https://www.pulumi.com/docs/install/ says, or leave out --engine pulumi: objects are
-            then "
-            "applied with kubectl",
+            hint="install it as https://www.pulumi.com/docs/install/ says, or leave out --engine pulumi: "
+            "objects are then applied with kubectl",
         )
     return engine
 

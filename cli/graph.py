@@ -11,6 +11,8 @@ ROW = 26
 INDENT = 28
 WIDTH = 900
 
+_SVG = "http://www.w3.org/2000/svg"
+
 
 def as_data(recording: Recording) -> list[dict[str, Any]]:
     """Everything registered, in order. Unknown values are `<unknown>`, secret ones `<secret>`."""
@@ -36,8 +38,7 @@ def as_svg(recording: Recording) -> str:
     height = ROW * len(rows) + 20
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
-            ' font-family="ui-monospace, monospace" font-size="13">',
+            f'<svg xmlns="{_SVG}" viewBox="0 0 {WIDTH} {height}" font-family="monospace" font-size="13">',
             f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
             *_edges(rows),
             *lines,

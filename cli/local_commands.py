@@ -55,8 +55,7 @@ def down(
 
 @app.command()
 def status(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False) -> None:
-    """Show the processes, nodes, addresses, directories and logs of the local cluster. Exit status 1 if it is not
-    whole."""
+    """Show the local cluster's processes, nodes and logs. Exit status 1 if it is not whole."""
     found = cluster.status()
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=1, default=str))

@@ -218,8 +218,7 @@ def _from_wire(value: Any) -> Any:
 
 
 def reveal(value: Any) -> Any:
-    """The value with its secrets in the clear. Only for what goes to the cluster or into a file that nobody else
-    reads."""
+    """The value with its secrets in the clear, for what goes to the cluster or into a file of its owner's."""
     return _replace(value, lambda secret: reveal(secret.value))
 
 

@@ -24,10 +24,10 @@ def refuse_shrinking(objects: Iterable[Manifest], live: Mapping[tuple[str, str],
         new = str(manifest.document["spec"]["resources"]["requests"]["storage"])
         if _bytes(new) < _bytes(old):
             raise Failure(
-                f"{_SECTION.get(manifest.name, manifest.name)}: {new} is less than the {old} that the volume has, and a "
-                "volume cannot shrink",
-                hint=f"set it back to {old}. To really have a smaller one: copy the data elsewhere, `slurmstack destroy`, "
-                "and make the cluster anew",
+                f"{_SECTION.get(manifest.name, manifest.name)}: {new} is less than the {old} that the volume has, "
+                "and a volume cannot shrink",
+                hint=f"set it back to {old}. To really have a smaller one: copy the data elsewhere, "
+                "`slurmstack destroy`, and make the cluster anew",
             )
 
 
@@ -42,8 +42,8 @@ def refuse_takeover(namespace: Mapping[str, Any] | None) -> None:
     managers = [str(entry.get("manager", "")) for entry in namespace["metadata"].get("managedFields", [])]
     if any(manager.startswith("pulumi") for manager in managers):
         raise Failure(
-            f"the cluster in namespace {namespace['metadata']['name']!r} was made by `pulumi up`, which keeps its keys in "
-            "Pulumi's state",
+            f"the cluster in namespace {namespace['metadata']['name']!r} was made by `pulumi up`, "
+            "which keeps its keys in Pulumi's state",
             hint="use `pulumi up` (or `slurmstack up --engine pulumi`) where the pulumi command is on PATH",
         )
 

@@ -103,12 +103,14 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
 
 def _reasons(kubectl: Kubectl, namespace: str) -> list[str]:
     """Why pods are not ready, as far as Kubernetes says."""
-    reasons = []
+    reasons: list[str] = []
     for pod in kubectl.items("pod", "-n", namespace):
         name = pod["metadata"]["name"]
-        for condition in _conditions(pod):
-            if condition["type"] == "PodScheduled" and condition["status"] == "False":
-                reasons.append(f"{name}: {condition.get('message', 'cannot be scheduled')}")
+        reasons.extend(
+            f"{name}: {condition.get('message', 'cannot be scheduled')}"
+            for condition in _conditions(pod)
+            if condition["type"] == "PodScheduled" and condition["status"] == "False"
+        )
         statuses = pod.get("status", {})
         for container in [*statuses.get("initContainerStatuses", []), *statuses.get("containerStatuses", [])]:
             waiting = container.get("state", {}).get("waiting")

@@ -20,8 +20,7 @@ NODES = 2
 
 
 def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) -> None:
-    """Run `srun hostname` on two nodes as the first user of the stack, wait for nodes if need be, and print what to
-    do next.
+    """Run `srun hostname` on two nodes as the stack's first user, and print what to do next.
 
     Raises Failure if the job does not print one name for each node.
     """

@@ -47,8 +47,7 @@ Quantity = Annotated[
 
 
 def check_dns_label(name: str, *, longest: int) -> str:
-    """The name itself if it is a DNS label of at most `longest` characters that begins with a letter, else
-    ValueError."""
+    """The name if it is a DNS label of at most `longest` characters that begins with a letter, else ValueError."""
     if not _DNS_LABEL.match(name):
         raise ValueError(
             "is not a DNS label: use small letters, digits and '-', begin with a letter and do not end with '-'"

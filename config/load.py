@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -79,7 +79,7 @@ def _with_metadata(field: Any) -> Any:
 def _lists_to_tuples(value: Any) -> Any:
     """YAML and JSON have lists where the frozen models have tuples; nothing else is converted."""
     if isinstance(value, dict):
-        return {key: _lists_to_tuples(item) for key, item in cast("dict[Any, Any]", value).items()}
+        return {key: _lists_to_tuples(item) for key, item in value.items()}
     if isinstance(value, list):
         return tuple(_lists_to_tuples(item) for item in value)
     return value

@@ -17,8 +17,7 @@ _TIME = re.compile(r"^(\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+|\d+-\d+:\d\d|\d+-\d+:\
 def _partition_name(name: str) -> str:
     if not _NAME.match(name) or name.upper() in {"ALL", "DEFAULT"}:
         raise ValueError(
-            "is not a partition name: letters, digits, '_' and '-', beginning with a letter, and neither ALL nor
-            DEFAULT"
+            "is not a partition name: letters, digits, '_' and '-', beginning with a letter; not ALL or DEFAULT"
         )
     return name
 

@@ -36,9 +36,9 @@ def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
         elif key.lower() in seen:
             wrong.append(f"has {seen[key.lower()]!r} and {key!r}, which Slurm takes for the same key")
         seen[key.lower()] = key
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, str) and re.search(r"[\n\r#]", part):
-                wrong.append(f"has a line break or '#' in the value of {key!r}, which would end the line in slurm.conf")
+        parts = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(part, str) and re.search(r"[\n\r#]", part) for part in parts):
+            wrong.append(f"has a line break or '#' in the value of {key!r}, which would end the line in slurm.conf")
     if wrong:
         raise ValueError("; ".join(wrong))
     return settings

@@ -1,5 +1,4 @@
-"""SSH host keys that survive everything but an explicit rotation: derived from a random seed that is kept in the
-state."""
+"""SSH host keys that survive everything but an explicit rotation: derived from a random seed in the state."""
 
 from __future__ import annotations
 

@@ -87,8 +87,7 @@ class LocalCluster(ExistingCluster):
         )
 
     def worker_cpu_request(self, cpus: int) -> str:
-        """A twentieth: each local node believes that it has the whole machine, and two workers must fit on two
-        cores."""
+        """A twentieth: each local node counts the whole machine as its own, and two workers must fit on two cores."""
         return f"{max(1, cpus * 50)}m"
 
 
