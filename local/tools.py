@@ -58,6 +58,7 @@ REQUIREMENTS = (
     Requirement(packages=("debootstrap",), programs=("debootstrap",)),
     Requirement(packages=("debian-archive-keyring",), files=("usr/share/keyrings/debian-archive-keyring.gpg",)),
     Requirement(packages=("wget",), programs=("wget",)),
+    Requirement(packages=("openssh-client",), programs=("ssh",)),
 )
 
 
@@ -125,6 +126,13 @@ def ensure_tools(report: Report) -> Tools:
     with report.step("Fetch host programs from Debian (nothing is installed)") as step:
         _fetch_into(tree, missing, step)
     return Tools(tree)
+
+
+def available_tools() -> Tools:
+    """Return the programs that are there, without fetching any (taking a cluster down must work without a network)."""
+    missing = _missing(REQUIREMENTS)
+    tree = paths.cache_tools() / tools_key(missing, _suite(), platform.machine())
+    return Tools(tree if missing and tree.is_dir() else None)
 
 
 def tools_key(missing: Sequence[Requirement], suite: str, machine: str) -> str:
@@ -213,12 +221,13 @@ def _download(missing: Sequence[Requirement], archives: Path, step: Step) -> Non
 
 def _try_download(missing: Sequence[Requirement], archives: Path, options: Sequence[str], step: Step) -> str | None:
     """Download into `archives`; returns apt's complaint, or None when all is there."""
+    known = _candidates([name for requirement in missing for name in requirement.packages], options)
     wanted: list[str] = []
     for requirement in missing:
-        known = next((name for name in requirement.packages if _candidate(name, options)), None)
-        if known is None:
+        package = next((name for name in requirement.packages if name in known), None)
+        if package is None:
             return f"no package {' or '.join(requirement.packages)} in the package lists"
-        wanted.append(known)
+        wanted.append(package)
     simulation = _capture([*_apt(options), "-s", "--no-install-recommends", "install", *wanted])
     if simulation.returncode != 0:
         return _complaint(simulation)
@@ -236,9 +245,15 @@ def _try_download(missing: Sequence[Requirement], archives: Path, options: Seque
     return None
 
 
-def _candidate(package: str, options: Sequence[str]) -> bool:
-    policy = _capture(["apt-cache", *options, "policy", package]).stdout
-    return re.search(r"^\s*Candidate: (?!\(none\))\S+", policy, re.MULTILINE) is not None
+def _candidates(packages: Sequence[str], options: Sequence[str]) -> set[str]:
+    """Give those packages that apt could install."""
+    policy = _capture(["apt-cache", *options, "policy", *packages]).stdout
+    return parse_candidates(policy)
+
+
+def parse_candidates(policy: str) -> set[str]:
+    """Read the output of `apt-cache policy`: a package without a candidate is known by name only."""
+    return set(re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (?!\(none\))", policy, re.MULTILINE))
 
 
 def _apt(options: Sequence[str]) -> list[str]:

@@ -1,0 +1,131 @@
+"""Address ranges of the local cluster, in one place, and whether the host already uses them.
+
+`SLURMSTACK_NODE_RANGE`, `SLURMSTACK_POD_RANGE` and `SLURMSTACK_SERVICE_RANGE` change them where they collide.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+BRIDGE = "slurmstack0"
+"""The bridge on the host that joins the nodes, the control plane and the host."""
+
+_DEFAULTS = {
+    "SLURMSTACK_NODE_RANGE": "10.197.0.0/24",
+    "SLURMSTACK_POD_RANGE": "10.197.64.0/18",
+    "SLURMSTACK_SERVICE_RANGE": "10.197.128.0/20",
+}
+_POD_PREFIX = 24
+_FIRST_NODE = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addresses:
+    """Ranges as text in CIDR form, and everything that follows from them."""
+
+    nodes: str
+    pods: str
+    services: str
+
+    @property
+    def host(self) -> str:
+        """Give the bridge's address: the host as the nodes see it."""
+        return self._node_address(1)
+
+    @property
+    def control_plane(self) -> str:
+        """Give the API server's address."""
+        return self._node_address(2)
+
+    @property
+    def api_url(self) -> str:
+        """Give the URL of the API server, reachable from the host and from pods."""
+        return f"https://{self.control_plane}:6443"
+
+    @property
+    def api_service(self) -> str:
+        """Give the address of the Service `kubernetes`: the first of the range, by Kubernetes' own rule."""
+        return str(ipaddress.IPv4Network(self.services)[1])
+
+    @property
+    def dns_service(self) -> str:
+        """Give the address of the cluster's DNS: the tenth by custom."""
+        return str(ipaddress.IPv4Network(self.services)[10])
+
+    @property
+    def node_prefix(self) -> int:
+        """Give the length of the node range's prefix in bits."""
+        return ipaddress.IPv4Network(self.nodes).prefixlen
+
+    def node(self, index: int) -> str:
+        """Give the address of node number `index`."""
+        return self._node_address(_FIRST_NODE + index)
+
+    def pods_of(self, index: int) -> str:
+        """Give the pod range of node number `index`."""
+        network = ipaddress.IPv4Network(self.pods)
+        return str(ipaddress.IPv4Network((int(network[0]) + (index << (32 - _POD_PREFIX)), _POD_PREFIX)))
+
+    def as_json(self) -> dict[str, str]:
+        """Give the three ranges, for the record of what a cluster was made with."""
+        return asdict(self)
+
+    def _node_address(self, number: int) -> str:
+        return str(ipaddress.IPv4Network(self.nodes)[number])
+
+
+def from_environment(environ: Mapping[str, str] | None = None) -> Addresses:
+    """Read the ranges; `LocalError` names a variable that is not a usable IPv4 range."""
+    values = os.environ if environ is None else environ
+    networks: dict[str, ipaddress.IPv4Network] = {}
+    for name, default in _DEFAULTS.items():
+        text = values.get(name) or default
+        try:
+            networks[name] = ipaddress.IPv4Network(text)
+        except ValueError as error:
+            raise LocalError(f"{name}={text!r} is not an IPv4 range: {error}", f"for example {default}") from error
+    _check_sizes(networks)
+    nodes, pods, services = networks.values()
+    return Addresses(nodes=str(nodes), pods=str(pods), services=str(services))
+
+
+def _check_sizes(networks: Mapping[str, ipaddress.IPv4Network]) -> None:
+    longest = {"SLURMSTACK_NODE_RANGE": 26, "SLURMSTACK_POD_RANGE": 22, "SLURMSTACK_SERVICE_RANGE": 24}
+    for name, network in networks.items():
+        if network.prefixlen > longest[name]:
+            raise LocalError(
+                f"{name}={network} is too small", f"at most /{longest[name]}; for example {_DEFAULTS[name]}"
+            )
+    names = list(networks)
+    for index, name in enumerate(names):
+        for other in names[index + 1 :]:
+            if networks[name].overlaps(networks[other]):
+                raise LocalError(
+                    f"{name}={networks[name]} overlaps {other}={networks[other]}", "choose separate ranges"
+                )
+
+
+def overlaps(addresses: Addresses, routes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Say which of the host's routes (the entries of `ip -j route`) lie in our ranges, ours left out."""
+    ours = [ipaddress.IPv4Network(text) for text in addresses.as_json().values()]
+    found: list[str] = []
+    for route in routes:
+        target, device = str(route.get("dst", "")), str(route.get("dev", "?"))
+        if target == "default" or device == BRIDGE:
+            continue
+        try:
+            network = ipaddress.IPv4Network(target)
+        except ValueError:
+            continue
+        if network.prefixlen == 0:
+            continue
+        found += [f"{mine} overlaps {network} on {device}" for mine in ours if mine.overlaps(network)]
+    return found

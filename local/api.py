@@ -1,0 +1,120 @@
+"""A few requests to the API server without `kubectl`, whose start costs more than all of them together."""
+
+from __future__ import annotations
+
+import datetime as dt
+import http.client
+import json
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from local import paths
+from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from local.addresses import Addresses
+
+_PLURALS = {
+    "ServiceAccount": "serviceaccounts",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "ConfigMap": "configmaps",
+    "Deployment": "deployments",
+    "Service": "services",
+}
+_MANAGER = "slurmstack-local"
+
+
+class ApiUnreachableError(Exception):
+    """The API server gave no answer (it is starting, or it is down)."""
+
+
+class Api:
+    """The API server, as the cluster's administrator."""
+
+    def __init__(self, addresses: Addresses, timeout_s: float = 5) -> None:
+        self._address = addresses.control_plane
+        self._timeout = timeout_s
+        self._context: ssl.SSLContext | None = None
+
+    def is_ready(self) -> bool:
+        """Tell whether the API server says that it is ready."""
+        try:
+            status, _ = self.request("GET", "/readyz")
+        except ApiUnreachableError:
+            return False
+        return status == 200
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Read one object or list; `LocalError` for any answer but success."""
+        status, body = self.request("GET", path)
+        if status != 200:
+            raise LocalError(f"the API server answered {status} to GET {path}: {_message(body)}")
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+    def apply(self, objects: Iterable[dict[str, Any]]) -> None:
+        """Apply server-side: an object that is as it should be is not changed."""
+        for document in objects:
+            path = f"{object_path(document)}?fieldManager={_MANAGER}&force=true"
+            status, body = self.request("PATCH", path, json.dumps(document), "application/apply-patch+yaml")
+            if status not in {200, 201}:
+                name = f"{document['kind']} {document['metadata']['name']}"
+                raise LocalError(f"applying {name} failed ({status}): {_message(body)}")
+
+    def ready_nodes(self) -> dict[str, bool]:
+        """Give the nodes and whether each is Ready."""
+        nodes = self.get("/api/v1/nodes")["items"]
+        return {node["metadata"]["name"]: has_condition(node, "Ready") for node in nodes}
+
+    def lease_times(self) -> dict[str, float]:
+        """Give when each node last said that it is alive, in seconds since 1970."""
+        leases = self.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")["items"]
+        times = {lease["metadata"]["name"]: lease["spec"].get("renewTime") for lease in leases}
+        return {name: dt.datetime.fromisoformat(text).timestamp() for name, text in times.items() if text}
+
+    def request(self, method: str, path: str, body: str | None = None, kind: str = "") -> tuple[int, bytes]:
+        """Send one request; returns status and body."""
+        try:
+            connection = http.client.HTTPSConnection(
+                self._address, 6443, timeout=self._timeout, context=self._ssl_context()
+            )
+            try:
+                connection.request(method, path, body=body, headers={"Content-Type": kind} if kind else {})
+                answer = connection.getresponse()
+                return answer.status, answer.read()
+            finally:
+                connection.close()
+        except (OSError, http.client.HTTPException) as error:
+            raise ApiUnreachableError(str(error)) from error
+
+    def _ssl_context(self) -> ssl.SSLContext:
+        if self._context is None:
+            pki = paths.pki()
+            context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+            context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+            self._context = context
+        return self._context
+
+
+def object_path(document: dict[str, Any]) -> str:
+    """Give the object's place in the API."""
+    version, metadata = document["apiVersion"], document["metadata"]
+    group = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+    namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"{group}{namespace}/{_PLURALS[document['kind']]}/{metadata['name']}"
+
+
+def has_condition(document: dict[str, Any], kind: str) -> bool:
+    """Tell whether a condition in the object's status is True."""
+    conditions = document.get("status", {}).get("conditions", [])
+    return any(entry["type"] == kind and entry["status"] == "True" for entry in conditions)
+
+
+def _message(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return body.decode(errors="replace")[:300]

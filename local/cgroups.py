@@ -1,0 +1,129 @@
+"""Our cgroups: every process of the cluster is in one, so that none survives `down`.
+
+Daemons are in `/slurmstack/daemons/<component>`; pods below the kubelets' `cgroupRoot`, `/slurmstack/<node>`. Both
+layouts are known: one unified hierarchy (v2), and one hierarchy per controller (v1).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+ROOT = "slurmstack"
+_MOUNT = Path("/sys/fs/cgroup")
+_TRACKING = ("pids", "freezer", "systemd")  # v1: the hierarchy in which daemons are put, the first that exists
+_V2_CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids", "hugetlb")
+
+
+def node_cgroup(node: str) -> str:
+    """Give the kubelet's `cgroupRoot`."""
+    return f"/{ROOT}/{node}"
+
+
+def is_v2() -> bool:
+    """Tell whether the machine has the unified hierarchy only."""
+    return (_MOUNT / "cgroup.controllers").exists()
+
+
+def hierarchies() -> list[Path]:
+    """List the mount points of all cgroup hierarchies, by their real paths."""
+    if is_v2():
+        return [_MOUNT]
+    return sorted({path.resolve() for path in _MOUNT.iterdir() if (path / "cgroup.procs").exists()})
+
+
+def prepare_node(node: str) -> None:
+    """Make the node's root cgroup in every hierarchy; the kubelet wants to find it."""
+    for hierarchy in hierarchies():
+        if hierarchy.name == "unified":
+            continue
+        path = hierarchy / ROOT / node
+        path.mkdir(parents=True, exist_ok=True)
+        if is_v2():
+            for parent in (hierarchy, hierarchy / ROOT):
+                _enable_controllers(parent)
+
+
+def _enable_controllers(parent: Path) -> None:
+    available = (parent / "cgroup.controllers").read_text().split()
+    for controller in _V2_CONTROLLERS:
+        if controller in available:
+            with contextlib.suppress(OSError):
+                (parent / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def enter(pid: int, component: str) -> None:
+    """Move a daemon to its own cgroup. What it starts is born there, containerd's shims for example."""
+    hierarchy = _tracking_hierarchy()
+    path = hierarchy / ROOT / "daemons" / component
+    path.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(ProcessLookupError):
+        (path / "cgroup.procs").write_text(str(pid))
+
+
+def _tracking_hierarchy() -> Path:
+    if is_v2():
+        return _MOUNT
+    return next((_MOUNT / name for name in _TRACKING if (_MOUNT / name / "cgroup.procs").exists()), hierarchies()[0])
+
+
+def subtrees(*relative: str) -> list[Path]:
+    """List the directories of these cgroups in all hierarchies; without arguments, everything of ours."""
+    wanted = relative or ("",)
+    found = [hierarchy / ROOT / part for hierarchy in hierarchies() for part in wanted]
+    return [path for path in found if path.is_dir()]
+
+
+def processes(*relative: str) -> set[int]:
+    """List the processes in these cgroups and below."""
+    pids: set[int] = set()
+    for top in subtrees(*relative):
+        for directory, _, _ in os.walk(top):
+            with contextlib.suppress(OSError):
+                pids.update(map(int, (Path(directory) / "cgroup.procs").read_text().split()))
+    return pids - {0, os.getpid()}
+
+
+def kill_all(*relative: str, timeout_s: float = 20) -> set[int]:
+    """Kill until nothing is left, since processes may be born meanwhile; returns what would not die."""
+    deadline = time.monotonic() + timeout_s
+    while (pids := _living(processes(*relative))) and time.monotonic() < deadline:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    return pids
+
+
+def _living(pids: set[int]) -> set[int]:
+    """Leave out zombies: dead already, and waited for only by a parent that may be us."""
+    living = set()
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                living.add(pid)
+    return living
+
+
+def remove(*relative: str) -> list[str]:
+    """Remove the directories, the deepest first; returns those that would not go."""
+    failed = []
+    for top in subtrees(*relative):
+        for directory, _, _ in os.walk(top, topdown=False):
+            for attempt in range(20):
+                try:
+                    Path(directory).rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError as error:
+                    # The kernel lets go of a dead process's cgroup a moment later.
+                    if attempt == 19:
+                        failed.append(f"{directory}: {error.strerror}")
+                    time.sleep(0.02)
+    return failed

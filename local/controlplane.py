@@ -1,0 +1,116 @@
+"""etcd, API server, controller manager and scheduler, in one network namespace."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from local import configs, namespaces, network, paths, processes
+from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from local.addresses import Addresses
+    from local.api import Api
+    from local.build import Binaries
+    from local.tools import Tools
+
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_READY_S = 90
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What everything that is started needs to know."""
+
+    addresses: Addresses
+    tools: Tools
+    binaries: Binaries
+    nodes: int
+
+
+def ensure_network(setup: Setup) -> None:
+    """Make namespace and cable where they are missing, after a crash or a reboot."""
+    if not namespaces.exists(namespaces.CONTROL, with_mounts=False):
+        for component in reversed(COMPONENTS):
+            processes.stop(component)
+        namespaces.create_control()
+    if not network.is_connected(namespaces.CONTROL):
+        network.connect_control(setup.addresses, setup.nodes)
+
+
+def is_running() -> bool:
+    """Tell whether all four run."""
+    return all(processes.is_running(component) for component in COMPONENTS)
+
+
+def ensure_store_and_api(setup: Setup) -> None:
+    """Start etcd and the API server where they do not run."""
+    if not processes.is_running("etcd"):
+        data = paths.cluster() / "etcd"
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _start(setup, "etcd", [setup.tools.path("etcd"), *configs.etcd_arguments(data)])
+        _wait_for_listener("etcd", 2379)
+    if not processes.is_running("kube-apiserver"):
+        arguments = configs.apiserver_arguments(setup.addresses, paths.pki())
+        _start(setup, "kube-apiserver", [setup.binaries.path("kube-apiserver"), *arguments])
+
+
+def ensure_controllers(setup: Setup) -> None:
+    """Start controller manager and scheduler where they do not run."""
+    commands = {
+        "kube-controller-manager": configs.controller_manager_arguments(paths.pki()),
+        "kube-scheduler": configs.scheduler_arguments(paths.pki()),
+    }
+    for component, arguments in commands.items():
+        if not processes.is_running(component):
+            _start(setup, component, [setup.binaries.path(component), *arguments])
+
+
+def wait_ready(api: Api) -> None:
+    """Wait until the API server is ready; a component that died meanwhile is named with its last words."""
+    deadline = time.monotonic() + _READY_S
+    while not api.is_ready():
+        require_alive(("etcd", "kube-apiserver"))
+        if time.monotonic() > deadline:
+            tail = processes.log_tail("kube-apiserver")
+            raise LocalError(f"the API server is not ready after {_READY_S} s:\n{tail}", _where("kube-apiserver"))
+        time.sleep(0.1)
+
+
+def require_alive(components: Sequence[str]) -> None:
+    """Fail with the log's end where a started component has died."""
+    for component in components:
+        if not processes.is_running(component):
+            tail = processes.log_tail(component)
+            raise LocalError(f"{component} ended just after its start:\n{tail}", _where(component))
+
+
+def _start(setup: Setup, component: str, command: Sequence[str]) -> None:
+    inside = namespaces.enter(namespaces.CONTROL, with_mounts=False)
+    processes.start(component, [*inside, *command], setup.tools.env())
+
+
+def listens(table: str, port: int) -> bool:
+    """Tell whether something listens on a port, from `/proc/PID/net/tcp`: state 0A, addresses in hexadecimal."""
+    rows = [line.split() for line in table.splitlines()[1:]]
+    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows if len(row) > 3)
+
+
+def _wait_for_listener(component: str, port: int, timeout_s: float = 30) -> None:
+    """Look into the component's own network namespace: its loopback address cannot be reached from here."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        require_alive((component,))
+        record = processes.record_of(component)
+        if record and listens(Path(f"/proc/{record.pid}/net/tcp").read_text(), port):
+            return
+        time.sleep(0.02)
+    raise LocalError(f"{component} does not serve after {timeout_s:.0f} s", _where(component))
+
+
+def _where(component: str) -> str:
+    return f"the whole log is {processes.log_path(component)}"

@@ -1,0 +1,115 @@
+"""The nftables side: masquerading of what leaves the cluster, and a way through a firewall that drops what it forwards.
+
+Our table is `ip slurmstack`. An accept in it could not overrule another table's drop (docker sets `FORWARD` to drop):
+there, accept rules for our bridge alone are put in front, marked by a comment, and taken out again by `down`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from local.addresses import BRIDGE
+from local.errors import LocalError
+from local.shell import run
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterable, Sequence
+
+    from local.addresses import Addresses
+    from local.tools import Tools
+
+_TABLE = "slurmstack"
+
+
+def table_text(addresses: Addresses, mark: str) -> str:
+    """Write our table; loaded in one transaction, whatever was in it before."""
+    return f"""table ip {_TABLE}
+delete table ip {_TABLE}
+table ip {_TABLE} {{
+  chain postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr {{ {addresses.nodes}, {addresses.pods} }} oifname != "{BRIDGE}" masquerade comment "{mark}"
+  }}
+}}
+"""
+
+
+def check(tools: Tools, mark: str) -> None:
+    """Fail where a table of our name exists without our mark."""
+    done = _nft(tools, ["list", "table", "ip", _TABLE], check=False)
+    if done.returncode == 0 and mark not in done.stdout:
+        msg = f"the nftables table `ip {_TABLE}` exists and is not this cluster's"
+        raise LocalError(msg, f"take the other cluster down, or remove it: nft delete table ip {_TABLE}")
+
+
+def ensure(addresses: Addresses, tools: Tools, mark: str) -> list[str]:
+    """Load our table when it is not there, and open the host's forward chains; returns warnings."""
+    if _nft(tools, ["list", "table", "ip", _TABLE], check=False).returncode != 0:
+        _nft(tools, ["-f", "-"], stdin=table_text(addresses, mark))
+    rules = _ruleset(tools)
+    marked = {(rule["family"], rule["table"], rule["chain"]) for rule in _rules(rules) if rule.get("comment") == mark}
+    for family, table, chain in closed_forward_chains(rules):
+        if (family, table, chain) not in marked:
+            for direction in ("iifname", "oifname"):
+                rule = [direction, f'"{BRIDGE}"', "counter", "accept", "comment", f'"{mark}"']
+                _nft(tools, ["insert", "rule", family, table, chain, *rule])
+    return _legacy_warning()
+
+
+def remove(tools: Tools, mark: str) -> None:
+    """Remove our accept rules from foreign chains, then our table (if it is ours)."""
+    for rule in _rules(_ruleset(tools)):
+        if rule.get("comment") == mark and rule["table"] != _TABLE:
+            place = [str(rule[key]) for key in ("family", "table", "chain")]
+            _nft(tools, ["delete", "rule", *place, "handle", str(rule["handle"])], check=False)
+    done = _nft(tools, ["list", "table", "ip", _TABLE], check=False)
+    if done.returncode == 0 and mark in done.stdout:
+        _nft(tools, ["delete", "table", "ip", _TABLE])
+
+
+def closed_forward_chains(ruleset: Iterable[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """Pick the base chains of others at the forward hook that drop what they do not know."""
+    chains = [entry["chain"] for entry in ruleset if "chain" in entry]
+    return [
+        (chain["family"], chain["table"], chain["name"])
+        for chain in chains
+        if chain.get("hook") == "forward"
+        and chain.get("type") == "filter"
+        and chain["family"] in {"ip", "inet"}
+        and chain["table"] != _TABLE
+        and (chain.get("policy") == "drop" or chain["table"] == "firewalld")
+    ]
+
+
+def _rules(ruleset: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [entry["rule"] for entry in ruleset if "rule" in entry]
+
+
+def _ruleset(tools: Tools) -> list[dict[str, Any]]:
+    done = _nft(tools, ["-j", "-a", "list", "ruleset"], check=False)
+    try:
+        found: list[dict[str, Any]] = json.loads(done.stdout)["nftables"]
+    except (ValueError, KeyError):
+        # Some rules of iptables have no JSON form in this nft: without the list there is nothing to open.
+        return []
+    return found
+
+
+def _legacy_warning() -> list[str]:
+    try:
+        tables = Path("/proc/net/ip_tables_names").read_text().split()
+    except OSError:
+        return []
+    if "filter" not in tables:
+        return []
+    rules = "; ".join(f"iptables-legacy -I FORWARD {direction} {BRIDGE} -j ACCEPT" for direction in ("-i", "-o"))
+    return [f"iptables-legacy has a filter table of its own: if pods do not reach the outside, run: {rules}"]
+
+
+def _nft(
+    tools: Tools, arguments: Sequence[str], *, check: bool = True, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    return run([tools.path("nft"), *arguments], env=tools.env(), check=check, stdin=stdin)

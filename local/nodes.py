@@ -1,0 +1,132 @@
+"""One node: its namespaces, containerd, kubelet and kube-proxy.
+
+A node whose containerd is gone is treated as a machine that was reset: what is left of its processes is killed, its
+namespaces are made anew, and it starts with the disk it had.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from local import cgroups, configs, namespaces, network, paths, processes
+from local.errors import LocalError
+from local.shell import run
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
+
+    from local.controlplane import Setup
+
+_CONTAINERD_S = 30
+
+
+def name_of(index: int) -> str:
+    """Give the node's name, which is its host name and its label too."""
+    return f"node-{index}"
+
+
+def components(name: str) -> tuple[str, str, str]:
+    """Give the names of a node's daemons, in the order in which they start."""
+    return (f"containerd-{name}", f"kubelet-{name}", f"kube-proxy-{name}")
+
+
+def is_running(name: str) -> bool:
+    """Tell whether all of the node's daemons run in namespaces that exist."""
+    alive = all(processes.is_running(component) for component in components(name))
+    return alive and namespaces.exists(name, with_mounts=True) and network.is_connected(name)
+
+
+def kill(name: str) -> None:
+    """Take the node's power away: every process at once, none is asked."""
+    for component in components(name):
+        processes.stop(component)
+    left = cgroups.kill_all(name, *(f"daemons/{component}" for component in components(name)))
+    if left:
+        raise LocalError(f"processes of {name} cannot be killed: {sorted(left)}", "they may wait for a disk; try again")
+    cgroups.remove(name)
+    network.disconnect(name)
+    namespaces.remove(name)
+
+
+def ensure_machine(setup: Setup, index: int) -> None:
+    """Make the node's namespaces and plug it in, where that is missing. Not for several nodes at once."""
+    name = name_of(index)
+    if not processes.is_running(f"containerd-{name}") or not namespaces.exists(name, with_mounts=True):
+        kill(name)
+        _write_files(setup, index)
+        namespaces.create_node(name)
+    if not network.is_connected(name):
+        network.connect_node(index, setup.addresses, setup.nodes)
+
+
+def ensure_containerd(setup: Setup, index: int) -> None:
+    """Start containerd where it does not run; returns when it serves."""
+    name = name_of(index)
+    component = f"containerd-{name}"
+    if not processes.is_running(component):
+        cgroups.prepare_node(name)
+        command = [setup.tools.path("containerd"), "--config", f"{paths.node(name)}/containerd.toml"]
+        processes.start(component, [*namespaces.enter(name, with_mounts=True), *command], setup.tools.env())
+        _wait_for_containerd(setup, name)
+
+
+def ensure_kubelet(setup: Setup, index: int) -> None:
+    """Start kubelet and kube-proxy where they do not run."""
+    name = name_of(index)
+    directory, pki = paths.node(name), paths.pki()
+    kubelet = configs.kubelet_arguments(setup.addresses, index, directory, pki)
+    commands = {
+        f"kubelet-{name}": [setup.binaries.path("kubelet"), *kubelet],
+        f"kube-proxy-{name}": [setup.binaries.path("kube-proxy"), f"--config={directory}/kube-proxy.yaml"],
+    }
+    for component, command in commands.items():
+        if not processes.is_running(component):
+            cgroups.kill_all(f"daemons/{component}")
+            inside = namespaces.enter(name, with_mounts=True)
+            processes.start(component, [*inside, *command], setup.tools.env())
+
+
+def ctr(
+    setup: Setup, name: str, arguments: Sequence[str], *, timeout_s: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Run containerd's own client on the node, in the namespace of Kubernetes' images."""
+    client = [setup.tools.path("ctr"), "--address", configs.containerd_socket(), "--namespace", "k8s.io"]
+    command = [*namespaces.enter(name, with_mounts=True), *client, *arguments]
+    return run(command, env=setup.tools.env(), check=False, timeout_s=timeout_s)
+
+
+def _wait_for_containerd(setup: Setup, name: str) -> None:
+    deadline = time.monotonic() + _CONTAINERD_S
+    component = f"containerd-{name}"
+    while ctr(setup, name, ["version"]).returncode != 0:
+        if not processes.is_running(component) or time.monotonic() > deadline:
+            tail = processes.log_tail(component)
+            raise LocalError(f"containerd of {name} does not serve:\n{tail}", f"log: {processes.log_path(component)}")
+        time.sleep(0.05)
+
+
+def _write_files(setup: Setup, index: int) -> None:
+    name = name_of(index)
+    directory, pki = paths.node(name), paths.pki()
+    for part in ("kubelet", "cni", "log", "net.d", "pods", "volume-plugins", "containerd", "opt"):
+        (directory / part).mkdir(parents=True, exist_ok=True)
+    addresses = setup.addresses
+    servers = "".join(f"nameserver {server}\n" for server in upstream_servers())
+    files = {
+        "containerd.toml": configs.containerd_config(directory, setup.tools.cni_directory()),
+        "kubelet.yaml": configs.kubelet_config(addresses, name, directory, pki),
+        "kube-proxy.yaml": configs.proxy_config(addresses, name, pki),
+        "net.d/10-slurmstack.conflist": configs.cni_config(addresses.pods_of(index), network.mtu()),
+        "resolv.conf": servers,
+    }
+    for relative, content in files.items():
+        (directory / relative).write_text(content)
+
+
+def upstream_servers() -> list[str]:
+    """Give the host's name servers that pods can reach too."""
+    candidates = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
+    return configs.upstream_dns(*(Path(path).read_text() for path in candidates if Path(path).is_file()))

@@ -1,0 +1,104 @@
+"""What is there, read without changing anything."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from local import controlplane, nodes, paths, processes
+from local.addresses import Addresses
+from local.api import Api, ApiUnreachableError
+from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """One daemon: `pid` and `since` only while it runs."""
+
+    name: str
+    running: bool
+    pid: int | None
+    since: dt.datetime | None
+    log: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """The local cluster as it is now. `exists` is False where there is none."""
+
+    exists: bool
+    components: tuple[Component, ...] = ()
+    nodes_ready: dict[str, bool] = field(default_factory=dict)
+    api_reachable: bool = False
+    addresses: Addresses | None = None
+    kubeconfig: Path
+    directory: Path
+
+    @property
+    def healthy(self) -> bool:
+        """Tell whether everything runs and every node is Ready."""
+        return (
+            self.exists
+            and self.api_reachable
+            and all(component.running for component in self.components)
+            and bool(self.nodes_ready)
+            and all(self.nodes_ready.values())
+        )
+
+
+def read(addresses: Addresses | None, node_count: int) -> Status:
+    """Read the state of a cluster that was made with these addresses and nodes (None: there is none)."""
+    if addresses is None:
+        return Status(exists=False, kubeconfig=paths.kubeconfig(), directory=paths.root())
+    names = [*controlplane.COMPONENTS]
+    for index in range(node_count):
+        names += nodes.components(nodes.name_of(index))
+    reachable, ready = _ask(addresses)
+    return Status(
+        exists=True,
+        components=tuple(_component(name) for name in names),
+        nodes_ready={nodes.name_of(index): ready.get(nodes.name_of(index), False) for index in range(node_count)},
+        api_reachable=reachable,
+        addresses=addresses,
+        kubeconfig=paths.kubeconfig(),
+        directory=paths.root(),
+    )
+
+
+def lines(status: Status) -> list[str]:
+    """Write the status for a person."""
+    if not status.exists or status.addresses is None:
+        return [f"no cluster in {status.directory}"]
+    found = [
+        f"API server  {status.addresses.api_url} {'answers' if status.api_reachable else 'does not answer'}",
+        f"kubeconfig  {status.kubeconfig}",
+        f"ranges      {', '.join(f'{key} {value}' for key, value in status.addresses.as_json().items())}",
+    ]
+    found += [f"node        {name}: {'Ready' if ready else 'not Ready'}" for name, ready in status.nodes_ready.items()]
+    for component in status.components:
+        since = f"pid {component.pid} since {component.since:%H:%M:%S}" if component.since else "not running"
+        found.append(f"{component.name:24} {since:30} {component.log}")
+    return found
+
+
+def _component(name: str) -> Component:
+    record = processes.record_of(name)
+    alive = record is not None and record.is_alive()
+    return Component(
+        name=name,
+        running=alive,
+        pid=record.pid if record and alive else None,
+        since=dt.datetime.fromtimestamp(record.started_at).astimezone() if record and alive else None,
+        log=processes.log_path(name),
+    )
+
+
+def _ask(addresses: Addresses) -> tuple[bool, dict[str, bool]]:
+    try:
+        return True, Api(addresses, timeout_s=2).ready_nodes()
+    except (ApiUnreachableError, LocalError):
+        return False, {}

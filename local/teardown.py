@@ -1,0 +1,58 @@
+"""Remove what the cluster put on the machine: processes, mounts, network, cgroups, files; in this order."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from local import cgroups, hostrecord, mounts, network, paths, processes
+from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from local.tools import Tools
+
+
+def stop_everything() -> None:
+    """Kill all recorded daemons, kubelets first, so that none restarts a pod; then what is left in our cgroups."""
+    recorded = sorted(path.stem for path in paths.run().glob("*.json"))
+    for prefix in ("kubelet-", "kube-proxy-", "containerd-", ""):
+        for component in recorded:
+            if component.startswith(prefix):
+                processes.stop(component)
+    left = cgroups.kill_all()
+    if left:
+        raise LocalError(f"these processes cannot be killed: {sorted(left)}", "they may wait for a disk; try again")
+
+
+def remove_everything(tools: Tools) -> list[str]:
+    """Take the rest away; returns what would not go, in words."""
+    problems = mounts.unmount_all(paths.root())
+    network.restore_host(tools)
+    hostrecord.remove_directories()
+    problems += cgroups.remove("")
+    for directory in (paths.cluster(), paths.volumes()):
+        # Never descend into a mount that would not go: its content may be somebody else's.
+        if not mounts.mounted_below(directory):
+            problems += _remove_tree(directory)
+    return problems
+
+
+def purge() -> list[str]:
+    """Remove the caches too, and our directory when nothing else is in it."""
+    problems = _remove_tree(paths.cache())
+    if paths.root().is_dir() and not any(paths.root().iterdir()):
+        paths.root().rmdir()
+    return problems
+
+
+def _remove_tree(directory: Path) -> list[str]:
+    problems: list[str] = []
+
+    def on_error(_function: object, path: str, info: tuple[type[BaseException], BaseException, object]) -> None:
+        if not isinstance(info[1], FileNotFoundError):
+            problems.append(f"{path}: {info[1]}")
+
+    shutil.rmtree(directory, onerror=on_error)
+    return problems
