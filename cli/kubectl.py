@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import USAGE, Failure
-from components.clouds.existing import LOCAL_CONTEXT, local_directory
 from config.cloud import Cloud
+from slurm.local_cluster import LOCAL_CONTEXT, local_directory
+from slurm.local_cluster import kubeconfig as local_kubeconfig
 
 FIELD_MANAGER = "slurmstack"
 """Owner of the fields that we set, in server-side apply."""
@@ -83,7 +84,7 @@ def connect(cloud: Cloud) -> Kubectl:
 
 def _kubeconfig(cloud: Cloud) -> str | None:
     if cloud.is_local:
-        return str(local_directory() / "cluster" / "kubeconfig")
+        return str(local_kubeconfig())
     return str(Path(cloud.kubeconfig).expanduser()) if cloud.kubeconfig else None
 
 

@@ -11,13 +11,12 @@ from typing import Annotated
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from rich.console import Console
-from rich.table import Table
 
-from components.clouds.existing import local_directory
 from config import ClusterConfig
 from local import cluster, images
+from local import status as local_status
 from local.report import Report, open_report
+from slurm.local_cluster import kubeconfig, login_key
 
 app = typer.Typer(
     help="The local cluster: a real two-node Kubernetes on this machine, for development and trying out.",
@@ -60,7 +59,7 @@ def status(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON f
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=1, default=str))
     else:
-        _print(found)
+        typer.echo("\n".join(local_status.lines(found)))
     if not found.healthy:
         raise typer.Exit(1)
 
@@ -68,50 +67,39 @@ def status(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON f
 @app.command("restart-node")
 def restart_node(name: Annotated[str, typer.Argument(help="node-0 or node-1.")]) -> None:
     """Stop everything on one node at once, as a machine reset would, and start it again."""
-    cluster.restart_node(open_report(), name)
+    cluster.restart_node(name, open_report())
 
 
 def load_images(report: Report, slurm_version: str) -> None:
     """Build the images of one Slurm version if need be, and import them on every node that lacks them."""
     built = images.ensure_images(report, slurm_version)
-    cluster.load_archive(report, built.archive)
+    with report.step("Import the images on the nodes") as step:
+        if not cluster.load_archive(built.archive):
+            step.note("already there")
 
 
 def ensure_local_images(report: Report, config: ClusterConfig) -> None:
     """For a stack on the local cluster that uses images built here: see that its nodes have them."""
     if not config.cloud.is_local or config.images.registry is not None or config.images.tag is not None:
         return
-    if not (local_directory() / "cluster" / "kubeconfig").exists():
+    if not kubeconfig().exists():
         return  # connecting says so, with the way out
     load_images(report, config.slurm.version)
 
 
 def ensure_login_key() -> Path:
     """The SSH key that every user of a stack on the local cluster accepts; made once, readable by its owner only."""
-    directory = local_directory() / "cluster" / "ssh"
-    private = directory / "id_ed25519"
+    private = login_key()
+    directory = private.parent
     if not private.exists():
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         key = Ed25519PrivateKey.generate()
         public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-        (directory / "id_ed25519.pub").write_text(f"{public} slurmstack-local\n", encoding="utf-8")
+        private.with_suffix(".pub").write_text(f"{public} slurmstack-local\n", encoding="utf-8")
         secret = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-        temporary = directory / "id_ed25519.tmp"
+        temporary = private.with_suffix(".tmp")
         temporary.unlink(missing_ok=True)
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(secret)
         temporary.rename(private)
     return private
-
-
-def _print(found: cluster.Status) -> None:
-    console = Console(highlight=False)
-    table = Table("COMPONENT", "STATE", "PID", "LOG", box=None, pad_edge=False)
-    for part in found.components:
-        table.add_row(
-            part.name, "running" if part.running else "[red]not running[/]", str(part.pid or ""), str(part.log)
-        )
-    console.print(table)
-    for name, ready in found.nodes.items():
-        console.print(f"{name}: {'Ready' if ready else '[red]not ready[/]'}")
-    console.print(f"API server: {'answers' if found.api else '[red]does not answer[/]'}", soft_wrap=True)

@@ -15,10 +15,11 @@ from pathlib import Path
 from cli.errors import USAGE, Failure
 from cli.kubectl import Kubectl
 from cli.status import host_public_key, login_address
-from components.clouds.existing import local_directory
 from config.cluster import ClusterConfig
 from config.errors import unknown_name
-from local.tools import find_program
+from local.report import open_report
+from local.tools import ensure_tools
+from slurm.local_cluster import login_key
 from slurm.names import SSH_PORT
 
 
@@ -46,7 +47,9 @@ def open_session(
         known_hosts = Path(directory) / "known_hosts"
         known_hosts.write_text(f"slurmstack-login {public_key}\n", encoding="utf-8")
         arguments = ssh_arguments(known_hosts, identity(config, key), port)
-        return subprocess.run([_ssh(), *arguments, f"{name}@{host}", *command], check=False).returncode
+        return subprocess.run(
+            [_ssh(is_local=config.cloud.is_local), *arguments, f"{name}@{host}", *command], check=False
+        ).returncode
 
 
 def ssh_arguments(known_hosts: Path, key: str | None, port: int) -> list[str]:
@@ -70,15 +73,17 @@ def identity(config: ClusterConfig, key: str | None) -> str | None:
     """The private key to use: the named one, else the local cluster's own where that is the cluster."""
     if key is not None:
         return key
-    own = local_directory() / "cluster" / "ssh" / "id_ed25519"
-    return str(own) if config.cloud.is_local and own.exists() else None
+    return str(login_key()) if config.cloud.is_local and login_key().exists() else None
 
 
-def _ssh() -> str:
-    found = shutil.which("ssh") or find_program("ssh")
+def _ssh(*, is_local: bool) -> str:
+    """The ssh command; for the local cluster one is fetched if the machine has none."""
+    found = shutil.which("ssh")
+    if found is None and is_local:
+        return ensure_tools(open_report()).path("ssh")
     if found is None:
         raise Failure("there is no ssh command on this machine", hint="install it (Debian: openssh-client)")
-    return str(found)
+    return found
 
 
 @contextmanager

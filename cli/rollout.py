@@ -9,7 +9,6 @@ from typing import Any
 from cli.errors import Failure
 from cli.kubectl import Kubectl
 from cli.manifests import Manifest
-from components.workers import NO_AWAIT
 
 POLL = 0.3
 """Seconds between two looks at the cluster."""
@@ -42,7 +41,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
 
 
 def _is_worker_pool(manifest: Manifest) -> bool:
-    return manifest.document["metadata"].get("annotations", {}).get("pulumi.com/waitFor") == NO_AWAIT
+    return manifest.document["metadata"].get("annotations", {}).get("pulumi.com/waitFor") is not None
 
 
 def _missing_jobs(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from config.cluster import ClusterConfig
@@ -33,3 +34,7 @@ def stack_file_schema() -> dict[str, Any]:
         },
         "$defs": schema["$defs"],
     }
+
+
+if __name__ == "__main__":
+    print(json.dumps(stack_file_schema(), indent=1, sort_keys=True))

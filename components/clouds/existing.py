@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import StaticVolumeArgs
 from config.cloud import Cloud
-
-LOCAL_CONTEXT = "slurmstack-local"
-"""Name of the context in the local cluster's kubeconfig."""
-
-
-def local_directory() -> Path:
-    """Where the local cluster keeps everything, the same on all its nodes: `$SLURMSTACK_LOCAL_DIR`."""
-    return Path(os.environ.get("SLURMSTACK_LOCAL_DIR", "/var/lib/slurmstack"))
+from slurm.local_cluster import LOCAL_CONTEXT, kubeconfig, local_directory, login_key
 
 
 class ExistingCluster:
@@ -58,12 +50,12 @@ class LocalCluster(ExistingCluster):
 
     def __init__(self, cloud: Cloud) -> None:
         super().__init__(cloud)
-        public_key = local_directory() / "cluster" / "ssh" / "id_ed25519.pub"
+        public_key = login_key().with_suffix(".pub")
         self.login_keys = (public_key.read_text(encoding="utf-8").strip(),) if public_key.exists() else ()
 
     def _kubeconfig(self, cloud: Cloud) -> str | None:
         del cloud
-        return str(local_directory() / "cluster" / "kubeconfig")
+        return str(kubeconfig())
 
     def static_volume(
         self, args: StaticVolumeArgs, opts: pulumi.ResourceOptions

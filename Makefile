@@ -1,0 +1,51 @@
+# `make up` and `make test` are all that a newcomer needs. Everything here also works by hand: see `slurmstack --help`.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STACK ?= Pulumi.dev.yaml
+SOURCES := __main__.py cli components config local slurm tests
+
+.PHONY: help up down venv test check format bench schema clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: venv ## Start the local cluster, apply Pulumi.dev.yaml, run srun in the jail
+	@$(BIN)/slurmstack local up
+	@$(BIN)/slurmstack up --config $(STACK) --yes --verify
+
+down: venv ## Remove the local cluster and all that it made (make down PURGE=1: its cache of built programs too)
+	@$(BIN)/slurmstack local down $(if $(PURGE),--purge)
+
+venv: $(VENV)/.ready ## Make .venv with the locked dependencies and the slurmstack command
+
+$(VENV)/.ready: requirements.txt pyproject.toml
+	@./venv.sh $(PYTHON) $(VENV)
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.txt
+	@echo "Installing the development tools into $(VENV)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
+
+test: $(VENV)/.ready-dev ## Run all tests: unit, graph, real Slurm daemons, real Kubernetes
+	@$(BIN)/pytest
+
+check: $(VENV)/.ready-dev ## Check format, lint and types
+	@$(BIN)/ruff format --check --quiet $(SOURCES) images || { echo "run: make format"; exit 1; }
+	@$(BIN)/ruff check --quiet $(SOURCES) images
+	@$(BIN)/mypy --no-error-summary __main__.py cli components config local slurm tests images
+
+format: $(VENV)/.ready-dev ## Format the code
+	@$(BIN)/ruff format --quiet $(SOURCES) images
+	@$(BIN)/ruff check --quiet --fix $(SOURCES) images
+
+bench: $(VENV)/.ready-dev ## Measure; prints a table with median and spread
+	@$(BIN)/python -m tests.bench
+
+schema: $(VENV)/.ready ## Write docs/stack-file.schema.json anew after a change of config/
+	@$(BIN)/python -m config.schema > docs/stack-file.schema.json
+
+clean: ## Remove .venv and caches of the development tools
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

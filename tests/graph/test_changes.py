@@ -1,0 +1,128 @@
+"""What a change in the stack file changes in the graph: no more than it has to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.recording import record, reveal
+from tests import stacks
+from tests.stacks import with_change
+
+FORCES_REPLACEMENT: dict[str, tuple[str, ...]] = {
+    "StatefulSet": ("metadata.name", "metadata.namespace", "spec.selector", "spec.serviceName", "spec.podManagementPolicy"),
+    "PersistentVolumeClaim": ("metadata.name", "metadata.namespace", "spec.accessModes", "spec.storageClassName", "spec.volumeName"),
+    "PersistentVolume": ("metadata.name", "spec.hostPath"),
+    "Job": ("metadata.name", "metadata.namespace", "spec.template", "spec.selector"),
+    "RoleBinding": ("metadata.name", "metadata.namespace", "roleRef"),
+    "RandomBytes": ("length", "keepers"),
+}
+"""Input properties whose change makes the provider replace the object, as the provider itself lists them."""
+
+_NAME_AND_PLACE = ("metadata.name", "metadata.namespace")
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    if isinstance(value, dict) and value:
+        return {key: item for name, below in value.items() for key, item in _flat(below, f"{path}.{name}" if path else name).items()}
+    return {path: value}
+
+
+class Diff:
+    """Two runs of the program compared, by URN."""
+
+    def __init__(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        old = {item.urn: item for item in record(before, stack="test")}
+        new = {item.urn: item for item in record(after, stack="test")}
+        self.added = sorted(new[urn].name for urn in new.keys() - old.keys())
+        self.removed = sorted(old[urn].name for urn in old.keys() - new.keys())
+        self.changed: dict[str, list[str]] = {}
+        self.replaced: list[str] = []
+        for urn in old.keys() & new.keys():
+            first, second = _flat(reveal(old[urn].inputs)), _flat(reveal(new[urn].inputs))
+            paths = sorted(path for path in first.keys() | second.keys() if first.get(path) != second.get(path))
+            if paths:
+                self.changed[new[urn].name] = paths
+                forcing = FORCES_REPLACEMENT.get(new[urn].type.rsplit(":", 1)[1], _NAME_AND_PLACE)
+                if any(path == force or path.startswith(f"{force}.") for path in paths for force in forcing):
+                    self.replaced.append(new[urn].name)
+        self.replaced.sort()
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 400])
+def test_scaling_changes_one_property_of_one_object(size: int) -> None:
+    diff = Diff(stacks.existing(), with_change(stacks.existing(), "worker_nodes.cpu.size", size))
+    assert diff.changed == {"slurm-pool-cpu-pods": ["spec.replicas"]}
+    assert not diff.added
+    assert not diff.removed
+    assert not diff.replaced
+
+
+def test_adding_a_pool_touches_no_other_pool() -> None:
+    pool = {"size": 3, "resources": {"cpus": 8, "memory": "32Gi"}}
+    diff = Diff(stacks.existing(), with_change(stacks.existing(), "worker_nodes.another", pool))
+    assert diff.added == ["slurm-pool-another", "slurm-pool-another-pods"]
+    assert not diff.removed
+    assert set(diff.changed) == {"slurm-configuration-files", "slurm-configuration-active"}
+
+
+def test_reordering_pools_changes_nothing_but_the_order_of_lines() -> None:
+    reordered = stacks.existing()
+    reordered["worker_nodes"] = dict(reversed(reordered["worker_nodes"].items()))
+    assert set(Diff(stacks.existing(), reordered).changed) <= {"slurm-configuration-files", "slurm-configuration-active"}
+
+
+def test_removing_a_pool_touches_only_that_pool() -> None:
+    without = stacks.existing()
+    del without["worker_nodes"]["plain"]
+    diff = Diff(stacks.existing(), without)
+    assert diff.removed == ["slurm-pool-plain", "slurm-pool-plain-pods"]
+    assert set(diff.changed) == {"slurm-configuration-files", "slurm-configuration-active"}
+
+
+def test_a_slurm_setting_changes_the_files_in_place_and_touches_no_pod() -> None:
+    diff = Diff(stacks.existing(), with_change(stacks.existing(), "slurm.settings.DefMemPerCPU", 600))
+    assert diff.changed["slurm-configuration-files"] == ["data.slurm.conf"]
+    assert set(diff.changed) == {"slurm-configuration-files", "slurm-configuration-active"}
+    assert diff.replaced == ["slurm-configuration-active"], "the job that waits until Slurm has taken the files"
+
+
+def test_a_new_user_is_a_new_list_and_a_new_job_and_touches_no_pod() -> None:
+    diff = Diff(stacks.existing(), with_change(stacks.existing(), "users.bob", {"uid": 10002}))
+    assert diff.replaced == ["slurm-users-job", "slurm-users-list"]
+    assert set(diff.changed) == {"slurm-users-job", "slurm-users-list"}
+
+
+def test_another_image_rolls_the_pods_but_replaces_neither_them_nor_data() -> None:
+    diff = Diff(stacks.existing(), with_change(stacks.existing(), "images.tag", "other"))
+    assert not {"StatefulSet", "PersistentVolumeClaim"} & {name.rsplit("-", 1)[1] for name in diff.replaced}
+    assert diff.replaced == ["slurm-configuration-active", "slurm-jail-populate", "slurm-users-job", "slurm-users-list"]
+    assert "slurm-controller-pods" in diff.changed
+    assert "slurm-pool-cpu-pods" in diff.changed
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("login.size", 5),
+        ("login.service_type", "ClusterIP"),
+        ("jail.size", "2Ti"),
+        ("controller.storage", "20Gi"),
+        ("slurm.version", "26.05"),
+        ("worker_nodes.cpu.drain_timeout", 600),
+        ("worker_nodes.gpu.resources.memory", "1500Gi"),
+    ],
+)
+def test_ordinary_changes_never_replace_keys_claims_or_workloads(path: str, value: Any) -> None:
+    before = stacks.existing()
+    before["login"].pop("source_ranges")
+    diff = Diff(before, with_change(before, path, value))
+    assert diff.changed
+    kept = ("-pods", "-claim", "-state", "-munge", "-host-seed", "-namespace", "-service")
+    assert not [name for name in diff.replaced if name.endswith(kept)]
+
+
+def test_the_classification_knows_a_replacement_when_it_sees_one() -> None:
+    diff = Diff(stacks.existing(), with_change(stacks.existing(), "jail.storage_class", "other"))
+    assert diff.replaced == ["slurm-jail-claim"]

@@ -1,0 +1,248 @@
+"""Properties that the resource graph of every stack has."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from cli.manifests import manifests
+from cli.recording import GeneratedValues, Recording, Registration, Secret, record, redact, reveal
+from tests import stacks
+
+KUBERNETES = "1.34"
+NAMESPACED = ("kubernetes:core/v1:Namespace", "kubernetes:core/v1:PersistentVolume")
+
+
+def _objects(recording: Recording) -> list[Registration]:
+    return [item for item in recording if item.type.startswith("kubernetes:")]
+
+
+def _pod_specs(recording: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
+    for item in _objects(recording):
+        template = reveal(item.inputs).get("spec", {}).get("template")
+        if template:
+            yield item.name, template["spec"]
+
+
+def test_every_urn_is_unique(recording: Recording) -> None:
+    urns = [item.urn for item in recording]
+    assert len(urns) == len(set(urns))
+
+
+def test_every_resource_but_the_provider_belongs_to_a_component(recording: Recording) -> None:
+    known = recording.by_urn()
+    for item in recording:
+        if item.type in {"pulumi:providers:kubernetes", "slurmstack:index:SlurmCluster"}:
+            assert "pulumi:pulumi:Stack" in item.parent
+        else:
+            assert not known[item.parent].custom, f"{item.name} has the parent {item.parent}"
+
+
+def test_every_component_registers_its_outputs_exactly_once(recording: Recording) -> None:
+    components = [item.urn for item in recording if item.type.startswith("slurmstack:index:")]
+    assert sorted(components) == sorted(recording.finished)
+
+
+def test_every_kubernetes_object_uses_the_one_explicit_provider(recording: Recording) -> None:
+    (provider,) = recording.of_type("pulumi:providers:kubernetes")
+    assert provider.inputs["clusterIdentifier"], "without it a changed kubeconfig would replace every object"
+    assert {item.provider.rsplit("::", 1)[0] for item in _objects(recording)} == {provider.urn}
+
+
+def test_everything_in_the_namespace_goes_away_with_it(recording: Recording) -> None:
+    (namespace,) = recording.of_type("kubernetes:core/v1:Namespace")
+    for item in _objects(recording):
+        expected = "" if item.type in NAMESPACED else namespace.urn
+        assert item.deleted_with == expected, item.name
+
+
+def test_everything_in_the_namespace_depends_on_it(recording: Recording) -> None:
+    (namespace,) = recording.of_type("kubernetes:core/v1:Namespace")
+    for item in _objects(recording):
+        if item.type not in NAMESPACED:
+            assert namespace.urn in item.dependencies, item.name
+            assert reveal(item.inputs)["metadata"]["namespace"] == reveal(namespace.inputs)["metadata"]["name"]
+
+
+def test_dependencies_name_registered_resources_and_have_no_cycle(recording: Recording) -> None:
+    known = recording.by_urn()
+    done: set[str] = set()
+
+    def visit(urn: str, path: tuple[str, ...]) -> None:
+        assert urn not in path, f"cycle: {path}"
+        if urn not in done:
+            for dependency in known[urn].dependencies:
+                visit(dependency, (*path, urn))
+            done.add(urn)
+
+    for urn in known:
+        visit(urn, ())
+
+
+class _Traceable(GeneratedValues):
+    """Random values that can be looked for."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def random_bytes(self, urn: str, length: int) -> str:
+        self.made.append(base64.b64encode(secrets.token_bytes(length)).decode())
+        return self.made[-1]
+
+
+@pytest.mark.parametrize("stack", ["dev", "existing"])
+def test_no_secret_value_is_anywhere_but_in_a_secret(stack: str) -> None:
+    generated = _Traceable()
+    recording = record(getattr(stacks, stack)(), stack=stack, generated=generated)
+    values = list(generated.made)
+    for item in recording.of_type("kubernetes:core/v1:Secret"):
+        revealed = reveal(item.inputs)
+        values += [*revealed.get("data", {}).values(), *revealed.get("stringData", {}).values()]
+    assert len(set(values)) == 3, "munge's key, the seed of the host key and the host key"
+    printable = json.dumps([redact(item.inputs) for item in recording]) + json.dumps(redact(recording.outputs))
+    clear = json.dumps([reveal(item.inputs) for item in recording if item.type != "kubernetes:core/v1:Secret"])
+    for value in values:
+        assert value not in printable
+        assert value not in clear
+        assert json.dumps(value)[1:-1] not in printable + clear
+
+
+def test_data_of_a_secret_is_marked_secret(recording: Recording) -> None:
+    found = recording.of_type("kubernetes:core/v1:Secret")
+    assert len(found) == 2
+    for item in found:
+        data = item.inputs.get("data") or item.inputs.get("stringData")
+        assert isinstance(data, Secret) or all(isinstance(value, Secret) for value in data.values())
+
+
+def test_the_host_key_is_exported_in_its_public_half_only(recording: Recording) -> None:
+    assert recording.outputs["ssh_host_key"].startswith("ssh-ed25519 ")
+
+
+def test_everything_that_a_pod_refers_to_exists(recording: Recording) -> None:
+    names = {(item.type.rsplit(":", 1)[1], reveal(item.inputs)["metadata"]["name"]) for item in _objects(recording)}
+    for owner, spec in _pod_specs(recording):
+        for volume in spec.get("volumes", []):
+            match volume:
+                case {"secret": source}:
+                    assert ("Secret", source["secretName"]) in names, owner
+                case {"configMap": source}:
+                    assert ("ConfigMap", source["name"]) in names, owner
+                case {"persistentVolumeClaim": source}:
+                    assert ("PersistentVolumeClaim", source["claimName"]) in names, owner
+        if "serviceAccountName" in spec:
+            assert ("ServiceAccount", spec["serviceAccountName"]) in names, owner
+
+
+def test_every_mount_has_its_volume(recording: Recording) -> None:
+    for owner, spec in _pod_specs(recording):
+        volumes = {volume["name"] for volume in spec.get("volumes", [])}
+        for container in [*spec.get("initContainers", []), *spec["containers"]]:
+            mounts = {mount["name"] for mount in container.get("volumeMounts", [])}
+            assert mounts <= volumes, f"{owner}/{container['name']}"
+
+
+def test_selectors_match_the_pods_that_they_are_meant_for(recording: Recording) -> None:
+    pods = []
+    for item in _objects(recording):
+        spec = reveal(item.inputs).get("spec", {})
+        if "template" in spec:
+            labels = spec["template"]["metadata"]["labels"]
+            pods.append((item.name, labels))
+            selector = spec.get("selector", {}).get("matchLabels", {})
+            assert selector.items() <= labels.items(), item.name
+    for item in recording.of_type("kubernetes:core/v1:Service"):
+        selector = {key: value for key, value in reveal(item.inputs)["spec"]["selector"].items() if "pod-name" not in key}
+        assert any(selector.items() <= labels.items() for _, labels in pods), item.name
+
+
+def test_services_lead_to_ports_that_a_container_declares(recording: Recording) -> None:
+    for item in recording.of_type("kubernetes:core/v1:Service"):
+        spec = reveal(item.inputs)["spec"]
+        selector = {key: value for key, value in spec["selector"].items() if "pod-name" not in key}
+        declared = {
+            port["containerPort"]
+            for other in recording.of_type("kubernetes:apps/v1:StatefulSet")
+            if selector.items() <= reveal(other.inputs)["spec"]["template"]["metadata"]["labels"].items()
+            for container in reveal(other.inputs)["spec"]["template"]["spec"]["containers"]
+            for port in container.get("ports", [])
+        }
+        assert {port["targetPort"] for port in spec.get("ports", [])} <= declared, item.name
+
+
+def test_no_container_is_privileged_and_only_jail_containers_have_a_capability(recording: Recording) -> None:
+    for owner, spec in _pod_specs(recording):
+        for container in [*spec.get("initContainers", []), *spec["containers"]]:
+            context = container.get("securityContext", {})
+            assert not context.get("privileged")
+            added = context.get("capabilities", {}).get("add", [])
+            allowed = container["name"] in {"slurmd", "sshd"} and any(volume["name"] == "jail" for volume in spec["volumes"])
+            assert added == (["SYS_ADMIN"] if allowed else []), f"{owner}/{container['name']}"
+
+
+def test_only_the_controller_has_rights_in_kubernetes(recording: Recording) -> None:
+    for owner, spec in _pod_specs(recording):
+        if "controller" in owner:
+            assert spec["serviceAccountName"] == "controller"
+        else:
+            assert spec["automountServiceAccountToken"] is False, owner
+
+
+def test_names_are_valid_and_fit(recording: Recording) -> None:
+    for item in _objects(recording):
+        metadata = reveal(item.inputs)["metadata"]
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", metadata["name"]), item.name
+        assert len(metadata["name"]) <= 63
+        for value in metadata["labels"].values():
+            assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", value)
+            assert len(value) <= 63
+
+
+def test_every_object_is_valid_against_the_schema_of_kubernetes(recording: Recording) -> None:
+    for manifest in manifests(recording):
+        kubernetes_validate.validate(manifest.document, KUBERNETES, strict=True)
+
+
+def test_the_validator_rejects_a_misspelt_field(recording: Recording) -> None:
+    document = json.loads(json.dumps(manifests(recording)[0].document))
+    document["metadata"]["lables"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(document, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize(("protect", "expected"), [(None, True), (True, True), (False, False)])
+def test_what_holds_data_is_protected_unless_the_stack_says_otherwise(protect: bool | None, expected: bool) -> None:
+    recording = record({**stacks.existing(), "protect": protect}, stack="prod")
+    protected = {item.type.rsplit(":", 1)[1] for item in recording if item.protect}
+    assert protected == ({"Namespace", "PersistentVolumeClaim", "RandomBytes"} if expected else set())
+
+
+def test_the_local_development_stack_is_not_protected() -> None:
+    assert not any(item.protect for item in record(stacks.dev(), stack="dev"))
+
+
+def test_gpu_workers_ask_for_their_gpus_and_tolerate_their_taint() -> None:
+    recording = record(stacks.existing(), stack="prod")
+    (pool,) = [item for item in recording if item.name == "slurm-pool-gpu-pods"]
+    spec = reveal(pool.inputs)["spec"]["template"]["spec"]
+    resources = spec["containers"][0]["resources"]
+    assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"] == "8"
+    assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert spec["nodeSelector"] == {"pool": "gpu"}
+
+
+def test_the_number_of_resources_depends_on_pools_and_not_on_nodes() -> None:
+    def count(pools: int, size: int) -> int:
+        return len(record(stacks.with_pools(pools, size), stack="dev").registrations)
+
+    one, two, ten = count(1, 2), count(2, 2), count(10, 2)
+    assert count(1, 500) == one
+    assert ten - one == 9 * (two - one)
+    assert two - one == 2, "a component and a StatefulSet"

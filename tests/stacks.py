@@ -1,0 +1,65 @@
+"""Stack files for tests, as sections."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from config.load import read_sections
+
+ROOT = Path(__file__).resolve().parent.parent
+
+ALICE_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDx3NUlOfozki1FSZ02oppP6dSN9SuY5iOpFo389/7Qb alice@example"
+
+
+def dev() -> dict[str, Any]:
+    """The committed development stack."""
+    return read_sections(ROOT / "Pulumi.dev.yaml")
+
+
+def existing() -> dict[str, Any]:
+    """A stack on a cluster that somebody else made, with one of everything."""
+    return {
+        "cloud": {"kind": "existing", "context": "prod"},
+        "worker_nodes": {
+            "cpu": {"size": 4, "resources": {"cpus": 16, "memory": "64Gi"}, "features": ["avx2"]},
+            "gpu": {
+                "size": 2,
+                "resources": {"cpus": 128, "memory": "1600Gi", "gpus": 8},
+                "node_selector": {"pool": "gpu"},
+                "tolerations": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}],
+            },
+            "plain": {"size": 0, "resources": {"cpus": 2, "memory": "4Gi"}, "security": "baseline"},
+        },
+        "partitions": {
+            "main": {"pools": ["cpu", "gpu"], "default": True, "max_time": "1-00:00:00"},
+            "gpu": {"pools": ["gpu"], "settings": {"PriorityTier": 10}},
+        },
+        "controller": {"storage": "10Gi"},
+        "login": {"size": 2, "service_type": "LoadBalancer", "source_ranges": ["203.0.113.0/24"]},
+        "jail": {"size": "1Ti", "storage_class": "shared"},
+        "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [ALICE_KEY]}},
+        "slurm": {"version": "24.11", "settings": {"DefMemPerCPU": 512}},
+        "images": {"registry": "registry.example/slurmstack", "pull_secret": "registry"},
+    }
+
+
+def with_change(sections: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy with the value at a dotted path replaced."""
+    changed = copy.deepcopy(sections)
+    *parents, last = path.split(".")
+    at = changed
+    for part in parents:
+        at = at.setdefault(part, {})
+    at[last] = value
+    return changed
+
+
+def with_pools(count: int, size: int = 2) -> dict[str, Any]:
+    """The development stack with `count` pools."""
+    pool = {"size": size, "resources": {"cpus": 2, "memory": "2Gi"}}
+    sections = dev()
+    sections["worker_nodes"] = {f"pool{number}": pool for number in range(count)}
+    del sections["partitions"]
+    return sections
