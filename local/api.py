@@ -69,11 +69,24 @@ class Api:
         nodes = self.get("/api/v1/nodes")["items"]
         return {node["metadata"]["name"]: has_condition(node, "Ready") for node in nodes}
 
+    def ready_times(self) -> dict[str, float]:
+        """Give, for each node that is Ready, when its kubelet last gave a sign, in seconds since 1970.
+
+        A kubelet writes its status when it starts, and renews its lease every 10 s: the later of the two.
+        """
+        found = {}
+        renewed = self.lease_times()
+        for node in self.get("/api/v1/nodes")["items"]:
+            name = node["metadata"]["name"]
+            for condition in node.get("status", {}).get("conditions", []):
+                if condition["type"] == "Ready" and condition["status"] == "True":
+                    found[name] = max(_seconds(condition.get("lastHeartbeatTime")), renewed.get(name, 0.0))
+        return found
+
     def lease_times(self) -> dict[str, float]:
         """Give when each node last said that it is alive, in seconds since 1970."""
         leases = self.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")["items"]
-        times = {lease["metadata"]["name"]: lease["spec"].get("renewTime") for lease in leases}
-        return {name: dt.datetime.fromisoformat(text).timestamp() for name, text in times.items() if text}
+        return {lease["metadata"]["name"]: _seconds(lease["spec"].get("renewTime")) for lease in leases}
 
     def request(self, method: str, path: str, body: str | None = None, kind: str = "") -> tuple[int, bytes]:
         """Send one request; returns status and body."""
@@ -111,6 +124,10 @@ def has_condition(document: dict[str, Any], kind: str) -> bool:
     """Tell whether a condition in the object's status is True."""
     conditions = document.get("status", {}).get("conditions", [])
     return any(entry["type"] == kind and entry["status"] == "True" for entry in conditions)
+
+
+def _seconds(text: str | None) -> float:
+    return dt.datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def _message(body: bytes) -> str:

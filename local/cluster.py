@@ -239,15 +239,15 @@ def _wait_for_nodes(setup: Setup, api: Api, step: Step) -> None:
 
 def _nodes_ready(setup: Setup, api: Api) -> set[str]:
     try:
-        conditions = {name for name, ready in api.ready_nodes().items() if ready}
-        renewed = api.lease_times()
+        times = api.ready_times()
     except ApiUnreachableError:
         return set()
     found = set()
     for index in range(setup.nodes):
         name = nodes.name_of(index)
         record = processes.record_of(f"kubelet-{name}")
-        if record and name in conditions and renewed.get(name, 0.0) >= record.started_at:
+        # The API keeps whole seconds.
+        if record and times.get(name, 0.0) >= int(record.started_at):
             found.add(name)
     return found
 
