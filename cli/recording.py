@@ -135,7 +135,7 @@ class _RecordingMonitor(mocks.MockMonitor):
         if request.type != _STACK_TYPE:
             self._recording.registrations.append(_registration(urn, request))
         self._answers.urn = urn
-        return super().RegisterResource(request)
+        return super().RegisterResource(request)  # type: ignore[no-untyped-call]  the SDK's mocks have no types
 
     def RegisterResourceOutputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> empty_pb2.Empty:  # noqa: N802
         if f"::{_STACK_TYPE}::" not in request.urn:

@@ -23,7 +23,7 @@ _DNS_LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 
 def parse_bytes(quantity: str) -> int:
     """Bytes of a Kubernetes quantity such as `512Mi` or `1.5Ti`. Raises ValueError if it is none."""
-    match = _QUANTITY.match(quantity)
+    match = _QUANTITY.fullmatch(quantity)
     if match is None:
         raise ValueError("is not a size: write a number with a unit, for example 512Mi, 20Gi or 1Ti")
     number, unit = match.groups()
@@ -48,7 +48,7 @@ Quantity = Annotated[
 
 def check_dns_label(name: str, *, longest: int) -> str:
     """The name if it is a DNS label of at most `longest` characters that begins with a letter, else ValueError."""
-    if not _DNS_LABEL.match(name):
+    if not _DNS_LABEL.fullmatch(name):
         raise ValueError(
             "is not a DNS label: use small letters, digits and '-', begin with a letter and do not end with '-'"
         )

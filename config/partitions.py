@@ -15,7 +15,7 @@ _TIME = re.compile(r"^(\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+|\d+-\d+:\d\d|\d+-\d+:\
 
 
 def _partition_name(name: str) -> str:
-    if not _NAME.match(name) or name.upper() in {"ALL", "DEFAULT"}:
+    if not _NAME.fullmatch(name) or name.upper() in {"ALL", "DEFAULT"}:
         raise ValueError(
             "is not a partition name: letters, digits, '_' and '-', beginning with a letter; not ALL or DEFAULT"
         )
@@ -23,7 +23,7 @@ def _partition_name(name: str) -> str:
 
 
 def _time_limit(value: str) -> str:
-    if value.upper() in {"INFINITE", "UNLIMITED"} or _TIME.match(value):
+    if value.upper() in {"INFINITE", "UNLIMITED"} or _TIME.fullmatch(value):
         return value
     raise ValueError(
         "is not a Slurm time: minutes, [hours:]minutes:seconds, days-hours[:minutes[:seconds]] or UNLIMITED"

@@ -29,7 +29,7 @@ def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
     wrong: list[str] = []
     for key, value in settings.items():
         section = _LINES_OF_OTHER_SECTIONS.get(key.lower())
-        if not _KEY.match(key):
+        if not _KEY.fullmatch(key):
             wrong.append(f"has the key {key!r}, which cannot be a key of slurm.conf: letters and digits only")
         elif section is not None:
             wrong.append(f"has the key {key!r}: use {section} for that")

@@ -33,7 +33,7 @@ LAST_UID = 59999
 
 
 def _user_name(name: str) -> str:
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise ValueError(
             "is not a user name: small letters, digits, '_' and '-', at most 32, beginning with a letter or '_'"
         )

@@ -29,7 +29,7 @@ def _pool_name(name: str) -> str:
 
 
 def _feature(name: str) -> str:
-    if not _FEATURE.match(name):
+    if not _FEATURE.fullmatch(name):
         raise ValueError("is not a Slurm feature name: letters, digits, '_', '.' and '-', beginning with a letter")
     return name
 

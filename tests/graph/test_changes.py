@@ -11,8 +11,20 @@ from tests import stacks
 from tests.stacks import with_change
 
 FORCES_REPLACEMENT: dict[str, tuple[str, ...]] = {
-    "StatefulSet": ("metadata.name", "metadata.namespace", "spec.selector", "spec.serviceName", "spec.podManagementPolicy"),
-    "PersistentVolumeClaim": ("metadata.name", "metadata.namespace", "spec.accessModes", "spec.storageClassName", "spec.volumeName"),
+    "StatefulSet": (
+        "metadata.name",
+        "metadata.namespace",
+        "spec.selector",
+        "spec.serviceName",
+        "spec.podManagementPolicy",
+    ),
+    "PersistentVolumeClaim": (
+        "metadata.name",
+        "metadata.namespace",
+        "spec.accessModes",
+        "spec.storageClassName",
+        "spec.volumeName",
+    ),
     "PersistentVolume": ("metadata.name", "spec.hostPath"),
     "Job": ("metadata.name", "metadata.namespace", "spec.template", "spec.selector"),
     "RoleBinding": ("metadata.name", "metadata.namespace", "roleRef"),
@@ -25,7 +37,11 @@ _NAME_AND_PLACE = ("metadata.name", "metadata.namespace")
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
     if isinstance(value, dict) and value:
-        return {key: item for name, below in value.items() for key, item in _flat(below, f"{path}.{name}" if path else name).items()}
+        return {
+            key: item
+            for name, below in value.items()
+            for key, item in _flat(below, f"{path}.{name}" if path else name).items()
+        }
     return {path: value}
 
 
@@ -70,7 +86,10 @@ def test_adding_a_pool_touches_no_other_pool() -> None:
 def test_reordering_pools_changes_nothing_but_the_order_of_lines() -> None:
     reordered = stacks.existing()
     reordered["worker_nodes"] = dict(reversed(reordered["worker_nodes"].items()))
-    assert set(Diff(stacks.existing(), reordered).changed) <= {"slurm-configuration-files", "slurm-configuration-active"}
+    assert set(Diff(stacks.existing(), reordered).changed) <= {
+        "slurm-configuration-files",
+        "slurm-configuration-active",
+    }
 
 
 def test_removing_a_pool_touches_only_that_pool() -> None:

@@ -93,6 +93,7 @@ class _Traceable(GeneratedValues):
         self.made: list[str] = []
 
     def random_bytes(self, urn: str, length: int) -> str:
+        del urn
         self.made.append(base64.b64encode(secrets.token_bytes(length)).decode())
         return self.made[-1]
 
@@ -118,7 +119,7 @@ def test_data_of_a_secret_is_marked_secret(recording: Recording) -> None:
     found = recording.of_type("kubernetes:core/v1:Secret")
     assert len(found) == 2
     for item in found:
-        data = item.inputs.get("data") or item.inputs.get("stringData")
+        data: Any = item.inputs.get("data") or item.inputs.get("stringData")
         assert isinstance(data, Secret) or all(isinstance(value, Secret) for value in data.values())
 
 
@@ -159,7 +160,9 @@ def test_selectors_match_the_pods_that_they_are_meant_for(recording: Recording) 
             selector = spec.get("selector", {}).get("matchLabels", {})
             assert selector.items() <= labels.items(), item.name
     for item in recording.of_type("kubernetes:core/v1:Service"):
-        selector = {key: value for key, value in reveal(item.inputs)["spec"]["selector"].items() if "pod-name" not in key}
+        selector = {
+            key: value for key, value in reveal(item.inputs)["spec"]["selector"].items() if "pod-name" not in key
+        }
         assert any(selector.items() <= labels.items() for _, labels in pods), item.name
 
 
@@ -183,7 +186,9 @@ def test_no_container_is_privileged_and_only_jail_containers_have_a_capability(r
             context = container.get("securityContext", {})
             assert not context.get("privileged")
             added = context.get("capabilities", {}).get("add", [])
-            allowed = container["name"] in {"slurmd", "sshd"} and any(volume["name"] == "jail" for volume in spec["volumes"])
+            allowed = container["name"] in {"slurmd", "sshd"} and any(
+                volume["name"] == "jail" for volume in spec["volumes"]
+            )
             assert added == (["SYS_ADMIN"] if allowed else []), f"{owner}/{container['name']}"
 
 

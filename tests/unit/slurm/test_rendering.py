@@ -1,0 +1,149 @@
+"""Slurm's files, sizes and names as computed from a configuration."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config import load_config
+from slurm.conf import FILES, config_hash, render
+from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
+from slurm.images import content_hash, image_tag
+from slurm.naming import content_name
+from slurm.partitions import partition_lines
+from slurm.settings import effective_settings, merge
+from slurm.sizing import max_node_count, node_conf, real_memory_mib, shared_memory
+from tests import stacks
+from tests.stacks import with_change
+
+
+def test_every_file_is_rendered_for_both_versions() -> None:
+    for version in ("24.11", "26.05"):
+        files = render(load_config(with_change(stacks.dev(), "slurm.version", version)))
+        assert set(files) == set(FILES)
+        assert f"Slurm {version}" in files["slurm.conf"]
+        assert all(content.endswith("\n") for content in files.values())
+
+
+def test_mpi_default_is_what_the_version_is_built_with() -> None:
+    assert "MpiDefault=pmix\n" in render(load_config(stacks.dev()))["slurm.conf"]
+    newer = render(load_config(with_change(stacks.dev(), "slurm.version", "26.05")))
+    assert "MpiDefault=none\n" in newer["slurm.conf"]
+
+
+def test_a_user_s_setting_wins_whatever_its_case() -> None:
+    sections = with_change(stacks.dev(), "slurm.settings", {"defmempercpu": 700, "ReturnToService": 1})
+    settings = effective_settings(load_config(sections))
+    assert settings["DefMemPerCPU"] == "700"
+    assert settings["ReturnToService"] == "1"
+    assert "defmempercpu" not in settings
+
+
+def test_values_are_written_as_slurm_reads_them() -> None:
+    merged = merge({}, {"A": True, "B": False, "C": ("x", 2), "D": 1.5, "E": "word"})
+    assert merged == {"A": "YES", "B": "NO", "C": "x,2", "D": "1.5", "E": "word"}
+
+
+def test_without_partitions_there_is_one_over_all_pools_and_it_is_the_default() -> None:
+    sections = stacks.existing()
+    del sections["partitions"]
+    config = load_config(sections)
+    (line,) = partition_lines(config.partitions, config.worker_nodes)
+    assert str(line) == "PartitionName=main Nodes=cpu,gpu,plain MaxTime=UNLIMITED State=UP Default=YES"
+
+
+def test_partition_options_are_written_once() -> None:
+    sections = with_change(stacks.dev(), "partitions.main.settings", {"maxtime": "5", "PriorityTier": 3})
+    config = load_config(sections)
+    (line,) = partition_lines(config.partitions, config.worker_nodes)
+    assert str(line).count("Time=") == 1
+    assert "MaxTime=5 " in str(line)
+    assert "PriorityTier=3" in str(line)
+
+
+def test_a_size_is_in_none_of_the_files() -> None:
+    small = render(load_config(with_change(stacks.dev(), "worker_nodes.default.size", 1)))
+    large = render(load_config(with_change(stacks.dev(), "worker_nodes.default.size", 500)))
+    assert small == large
+
+
+@given(st.integers(256, 4 * 2**20))
+def test_slurm_never_gets_more_memory_than_the_pod_has(mebibytes: int) -> None:
+    given_to_slurm = real_memory_mib(f"{mebibytes}Mi")
+    assert 1 <= given_to_slurm <= mebibytes - 128
+    assert given_to_slurm >= mebibytes * 0.97 - 128
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=2))
+def test_there_is_always_room_for_twice_the_nodes(sizes: list[int]) -> None:
+    sections = stacks.with_pools(len(sizes))
+    for index, size in enumerate(sizes):
+        sections["worker_nodes"][f"pool{index}"] = {**sections["worker_nodes"][f"pool{index}"], "size": size}
+    if sum(sizes) <= 10_000:
+        count = max_node_count(load_config(sections).worker_nodes)
+        assert count >= max(1024, 2 * sum(sizes))
+        assert count & (count - 1) == 0
+
+
+def test_a_node_describes_itself_with_its_pool_as_a_feature() -> None:
+    pools = load_config(stacks.existing()).worker_nodes
+    assert node_conf("cpu", pools["cpu"]) == "CPUs=16 RealMemory=64226 Feature=cpu,avx2"
+    assert node_conf("gpu", pools["gpu"]).endswith("Feature=gpu Gres=gpu:8")
+
+
+def test_shared_memory_is_half_of_the_pod_s_unless_written() -> None:
+    pools = load_config(with_change(stacks.existing(), "worker_nodes.gpu.shared_memory", "64Gi")).worker_nodes
+    assert shared_memory(pools["cpu"]) == "32768Mi"
+    assert shared_memory(pools["gpu"]) == "64Gi"
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=4))
+def test_the_hash_of_files_depends_on_content_alone(files: dict[str, str]) -> None:
+    assert config_hash(files) == config_hash(dict(reversed(files.items())))
+    assert config_hash(files) != config_hash({**files, "another": ""})
+    assert re.fullmatch("[0-9a-f]{16}", config_hash(files))
+
+
+def test_content_names_change_with_the_content_and_not_with_the_order() -> None:
+    assert content_name("users", {"a": 1, "b": 2}) == content_name("users", {"b": 2, "a": 1})
+    assert content_name("users", {"a": 1}) != content_name("users", {"a": 2})
+
+
+@given(st.binary(min_size=SEED_BYTES, max_size=SEED_BYTES))
+def test_the_same_seed_always_gives_the_same_host_key(seed: bytes) -> None:
+    encoded = base64.b64encode(seed).decode()
+    private = ed25519_private_key_pem(encoded)
+    assert private == ed25519_private_key_pem(encoded)
+    public = load_pem_private_key(private.encode(), None).public_key()
+    assert public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode() == ed25519_public_key(encoded)
+
+
+def test_a_host_key_never_changes_between_releases() -> None:
+    # Clients keep host keys: deriving another one from the same seed would look like an attack to all of them.
+    expected = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDx3NUlOfozki1FSZ02oppP6dSN9SuY5iOpFo389/7Qb"
+    assert ed25519_public_key(base64.b64encode(bytes(32)).decode()) == expected
+
+
+def test_a_seed_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="31 bytes instead of 32"):
+        ed25519_private_key_pem(base64.b64encode(bytes(31)).decode())
+
+
+def test_the_image_tag_follows_the_content_of_the_sources(tmp_path: Path) -> None:
+    directory = tmp_path
+    (directory / "Containerfile").write_text("FROM scratch\n", encoding="utf-8")
+    first = content_hash(directory)
+    (directory / "__pycache__").mkdir()
+    (directory / "__pycache__" / "x.pyc").write_bytes(b"x")
+    content_hash.cache_clear()
+    assert content_hash(directory) == first, "byte code is no source"
+    (directory / "Containerfile").chmod(0o755)
+    content_hash.cache_clear()
+    assert content_hash(directory) != first, "the mode of a program matters"
+    assert image_tag("24.11").startswith("24.11-")

@@ -1,0 +1,70 @@
+"""The layout's one rule: imports point one way."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MAY_IMPORT = {
+    "config": set(),
+    "slurm": {"config"},
+    "components": {"config", "slurm"},
+    "local": {"slurm"},
+    "cli": {"config", "slurm", "components", "local"},
+}
+"""Rooms of ours that each room may use besides itself. Nothing imports `__main__`."""
+
+LIBRARIES = {
+    "config": {"pydantic", "yaml"},
+    "slurm": {"jinja2", "cryptography"},
+}
+"""Third-party packages that the pure rooms may use; above all, no pulumi."""
+
+
+def _imports(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = {
+        alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+    }
+    return found | {
+        node.module.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0
+    }
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_only_rooms_below_it(room: str) -> None:
+    files = sorted((ROOT / room).rglob("*.py"))
+    assert files
+    for path in files:
+        foreign = _imports(path) & (MAY_IMPORT.keys() - MAY_IMPORT[room] - {room})
+        assert not foreign, f"{path.relative_to(ROOT)} imports {foreign}"
+
+
+@pytest.mark.parametrize("room", LIBRARIES)
+def test_pure_rooms_use_no_other_library_than_they_need(room: str) -> None:
+    for path in sorted((ROOT / room).rglob("*.py")):
+        outside = _imports(path) - set(sys.stdlib_module_names) - MAY_IMPORT.keys() - LIBRARIES[room]
+        assert not outside, f"{path.relative_to(ROOT)} imports {outside}"
+
+
+def test_programs_in_the_images_need_nothing_but_python_itself() -> None:
+    ours = (
+        {path.name for path in (ROOT / "images").iterdir()}
+        | {path.stem for path in (ROOT / "images").rglob("*.py")}
+        | {"images"}
+    )
+    for path in sorted((ROOT / "images").rglob("*.py")):
+        outside = _imports(path) - set(sys.stdlib_module_names) - ours
+        assert not outside, f"{path.relative_to(ROOT)} imports {outside}"
+
+
+def test_only_one_module_may_know_a_cloud_s_own_provider() -> None:
+    users = [path.name for path in ROOT.glob("components/**/*.py") if "pulumi_nebius" in _imports(path)]
+    assert users in ([], ["nebius.py"])
