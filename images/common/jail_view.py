@@ -1,0 +1,83 @@
+"""The jail's view of this pod: what is bound into the jail so that programs inside it can work.
+
+The jail is a directory on a shared volume. Processes, devices, sockets and name resolution are this pod's own, and are
+bound over empty directories and files that populate made there. The mounts belong to the container's own mount
+namespace: nobody else sees them, and they are gone when the container is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from images.common.command import Runner
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bind:
+    """One thing of the pod that is shown at the same path inside the jail."""
+
+    path: str
+    recursive: bool = False
+
+
+COMMON_BINDS: Final = (
+    Bind(path="/proc", recursive=True),
+    Bind(path="/sys", recursive=True),
+    Bind(path="/dev", recursive=True),
+    Bind(path="/run/munge"),
+    Bind(path="/run/slurm"),
+    Bind(path="/tmp"),
+    Bind(path="/etc/resolv.conf"),
+    Bind(path="/etc/hosts"),
+    Bind(path="/etc/hostname"),
+)
+WORKER_BINDS: Final = (*COMMON_BINDS, Bind(path="/var/spool/slurmd"))
+LOGIN_BINDS: Final = COMMON_BINDS
+
+
+class JailViewError(Exception):
+    """Something could not be bound into the jail."""
+
+
+def mount_points(mountinfo: Path = Path("/proc/self/mountinfo")) -> frozenset[str]:
+    """Where something is mounted in this mount namespace."""
+    points = set()
+    for line in mountinfo.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        escaped = line.split(" ")[4]
+        points.add(escaped.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
+    return frozenset(points)
+
+
+def bind_into_jail(
+    jail: Path,
+    binds: Sequence[Bind],
+    runner: Runner,
+    log: Callable[[str], None],
+    mounted: Callable[[], frozenset[str]] = mount_points,
+) -> None:
+    """Bind everything that is not bound yet. A second call changes nothing.
+
+    Raises JailViewError when the jail lacks a target, or a mount fails (most often: the container lacks SYS_ADMIN).
+    """
+    present = mounted()
+    made = []
+    for bind in binds:
+        source, target = Path(bind.path), jail / bind.path.lstrip("/")
+        if str(target) in present or not source.exists():
+            continue
+        if not target.exists():
+            kind = "directory" if source.is_dir() else "file"
+            raise JailViewError(
+                f"the jail has no {kind} {bind.path} to bind the pod's own to; it was populated by something else"
+            )
+        result = runner(["mount", "--rbind" if bind.recursive else "--bind", str(source), str(target)])
+        if not result.ok:
+            raise JailViewError(
+                f"cannot bind {source} to {target}: {result.message} (the container needs CAP_SYS_ADMIN)"
+            )
+        made.append(bind.path)
+    if made:
+        log(f"bound into the jail at {jail}: {' '.join(made)}")

@@ -1,0 +1,39 @@
+"""One line per event on standard output: what `kubectl logs` shows.
+
+A line starts with the program's name, so that lines of several programs in one pod's log can be told apart.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import TextIO
+
+_lock = threading.Lock()
+
+
+class Log:
+    """Writes lines like `config-agent: new configuration 0f3a... is active`."""
+
+    def __init__(self, program: str, stream: TextIO | None = None) -> None:
+        self._program = program
+        self._stream = stream if stream is not None else sys.stdout
+
+    def __call__(self, message: str) -> None:
+        """Write one event; several lines of text become several lines with the same prefix."""
+        with _lock:
+            for line in message.splitlines() or [""]:
+                self._stream.write(f"{self._program}: {line}\n")
+            self._stream.flush()
+
+
+def open_pod_log(stdout_of_pid_1: Path = Path("/proc/1/fd/1")) -> TextIO:
+    """The stream that `kubectl logs` reads, for a program that Kubernetes starts beside PID 1, as a preStop hook.
+
+    Falls back to standard error, where kubelet at least shows it in an event.
+    """
+    try:
+        return stdout_of_pid_1.open("w", encoding="utf-8")
+    except OSError:
+        return sys.stderr

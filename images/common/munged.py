@@ -1,0 +1,41 @@
+"""munged: authenticates Slurm's messages. A native sidecar of every pod."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+from images.common.files import write_atomically
+from images.common.log import Log
+from images.common.process import become, end_on_sigterm
+from images.common.wait import wait_for
+
+SECRET = Path("/secrets/munge/munge.key")
+
+
+def prepare(secret: Path, root: Path, uid: int, gid: int) -> None:
+    """Give munged the key and the directories with the owner and modes that it insists on.
+
+    A Secret volume can give neither: munged refuses a key that another user owns, and a socket directory that a group
+    may write.
+    """
+    for name, mode in (("etc/munge", 0o700), ("run/munge", 0o755), ("var/lib/munge", 0o700), ("var/log/munge", 0o700)):
+        directory = root / name
+        directory.mkdir(parents=True, exist_ok=True)
+        os.chown(directory, uid, gid)
+        directory.chmod(mode)
+    write_atomically(root / "etc/munge/munge.key", secret.read_bytes(), mode=0o400, owner=(uid, gid))
+
+
+def main() -> None:
+    """Entry point."""
+    end_on_sigterm()
+    log = Log("munged")
+    wait_for(f"the key {SECRET}", SECRET.is_file, log)
+    user = pwd.getpwnam("munge")
+    prepare(SECRET, Path("/"), user.pw_uid, user.pw_gid)
+    os.setgroups([])
+    os.setgid(user.pw_gid)
+    os.setuid(user.pw_uid)
+    become(["/usr/sbin/munged", "--foreground"], log)

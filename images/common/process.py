@@ -1,0 +1,48 @@
+"""Being PID 1 of a container: signals, and turning into the daemon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import NoReturn
+
+
+def end_on_sigterm() -> None:
+    """End at once on SIGTERM and SIGINT.
+
+    PID 1 would not even notice them otherwise: for it, the kernel drops signals that have no handler.
+    """
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+
+
+def become(argv: Sequence[str], log: Callable[[str], None], *, env: Mapping[str, str] | None = None) -> NoReturn:
+    """Replace this process by the daemon, so that it is PID 1 and gets the signals itself."""
+    log("starting " + " ".join(argv))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvpe(argv[0], list(argv), dict(os.environ if env is None else env))  # noqa: S606
+
+
+def required_env(name: str) -> str:
+    """An environment variable that the pod has to set."""
+    value = os.environ.get(name, "")
+    if not value:
+        sys.exit(f"{Program.name()}: the environment variable {name} is not set")
+    return value
+
+
+class Program:
+    """How this process is called in messages."""
+
+    @staticmethod
+    def name() -> str:
+        """The file name that was started."""
+        return os.path.basename(sys.argv[0]) or "slurmstack"  # noqa: PTH119

@@ -1,0 +1,55 @@
+"""What the programs of all pods wait for before they start a daemon."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from images.common.wait import wait_for
+
+MUNGE_SOCKET: Final = Path("/run/munge/munge.socket.2")
+JAIL_MARKER: Final = Path(".slurmstack/populated")
+"""Relative to the jail's root; populate writes it last: a half-populated jail is never taken for a whole one."""
+
+SLURMCTLD_PORT: Final = 6817
+
+
+def can_connect(address: str, *, timeout: float = 1.0) -> bool:
+    """Whether something listens at `HOST[:PORT]`."""
+    host, _, port = address.partition(":")
+    try:
+        with socket.create_connection((host, int(port or SLURMCTLD_PORT)), timeout=timeout):
+            return True
+    except OSError:
+        return False
+
+
+def is_munge_ready(path: Path = MUNGE_SOCKET) -> bool:
+    """Whether munged listens. A socket file alone may be left over from a container that ended."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(1.0)
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def wait_for_munge(log: Callable[[str], None]) -> None:
+    """Return when munged of this pod answers."""
+    wait_for("munged (its own container of this pod)", is_munge_ready, log)
+
+
+def wait_for_jail(jail: Path, log: Callable[[str], None]) -> None:
+    """Return when the jail's volume has a whole root file system."""
+    marker = jail / JAIL_MARKER
+    wait_for(
+        f"the jail: no {marker} yet (the job that populates it writes it last)", marker.is_file, log, poll_seconds=0.1
+    )
+
+
+def wait_for_controller(address: str, log: Callable[[str], None]) -> None:
+    """Return when slurmctld listens: slurmd and sackd give up at once when they cannot fetch their configuration."""
+    wait_for(f"slurmctld at {address}", lambda: can_connect(address), log, poll_seconds=0.1)

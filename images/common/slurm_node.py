@@ -1,0 +1,114 @@
+"""This pod's own node record in Slurm, read and changed with Slurm's own commands."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from images.common.command import Result, Runner, run
+
+LEAVING_REASON: Final = "slurmstack: pod leaving"
+"""Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
+
+_ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
+"""States of jobs that have the node."""
+
+_UNKNOWN_NODE: Final = ("not found", "Invalid node name")
+
+
+class ControllerUnreachableError(Exception):
+    """slurmctld did not answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeState:
+    """What Slurm has on record."""
+
+    states: frozenset[str]
+    reason: str
+
+    @property
+    def is_drained(self) -> bool:
+        """No new job is started on it."""
+        return "DRAIN" in self.states or "DRAINED" in self.states or "DRAINING" in self.states
+
+    @property
+    def is_ours(self) -> bool:
+        """The drain, if there is one, is what a leaving pod set."""
+        return self.reason.startswith(LEAVING_REASON)
+
+
+def _states(record: dict[str, Any]) -> frozenset[str]:
+    value = record.get("state") or []
+    return frozenset([value] if isinstance(value, str) else value)
+
+
+@dataclass
+class Node:
+    """The node record of one name."""
+
+    name: str
+    runner: Runner = run
+    controller: str | None = None
+    """HOST:PORT to fetch Slurm's configuration from, before slurmd has fetched it for all programs of the pod."""
+
+    timeout: float = 10.0
+    _env: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._env = dict(os.environ)
+        if self.controller:
+            self._env["SLURM_CONF_SERVER"] = self.controller
+
+    def state(self) -> NodeState | None:
+        """The record, or None when Slurm has none of this name. Raises ControllerUnreachableError."""
+        result = self._run("scontrol", "show", "node", self.name, "--json")
+        record = _only_node(result.stdout)
+        if record is not None:
+            return NodeState(states=_states(record), reason=str(record.get("reason") or ""))
+        answered = result.code not in {124, 127}
+        unknown = any(text in result.stderr + result.stdout for text in _UNKNOWN_NODE)
+        if answered and (result.ok or unknown):
+            return None
+        raise ControllerUnreachableError(result.message)
+
+    def has_jobs(self) -> bool:
+        """Whether a job is on the node, one that is still completing included. Raises ControllerUnreachableError."""
+        result = self._run("squeue", "--noheader", f"--states={_ON_NODE}", f"--nodelist={self.name}", "--format=%i")
+        if result.ok:
+            return bool(result.stdout.strip())
+        if any(text in result.stderr for text in _UNKNOWN_NODE):
+            return False
+        raise ControllerUnreachableError(result.message)
+
+    def drain(self) -> Result:
+        """Let no new job start on it; running ones go on."""
+        return self._update("state=drain", f"reason={LEAVING_REASON}")
+
+    def set_down(self) -> Result:
+        """Tell Slurm that it is gone, so that its record can be deleted. Kills its jobs: ask `has_jobs` before."""
+        return self._update("state=down", f"reason={LEAVING_REASON}")
+
+    def resume(self) -> Result:
+        """Lift a drain or a down."""
+        return self._update("state=resume")
+
+    def delete(self) -> Result:
+        """Remove the record. Slurm refuses while a job or a reservation has it."""
+        return self._run("scontrol", "delete", f"nodename={self.name}")
+
+    def _update(self, *changes: str) -> Result:
+        return self._run("scontrol", "update", f"nodename={self.name}", *changes)
+
+    def _run(self, *argv: str) -> Result:
+        return self.runner(argv, timeout=self.timeout, env=self._env)
+
+
+def _only_node(text: str) -> dict[str, Any] | None:
+    try:
+        nodes = json.loads(text).get("nodes") or []
+    except (ValueError, AttributeError):
+        return None
+    return nodes[0] if nodes else None

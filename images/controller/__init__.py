@@ -1,0 +1,1 @@
+"""Programs of the controller image: slurmctld, config-agent, await-config."""

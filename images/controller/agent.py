@@ -1,0 +1,173 @@
+"""What the config agent does with a configuration: check it, publish it, make slurmctld read it, see that it lives.
+
+A configuration is *pending* from the moment it is seen until slurmctld runs with it, *active* from then on, or
+*rejected* with Slurm's own message, and then the one before it stays active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from images.common.command import Result
+from images.common.wait import Clock
+from images.controller.check import Verdict
+from images.controller.publish import READY, Files, Store, config_hash
+from images.controller.server import Rejection, Status, StatusBoard
+
+SURVIVAL_SECONDS: Final = 15.0
+"""How long slurmctld may take to answer again after a reconfiguration."""
+
+SETTLE_SECONDS: Final = 0.2
+"""It has to answer a second time after this: one that dies of its configuration may still answer once."""
+
+
+class Control(Protocol):
+    """The part of slurmctld's control that the agent needs."""
+
+    def is_up(self) -> bool:
+        """Whether slurmctld answers."""
+        ...
+
+    def reconfigure(self) -> Result:
+        """Make it read its files again."""
+        ...
+
+
+class Agent:
+    """Applies configurations, one at a time."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        check: Callable[[Files], Verdict],
+        slurmctld: Control,
+        board: StatusBoard,
+        log: Callable[[str], None],
+        ready: Path = READY,
+        clock: Clock | None = None,
+    ) -> None:
+        self._store = store
+        self._check = check
+        self._slurmctld = slurmctld
+        self._board = board
+        self._log = log
+        self._ready = ready
+        self._clock = clock or Clock()
+        self._complaints: dict[str, tuple[str, ...]] = {}
+
+    def take(self, files: Files) -> None:
+        """Apply a configuration that was just read or has just changed."""
+        version = config_hash(files)
+        self._update(pending=version)
+        if self._ready.exists():
+            self._apply(version, files)
+        else:
+            self._boot(version, files)
+
+    def tick(self) -> None:
+        """Notice that slurmctld came up with the configuration that waits for it."""
+        status = self._board.get()
+        if status.pending is not None and status.pending == self._store.current() and self._slurmctld.is_up():
+            self._activate(status.pending)
+
+    def _boot(self, version: str, files: Files) -> None:
+        """Decide what slurmctld starts with. The very first time, only what stops slurmctld counts."""
+        current = self._store.current()
+        verdict = self._check(files)
+        self._complaints[version] = verdict.complaints
+        rejection = verdict.rejection(self._known(current) if current else verdict.complaints)
+        if rejection is None:
+            for line in verdict.complaints:
+                self._log(f"slurmctld complains, but starts: {line}")
+            self._store.publish(files)
+            self._log(f"configuration {version} passed its check; slurmctld may start with it")
+        elif current is None:
+            self._reject(version, rejection)
+            self._log("there is no earlier configuration to start with; waiting for a corrected one")
+            return
+        elif current == version:
+            self._log(f"configuration {version} was in force before, but no longer passes its check; starting with it")
+            self._log(rejection)
+        else:
+            self._reject(version, rejection)
+            self._update(pending=current)
+            self._log(f"starting with {current}, the last good configuration")
+        self._ready.parent.mkdir(parents=True, exist_ok=True)
+        self._ready.touch()
+
+    def _apply(self, version: str, files: Files) -> None:
+        """Change the configuration of a slurmctld that runs, or is about to."""
+        previous = self._store.current()
+        if version == previous:
+            # Seen before: after a restart of this agent, or because a rejected change was taken back.
+            self._update(rejected=None)
+            self.tick()
+            return
+        verdict = self._check(files)
+        self._complaints[version] = verdict.complaints
+        rejection = verdict.rejection(self._known(previous) if previous else ())
+        if rejection is not None:
+            self._reject(version, rejection)
+            return
+        was_up = self._slurmctld.is_up()
+        self._store.publish(files)
+        if not was_up:
+            self._log(f"configuration {version} is published; slurmctld is not up and will start with it")
+            self._update(rejected=None)
+            return
+        result = self._slurmctld.reconfigure()
+        if not result.ok:
+            self._log(f"scontrol reconfigure: {result.message}")
+        if self._survives():
+            self._activate(version)
+        else:
+            self._go_back(version, previous)
+
+    def _survives(self) -> bool:
+        deadline = self._clock.now() + SURVIVAL_SECONDS
+        while self._clock.now() < deadline:
+            if self._slurmctld.is_up():
+                self._clock.sleep(SETTLE_SECONDS)
+                if self._slurmctld.is_up():
+                    return True
+            self._clock.sleep(0.05)
+        return False
+
+    def _go_back(self, version: str, previous: str | None) -> None:
+        """Slurmctld died in spite of the check. Kubernetes restarts it; it must find the version before."""
+        self._reject(
+            version,
+            "slurmctld ended when it read this configuration, although a trial start with it went well; see its log",
+        )
+        if previous is not None:
+            self._store.select(previous)
+            self._update(pending=previous)
+            self._log(f"the configuration before, {previous}, is in force again")
+
+    def _known(self, version: str) -> tuple[str, ...]:
+        """Complaints of the version in force, which a change is not to blame for."""
+        if version not in self._complaints:
+            self._complaints = {version: self._check(self._store.files(version)).complaints}
+        return self._complaints[version]
+
+    def _activate(self, version: str) -> None:
+        rejected = self._board.get().rejected
+        kept = rejected if rejected is not None and rejected.hash != version else None
+        self._board.set(replace(self._board.get(), active=version, pending=None, rejected=kept))
+        self._log(f"configuration {version} is active")
+
+    def _reject(self, version: str, message: str) -> None:
+        self._log(f"configuration {version} is rejected:\n{message}")
+        self._board.set(replace(self._board.get(), pending=None, rejected=Rejection(hash=version, message=message)))
+
+    def _update(self, **changes: str | None) -> None:
+        self._board.set(replace(self._board.get(), **changes))  # type: ignore[arg-type]
+
+
+def initial_status(slurm_version: str) -> Status:
+    """Before anything is known."""
+    return Status(slurm_version=slurm_version)

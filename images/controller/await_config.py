@@ -1,0 +1,66 @@
+"""await-config HASH: ends when the controller runs with that configuration, or has rejected it.
+
+Runs as a Kubernetes Job, so that an update of the stack waits for it. Exit code 0: active. 2: rejected; Slurm's message
+is on standard output. It has no deadline of its own: the Job has.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any, Final
+
+from images.common.log import Log
+from images.common.process import end_on_sigterm
+from images.common.wait import Clock, Reminder
+
+POLL_SECONDS: Final = 0.1
+REJECTED: Final = 2
+
+
+def fetch_status(url: str) -> dict[str, Any]:
+    """The config agent's answer. Raises OSError or ValueError where there is none."""
+    with urllib.request.urlopen(f"{url}/config", timeout=3) as response:  # noqa: S310 - an address of the own cluster
+        status: dict[str, Any] = json.load(response)
+    return status
+
+
+def await_config(
+    wanted: str, fetch: Callable[[], dict[str, Any]], log: Callable[[str], None], clock: Clock | None = None
+) -> int:
+    """Poll until the configuration is active (0) or rejected (2)."""
+    clock = clock or Clock()
+    reminder = Reminder(log, clock)
+    while True:
+        try:
+            status = fetch()
+        except (OSError, ValueError, urllib.error.URLError, http.client.HTTPException) as error:
+            reminder.waiting(f"the controller's config agent ({error})")
+        else:
+            rejected = status.get("rejected") or {}
+            if status.get("active") == wanted:
+                log(f"configuration {wanted} is active")
+                return 0
+            if rejected.get("hash") == wanted:
+                log(f"configuration {wanted} is rejected; {status.get('active') or 'none'} is active. Slurm says:")
+                log(str(rejected.get("message", "")))
+                return REJECTED
+            reminder.waiting(
+                f"configuration {wanted} (active: {status.get('active')}, pending: {status.get('pending')})"
+            )
+        clock.sleep(POLL_SECONDS)
+
+
+def main() -> int:
+    """Entry point."""
+    end_on_sigterm()
+    if len(sys.argv) != 2:
+        sys.stderr.write("usage: await-config HASH\n")
+        return 64
+    url = os.environ.get("AGENT_URL", "http://controller-0:8817").rstrip("/")
+    return await_config(sys.argv[1], lambda: fetch_status(url), Log("await-config"))

@@ -1,0 +1,66 @@
+"""config-agent: the one small agent beside slurmctld. It applies configuration and removes dead node records."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from pathlib import Path
+
+from images.common.log import Log
+from images.common.process import end_on_sigterm
+from images.controller.agent import Agent, initial_status
+from images.controller.check import Checker
+from images.controller.control import Slurmctld
+from images.controller.kube import SERVICE_ACCOUNT, Kube
+from images.controller.publish import Store
+from images.controller.records import INTERVAL_SECONDS, Reaper
+from images.controller.server import PORT, StatusBoard, start_server
+from images.controller.source import MOUNTED, Changes, ConfigMapSource, MountedSource, start
+
+
+def namespace() -> str:
+    """The pod's namespace: NAMESPACE, else what Kubernetes mounts beside the token."""
+    mounted = SERVICE_ACCOUNT / "namespace"
+    return os.environ.get("NAMESPACE") or (mounted.read_text(encoding="ascii").strip() if mounted.is_file() else "")
+
+
+def _reap_for_ever(reaper: Reaper, log: Log) -> None:
+    while True:
+        time.sleep(INTERVAL_SECONDS)
+        try:
+            reaper.round()
+        except (ValueError, KeyError, TypeError) as error:
+            log(f"node records are left alone: an answer that was not understood ({error!r})")
+
+
+def main() -> None:
+    """Entry point."""
+    end_on_sigterm()
+    log = Log("config-agent")
+    slurmctld = Slurmctld()
+    board = StatusBoard(initial_status(slurmctld.version()))
+    start_server(board, int(os.environ.get("PORT", PORT)))
+    agent = Agent(store=Store(), check=Checker(), slurmctld=slurmctld, board=board, log=log)
+
+    changes: Changes = queue.Queue()
+    kube = Kube.in_cluster(namespace())
+    mounted = Path(os.environ.get("CONFIG_DIR", str(MOUNTED)))
+    if kube is None:
+        log(f"not in a Kubernetes pod: following the files in {mounted}")
+        start(MountedSource(mounted, changes, log))
+    else:
+        name = os.environ.get("CONFIG_MAP", "slurm-config")
+        log(f"following ConfigMap {kube.namespace}/{name}")
+        start(ConfigMapSource(kube, name, changes, log, mounted=mounted))
+        reaper = Reaper(api=kube, slurmctld=slurmctld, log=log)
+        threading.Thread(target=_reap_for_ever, args=(reaper, log), daemon=True, name="node-records").start()
+
+    while True:
+        try:
+            files = changes.get(timeout=0.1 if board.get().pending else 1.0)
+        except queue.Empty:
+            agent.tick()
+            continue
+        agent.take(files)

@@ -1,0 +1,139 @@
+"""A small client of the Kubernetes API: what the config agent needs, with the standard library.
+
+Inside a pod it takes the service account's token (which Kubernetes renews: it is read for every request), the cluster's
+certificate and the address from where Kubernetes puts them.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+REQUEST_TIMEOUT_SECONDS: Final = 5.0
+WATCH_SECONDS: Final = 240
+"""The server ends a watch after this; we then start the next one. A silently dead connection is noticed a bit later."""
+
+Object = Mapping[str, Any]
+
+
+class KubeError(Exception):
+    """The API server did not give what was asked for. `status` is the HTTP status, or None when there was no answer."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kube:
+    """Where the API server is."""
+
+    host: str
+    port: int
+    namespace: str
+    tls: bool = True
+    service_account: Path = SERVICE_ACCOUNT
+
+    @staticmethod
+    def in_cluster(namespace: str, env: Mapping[str, str] | None = None) -> Kube | None:
+        """The API server of the cluster that this pod runs in, or None outside of one."""
+        env = os.environ if env is None else env
+        host = env.get("KUBERNETES_SERVICE_HOST")
+        if not host or not namespace:
+            return None
+        return Kube(host=host, port=int(env.get("KUBERNETES_SERVICE_PORT", "443")), namespace=namespace)
+
+    def get_config_map(self, name: str) -> Object:
+        """One ConfigMap."""
+        return self._get_json(f"/api/v1/namespaces/{self.namespace}/configmaps/{quote(name)}")
+
+    def list_pods(self) -> list[Object]:
+        """All pods of the namespace."""
+        return self._list(f"/api/v1/namespaces/{self.namespace}/pods")
+
+    def list_stateful_sets(self) -> list[Object]:
+        """All StatefulSets of the namespace."""
+        return self._list(f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets")
+
+    def watch_config_map(self, name: str, resource_version: str) -> Iterator[tuple[str, Object]]:
+        """(type, object) of each change after `resource_version`, until the server ends the watch.
+
+        Raises KubeError(status=410) when the server has forgotten that version: read it again, and watch from there.
+        """
+        query = urlencode(
+            {
+                "watch": "true",
+                "fieldSelector": f"metadata.name={name}",
+                "resourceVersion": resource_version,
+                "allowWatchBookmarks": "true",
+                "timeoutSeconds": WATCH_SECONDS,
+            }
+        )
+        connection = self._connect(WATCH_SECONDS + 15)
+        try:
+            response = self._request(connection, f"/api/v1/namespaces/{self.namespace}/configmaps?{query}")
+            while line := response.readline():
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise KubeError(str(event["object"].get("message", "watch error")), event["object"].get("code"))
+                yield event["type"], event["object"]
+        except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+            raise KubeError(f"the watch broke: {error}") from error
+        finally:
+            connection.close()
+
+    def _list(self, path: str) -> list[Object]:
+        items: list[Object] = []
+        token = ""
+        while True:
+            query = urlencode({"limit": 500, **({"continue": token} if token else {})})
+            page = self._get_json(f"{path}?{query}")
+            items += page.get("items") or []
+            token = page.get("metadata", {}).get("continue", "")
+            if not token:
+                return items
+
+    def _get_json(self, path: str) -> Object:
+        connection = self._connect(REQUEST_TIMEOUT_SECONDS)
+        try:
+            result: Object = json.loads(self._request(connection, path).read())
+        except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+            raise KubeError(f"no answer from the API server: {error}") from error
+        else:
+            return result
+        finally:
+            connection.close()
+
+    def _request(self, connection: http.client.HTTPConnection, path: str) -> http.client.HTTPResponse:
+        headers = {"Accept": "application/json", "User-Agent": "slurmstack-config-agent"}
+        token = self.service_account / "token"
+        if token.is_file():
+            headers["Authorization"] = f"Bearer {token.read_text(encoding='ascii').strip()}"
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        if response.status != http.client.OK:
+            body = response.read(2000).decode(errors="replace")
+            raise KubeError(f"GET {path.partition('?')[0]}: {response.status} {_status_message(body)}", response.status)
+        return response
+
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        if not self.tls:
+            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        authority = self.service_account / "ca.crt"
+        context = ssl.create_default_context(cafile=str(authority) if authority.is_file() else None)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=context)
+
+
+def _status_message(body: str) -> str:
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return body.strip()[:200]

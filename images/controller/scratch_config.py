@@ -1,0 +1,108 @@
+"""The configuration of a scratch slurmctld: the one to be checked, less everything that would reach outside.
+
+The scratch slurmctld must not register with the accounting database, run a site's programs, power nodes on or off, or
+touch the state of the real one. Lines keep their numbers, so that its messages fit the file that the user wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_REPLACED: Final = (
+    "SlurmctldPort", "SlurmdPort", "StateSaveLocation", "SlurmctldPidFile", "SlurmctldLogFile", "SlurmctldDebug",
+    "SlurmctldSyslogDebug", "LogTimeFormat", "SlurmSchedLogFile", "JobCompType",
+)  # fmt: skip
+"""Given a value of our own."""
+
+_DROPPED: Final = (
+    "PrologSlurmctld", "EpilogSlurmctld", "HealthCheckProgram", "HealthCheckInterval", "ResumeProgram",
+    "ResumeFailProgram", "SuspendProgram",
+    "RebootProgram", "SlurmctldPrimaryOnProg", "SlurmctldPrimaryOffProg", "MailProg", "JobCompHost",
+    "JobCompLoc", "JobCompPass", "JobCompPort", "JobCompUser", "JobCompParams",
+)  # fmt: skip
+"""Left out: programs that would run, and addresses of other services."""
+
+_DROPPED_WITH_DATABASE: Final = (
+    "AccountingStorageType", "AccountingStorageHost", "AccountingStorageBackupHost", "AccountingStoragePort",
+    "AccountingStoragePass", "AccountingStorageUser", "AccountingStorageEnforce", "AccountingStorageTRES",
+    "AccountingStorageExternalHost", "AccountingStoreFlags",
+)  # fmt: skip
+"""Left out where slurmdbd is used: they are an error without it."""
+
+_PARTITION_DATABASE_KEYS: Final = ("AllowQos", "DenyQos", "QOS", "AllowAccounts", "DenyAccounts")
+"""Refer to what only the database knows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scratch:
+    """Where the scratch slurmctld keeps things, and the ports that it takes."""
+
+    directory: str
+    slurmctld_port: int
+    slurmd_port: int
+
+    def settings(self) -> dict[str, str]:
+        """Values for `_REPLACED`."""
+        return {
+            "SlurmctldPort": str(self.slurmctld_port),
+            "SlurmdPort": str(self.slurmd_port),
+            "StateSaveLocation": f"{self.directory}/state",
+            "SlurmctldPidFile": f"{self.directory}/slurmctld.pid",
+            "SlurmctldDebug": "info",
+            "SlurmctldSyslogDebug": "quiet",
+            "LogTimeFormat": "iso8601_ms",
+            "JobCompType": "jobcomp/none",
+            "MailProg": "/bin/true",
+        }
+
+
+def _without(line: str, keys: Iterable[str]) -> str:
+    names = "|".join(map(re.escape, keys))
+    return re.sub(rf"(?i)(?<!\S)(?:{names})\s*=\s*(?:\"[^\"]*\"|\S+)", "", line)
+
+
+def _value(text: str, key: str) -> str | None:
+    found = re.findall(rf"(?im)^(?!\s*#)(?:.*\s)?{re.escape(key)}\s*=\s*(\S+)", text)
+    return found[-1].lower() if found else None
+
+
+def uses_database(files: Mapping[str, str]) -> bool:
+    """Whether the configuration keeps its accounts in slurmdbd."""
+    return any(
+        _value(content, "AccountingStorageType") == "accounting_storage/slurmdbd"
+        for content in _slurm_confs(files).values()
+    )
+
+
+def _slurm_confs(files: Mapping[str, str]) -> dict[str, str]:
+    """slurm.conf and the files that it includes."""
+    found: dict[str, str] = {}
+    names = ["slurm.conf"]
+    while names:
+        name = names.pop()
+        if name in files and name not in found:
+            found[name] = files[name]
+            names += re.findall(r"(?im)^\s*include\s+(\S+)", files[name])
+    return found
+
+
+def scratch_files(files: Mapping[str, str], scratch: Scratch) -> dict[str, str]:
+    """The files as the scratch slurmctld gets them."""
+    database = uses_database(files)
+    keys = [*_REPLACED, *_DROPPED, *(_DROPPED_WITH_DATABASE if database else ())]
+    result = dict(files)
+    for name, content in _slurm_confs(files).items():
+        lines = []
+        for line in content.splitlines():
+            changed = line if line.lstrip().startswith("#") else _without(line, keys)
+            if database and changed.lstrip().lower().startswith("partitionname="):
+                changed = _without(changed, _PARTITION_DATABASE_KEYS)
+            lines.append(changed)
+        result[name] = "\n".join(lines) + "\n"
+    result["slurm.conf"] = result.get("slurm.conf", "") + "".join(
+        f"{key}={value}\n" for key, value in scratch.settings().items()
+    )
+    return result

@@ -1,0 +1,42 @@
+"""slurmctld: starts when the config agent has published a configuration that was checked."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+from typing import Final
+
+from images.common.log import Log
+from images.common.process import become, end_on_sigterm
+from images.common.readiness import wait_for_munge
+from images.common.wait import wait_for
+from images.controller.publish import READY, SLURM_CONF, STATE
+
+_OWNED_BY_AGENT: Final = "slurmstack"
+"""Directory in the state volume that the config agent writes; slurmctld only reads it."""
+
+
+def own_state(state: Path, uid: int, gid: int) -> int:
+    """Give the state directory to slurmctld's user; a fresh volume belongs to root. Returns how many changed."""
+    changed = 0
+    for path in [
+        state,
+        *(entry for entry in state.rglob("*") if _OWNED_BY_AGENT not in entry.relative_to(state).parts),
+    ]:
+        status = path.lstat()
+        if (status.st_uid, status.st_gid) != (uid, gid):
+            os.lchown(path, uid, gid)
+            changed += 1
+    return changed
+
+
+def main() -> None:
+    """Entry point."""
+    end_on_sigterm()
+    log = Log("slurmctld")
+    wait_for(f"a checked configuration from config-agent ({READY})", READY.exists, log)
+    wait_for_munge(log)
+    user = pwd.getpwnam("slurm")
+    own_state(STATE, user.pw_uid, user.pw_gid)
+    become(["/usr/sbin/slurmctld", "-D", "-f", str(SLURM_CONF)], log)

@@ -1,0 +1,1 @@
+"""Programs of the jail image: populate and users."""

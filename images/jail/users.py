@@ -1,0 +1,159 @@
+"""users FILE: makes the jail's accounts what the stack file declares.
+
+Runs as a Kubernetes Job whenever the declared users change. All is decided first (accounts.py); a conflict changes
+nothing. Users who were declared once and no longer are get locked, their files stay.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from images.common.files import write_atomically
+from images.common.log import Log
+from images.common.process import end_on_sigterm
+from images.common.readiness import wait_for_jail
+from images.jail.accounts import AccountError, Accounts, Table, User, apply
+
+JAIL: Final = Path("/jail")
+RECORD: Final = ".slurmstack/users.json"
+"""The users that we made, as they were declared at the last run."""
+
+KEYS: Final = "etc/ssh/authorized_keys.d"
+SUDOERS: Final = "etc/sudoers.d/slurmstack"
+_FILES: Final = {"group": 0o644, "gshadow": 0o640, "shadow": 0o640, "passwd": 0o644}
+"""In the order of writing: an account is complete when passwd names it."""
+
+
+def main() -> int:
+    """Entry point."""
+    end_on_sigterm()
+    log = Log("users")
+    if len(sys.argv) != 2:
+        sys.stderr.write("usage: users FILE\n")
+        return 64
+    wait_for_jail(JAIL, log)
+    try:
+        declared = read_users(Path(sys.argv[1]))
+        with account_lock(JAIL):
+            apply_users(JAIL, declared, log)
+    except AccountError as error:
+        log(f"nothing was changed:\n{error}")
+        return 2
+    return 0
+
+
+def read_users(path: Path) -> dict[str, User]:
+    """The users in a users.json; an absent file has none."""
+    if not path.exists():
+        return {}
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return {name: User.from_json(value) for name, value in (document.get("users") or {}).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise AccountError(f"{path}: {error}") from error
+
+
+@contextmanager
+def account_lock(jail: Path) -> Iterator[None]:
+    """Hold the lock that useradd and its like take, so that one of them in the jail and this program do not mix."""
+    with (jail / "etc/.pwd.lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        yield
+
+
+def apply_users(jail: Path, declared: Mapping[str, User], log: Callable[[str], None]) -> None:
+    """Make the jail's accounts, homes, keys and sudo rights what is declared. Raises AccountError before any change."""
+    ours = read_users(jail / RECORD)
+    before = _read_accounts(jail)
+    after = apply(before, declared, ours, today=int(time.time() // 86400))
+    # Recorded first: a run that is interrupted still knows later whom it made.
+    _write_record(jail, {**ours, **declared})
+    _write_accounts(jail, before, after)
+    for name, user in sorted(declared.items()):
+        _make_home(jail, name, user, after)
+    _write_keys(jail, declared, removed=set(ours) - set(declared))
+    _write_sudoers(jail, declared)
+    _write_record(jail, declared)
+    for name in sorted(set(declared) - set(ours)):
+        log(f"user {name} (uid {declared[name].uid}) is there")
+    for name in sorted(set(ours) - set(declared)):
+        log(f"user {name} is no longer declared: locked; the files in /home/{name} stay")
+    log(f"{len(declared)} users are as declared")
+
+
+def _read_accounts(jail: Path) -> Accounts:
+    def table(name: str) -> Table:
+        path = jail / "etc" / name
+        return Table.parse(path.read_text(encoding="utf-8", errors="surrogateescape")) if path.exists() else Table([])
+
+    return Accounts(table("passwd"), table("shadow"), table("group"), table("gshadow"))
+
+
+def _write_accounts(jail: Path, before: Accounts, after: Accounts) -> None:
+    for name, mode in _FILES.items():
+        text = getattr(after, name).text()
+        if text != getattr(before, name).text():
+            path = jail / "etc" / name
+            status = path.stat() if path.exists() else None
+            owner = (status.st_uid, status.st_gid) if status else (os.getuid(), os.getgid())
+            write_atomically(path, text.encode(errors="surrogateescape"), mode=mode, owner=owner)
+
+
+def _make_home(jail: Path, name: str, user: User, accounts: Accounts) -> None:
+    row = accounts.passwd.find(name)
+    home = jail / (row[5] if row else f"home/{name}").lstrip("/")
+    if home.exists():
+        return
+    temporary = home.with_name(f".{name}.new")
+    shutil.rmtree(temporary, ignore_errors=True)
+    skeleton = jail / "etc/skel"
+    home.parent.mkdir(parents=True, exist_ok=True)
+    if skeleton.is_dir():
+        shutil.copytree(skeleton, temporary, symlinks=True)
+    else:
+        temporary.mkdir()
+    for path in (temporary, *temporary.rglob("*")):
+        os.lchown(path, user.uid, user.gid)
+    temporary.chmod(0o700)
+    temporary.rename(home)
+
+
+def _write_keys(jail: Path, declared: Mapping[str, User], removed: set[str]) -> None:
+    """Keys lie where only root can write; a user's own ~/.ssh/authorized_keys counts besides."""
+    directory = jail / KEYS
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for name, user in declared.items():
+        content = "".join(f"{key.strip()}\n" for key in user.ssh_authorized_keys)
+        write_atomically(directory / name, content, mode=0o644)
+    for name in removed:
+        (directory / name).unlink(missing_ok=True)
+
+
+def _write_sudoers(jail: Path, declared: Mapping[str, User]) -> None:
+    lines = [f"{name} ALL=(ALL:ALL) NOPASSWD: ALL\n" for name, user in sorted(declared.items()) if user.sudo]
+    path = jail / SUDOERS
+    if lines:
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        write_atomically(path, "# Written by slurmstack; changes are lost.\n" + "".join(lines), mode=0o440)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _write_record(jail: Path, users: Mapping[str, User]) -> None:
+    (jail / RECORD).parent.mkdir(mode=0o755, exist_ok=True)
+    document = {"users": {name: asdict(user) for name, user in sorted(users.items())}}
+    write_atomically(jail / RECORD, json.dumps(document, indent=1) + "\n", mode=0o600)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Programs of the login image: sshd and sackd."""

@@ -1,0 +1,93 @@
+/*
+ * jail.c - SPANK plugin that takes every job step into the jail.
+ *
+ *   required /usr/lib/slurmstack/jail.so root=/jail
+ *
+ * The jail is a whole root file system on a shared volume. slurmstepd itself enters it, right after it has read its
+ * options and before it opens a job's files: steps, batch scripts and their output files are then all inside. In a
+ * later hook (task_init_privileged) only the tasks would be inside; slurmstepd would open a batch job's output
+ * outside, and the batch script would not be found.
+ *
+ * chroot() and not a mount namespace: slurmstepd may have threads by now, and these would keep the old one.
+ *
+ * Nothing happens where there is no such directory (a worker without a jail, or a process already inside the jail),
+ * in srun, salloc and sbatch, and in the external step, which belongs to the node and not to the user.
+ */
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+
+#include "options.h"
+
+SPANK_PLUGIN(jail, 1)
+
+/* Enters the jail. Returns 0, or -1 after saying what failed. */
+static int enter(const char *root)
+{
+	if (chroot(root) != 0) {
+		slurm_error("jail: chroot(\"%s\"): %s", root, strerror(errno));
+		return -1;
+	}
+	/* Without this the working directory would stay outside, and ".." would lead out. */
+	if (chdir("/") != 0) {
+		slurm_error("jail: chdir(\"/\") inside \"%s\": %s", root, strerror(errno));
+		return -1;
+	}
+	return 0;
+}
+
+/* 1: root is a directory; 0: there is nothing of that name; -1: after saying what is wrong with it. */
+static int jail_exists(const char *root)
+{
+	struct stat status;
+
+	if (stat(root, &status) != 0) {
+		if (errno == ENOENT)
+			return 0;
+		slurm_error("jail: stat(\"%s\"): %s", root, strerror(errno));
+		return -1;
+	}
+	if (!S_ISDIR(status.st_mode)) {
+		slurm_error("jail: \"%s\" is not a directory", root);
+		return -1;
+	}
+	return 1;
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
+{
+	char message[JAIL_MESSAGE_SIZE];
+	struct jail_options options;
+	uint32_t step_id = 0;
+	spank_err_t error;
+	int exists;
+
+	if (spank_context() != S_CTX_REMOTE)
+		return ESPANK_SUCCESS;
+
+	if (jail_parse_options(argc, argv, &options, message) != 0) {
+		slurm_error("jail: plugstack.conf: %s", message);
+		return ESPANK_BAD_ARG;
+	}
+
+	error = spank_get_item(spank, S_JOB_STEPID, &step_id);
+	if (error != ESPANK_SUCCESS) {
+		slurm_error("jail: the step's number is not known: %s", spank_strerror(error));
+		return ESPANK_ERROR;
+	}
+	if (step_id == SLURM_EXTERN_CONT)
+		return ESPANK_SUCCESS;
+
+	exists = jail_exists(options.root);
+	if (exists < 0)
+		return ESPANK_ERROR;
+	if (exists == 0)
+		return ESPANK_SUCCESS;
+
+	return enter(options.root) == 0 ? ESPANK_SUCCESS : ESPANK_ERROR;
+}

@@ -1,0 +1,1 @@
+"""Programs of the worker image: slurmd and its end, leave."""

@@ -1,0 +1,135 @@
+"""leave: the end of a compute node's life, as the pod's preStop hook.
+
+Drains the node, waits for its jobs, and deletes its record. It never ends a job: how long it may wait is the pod's
+termination grace period, and whoever shortens that decides about the jobs. What an administrator has drained stays on
+record with its reason.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from images.common.log import Log, open_pod_log
+from images.common.process import end_on_sigterm
+from images.common.slurm_node import ControllerUnreachableError, Node
+from images.common.wait import Clock, Reminder
+
+FAST_POLL_SECONDS: Final = 0.2
+SLOW_POLL_SECONDS: Final = 2.0
+FAST_POLLS: Final = 25
+"""The first five seconds are polled fast: idle nodes and short jobs; then jobs may take days."""
+
+COMMAND_TIMEOUT_SECONDS: Final = 5.0
+
+
+class Ending(Enum):
+    """How leaving ended."""
+
+    DELETED = "the node record is deleted"
+    KEPT = "the node record stays: the drain is not ours"
+    REFUSED = "the node record stays: Slurm refused to delete it"
+    NO_RECORD = "there is no node record"
+    ALONE = "slurmctld does not answer and no job step runs here"
+
+
+def local_steps(proc: Path = Path("/proc")) -> int:
+    """How many job steps run in this pod, seen without slurmctld: processes of slurmstepd."""
+    count = 0
+    for comm in proc.glob("[0-9]*/comm"):
+        try:
+            count += comm.read_text(encoding="utf-8", errors="replace").startswith("slurmstepd")
+        except OSError:
+            continue  # it has just ended
+    return count
+
+
+class Leaving:
+    """Takes one node out of the cluster."""
+
+    def __init__(
+        self,
+        node: Node,
+        log: Callable[[str], None],
+        *,
+        steps: Callable[[], int] = local_steps,
+        clock: Clock | None = None,
+    ) -> None:
+        self._node = node
+        self._log = log
+        self._steps = steps
+        self._clock = clock or Clock()
+        self._reminder = Reminder(log, self._clock)
+        self._polls = 0
+
+    def run(self) -> Ending:
+        """Drain, wait, delete."""
+        while True:
+            try:
+                ending = self._try_to_end()
+            except ControllerUnreachableError as error:
+                if self._steps() == 0:
+                    return Ending.ALONE
+                self._reminder.waiting(
+                    f"the {self._steps()} job steps of this node (slurmctld does not answer: {error})"
+                )
+                ending = None
+            if ending is not None:
+                return ending
+            self._pause()
+
+    def _try_to_end(self) -> Ending | None:
+        """One round; None: a job is still there.
+
+        The drain is looked at in every round: an administrator may drain the node, or resume it, while we wait.
+        """
+        state = self._node.state()
+        if state is None:
+            return Ending.NO_RECORD
+        if not state.is_drained:
+            result = self._node.drain()
+            self._log(f"draining node {self._node.name}" if result.ok else f"cannot drain the node: {result.message}")
+            state = self._node.state()
+            if state is None:
+                return Ending.NO_RECORD
+        if self._node.has_jobs():
+            self._reminder.waiting(f"the jobs on node {self._node.name} to end")
+            return None
+        if not state.is_drained:
+            return None
+        if not state.is_ours:
+            self._log(f"the node was drained by somebody else: {state.reason or 'no reason given'}")
+            return Ending.KEPT
+        return self._delete()
+
+    def _delete(self) -> Ending:
+        down = self._node.set_down()
+        if not down.ok:
+            self._log(f"cannot set the node down: {down.message}")
+        deleted = self._node.delete()
+        if deleted.ok:
+            return Ending.DELETED
+        self._log(f"cannot delete the node record: {deleted.message}")
+        return Ending.REFUSED
+
+    def _pause(self) -> None:
+        self._polls += 1
+        self._clock.sleep(FAST_POLL_SECONDS if self._polls <= FAST_POLLS else SLOW_POLL_SECONDS)
+
+
+def main() -> int:
+    """Entry point."""
+    end_on_sigterm()
+    log = Log("leave", open_pod_log())
+    node = Node(name=socket.gethostname(), timeout=COMMAND_TIMEOUT_SECONDS)
+    ending = Leaving(node, log).run()
+    log(f"node {node.name} left: {ending.value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""slurmd: a compute node. The pod's name is the node's name; the pool's sizes come from the pod's environment."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from images.common.command import run
+from images.common.jail_view import WORKER_BINDS, JailViewError, bind_into_jail
+from images.common.log import Log
+from images.common.process import become, end_on_sigterm, required_env
+from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
+from images.common.slurm_node import ControllerUnreachableError, Node
+
+RUN_SLURM = Path("/run/slurm")
+"""slurmd caches the configuration here for all Slurm commands of the pod and of the jail."""
+
+
+def slurmd_command(controller: str, node_conf: str, name: str) -> list[str]:
+    """The daemon's command line.
+
+    -Z: a dynamic node, which registers itself. -b: reports this start as its boot; a pod would report the host's boot
+    time, and a node that Slurm powered on would then never count as started.
+    """
+    return ["/usr/sbin/slurmd", "-D", "-Z", "-b", "--conf-server", controller, "--conf", node_conf, "-N", name]
+
+
+def lift_own_drain(node: Node, log: Callable[[str], None]) -> bool:
+    """Lift what an earlier pod of this name left behind; never what an administrator or a health check has set.
+
+    That pod drained its node to leave, and was killed before it could delete the record.
+    """
+    try:
+        state = node.state()
+    except ControllerUnreachableError as error:
+        log(f"cannot ask for the node's record, going on: {error}")
+        return False
+    if state is None:
+        return False
+    if not (state.is_drained or "DOWN" in state.states):
+        return False
+    if not state.is_ours:
+        log(f"node {node.name} stays {'+'.join(sorted(state.states))}: {state.reason or 'no reason given'}")
+        return False
+    result = node.resume()
+    log(
+        "lifted the drain that an earlier pod of this name left"
+        if result.ok
+        else f"cannot lift the own drain: {result.message}"
+    )
+    return result.ok
+
+
+def main() -> NoReturn:
+    """Entry point."""
+    end_on_sigterm()
+    log = Log("slurmd")
+    controller, node_conf = required_env("CONTROLLER"), required_env("NODE_CONF")
+    jail = os.environ.get("JAIL", "")
+    name = socket.gethostname()
+
+    wait_for_munge(log)
+    RUN_SLURM.mkdir(parents=True, exist_ok=True)
+    if jail:
+        wait_for_jail(Path(jail), log)
+        try:
+            bind_into_jail(Path(jail), WORKER_BINDS, run, log)
+        except JailViewError as error:
+            log(str(error))
+            sys.exit(1)
+    wait_for_controller(controller, log)
+    lift_own_drain(Node(name=name, controller=controller), log)
+    become(slurmd_command(controller, node_conf, name), log)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""buildah, kept to our own directories: no daemon, no registry, nothing below /var/lib or the user's home.
+
+Every call runs in a mount namespace of its own, so that mounts of a call that was killed are gone with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from local.tools import Tools
+
+SHARED_CACHE = Path("/var/lib/containers")
+"""buildah's libraries keep what they know of compressed layers here; there is no setting for it."""
+
+_LAST_LINES = 30
+_NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+
+_ENTER = 'mount --bind "$0" "$1" && shift && exec "$@"'
+"""$0: our directory, $1: where buildah expects it, then the command."""
+
+Lines = "Callable[[str], None]"
+
+
+class BuildFailedError(LocalError):
+    """A command of an image build failed; the message has its last lines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buildah:
+    """One image store."""
+
+    tools: Tools
+    directory: Path
+
+    def prepare(self) -> None:
+        """Make the store's directories and settings; forget mounts that a machine's restart has ended."""
+        for name in ("storage", "shared-cache", "tmp"):
+            (self.directory / name).mkdir(parents=True, exist_ok=True)
+        # Only counts of mounts live there, and no mount outlives its namespace.
+        shutil.rmtree(self.directory / "run", ignore_errors=True)
+        shutil.rmtree(self.directory / "tmp", ignore_errors=True)
+        (self.directory / "tmp").mkdir()
+        storage = (
+            f'[storage]\ndriver = "overlay"\nrunroot = "{self.directory}/run"\ngraphroot = "{self.directory}/storage"\n'
+        )
+        (self.directory / "storage.conf").write_text(storage, encoding="utf-8")
+        (self.directory / "registries.conf").write_text("unqualified-search-registries = []\n", encoding="utf-8")
+        policy = {"default": [{"type": "insecureAcceptAnything"}]}
+        (self.directory / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
+
+    def has_image(self, reference: str) -> bool:
+        """Whether the store has an image of this name."""
+        done = self._run(["inspect", "--type", "image", reference], check=False)
+        return done.returncode == 0
+
+    def images(self) -> list[str]:
+        """Names of all images of the store."""
+        text = self._run(["images", "--json"]).stdout
+        return sorted({name for image in json.loads(text or "[]") for name in image.get("names") or []})
+
+    def remove(self, references: Sequence[str]) -> None:
+        """Forget images, and layers that no other image has."""
+        if references:
+            self._run(["rmi", "--force", *references], check=False)
+
+    def build(
+        self,
+        *,
+        context: Path,
+        target: str,
+        base: str,
+        reference: str,
+        arguments: Sequence[str],
+        volumes: Sequence[str],
+        on_line: Callable[[str], None],
+    ) -> None:
+        """Build one target of `context`/Containerfile; unchanged steps come from the store."""
+        options = [
+            "--layers",
+            "--pull-never",
+            "--format",
+            "oci",
+            "--network",
+            "host",
+            *self._run_options(),
+            "--target",
+            target,
+        ]
+        options += ["--build-arg", f"BASE={base}", *(f"--build-arg={argument}" for argument in arguments)]
+        options += [f"--volume={volume}" for volume in volumes]
+        self.stream(["buildah", "build", *self._policy(), *options, "--tag", reference, str(context)], on_line)
+
+    def push(self, reference: str, layout: Path, name: str) -> None:
+        """Put an image into an OCI layout; layers that are there already are not compressed again."""
+        self._run(["push", "--quiet", *self._policy(), reference, f"oci:{layout}:{name}"])
+
+    def commit_directory(
+        self, script: str, reference: str, env: Mapping[str, str], on_line: Callable[[str], None]
+    ) -> None:
+        """Make an image of what a shell script puts into the directory that it finds in $ROOT."""
+        full = (
+            "set -eu; container=$(buildah from $POLICY scratch); "
+            "trap 'buildah rm \"$container\" >/dev/null 2>&1 || :' EXIT; "
+            'ROOT=$(buildah mount "$container"); export ROOT; '
+            f"{script}\n"
+            'buildah umount "$container" >/dev/null; '
+            'buildah commit --quiet $POLICY --format oci "$container" "$REFERENCE"'
+        )
+        extra = {**env, "POLICY": " ".join(self._policy()), "REFERENCE": reference}
+        self.stream(["sh", "-c", full], on_line, extra)
+
+    def stream(
+        self, command: Sequence[str], on_line: Callable[[str], None], env: Mapping[str, str] | None = None
+    ) -> None:
+        """Run a command, hand on each line of its output, and raise with the last ones when it fails."""
+        tail: deque[str] = deque(maxlen=_LAST_LINES)
+        with subprocess.Popen(
+            self._in_namespace(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace", env={**self._env(), **(env or {})}, start_new_session=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:
+                    text = line.rstrip()
+                    if text:
+                        tail.append(text)
+                        on_line(text)
+            except BaseException:
+                _terminate(process)
+                raise
+        if process.returncode != 0:
+            raise self._failure(command, "\n".join(tail))
+
+    def _failure(self, command: Sequence[str], output: str) -> BuildFailedError:
+        if _NO_SPACE.search(output):
+            free = shutil.disk_usage(self.directory).free / 1e9
+            return BuildFailedError(
+                f"the disk is full: {free:.1f} GB are free at {self.directory}",
+                "building the images of one Slurm version needs about 4 GB",
+            )
+        return BuildFailedError(
+            f"{' '.join(command[:2])} failed; its last lines:\n{output}",
+            f"the images' sources are in images/; the store is {self.directory}",
+        )
+
+    def _run(self, arguments: Sequence[str], *, check: bool = True) -> subprocess.CompletedProcess[str]:
+        command = ["buildah", *arguments]
+        done = subprocess.run(
+            self._in_namespace(command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=self._env(),
+            check=False,
+        )
+        if check and done.returncode != 0:
+            raise self._failure(command, done.stderr.strip() or done.stdout.strip())
+        return done
+
+    def _in_namespace(self, command: Sequence[str]) -> list[str]:
+        SHARED_CACHE.mkdir(parents=True, exist_ok=True)
+        return [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            _ENTER,
+            str(self.directory / "shared-cache"),
+            str(SHARED_CACHE),
+            *command,
+        ]
+
+    def _env(self) -> dict[str, str]:
+        env = self.tools.env()
+        env["CONTAINERS_STORAGE_CONF"] = str(self.directory / "storage.conf")
+        env["CONTAINERS_REGISTRIES_CONF"] = str(self.directory / "registries.conf")
+        env["TMPDIR"] = str(self.directory / "tmp")
+        return env
+
+    def _policy(self) -> list[str]:
+        return ["--signature-policy", str(self.directory / "policy.json")]
+
+    def _run_options(self) -> list[str]:
+        """For the RUN steps. The limits: buildah would raise them, which a root without CAP_SYS_RESOURCE may not."""
+        return [
+            "--isolation",
+            "oci",
+            "--runtime",
+            self.tools.path("runc"),
+            "--ulimit",
+            "nofile=1024:1024",
+            "--ulimit",
+            "nproc=4096:4096",
+        ]
+
+
+def _terminate(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def leave_no_trace() -> None:
+    """Remove the directory that calls were given a place in, where it was made for that and is empty."""
+    with contextlib.suppress(OSError):
+        SHARED_CACHE.rmdir()
+
+
+def temporary_beside(path: Path) -> Path:
+    """Make a directory on the same file system, to be renamed to `path` when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))

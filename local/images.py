@@ -1,0 +1,244 @@
+"""The images of a cluster, built on this machine without a registry and packed for `ctr images import`.
+
+    cache/buildah/            the image store: unchanged steps of a Containerfile are not run again
+    cache/images/layout/      OCI layout with the layers of all builds: unchanged layers are not compressed again
+    cache/images/<key>/       images.tar and rootfs-<role>/ of one build, named by its inputs
+
+A change of a program in images/ costs seconds; the first build of a Slurm version about three minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from local import debian, oci, paths
+from local.buildah import Buildah, leave_no_trace, temporary_beside
+from local.errors import LocalError
+from local.tools import ensure_tools
+from slurm.images import DEBIAN_SUITES, DEFAULT_REGISTRY, ROLES, image_reference, image_tag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from local.report import Report, Step
+
+SOURCES = paths.SOURCES.parent / "images"
+KEEP_BUILDS = 4
+"""Builds whose archives stay: two Slurm versions, now and before the last change."""
+
+_STAGES = ("common", "spank", "controller", "worker", "login", "jail")
+_NEEDED_BYTES = 4_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSet:
+    """Images that are ready to be imported."""
+
+    slurm_version: str
+    tag: str
+    archive: Path
+    """An OCI archive with the images of all roles, for `ctr -n k8s.io images import`."""
+
+    def reference(self, role: str) -> str:
+        """Give the full name of the image of one role."""
+        return image_reference(role, registry=DEFAULT_REGISTRY, tag=self.tag)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The names that an import makes."""
+        return tuple(self.reference(role) for role in ROLES)
+
+
+def ensure_images(report: Report, slurm_version: str = "24.11") -> ImageSet:
+    """Return the images of the present sources; build what is missing. Instant when nothing has changed.
+
+    Raises LocalError where a program is missing, the disk is full, or a step of the Containerfile fails.
+    """
+    if slurm_version not in DEBIAN_SUITES:
+        raise LocalError(f"no images for Slurm {slurm_version}", f"known versions: {', '.join(DEBIAN_SUITES)}")
+    apt = debian.read_apt_settings()
+    base = debian.base_key(DEBIAN_SUITES[slurm_version], apt)
+    tag = image_tag(slurm_version)
+    directory = paths.cache_images() / images_key(tag, base)
+    images = ImageSet(slurm_version=slurm_version, tag=tag, archive=directory / "images.tar")
+    if not images.archive.exists():
+        with _lock(report):
+            if not images.archive.exists():
+                _build(report, images, apt, base)
+    os.utime(directory)
+    return images
+
+
+def rootfs(role: str, slurm_version: str = "24.11", report: Report | None = None) -> Path:
+    """Give the unpacked root file system of a role, for tests that run daemons in it. Treat it as read-only."""
+    images = ensure_images(report or _quiet(), slurm_version)
+    directory = images.archive.parent / f"rootfs-{role}"
+    if not directory.is_dir():
+        with _lock(report or _quiet(), name=f"rootfs-{role}"):
+            if not directory.is_dir():
+                work = temporary_beside(directory)
+                oci.unpack(images.archive, images.reference(role), work)
+                work.chmod(0o755)
+                work.rename(directory)
+    return directory
+
+
+def images_key(tag: str, base: str) -> str:
+    """Name a build by its inputs: the sources, the Slurm version and the base."""
+    return f"{tag.partition('-')[0]}-{hashlib.sha256(f'{tag} {base}'.encode()).hexdigest()[:12]}"
+
+
+def _build(report: Report, images: ImageSet, apt: debian.AptSettings, base: str) -> None:
+    free = shutil.disk_usage(paths.cache_images()).free
+    if free < _NEEDED_BYTES:
+        raise LocalError(
+            f"the build needs {_NEEDED_BYTES / 1e9:.0f} GB; {free / 1e9:.1f} GB are free at {paths.cache_images()}",
+            "free some space, or set SLURMSTACK_LOCAL_DIR to a directory on a larger disk",
+        )
+    buildah = Buildah(tools=ensure_tools(report), directory=paths.cache() / "buildah")
+    buildah.prepare()
+    try:
+        base_reference = _ensure_base(report, buildah, images.slurm_version, apt, base)
+        _build_stages(report, buildah, images, apt, base_reference)
+        _pack(report, buildah, images)
+        _forget_old(buildah, images, base_reference)
+    finally:
+        leave_no_trace()
+
+
+def _ensure_base(report: Report, buildah: Buildah, slurm_version: str, apt: debian.AptSettings, key: str) -> str:
+    suite = DEBIAN_SUITES[slurm_version]
+    reference = f"localhost/slurmstack/base:{suite}-{key}"
+    if not buildah.has_image(reference):
+        with report.step(f"Make the base file system, Debian {suite}") as step:
+            count = 0
+
+            def on_line(line: str) -> None:
+                nonlocal count
+                count += 1
+                step.progress(count, 0, line.removeprefix("I: ")[:60])
+
+            env = debian.base_environment(suite, apt, buildah.tools)
+            buildah.commit_directory(debian.BASE_SCRIPT, reference, env, on_line)
+    return reference
+
+
+def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debian.AptSettings, base: str) -> None:
+    """Build all targets: the shared stages first, then the large jail beside the small ones."""
+    volumes = debian.write_build_settings(apt, buildah.directory / "apt")
+    arguments = [f"APT_CONFIG={debian.BUILD_SETTINGS}/apt.conf"] if volumes else []
+    with (
+        report.step(f"Build the images of Slurm {images.slurm_version}") as step,
+        ThreadPoolExecutor(max_workers=2) as pool,
+    ):
+        progress = _StageProgress(step)
+
+        def build(*targets: str) -> None:
+            for target in targets:
+                buildah.build(
+                    context=SOURCES, target=target, base=base, reference=_stage_reference(images, target),
+                    arguments=arguments, volumes=volumes, on_line=progress.listener(target),
+                )  # fmt: skip
+                progress.finished()
+
+        build("common")
+        plugin, controller = pool.submit(build, "spank"), pool.submit(build, "controller")
+        plugin.result()
+        jail, pods = pool.submit(build, "jail"), pool.submit(build, "worker", "login")
+        for future in (controller, pods, jail):
+            future.result()
+
+
+def _stage_reference(images: ImageSet, target: str) -> str:
+    if target in ROLES:
+        return images.reference(target)
+    return f"{DEFAULT_REGISTRY}/stage-{target}:{images.tag}"
+
+
+class _StageProgress:
+    """Tells which step of which target runs, of two builds at once."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._done = 0
+
+    def listener(self, target: str) -> Callable[[str], None]:
+        now = ""
+
+        def on_line(line: str) -> None:
+            nonlocal now
+            found = re.search(r"STEP \d+/\d+: (\w+ .{0,40})", line)
+            if found:
+                now = found[1]
+            elif line.startswith(("Unpacking ", "Setting up ", "Get:")):
+                now = line[:50]
+            self._step.progress(self._done, len(_STAGES), f"{target}: {now}")
+
+        return on_line
+
+    def finished(self) -> None:
+        self._done += 1
+
+
+def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
+    layout = paths.cache_images() / "layout"
+    directory = images.archive.parent
+    work = temporary_beside(directory)
+    try:
+        with report.step("Pack the images") as step:
+            for count, role in enumerate(ROLES):
+                step.progress(count, len(ROLES), role)
+                buildah.push(images.reference(role), layout, images.reference(role))
+            oci.write_archive(layout, images.references, work / "images.tar")
+            step.note(f"{(work / 'images.tar').stat().st_size / 1e6:.0f} MB")
+        work.chmod(0o755)
+        shutil.rmtree(directory, ignore_errors=True)
+        work.rename(directory)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _forget_old(buildah: Buildah, images: ImageSet, base: str) -> None:
+    """Drop builds beyond the last few: archives, images of the store, and layers that nothing uses any more."""
+    root = paths.cache_images()
+    builds = sorted(
+        (path for path in root.iterdir() if (path / "images.tar").exists()), key=lambda path: -path.stat().st_mtime
+    )
+    for path in builds[KEEP_BUILDS:]:
+        shutil.rmtree(path, ignore_errors=True)
+    kept = {name for path in builds[:KEEP_BUILDS] for name in oci.image_names(path / "images.tar")}
+    tags = {name.rpartition(":")[2] for name in kept} | {images.tag}
+    suite = base.rpartition(":")[2].partition("-")[0]
+    old_bases = [name for name in buildah.images() if f"/base:{suite}-" in name and name != base]
+    buildah.remove(
+        [name for name in buildah.images() if "/base:" not in name and name.rpartition(":")[2] not in tags] + old_bases
+    )
+    oci.prune_layout(root / "layout", kept)
+
+
+@contextmanager
+def _lock(report: Report, name: str = "build") -> Iterator[None]:
+    """One build at a time; a second one waits and then finds everything there."""
+    paths.cache_images().mkdir(parents=True, exist_ok=True)
+    with (paths.cache_images() / f".{name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report.info("waiting for another build of the images on this machine")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _quiet() -> Report:
+    from local.report import PlainReport  # noqa: PLC0415 - only tests come here
+
+    return PlainReport()

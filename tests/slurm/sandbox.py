@@ -1,0 +1,360 @@
+"""A Slurm cluster from the images' own root file systems, without Kubernetes: one set of namespaces per "pod".
+
+Each pod has its own mounts, processes, host name and network, joined by a bridge in the controller's network namespace.
+Nothing touches the host: the root file systems are lower layers of overlays, and ending a pod's first process ends all.
+The programs that run are the images' own (/usr/libexec/slurmstack), as in Kubernetes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from local.images import rootfs
+from local.report import PlainReport
+
+NETWORK = "10.231.0"
+LIBEXEC = "/usr/libexec/slurmstack"
+DEFAULT_NODE_CONF = "CPUs=2 RealMemory=1000 Feature=default"
+
+POD_INIT = r"""
+set -e
+mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$WORK/upper,workdir=$WORK/work" "$WORK/root"
+cd "$WORK/root"
+mount -t proc proc proc
+mount --rbind /sys sys
+mount -t tmpfs -o mode=755 tmpfs dev
+for node in null zero full random urandom tty; do touch dev/$node; mount --bind /dev/$node dev/$node; done
+mkdir dev/pts dev/shm
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts dev/pts
+ln -s pts/ptmx dev/ptmx; ln -s /proc/self/fd dev/fd; ln -s /proc/self/fd/1 dev/stdout; ln -s /proc/self/fd/2 dev/stderr
+mount -t tmpfs -o mode=1777 tmpfs dev/shm
+mount -t tmpfs -o mode=755 tmpfs run
+mount -t tmpfs -o mode=1777 tmpfs tmp
+mkdir -p run/munge run/slurm run/slurmstack run/sshd secrets/munge config/slurm
+for pair in $BINDS; do mkdir -p "./${pair#*:}"; mount --bind "${pair%%:*}" "./${pair#*:}"; done
+hostname "$NAME"
+printf '%s\n' "$NAME" > etc/hostname
+ip link set lo up
+# The first process only reaps: daemons are started beside it, and all end with it.
+exec chroot . /bin/bash -c 'trap "exit 0" TERM; touch /run/pod-is-up; while :; do sleep 3600 & wait $!; done'
+"""
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) -> float:
+    """Poll until it holds; returns the seconds that took. Fails the test with `what` when time runs out."""
+    started = time.monotonic()
+    while not condition():
+        if time.monotonic() - started > timeout:
+            raise AssertionError(f"not within {timeout:g} s: {what}")
+        time.sleep(0.02)
+    return time.monotonic() - started
+
+
+@dataclass
+class Pod:
+    """One set of namespaces with a root file system of one role."""
+
+    name: str
+    role: str
+    lower: Path
+    work: Path
+    binds: Mapping[Path, str]
+    holder: subprocess.Popen[bytes] | None = None
+    pid: int = 0
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self) -> None:
+        for part in ("upper", "work", "root"):
+            (self.work / part).mkdir(parents=True)
+        env = {
+            **os.environ,
+            "NAME": self.name,
+            "LOWER": str(self.lower),
+            "WORK": str(self.work),
+            "BINDS": " ".join(f"{source}:{target.lstrip('/')}" for source, target in self.binds.items()),
+        }
+        unshare = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--uts",
+            "--ipc",
+            "--net",
+            "--fork",
+            "--kill-child",
+            "--propagation",
+            "private",
+        ]
+        log = (self.work / "pod.log").open("wb")
+        self.holder = subprocess.Popen(
+            [*unshare, "sh", "-c", POD_INIT], env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+        wait_until(self._find_first_process, f"pod {self.name}: {(self.work / 'pod.log').read_text()}", 10)
+        wait_until(self._is_up, f"pod {self.name}: {(self.work / 'pod.log').read_text()}", 10)
+
+    def _find_first_process(self) -> bool:
+        assert self.holder is not None
+        children = Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
+        found = children.read_text().split() if children.exists() else []
+        self.pid = int(found[0]) if found else 0
+        return bool(found)
+
+    def _is_up(self) -> bool:
+        assert self.holder is not None
+        if self.holder.poll() is not None:
+            raise AssertionError(f"pod {self.name} did not start:\n{(self.work / 'pod.log').read_text()}")
+        return Path(f"/proc/{self.pid}/root/run/pod-is-up").exists()
+
+    @property
+    def root(self) -> Path:
+        """The pod's root file system as seen from here."""
+        return Path(f"/proc/{self.pid}/root")
+
+    def command(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
+        """`argv` as a process of this pod."""
+        clean = [
+            "env",
+            "-i",
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME=/root",
+            "LC_ALL=C.UTF-8",
+        ]
+        clean += [f"{key}={value}" for key, value in (env or {}).items()]
+        return [
+            "nsenter",
+            f"--target={self.pid}",
+            "--mount",
+            "--pid",
+            "--uts",
+            "--ipc",
+            "--net",
+            "--root",
+            "--wd=/",
+            *clean,
+            *argv,
+        ]
+
+    def run(
+        self,
+        argv: Sequence[str] | str,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 60,
+        stdin: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; a string goes through the shell."""
+        command = ["bash", "-c", argv] if isinstance(argv, str) else list(argv)
+        full = self.command(command, {**self._slurm_env(), **(env or {})})
+        return subprocess.run(full, capture_output=True, text=True, timeout=timeout, input=stdin, check=False)
+
+    def _slurm_env(self) -> dict[str, str]:
+        return {"SLURM_CONF": "/var/spool/slurmctld/slurmstack/current/slurm.conf"} if self.role == "controller" else {}
+
+    def start_program(
+        self, program: str, env: Mapping[str, str] | None = None, *arguments: str
+    ) -> subprocess.Popen[bytes]:
+        """Start one of the image's programs; its output is in `log(program)`."""
+        with (self.work / f"{program}.log").open("ab") as log:
+            process = subprocess.Popen(
+                self.command([f"{LIBEXEC}/{program}", *arguments], env),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+        self.processes.append(process)
+        return process
+
+    def log(self, program: str) -> str:
+        """What a program has written so far."""
+        path = self.work / f"{program}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def stop(self) -> None:
+        """End everything that runs in the pod."""
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        for process in [*self.processes, *([self.holder] if self.holder else [])]:
+            process.wait(timeout=20)
+        self.processes.clear()
+
+
+class SlurmSandbox:
+    """A controller and workers of one Slurm version; use it as a context manager.
+
+    `config` is the content of the ConfigMap: file name -> text, with `slurm.conf` naming `SlurmctldHost=controller-0`.
+    """
+
+    def __init__(
+        self,
+        version: str = "24.11",
+        *,
+        config: Mapping[str, str],
+        workers: int = 2,
+        node_conf: str = DEFAULT_NODE_CONF,
+        jail: Path | None = None,
+    ) -> None:
+        self.version = version
+        self.work = Path(tempfile.mkdtemp(prefix="slurm-sandbox-"))
+        self.config_directory = self.work / "config"
+        self.state = self.work / "state"
+        self.node_conf = node_conf
+        self.jail = jail
+        self.pods: dict[str, Pod] = {}
+        self._workers = workers
+        self._secret = self.work / "secrets"
+        for directory in (self.config_directory, self.state, self._secret):
+            directory.mkdir()
+        (self._secret / "munge.key").write_bytes(secrets.token_bytes(128))
+        self.set_config(config)
+
+    # ---------------------------------------------------------------- life
+
+    def __enter__(self) -> Self:
+        try:
+            self.start_controller()
+            for ordinal in range(self._workers):
+                self.start_worker(f"default-{ordinal}")
+            self.wait_for_nodes(self._workers)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pod in reversed(list(self.pods.values())):
+            pod.stop()
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def set_config(self, files: Mapping[str, str]) -> None:
+        """Replace the content of the mounted ConfigMap."""
+        for path in self.config_directory.iterdir():
+            if path.name not in files:
+                path.unlink()
+        for name, content in files.items():
+            temporary = self.config_directory / f".{name}"
+            temporary.write_text(content)
+            temporary.rename(self.config_directory / name)
+
+    @property
+    def controller(self) -> Pod:
+        return self.pods["controller-0"]
+
+    def start_controller(self, *, daemons: bool = True) -> Pod:
+        """A controller pod: munged, config-agent and slurmctld."""
+        pod = self.add_pod(
+            "controller-0", "controller", {self.config_directory: "/config/slurm", self.state: "/var/spool/slurmctld"}
+        )
+        if daemons:
+            pod.start_program("config-agent")
+            pod.start_program("slurmctld")
+            wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, self._why(pod, "config-agent", "slurmctld"))
+        return pod
+
+    def start_worker(self, name: str, *, role: str = "worker") -> Pod:
+        """A worker pod: munged and slurmd."""
+        binds = {self.jail: "/jail"} if self.jail else {}
+        pod = self.add_pod(name, role, binds)
+        env = {"CONTROLLER": "controller-0:6817", "POOL": name.rpartition("-")[0], "NODE_CONF": self.node_conf}
+        if self.jail:
+            env["JAIL"] = "/jail"
+        pod.start_program("slurmd", env)
+        return pod
+
+    def add_pod(self, name: str, role: str, binds: Mapping[Path, str] | None = None, *, munged: bool = True) -> Pod:
+        """A pod in which munged runs, and nothing else yet."""
+        work = self.work / f"pod-{name}"
+        pod = Pod(
+            name=name, role=role, lower=rootfs(role, self.version, PlainReport()), work=work,
+            binds={self._secret: "/secrets/munge", **(binds or {})},
+        )  # fmt: skip
+        self.pods[name] = pod
+        pod.start()
+        self._connect(pod)
+        self._write_hosts()
+        if munged:
+            pod.start_program("munged")
+        return pod
+
+    def remove_pod(self, name: str) -> None:
+        """End a pod as a node's failure would."""
+        pod = self.pods.pop(name)
+        pod.stop()
+        shutil.rmtree(pod.work, ignore_errors=True)
+
+    def _connect(self, pod: Pod) -> None:
+        """Join the pod's network to the bridge, which lives in the first pod's namespace."""
+        first = next(iter(self.pods.values()))
+        address = f"{NETWORK}.{list(self.pods).index(pod.name) + 1}/24"
+        inside = ["nsenter", f"--target={first.pid}", "--net", "ip"]
+        if pod is first:
+            commands = [
+                ["link", "add", "br0", "type", "bridge"],
+                ["addr", "add", address, "dev", "br0"],
+                ["link", "set", "br0", "up"],
+            ]
+            for command in commands:
+                subprocess.run([*inside, *command], check=True)
+            return
+        port = f"p{list(self.pods).index(pod.name)}"
+        subprocess.run(
+            [*inside, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(pod.pid)], check=True
+        )
+        subprocess.run([*inside, "link", "set", port, "master", "br0", "up"], check=True)
+        own = ["nsenter", f"--target={pod.pid}", "--net", "ip"]
+        subprocess.run([*own, "addr", "add", address, "dev", "eth0"], check=True)
+        subprocess.run([*own, "link", "set", "eth0", "up"], check=True)
+
+    def _write_hosts(self) -> None:
+        lines = ["127.0.0.1 localhost", *(f"{NETWORK}.{index + 1} {name}" for index, name in enumerate(self.pods))]
+        for pod in self.pods.values():
+            (pod.root / "etc/hosts").write_text("\n".join(lines) + "\n")
+            (pod.root / "etc/resolv.conf").write_text("")
+
+    def _why(self, pod: Pod, *programs: str) -> str:
+        return f"pod {pod.name} to work; logs are in {pod.work}: {', '.join(programs)}"
+
+    # ---------------------------------------------------------------- use
+
+    def run(
+        self,
+        command: Sequence[str] | str,
+        *,
+        pod: str = "controller-0",
+        timeout: float = 60,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in a pod, by default in the controller's."""
+        return self.pods[pod].run(command, timeout=timeout, env=env)
+
+    def wait_for_nodes(self, count: int, state: str = "idle", timeout: float = 30) -> float:
+        """Wait until that many nodes are in a state; returns the seconds."""
+
+        def reached() -> bool:
+            return len(self.run(f"sinfo --noheader --Node --states={state} --format=%N").stdout.split()) >= count
+
+        try:
+            return wait_until(reached, f"{count} nodes {state}", timeout)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.run('sinfo -N -l').stdout}\n{self.logs()}") from None
+
+    def logs(self) -> str:
+        """All programs' output, for the message of a failed test."""
+        parts = []
+        for pod in self.pods.values():
+            parts += [
+                f"--- {pod.name} {path.stem}\n{path.read_text(errors='replace')}"
+                for path in sorted(pod.work.glob("*.log"))
+            ]
+        return "\n".join(parts)
