@@ -58,9 +58,13 @@ def up(report: Report, node_count: int = 2) -> None:
     namespaces.check_place()
     with lock.exclusive():
         setup = _prepare(report, node_count)
+        # Always: a firewall that is loaded again (`nft flush ruleset`) takes our rules away and stops no process.
+        for warning in network.ensure_host(setup.addresses, setup.tools):
+            report.info(f"warning: {warning}")
         if not _runs(setup):
             with report.step("Start etcd, API server and nodes") as step:
-                _start(setup, report, step)
+                _start(setup, step)
+        network.ensure_routes(setup.addresses, setup.nodes)
         with report.step("Wait for nodes and DNS") as step:
             _settle(setup, step)
 
@@ -173,10 +177,8 @@ def _runs(setup: Setup) -> bool:
     return everything and network.is_connected(namespaces.CONTROL) and Api(setup.addresses).is_ready()
 
 
-def _start(setup: Setup, report: Report, step: Step) -> None:
+def _start(setup: Setup, step: Step) -> None:
     """Start all that does not run: the nodes' containerd and images while the API server comes up."""
-    for warning in network.ensure_host(setup.addresses, setup.tools):
-        report.info(f"warning: {warning}")
     controlplane.ensure_network(setup)
     with ThreadPoolExecutor(setup.nodes) as pool:
         controlplane.ensure_store_and_api(setup)
@@ -190,7 +192,6 @@ def _start(setup: Setup, report: Report, step: Step) -> None:
         step.progress(2, 3, "nodes")
         for future in waiting:
             future.result()
-    network.ensure_routes(setup.addresses, setup.nodes)
     for index in range(setup.nodes):
         nodes.ensure_kubelet(setup, index)
 
