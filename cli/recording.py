@@ -135,7 +135,7 @@ class _RecordingMonitor(mocks.MockMonitor):
         if request.type != _STACK_TYPE:
             self._recording.registrations.append(_registration(urn, request))
         self._answers.urn = urn
-        return super().RegisterResource(request)  # type: ignore[no-untyped-call]  the SDK's mocks have no types
+        return super().RegisterResource(request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
 
     def RegisterResourceOutputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> empty_pb2.Empty:  # noqa: N802
         if f"::{_STACK_TYPE}::" not in request.urn:
@@ -207,7 +207,7 @@ def _from_wire(value: Any) -> Any:
     if isinstance(value, dict):
         if value.get(_SIGNATURE) == _SECRET:
             return Secret(_from_wire(value.get("value")))
-        return {key: _from_wire(item) for key, item in value.items()}
+        return {key: _from_wire(value[key]) for key in sorted(value)}  # the wire has no order
     if isinstance(value, list):
         return [_from_wire(item) for item in value]
     if isinstance(value, float) and value.is_integer():

@@ -1,0 +1,180 @@
+"""Comparing a stack with its cluster, with kubectl's answers recorded from a real one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from cli.changes import PropertyChange, changes
+from cli.errors import Failure
+from cli.kubectl import Kubectl
+from cli.manifests import Manifest
+from cli.refusals import leaving_pools, refuse_shrinking, refuse_takeover
+from cli.rollout import await_rollout
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeKubectl(Kubectl):
+    """Answers from a list of (words that must be in the command line, output, error)."""
+
+    program: str = "kubectl"
+    context: str = "test"
+    kubeconfig: str | None = None
+    answers: list[tuple[set[str], Any, str]] = field(default_factory=list)
+
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        del stdin
+        for words, output, error in self.answers:
+            if words <= set(arguments):
+                if error and check:
+                    raise Failure(error)
+                text = output if isinstance(output, str) else json.dumps(output)
+                return subprocess.CompletedProcess(arguments, 1 if error else 0, text, error)
+        raise AssertionError(f"unexpected kubectl {arguments}")
+
+
+def stateful_set(replicas: int, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "default", "namespace": "slurm", **metadata},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "slurmd", "image": "a"}]}}},
+    }
+
+
+def listed(*items: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "List", "items": list(items)}
+
+
+def manifest(document: dict[str, Any]) -> Manifest:
+    return Manifest(urn="urn", document=document)
+
+
+def test_scaling_is_one_changed_property_in_spite_of_what_the_server_writes_itself() -> None:
+    live = stateful_set(2, generation=4, resourceVersion="100", managedFields=[{"manager": "slurmstack"}])
+    after = stateful_set(3, generation=5, resourceVersion="100", managedFields=[])
+    kubectl = FakeKubectl(answers=[({"get"}, listed(live), ""), ({"--dry-run=server"}, listed(after), "")])
+    (change,) = changes(kubectl, [manifest(stateful_set(3))], [])
+    assert change.action == "update"
+    assert change.properties == (PropertyChange(path="spec.replicas", old=2, new=3),)
+
+
+def test_a_changed_container_is_named_in_the_path() -> None:
+    after = stateful_set(2)
+    after["spec"]["template"]["spec"]["containers"][0]["image"] = "b"
+    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, after, "")])
+    (change,) = changes(kubectl, [manifest(after)], [])
+    assert [item.path for item in change.properties] == ["spec.template.spec.containers[slurmd].image"]
+
+
+def test_what_is_equal_is_no_change_and_what_is_missing_is_created() -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "new"}}
+    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, stateful_set(2), "")])
+    (change,) = changes(kubectl, [manifest(stateful_set(2)), manifest(service)], [("Job", "old")])[:1]
+    assert (change.action, change.kind, change.name) == ("create", "Service", "new")
+
+
+def test_an_object_that_left_the_stack_is_deleted() -> None:
+    kubectl = FakeKubectl(answers=[({"get"}, "", "")])
+    (change,) = changes(kubectl, [], [("StatefulSet", "old")])
+    assert (change.action, change.name) == ("delete", "old")
+
+
+def test_an_immutable_field_means_replacement() -> None:
+    message = 'The Job "x" is invalid: spec.template: Invalid value: field is immutable'
+    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, "", message)])
+    (change,) = changes(kubectl, [manifest(stateful_set(2))], [])
+    assert change.action == "replace"
+
+
+def test_another_refusal_of_the_api_server_is_passed_on() -> None:
+    kubectl = FakeKubectl(
+        answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, "", "admission webhook denied")]
+    )
+    with pytest.raises(Failure, match="admission webhook denied"):
+        changes(kubectl, [manifest(stateful_set(2))], [])
+
+
+def test_values_of_secrets_are_not_shown() -> None:
+    def secret(value: str) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "data": {"munge.key": value}}
+
+    kubectl = FakeKubectl(answers=[({"get"}, secret("b2xk"), ""), ({"--dry-run=server"}, secret("bmV3"), "")])
+    (change,) = changes(kubectl, [manifest(secret("bmV3"))], [])
+    assert change.properties == (PropertyChange(path="data.munge.key", old="<secret>", new="<secret>"),)
+
+
+def claim(size: str) -> dict[str, Any]:
+    return {
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "jail"},
+        "spec": {"resources": {"requests": {"storage": size}}},
+    }
+
+
+@pytest.mark.parametrize(("old", "new"), [("20Gi", "10Gi"), ("1Ti", "1023Gi"), ("20Gi", "20G")])
+def test_a_jail_cannot_shrink(old: str, new: str) -> None:
+    with pytest.raises(Failure, match=r"jail\.size") as caught:
+        refuse_shrinking([manifest(claim(new))], {("PersistentVolumeClaim", "jail"): claim(old)})
+    assert f"set it back to {old}" in caught.value.hint
+
+
+@pytest.mark.parametrize(("old", "new"), [("20Gi", "20Gi"), ("20Gi", "21Gi"), ("1024Gi", "1Ti")])
+def test_a_jail_may_grow_or_stay(old: str, new: str) -> None:
+    refuse_shrinking([manifest(claim(new))], {("PersistentVolumeClaim", "jail"): claim(old)})
+
+
+def test_a_renamed_pool_is_explained() -> None:
+    live = stateful_set(4)
+    live["metadata"]["labels"] = {"slurmstack/pool": "default"}
+    renamed = stateful_set(4)
+    renamed["metadata"]["name"] = "cpu"
+    (line,) = leaving_pools([manifest(renamed)], [live])
+    assert line.startswith("pool 'default' leaves: its 4 nodes")
+    assert "cannot be renamed" in line
+
+
+def test_a_cluster_of_the_pulumi_engine_is_not_taken_over() -> None:
+    namespace = {"metadata": {"name": "slurm", "managedFields": [{"manager": "pulumi-kubernetes-1234"}]}}
+    with pytest.raises(Failure, match="was made by `pulumi up`"):
+        refuse_takeover(namespace)
+    refuse_takeover(None)
+    refuse_takeover({"metadata": {"name": "slurm", "managedFields": [{"manager": "slurmstack"}]}})
+
+
+def test_a_failed_job_fails_the_apply_with_its_last_words() -> None:
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "config-12345678"},
+        "status": {"conditions": [{"type": "Failed", "status": "True"}]},
+    }
+    words = "error: Parsing error at unrecognized key: DefMemPerCPUU"
+    pod = {
+        "metadata": {"name": "p", "creationTimestamp": "2026"},
+        "status": {"containerStatuses": [{"name": "await-config", "state": {"terminated": {"message": words + "\n"}}}]},
+    }
+    kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"get", "pod"}, listed(pod), "")])
+    with pytest.raises(Failure, match="the Slurm configuration failed: error: Parsing error at unrecognized key"):
+        await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=5, tell=lambda _: None)
+
+
+def test_what_is_not_ready_in_time_is_named_with_the_reason() -> None:
+    document = {"kind": "StatefulSet", "metadata": {"name": "login", "generation": 1}, "spec": {"replicas": 2}}
+    live = {**document, "status": {"observedGeneration": 1, "readyReplicas": 1, "updatedReplicas": 2}}
+    pod = {
+        "metadata": {"name": "login-1"},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}]},
+    }
+    kubectl = FakeKubectl(answers=[({"get", "statefulset"}, listed(live), ""), ({"get", "pod"}, listed(pod), "")])
+    with pytest.raises(Failure, match=r"login \(1 of 2 ready\)") as caught:
+        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
+    assert "login-1: 0/2 nodes are available" in caught.value.message
+
+
+def test_worker_pools_are_not_waited_for() -> None:
+    document = stateful_set(2, annotations={"pulumi.com/waitFor": "jsonpath={.status.observedGeneration}"})
+    await_rollout(FakeKubectl(), [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)

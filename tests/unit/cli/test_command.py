@@ -1,0 +1,131 @@
+"""The command as its user meets it: exit statuses and messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests import stacks
+from tests.stacks import ROOT, with_change
+
+
+def slurmstack(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def stack_file(tmp_path: Path, sections: dict[str, object]) -> Path:
+    path = tmp_path / "Pulumi.test.yaml"
+    path.write_text(
+        yaml.safe_dump({"config": {f"slurmstack:{key}": value for key, value in sections.items()}}), encoding="utf-8"
+    )
+    return path
+
+
+def test_a_valid_stack_file_is_fine() -> None:
+    done = slurmstack("validate", "--config", "Pulumi.dev.yaml")
+    assert done.returncode == 0
+    assert "fine (1 pool, 2 nodes, Slurm 24.11)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [["validate"], ["render", "--output", "out"], ["graph"], ["preview"], ["up", "--yes"], ["status"]]
+)
+def test_every_command_lists_all_errors_of_a_stack_file_and_exits_with_2(tmp_path: Path, command: list[str]) -> None:
+    sections = with_change(stacks.dev(), "worker_nodes.default.size", -1)
+    sections["partitionss"] = {}
+    done = slurmstack(*command, "--config", str(stack_file(tmp_path, sections)))
+    assert done.returncode == 2
+    assert "2 errors" in done.stderr
+    assert "worker_nodes.default.size: -1" in done.stderr
+    assert "did you mean 'partitions'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_rendering_needs_no_cluster_and_keeps_its_keys(tmp_path: Path) -> None:
+    file = stack_file(tmp_path, stacks.dev())
+    for directory in ("first", "second"):
+        done = slurmstack(
+            "render", "--config", str(file), "--output", str(tmp_path / directory), KUBECONFIG="/nonexistent"
+        )
+        assert done.returncode == 0, done.stderr
+    first = (tmp_path / "first" / "secret-munge-key.yaml").read_text(encoding="utf-8")
+    assert first == (tmp_path / "second" / "secret-munge-key.yaml").read_text(encoding="utf-8")
+
+
+def test_the_graph_is_json_on_standard_output_and_nothing_else(tmp_path: Path) -> None:
+    done = slurmstack("graph", "--config", str(stack_file(tmp_path, stacks.existing())), "--format", "json")
+    data = json.loads(done.stdout)
+    assert any(item["type"] == "slurmstack:index:SlurmCluster" for item in data)
+    assert not done.stderr
+
+
+def test_an_unknown_format_is_a_usage_error() -> None:
+    done = slurmstack("graph", "--format", "png")
+    assert done.returncode == 2
+    assert "none of json, svg" in done.stderr
+
+
+def test_an_unknown_option_is_a_usage_error_without_a_traceback() -> None:
+    done = slurmstack("up", "--yess")
+    assert done.returncode == 2
+    assert "No such option" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_context_that_does_not_exist_names_those_that_do(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}
+    context = {"name": "there", "context": {"cluster": "c", "user": "u"}}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [cluster],
+        "contexts": [context],
+        "users": [{"name": "u"}],
+    }
+    kubeconfig.write_text(yaml.safe_dump(document), encoding="utf-8")
+    sections = with_change(
+        stacks.dev(), "cloud", {"kind": "existing", "context": "missing", "kubeconfig": str(kubeconfig)}
+    )
+    done = slurmstack("up", "--yes", "--engine", "kubectl", "--config", str(stack_file(tmp_path, sections)))
+    assert done.returncode == 2
+    assert "'missing' is not a context" in done.stderr
+    assert "there are: there" in done.stderr
+    sections["cloud"]["context"] = "there"
+    done = slurmstack("preview", "--engine", "kubectl", "--config", str(stack_file(tmp_path, sections)))
+    assert done.returncode == 1
+    assert "does not answer" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_local_cluster_the_way_to_one_is_named(tmp_path: Path) -> None:
+    done = slurmstack("up", "--yes", "--engine", "kubectl", SLURMSTACK_LOCAL_DIR=str(tmp_path))
+    assert done.returncode == 1
+    assert "the local cluster is not running" in done.stderr
+    assert "slurmstack local up" in done.stderr
+
+
+def test_pulumi_is_asked_for_by_name_only_where_it_is(tmp_path: Path) -> None:
+    done = slurmstack("up", "--engine", "pulumi", PATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "the pulumi command is not on PATH" in done.stderr
+
+
+def test_a_protected_stack_is_not_destroyed(tmp_path: Path) -> None:
+    done = slurmstack("destroy", "--yes", "--config", str(stack_file(tmp_path, stacks.existing())))
+    assert done.returncode == 1
+    assert "this stack is protected" in done.stderr

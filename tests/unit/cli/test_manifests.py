@@ -1,0 +1,136 @@
+"""Rendered objects against the recorded graph, and the files that they are written to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.errors import Failure
+from cli.generated import KeptValues, read_file, write_file
+from cli.graph import as_data, as_svg
+from cli.manifests import manifests
+from cli.recording import UNKNOWN, Recording, Registration, Secret, record, reveal
+from cli.render import INDEX, write
+from tests import stacks
+
+
+def _registration(type_: str, inputs: dict[str, Any]) -> Registration:
+    return Registration(
+        urn=f"urn:pulumi:test::slurmstack::{type_}::thing",
+        type=type_,
+        name="thing",
+        parent="",
+        custom=True,
+        provider="",
+        protect=False,
+        deleted_with="",
+        dependencies=(),
+        aliases=(),
+        inputs=inputs,
+    )
+
+
+@pytest.mark.parametrize("stack", ["dev", "existing"])
+def test_the_rendered_files_are_exactly_the_recorded_kubernetes_objects(stack: str, tmp_path: Path) -> None:
+    recording = record(getattr(stacks, stack)(), stack=stack)
+    write(manifests(recording), tmp_path)
+    rendered = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(tmp_path.glob("*.yaml"))]
+    registered = [reveal(item.inputs) for item in recording if item.type.startswith("kubernetes:")]
+
+    def order(document: dict[str, Any]) -> str:
+        return f"{document['kind']} {document['metadata']['name']}"
+
+    assert sorted(rendered, key=order) == sorted(registered, key=order)
+
+
+def test_the_same_stack_and_keys_always_give_the_same_files(tmp_path: Path) -> None:
+    kept = KeptValues({})
+    first, second = tmp_path / "first", tmp_path / "second"
+    write(manifests(record(stacks.dev(), stack="dev", generated=kept)), first)
+    write(manifests(record(stacks.dev(), stack="dev", generated=KeptValues(dict(kept.values)))), second)
+    for path in first.iterdir():
+        assert path.read_bytes() == (second / path.name).read_bytes()
+
+
+def test_files_with_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
+    write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("*.yaml")}
+    assert {mode for name, mode in modes.items() if name.startswith("secret-")} == {0o600}
+    assert {mode for name, mode in modes.items() if not name.startswith("secret-")} == {0o644}
+
+
+def test_rendering_again_removes_what_left_the_stack_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine", encoding="utf-8")
+    write(manifests(record(stacks.with_pools(2), stack="dev")), tmp_path)
+    assert (tmp_path / "statefulset-pool1.yaml").exists()
+    write(manifests(record(stacks.with_pools(1), stack="dev")), tmp_path)
+    assert not (tmp_path / "statefulset-pool1.yaml").exists()
+    assert (tmp_path / "statefulset-pool0.yaml").exists()
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_file_that_somebody_else_wrote_is_never_overwritten(tmp_path: Path) -> None:
+    foreign = tmp_path / "namespace-slurm.yaml"
+    foreign.write_text("mine", encoding="utf-8")
+    with pytest.raises(Failure, match=r"did not write: namespace-slurm\.yaml"):
+        write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
+    assert foreign.read_text(encoding="utf-8") == "mine"
+    assert not (tmp_path / INDEX).exists()
+
+
+def test_cloud_resources_are_listed_and_refused() -> None:
+    recording = Recording([_registration("nebius:index/mk8sV1Cluster:Mk8sV1Cluster", {})])
+    with pytest.raises(Failure, match="Mk8sV1Cluster thing") as caught:
+        manifests(recording)
+    assert "pulumi" in caught.value.hint
+
+
+def test_a_value_that_only_an_update_can_tell_is_not_rendered() -> None:
+    recording = Recording(
+        [_registration("kubernetes:core/v1:Service", {"kind": "Service", "spec": {"clusterIP": UNKNOWN}})]
+    )
+    with pytest.raises(Failure, match="only known after an update"):
+        manifests(recording)
+
+
+def test_a_secret_value_outside_of_a_secret_is_not_rendered() -> None:
+    inputs = {"kind": "ConfigMap", "data": {"key": Secret("hidden")}}
+    with pytest.raises(Failure, match="in the clear") as caught:
+        manifests(Recording([_registration("kubernetes:core/v1:ConfigMap", inputs)]))
+    assert "hidden" not in caught.value.message
+
+
+def test_kept_keys_survive_and_missing_ones_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "private" / "keys.json"
+    kept = read_file(path)
+    value = kept.random_bytes("urn:pulumi:dev::slurmstack::a$b::munge", 32)
+    write_file(path, kept)
+    assert path.stat().st_mode & 0o777 == 0o600
+    again = read_file(path)
+    assert again.random_bytes("urn:pulumi:other::slurmstack::c::munge", 32) == value
+    assert not again.changed
+    assert again.random_bytes("urn:pulumi:dev::slurmstack::a$b::other", 32) != value
+
+
+def test_a_damaged_key_file_is_named_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(Failure, match="cannot be read"):
+        read_file(path)
+    assert path.read_text(encoding="utf-8") == "{"
+
+
+def test_the_graph_as_data_has_the_promised_keys_and_no_secret() -> None:
+    data = as_data(record(stacks.dev(), stack="dev"))
+    for item in data:
+        assert set(item) == {"type", "name", "parent", "urn", "protect", "deletedWith", "dependencies", "inputs"}
+    munge = next(item for item in data if item["name"] == "slurm-secrets-munge-key")
+    assert munge["inputs"]["data"] == "<secret>"
+
+
+def test_the_picture_has_a_line_for_every_resource() -> None:
+    recording = record(stacks.dev(), stack="dev")
+    assert as_svg(recording).count("<circle") == len(recording.registrations)
