@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local import build, paths, versions
+from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_pinned_versions_are_those_of_the_go_modules() -> None:
+    kubernetes = (paths.SOURCES / "kubernetes/go.mod").read_text()
+    coredns = (paths.SOURCES / "coredns/go.mod").read_text()
+    assert f"require k8s.io/kubernetes {versions.KUBERNETES}\n" in kubernetes
+    assert f"require github.com/coredns/coredns {versions.COREDNS}\n" in coredns
+
+
+def test_every_staging_module_is_replaced_by_the_version_that_belongs_to_kubernetes() -> None:
+    text = (paths.SOURCES / "kubernetes/go.mod").read_text()
+    staging = "v0." + versions.KUBERNETES.split(".", 1)[1]
+    replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", text, re.MULTILINE)
+    assert len(replaced) == 31
+    assert all(name == target and version == staging for name, target, version in replaced)
+
+
+def test_the_oldest_accepted_go_can_build_every_module() -> None:
+    for module in build.MODULES:
+        line = re.search(r"^go (\d+)\.(\d+)", (module.source / "go.mod").read_text(), re.MULTILINE)
+        assert line is not None
+        assert (int(line[1]), int(line[2])) <= versions.GO_MINIMUM
+
+
+def test_a_changed_source_or_flag_or_machine_is_built_anew(tmp_path: Path) -> None:
+    (tmp_path / "main.go").write_text("package main")
+    first = build.module_key(tmp_path, ["-X a=1"], "x86_64")
+    assert build.module_key(tmp_path, ["-X a=1"], "x86_64") == first
+    assert build.module_key(tmp_path, ["-X a=2"], "x86_64") != first
+    assert build.module_key(tmp_path, ["-X a=1"], "aarch64") != first
+    (tmp_path / "main.go").write_text("package main // changed")
+    assert build.module_key(tmp_path, ["-X a=1"], "x86_64") != first
+
+
+def test_notes_beside_the_sources_do_not_cause_a_build(tmp_path: Path) -> None:
+    (tmp_path / "main.go").write_text("package main")
+    first = build.module_key(tmp_path, [], "x86_64")
+    (tmp_path / "README.md").write_text("words")
+    assert build.module_key(tmp_path, [], "x86_64") == first
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("go version go1.26.8 linux/amd64", (1, 26)), ("go version go1.25rc1 linux/arm64", (1, 25)), ("", None)],
+)
+def test_the_version_of_go_is_read(text: str, version: tuple[int, int] | None) -> None:
+    assert build.parse_go_version(text) == version
+
+
+def test_without_go_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_args, **_kwargs: None)
+    with pytest.raises(LocalError) as caught:
+        build.find_go()
+    assert "install Go 1.25 or newer" in str(caught.value)
+
+
+def test_a_failed_build_quotes_the_complaint_and_not_the_package_names() -> None:
+    tail = ["k8s.io/api", "k8s.io/klog/v2", "# k8s.io/klog/v2", "./klog.go:3: undefined: nothing"]
+    assert build.explain_failure("kubernetes", tail).endswith("# k8s.io/klog/v2; ./klog.go:3: undefined: nothing")

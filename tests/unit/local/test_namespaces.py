@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from local import controlplane, namespaces, network
+from local.errors import LocalError
+
+
+def test_a_node_has_its_own_places_where_kubelet_and_containerd_keep_state() -> None:
+    script = namespaces.node_setup_script(Path("/l/nodes/node-0"), Path("/l/ns"))
+    assert "mount --bind '/l/nodes/node-0/kubelet' /var/lib/kubelet" in script
+    assert "mount -t tmpfs -o mode=755 tmpfs /run" in script
+
+
+def test_a_node_lets_go_of_the_other_nodes_namespaces_before_anything_else() -> None:
+    script = namespaces.node_setup_script(Path("/l/nodes/node-0"), Path("/l/ns"))
+    assert script.splitlines()[0] == "umount -R -l '/l/ns'"
+
+
+def test_the_hosts_kernel_settings_are_covered_and_not_changed() -> None:
+    script = namespaces.node_setup_script(Path("/l/nodes/node-0"), Path("/l/ns"))
+    assert "mount --bind /run/sysctl/vm.overcommit_memory /proc/sys/vm/overcommit_memory" in script
+    assert "> /proc/sys/vm" not in script
+
+
+def test_a_directory_that_a_node_could_not_see_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/run/slurmstack")
+    with pytest.raises(LocalError, match="is below /run"):
+        namespaces.check_place()
+
+
+def test_another_directory_is_another_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/one")
+    first = network.mark()
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/two")
+    assert network.mark() != first
+
+
+def test_a_listening_port_is_told_from_a_connection_to_it() -> None:
+    head = "  sl  local_address rem_address   st tx_queue\n"
+    listening = "   0: 0100007F:094B 00000000:0000 0A 00000000:00000000\n"
+    connected = "   1: 0100007F:094B 0100007F:EE20 01 00000000:00000000\n"
+    assert controlplane.listens(head + listening, 2379)
+    assert not controlplane.listens(head + connected, 2379)
+    assert not controlplane.listens(head + listening, 2380)

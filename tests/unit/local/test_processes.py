@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+from local import processes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def _record(pid: int, **changes: object) -> processes.Record:
+    values = {
+        "pid": pid,
+        "start_ticks": processes.start_ticks(pid),
+        "boot_id": processes.boot_id(),
+        "started_at": 0.0,
+        **changes,
+    }
+    return processes.Record(**values)  # type: ignore[arg-type]
+
+
+def test_a_recorded_process_that_runs_is_alive() -> None:
+    assert _record(os.getpid()).is_alive()
+
+
+def test_another_process_with_the_same_id_is_not_taken_for_ours() -> None:
+    assert not _record(os.getpid(), start_ticks=1).is_alive()
+
+
+def test_a_record_from_before_a_reboot_is_dead_even_if_the_numbers_match() -> None:
+    assert not _record(os.getpid(), boot_id="another").is_alive()
+
+
+def test_a_process_that_ended_is_dead_even_while_nobody_waited_for_it() -> None:
+    process = subprocess.Popen(["true"])
+    record = _record(process.pid, start_ticks=processes.start_ticks(process.pid) or 0)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not record.is_alive()
+    process.poll()
+
+
+def test_the_start_time_is_read_behind_a_name_with_parentheses() -> None:
+    rest = " ".join(str(number) for number in range(4, 53))
+    assert processes.parse_start_ticks(f"42 (a) b) S {rest}") == 22
+
+
+def test_a_zombie_has_no_start_time() -> None:
+    rest = " ".join(str(number) for number in range(4, 53))
+    assert processes.parse_start_ticks(f"42 (true) Z {rest}") is None
+
+
+def test_a_half_written_record_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
+    record = tmp_path / "cluster" / "run" / "etcd.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"pid": 1')
+    assert processes.record_of("etcd") is None
+    assert not processes.is_running("etcd")

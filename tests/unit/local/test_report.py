@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from local import report
+
+
+def test_a_finished_step_says_what_it_was_and_what_it_took() -> None:
+    stream = io.StringIO()
+    with report.PlainReport(stream).step("Build it") as step:
+        step.note("3 packages")
+    assert stream.getvalue() == "Build it, 3 packages (0.0 s)\n"
+
+
+def test_a_failed_step_says_so_and_lets_the_error_through() -> None:
+    stream = io.StringIO()
+    with pytest.raises(ValueError, match="broken"), report.PlainReport(stream).step("Build it"):
+        raise ValueError("broken")
+    assert stream.getvalue().startswith("failed: Build it")
+
+
+def test_progress_in_a_log_is_not_printed_at_every_call() -> None:
+    stream = io.StringIO()
+    with report.PlainReport(stream).step("Build it") as step:
+        for done in range(1000):
+            step.progress(done, 1000)
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_progress_says_how_far_of_how_much() -> None:
+    assert report.progress_text(120, 480, "k8s.io/api") == "120 of 480 (25%) k8s.io/api"
+    assert report.progress_text(7, 0, "lists") == "7 lists"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.42, "0.4 s"), (12.3, "12 s"), (185, "3 min 05 s")])
+def test_durations_are_written_as_people_say_them(seconds: float, text: str) -> None:
+    assert report.duration_text(seconds) == text
