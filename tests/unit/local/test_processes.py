@@ -36,8 +36,10 @@ def test_a_record_from_before_a_reboot_is_dead_even_if_the_numbers_match() -> No
 
 
 def test_a_process_that_ended_is_dead_even_while_nobody_waited_for_it() -> None:
-    process = subprocess.Popen(["true"])
-    record = _record(process.pid, start_ticks=processes.start_ticks(process.pid) or 0)
+    process = subprocess.Popen(["sleep", "60"])
+    record = _record(process.pid)
+    assert record.is_alive()
+    process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert not record.is_alive()
     process.poll()
