@@ -8,7 +8,7 @@ from pathlib import Path
 
 from images.common.files import write_atomically
 from images.common.log import Log
-from images.common.process import become, end_on_sigterm
+from images.common.process import become, drop_privileges, end_on_sigterm
 from images.common.wait import wait_for
 
 SECRET = Path("/secrets/munge/munge.key")
@@ -35,7 +35,5 @@ def main() -> None:
     wait_for(f"the key {SECRET}", SECRET.is_file, log)
     user = pwd.getpwnam("munge")
     prepare(SECRET, Path("/"), user.pw_uid, user.pw_gid)
-    os.setgroups([])
-    os.setgid(user.pw_gid)
-    os.setuid(user.pw_uid)
+    drop_privileges(user)
     become(["/usr/sbin/munged", "--foreground"], log)

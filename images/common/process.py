@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,13 @@ def end_on_sigterm() -> None:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
+
+
+def drop_privileges(user: pwd.struct_passwd) -> None:
+    """Go on as another user, for good."""
+    os.setgroups([])
+    os.setgid(user.pw_gid)
+    os.setuid(user.pw_uid)
 
 
 def become(argv: Sequence[str], log: Callable[[str], None], *, env: Mapping[str, str] | None = None) -> NoReturn:

@@ -21,6 +21,7 @@ from images.common.jail_view import mount_points
 from images.common.log import Log
 from images.common.process import end_on_sigterm, required_env
 from images.jail.copy_tree import CopyError, Progress, Tree, copy, scan
+from images.jail.prepare import make_mount_targets
 
 JAIL: Final = Path("/jail")
 STATE: Final = ".slurmstack"
@@ -69,6 +70,7 @@ def populate(source: Path, jail: Path, version: str, log: Callable[[str], None],
     log(f"{len(tree.files)} files, {tree.bytes / 1e6:.0f} MB; free: {free.f_bavail * free.f_frsize / 1e6:.0f} MB")
     try:
         copy(tree, source, jail, _Reporter(log, tree))
+        make_mount_targets(jail)
     except CopyError as error:
         return _explain(error, tree, jail, log)
     _write_marker(jail, version)

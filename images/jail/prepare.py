@@ -34,11 +34,18 @@ MOTD: Final = """\
 """
 
 
-def prepare(root: Path) -> None:
-    """Make directories, defaults and permissions below `root`."""
+def make_mount_targets(root: Path) -> None:
+    """Make sure that there is something to bind to. `populate` does it again, as it copies no mounts."""
     for name in MOUNT_DIRECTORIES:
         (root / name).mkdir(parents=True, exist_ok=True)
+    for name in MOUNT_FILES:
+        (root / name).touch()
     (root / "tmp").chmod(0o1777)
+
+
+def prepare(root: Path) -> None:
+    """Make directories, defaults and permissions below `root`."""
+    make_mount_targets(root)
     for name in ("etc/ssh/authorized_keys.d", "etc/sudoers.d", "etc/profile.d"):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "etc/profile.d/slurmstack.sh").write_text(PROFILE, encoding="utf-8")

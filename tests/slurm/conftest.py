@@ -36,7 +36,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
 ReturnToService=1
-LaunchParameters=use_interactive_step
+LaunchParameters=use_interactive_step,disable_send_gids
 MailProg=/bin/true
 NodeSet=default Feature=default
 PartitionName=main Nodes=default Default=YES State=UP

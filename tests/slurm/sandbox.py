@@ -358,3 +358,21 @@ class SlurmSandbox:
                 for path in sorted(pod.work.glob("*.log"))
             ]
         return "\n".join(parts)
+
+
+def populate_jail(version: str, directory: Path) -> str:
+    """Fill `directory` with the jail image's own populate program; returns its output."""
+    directory.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="slurm-populate-"))
+    pod = Pod(
+        name="populate", role="jail", lower=rootfs("jail", version, PlainReport()), work=work / "pod", binds={directory: "/jail"}
+    )  # fmt: skip
+    try:
+        pod.start()
+        done = pod.run([f"{LIBEXEC}/populate"], env={"JAIL_VERSION": f"{version}-test"}, timeout=300)
+    finally:
+        pod.stop()
+        shutil.rmtree(work, ignore_errors=True)
+    if done.returncode != 0:
+        raise AssertionError(f"populate failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout

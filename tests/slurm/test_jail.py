@@ -1,0 +1,129 @@
+"""Jobs run in the jail: steps, batch scripts and interactive steps, with Slurm's own daemons and the real plugin."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.conftest import minimal_config
+from tests.slurm.sandbox import LIBEXEC, Pod, SlurmSandbox, populate_jail, wait_until
+
+PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
+USERS = {
+    "users": {
+        "alice": {
+            "uid": 10001,
+            "gid": 10001,
+            "groups": [],
+            "shell": "/bin/bash",
+            "ssh_authorized_keys": [],
+            "sudo": False,
+        }
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def jail(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A populated jail with the user alice in it."""
+    directory = tmp_path_factory.mktemp(f"jail-{slurm_version}")
+    directory.chmod(0o755)
+    populate_jail(slurm_version, directory)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str, jail: Path) -> Iterator[SlurmSandbox]:
+    """Two workers with the jail, and a login pod with alice."""
+    config = minimal_config(slurm_version, **{"plugstack.conf": PLUGSTACK})
+    with SlurmSandbox(slurm_version, config=config, workers=2, jail=jail) as sandbox:
+        users = sandbox.add_pod("users", "jail", {jail: "/jail"}, munged=False)
+        (users.root / "config/slurm/users.json").write_text(json.dumps(USERS))
+        done = users.run([f"{LIBEXEC}/users", "/config/slurm/users.json"])
+        assert done.returncode == 0, done.stdout + done.stderr
+        login = sandbox.add_pod("login-0", "login", {jail: "/jail"})
+        login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
+        wait_until(lambda: (login.root / "run/slurm/conf/slurm.conf").exists(), f"sackd: {login.log('sackd')}")
+        # What sshd does for a login, less the network: the pod's view bound into the jail, then chroot.
+        bind = "import sys; sys.path.insert(0, '/usr/lib/slurmstack'); from pathlib import Path; from images.common import jail_view as v; from images.common.command import run; v.bind_into_jail(Path('/jail'), v.LOGIN_BINDS, run, print)"
+        bound = login.run(["python3", "-c", bind])
+        assert bound.returncode == 0, bound.stdout + bound.stderr
+        yield sandbox
+
+
+def as_alice(cluster: SlurmSandbox, command: str, timeout: float = 60) -> str:
+    """Run a command in the jail on the login pod as alice, as her shell would."""
+    login: Pod = cluster.pods["login-0"]
+    done = login.run(
+        ["chroot", "--userspec=10001:10001", "/jail", "bash", "-c", f"cd /home/alice && {command}"],
+        timeout=timeout,
+        env={"HOME": "/home/alice", "USER": "alice"},
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}\n{cluster.logs()}"
+    return done.stdout
+
+
+def test_a_step_runs_inside_the_jail(cluster: SlurmSandbox) -> None:
+    assert as_alice(cluster, "srun -N2 cat /.slurmstack/populated").count("-test") == 2
+
+
+def test_a_step_runs_as_the_user_whom_only_the_jail_knows(cluster: SlurmSandbox) -> None:
+    assert as_alice(cluster, "srun id -un") == "alice\n"
+
+
+def test_a_step_outside_the_jail_would_not_see_the_marker(cluster: SlurmSandbox) -> None:
+    """The check above can fail: the worker's own root has no marker."""
+    assert not (cluster.pods["default-0"].root / ".slurmstack").exists()
+
+
+def test_a_batch_script_and_its_output_are_inside_the_jail(cluster: SlurmSandbox, jail: Path) -> None:
+    as_alice(
+        cluster,
+        "printf '#!/bin/bash\\ncat /.slurmstack/populated\\nsrun cat /.slurmstack/populated\\n' > job.sh && sbatch --wait -o job.out job.sh",
+    )
+    assert (jail / "home/alice/job.out").read_text().count("-test") == 2
+
+
+def test_an_interactive_step_of_salloc_is_inside_the_jail(cluster: SlurmSandbox) -> None:
+    out = as_alice(cluster, "echo 'cat /.slurmstack/populated; hostname; srun hostname' | salloc -Q -N1 bash")
+    assert "-test" in out
+    assert "default-" in out
+
+
+def test_srun_inside_a_job_starts_steps_on_other_nodes(cluster: SlurmSandbox) -> None:
+    out = as_alice(
+        cluster,
+        "printf '#!/bin/bash\\nsrun -N2 hostname\\n' > multi.sh && sbatch --wait -N2 -o multi.out multi.sh && cat multi.out",
+    )
+    assert set(out.split()) >= {"default-0", "default-1"}
+
+
+def test_a_job_sees_its_own_node_in_the_jail(cluster: SlurmSandbox) -> None:
+    out = as_alice(
+        cluster,
+        "srun -N2 bash -c 'cat /etc/hostname; test -e /proc/self && test -c /dev/null && test -S /run/munge/munge.socket.2 && echo complete'",
+    )
+    assert out.count("complete") == 2
+    assert {"default-0", "default-1"} <= set(out.split())
+
+
+def test_a_parallel_program_is_compiled_and_run_with_pmix(cluster: SlurmSandbox, slurm_version: str) -> None:
+    if slurm_version == "26.05":
+        pytest.skip("Debian's 26.05 has no PMIx")
+    program = r"""
+#include <mpi.h>
+#include <stdio.h>
+int main(int c, char **v) { int r, n; MPI_Init(&c, &v); MPI_Comm_rank(MPI_COMM_WORLD, &r); MPI_Comm_size(MPI_COMM_WORLD, &n);
+int sum; MPI_Allreduce(&r, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); printf("rank %d of %d sum %d\n", r, n, sum); MPI_Finalize(); }
+"""
+    out = as_alice(
+        cluster,
+        f"cat > hello.c <<'END'\n{program}\nEND\nmpicc -o hello hello.c && srun --mpi=pmix -N2 -n4 ./hello",
+        timeout=120,
+    )
+    assert out.count("of 4 sum 6") == 4
