@@ -19,9 +19,8 @@ class KeptValues(GeneratedValues):
         self.values = values
         self.changed = False
 
-    def random_bytes(self, urn: str, length: int) -> str:
+    def random_bytes(self, name: str, length: int) -> str:
         """The kept value of this resource, or a new one from the system's random source."""
-        name = urn.rsplit("::", 1)[1]
         kept = self.values.get(name)
         if kept is None or len(base64.b64decode(kept)) != length:
             kept = base64.b64encode(secrets.token_bytes(length)).decode()

@@ -70,7 +70,7 @@ class Registration:
 
 @dataclass
 class Recording:
-    """Everything that one run of the program registered, in order."""
+    """Everything that one run of the program registered, each after what it depends on."""
 
     registrations: list[Registration] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
@@ -93,9 +93,9 @@ class Recording:
 class GeneratedValues:
     """Source of random values for the run. This one makes stand-ins, for runs whose secrets nobody reads."""
 
-    def random_bytes(self, urn: str, length: int) -> str:
-        """Base64 of `length` bytes for the resource with this URN, the same each time."""
-        del urn
+    def random_bytes(self, name: str, length: int) -> str:
+        """Base64 of `length` bytes for the RandomBytes resource of this name, the same each time."""
+        del name
         return base64.b64encode(bytes(length)).decode()
 
 
@@ -104,12 +104,11 @@ class _Mocks(mocks.Mocks):
 
     def __init__(self, generated: GeneratedValues) -> None:
         self._generated = generated
-        self.urn = ""
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         outputs = dict(args.inputs)
         if args.typ == "random:index/randomBytes:RandomBytes":
-            value = self._generated.random_bytes(self.urn, int(args.inputs["length"]))
+            value = self._generated.random_bytes(args.name, int(args.inputs["length"]))
             outputs["base64"] = {_SIGNATURE: _SECRET, "value": value}
         return f"{args.name}-id", outputs
 
@@ -123,7 +122,6 @@ class _RecordingMonitor(mocks.MockMonitor):
     def __init__(self, recording: Recording, answers: _Mocks) -> None:
         super().__init__(answers)
         self._recording = recording
-        self._answers = answers
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         ancestors = parent.split("::")[2] if parent else _STACK_TYPE
@@ -134,7 +132,6 @@ class _RecordingMonitor(mocks.MockMonitor):
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type != _STACK_TYPE:
             self._recording.registrations.append(_registration(urn, request))
-        self._answers.urn = urn
         return super().RegisterResource(request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
 
     def RegisterResourceOutputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> empty_pb2.Empty:  # noqa: N802
@@ -167,7 +164,20 @@ def record(sections: Mapping[str, Any], *, stack: str, generated: GeneratedValue
                 recording.outputs[name] = await _resolve(output)
 
     asyncio.run(run())
+    recording.registrations = _in_order(recording.registrations)
     return recording
+
+
+def _in_order(registrations: list[Registration]) -> list[Registration]:
+    """Parents and dependencies first, else by URN: requests come from several threads, in any order."""
+    waiting = {registration.urn: registration for registration in sorted(registrations, key=lambda item: item.urn)}
+    ordered: list[Registration] = []
+    while waiting:
+        ready = [item for item in waiting.values() if not {item.parent, *item.dependencies} & waiting.keys()]
+        for item in ready or list(waiting.values()):  # a cycle, which a test of the graph reports
+            ordered.append(item)
+            del waiting[item.urn]
+    return ordered
 
 
 def _run_program() -> None:

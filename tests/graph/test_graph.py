@@ -92,8 +92,8 @@ class _Traceable(GeneratedValues):
     def __init__(self) -> None:
         self.made: list[str] = []
 
-    def random_bytes(self, urn: str, length: int) -> str:
-        del urn
+    def random_bytes(self, name: str, length: int) -> str:
+        del name
         self.made.append(base64.b64encode(secrets.token_bytes(length)).decode())
         return self.made[-1]
 

@@ -106,13 +106,13 @@ def test_a_secret_value_outside_of_a_secret_is_not_rendered() -> None:
 def test_kept_keys_survive_and_missing_ones_are_made(tmp_path: Path) -> None:
     path = tmp_path / "private" / "keys.json"
     kept = read_file(path)
-    value = kept.random_bytes("urn:pulumi:dev::slurmstack::a$b::munge", 32)
+    value = kept.random_bytes("munge", 32)
     write_file(path, kept)
     assert path.stat().st_mode & 0o777 == 0o600
     again = read_file(path)
-    assert again.random_bytes("urn:pulumi:other::slurmstack::c::munge", 32) == value
+    assert again.random_bytes("munge", 32) == value
     assert not again.changed
-    assert again.random_bytes("urn:pulumi:dev::slurmstack::a$b::other", 32) != value
+    assert again.random_bytes("other", 32) != value
 
 
 def test_a_damaged_key_file_is_named_and_not_replaced(tmp_path: Path) -> None:
@@ -134,3 +134,10 @@ def test_the_graph_as_data_has_the_promised_keys_and_no_secret() -> None:
 def test_the_picture_has_a_line_for_every_resource() -> None:
     recording = record(stacks.dev(), stack="dev")
     assert as_svg(recording).count("<circle") == len(recording.registrations)
+
+
+def test_each_key_is_kept_under_its_own_name_however_the_registrations_interleave() -> None:
+    kept = KeptValues({})
+    for _ in range(20):
+        record(stacks.dev(), stack="dev", generated=kept)
+    assert set(kept.values) == {"slurm-secrets-munge", "slurm-secrets-host-seed"}
