@@ -102,9 +102,14 @@ def ensure_routes(addresses: Addresses, nodes: int) -> None:
     _ip_batch(_cluster_routes(addresses, nodes))
 
 
-def restore_host(tools: Tools) -> None:
-    """Take away bridge, cables, firewall table and accept rules; put forwarding back."""
-    firewall.remove(tools, mark())
+def restore_host(tools: Tools) -> list[str]:
+    """Take away bridge, cables, firewall table and accept rules; put forwarding back; returns what failed."""
+    problems = []
+    try:
+        firewall.remove(tools, mark())
+    except LocalError as error:
+        # Without `nft` (somebody emptied our cache) the rest can still be done.
+        problems.append(f"firewall rules: {error.message}")
     for link in _links():
         name = str(link["ifname"])
         if link.get("ifalias") == mark():
@@ -115,6 +120,7 @@ def restore_host(tools: Tools) -> None:
             switch = _CONF / device / "forwarding"
             if switch.exists():
                 switch.write_text(before)
+    return problems
 
 
 def _cluster_routes(addresses: Addresses, nodes: int) -> list[str]:

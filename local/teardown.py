@@ -29,7 +29,7 @@ def stop_everything() -> None:
 def remove_everything(tools: Tools) -> list[str]:
     """Take the rest away; returns what would not go, in words."""
     problems = mounts.unmount_all(paths.root())
-    network.restore_host(tools)
+    problems += network.restore_host(tools)
     hostrecord.remove_directories()
     problems += cgroups.remove("")
     for directory in (paths.cluster(), paths.volumes()):
