@@ -7,20 +7,29 @@ layouts are known: one unified hierarchy (v2), and one hierarchy per controller 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import signal
 import time
 from pathlib import Path
 
-ROOT = "slurmstack"
+from local import paths
+
 _MOUNT = Path("/sys/fs/cgroup")
 _TRACKING = ("pids", "freezer", "systemd")  # v1: the hierarchy in which daemons are put, the first that exists
 _V2_CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids", "hugetlb")
 
 
+def root_name() -> str:
+    """Give the name of our top cgroup; another slurmstack directory has another one, and never touches this."""
+    if paths.root() == paths.DEFAULT_ROOT:
+        return "slurmstack"
+    return "slurmstack-" + hashlib.sha256(str(paths.root()).encode()).hexdigest()[:8]
+
+
 def node_cgroup(node: str) -> str:
     """Give the kubelet's `cgroupRoot`."""
-    return f"/{ROOT}/{node}"
+    return f"/{root_name()}/{node}"
 
 
 def is_v2() -> bool:
@@ -40,10 +49,10 @@ def prepare_node(node: str) -> None:
     for hierarchy in hierarchies():
         if hierarchy.name == "unified":
             continue
-        path = hierarchy / ROOT / node
+        path = hierarchy / root_name() / node
         path.mkdir(parents=True, exist_ok=True)
         if is_v2():
-            for parent in (hierarchy, hierarchy / ROOT):
+            for parent in (hierarchy, hierarchy / root_name()):
                 _enable_controllers(parent)
 
 
@@ -58,7 +67,7 @@ def _enable_controllers(parent: Path) -> None:
 def enter(pid: int, component: str) -> None:
     """Move a daemon to its own cgroup. What it starts is born there, containerd's shims for example."""
     hierarchy = _tracking_hierarchy()
-    path = hierarchy / ROOT / "daemons" / component
+    path = hierarchy / root_name() / "daemons" / component
     path.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(ProcessLookupError):
         (path / "cgroup.procs").write_text(str(pid))
@@ -73,7 +82,7 @@ def _tracking_hierarchy() -> Path:
 def subtrees(*relative: str) -> list[Path]:
     """List the directories of these cgroups in all hierarchies; without arguments, everything of ours."""
     wanted = relative or ("",)
-    found = [hierarchy / ROOT / part for hierarchy in hierarchies() for part in wanted]
+    found = [hierarchy / root_name() / part for hierarchy in hierarchies() for part in wanted]
     return [path for path in found if path.is_dir()]
 
 

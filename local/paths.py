@@ -9,9 +9,12 @@ SOURCES = Path(__file__).resolve().parent
 """The package itself: the Go modules and templates that builds start from."""
 
 
+DEFAULT_ROOT = Path("/var/lib/slurmstack")
+
+
 def root() -> Path:
     """`$SLURMSTACK_LOCAL_DIR`, or `/var/lib/slurmstack`; read at each call, so that tests can point it elsewhere."""
-    return Path(os.environ.get("SLURMSTACK_LOCAL_DIR") or "/var/lib/slurmstack").resolve()
+    return Path(os.environ.get("SLURMSTACK_LOCAL_DIR") or DEFAULT_ROOT).resolve()
 
 
 def cache() -> Path:
