@@ -108,8 +108,9 @@ def restore_host(tools: Tools) -> list[str]:
     try:
         firewall.remove(tools, mark())
     except LocalError as error:
-        # Without `nft` (somebody emptied our cache) the rest can still be done.
-        problems.append(f"firewall rules: {error.message}")
+        # Without `nft` (somebody emptied our cache) the rest can still be done; without a cluster there is no rule.
+        if paths.cluster().exists():
+            problems.append(f"firewall rules: {error.message}")
     for link in _links():
         name = str(link["ifname"])
         if link.get("ifalias") == mark():
