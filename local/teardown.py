@@ -28,7 +28,8 @@ def stop_everything() -> None:
 
 def remove_everything(tools: Tools) -> list[str]:
     """Take the rest away; returns what would not go, in words."""
-    problems = mounts.unmount_all(paths.root())
+    # Not what is mounted in the cache: an image build may be at work there.
+    problems = [*mounts.unmount_all(paths.cluster()), *mounts.unmount_all(paths.volumes())]
     problems += network.restore_host(tools)
     hostrecord.remove_directories()
     problems += cgroups.remove("")
@@ -41,7 +42,9 @@ def remove_everything(tools: Tools) -> list[str]:
 
 def purge() -> list[str]:
     """Remove the caches too, and our directory when nothing else is in it."""
-    problems = _remove_tree(paths.cache())
+    problems = mounts.unmount_all(paths.root())
+    if not mounts.mounted_below(paths.cache()):
+        problems += _remove_tree(paths.cache())
     if paths.root().is_dir() and not any(paths.root().iterdir()):
         paths.root().rmdir()
     return problems
