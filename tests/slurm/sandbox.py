@@ -140,7 +140,7 @@ class Pod:
             "--ipc",
             "--net",
             "--root",
-            "--wd=/",
+            "--wdns=/",
             *clean,
             *argv,
         ]
@@ -292,6 +292,11 @@ class SlurmSandbox:
         pod = self.pods.pop(name)
         pod.stop()
         shutil.rmtree(pod.work, ignore_errors=True)
+
+    def clear_state(self) -> None:
+        """Empty the controller's state volume."""
+        shutil.rmtree(self.state)
+        self.state.mkdir()
 
     def _connect(self, pod: Pod) -> None:
         """Join the pod's network to the bridge, which lives in the first pod's namespace."""

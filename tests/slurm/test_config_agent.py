@@ -1,0 +1,173 @@
+"""The config agent with a real slurmctld: what a user sees when a configuration is changed, well or badly."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from images.controller.publish import config_hash
+from tests.slurm.conftest import minimal_config
+from tests.slurm.sandbox import SlurmSandbox, wait_until
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str) -> Iterator[SlurmSandbox]:
+    """A controller and one worker."""
+    with SlurmSandbox(slurm_version, config=minimal_config(slurm_version), workers=1) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def good(cluster: SlurmSandbox, slurm_version: str) -> dict[str, str]:
+    """The good configuration, in force."""
+    files = minimal_config(slurm_version)
+    cluster.set_config(files)
+    wait_until(
+        lambda: status(cluster)["active"] == config_hash(files), f"active: {cluster.controller.log('config-agent')}"
+    )
+    return files
+
+
+def status(cluster: SlurmSandbox) -> dict[str, Any]:
+    """The agent's answer."""
+    done = cluster.run(
+        [
+            "python3",
+            "-c",
+            "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8817/config').read().decode())",
+        ]
+    )
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def change(cluster: SlurmSandbox, files: dict[str, str]) -> dict[str, Any]:
+    """Change the configuration and return the agent's status when it has decided."""
+    cluster.set_config(files)
+    wanted = config_hash(files)
+
+    def decided() -> bool:
+        found = status(cluster)
+        return found["active"] == wanted or (found["rejected"] or {}).get("hash") == wanted
+
+    wait_until(decided, f"a decision about {wanted}: {cluster.controller.log('config-agent')}", 40)
+    return status(cluster)
+
+
+def edited(files: dict[str, str], line: str) -> dict[str, str]:
+    """`files` with one more line in slurm.conf."""
+    return {**files, "slurm.conf": files["slurm.conf"] + line + "\n"}
+
+
+def test_the_first_configuration_becomes_active(
+    cluster: SlurmSandbox, good: dict[str, str], slurm_version: str
+) -> None:
+    assert status(cluster)["active"] == config_hash(good)
+    assert status(cluster)["slurm_version"].startswith(slurm_version)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("SchedulerTpye=sched/backfill", "Parsing error at unrecognized key: SchedulerTpye"),
+        ("PartitionName=x Nodes=nosuchnode State=UP", 'lookup failure for node "nosuchnode"'),
+        ("PartitionName=x Nodes=ALL Stat=UP", "Parsing error at unrecognized key: Stat"),
+        ("DefMemPerCPU=abc", "DefMemPerCPU value (abc) is not a valid number"),
+        ("SchedulerType=sched/backfil", "sched/backfil"),
+        ("garbage line here", "in file slurm.conf line"),
+        ("TopologyPlugin=topology/tree", "topology.conf"),
+        ("PartitionName=main Nodes=ALL", "duplicate entry for partition main"),
+    ],
+)
+def test_a_bad_configuration_is_rejected_with_slurms_own_message(
+    cluster: SlurmSandbox, good: dict[str, str], line: str, message: str
+) -> None:
+    found = change(cluster, edited(good, line))
+
+    assert found["active"] == config_hash(good)
+    assert message in found["rejected"]["message"]
+    assert "/tmp" not in found["rejected"]["message"]
+    assert "is UP" in cluster.run("scontrol ping").stdout
+
+
+def test_taking_a_bad_change_back_clears_the_rejection(cluster: SlurmSandbox, good: dict[str, str]) -> None:
+    change(cluster, edited(good, "SchedulerTpye=x"))
+
+    cluster.set_config(good)
+
+    wait_until(lambda: status(cluster)["rejected"] is None, "the rejection to go")
+    assert status(cluster)["active"] == config_hash(good)
+
+
+def test_a_good_change_is_active_while_a_job_runs_on(cluster: SlurmSandbox, good: dict[str, str]) -> None:
+    job = cluster.run("sbatch --parsable --wrap 'sleep 600'").stdout.strip()
+    wait_until(lambda: "R" in cluster.run(f"squeue -h -j {job} -o %t").stdout, "the job to run")
+
+    files = edited(good, "MaxJobCount=4321")
+    found = change(cluster, files)
+
+    assert found["active"] == config_hash(files)
+    assert "4321" in cluster.run("scontrol show config | grep MaxJobCount").stdout
+    assert cluster.run(f"squeue -h -j {job} -o %t").stdout.strip() == "R"
+    cluster.run(f"scancel {job}")
+
+
+def test_a_change_is_active_within_a_second_of_being_seen(cluster: SlurmSandbox, good: dict[str, str]) -> None:
+    """The mounted copy is polled every second here; a watch has no such delay."""
+    before = len(cluster.controller.log("config-agent"))
+    started = time.monotonic()
+    change(cluster, edited(good, "MaxJobCount=5000"))
+
+    assert time.monotonic() - started < 1.0 + 2.5
+    assert "is active" in cluster.controller.log("config-agent")[before:]
+
+
+def test_await_config_says_why_a_configuration_is_rejected(cluster: SlurmSandbox, good: dict[str, str]) -> None:
+    bad = edited(good, "SchedulerTpye=x")
+    change(cluster, bad)
+    env = {"AGENT_URL": "http://127.0.0.1:8817"}
+
+    rejected = cluster.run(["/usr/libexec/slurmstack/await-config", config_hash(bad)], env=env)
+    active = cluster.run(["/usr/libexec/slurmstack/await-config", config_hash(good)], env=env)
+
+    assert rejected.returncode == 2
+    assert "unrecognized key: SchedulerTpye" in rejected.stdout
+    assert active.returncode == 0
+
+
+def test_a_controller_whose_configuration_broke_starts_with_the_last_good_one(
+    make_sandbox: Callable[..., SlurmSandbox], slurm_version: str
+) -> None:
+    good = minimal_config(slurm_version)
+    sandbox = make_sandbox(slurm_version, config=good, workers=0)
+    sandbox.remove_pod("controller-0")
+    sandbox.set_config(edited(good, "SchedulerTpye=x"))
+
+    sandbox.start_controller()
+
+    wait_until(lambda: status(sandbox)["active"] == config_hash(good), sandbox.logs())
+    assert "SchedulerTpye" in status(sandbox)["rejected"]["message"]
+
+
+def test_a_first_start_with_a_bad_configuration_waits_for_a_better_one(
+    make_sandbox: Callable[..., SlurmSandbox], slurm_version: str
+) -> None:
+    good = minimal_config(slurm_version)
+    sandbox = make_sandbox(slurm_version, config=good, workers=0)
+    sandbox.remove_pod("controller-0")
+    sandbox.clear_state()
+    sandbox.set_config(edited(good, "SchedulerTpye=x"))
+    pod = sandbox.start_controller(daemons=False)
+    pod.start_program("config-agent")
+    pod.start_program("slurmctld")
+    wait_until(lambda: "waiting for a corrected one" in pod.log("config-agent"), sandbox.logs())
+    assert not (pod.root / "run/slurmstack/ready").exists()
+
+    sandbox.set_config(good)
+
+    wait_until(lambda: "is UP" in sandbox.run("scontrol ping").stdout, sandbox.logs())
+    wait_until(lambda: status(sandbox)["active"] == config_hash(good), sandbox.logs())

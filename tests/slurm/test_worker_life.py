@@ -1,0 +1,123 @@
+"""A worker's start and end with real daemons: registration, draining, waiting for jobs, deleting the record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.slurm.conftest import minimal_config
+from tests.slurm.sandbox import LIBEXEC, SlurmSandbox, wait_until
+
+OUR_REASON = "slurmstack: pod leaving"
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str) -> Iterator[SlurmSandbox]:
+    """A controller and one worker that stays."""
+    with SlurmSandbox(slurm_version, config=minimal_config(slurm_version), workers=1) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def worker(cluster: SlurmSandbox) -> Iterator[str]:
+    """One more worker, idle, and gone after the test."""
+    name = "default-1"
+    cluster.start_worker(name)
+    wait_until(lambda: "IDLE" in states(cluster, name), f"{name} idle: {cluster.logs()}")
+    yield name
+    if name in cluster.pods:
+        cluster.remove_pod(name)
+    cluster.run(f"scontrol update nodename={name} state=down reason=test; scontrol delete nodename={name}")
+
+
+def record(cluster: SlurmSandbox, name: str) -> dict[str, Any] | None:
+    """The node record, or None."""
+    done = cluster.run(f"scontrol show nodes --json")
+    nodes = json.loads(done.stdout)["nodes"]
+    return next((node for node in nodes if node["name"] == name), None)
+
+
+def states(cluster: SlurmSandbox, name: str) -> set[str]:
+    """The states in the node record; empty without one."""
+    found = record(cluster, name)
+    return set(found["state"]) if found else set()
+
+
+def test_an_idle_worker_leaves_no_record(cluster: SlurmSandbox, worker: str) -> None:
+    done = cluster.run([f"{LIBEXEC}/leave"], pod=worker)
+
+    assert done.returncode == 0
+    assert record(cluster, worker) is None
+
+
+def test_leaving_waits_for_the_job_and_takes_no_new_one(cluster: SlurmSandbox, worker: str) -> None:
+    job = cluster.run(f"sbatch --parsable -w {worker} -o /dev/null --wrap 'sleep 600'").stdout.strip()
+    wait_until(lambda: cluster.run(f"squeue -h -j {job} -o %t").stdout.strip() == "R", cluster.logs())
+    leaving = cluster.pods[worker].start_program("leave")
+    wait_until(lambda: "DRAIN" in states(cluster, worker), "the drain")
+
+    assert leaving.poll() is None
+    assert cluster.run(f"squeue -h -j {job} -o %t").stdout.strip() == "R"
+    assert OUR_REASON in str((record(cluster, worker) or {})["reason"])
+
+    cluster.run(f"scancel {job}")
+    wait_until(lambda: leaving.poll() is not None, "leave to end")
+    assert leaving.returncode == 0
+    assert record(cluster, worker) is None
+
+
+def test_an_administrators_drain_survives_the_pod(cluster: SlurmSandbox, worker: str) -> None:
+    cluster.run(f"scontrol update nodename={worker} state=drain reason='bad memory'")
+
+    done = cluster.run([f"{LIBEXEC}/leave"], pod=worker)
+
+    assert done.returncode == 0
+    found = record(cluster, worker)
+    assert found is not None
+    assert found["reason"] == "bad memory"
+    assert "DRAIN" in found["state"]
+
+
+def test_a_pod_that_takes_the_name_again_lifts_our_own_drain(cluster: SlurmSandbox, worker: str) -> None:
+    """The pod before it was killed after it had drained its node."""
+    cluster.run(["scontrol", "update", f"nodename={worker}", "state=drain", f"reason={OUR_REASON}"])
+    cluster.remove_pod(worker)
+
+    cluster.start_worker(worker)
+
+    wait_until(lambda: states(cluster, worker) == {"IDLE", "DYNAMIC_NORM"}, cluster.logs())
+    assert cluster.run(f"srun -w {worker} hostname", timeout=20).stdout.strip() == worker
+
+
+def test_a_pod_that_takes_the_name_again_lifts_our_own_down(cluster: SlurmSandbox, worker: str) -> None:
+    """The pod before it was killed between setting itself down and deleting its record."""
+    cluster.run(["scontrol", "update", f"nodename={worker}", "state=drain", f"reason={OUR_REASON}"])
+    cluster.run(["scontrol", "update", f"nodename={worker}", "state=down", f"reason={OUR_REASON}"])
+    cluster.remove_pod(worker)
+
+    cluster.start_worker(worker)
+
+    wait_until(lambda: states(cluster, worker) == {"IDLE", "DYNAMIC_NORM"}, cluster.logs())
+
+
+def test_a_pod_that_takes_the_name_again_keeps_an_administrators_drain(cluster: SlurmSandbox, worker: str) -> None:
+    cluster.run(f"scontrol update nodename={worker} state=drain reason='bad memory'")
+    cluster.remove_pod(worker)
+
+    cluster.start_worker(worker)
+
+    wait_until(lambda: "stays" in cluster.pods[worker].log("slurmd"), cluster.logs())
+    wait_until(lambda: "DRAIN" in states(cluster, worker), "still drained")
+    assert (record(cluster, worker) or {})["reason"] == "bad memory"
+
+
+def test_leaving_without_a_controller_and_without_jobs_ends_at_once(cluster: SlurmSandbox, slurm_version: str) -> None:
+    with SlurmSandbox(slurm_version, config=minimal_config(slurm_version), workers=1) as other:
+        other.run("pkill -KILL slurmctld")
+
+        done = other.run([f"{LIBEXEC}/leave"], pod="default-0", timeout=60)
+
+        assert done.returncode == 0
