@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ _KUBERNETES_PROGRAMS = (
     "kube-proxy",
     "kubectl",
 )
+_STALE_S = 86_400
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 
 
@@ -128,6 +130,13 @@ def ensure_binaries(report: Report) -> Binaries:
     return binaries()
 
 
+def remove_stale(directory: Path, pattern: str) -> None:
+    """Remove what a killed build left a day ago or earlier; a younger one may be at work."""
+    for path in directory.glob(pattern):
+        if time.time() - path.stat().st_mtime > _STALE_S:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def find_go() -> str:
     """Give the path of a Go that is new enough."""
     needed = ".".join(map(str, versions.GO_MINIMUM))
@@ -180,6 +189,7 @@ def _go_env(module: Module) -> dict[str, str]:
 def _build(go: str, module: Module, target: Path, step: Step) -> None:
     caches = _go_caches(module)
     caches.mkdir(parents=True, exist_ok=True)
+    remove_stale(target.parent, ".build-*")
     total = _resolve(go, module, step)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as work:
         output = Path(work) / "bin"
