@@ -104,9 +104,9 @@ class Buildah:
         options += [f"--volume={volume}" for volume in volumes]
         self.stream(["buildah", "build", *self._policy(), *options, "--tag", reference, str(context)], on_line)
 
-    def push(self, reference: str, layout: Path, name: str) -> None:
-        """Put an image into an OCI layout; layers that are there already are not compressed again."""
-        self._run(["push", "--quiet", *self._policy(), reference, f"oci:{layout}:{name}"])
+    def export(self, reference: str, directory: Path) -> None:
+        """Write an image's manifest, configuration and uncompressed layers into a directory, named by their digests."""
+        self._run(["push", "--quiet", "--disable-compression", *self._policy(), reference, f"dir:{directory}"])
 
     def commit_directory(
         self, script: str, reference: str, env: Mapping[str, str], on_line: Callable[[str], None]

@@ -197,7 +197,10 @@ def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
         with report.step("Pack the images") as step:
             for count, role in enumerate(ROLES):
                 step.progress(count, len(ROLES), role)
-                buildah.push(images.reference(role), layout, images.reference(role))
+                exported = work / role
+                buildah.export(images.reference(role), exported)
+                oci.add_image(layout, exported, images.reference(role))
+                shutil.rmtree(exported)
             oci.write_archive(layout, images.references, work / "images.tar")
             step.note(f"{(work / 'images.tar').stat().st_size / 1e6:.0f} MB")
         work.chmod(0o755)

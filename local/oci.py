@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import shutil
 import subprocess
 import tarfile
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,7 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _NAME_KEYS = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
-"""containerd takes the first as an image's full name; buildah writes and everybody else reads the second."""
+"""containerd takes the first as an image's full name; everybody else reads the second."""
+
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_GZIP_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+_LAYERS = "layers.json"
+_COMPRESSION = 1
+"""zlib's fastest: the archive is read once, on this machine."""
 
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
@@ -37,9 +46,80 @@ def _name_of(descriptor: dict[str, Any]) -> str:
     return next((annotations[key] for key in _NAME_KEYS if key in annotations), "")
 
 
+def add_image(layout: Path, exported: Path, name: str) -> None:
+    """Add an image that buildah exported (local/buildah.py) to a layout, which is made where there is none.
+
+    Layers are compressed here, fast and once: the layout remembers which compressed layer belongs to which content.
+    buildah would compress every layer of every image at every push.
+    """
+    (layout / "blobs/sha256").mkdir(parents=True, exist_ok=True)
+    known = _known_layers(layout)
+    manifest = json.loads((exported / "manifest.json").read_text(encoding="utf-8"))
+    contents = [layer["digest"] for layer in manifest["layers"]]
+    missing = [digest for digest in contents if digest not in known]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        compressed = pool.map(lambda digest: _compress(exported / digest.partition(":")[2], layout), missing)
+        known |= dict(zip(missing, compressed, strict=True))
+    _write_json(layout / _LAYERS, known)
+    config = (exported / manifest["config"]["digest"].partition(":")[2]).read_bytes()
+    _write_blob(layout, config)
+    manifest = {**manifest, "layers": [known[digest] for digest in contents]}
+    data = json.dumps(manifest).encode()
+    descriptor = {"mediaType": _MANIFEST, "digest": _write_blob(layout, data), "size": len(data)}
+    index = _read_index(layout)
+    others = [found for found in index["manifests"] if _name_of(found) != name]
+    index["manifests"] = [*others, {**descriptor, "annotations": dict.fromkeys(_NAME_KEYS, name)}]
+    _write_json(layout / "index.json", index)
+
+
+def _read_index(layout: Path) -> dict[str, Any]:
+    path = layout / "index.json"
+    empty: dict[str, Any] = {"schemaVersion": 2, "manifests": []}
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else empty
+
+
+def _known_layers(layout: Path) -> dict[str, dict[str, Any]]:
+    """Digest of a layer's content -> descriptor of the compressed layer in this layout."""
+    path = layout / _LAYERS
+    known: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return {content: found for content, found in known.items() if (layout / _blob_path(found["digest"])).exists()}
+
+
+def _compress(layer: Path, layout: Path) -> dict[str, Any]:
+    """Compress a layer into the layout; the same content gives the same bytes."""
+    digest, size = hashlib.sha256(), 0
+    compressor = zlib.compressobj(level=_COMPRESSION, wbits=31)
+    temporary = layout / "blobs" / f".{layer.name}"
+    with layer.open("rb") as source, temporary.open("wb") as target:
+        while chunk := source.read(1 << 20):
+            size += _append(target, digest, compressor.compress(chunk))
+        size += _append(target, digest, compressor.flush())
+    name = f"sha256:{digest.hexdigest()}"
+    temporary.rename(layout / _blob_path(name))
+    return {"mediaType": _GZIP_LAYER, "digest": name, "size": size}
+
+
+def _append(target: IO[bytes], digest: hashlib._Hash, data: bytes) -> int:
+    target.write(data)
+    digest.update(data)
+    return len(data)
+
+
+def _write_blob(layout: Path, data: bytes) -> str:
+    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    (layout / _blob_path(digest)).write_bytes(data)
+    return digest
+
+
+def _write_json(path: Path, value: object) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(json.dumps(value), encoding="utf-8")
+    temporary.rename(path)
+
+
 def write_archive(layout: Path, names: Sequence[str], archive: Path) -> None:
     """Pack the images of these names, with each layer once. Raises LocalError when one is missing."""
-    index = json.loads((layout / "index.json").read_text(encoding="utf-8"))
+    index = _read_index(layout)
     by_name = {_name_of(descriptor): descriptor for descriptor in index["manifests"]}
     missing = [name for name in names if name not in by_name]
     if missing:
@@ -76,7 +156,7 @@ def prune_layout(layout: Path, names: Iterable[str]) -> None:
     wanted = set(names)
     index = json.loads(index_file.read_text(encoding="utf-8"))
     index["manifests"] = [descriptor for descriptor in index["manifests"] if _name_of(descriptor) in wanted]
-    index_file.write_text(json.dumps(index), encoding="utf-8")
+    _write_json(index_file, index)
     keep = set(_reachable(layout, index["manifests"]))
     for blob in (layout / "blobs/sha256").iterdir():
         if f"sha256:{blob.name}" not in keep:

@@ -94,7 +94,6 @@ class Agent:
             self._log(rejection)
         else:
             self._reject(version, rejection)
-            self._update(pending=current)
             self._log(f"starting with {current}, the last good configuration")
         self._ready.parent.mkdir(parents=True, exist_ok=True)
         self._ready.touch()
@@ -162,7 +161,10 @@ class Agent:
 
     def _reject(self, version: str, message: str) -> None:
         self._log(f"configuration {version} is rejected:\n{message}")
-        self._board.set(replace(self._board.get(), pending=None, rejected=Rejection(hash=version, message=message)))
+        status, current = self._board.get(), self._store.current()
+        # After a restart of this agent nothing is known to be active yet: the version on disk is what slurmctld has.
+        pending = current if current not in {status.active, version} else None
+        self._board.set(replace(status, pending=pending, rejected=Rejection(hash=version, message=message)))
 
     def _update(self, **changes: str | None) -> None:
         self._board.set(replace(self._board.get(), **changes))  # type: ignore[arg-type]

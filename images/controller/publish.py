@@ -93,7 +93,8 @@ class Store:
         temporary = directory.with_name(f".{version}.{os.getpid()}")
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        self.root.chmod(0o755)
+        for parent in (self.root, directory.parent):
+            parent.chmod(0o755)
         for name, content in files.items():
             write_atomically(temporary / name, content)
         temporary.chmod(0o755)

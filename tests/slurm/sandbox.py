@@ -370,7 +370,8 @@ def populate_jail(version: str, directory: Path) -> str:
     directory.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="slurm-populate-"))
     pod = Pod(
-        name="populate", role="jail", lower=rootfs("jail", version, PlainReport()), work=work / "pod", binds={directory: "/jail"}
+        name="populate", role="jail", lower=rootfs("jail", version, PlainReport()), work=work / "pod",
+        binds={directory: "/jail"},
     )  # fmt: skip
     try:
         pod.start()

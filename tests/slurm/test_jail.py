@@ -12,6 +12,14 @@ import pytest
 from tests.slurm.conftest import minimal_config
 from tests.slurm.sandbox import LIBEXEC, Pod, SlurmSandbox, populate_jail, wait_until
 
+BIND = """
+import sys
+sys.path.insert(0, "/usr/lib/slurmstack")
+from pathlib import Path
+from images.common.command import run
+from images.common.jail_view import LOGIN_BINDS, bind_into_jail
+bind_into_jail(Path("/jail"), LOGIN_BINDS, run, print)
+"""
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 USERS = {
     "users": {
@@ -48,10 +56,9 @@ def cluster(slurm_version: str, jail: Path) -> Iterator[SlurmSandbox]:
         assert done.returncode == 0, done.stdout + done.stderr
         login = sandbox.add_pod("login-0", "login", {jail: "/jail"})
         login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
-        wait_until(lambda: (login.root / "run/slurm/conf/slurm.conf").exists(), f"sackd: {login.log('sackd')}")
+        wait_until((login.root / "run/slurm/conf/slurm.conf").exists, f"sackd: {login.log('sackd')}")
         # What sshd does for a login, less the network: the pod's view bound into the jail, then chroot.
-        bind = "import sys; sys.path.insert(0, '/usr/lib/slurmstack'); from pathlib import Path; from images.common import jail_view as v; from images.common.command import run; v.bind_into_jail(Path('/jail'), v.LOGIN_BINDS, run, print)"
-        bound = login.run(["python3", "-c", bind])
+        bound = login.run(["python3", "-c", BIND])
         assert bound.returncode == 0, bound.stdout + bound.stderr
         yield sandbox
 
@@ -84,7 +91,8 @@ def test_a_step_outside_the_jail_would_not_see_the_marker(cluster: SlurmSandbox)
 def test_a_batch_script_and_its_output_are_inside_the_jail(cluster: SlurmSandbox, jail: Path) -> None:
     as_alice(
         cluster,
-        "printf '#!/bin/bash\\ncat /.slurmstack/populated\\nsrun cat /.slurmstack/populated\\n' > job.sh && sbatch --wait -o job.out job.sh",
+        r"printf '#!/bin/bash\ncat /.slurmstack/populated\nsrun cat /.slurmstack/populated\n' > job.sh"
+        " && sbatch --wait -o job.out job.sh",
     )
     assert (jail / "home/alice/job.out").read_text().count("-test") == 2
 
@@ -98,7 +106,8 @@ def test_an_interactive_step_of_salloc_is_inside_the_jail(cluster: SlurmSandbox)
 def test_srun_inside_a_job_starts_steps_on_other_nodes(cluster: SlurmSandbox) -> None:
     out = as_alice(
         cluster,
-        "printf '#!/bin/bash\\nsrun -N2 hostname\\n' > multi.sh && sbatch --wait -N2 -o multi.out multi.sh && cat multi.out",
+        r"printf '#!/bin/bash\nsrun -N2 hostname\n' > multi.sh"
+        " && sbatch --wait -N2 -o multi.out multi.sh && cat multi.out",
     )
     assert set(out.split()) >= {"default-0", "default-1"}
 
@@ -106,7 +115,8 @@ def test_srun_inside_a_job_starts_steps_on_other_nodes(cluster: SlurmSandbox) ->
 def test_a_job_sees_its_own_node_in_the_jail(cluster: SlurmSandbox) -> None:
     out = as_alice(
         cluster,
-        "srun -N2 bash -c 'cat /etc/hostname; test -e /proc/self && test -c /dev/null && test -S /run/munge/munge.socket.2 && echo complete'",
+        "srun -N2 bash -c 'cat /etc/hostname; test -e /proc/self && test -c /dev/null"
+        " && test -S /run/munge/munge.socket.2 && echo complete'",
     )
     assert out.count("complete") == 2
     assert {"default-0", "default-1"} <= set(out.split())
@@ -118,8 +128,15 @@ def test_a_parallel_program_is_compiled_and_run_with_pmix(cluster: SlurmSandbox,
     program = r"""
 #include <mpi.h>
 #include <stdio.h>
-int main(int c, char **v) { int r, n; MPI_Init(&c, &v); MPI_Comm_rank(MPI_COMM_WORLD, &r); MPI_Comm_size(MPI_COMM_WORLD, &n);
-int sum; MPI_Allreduce(&r, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); printf("rank %d of %d sum %d\n", r, n, sum); MPI_Finalize(); }
+int main(int c, char **v) {
+  int rank, size, sum;
+  MPI_Init(&c, &v);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  printf("rank %d of %d sum %d\n", rank, size, sum);
+  MPI_Finalize();
+}
 """
     out = as_alice(
         cluster,

@@ -35,7 +35,7 @@ def worker(cluster: SlurmSandbox) -> Iterator[str]:
 
 def record(cluster: SlurmSandbox, name: str) -> dict[str, Any] | None:
     """The node record, or None."""
-    done = cluster.run(f"scontrol show nodes --json")
+    done = cluster.run("scontrol show nodes --json")
     nodes = json.loads(done.stdout)["nodes"]
     return next((node for node in nodes if node["name"] == name), None)
 

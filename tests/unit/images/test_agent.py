@@ -1,0 +1,224 @@
+"""The config agent's decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from images.common.command import Result
+from images.controller.agent import Agent, initial_status
+from images.controller.check import Verdict
+from images.controller.publish import Files, Store, config_hash
+from images.controller.server import StatusBoard
+from tests.unit.images.fakes import FakeClock
+
+GOOD = {"slurm.conf": "ClusterName=a\n"}
+BETTER = {"slurm.conf": "ClusterName=a\nMaxJobCount=5\n"}
+BAD = {"slurm.conf": "ClusterNmae=a\n"}
+COMPLAINT = "error: Parsing error at unrecognized key: ClusterNmae"
+
+
+class FakeSlurmctld:
+    """Dies of files that contain `deadly`, when it reads them."""
+
+    def __init__(self, store: Store) -> None:
+        self.up = False
+        self.store = store
+        self.reconfigured = 0
+
+    def is_up(self) -> bool:
+        return self.up
+
+    def start(self) -> None:
+        self.up = "deadly" not in (self.store.current_link / "slurm.conf").read_text()
+
+    def reconfigure(self) -> Result:
+        self.reconfigured += 1
+        self.start()
+        return Result(code=0)
+
+
+class World:
+    """An agent with its surroundings."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = Store(directory / "store")
+        self.ready = directory / "run/ready"
+        self.slurmctld = FakeSlurmctld(self.store)
+        self.verdicts: dict[str, Verdict] = {}
+        self.log: list[str] = []
+        self.restart_agent()
+
+    def restart_agent(self) -> None:
+        self.board = StatusBoard(initial_status("24.11.5"))
+        self.agent = Agent(
+            store=self.store,
+            check=self.check,
+            slurmctld=self.slurmctld,
+            board=self.board,
+            log=self.log.append,
+            ready=self.ready,
+            clock=FakeClock(),
+        )
+
+    def check(self, files: Files) -> Verdict:
+        if "ClusterNmae" in files["slurm.conf"]:
+            return Verdict(starts=False, complaints=(COMPLAINT, "fatal: Unable to process configuration file"))
+        return self.verdicts.get(config_hash(files), Verdict(starts=True, complaints=()))
+
+    def start(self) -> None:
+        self.agent.take(GOOD)
+        self.slurmctld.start()
+        self.agent.tick()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_slurmctld_may_start_only_after_the_check(world: World) -> None:
+    world.agent.take(GOOD)
+
+    assert world.ready.exists()
+    assert world.store.current() == config_hash(GOOD)
+    assert world.board.get().pending == config_hash(GOOD)
+    assert world.board.get().active is None
+
+
+def test_a_configuration_is_active_only_when_slurmctld_answers(world: World) -> None:
+    world.start()
+
+    assert world.board.get().active == config_hash(GOOD)
+    assert world.board.get().pending is None
+
+
+def test_a_first_bad_configuration_keeps_slurmctld_waiting(world: World) -> None:
+    world.agent.take(BAD)
+
+    assert not world.ready.exists()
+    rejected = world.board.get().rejected
+    assert rejected is not None
+    assert COMPLAINT in rejected.message
+
+
+def test_a_bad_configuration_at_boot_starts_the_last_good_one(world: World) -> None:
+    world.start()
+    world.ready.unlink()
+    world.restart_agent()
+
+    world.agent.take(BAD)
+    world.slurmctld.start()
+    world.agent.tick()
+
+    assert world.ready.exists()
+    assert world.board.get().active == config_hash(GOOD)
+    rejected = world.board.get().rejected
+    assert rejected is not None
+    assert rejected.hash == config_hash(BAD)
+
+
+def test_a_good_change_is_published_and_read(world: World) -> None:
+    world.start()
+
+    world.agent.take(BETTER)
+
+    assert world.board.get().active == config_hash(BETTER)
+    assert world.slurmctld.reconfigured == 1
+
+
+def test_a_bad_change_never_reaches_slurmctld(world: World) -> None:
+    world.start()
+
+    world.agent.take(BAD)
+
+    assert world.slurmctld.reconfigured == 0
+    assert world.store.current() == config_hash(GOOD)
+    assert world.board.get().active == config_hash(GOOD)
+    rejected = world.board.get().rejected
+    assert rejected is not None
+    assert rejected.message.splitlines() == [COMPLAINT, "fatal: Unable to process configuration file"]
+
+
+def test_a_change_back_to_the_active_version_clears_the_rejection_without_a_reconfigure(world: World) -> None:
+    world.start()
+    world.agent.take(BAD)
+
+    world.agent.take(GOOD)
+
+    assert world.board.get().rejected is None
+    assert world.board.get().pending is None
+    assert world.slurmctld.reconfigured == 0
+
+
+def test_slurmctld_that_dies_of_a_change_gets_the_version_before_back(world: World) -> None:
+    world.start()
+    deadly = {"slurm.conf": "deadly\n"}
+
+    world.agent.take(deadly)
+
+    assert world.store.current() == config_hash(GOOD)
+    rejected = world.board.get().rejected
+    assert rejected is not None
+    assert rejected.hash == config_hash(deadly)
+    world.slurmctld.start()
+    world.agent.tick()
+    assert world.board.get().active == config_hash(GOOD)
+    assert world.board.get().rejected == rejected
+
+
+def test_complaints_that_the_active_version_has_too_are_nothing_new(world: World) -> None:
+    old = Verdict(starts=True, complaints=("error: old complaint",))
+    world.verdicts = {config_hash(GOOD): old, config_hash(BETTER): old}
+    world.start()
+
+    world.agent.take(BETTER)
+
+    assert world.board.get().active == config_hash(BETTER)
+
+
+def test_a_new_complaint_is_a_rejection_even_where_slurmctld_starts(world: World) -> None:
+    world.verdicts = {config_hash(BETTER): Verdict(starts=True, complaints=("error: Ignoring invalid QOS",))}
+    world.start()
+
+    world.agent.take(BETTER)
+
+    assert world.board.get().active == config_hash(GOOD)
+    rejected = world.board.get().rejected
+    assert rejected is not None
+    assert rejected.message == "error: Ignoring invalid QOS"
+
+
+def test_a_change_while_slurmctld_is_down_becomes_active_when_it_comes_up(world: World) -> None:
+    world.start()
+    world.slurmctld.up = False
+
+    world.agent.take(BETTER)
+
+    assert world.slurmctld.reconfigured == 0
+    assert world.board.get().pending == config_hash(BETTER)
+    world.slurmctld.start()
+    world.agent.tick()
+    assert world.board.get().active == config_hash(BETTER)
+
+
+def test_an_agent_that_restarts_beside_a_running_slurmctld_reports_it_active(world: World) -> None:
+    world.start()
+    world.restart_agent()
+
+    world.agent.take(GOOD)
+
+    assert world.board.get().active == config_hash(GOOD)
+    assert world.slurmctld.reconfigured == 0
+
+
+def test_an_agent_that_restarts_and_finds_a_change_reports_the_rejection_and_what_still_runs(world: World) -> None:
+    world.start()
+    world.restart_agent()
+
+    world.agent.take(BAD)
+    world.agent.tick()
+
+    assert world.board.get().active == config_hash(GOOD)
+    assert world.board.get().rejected is not None

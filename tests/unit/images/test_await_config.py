@@ -1,0 +1,88 @@
+"""await-config and the agent's HTTP server."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from images.controller.await_config import await_config, fetch_status
+from images.controller.server import Rejection, Status, StatusBoard, start_server
+from tests.unit.images.fakes import FakeClock
+
+
+def answers(*values: dict[str, Any] | Exception) -> Any:
+    iterator = iter(values)
+
+    def fetch() -> dict[str, Any]:
+        value = next(iterator)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    return fetch
+
+
+def wait(*values: dict[str, Any] | Exception) -> tuple[int, list[str]]:
+    log: list[str] = []
+    return await_config("h", answers(*values), log.append, FakeClock()), log
+
+
+def test_it_ends_well_when_the_configuration_is_active() -> None:
+    code, _ = wait(
+        {"active": "old", "pending": "h", "rejected": None}, {"active": "h", "pending": None, "rejected": None}
+    )
+
+    assert code == 0
+
+
+def test_a_rejection_is_told_with_slurms_message() -> None:
+    code, log = wait({"active": "old", "rejected": {"hash": "h", "message": "error: bad\nfatal: worse"}})
+
+    assert code == 2
+    assert log[-1] == "error: bad\nfatal: worse"
+
+
+def test_the_rejection_of_another_configuration_is_none_of_ours() -> None:
+    code, _ = wait({"active": "old", "rejected": {"hash": "x", "message": "m"}}, {"active": "h", "rejected": None})
+
+    assert code == 0
+
+
+def test_a_controller_that_is_not_there_yet_is_waited_for() -> None:
+    code, log = wait(
+        urllib.error.URLError("refused"), TimeoutError("slow"), ValueError("half an answer"), {"active": "h"}
+    )
+
+    assert code == 0
+    assert "waiting for the controller" in log[0]
+
+
+@pytest.fixture
+def board() -> Iterator[tuple[StatusBoard, str]]:
+    found = StatusBoard(Status(slurm_version="24.11.5"))
+    server = start_server(found, 0)
+    yield found, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_the_agent_answers_its_status(board: tuple[StatusBoard, str]) -> None:
+    found, url = board
+    assert fetch_status(url) == {"active": None, "rejected": None, "pending": None, "slurm_version": "24.11.5"}
+
+    found.set(Status(active="a", rejected=Rejection(hash="b", message="m"), slurm_version="24.11.5"))
+
+    assert fetch_status(url)["rejected"] == {"hash": "b", "message": "m"}
+
+
+def test_the_agent_is_healthy_and_knows_nothing_else(board: tuple[StatusBoard, str]) -> None:
+    _, url = board
+    with urllib.request.urlopen(f"{url}/healthz") as response:
+        assert response.status == 200
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(f"{url}/other")
+    assert error.value.code == 404

@@ -1,0 +1,114 @@
+"""What slurmctld of both versions really prints (data/, recorded), and what the check makes of it."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from images.controller.check import Checker, Verdict, clean, complaints_in
+from tests.unit.images.paths import DATA
+
+DIRECTORY = "/var/scratch"
+
+EXPECTED = {
+    "good": (),
+    "misspelt": ("Parsing error at unrecognized key: SchedulerTpye", "fatal: Unable to process configuration file"),
+    "unknownnode": ('lookup failure for node "nosuchnode"', "fatal: Invalid node names in partition x"),
+    "badpartkey": ("unrecognized key: Stat", 'in file slurm.conf line 20: " Stat=UP"', "fatal: "),
+    "badvalue": ("DefMemPerCPU value (abc) is not a valid number", "fatal: "),
+    "badplugin": ("sched/backfil", "fatal: Failed to initialize the various schedulers"),
+    "garbage": ('in file slurm.conf line 20: "garbage line here"', "fatal: "),
+    "duppart": ("duplicate entry for partition main",),
+    "otherhost": ("This host (controller-0/controller-0) not a valid controller",),
+    "preempt": ("PreemptType and PreemptMode values incompatible", "fatal: "),
+    "topo": ("cannot stat file topology.conf",),
+    "gres": ("slurmdbd is required to run with TRES gres/gpu",),
+    "lua": ("Unable to stat job_submit.lua", "fatal: "),
+    "enforce": ("You can not have AccountingStorageEnforce set",),
+    "qos": ("We have no QOS on the system",),
+}
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+@pytest.mark.parametrize("case", sorted(EXPECTED))
+def test_exactly_the_lines_that_matter_are_kept(version: str, case: str) -> None:
+    text = (DATA / f"slurmctld-{version}-{case}.log").read_text()
+
+    found = complaints_in([clean(line, DIRECTORY) for line in text.splitlines()])
+
+    if not EXPECTED[case]:
+        assert found == ()
+    for part in EXPECTED[case]:
+        assert any(part in line for line in found), found
+    assert all(line.startswith(("error: ", "fatal: ")) for line in found)
+
+
+def test_time_stamps_and_the_scratch_directory_are_not_shown() -> None:
+    old = 'slurmctld: error: Parse error in file /tmp/x/slurm.conf line 3: "y"'
+    new = '[2026-11-21T11:18:28.442] error: Parse error in file /tmp/x/slurm.conf line 3: "y"'
+
+    assert clean(old, "/tmp/x") == clean(new, "/tmp/x") == 'error: Parse error in file slurm.conf line 3: "y"'
+
+
+def test_a_complaint_that_is_repeated_is_told_once() -> None:
+    assert complaints_in(["error: Bad SelectTypeParameter: X"] * 2) == ("error: Bad SelectTypeParameter: X",)
+
+
+def test_a_configuration_that_starts_without_complaint_is_taken() -> None:
+    assert Verdict(starts=True, complaints=()).rejection() is None
+
+
+def test_only_new_complaints_reject_a_configuration_that_starts() -> None:
+    verdict = Verdict(starts=True, complaints=("error: old", "error: new"))
+
+    assert verdict.rejection(("error: old",)) == "error: new"
+    assert verdict.rejection(("error: old", "error: new")) is None
+
+
+def test_one_that_does_not_start_is_rejected_even_for_an_old_complaint() -> None:
+    assert Verdict(starts=False, complaints=("error: old",)).rejection(("error: old",)) == "error: old"
+    assert "does not say why" in (Verdict(starts=False, complaints=()).rejection() or "")
+
+
+def fake_slurmctld(directory: Path, script: str) -> str:
+    program = directory / "slurmctld"
+    program.write_text(f"#!/bin/bash\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return str(program)
+
+
+def test_the_scratch_slurmctld_is_ended_as_soon_as_it_is_up(tmp_path: Path) -> None:
+    program = fake_slurmctld(
+        tmp_path, "echo 'slurmctld: Running as primary controller'; echo $$ > " + str(tmp_path / "pid") + "; sleep 60"
+    )
+
+    verdict = Checker(program=program, user=None)({"slurm.conf": "ClusterName=a\n"})
+
+    assert verdict == Verdict(starts=True, complaints=())
+    pid_file = tmp_path / "pid"
+    assert not pid_file.exists() or not Path(f"/proc/{pid_file.read_text().strip()}").exists()
+
+
+def test_one_that_ends_is_heard_to_the_end(tmp_path: Path) -> None:
+    program = fake_slurmctld(tmp_path, "echo 'slurmctld: error: a'; printf 'slurmctld: fatal: b'; exit 1")
+
+    verdict = Checker(program=program, user=None)({"slurm.conf": "ClusterName=a\n"})
+
+    assert verdict == Verdict(starts=False, complaints=("error: a", "fatal: b"))
+
+
+def test_one_that_hangs_is_given_up_with_its_last_line(tmp_path: Path) -> None:
+    program = fake_slurmctld(tmp_path, "echo 'slurmctld: thinking'; sleep 60")
+
+    verdict = Checker(program=program, user=None, timeout=0.5)({"slurm.conf": "ClusterName=a\n"})
+
+    assert not verdict.starts
+    assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
+
+
+def test_no_slurm_conf_is_said_plainly(tmp_path: Path) -> None:
+    verdict = Checker(program="/nonexistent", user=None)({"cgroup.conf": ""})
+
+    assert verdict.rejection() == "error: there is no slurm.conf in the configuration"

@@ -1,0 +1,228 @@
+"""What the programs of all images share."""
+
+from __future__ import annotations
+
+import io
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from images.common.command import Result, run
+from images.common.files import swap_symlink, write_atomically
+from images.common.install import PROGRAMS, install_programs, take_users_from_jail
+from images.common.jail_view import Bind, JailViewError, bind_into_jail, mount_points
+from images.common.log import Log, open_pod_log
+from images.common.munged import prepare
+from images.common.readiness import can_connect, is_munge_ready
+from images.common.wait import wait_for
+from images.login.sshd import UnsafeJailError, check_chroot
+from images.worker.leave import local_steps
+from tests.unit.images.fakes import FakeClock, FakeRunner
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def test_each_line_names_its_program() -> None:
+    stream = io.StringIO()
+
+    Log("users", stream)("one\ntwo")
+
+    assert stream.getvalue() == "users: one\nusers: two\n"
+
+
+def test_a_hook_writes_to_the_pods_log(tmp_path: Path) -> None:
+    with open_pod_log(tmp_path / "stdout") as stream:
+        stream.write("x")
+
+    assert (tmp_path / "stdout").read_text() == "x"
+    assert open_pod_log(tmp_path / "no/such") is sys.stderr
+
+
+def test_waiting_is_told_at_once_and_then_every_ten_seconds() -> None:
+    clock, log = FakeClock(), list[str]()
+
+    wait_for("godot", lambda: clock.time >= 35, log.append, clock=clock)
+
+    assert log[0] == "waiting for godot"
+    assert len(log) == 4
+
+
+def test_what_is_already_there_is_not_waited_for() -> None:
+    log = list[str]()
+
+    wait_for("x", lambda: True, log.append, clock=FakeClock())
+
+    assert log == []
+
+
+def test_a_command_that_hangs_is_ended() -> None:
+    assert run(["sleep", "60"], timeout=0.2).code == 124
+
+
+def test_a_command_that_does_not_exist_is_a_result() -> None:
+    assert run(["/no/such/program"]).code == 127
+
+
+def test_a_commands_message_is_its_error_output() -> None:
+    assert run(["sh", "-c", "echo out; echo err >&2; exit 3"]).message == "err"
+
+
+def test_pid_1_ends_at_once_on_sigterm() -> None:
+    wait = "end_on_sigterm(); print('ready', flush=True); import time; time.sleep(60)"
+    code = f"from images.common.process import end_on_sigterm; {wait}"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=REPOSITORY)
+    assert process.stdout is not None
+    process.stdout.readline()
+
+    process.terminate()
+
+    assert process.wait(timeout=5) == 128 + 15
+    process.stdout.close()
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, "old")
+
+    write_atomically(path, "new", mode=0o400)
+
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o400
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_link_is_swapped_even_where_one_is(tmp_path: Path) -> None:
+    swap_symlink(tmp_path / "current", "a")
+    swap_symlink(tmp_path / "current", "b")
+
+    assert (tmp_path / "current").readlink() == Path("b")
+
+
+def test_munges_key_is_only_for_munge(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"k" * 128)
+    status = tmp_path.stat()
+
+    prepare(secret, tmp_path / "root", status.st_uid, status.st_gid)
+
+    key = tmp_path / "root/etc/munge/munge.key"
+    assert key.read_bytes() == b"k" * 128
+    assert stat.S_IMODE(key.stat().st_mode) == 0o400
+    assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "root/run/munge").stat().st_mode) == 0o755
+
+
+def test_a_socket_that_a_dead_munged_left_is_not_ready(tmp_path: Path) -> None:
+    path = tmp_path / "munge.socket.2"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+    assert path.exists()
+
+    assert not is_munge_ready(path)
+
+
+def test_a_munged_that_listens_is_ready(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        server.listen()
+
+        assert is_munge_ready(tmp_path / "s")
+
+
+def test_a_controller_that_listens_is_there() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        threading.Thread(target=server.accept, daemon=True).start()
+
+        assert can_connect(f"127.0.0.1:{server.getsockname()[1]}")
+    assert not can_connect("127.0.0.1:9")
+
+
+@pytest.fixture
+def jail(tmp_path: Path) -> Path:
+    (tmp_path / "jail/dev").mkdir(parents=True)
+    return tmp_path / "jail"
+
+
+def test_what_is_bound_already_is_not_bound_again(jail: Path) -> None:
+    runner = FakeRunner()
+
+    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], runner, print, lambda: frozenset({f"{jail}/dev"}))
+
+    assert runner.commands == []
+
+
+def test_a_bind_shows_the_pods_own_thing_in_the_jail(jail: Path) -> None:
+    runner = FakeRunner()
+
+    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], runner, print, frozenset)
+
+    assert runner.commands == [f"mount --rbind /dev {jail}/dev"]
+
+
+def test_a_foreign_jail_without_targets_is_explained(jail: Path) -> None:
+    with pytest.raises(JailViewError, match="the jail has no directory /proc"):
+        bind_into_jail(jail, [Bind(path="/proc")], FakeRunner(), print, frozenset)
+
+
+def test_a_missing_permission_is_explained(jail: Path) -> None:
+    runner = FakeRunner({"mount": Result(code=32, stderr="permission denied")})
+
+    with pytest.raises(JailViewError, match="CAP_SYS_ADMIN"):
+        bind_into_jail(jail, [Bind(path="/dev")], runner, print, frozenset)
+
+
+def test_mount_points_with_spaces_are_read(tmp_path: Path) -> None:
+    (tmp_path / "mountinfo").write_text("36 35 98:0 / /mnt/a\\040b rw - ext3 /dev/root rw\n")
+
+    assert mount_points(tmp_path / "mountinfo") == {"/mnt/a b"}
+
+
+def test_a_jail_that_others_may_write_is_refused_before_sshd_refuses_each_login(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+
+    with pytest.raises(UnsafeJailError, match="mode 0777"):
+        check_chroot(tmp_path, owner=tmp_path.stat().st_uid)
+
+
+def test_only_slurmstepd_counts_as_a_step(tmp_path: Path) -> None:
+    for pid, name in (("1", "slurmd"), ("22", "slurmstepd"), ("23", "slurmstepd: [5.0"), ("24", "bash")):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "comm").write_text(name + "\n")
+
+    assert local_steps(tmp_path) == 2
+
+
+@pytest.mark.parametrize("folder", sorted(PROGRAMS))
+def test_every_program_of_the_images_starts_a_main_that_exists(folder: str, tmp_path: Path) -> None:
+    for path in install_programs(folder, tmp_path):
+        assert path.stat().st_mode & stat.S_IXUSR
+        module = PROGRAMS[folder][path.name]
+        code = f"from {module} import main; assert callable(main)"
+        subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+
+
+def test_programs_need_nothing_but_pythons_own_library() -> None:
+    for path in (REPOSITORY / "images").rglob("*.py"):
+        for line in path.read_text().splitlines():
+            if line.startswith(("import ", "from ")) and "{" not in line:
+                top = line.split()[1].partition(".")[0]
+                assert top == "images" or top in sys.stdlib_module_names, f"{path}: {line}"
+
+
+def test_pods_learn_users_from_the_jail(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/nsswitch.conf").write_text("passwd:         files\ngroup:  files\nhosts:  files dns\n")
+
+    take_users_from_jail(tmp_path)
+
+    assert (tmp_path / "var/lib/extrausers/passwd").readlink() == Path("/jail/etc/passwd")
+    text = (tmp_path / "etc/nsswitch.conf").read_text()
+    assert "passwd:         files extrausers\n" in text
+    assert "hosts:  files dns\n" in text

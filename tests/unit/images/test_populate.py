@@ -1,0 +1,143 @@
+"""Filling the jail: whole or not at all, never over something that is there."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from images.jail import copy_tree
+from images.jail.populate import IN_PROGRESS, MARKER, NO_SPACE, REFUSED, populate
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    root = tmp_path / "source"
+    for name in ("bin", "etc", "proc/1", "dev", "tmp", "run/munge", "volumes/mounted"):
+        (root / name).mkdir(parents=True)
+    (root / "bin/tool").write_text("#!/bin/sh\n")
+    (root / "bin/tool").chmod(0o4755)
+    (root / "bin/tool-2").hardlink_to(root / "bin/tool")
+    (root / "bin/link").symlink_to("tool")
+    (root / "etc/hosts").write_text("10.0.0.1 pod\n")
+    (root / "proc/1/status").write_text("x")
+    (root / "volumes/mounted/data").write_text("x" * 100)
+    os.utime(root / "bin", (1_000_000, 1_000_000))
+    return root
+
+
+@pytest.fixture
+def jail(tmp_path: Path) -> Path:
+    path = tmp_path / "jail"
+    path.mkdir()
+    return path
+
+
+def fill(source: Path, jail: Path, version: str = "1") -> tuple[int, list[str]]:
+    log: list[str] = []
+    mounted = frozenset({"/", "/etc/hosts", "/volumes/mounted"})
+    return populate(source, jail, version, log.append, mounted), log
+
+
+def test_files_keep_their_mode_links_and_times(source: Path, jail: Path) -> None:
+    assert fill(source, jail)[0] == 0
+
+    assert (jail / "bin/tool").stat().st_mode & 0o7777 == 0o4755
+    assert (jail / "bin/tool").stat().st_ino == (jail / "bin/tool-2").stat().st_ino
+    assert (jail / "bin/link").readlink() == Path("tool")
+    assert (jail / "bin").stat().st_mtime == 1_000_000
+
+
+def test_mounts_and_processes_of_the_pod_are_not_copied_but_can_be_bound(source: Path, jail: Path) -> None:
+    fill(source, jail)
+
+    assert list((jail / "proc").iterdir()) == []
+    assert list((jail / "volumes/mounted").iterdir()) == []
+    assert (jail / "etc/hosts").read_text() == ""
+    for target in ("run/munge", "run/slurm", "var/spool/slurmd", "sys", "dev", "tmp"):
+        assert (jail / target).is_dir(), target
+    assert (jail / "tmp").stat().st_mode & 0o7777 == 0o1777
+
+
+def test_the_marker_names_the_version(source: Path, jail: Path) -> None:
+    fill(source, jail, "24.11-abc")
+
+    assert json.loads((jail / MARKER).read_text())["version"] == "24.11-abc"
+    assert not (jail / IN_PROGRESS).exists()
+
+
+def test_a_jail_that_is_there_is_never_touched(source: Path, jail: Path) -> None:
+    fill(source, jail, "1")
+    (jail / "bin/tool").write_text("changed by an administrator")
+
+    code, log = fill(source, jail, "2")
+
+    assert code == 0
+    assert "version 1" in log[0]
+    assert (jail / "bin/tool").read_text() == "changed by an administrator"
+
+
+def test_a_volume_with_somebody_elses_files_is_refused(source: Path, jail: Path) -> None:
+    (jail / "thesis.tex").write_text("years of work")
+
+    code, log = fill(source, jail)
+
+    assert code == REFUSED
+    assert "thesis.tex" in log[0]
+    assert [path.name for path in jail.iterdir()] == ["thesis.tex"]
+
+
+def test_a_fresh_file_system_counts_as_empty(source: Path, jail: Path) -> None:
+    (jail / "lost+found").mkdir()
+
+    assert fill(source, jail)[0] == 0
+
+
+def test_an_interrupted_run_leaves_no_marker_and_the_next_one_finishes(
+    source: Path, jail: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copy_tree, "_copy_symlink", killed)
+        with pytest.raises(Killed):
+            fill(source, jail)
+    assert not (jail / MARKER).exists()
+    (jail / "bin/tool").write_text("half")
+
+    code, log = fill(source, jail)
+
+    assert code == 0
+    assert any("interrupted" in line for line in log)
+    assert (jail / "bin/tool").read_text() == "#!/bin/sh\n"
+    assert (jail / MARKER).exists()
+
+
+def test_a_full_volume_is_said_plainly_and_no_marker_is_written(
+    source: Path, jail: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(copy_tree, "_copy_file", full)
+
+    code, log = fill(source, jail)
+
+    assert code == NO_SPACE
+    assert any("the volume is full" in line for line in log)
+    assert not (jail / MARKER).exists()
+
+
+def test_sshd_may_use_it_as_a_chroot_directory(source: Path, jail: Path) -> None:
+    jail.chmod(0o777)
+
+    fill(source, jail)
+
+    assert jail.stat().st_mode & 0o777 == 0o755

@@ -1,0 +1,150 @@
+"""Node records are removed only when it is certain that the node is gone for good."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from images.common.command import Result
+from images.controller.kube import KubeError, Object
+from images.controller.records import MOST_PER_ROUND, Reaper, parse_nodes, removable
+
+GONE = ["DOWN", "DYNAMIC_NORM", "NOT_RESPONDING"]
+
+
+def nodes(**states: list[str]) -> str:
+    return json.dumps({"nodes": [{"name": name.replace("_", "-"), "state": state} for name, state in states.items()]})
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}}
+
+
+def pool(name: str, replicas: int) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"replicas": replicas}}
+
+
+def names(text: str, pods: list[str], **pools: int) -> list[str]:
+    return removable(
+        parse_nodes(text), [pod(name) for name in pods], [pool(name, size) for name, size in pools.items()]
+    )
+
+
+def test_a_record_beyond_the_pools_size_is_removed() -> None:
+    assert names(nodes(default_3=GONE), [], default=3) == ["default-3"]
+
+
+def test_a_record_within_the_pools_size_is_kept() -> None:
+    assert names(nodes(default_2=GONE), [], default=3) == []
+
+
+def test_a_record_of_a_removed_pool_is_removed() -> None:
+    assert names(nodes(gpu_0=GONE), [], default=3) == ["gpu-0"]
+
+
+def test_a_record_whose_pod_still_drains_is_kept() -> None:
+    assert names(nodes(default_3=GONE), ["default-3"], default=3) == []
+
+
+@pytest.mark.parametrize("state", ["POWERED_DOWN", "POWERING_UP", "ALLOCATED", "COMPLETING"])
+def test_a_node_that_sleeps_or_has_a_job_is_kept(state: str) -> None:
+    assert names(nodes(default_3=[*GONE, state]), [], default=3) == []
+
+
+def test_a_node_that_answers_is_kept() -> None:
+    assert names(nodes(default_3=["IDLE", "DYNAMIC_NORM", "DRAIN"]), [], default=3) == []
+
+
+def test_a_node_that_is_written_in_slurm_conf_is_kept() -> None:
+    assert names(nodes(default_3=["DOWN", "NOT_RESPONDING"]), [], default=3) == []
+
+
+def test_a_node_with_a_name_that_no_pod_has_is_kept() -> None:
+    assert names(nodes(laptop=GONE), [], default=3) == []
+
+
+class Api:
+    def __init__(self, *, broken: bool = False) -> None:
+        self.broken = broken
+        self.asked = 0
+
+    def list_pods(self) -> list[Object]:
+        self.asked += 1
+        if self.broken:
+            raise KubeError("no answer")
+        return []
+
+    def list_stateful_sets(self) -> list[Object]:
+        self.asked += 1
+        return [pool("default", 1)]
+
+
+class Slurmctld:
+    def __init__(self, text: str | None, refuses: str = "") -> None:
+        self.text = text
+        self.refuses = refuses
+        self.deleted: list[str] = []
+
+    def nodes_json(self) -> str | None:
+        return self.text
+
+    def delete_node(self, name: str) -> Result:
+        self.deleted.append(name)
+        return Result(code=1, stderr=self.refuses) if self.refuses else Result(code=0)
+
+
+def one_round(api: Api, slurmctld: Slurmctld) -> list[str]:
+    log: list[str] = []
+    Reaper(api=api, slurmctld=slurmctld, log=log.append).round()
+    return log
+
+
+def test_nothing_is_removed_where_the_api_does_not_answer() -> None:
+    slurmctld = Slurmctld(nodes(default_3=GONE))
+
+    log = one_round(Api(broken=True), slurmctld)
+
+    assert slurmctld.deleted == []
+    assert "left alone" in log[0]
+
+
+def test_nothing_is_asked_while_all_nodes_are_well() -> None:
+    api = Api()
+
+    one_round(api, Slurmctld(nodes(default_0=["IDLE", "DYNAMIC_NORM"])))
+
+    assert api.asked == 0
+
+
+def test_nothing_happens_while_slurmctld_is_away() -> None:
+    assert one_round(Api(), Slurmctld(None)) == []
+
+
+def test_a_dead_record_is_removed_and_told() -> None:
+    slurmctld = Slurmctld(nodes(default_3=GONE, default_0=["IDLE", "DYNAMIC_NORM"]))
+
+    log = one_round(Api(), slurmctld)
+
+    assert slurmctld.deleted == ["default-3"]
+    assert "default-3" in log[0]
+
+
+def test_a_refusal_is_told_once() -> None:
+    log: list[str] = []
+    reaper = Reaper(api=Api(), slurmctld=Slurmctld(nodes(default_3=GONE), refuses="in a reservation"), log=log.append)
+
+    reaper.round()
+    reaper.round()
+
+    assert len(log) == 1
+    assert "in a reservation" in log[0]
+
+
+def test_a_round_has_an_end() -> None:
+    slurmctld = Slurmctld(json.dumps({"nodes": [{"name": f"gpu-{n}", "state": GONE} for n in range(1000)]}))
+
+    one_round(Api(), slurmctld)
+
+    assert len(slurmctld.deleted) == MOST_PER_ROUND

@@ -1,0 +1,90 @@
+"""The scratch slurmctld must not reach outside, and its messages must fit the file that the user wrote."""
+
+from __future__ import annotations
+
+import pytest
+
+from images.controller.scratch_config import Scratch, scratch_files
+
+SCRATCH = Scratch(directory="/tmp/s", slurmctld_port=1111, slurmd_port=2222)
+
+
+def scratch_conf(text: str, **others: str) -> str:
+    return scratch_files({"slurm.conf": text, **others}, SCRATCH)["slurm.conf"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "PrologSlurmctld=/bin/danger", "EpilogSlurmctld=/bin/danger", "ResumeProgram=/bin/danger",
+        "SuspendProgram=/bin/danger",
+        "HealthCheckProgram=/bin/danger", "prologslurmctld = /bin/danger", 'MailProg="/bin/danger with spaces"',
+        "SlurmctldPrimaryOnProg=/bin/danger", "RebootProgram=/bin/danger", "JobCompLoc=/bin/danger",
+    ],
+)  # fmt: skip
+def test_no_program_of_the_site_is_run(line: str) -> None:
+    assert "danger" not in scratch_conf(f"ClusterName=a\n{line}\n")
+
+
+def test_the_real_controllers_state_and_port_are_not_touched() -> None:
+    conf = scratch_conf(
+        "SlurmctldPort=6817\nStateSaveLocation=/var/spool/slurmctld\nSlurmctldPidFile=/run/x SlurmdPort=6818\n"
+    )
+
+    assert "6817" not in conf
+    assert "6818" not in conf
+    assert "/var/spool/slurmctld" not in conf
+    assert "SlurmctldPort=1111\n" in conf
+    assert "StateSaveLocation=/tmp/s/state\n" in conf
+
+
+def test_several_keys_on_one_line_are_told_apart() -> None:
+    conf = scratch_conf("ClusterName=a SlurmctldPort=6817 MaxJobCount=5\n")
+
+    assert conf.splitlines()[0].split() == ["ClusterName=a", "MaxJobCount=5"]
+
+
+def test_lines_keep_their_numbers() -> None:
+    text = "# comment\nSlurmctldPort=6817\n\nPartitionName=x Stat=UP\n"
+
+    assert scratch_conf(text).splitlines()[3] == "PartitionName=x Stat=UP"
+
+
+def test_the_database_is_left_alone_and_what_needs_it_is_left_out() -> None:
+    conf = scratch_conf(
+        "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=db\nAccountingStorageEnforce=limits\n"
+        "AccountingStorageTRES=gres/gpu\nPartitionName=main Nodes=ALL AllowQos=high QOS=x State=UP\n"
+    )
+
+    assert "slurmdbd" not in conf
+    assert "AccountingStorage" not in conf
+    assert "qos" not in conf.lower()
+    assert "PartitionName=main Nodes=ALL" in conf
+    assert "State=UP" in conf
+
+
+def test_without_a_database_a_setting_that_needs_one_is_still_an_error_of_the_user() -> None:
+    assert "AccountingStorageTRES=gres/gpu" in scratch_conf("AccountingStorageTRES=gres/gpu\n")
+
+
+def test_a_comment_that_names_the_database_is_no_database() -> None:
+    conf = scratch_conf("#AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageTRES=gres/gpu\n")
+
+    assert "AccountingStorageTRES=gres/gpu" in conf
+
+
+def test_included_files_are_cleaned_too() -> None:
+    files = {
+        "slurm.conf": "Include site.conf\n",
+        "site.conf": "PrologSlurmctld=/bin/danger\n",
+        "topology.conf": "SwitchName=s\n",
+    }
+
+    found = scratch_files(files, SCRATCH)
+
+    assert "danger" not in found["site.conf"]
+    assert found["topology.conf"] == files["topology.conf"]
+
+
+def test_a_key_that_only_ends_like_another_is_kept() -> None:
+    assert "XSlurmctldPort=1" in scratch_conf("XSlurmctldPort=1\n")

@@ -1,0 +1,68 @@
+"""slurmd's start: what it lifts, and the command line."""
+
+from __future__ import annotations
+
+import json
+
+from images.common.command import Result
+from images.common.slurm_node import LEAVING_REASON, Node
+from images.worker.slurmd import lift_own_drain, slurmd_command
+from tests.unit.images.fakes import FakeRunner
+
+
+def lifted(*states: str, reason: str) -> tuple[bool, FakeRunner, list[str]]:
+    log: list[str] = []
+    nodes = {"nodes": [{"name": "w-0", "state": list(states), "reason": reason}]}
+    runner = FakeRunner({"scontrol show": Result(code=0, stdout=json.dumps(nodes))})
+    done = lift_own_drain(Node(name="w-0", runner=runner, controller="controller-0:6817"), log.append)
+    return done, runner, log
+
+
+def test_our_own_drain_is_lifted() -> None:
+    done, runner, _ = lifted("DOWN", "DRAIN", reason=LEAVING_REASON)
+
+    assert done
+    assert runner.commands[-1] == "scontrol update nodename=w-0 state=resume"
+
+
+def test_an_administrators_drain_is_never_lifted() -> None:
+    done, runner, log = lifted("IDLE", "DRAIN", reason="GPU 3 fell off the bus")
+
+    assert not done
+    assert not runner.ran("scontrol update")
+    assert "GPU 3 fell off the bus" in log[0]
+
+
+def test_a_reason_that_only_contains_ours_is_not_ours() -> None:
+    done, _, _ = lifted("DRAIN", reason=f"admin: was {LEAVING_REASON}")
+
+    assert not done
+
+
+def test_a_healthy_record_is_left_alone() -> None:
+    done, runner, _ = lifted("IDLE", "DYNAMIC_NORM", reason="")
+
+    assert not done
+    assert not runner.ran("scontrol update")
+
+
+def test_no_controller_is_no_reason_not_to_start() -> None:
+    runner = FakeRunner({"scontrol": Result(code=124, stderr="no answer")})
+
+    assert not lift_own_drain(Node(name="w-0", runner=runner), lambda _: None)
+
+
+def test_the_configuration_is_asked_from_the_controller() -> None:
+    _, runner, _ = lifted("IDLE", reason="")
+
+    environment = runner.environments[0]
+    assert environment is not None
+    assert environment["SLURM_CONF_SERVER"] == "controller-0:6817"
+
+
+def test_the_command_line_is_that_of_a_dynamic_node_that_reports_its_own_boot() -> None:
+    command = slurmd_command("controller-0:6817", "CPUs=2 Feature=default", "default-0")
+
+    assert command[:4] == ["/usr/sbin/slurmd", "-D", "-Z", "-b"]
+    assert command[4:8] == ["--conf-server", "controller-0:6817", "--conf", "CPUs=2 Feature=default"]
+    assert command[8:] == ["-N", "default-0"]

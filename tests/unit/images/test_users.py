@@ -1,0 +1,205 @@
+"""The jail's accounts: what is declared is there, what is not is locked, and a conflict changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.jail.accounts import AccountError, Table, User
+from images.jail.users import apply_users, read_users
+
+KEY = "ssh-ed25519 AAAA alice@laptop"
+
+
+@pytest.fixture
+def jail(tmp_path: Path) -> Path:
+    etc = tmp_path / "etc"
+    (etc / "skel").mkdir(parents=True)
+    (etc / "skel/.bashrc").write_text("# skeleton\n")
+    (tmp_path / ".slurmstack").mkdir()
+    (etc / "passwd").write_text(
+        "root:x:0:0:root:/root:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
+    )
+    (etc / "shadow").write_text("root:*:20000:0:99999:7:::\nslurm:!:20000::::::\n")
+    (etc / "group").write_text("root:x:0:\nvideo:x:44:\nslurm:x:64030:\n")
+    (etc / "gshadow").write_text("root:*::\nvideo:*::\nslurm:!::\n")
+    return tmp_path
+
+
+def user(**changes: Any) -> User:
+    # Owned by the user who runs the tests, so that they need no root.
+    values: dict[str, Any] = {"uid": os.getuid() or 10001, "gid": os.getgid() or 10001, **changes}
+    return User(**values)
+
+
+def apply(jail: Path, **users: User) -> list[str]:
+    log: list[str] = []
+    apply_users(jail, users, log.append)
+    return log
+
+
+def line(jail: Path, name: str, key: str) -> list[str] | None:
+    return Table.parse((jail / "etc" / name).read_text()).find(key)
+
+
+def test_a_declared_user_can_log_in(jail: Path) -> None:
+    apply(jail, alice=user(ssh_authorized_keys=(KEY,)))
+
+    passwd = line(jail, "passwd", "alice")
+    assert passwd is not None
+    assert passwd[5:] == ["/home/alice", "/bin/bash"]
+    assert (line(jail, "shadow", "alice") or [])[1] == "*"
+    assert (jail / "etc/ssh/authorized_keys.d/alice").read_text() == KEY + "\n"
+    assert (jail / "etc/ssh/authorized_keys.d/alice").stat().st_mode & 0o777 == 0o644
+    assert (jail / "home/alice/.bashrc").read_text() == "# skeleton\n"
+    assert (jail / "home/alice").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_second_run_changes_nothing(jail: Path) -> None:
+    declared = user(groups=("video",), sudo=True)
+    apply(jail, alice=declared)
+    before = {path: path.read_bytes() for path in jail.rglob("*") if path.is_file()}
+    (jail / "home/alice/work").write_text("x")
+
+    apply(jail, alice=declared)
+
+    assert {path: path.read_bytes() for path in before} == before
+    assert (jail / "home/alice/work").exists()
+
+
+def test_system_accounts_are_kept(jail: Path) -> None:
+    apply(jail, alice=user())
+
+    assert (line(jail, "passwd", "slurm") or [])[2] == "64030"
+    assert (jail / "etc/passwd").read_text().startswith("root:x:0:0:root:/root:/bin/bash\n")
+
+
+def test_a_user_who_is_no_longer_declared_is_locked_and_keeps_the_home(jail: Path) -> None:
+    apply(jail, alice=user(ssh_authorized_keys=(KEY,), groups=("video",), sudo=True))
+
+    log = apply(jail)
+
+    assert (line(jail, "shadow", "alice") or [])[1].startswith("!")
+    assert (line(jail, "passwd", "alice") or [])[6] == "/usr/sbin/nologin"
+    assert not (jail / "etc/ssh/authorized_keys.d/alice").exists()
+    assert not (jail / "etc/sudoers.d/slurmstack").exists()
+    assert "alice" not in (line(jail, "group", "video") or [])[3]
+    assert (jail / "home/alice").is_dir()
+    assert any("locked" in entry for entry in log)
+
+
+def test_a_user_who_is_declared_again_can_log_in_again(jail: Path) -> None:
+    apply(jail, alice=user())
+    apply(jail)
+
+    apply(jail, alice=user())
+
+    assert (line(jail, "shadow", "alice") or [])[1] == "*"
+    assert (line(jail, "passwd", "alice") or [])[6] == "/bin/bash"
+
+
+def test_users_whom_somebody_made_by_hand_are_left_alone(jail: Path) -> None:
+    with (jail / "etc/passwd").open("a") as file:
+        file.write("visitor:x:1234:1234::/home/visitor:/bin/bash\n")
+    apply(jail, alice=user())
+    apply(jail)
+
+    assert (line(jail, "passwd", "visitor") or [])[6] == "/bin/bash"
+
+
+def test_a_password_that_a_user_set_for_sudo_stays(jail: Path) -> None:
+    apply(jail, alice=user())
+    text = (jail / "etc/shadow").read_text().replace("alice:*:", "alice:$y$hash:")
+    (jail / "etc/shadow").write_text(text)
+
+    apply(jail, alice=user(shell="/bin/sh"))
+
+    assert (line(jail, "shadow", "alice") or [])[1] == "$y$hash"
+    assert (line(jail, "passwd", "alice") or [])[6] == "/bin/sh"
+
+
+@pytest.mark.parametrize(
+    ("users", "message"),
+    [
+        ({"alice": User(uid=64030, gid=64030)}, "uid 64030 belongs to slurm"),
+        ({"alice": User(uid=500, gid=500)}, "below 1000"),
+        ({"alice": User(uid=2000, gid=2000), "bob": User(uid=2000, gid=2001)}, "alice and bob have the same uid 2000"),
+        ({"slurm": User(uid=2000, gid=2000)}, "user slurm: was not made by slurmstack and has uid 64030"),
+        ({"Alice!": User(uid=2000, gid=2000)}, "not a valid user name"),
+    ],
+)
+def test_a_conflict_is_told_and_changes_nothing(jail: Path, users: dict[str, User], message: str) -> None:
+    before = {path: path.read_bytes() for path in jail.rglob("*") if path.is_file()}
+
+    with pytest.raises(AccountError, match=message.replace("(", r"\(")):
+        apply(jail, **users)
+
+    assert {path: path.read_bytes() for path in jail.rglob("*") if path.is_file()} == before
+
+
+def test_a_changed_uid_is_refused_because_files_carry_the_old_one(jail: Path) -> None:
+    apply(jail, alice=user())
+
+    with pytest.raises(AccountError, match="files carry that number"):
+        apply(jail, alice=user(uid=20002))
+
+
+def test_all_conflicts_are_told_at_once(jail: Path) -> None:
+    with pytest.raises(AccountError) as error:
+        apply(jail, a=User(uid=1, gid=1), b=User(uid=64030, gid=2))
+
+    assert len(str(error.value).splitlines()) == 2
+
+
+def test_a_group_that_the_jail_does_not_have_is_made(jail: Path) -> None:
+    apply(jail, alice=user(groups=("team",)))
+
+    group = line(jail, "group", "team")
+    assert group is not None
+    assert int(group[2]) >= 30000
+    assert group[3] == "alice"
+
+
+def test_leaving_a_group_in_the_declaration_leaves_it_in_the_jail(jail: Path) -> None:
+    apply(jail, alice=user(groups=("video",)))
+    apply(jail, alice=user())
+
+    assert (line(jail, "group", "video") or [])[3] == ""
+
+
+def test_sudo_is_for_those_who_are_declared_so(jail: Path) -> None:
+    apply(jail, alice=user(sudo=True))
+
+    path = jail / "etc/sudoers.d/slurmstack"
+    assert "alice ALL=(ALL:ALL) NOPASSWD: ALL\n" in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o440
+
+
+def test_the_file_of_the_stack_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "users.json"
+    path.write_text(
+        json.dumps(
+            {
+                "users": {
+                    "alice": {"uid": 10001, "gid": 10001, "groups": [], "shell": None, "ssh_authorized_keys": [KEY]}
+                }
+            }
+        )
+    )
+
+    assert read_users(path) == {"alice": User(uid=10001, gid=10001, ssh_authorized_keys=(KEY,))}
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"users": {"alice": {"uid": 1}}}', '{"users": {"alice": {"uid": 1, "gid": 1, "sudoo": true}}}']
+)
+def test_a_broken_file_is_a_clear_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "users.json"
+    path.write_text(text)
+
+    with pytest.raises(AccountError, match=r"users\.json"):
+        read_users(path)
