@@ -1,0 +1,102 @@
+"""The base image is made from what this machine's apt knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from local import debian
+from local.errors import LocalError
+
+TARGETS = """\
+http://mirror.example/debian/|bookworm|main
+http://mirror.example/debian/|bookworm|contrib
+http://mirror.example/security/|bookworm-security|main
+http://other.example/tools/|nodistro|main
+"""
+RELEASE = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
+
+
+@pytest.fixture
+def apt(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Answers of apt that a test may change."""
+    answers = {"apt-get": TARGETS, "apt-config": ""}
+    monkeypatch.delenv(debian.MIRROR_VARIABLE, raising=False)
+    monkeypatch.setattr(debian, "_apt_output", lambda *command: answers[command[0]])
+    monkeypatch.setattr(debian, "_os_release", lambda: RELEASE)
+    return answers
+
+
+@pytest.mark.usefixtures("apt")
+def test_the_machines_own_mirror_is_used() -> None:
+    found = debian.read_apt_settings()
+
+    assert found.mirror == "http://mirror.example/debian"
+    assert found.security_mirror == "http://mirror.example/security"
+
+
+@pytest.mark.usefixtures("apt")
+def test_a_mirror_in_the_environment_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(debian.MIRROR_VARIABLE, "http://near.example/debian/")
+
+    assert debian.read_apt_settings().mirror == "http://near.example/debian"
+
+
+@pytest.mark.usefixtures("apt")
+def test_a_machine_that_is_no_debian_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian, "_os_release", lambda: {"ID": "ubuntu", "VERSION_CODENAME": "noble"})
+
+    with pytest.raises(LocalError) as error:
+        debian.read_apt_settings()
+
+    assert debian.MIRROR_VARIABLE in error.value.hint
+
+
+def test_proxies_and_certificates_are_carried_into_the_build_only(apt: dict[str, str], tmp_path: Path) -> None:
+    certificate = tmp_path / "host-ca.crt"
+    certificate.write_text("PEM")
+    apt["apt-config"] = (
+        f'Acquire::http::Proxy "http://proxy.example:3128";\nAcquire::https::CaInfo "{certificate}";\n'
+        'Acquire::Retries "3";\n'
+    )
+
+    found = debian.read_apt_settings()
+    volumes = debian.write_build_settings(found, tmp_path / "settings")
+
+    assert found.proxies == (("http", "http://proxy.example:3128"),)
+    assert volumes == [f"{tmp_path}/settings:{debian.BUILD_SETTINGS}:ro"]
+    text = (tmp_path / "settings/apt.conf").read_text()
+    assert 'Acquire::http::Proxy "http://proxy.example:3128";' in text
+    assert f'Acquire::https::CaInfo "{debian.BUILD_SETTINGS}/ca.crt";' in text
+    assert "proxy.example" not in debian.sources_list("trixie", found)
+
+
+def test_a_plain_machine_mounts_nothing_into_the_build(tmp_path: Path) -> None:
+    assert debian.write_build_settings(debian.AptSettings(mirror="http://m.example"), tmp_path / "x") == []
+    assert not (tmp_path / "x").exists()
+
+
+def test_another_suite_or_mirror_is_another_base() -> None:
+    one, other = debian.AptSettings(mirror="http://a.example"), debian.AptSettings(mirror="http://b.example")
+
+    assert len({debian.base_key("trixie", one), debian.base_key("forky", one), debian.base_key("trixie", other)}) == 3
+    assert debian.base_key("trixie", one) == debian.base_key("trixie", one)
+
+
+@pytest.mark.parametrize(
+    ("suite", "there", "expected"), [("trixie", True, 2), ("trixie", False, 1), ("forky", True, 1)]
+)
+def test_security_updates_are_taken_where_the_mirror_has_them(
+    suite: str, there: bool, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debian, "_exists", lambda *_: there)
+    apt = debian.AptSettings(mirror="http://m.example/debian", security_mirror="http://m.example/security")
+
+    assert len(debian.sources_list(suite, apt).splitlines()) == expected
+
+
+def test_no_registrys_address_is_in_the_sources() -> None:
+    for name in ("debian.py", "images.py", "buildah.py", "oci.py"):
+        text = (Path(debian.__file__).parent / name).read_text()
+        assert "://" not in text.replace('("http://", "https://")', ""), name
