@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ KEEP_BUILDS = 4
 
 _STAGES = ("common", "spank", "controller", "worker", "login", "jail")
 _NEEDED_BYTES = 4_000_000_000
+_ROOTFS_UNUSED_S = 3600
+"""Unpacked file systems of other builds are dropped when nobody has asked for them for this long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,19 +216,26 @@ def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
 def _forget_old(buildah: Buildah, images: ImageSet, base: str) -> None:
     """Drop builds beyond the last few: archives, images of the store, and layers that nothing uses any more."""
     root = paths.cache_images()
-    builds = sorted(
-        (path for path in root.iterdir() if (path / "images.tar").exists()), key=lambda path: -path.stat().st_mtime
-    )
+    found = [path for path in root.iterdir() if (path / "images.tar").exists()]
+    builds = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     for path in builds[KEEP_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
+    for path in builds[:KEEP_BUILDS]:
+        if path != images.archive.parent and time.time() - path.stat().st_mtime > _ROOTFS_UNUSED_S:
+            for unpacked in path.glob("rootfs-*"):
+                shutil.rmtree(unpacked, ignore_errors=True)
     kept = {name for path in builds[:KEEP_BUILDS] for name in oci.image_names(path / "images.tar")}
     tags = {name.rpartition(":")[2] for name in kept} | {images.tag}
     suite = base.rpartition(":")[2].partition("-")[0]
-    old_bases = [name for name in buildah.images() if f"/base:{suite}-" in name and name != base]
-    buildah.remove(
-        [name for name in buildah.images() if "/base:" not in name and name.rpartition(":")[2] not in tags] + old_bases
-    )
+    old = [name for name in buildah.images() if _is_old(name, tags, suite, base)]
+    buildah.remove(old)
     oci.prune_layout(root / "layout", kept)
+
+
+def _is_old(name: str, tags: set[str], suite: str, base: str) -> bool:
+    if "/base:" in name:
+        return f"/base:{suite}-" in name and name != base
+    return name.rpartition(":")[2] not in tags
 
 
 @contextmanager
