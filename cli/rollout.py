@@ -40,6 +40,16 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
         time.sleep(POLL)
 
 
+def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tell) -> None:
+    """Return when every worker pod is of its pool's newest template and ready. Raises Failure after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while missing := _unready(kubectl.items("statefulset", "-n", namespace, "-l", "slurmstack/pool")):
+        tell("waiting for " + ", ".join(missing))
+        if time.monotonic() > deadline:
+            raise Failure(f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
+        time.sleep(POLL)
+
+
 def _is_worker_pool(manifest: Manifest) -> bool:
     return manifest.document["metadata"].get("annotations", {}).get("pulumi.com/waitFor") is not None
 
@@ -59,15 +69,19 @@ def _missing_jobs(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> lis
 
 
 def _missing_sets(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> list[str]:
+    return _unready(_get(kubectl, namespace, "statefulset", names))
+
+
+def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
+    """Those StatefulSets whose pods are not all ready, or not all of the newest template."""
     missing = []
-    for item in _get(kubectl, namespace, "statefulset", names):
+    for item in sets:
         status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
-        current = status.get("observedGeneration") == item["metadata"]["generation"]
-        updated = status.get(
-            "updatedReplicas", wanted if status.get("currentRevision") == status.get("updateRevision") else 0
-        )
-        ready = min(int(status.get("readyReplicas", 0)), int(updated or 0))
-        if not current or (ready < wanted):
+        seen = status.get("observedGeneration") == item["metadata"]["generation"]
+        same = status.get("currentRevision") == status.get("updateRevision")
+        updated = wanted if same else int(status.get("updatedReplicas", 0))
+        ready = min(int(status.get("readyReplicas", 0)), updated)
+        if not seen or ready < wanted:
             missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
     return missing
 

@@ -9,6 +9,7 @@ import typer
 
 from cli.errors import Failure
 from cli.kubectl import Kubectl
+from cli.rollout import await_workers
 from cli.stack import Stack
 from local.report import Report
 from slurm.names import JAIL_DIR
@@ -29,8 +30,11 @@ def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) ->
     if not users or not size or not stack.config.login.size:
         raise Failure("the stack needs a user, a login node and a worker for this", hint="leave out --verify")
     user, count = next(iter(users)), min(NODES, size)
+    namespace = stack.config.cluster.namespace
+    with report.step("Waiting for the worker pods") as step:
+        await_workers(kubectl, namespace, timeout=timeout, tell=lambda text: step.progress(0, 0, text))
     with report.step(f"Waiting for {count} idle nodes") as step:
-        _await_nodes(kubectl, stack.config.cluster.namespace, count, timeout, step.progress)
+        _await_nodes(kubectl, namespace, count, timeout, step.progress)
     typer.echo(f"{user}@login:~$ srun -N{count} hostname")
     printed = as_user(kubectl, stack, user, f"srun -N{count} hostname")
     names = printed.split()

@@ -14,6 +14,7 @@ from components.pods import (
     children_of,
     claim_volume,
     empty_dir,
+    env,
     mount,
     munge_mount,
     munge_sidecar,
@@ -25,6 +26,9 @@ from components.volumes import DataClaimArgs, data_claim
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST, NODES_SERVICE, SLURMCTLD_PORT, STATE_DIR
 
 STATE_CLAIM = "controller-state"
+
+ACTIVE_CONF = f"{STATE_DIR}/slurmstack/current/slurm.conf"
+"""Where the configuration agent publishes what slurmctld runs with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +188,8 @@ def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
         image=args.image,
         command=[f"{LIBEXEC}/slurmctld"],
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmctld", container_port=SLURMCTLD_PORT)],
+        # For Slurm's own commands in this container: `kubectl exec controller-0 -c slurmctld -- sinfo`.
+        env=env(SLURM_CONF=ACTIVE_CONF),
         readiness_probe=tcp_probe(SLURMCTLD_PORT, period=5),
         volume_mounts=_mounts(),
         resources=resources(cpu=args.cpu, memory=args.memory),

@@ -23,7 +23,6 @@ from components.pods import (
     munge_sidecar,
     munge_volumes,
     resources,
-    tcp_probe,
 )
 from config.workers import Toleration
 from config.workers import WorkerPool as WorkerPoolConfig
@@ -125,7 +124,7 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
         ),
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT)],
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
-        readiness_probe=tcp_probe(SLURMD_PORT, period=10),
+        readiness_probe=_has_configuration(),
         security_context=into_jail() if args.in_jail else None,
         volume_mounts=[
             munge_mount(),
@@ -142,6 +141,15 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             gpus=pool.resources.gpus,
         ),
     )
+
+
+def _has_configuration() -> k8s.core.v1.ProbeArgs:
+    """Ready when slurmd has fetched its configuration from slurmctld.
+
+    Not a TCP probe: slurmd logs two errors for each connection that says nothing.
+    """
+    fetched = k8s.core.v1.ExecActionArgs(command=["test", "-e", "/run/slurm/conf/slurm.conf"])
+    return k8s.core.v1.ProbeArgs(exec_=fetched, period_seconds=10, failure_threshold=3)
 
 
 def _spread(scope: Scope, pool_name: str) -> k8s.core.v1.TopologySpreadConstraintArgs:

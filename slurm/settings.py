@@ -48,8 +48,8 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "CredType": "cred/munge",
         "StateSaveLocation": STATE_DIR,
         "SlurmdSpoolDir": "/var/spool/slurmd",
-        # Workers register themselves, with the address they have just now, and fetch this file from slurmctld.
-        "SlurmctldParameters": "enable_configless,cloud_reg_addrs",
+        # Workers fetch this file from slurmctld, and register themselves with the address that they have just now.
+        "SlurmctldParameters": "enable_configless",
         "MaxNodeCount": str(max_node_count(config.worker_nodes)),
         # A worker that comes back after its pod was lost takes jobs again; one that an administrator drained stays
         # drained.

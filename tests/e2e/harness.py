@@ -1,0 +1,176 @@
+"""A Slurm cluster on the real local Kubernetes, driven as its users would: by the command, ssh and Slurm's own programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from cli.kubectl import Kubectl, connect
+from config import load_config
+from tests.stacks import ROOT, with_change
+
+LOGS = ROOT / "test-logs"
+"""Where a failing test leaves the logs of pods, Slurm and Kubernetes."""
+
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60) -> T:
+    """Poll until the condition is true and return it. Fails with `what` after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {timeout:.0f} s: {what} (last: {value!r})"
+        time.sleep(0.1)
+
+
+def slurmstack(*arguments: str, check: bool = True, timeout: float = 1200) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user would, without a terminal."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+    if check:
+        assert done.returncode == 0, (
+            f"slurmstack {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
+    return done
+
+
+@dataclass
+class SlurmOnKubernetes:
+    """One stack on the local cluster."""
+
+    engine: str
+    directory: Path
+    sections: dict[str, Any]
+    kubectl: Kubectl = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kubectl = connect(load_config(self.sections).cloud)
+
+    @property
+    def namespace(self) -> str:
+        return str(self.sections["cluster"]["namespace"])
+
+    @property
+    def file(self) -> Path:
+        """The stack file, as the last apply saw it."""
+        path = self.directory / f"Pulumi.{self.namespace}.yaml"
+        document = {"config": {f"slurmstack:{name}": value for name, value in self.sections.items()}}
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
+        return path
+
+    def up(self, *, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return slurmstack("up", "--yes", "--engine", self.engine, "--config", str(self.file), check=check)
+
+    def change(self, path: str, value: Any, *, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Edit one value of the stack file and apply it."""
+        self.sections = with_change(self.sections, path, value)
+        return self.up(check=check)
+
+    def preview(self) -> dict[str, Any]:
+        """What `slurmstack preview --json` prints (with kubectl as the engine)."""
+        printed = slurmstack("preview", "--json", "--engine", "kubectl", "--config", str(self.file)).stdout
+        return dict(json.loads(printed))
+
+    def exec(self, pod: str, *command: str, container: str = "", check: bool = True) -> str:
+        """What a command prints in a pod."""
+        options = ["-c", container] if container else []
+        done = self.kubectl.run("exec", "-n", self.namespace, pod, *options, "--", *command, check=check)
+        return done.stdout
+
+    def slurm(self, command: str, *, check: bool = True) -> str:
+        """What a Slurm command prints that an administrator runs beside slurmctld."""
+        return self.exec("controller-0", "/bin/bash", "-c", command, container="slurmctld", check=check)
+
+    def ssh(self, command: str, *, user: str = "alice", check: bool = True) -> str:
+        """What a command prints that a user runs on a login node, over real ssh, in the jail."""
+        done = slurmstack(
+            "login", user, "--key", str(self.directory / "key"), "--config", str(self.file), "--", command, check=False
+        )
+        if check:
+            assert done.returncode == 0, f"ssh {command!r}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def submit(self, script: str, *options: str) -> str:
+        """Submit a batch job as alice from a login node; its id."""
+        quoted = script.replace("'", "'\\''")
+        return self.ssh(f"sbatch --parsable {' '.join(options)} --wrap '{quoted}'").strip()
+
+    def job_state(self, job: str) -> str:
+        """`RUNNING`, `COMPLETED`, ... as slurmctld has it."""
+        shown = self.slurm(f"scontrol show job {job}", check=False)
+        return next((word.split("=")[1] for word in shown.split() if word.startswith("JobState=")), "")
+
+    def await_job(self, job: str, state: str = "COMPLETED", *, timeout: float = 60) -> None:
+        wait_until(lambda: self.job_state(job) == state, f"job {job} is {state}", timeout=timeout)
+
+    def nodes(self) -> dict[str, str]:
+        """State of each Slurm node by name."""
+        printed = self.slurm("sinfo --Node --noheader --format='%N %T'", check=False)
+        return dict(line.split(maxsplit=1) for line in printed.splitlines())
+
+    def await_idle(self, *names: str, timeout: float = 120) -> None:
+        """Wait until exactly these nodes are there, and idle."""
+        wait_until(
+            lambda: self.nodes() == dict.fromkeys(names, "idle"), f"{names} idle: {self.nodes()}", timeout=timeout
+        )
+
+    def pods(self) -> dict[str, dict[str, Any]]:
+        """Pods of the cluster that belong to no job, by name."""
+        found = self.kubectl.items("pod", "-n", self.namespace)
+        return {
+            pod["metadata"]["name"]: pod
+            for pod in found
+            if not any(owner["kind"] == "Job" for owner in pod["metadata"].get("ownerReferences", []))
+        }
+
+    def pod_uids(self) -> dict[str, str]:
+        """Identity of each pod: another uid is another pod of the same name."""
+        return {name: pod["metadata"]["uid"] for name, pod in self.pods().items()}
+
+    def collect_logs(self, test: str) -> Path:
+        """Write everything that helps to understand a failure into one folder."""
+        directory = LOGS / test
+        directory.mkdir(parents=True, exist_ok=True)
+        namespace = ("-n", self.namespace)
+        for name, arguments in {
+            "pods.txt": ("get", "pods", *namespace, "-o", "wide"),
+            "describe.txt": ("describe", "pods", *namespace),
+            "events.txt": ("get", "events", *namespace, "--sort-by=.lastTimestamp"),
+            "jobs.yaml": ("get", "jobs", *namespace, "-o", "yaml"),
+        }.items():
+            (directory / name).write_text(self.kubectl.run(*arguments, check=False).stdout, encoding="utf-8")
+        for pod in self.kubectl.items("pod", *namespace):
+            name = pod["metadata"]["name"]
+            for previous in ([], ["--previous"]):
+                logs = self.kubectl.run(
+                    "logs", *namespace, name, "--all-containers", "--prefix", *previous, check=False
+                )
+                if logs.stdout:
+                    suffix = "-previous" if previous else ""
+                    (directory / f"pod-{name}{suffix}.log").write_text(logs.stdout, encoding="utf-8")
+        slurm = "sinfo -N -l; sinfo -R; squeue -a -l; scontrol show nodes; scontrol show jobs; scontrol show config"
+        (directory / "slurm.txt").write_text(self.slurm(slurm, check=False), encoding="utf-8")
+        status = slurmstack("local", "status", check=False)
+        (directory / "local.txt").write_text(status.stdout + status.stderr, encoding="utf-8")
+        return directory
