@@ -51,6 +51,14 @@ def mount_points(mountinfo: Path = Path("/proc/self/mountinfo")) -> frozenset[st
     return frozenset(points)
 
 
+def open_tmp(directory: Path = Path("/tmp")) -> None:
+    """Make /tmp a place where everybody may write but nobody may delete another's files.
+
+    Kubernetes makes an emptyDir 0777, without the sticky bit.
+    """
+    directory.chmod(0o1777)
+
+
 def bind_into_jail(
     jail: Path,
     binds: Sequence[Bind],

@@ -62,9 +62,10 @@ def start_server(board: StatusBoard, port: int = PORT) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if self.path == "/config":
+            path = self.path.partition("?")[0]  # a client behind the API server's proxy may add a query
+            if path == "/config":
                 self._answer(HTTPStatus.OK, "application/json", board.get().to_json())
-            elif self.path == "/healthz":
+            elif path == "/healthz":
                 self._answer(HTTPStatus.OK, "text/plain", "ok\n")
             else:
                 self._answer(HTTPStatus.NOT_FOUND, "text/plain", "known: /config /healthz\n")

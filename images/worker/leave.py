@@ -24,6 +24,13 @@ SLOW_POLL_SECONDS: Final = 2.0
 FAST_POLLS: Final = 25
 """The first five seconds are polled fast: idle nodes and short jobs; then jobs may take days."""
 
+PATIENCE_SECONDS: Final = 30.0
+"""How long slurmctld may be silent before a node without job steps leaves on its own.
+
+A controller that is being replaced at the same time is back in 4 s; a node that did not wait would leave a record
+that looks idle and takes jobs.
+"""
+
 COMMAND_TIMEOUT_SECONDS: Final = 5.0
 
 
@@ -34,7 +41,7 @@ class Ending(Enum):
     KEPT = "the node record stays: the drain is not ours"
     REFUSED = "the node record stays: Slurm refused to delete it"
     NO_RECORD = "there is no node record"
-    ALONE = "slurmctld does not answer and no job step runs here"
+    ALONE = "slurmctld has been silent and no job step runs here"
 
 
 def local_steps(proc: Path = Path("/proc")) -> int:
@@ -65,14 +72,16 @@ class Leaving:
         self._clock = clock or Clock()
         self._reminder = Reminder(log, self._clock)
         self._polls = 0
+        self._silent_since: float | None = None
 
     def run(self) -> Ending:
         """Drain, wait, delete."""
         while True:
             try:
                 ending = self._try_to_end()
+                self._silent_since = None
             except ControllerUnreachableError as error:
-                if self._steps() == 0:
+                if self._steps() == 0 and self._is_silent_for_long():
                     return Ending.ALONE
                 self._reminder.waiting(
                     f"the {self._steps()} job steps of this node (slurmctld does not answer: {error})"
@@ -81,6 +90,11 @@ class Leaving:
             if ending is not None:
                 return ending
             self._pause()
+
+    def _is_silent_for_long(self) -> bool:
+        now = self._clock.now()
+        self._silent_since = now if self._silent_since is None else self._silent_since
+        return now - self._silent_since >= PATIENCE_SECONDS
 
     def _try_to_end(self) -> Ending | None:
         """One round; None: a job is still there.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from images.common.command import run
-from images.common.jail_view import WORKER_BINDS, JailViewError, bind_into_jail
+from images.common.jail_view import WORKER_BINDS, JailViewError, bind_into_jail, open_tmp
 from images.common.log import Log
 from images.common.process import become, end_on_sigterm, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
@@ -68,6 +68,7 @@ def main() -> NoReturn:
     if jail:
         wait_for_jail(Path(jail), log)
         try:
+            open_tmp()
             bind_into_jail(Path(jail), WORKER_BINDS, run, log)
         except JailViewError as error:
             log(str(error))

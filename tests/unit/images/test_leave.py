@@ -9,7 +9,7 @@ import pytest
 
 from images.common.command import Result
 from images.common.slurm_node import LEAVING_REASON, ControllerUnreachableError, Node
-from images.worker.leave import Ending, Leaving
+from images.worker.leave import PATIENCE_SECONDS, Ending, Leaving
 from tests.unit.images.fakes import FakeClock, FakeRunner
 
 
@@ -180,12 +180,20 @@ def test_a_refused_deletion_is_told_and_ends() -> None:
     assert any("in a reservation" in line for line in log)
 
 
-def test_without_a_controller_and_without_steps_it_ends_at_once() -> None:
+def test_without_a_controller_and_without_steps_it_ends_after_half_a_minute() -> None:
     slurm, clock = FakeSlurm(), FakeClock()
     slurm.away = True
 
     assert leave(slurm, clock=clock)[0] is Ending.ALONE
-    assert clock.time == 0
+    assert PATIENCE_SECONDS <= clock.time < PATIENCE_SECONDS + 5
+
+
+def test_a_controller_that_comes_back_in_time_deletes_the_record() -> None:
+    slurm, clock = FakeSlurm(), FakeClock()
+    slurm.away = True
+    clock.on_sleep = lambda: setattr(slurm, "away", clock.time < 5)
+
+    assert leave(slurm, clock=clock)[0] is Ending.DELETED
 
 
 def test_without_a_controller_it_waits_for_local_steps_and_then_deletes_the_record() -> None:
