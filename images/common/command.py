@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+TIMED_OUT: Final = 124
+NO_PROGRAM: Final = 127
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +52,7 @@ def run(argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | 
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        return Result(code=124, stderr=f"{argv[0]}: no answer within {timeout:g} s")
+        return Result(code=TIMED_OUT, stderr=f"{argv[0]}: no answer within {timeout:g} s")
     except FileNotFoundError:
-        return Result(code=127, stderr=f"{argv[0]}: no such program")
+        return Result(code=NO_PROGRAM, stderr=f"{argv[0]}: no such program")
     return Result(code=done.returncode, stdout=done.stdout, stderr=done.stderr)

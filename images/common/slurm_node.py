@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from images.common.command import Result, Runner, run
+from images.common.command import NO_PROGRAM, TIMED_OUT, Result, Runner, run
 
 LEAVING_REASON: Final = "slurmstack: pod leaving"
 """Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
@@ -68,7 +68,7 @@ class Node:
         record = _only_node(result.stdout)
         if record is not None:
             return NodeState(states=_states(record), reason=str(record.get("reason") or ""))
-        answered = result.code not in {124, 127}
+        answered = result.code not in {TIMED_OUT, NO_PROGRAM}
         unknown = any(text in result.stderr + result.stdout for text in _UNKNOWN_NODE)
         if answered and (result.ok or unknown):
             return None

@@ -11,14 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from images.common.command import Result
+from images.common.command import TIMED_OUT, Result
 from images.common.wait import Clock
 from images.controller.check import Verdict
 from images.controller.publish import READY, Files, Store, config_hash
 from images.controller.server import Rejection, Status, StatusBoard
 
-SURVIVAL_SECONDS: Final = 15.0
-"""How long slurmctld may take to answer again after a reconfiguration."""
+SURVIVAL_SECONDS: Final = 5.0
+"""How long slurmctld may take to answer again after `scontrol reconfigure`, which itself waits until it is done.
+
+Not longer: a slurmctld that died is restarted by Kubernetes, ever more slowly while it finds the same files.
+"""
+
+DIED: Final = "slurmctld ended when it read this, although a trial start went well; its own log says why"
 
 SETTLE_SECONDS: Final = 0.2
 """It has to answer a second time after this: one that dies of its configuration may still answer once."""
@@ -119,12 +124,12 @@ class Agent:
             self._update(rejected=None)
             return
         result = self._slurmctld.reconfigure()
-        if not result.ok:
-            self._log(f"scontrol reconfigure: {result.message}")
-        if self._survives():
+        if not result.ok and result.code != TIMED_OUT:
+            self._go_back(version, previous, f"scontrol reconfigure: {result.message}")
+        elif self._survives():
             self._activate(version)
         else:
-            self._go_back(version, previous)
+            self._go_back(version, previous, DIED)
 
     def _survives(self) -> bool:
         deadline = self._clock.now() + SURVIVAL_SECONDS
@@ -136,12 +141,12 @@ class Agent:
             self._clock.sleep(0.05)
         return False
 
-    def _go_back(self, version: str, previous: str | None) -> None:
-        """Slurmctld died in spite of the check. Kubernetes restarts it; it must find the version before."""
-        self._reject(
-            version,
-            "slurmctld ended when it read this configuration, although a trial start with it went well; see its log",
-        )
+    def _go_back(self, version: str, previous: str | None, message: str) -> None:
+        """Take back what passed the check and failed all the same.
+
+        Where slurmctld died of it, Kubernetes restarts it, and it must find the version before.
+        """
+        self._reject(version, message)
         if previous is not None:
             self._store.select(previous)
             self._update(pending=previous)

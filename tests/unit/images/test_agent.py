@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.command import Result
+from images.common.command import TIMED_OUT, Result
 from images.controller.agent import Agent, initial_status
 from images.controller.check import Verdict
 from images.controller.publish import Files, Store, config_hash
@@ -222,3 +222,25 @@ def test_an_agent_that_restarts_and_finds_a_change_reports_the_rejection_and_wha
 
     assert world.board.get().active == config_hash(GOOD)
     assert world.board.get().rejected is not None
+
+
+def test_what_scontrol_itself_cannot_read_is_taken_back_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.start()
+    refusal = Result(code=1, stderr="scontrol: fatal: Unable to process configuration file")
+    monkeypatch.setattr(world.slurmctld, "reconfigure", lambda: refusal)
+
+    world.agent.take(BETTER)
+
+    assert world.store.current() == config_hash(GOOD)
+    rejected = world.board.get().rejected
+    assert rejected is not None
+    assert "Unable to process configuration file" in rejected.message
+
+
+def test_a_slow_answer_to_the_reconfiguration_is_no_refusal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.start()
+    monkeypatch.setattr(world.slurmctld, "reconfigure", lambda: Result(code=TIMED_OUT))
+
+    world.agent.take(BETTER)
+
+    assert world.board.get().active == config_hash(BETTER)
