@@ -83,9 +83,9 @@ class Leaving:
             except ControllerUnreachableError as error:
                 if self._steps() == 0 and self._is_silent_for_long():
                     return Ending.ALONE
-                self._reminder.waiting(
-                    f"the {self._steps()} job steps of this node (slurmctld does not answer: {error})"
-                )
+                steps = self._steps()
+                what = f"the {steps} job steps of this node; slurmctld" if steps else "slurmctld, which"
+                self._reminder.waiting(f"{what} does not answer: {error}")
                 ending = None
             if ending is not None:
                 return ending

@@ -114,7 +114,9 @@ def test_a_pod_that_takes_the_name_again_keeps_an_administrators_drain(cluster: 
     assert (record(cluster, worker) or {})["reason"] == "bad memory"
 
 
-def test_leaving_without_a_controller_and_without_jobs_ends_at_once(cluster: SlurmSandbox, slurm_version: str) -> None:
+def test_leaving_without_a_controller_and_without_jobs_ends_on_its_own(
+    cluster: SlurmSandbox, slurm_version: str
+) -> None:
     with SlurmSandbox(slurm_version, config=minimal_config(slurm_version), workers=1) as other:
         other.run("pkill -KILL slurmctld")
 
