@@ -23,7 +23,7 @@ APPLY_SET = "slurmstack"
 KEPT_VALUES = "slurmstack-generated"
 """Name of the Secret that keeps generated keys where no Pulumi state does."""
 
-_CLAIM = "PersistentVolumeClaim"
+_PART_OF = "applyset.kubernetes.io/part-of"
 
 _PRUNED_KINDS = (
     "statefulset,job,service,configmap,secret,serviceaccount,"
@@ -74,17 +74,30 @@ def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
     if not planned.exists:
         return [Change(action="create", kind=item.kind, name=item.name) for item in planned.objects]
     wanted = {key(item.document) for item in planned.objects}
-    part_of = f"applyset.kubernetes.io/part-of={_set_id(planned.namespace)}"
-    members = kubectl.items(_PRUNED_KINDS, "-n", planned.namespace, "-l", part_of)
+    set_id = _set_id(planned.namespace)
+    members = kubectl.items(_PRUNED_KINDS, "-n", planned.namespace, "-l", f"{_PART_OF}={set_id}")
     left = sorted({key(item) for item in members} - wanted)
-    return changes(kubectl, planned.objects, left)
+    return changes(kubectl, [_as_member(item, set_id) for item in planned.objects], left)
+
+
+def _as_member(manifest: Manifest, set_id: str) -> Manifest:
+    """The object with the label that `kubectl apply` adds to members of the set, so that it is no difference."""
+    if not _is_pruned(manifest):
+        return manifest
+    metadata = manifest.document["metadata"]
+    labelled = {**metadata, "labels": {**metadata.get("labels", {}), _PART_OF: set_id}}
+    return Manifest(urn=manifest.urn, document={**manifest.document, "metadata": labelled})
+
+
+def _is_pruned(manifest: Manifest) -> bool:
+    """Whether the object belongs to the set. Claims hold data: outside of it, no prune can ever delete them."""
+    return not manifest.cluster_scoped and manifest.kind != "PersistentVolumeClaim"
 
 
 def apply(kubectl: Kubectl, planned: Plan) -> None:
     """Send the plan's objects to the cluster and prune what left the stack; the API server has them on return."""
-    # Claims hold data: outside of the set, no prune can ever delete them.
-    kept = [item.document for item in planned.objects if item.cluster_scoped or item.kind == _CLAIM]
-    pruned = [item.document for item in planned.objects if not item.cluster_scoped and item.kind != _CLAIM]
+    kept = [item.document for item in planned.objects if not _is_pruned(item)]
+    pruned = [item.document for item in planned.objects if _is_pruned(item)]
     kubectl.run(*APPLY, "-f", "-", stdin=as_list(kept))
     _write_kept(kubectl, planned)
     _delete_finished_jobs(kubectl, planned)

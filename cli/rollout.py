@@ -41,7 +41,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
 
 
 def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tell) -> None:
-    """Return when every worker pod is of its pool's newest template and ready. Raises Failure after `timeout` seconds."""
+    """Return when every worker pod is ready and of its pool's newest template. Failure after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while missing := _unready(kubectl.items("statefulset", "-n", namespace, "-l", "slurmstack/pool")):
         tell("waiting for " + ", ".join(missing))

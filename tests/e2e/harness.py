@@ -1,4 +1,5 @@
-"""A Slurm cluster on the real local Kubernetes, driven as its users would: by the command, ssh and Slurm's own programs."""
+"""A Slurm cluster on the real local Kubernetes, driven as its users would: by the command, ssh and Slurm's own
+programs."""
 
 from __future__ import annotations
 

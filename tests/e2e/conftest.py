@@ -1,0 +1,100 @@
+"""The real local Kubernetes, and one Slurm cluster on it for each way to apply."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+
+from local import cluster as local_cluster
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack
+from tests.stacks import dev
+
+ENGINES = ["kubectl", *(["pulumi"] if shutil.which("pulumi") else [])]
+"""Ways to apply: with kubectl always, with the real Pulumi engine where its command is on PATH."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start and stop the local cluster come first: the others need one that stays."""
+    items.sort(key=lambda item: "test_make_up" not in item.nodeid)
+
+
+@pytest.fixture(scope="session")
+def no_cluster_before() -> None:
+    """For tests that take the local cluster down: refuses where that would destroy somebody's own."""
+    if local_cluster.status().exists:
+        pytest.skip("a local cluster is there, and this test would remove it with its data; `make down` first")
+
+
+@pytest.fixture(scope="session")
+def local_kubernetes() -> Iterator[None]:
+    """The local cluster, taken down afterwards if it was not there before."""
+    if os.geteuid() != 0:
+        pytest.skip("a local Kubernetes needs root")
+    existed = local_cluster.status().exists
+    slurmstack("local", "up", timeout=3600)
+    yield
+    if not existed:
+        slurmstack("local", "down")
+
+
+@pytest.fixture(scope="session", params=ENGINES)
+def slurm(
+    request: pytest.FixtureRequest, local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SlurmOnKubernetes]:
+    """A Slurm cluster in a namespace of its own, with the user alice and her own key in the stack file."""
+    engine: str = request.param
+    directory = tmp_path_factory.mktemp(engine)
+    key = directory / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    sections: dict[str, Any] = dev()
+    sections["cluster"] = {"namespace": f"e2e-{engine}"}
+    public_key = key.with_suffix(".pub").read_text(encoding="utf-8")
+    sections["users"] = {"alice": {"uid": 10001, "ssh_authorized_keys": [public_key], "sudo": True}}
+    if engine == "pulumi":
+        os.environ["PULUMI_BACKEND_URL"] = f"file://{directory}"
+        os.environ["PULUMI_CONFIG_PASSPHRASE"] = "test"
+    slurm = SlurmOnKubernetes(engine=engine, directory=directory, sections=sections)
+    try:
+        slurm.up()
+        slurm.await_idle("default-0", "default-1")
+    except BaseException:
+        print(f"logs: {slurm.collect_logs(f'setup-{engine}')}")
+        raise
+    yield slurm
+    slurmstack("destroy", "--yes", "--kill-jobs", "--engine", engine, "--config", str(slurm.file))
+
+
+@pytest.fixture
+def two_nodes(slurm: SlurmOnKubernetes) -> SlurmOnKubernetes:
+    """The cluster as a test expects it at its start: two idle nodes and the stack file of the beginning."""
+    default = dev()
+    if slurm.sections["worker_nodes"] != default["worker_nodes"] or slurm.sections["slurm"] != default["slurm"]:
+        slurm.sections = {**slurm.sections, "worker_nodes": default["worker_nodes"], "slurm": default["slurm"]}
+        slurm.up()
+    slurm.slurm("scancel --user=alice", check=False)
+    slurm.await_idle("default-0", "default-1")
+    return slurm
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """When a test fails, leave all logs in one folder and say where."""
+    report = yield
+    slurm = getattr(item, "funcargs", {}).get("slurm")
+    if report.when == "call" and report.failed and isinstance(slurm, SlurmOnKubernetes):
+        folder = slurm.collect_logs(item.name.replace("/", "_"))
+        report.sections.append(("logs", f"pods, Slurm and Kubernetes: {folder}"))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name the folders with logs once more at the very end."""
+    for report in terminalreporter.stats.get("failed", []):
+        for name, content in report.sections:
+            if name == "logs":
+                terminalreporter.write_line(f"{report.nodeid}: {content}")

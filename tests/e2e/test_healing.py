@@ -1,0 +1,81 @@
+"""Whatever is lost comes back: queue, job ids, host keys and node names are as before."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+
+
+def _host_key(slurm: SlurmOnKubernetes) -> str:
+    (secret,) = slurm.kubectl.items("secret", "ssh-host-keys", "-n", slurm.namespace)
+    return base64.b64decode(secret["data"]["ssh_host_ed25519_key"]).decode()
+
+
+class Before:
+    """What must be the same afterwards."""
+
+    def __init__(self, slurm: SlurmOnKubernetes) -> None:
+        self.slurm = slurm
+        self.host_key = _host_key(slurm)
+        self.pods = slurm.pod_uids()
+        self.held = slurm.submit("echo held >held.out", "--hold", "--job-name=held")
+
+    def check(self, *, replaced: set[str] | None = None) -> None:
+        slurm = self.slurm
+        if replaced is not None:
+            wait_until(
+                lambda: all(slurm.pod_uids().get(name, self.pods[name]) != self.pods[name] for name in replaced),
+                f"{replaced} are other pods",
+                timeout=120,
+            )
+        slurm.await_idle("default-0", "default-1", timeout=180)
+        wait_until(lambda: len(slurm.pods()) == len(self.pods), "all pods are back")
+        assert slurm.slurm("squeue --noheader --format='%i %j'").split() == [self.held, "held"]
+        assert _host_key(slurm) == self.host_key
+        wait_until(lambda: "alice" in slurm.ssh("id", check=False), "login works again, with the same host key")
+        slurm.slurm(f"scontrol release {self.held}")
+        slurm.await_job(self.held)
+        following = int(slurm.submit("true"))
+        assert following > int(self.held), "job ids go on"
+        assert sorted(slurm.ssh("srun -N2 hostname").split()) == ["default-0", "default-1"]
+
+
+@pytest.mark.parametrize("pod", ["controller-0", "default-0", "login-0"])
+def test_any_pod_may_be_deleted(two_nodes: SlurmOnKubernetes, pod: str) -> None:
+    before = Before(two_nodes)
+    two_nodes.kubectl.run("delete", "pod", pod, "-n", two_nodes.namespace)
+    before.check(replaced={pod})
+
+
+def test_all_pods_may_be_deleted_at_once(two_nodes: SlurmOnKubernetes) -> None:
+    before = Before(two_nodes)
+    two_nodes.kubectl.run("delete", "pods", "--all", "-n", two_nodes.namespace, "--wait=false")
+    before.check(replaced=set(before.pods))
+
+
+def test_pods_may_be_killed_without_a_goodbye(two_nodes: SlurmOnKubernetes) -> None:
+    before = Before(two_nodes)
+    names = ("controller-0", "default-1")
+    two_nodes.kubectl.run("delete", "pod", *names, "-n", two_nodes.namespace, "--force", "--grace-period=0")
+    before.check(replaced=set(names))
+
+
+def test_a_job_outlives_the_controller(two_nodes: SlurmOnKubernetes) -> None:
+    slurm = two_nodes
+    job = slurm.submit("until test -e ~/stop; do sleep 0.2; done; echo survived", "--output=survivor.out")
+    slurm.await_job(job, "RUNNING")
+    slurm.kubectl.run("delete", "pod", "controller-0", "-n", slurm.namespace)
+    wait_until(lambda: slurm.job_state(job) == "RUNNING", "the job still runs", timeout=120)
+    slurm.ssh("touch ~/stop")
+    slurm.await_job(job)
+    assert slurm.ssh("cat survivor.out; rm ~/stop").strip() == "survived"
+
+
+@pytest.mark.parametrize("node", ["node-0", "node-1"])
+def test_a_kubernetes_node_may_be_reset(two_nodes: SlurmOnKubernetes, node: str) -> None:
+    before = Before(two_nodes)
+    slurmstack("local", "restart-node", node)
+    before.check()

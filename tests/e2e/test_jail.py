@@ -1,0 +1,85 @@
+"""Users log in to the jail, and their jobs run in it."""
+
+from __future__ import annotations
+
+import textwrap
+
+from tests.e2e.harness import SlurmOnKubernetes
+
+MPI_PROGRAM = r"""
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  int rank, size, length, sum;
+  char name[MPI_MAX_PROCESSOR_NAME];
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Get_processor_name(name, &length);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  printf("rank %d of %d on %s, sum %d\n", rank, size, name, sum);
+  MPI_Finalize();
+  return 0;
+}
+"""
+
+
+def test_ssh_with_the_key_of_the_stack_file_lands_in_the_jail_as_that_user(two_nodes: SlurmOnKubernetes) -> None:
+    shown = two_nodes.ssh("id -un; pwd; cat /.slurmstack/populated; hostname").split()
+    assert shown[:2] == ["alice", "/home/alice"]
+    assert "version" in " ".join(shown)
+    assert shown[-1] in {"login-0", "login-1"}
+
+
+def test_nobody_gets_in_without_a_key_of_the_stack_file(two_nodes: SlurmOnKubernetes) -> None:
+    key = two_nodes.directory / "key"
+    hidden = key.rename(key.with_suffix(".hidden"))
+    try:
+        assert two_nodes.ssh("id", check=False) == ""
+    finally:
+        hidden.rename(key)
+    assert "alice" in two_nodes.ssh("id")
+
+
+def test_a_file_written_at_login_is_seen_by_a_job_on_every_worker(two_nodes: SlurmOnKubernetes) -> None:
+    two_nodes.ssh("echo written at login > ~/shared.txt")
+    shown = two_nodes.ssh("srun -N2 --label cat shared.txt")
+    assert sorted(shown.splitlines()) == ["0: written at login", "1: written at login"]
+
+
+def test_a_batch_job_runs_in_the_jail_and_leaves_its_output_there(two_nodes: SlurmOnKubernetes) -> None:
+    job = two_nodes.submit("cat /.slurmstack/populated && id -un && srun hostname", "--output=batch.out")
+    two_nodes.await_job(job)
+    assert "alice" in two_nodes.ssh("cat batch.out")
+
+
+def test_a_package_installed_at_login_is_usable_in_a_job(two_nodes: SlurmOnKubernetes) -> None:
+    two_nodes.ssh(
+        "sudo apt-get -qq update && sudo apt-get -qq install --yes --no-install-recommends figlet >/dev/null 2>&1"
+    )
+    assert two_nodes.ssh("srun -N2 sh -c 'figlet -v | head -n1' | sort -u").count("FIGlet") == 1
+
+
+def test_an_mpi_program_compiled_at_login_runs_over_two_nodes(two_nodes: SlurmOnKubernetes) -> None:
+    source = textwrap.dedent(MPI_PROGRAM)
+    two_nodes.ssh(f"cat > sum.c <<'END'\n{source}\nEND\nmpicc -o sum sum.c")
+    shown = two_nodes.ssh("srun -N2 --ntasks-per-node=2 --mpi=pmix ./sum")
+    assert sorted(line.split(" on ")[0] for line in shown.splitlines()) == [f"rank {rank} of 4" for rank in range(4)]
+    assert {line.split(" on ")[1].split(",")[0] for line in shown.splitlines()} == {"default-0", "default-1"}
+    assert shown.count("sum 6") == 4
+
+
+def test_a_node_s_name_resolves_on_every_node(two_nodes: SlurmOnKubernetes) -> None:
+    assert two_nodes.ssh("srun -N1 -w default-0 getent hosts default-1").split()[0].count(".") == 3
+
+
+def test_a_removed_user_cannot_log_in_and_keeps_the_home(two_nodes: SlurmOnKubernetes) -> None:
+    slurm = two_nodes
+    alice = slurm.sections["users"]["alice"]
+    slurm.change("users", {"alice": alice, "bob": {"uid": 10002, "ssh_authorized_keys": alice["ssh_authorized_keys"]}})
+    assert slurm.ssh("id -un; echo mine > note", user="bob").strip() == "bob"
+    slurm.change("users", {"alice": alice})
+    slurm.sections["users"] = {"alice": alice, "bob": {"uid": 10002}}  # for the command, which would refuse the name
+    assert slurm.ssh("id", user="bob", check=False) == ""
+    slurm.sections["users"] = {"alice": alice}
+    assert slurm.ssh("sudo cat /home/bob/note").strip() == "mine"
