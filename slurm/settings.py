@@ -64,7 +64,6 @@ def _execution(config: ClusterConfig) -> dict[str, str]:
     return {
         "ProctrackType": "proctrack/linuxproc",
         "TaskPlugin": "task/none",
-        "JobAcctGatherType": "jobacct_gather/linux",
         # Debian's build of 26.05 has no PMIx, and with MpiDefault=pmix every srun fails there (measured).
         "MpiDefault": "pmix" if config.slurm.version == "24.11" else "none",
         # Groups are looked up on the worker, in the jail's own /etc/group: slurmctld does not know the jail's users.

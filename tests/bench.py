@@ -1,0 +1,235 @@
+"""`make bench`: how long the things take that a user waits for, on the local cluster with images present.
+
+Each figure is measured several times in one run; the table has the median and the spread (lowest to highest). A goal
+that
+is missed is marked, never hidden. Needs the local cluster (`make up`); it works in a namespace of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from local import cluster as local_cluster
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.stacks import ROOT, dev, with_change, with_pools
+
+RESULTS = ROOT / "bench-results"
+NAMESPACE = "bench"
+TASKS = 1000
+"""Tasks of the large array job."""
+
+
+@dataclass
+class Figure:
+    """One line of the table; times in seconds."""
+
+    what: str
+    goal: float
+    times: list[float] = field(default_factory=list)
+    note: str = ""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.times)
+
+    def cells(self) -> list[str]:
+        spread = f"{min(self.times):.2f}-{max(self.times):.2f}"
+        met = "yes" if self.median <= self.goal else f"no, by {self.median - self.goal:.2f} s"
+        return [self.what, f"{self.median:.2f}", spread, str(len(self.times)), f"{self.goal:g}", met]
+
+
+def timed(action: Callable[[], object]) -> float:
+    """Seconds that an action takes."""
+    started = time.monotonic()
+    action()
+    return time.monotonic() - started
+
+
+class Bench:
+    """All measurements, in an order in which each leaves the cluster as the next one expects it."""
+
+    def __init__(self, directory: Path) -> None:
+        key = directory / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        sections: dict[str, Any] = {**dev(), "cluster": {"namespace": NAMESPACE}}
+        public_key = key.with_suffix(".pub").read_text(encoding="utf-8")
+        sections["users"] = {"alice": {"uid": 10001, "ssh_authorized_keys": [public_key]}}
+        self.slurm = SlurmOnKubernetes(engine="kubectl", directory=directory, sections=sections)
+        self.figures: list[Figure] = []
+
+    def run(self) -> None:
+        self._whole_stack()
+        self._unchanged()
+        self._scaling()
+        self._setting()
+        self._controller()
+        self._start_of_a_job()
+        self._array()
+        self.destroy()
+
+    def destroy(self) -> None:
+        slurmstack("destroy", "--yes", "--kill-jobs", "--engine", "kubectl", "--config", str(self.slurm.file))
+
+    def _figure(self, what: str, goal: float, repeat: int, action: Callable[[int], float], note: str = "") -> None:
+        figure = Figure(what, goal, note=note)
+        for number in range(repeat):
+            figure.times.append(action(number))
+            print(f"{what}: {figure.times[-1]:.2f} s", file=sys.stderr, flush=True)
+        self.figures.append(figure)
+
+    def _srun(self, nodes: int = 2) -> None:
+        def try_it() -> bool:
+            done = self._as_alice(f"srun -N{nodes} hostname", check=False)
+            return len(set(done.split())) == nodes
+
+        wait_until(try_it, f"srun on {nodes} nodes", timeout=180)
+
+    def _as_alice(self, command: str, *, check: bool = True) -> str:
+        """Without ssh, whose own time is not what is measured here."""
+        shell = (
+            "chroot",
+            "--userspec=10001:10001",
+            "/jail",
+            "env",
+            "-i",
+            "HOME=/home/alice",
+            "/bin/bash",
+            "-lc",
+            f"cd; {command}",
+        )
+        return self.slurm.exec("login-0", *shell, container="sshd", check=check)
+
+    def _whole_stack(self) -> None:
+        def once(number: int) -> float:
+            if number:
+                self.destroy()
+            started = time.monotonic()
+            self.slurm.up()
+            self._srun()
+            return time.monotonic() - started
+
+        self._figure("apply of the whole stack -> first srun (first: empty jail is filled)", 30, 3, once)
+
+    def _unchanged(self) -> None:
+        self._figure("apply without a change", 5, 5, lambda _: timed(self.slurm.up))
+
+    def _scaling(self) -> None:
+        def once(_: int) -> float:
+            started = time.monotonic()
+            self.slurm.change("worker_nodes.default.size", 3)
+            self._srun(3)
+            taken = time.monotonic() - started
+            self.slurm.change("worker_nodes.default.size", 2)
+            self.slurm.await_idle("default-0", "default-1")
+            return taken
+
+        self._figure("size 2 -> 3: apply starts -> a job runs on the new node", 5, 5, once)
+
+    def _setting(self) -> None:
+        def once(number: int) -> float:
+            self.slurm.sections = with_change(self.slurm.sections, "slurm.settings.MinJobAge", 310 + number)
+            file = self.slurm.file
+            command = [sys.executable, "-m", "cli.main", "up", "--yes", "--engine", "kubectl", "--config", str(file)]
+            started = time.monotonic()
+            running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+            wanted = f"= {310 + number} sec"
+            wait_until(
+                lambda: wanted in self.slurm.slurm("scontrol show config | grep MinJobAge"), "the setting is active"
+            )
+            taken = time.monotonic() - started
+            running.wait()
+            return taken
+
+        self._figure("setting changed: apply starts -> active", 3, 5, once)
+
+    def _controller(self) -> None:
+        def once(_: int) -> float:
+            started = time.monotonic()
+            self.slurm.kubectl.run("delete", "pod", "controller-0", "-n", NAMESPACE, "--wait=false")
+            uid = self.slurm.pod_uids()["controller-0"]
+            wait_until(lambda: self.slurm.pod_uids().get("controller-0", uid) != uid, "another controller pod")
+            wait_until(
+                lambda: self._as_alice("sbatch --parsable --wrap true", check=False).strip(), "sbatch is accepted"
+            )
+            taken = time.monotonic() - started
+            self.slurm.await_idle("default-0", "default-1")
+            return taken
+
+        self._figure("controller pod deleted -> sbatch accepted again", 5, 5, once)
+
+    def _start_of_a_job(self) -> None:
+        script = "a=$(date +%s.%N); b=$(srun -N1 date +%s.%N); echo $a $b"
+
+        def once(_: int) -> float:
+            submitted, started = self._as_alice(script).split()
+            return float(started) - float(submitted)
+
+        self._figure("submit (srun) -> start on an idle node", 0.2, 20, once)
+
+    def _array(self) -> None:
+        def once(_: int) -> float:
+            started = time.monotonic()
+            self._as_alice(f"sbatch --array=1-{TASKS} --output=/dev/null --wrap true")
+            wait_until(lambda: not self.slurm.slurm("squeue --noheader").strip(), "the array is done", timeout=900)
+            return time.monotonic() - started
+
+        self._figure(f"{TASKS}-task array of `true` on two nodes of two slots", 100, 2, once)
+
+
+def render_figures() -> list[Figure]:
+    """`render` as a user runs it, for stacks of several sizes."""
+    figures = []
+    with tempfile.TemporaryDirectory() as directory:
+        for pools in (1, 10, 100):
+            file = Path(directory) / f"Pulumi.pools{pools}.yaml"
+            document = {"config": {f"slurmstack:{name}": value for name, value in with_pools(pools).items()}}
+            file.write_text(json.dumps(document), encoding="utf-8")
+            arguments = ("render", "--config", str(file), "--output", f"{directory}/out{pools}")
+            figure = Figure(f"render of {pools} pools", 5)
+            figure.times = [timed(lambda: slurmstack(*arguments)) for _ in range(5)]  # noqa: B023  used at once
+            figure.note = f"{len(list(Path(directory, f'out{pools}').glob('*.yaml')))} objects"
+            figures.append(figure)
+    return figures
+
+
+def main() -> None:
+    """Measure, print the table, and keep the figures as JSON in `bench-results/`."""
+    if not local_cluster.status().healthy:
+        sys.exit("error: the local cluster is not running; `make up` starts it")
+    with tempfile.TemporaryDirectory() as directory:
+        bench = Bench(Path(directory))
+        try:
+            bench.run()
+        finally:
+            bench.figures += render_figures()
+            _print(bench.figures)
+
+
+def _print(figures: list[Figure]) -> None:
+    table = Table("what", "median s", "spread s", "runs", "goal s", "met", "note")
+    for figure in figures:
+        table.add_row(*figure.cells(), figure.note)
+    Console(width=150).print(table)
+    print("| what | median s | spread s | runs | goal s | met |\n| --- | ---: | ---: | ---: | ---: | --- |")
+    for figure in figures:
+        cells = figure.cells()
+        print("| " + " | ".join([cells[0] + (f" ({figure.note})" if figure.note else ""), *cells[1:]]) + " |")
+    RESULTS.mkdir(exist_ok=True)
+    values = [{"what": item.what, "goal": item.goal, "seconds": item.times, "note": item.note} for item in figures]
+    (RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
