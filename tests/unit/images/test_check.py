@@ -80,15 +80,15 @@ def fake_slurmctld(directory: Path, script: str) -> str:
 
 
 def test_the_scratch_slurmctld_is_ended_as_soon_as_it_is_up(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
     program = fake_slurmctld(
-        tmp_path, "echo 'slurmctld: Running as primary controller'; echo $$ > " + str(tmp_path / "pid") + "; sleep 60"
+        tmp_path, f"echo $$ > {pid_file}; echo 'slurmctld: Running as primary controller'; sleep 60"
     )
 
     verdict = Checker(program=program, user=None)({"slurm.conf": "ClusterName=a\n"})
 
     assert verdict == Verdict(starts=True, complaints=())
-    pid_file = tmp_path / "pid"
-    assert not pid_file.exists() or not Path(f"/proc/{pid_file.read_text().strip()}").exists()
+    assert not Path(f"/proc/{pid_file.read_text().strip()}/cmdline").exists()
 
 
 def test_one_that_ends_is_heard_to_the_end(tmp_path: Path) -> None:
