@@ -152,8 +152,8 @@ def _sackd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
         image=args.image,
         command=[f"{LIBEXEC}/sackd"],
         env=env(CONTROLLER=CONTROLLER_ADDRESS),
-        # sackd handles SIGINT but not SIGTERM, which the kernel then keeps from PID 1: without this the pod would take its
-        # whole grace period to end.
+        # sackd handles SIGINT but not SIGTERM, which the kernel then keeps from PID 1: without this the pod would take
+        # its whole grace period to end.
         lifecycle=k8s.core.v1.LifecycleArgs(
             pre_stop=k8s.core.v1.LifecycleHandlerArgs(
                 exec_=k8s.core.v1.ExecActionArgs(command=["/bin/sh", "-c", "kill -INT 1"])
