@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.changes import APPLY, Change, changes, key, live_objects
+from cli.errors import Failure
 from cli.generated import KeptValues
 from cli.kubectl import Kubectl, as_list
 from cli.manifests import Manifest, manifests
 from cli.recording import record
-from cli.refusals import leaving_pools, refuse_shrinking, refuse_takeover
+from cli.refusals import leaving_pools, refuse_other_slurm, refuse_shrinking, refuse_takeover
 from config.cluster import ClusterConfig
 
 APPLY_SET = "slurmstack"
@@ -58,6 +59,7 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     objects = manifests(record(sections, stack=stack, generated=kept))
     live = live_objects(kubectl, objects)
     refuse_takeover(live.get(("Namespace", namespace)))
+    refuse_other_slurm(objects, live)
     refuse_shrinking(objects, live)
     pools = kubectl.items("statefulset", "-n", namespace, "-l", "slurmstack/pool")
     return Plan(
@@ -119,6 +121,12 @@ def _set_id(namespace: str) -> str:
 
 def _read_kept(kubectl: Kubectl, namespace: str) -> KeptValues:
     found = kubectl.items("secret", KEPT_VALUES, "-n", namespace)
+    if not found and kubectl.items("secret", "munge-key", "-n", namespace):
+        raise Failure(
+            f"the cluster in namespace {namespace!r} has keys that were not made by this command, and would get others",
+            hint=f"if they came from `slurmstack render`, keep them: kubectl create secret generic {KEPT_VALUES} "
+            f"-n {namespace} with one --from-literal=NAME=VALUE for each entry of its keys.json",
+        )
     if not found:
         return KeptValues({})
     data = found[0].get("data", {})

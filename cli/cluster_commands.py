@@ -21,6 +21,7 @@ from cli.errors import FAILED, USAGE, Failure
 from cli.kubectl import Kubectl, connect
 from cli.local_commands import ensure_local_images
 from cli.login import open_session
+from cli.refusals import refuse_foreign, refuse_takeover
 from cli.rollout import await_rollout
 from cli.stack import Stack, open_stack
 from cli.stack_commands import ConfigOption, JsonOption
@@ -149,6 +150,8 @@ def destroy(
     chosen = engines.choose(engine)
     kubectl = connect(stack.config.cloud)
     namespace = stack.config.cluster.namespace
+    present = next(iter(kubectl.items("namespace", namespace)), None)
+    (refuse_foreign if chosen == "pulumi" else refuse_takeover)(present)
     jobs = running_jobs(kubectl, namespace)
     if not yes:
         doing = "cancelled" if kill_jobs else "waited for"

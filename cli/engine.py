@@ -48,7 +48,11 @@ def run(stack: Stack, command: Sequence[str]) -> int:
 
 def _select(stack: Stack, environment: dict[str, str]) -> None:
     """Make the stack in the backend if it is not there yet."""
+    own = PROJECT_ROOT / f"Pulumi.{stack.name}.yaml"
+    existed = own.exists()
     command = ["pulumi", "stack", "select", "--create", stack.name, "--cwd", str(PROJECT_ROOT)]
     done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    if not existed and stack.file.resolve() != own:
+        own.unlink(missing_ok=True)  # making a stack writes one, but this stack's file is elsewhere
     if done.returncode != 0:
         raise Failure(f"pulumi cannot open the stack {stack.name!r}: {(done.stderr or done.stdout).strip()}")

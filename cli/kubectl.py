@@ -21,6 +21,8 @@ FIELD_MANAGER = "slurmstack"
 
 _TIMEOUT = "20s"
 
+_STREAMS = frozenset({"exec", "logs", "port-forward"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kubectl:
@@ -33,7 +35,9 @@ class Kubectl:
 
     def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run kubectl to its end. Raises Failure with its own message if it fails and `check` is set."""
-        command = [*self.command(), *arguments]
+        # A timeout ends streams too, however long a command in a pod may rightly take.
+        timeout = [] if arguments[0] in _STREAMS else [f"--request-timeout={_TIMEOUT}"]
+        command = [*self.command(), *timeout, *arguments]
         environment = {**os.environ, **self.environment}
         try:
             done = subprocess.run(command, capture_output=True, text=True, input=stdin, env=environment, check=False)
@@ -46,7 +50,7 @@ class Kubectl:
     def command(self) -> list[str]:
         """The command line up to kubectl's own verb, for a program that replaces this one."""
         kubeconfig = ["--kubeconfig", self.kubeconfig] if self.kubeconfig else []
-        return [self.program, *kubeconfig, "--context", self.context, f"--request-timeout={_TIMEOUT}"]
+        return [self.program, *kubeconfig, "--context", self.context]
 
     def json(self, *arguments: str) -> Any:
         """What kubectl prints with `-o json`; an empty list if that is nothing."""

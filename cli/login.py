@@ -36,8 +36,8 @@ def open_session(
         raise Failure(
             "the stack file has no users", hint="add one: slurmstack:users: {alice: {uid: 10001, ...}}", code=USAGE
         )
-    if user is not None and user not in config.users and user != "root":
-        raise Failure(unknown_name(user, config.users, what="a user of the stack file"), code=USAGE)
+    if name not in config.users:
+        raise Failure(unknown_name(name, config.users, what="a user of the stack file"), code=USAGE)
     namespace = config.cluster.namespace
     address, public_key = login_address(kubectl, namespace), host_public_key(kubectl, namespace)
     if address is None or public_key is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cli.errors import Failure
 from cli.manifests import Manifest
 from config.base import parse_bytes
+from slurm.names import CONTROLLER
 
 _SECTION = {"jail": "jail.size", "controller-state": "controller.storage"}
 
@@ -35,17 +37,52 @@ def _bytes(quantity: str) -> int:
     return int(quantity) if quantity.isdigit() else parse_bytes(quantity)
 
 
-def refuse_takeover(namespace: Mapping[str, Any] | None) -> None:
-    """Raise Failure if the cluster was made by the Pulumi engine, whose state has other keys than we would make."""
+def refuse_foreign(namespace: Mapping[str, Any] | None) -> None:
+    """Raise Failure if the namespace is there but holds no cluster of ours."""
     if namespace is None:
         return
-    managers = [str(entry.get("manager", "")) for entry in namespace["metadata"].get("managedFields", [])]
+    metadata = namespace["metadata"]
+    if metadata.get("labels", {}).get("app.kubernetes.io/part-of") != "slurmstack":
+        raise Failure(
+            f"cluster.namespace: the namespace {metadata['name']!r} is there and belongs to something else",
+            hint="name another one in slurmstack:cluster; it is made, filled and deleted with the cluster",
+        )
+
+
+def refuse_takeover(namespace: Mapping[str, Any] | None) -> None:
+    """Raise Failure if the namespace is not one that this command made: foreign, or made by the Pulumi engine."""
+    refuse_foreign(namespace)
+    metadata = namespace["metadata"] if namespace is not None else {}
+    managers = [str(entry.get("manager", "")) for entry in metadata.get("managedFields", [])]
     if any(manager.startswith("pulumi") for manager in managers):
         raise Failure(
-            f"the cluster in namespace {namespace['metadata']['name']!r} was made by `pulumi up`, "
+            f"the cluster in namespace {metadata['name']!r} was made by `pulumi up`, "
             "which keeps its keys in Pulumi's state",
             hint="use `pulumi up` (or `slurmstack up --engine pulumi`) where the pulumi command is on PATH",
         )
+
+
+def refuse_other_slurm(objects: Iterable[Manifest], live: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
+    """Raise Failure if a cluster with a filled jail would get another release of Slurm.
+
+    Steps load Slurm's plugins from the jail, which is filled once: daemons of another release would not fit to it.
+    """
+    for manifest in objects:
+        present = live.get(("StatefulSet", manifest.name)) if manifest.name == CONTROLLER else None
+        if manifest.kind == "StatefulSet" and present is not None:
+            old, new = _release(present), _release(manifest.document)
+            if old and new and old != new:
+                raise Failure(
+                    f"slurm.version: the jail was filled with Slurm {old}, and daemons of {new} would not fit to it",
+                    hint=f"set it back to {old}; changing the release of a cluster in place is not supported yet",
+                )
+
+
+def _release(stateful_set: Mapping[str, Any]) -> str:
+    """The Slurm release in a tag that we computed (`24.11-0f3a9c2b7d41`), else nothing."""
+    image = str(stateful_set["spec"]["template"]["spec"]["containers"][0]["image"])
+    match = re.search(r":(\d\d\.\d\d)-[0-9a-f]{12}$", image)
+    return match.group(1) if match else ""
 
 
 def leaving_pools(objects: Iterable[Manifest], live_sets: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -51,6 +51,10 @@ class Status:
     healthy: bool
 
 
+_FINE = ("active", "unknown")
+"""A configuration that is in force, or that nobody can ask about: a network policy may keep the API server from it."""
+
+
 def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     """Ask Kubernetes and Slurm. What does not answer is shown as missing, not raised."""
     namespace = config.cluster.namespace
@@ -62,14 +66,14 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     nodes = _nodes(kubectl, namespace)
     configuration = _configuration(kubectl, config)
     wanted = sum(pool.size for pool in config.worker_nodes.values())
-    usable = sum(not _down(node.state) for node in nodes)
+    usable = sum(not _down(node.state) or node.state.startswith("drain") for node in nodes)
     return Status(
         namespace=namespace,
         pods=pods,
         nodes=nodes,
         configuration=configuration,
         login_address=login_address(kubectl, namespace),
-        healthy=bool(pods) and all(pod.ready for pod in pods) and usable >= wanted and configuration == "active",
+        healthy=bool(pods) and all(pod.ready for pod in pods) and usable >= wanted and configuration in _FINE,
     )
 
 

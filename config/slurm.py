@@ -17,7 +17,14 @@ _LINES_OF_OTHER_SECTIONS = {
     "downnodes": "worker_nodes",
     "partitionname": "partitions",
     "include": "settings, key by key",
+    "clustername": "slurm.cluster_name",
 }
+
+_KEYS_OF_THE_PODS = frozenset(
+    {"slurmctldhost", "slurmctldport", "slurmdport", "slurmuser", "slurmduser", "statesavelocation", "slurmdspooldir"}
+)
+"""Where the daemons are and keep their data: pods, Services and volumes are made for our values, and with others the
+cluster would lose its queue or be cut off."""
 
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 SettingValue = Scalar | tuple[Scalar, ...]
@@ -31,6 +38,8 @@ def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
         section = _LINES_OF_OTHER_SECTIONS.get(key.lower())
         if not _KEY.fullmatch(key):
             wrong.append(f"has the key {key!r}, which cannot be a key of slurm.conf: letters and digits only")
+        elif key.lower() in _KEYS_OF_THE_PODS:
+            wrong.append(f"has the key {key!r}, which is bound to how the pods are made and cannot be changed")
         elif section is not None:
             wrong.append(f"has the key {key!r}: use {section} for that")
         elif key.lower() in seen:

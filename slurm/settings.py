@@ -9,6 +9,9 @@ from config.slurm import SettingValue
 from slurm.names import CONTROLLER_HOST, SLURMCTLD_PORT, SLURMD_PORT, SRUN_PORTS, STATE_DIR
 from slurm.sizing import default_memory_per_cpu_mib, max_node_count
 
+CONFIGLESS = "enable_configless"
+"""The one of SlurmctldParameters that no setting can take away: without it no worker would find its configuration."""
+
 
 def format_value(value: SettingValue) -> str:
     """A value as slurm.conf has it: YES and NO, lists joined by commas."""
@@ -24,7 +27,11 @@ def effective_settings(config: ClusterConfig) -> dict[str, str]:
 
     Slurm's keys do not depend on case, so `defmempercpu` replaces `DefMemPerCPU` too.
     """
-    return merge(_defaults(config), config.slurm.settings)
+    settings = merge(_defaults(config), config.slurm.settings)
+    parameters = settings["SlurmctldParameters"].split(",")
+    if CONFIGLESS not in parameters:
+        settings["SlurmctldParameters"] = ",".join([CONFIGLESS, *parameters])
+    return settings
 
 
 def merge(defaults: Mapping[str, str], settings: Mapping[str, SettingValue]) -> dict[str, str]:
@@ -49,7 +56,7 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "StateSaveLocation": STATE_DIR,
         "SlurmdSpoolDir": "/var/spool/slurmd",
         # Workers fetch this file from slurmctld, and register themselves with the address that they have just now.
-        "SlurmctldParameters": "enable_configless",
+        "SlurmctldParameters": CONFIGLESS,
         "MaxNodeCount": str(max_node_count(config.worker_nodes)),
         # A worker that comes back after its pod was lost takes jobs again; one that an administrator drained stays
         # drained.

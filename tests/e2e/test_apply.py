@@ -7,6 +7,7 @@ from typing import Any
 from cli.changes import key
 from cli.manifests import manifests
 from cli.recording import record
+from config.base import parse_bytes
 from tests.e2e.harness import SlurmOnKubernetes
 
 
@@ -19,7 +20,15 @@ def _contains(live: Any, wanted: Any) -> bool:
         return isinstance(live, dict) and all(_contains(live.get(name), value) for name, value in wanted.items())
     if isinstance(wanted, list):
         return isinstance(live, list) and len(live) == len(wanted) and all(map(_contains, live, wanted))
-    return bool(live == wanted)
+    return bool(live == wanted) or _bytes(live) == _bytes(wanted) is not None
+
+
+def _bytes(value: Any) -> int | None:
+    """Size of a quantity, which the server writes in its shortest form."""
+    try:
+        return parse_bytes(value)
+    except (TypeError, ValueError):
+        return None
 
 
 def test_the_cluster_has_the_objects_that_the_program_registers(two_nodes: SlurmOnKubernetes) -> None:

@@ -36,7 +36,7 @@ def test_a_changed_setting_is_active_without_a_restart_and_with_jobs_unharmed(tw
     ("path", "value", "message"),
     [
         ("slurm.settings.DefMemPerCPUU", 5, "DefMemPerCPUU"),
-        ("slurm.settings.SelectType", "select/nonsense", "select/nonsense"),
+        ("slurm.settings.PriorityType", "priority/nonsense", "priority/nonsense"),
         ("partitions.main.settings", {"Nodes": "nowhere-7"}, "nowhere-7"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_user_lands_in_the_jail_at_home(cluster: SlurmSandbox) -> None:
 
 
 def test_slurm_works_from_a_login(cluster: SlurmSandbox) -> None:
-    code, out = ssh_to(cluster, "alice", "'sinfo -h -o %T; srun hostname; srun id -un'")
+    code, out = ssh_to(cluster, "alice", "'sinfo -h -o %T; srun -Q hostname; srun -Q id -un'")
 
     assert code == 0, out + cluster.logs()
     assert out.split() == ["idle", "default-0", "alice"]

@@ -13,7 +13,7 @@ from cli.changes import PropertyChange, changes
 from cli.errors import Failure
 from cli.kubectl import Kubectl
 from cli.manifests import Manifest
-from cli.refusals import leaving_pools, refuse_shrinking, refuse_takeover
+from cli.refusals import leaving_pools, refuse_other_slurm, refuse_shrinking, refuse_takeover
 from cli.rollout import await_rollout
 
 
@@ -138,12 +138,43 @@ def test_a_renamed_pool_is_explained() -> None:
     assert "cannot be renamed" in line
 
 
+def namespace(manager: str, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": "slurm", "labels": labels, "managedFields": [{"manager": manager}]}}
+
+
+OURS = {"app.kubernetes.io/part-of": "slurmstack"}
+
+
 def test_a_cluster_of_the_pulumi_engine_is_not_taken_over() -> None:
-    namespace = {"metadata": {"name": "slurm", "managedFields": [{"manager": "pulumi-kubernetes-1234"}]}}
     with pytest.raises(Failure, match="was made by `pulumi up`"):
-        refuse_takeover(namespace)
+        refuse_takeover(namespace("pulumi-kubernetes-1234", **OURS))
     refuse_takeover(None)
-    refuse_takeover({"metadata": {"name": "slurm", "managedFields": [{"manager": "slurmstack"}]}})
+    refuse_takeover(namespace("slurmstack", **OURS))
+
+
+def test_a_namespace_of_somebody_else_is_neither_filled_nor_deleted() -> None:
+    with pytest.raises(Failure, match="belongs to something else"):
+        refuse_takeover(namespace("kubectl-create"))
+
+
+def controller(image: str) -> dict[str, Any]:
+    document = stateful_set(1)
+    document["metadata"]["name"] = "controller"
+    document["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    return document
+
+
+def test_the_slurm_release_of_a_filled_jail_does_not_change_by_accident() -> None:
+    old, new = (
+        "localhost/slurmstack/controller:24.11-0123456789ab",
+        "localhost/slurmstack/controller:26.05-0123456789ab",
+    )
+    live = {("StatefulSet", "controller"): controller(old)}
+    with pytest.raises(Failure, match=r"filled with Slurm 24\.11") as caught:
+        refuse_other_slurm([manifest(controller(new))], live)
+    assert "set it back to 24.11" in caught.value.hint
+    refuse_other_slurm([manifest(controller(old.replace("0123", "4567")))], live)
+    refuse_other_slurm([manifest(controller(new))], {})
 
 
 def test_a_failed_job_fails_the_apply_with_its_last_words() -> None:

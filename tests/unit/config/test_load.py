@@ -187,7 +187,9 @@ def test_an_unquoted_slurm_version_is_understood() -> None:
     assert load_config(with_change(stacks.dev(), "slurm.version", 26.05)).slurm.version == "26.05"
 
 
-@pytest.mark.parametrize("key", ["NodeName", "partitionname", "Include", "Def Mem", "a=b"])
+@pytest.mark.parametrize(
+    "key", ["NodeName", "partitionname", "Include", "Def Mem", "a=b", "SlurmctldPort", "statesavelocation"]
+)
 def test_lines_that_other_sections_write_are_no_settings(key: str) -> None:
     (complaint,) = complaints(with_change(stacks.dev(), "slurm.settings", {key: "x"}))
     assert complaint.startswith("slurm.settings: ")

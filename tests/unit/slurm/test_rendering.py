@@ -45,6 +45,11 @@ def test_a_user_s_setting_wins_whatever_its_case() -> None:
     assert "defmempercpu" not in settings
 
 
+def test_no_setting_can_cut_the_workers_off_from_their_configuration() -> None:
+    sections = with_change(stacks.dev(), "slurm.settings.SlurmctldParameters", "idle_on_node_suspend")
+    assert effective_settings(load_config(sections))["SlurmctldParameters"] == "enable_configless,idle_on_node_suspend"
+
+
 def test_values_are_written_as_slurm_reads_them() -> None:
     merged = merge({}, {"A": True, "B": False, "C": ("x", 2), "D": 1.5, "E": "word"})
     assert merged == {"A": "YES", "B": "NO", "C": "x,2", "D": "1.5", "E": "word"}
