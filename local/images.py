@@ -18,6 +18,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local import debian, oci, paths
@@ -28,7 +29,6 @@ from slurm.images import DEBIAN_SUITES, DEFAULT_REGISTRY, ROLES, image_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from local.report import Report, Step
 
@@ -38,6 +38,9 @@ KEEP_BUILDS = 4
 
 _STAGES = ("common", "spank", "controller", "worker", "login", "jail")
 _NEEDED_BYTES = 4_000_000_000
+_MACHINE_LOCK = Path("/run/lock/slurmstack-images.lock")
+"""Builds with other cache directories wait too: they share the directory that `leave_no_trace` removes at the end."""
+
 _ROOTFS_UNUSED_S = 3600
 """Unpacked file systems of other builds are dropped when nobody has asked for them for this long."""
 
@@ -74,7 +77,7 @@ def ensure_images(report: Report, slurm_version: str = "24.11") -> ImageSet:
     directory = paths.cache_images() / images_key(tag, base)
     images = ImageSet(slurm_version=slurm_version, tag=tag, archive=directory / "images.tar")
     if not images.archive.exists():
-        with _lock(report):
+        with _lock(report, paths.cache_images() / ".build.lock"):
             if not images.archive.exists():
                 _build(report, images, apt, base)
     os.utime(directory)
@@ -86,7 +89,7 @@ def rootfs(role: str, slurm_version: str = "24.11", report: Report | None = None
     images = ensure_images(report or _quiet(), slurm_version)
     directory = images.archive.parent / f"rootfs-{role}"
     if not directory.is_dir():
-        with _lock(report or _quiet(), name=f"rootfs-{role}"):
+        with _lock(report or _quiet(), paths.cache_images() / f".rootfs-{role}.lock"):
             if not directory.is_dir():
                 work = temporary_beside(directory)
                 oci.unpack(images.archive, images.reference(role), work)
@@ -108,14 +111,15 @@ def _build(report: Report, images: ImageSet, apt: debian.AptSettings, base: str)
             "free some space, or set SLURMSTACK_LOCAL_DIR to a directory on a larger disk",
         )
     buildah = Buildah(tools=ensure_tools(report), directory=paths.cache() / "buildah")
-    buildah.prepare()
-    try:
-        base_reference = _ensure_base(report, buildah, images.slurm_version, apt, base)
-        _build_stages(report, buildah, images, apt, base_reference)
-        _pack(report, buildah, images)
-        _forget_old(buildah, images, base_reference)
-    finally:
-        leave_no_trace()
+    with _lock(report, _MACHINE_LOCK):
+        buildah.prepare()
+        try:
+            base_reference = _ensure_base(report, buildah, images.slurm_version, apt, base)
+            _build_stages(report, buildah, images, apt, base_reference)
+            _pack(report, buildah, images)
+            _forget_old(buildah, images, base_reference)
+        finally:
+            leave_no_trace()
 
 
 def _ensure_base(report: Report, buildah: Buildah, slurm_version: str, apt: debian.AptSettings, key: str) -> str:
@@ -239,10 +243,10 @@ def _is_old(name: str, tags: set[str], suite: str, base: str) -> bool:
 
 
 @contextmanager
-def _lock(report: Report, name: str = "build") -> Iterator[None]:
+def _lock(report: Report, path: Path) -> Iterator[None]:
     """One build at a time; a second one waits and then finds everything there."""
-    paths.cache_images().mkdir(parents=True, exist_ok=True)
-    with (paths.cache_images() / f".{name}.lock").open("w") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
