@@ -42,7 +42,7 @@ def test_nodes_register_with_what_the_stack_file_says_and_run_a_job(
         [f"default-{n}", "2", "1920", "default,avx2", "main*"] for n in range(2)
     ]
     # Jobs of root are refused on purpose, so the job is another user's.
-    done = sandbox.run("setpriv --reuid=10001 --regid=10001 --clear-groups srun -N2 hostname", pod="default-0")
+    done = sandbox.run("setpriv --reuid=nobody --regid=nogroup --clear-groups srun -N2 hostname", pod="default-0")
     assert sorted(done.stdout.split()) == ["default-0", "default-1"], done.stderr + sandbox.logs()
     assert "Root" in sandbox.run("srun hostname").stderr or sandbox.run("srun hostname").returncode != 0
 
@@ -63,7 +63,7 @@ def test_pools_without_nodes_and_gpu_pools_are_fine_for_slurmctld(
     [
         ("slurm.settings.DefMemPerCPUU", 1, "DefMemPerCPUU"),
         ("partitions.main.settings", {"Nodes": "nowhere-1"}, "nowhere-1"),
-        ("partitions.main.settings", {"PreemptMode": "nonsense"}, "nonsense"),
+        ("partitions.main.settings", {"PreemptMode": "nonsense"}, "PreemptMode"),
     ],
 )
 def test_what_our_own_checks_cannot_know_slurm_rejects_by_name(
