@@ -14,8 +14,8 @@ from cli.errors import Failure
 from cli.generated import KeptValues
 from cli.kubectl import Kubectl, as_list
 from cli.manifests import Manifest, manifests
-from cli.recording import record
-from cli.refusals import leaving_pools, refuse_other_slurm, refuse_shrinking, refuse_takeover
+from cli.recording import Recording, record
+from cli.refusals import leaving_pools, refuse_foreign, refuse_other_slurm, refuse_shrinking, refuse_takeover
 from config.cluster import ClusterConfig
 
 APPLY_SET = "slurmstack"
@@ -54,11 +54,26 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
 
     Raises Failure, before anything is touched, if a change would lose data.
     """
+    kept = _read_kept(kubectl, config.cluster.namespace)
+    planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept)
+    refuse_takeover(planned.live.get(("Namespace", planned.namespace)))
+    return planned
+
+
+def explain(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *, stack: str) -> tuple[str, ...]:
+    """What an update by the Pulumi engine means for people, one line each; Failure if it would lose data.
+
+    The engine itself would only find out in the middle of the update.
+    """
+    planned = _compare(kubectl, config, record(sections, stack=stack), KeptValues({}))
+    refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
+    return planned.leaving
+
+
+def _compare(kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept: KeptValues) -> Plan:
     namespace = config.cluster.namespace
-    kept = _read_kept(kubectl, namespace)
-    objects = manifests(record(sections, stack=stack, generated=kept))
+    objects = manifests(recording)
     live = live_objects(kubectl, objects)
-    refuse_takeover(live.get(("Namespace", namespace)))
     refuse_other_slurm(objects, live)
     refuse_shrinking(objects, live)
     pools = kubectl.items("statefulset", "-n", namespace, "-l", "slurmstack/pool")

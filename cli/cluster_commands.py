@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from cli import engine as engines
-from cli.apply import Plan, apply, plan
+from cli.apply import Plan, apply, explain, plan
 from cli.apply import preview as compare
 from cli.changes import SYMBOLS, Change
 from cli.destroy import destroy_cluster, running_jobs
@@ -50,6 +50,8 @@ def preview(config: ConfigOption = None, *, engine: EngineOption = "auto", as_js
     """Show what `up` would change. Objects that were changed by hand are shown too. Changes nothing."""
     stack = open_stack(config)
     if engines.choose(engine) == "pulumi":
+        if not as_json:
+            _print_notes(explain(connect(stack.config.cloud), stack.config, stack.sections, stack=stack.name))
         raise typer.Exit(engines.run(stack, ["preview", "--refresh", "--diff", *(["--json"] if as_json else [])]))
     kubectl = connect(stack.config.cloud)
     planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
@@ -83,6 +85,7 @@ def up(
     report = open_report()
     ensure_local_images(report, stack.config)
     if chosen == "pulumi":
+        _print_notes(explain(connect(stack.config.cloud), stack.config, stack.sections, stack=stack.name))
         code = engines.run(stack, ["up", "--refresh", *(["--yes"] if yes else [])])
         if code != 0:
             raise typer.Exit(FAILED)

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from local import cluster as local_cluster
-from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.stacks import ROOT, dev, with_change, with_pools
 
 RESULTS = ROOT / "bench-results"
@@ -61,10 +61,8 @@ class Bench:
     """All measurements, in an order in which each leaves the cluster as the next one expects it."""
 
     def __init__(self, directory: Path) -> None:
-        key = directory / "key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         sections: dict[str, Any] = {**dev(), "cluster": {"namespace": NAMESPACE}}
-        public_key = key.with_suffix(".pub").read_text(encoding="utf-8")
+        public_key = make_key(directory / "key")
         sections["users"] = {"alice": {"uid": 10001, "ssh_authorized_keys": [public_key]}}
         self.slurm = SlurmOnKubernetes(engine="kubectl", directory=directory, sections=sections)
         self.figures: list[Figure] = []

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 
 from local import cluster as local_cluster
-from tests.e2e.harness import SlurmOnKubernetes, slurmstack
+from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack
 from tests.stacks import dev
 
 ENGINES = ["kubectl", *(["pulumi"] if shutil.which("pulumi") else [])]
@@ -49,11 +48,9 @@ def slurm(
     """A Slurm cluster in a namespace of its own, with the user alice and her own key in the stack file."""
     engine: str = request.param
     directory = tmp_path_factory.mktemp(engine)
-    key = directory / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     sections: dict[str, Any] = dev()
     sections["cluster"] = {"namespace": f"e2e-{engine}"}
-    public_key = key.with_suffix(".pub").read_text(encoding="utf-8")
+    public_key = make_key(directory / "key")
     sections["users"] = {"alice": {"uid": 10001, "ssh_authorized_keys": [public_key], "sudo": True}}
     if engine == "pulumi":
         os.environ["PULUMI_BACKEND_URL"] = f"file://{directory}"

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from cli.kubectl import Kubectl, connect
 from config import load_config
@@ -35,6 +37,14 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60) ->
             return value
         assert time.monotonic() < deadline, f"not within {timeout:.0f} s: {what} (last: {value!r})"
         time.sleep(0.1)
+
+
+def make_key(private: Path) -> str:
+    """Make an SSH key pair; the public half as in a stack file."""
+    key = Ed25519PrivateKey.generate()
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    private.chmod(0o600)
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 def slurmstack(*arguments: str, check: bool = True, timeout: float = 1200) -> subprocess.CompletedProcess[str]:

@@ -70,8 +70,19 @@ def test_changes_made_by_hand_are_shown_and_come_back(two_nodes: SlurmOnKubernet
 def test_the_jail_cannot_be_shrunk_by_accident(two_nodes: SlurmOnKubernetes) -> None:
     slurm = two_nodes
     before = slurm.sections
+    done = slurm.change("jail.size", "1Gi", check=False)
+    slurm.sections = before
+    assert done.returncode == 1
+    assert "jail.size: 1Gi is less than the 20Gi" in done.stderr
+
+
+def test_a_renamed_pool_is_explained_before_it_is_done(two_nodes: SlurmOnKubernetes) -> None:
+    slurm = two_nodes
+    before = slurm.sections
+    renamed = {"renamed": before["worker_nodes"]["default"]}
+    slurm.sections = {**before, "worker_nodes": renamed, "partitions": {"main": {"pools": ["renamed"]}}}
+    notes = slurm.preview()["notes"] if slurm.engine == "kubectl" else []
+    slurm.sections = before
     if slurm.engine == "kubectl":
-        done = slurm.change("jail.size", "1Gi", check=False)
-        slurm.sections = before
-        assert done.returncode == 1
-        assert "jail.size: 1Gi is less than the 20Gi" in done.stderr
+        assert len(notes) == 1
+        assert notes[0].startswith("pool 'default' leaves: its 2 nodes take no more jobs")
