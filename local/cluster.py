@@ -229,6 +229,8 @@ def _wait_for_nodes(setup: Setup, api: Api, step: Step) -> None:
         if len(ready) == setup.nodes:
             return
         step.progress(len(ready), setup.nodes, "nodes Ready")
+        for index in range(setup.nodes):
+            nodes.revive_early_kubelet(setup, index)
         _require_daemons(setup)
         if time.monotonic() > deadline:
             missing = sorted({nodes.name_of(index) for index in range(setup.nodes)} - ready)

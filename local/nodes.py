@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from local.controlplane import Setup
 
 _CONTAINERD_S = 30
+_CRI_TOO_EARLY = "server is not initialized yet"
 
 
 def name_of(index: int) -> str:
@@ -87,6 +88,18 @@ def ensure_kubelet(setup: Setup, index: int) -> None:
             cgroups.kill_all(f"daemons/{component}")
             inside = namespaces.enter(name, with_mounts=True)
             processes.start(component, [*inside, *command], setup.tools.env())
+
+
+def revive_early_kubelet(setup: Setup, index: int) -> None:
+    """Start a kubelet again that ended because it came too early.
+
+    containerd answers `ctr version` some milliseconds before its CRI service has recovered the node's pods, and a
+    kubelet that asks in between gives up for good.
+    """
+    component = f"kubelet-{name_of(index)}"
+    if not processes.is_running(component) and _CRI_TOO_EARLY in processes.log_tail(component):
+        time.sleep(0.2)
+        ensure_kubelet(setup, index)
 
 
 def ctr(
