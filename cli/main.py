@@ -36,9 +36,7 @@ def main() -> NoReturn:
     """Run the command and end the process: 0 done, 1 failed, 2 wrong usage or stack file, 130 interrupted."""
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     try:
-        app(standalone_mode=False)
-    except typer.Exit as exit_:
-        sys.exit(exit_.exit_code)
+        code = app(standalone_mode=False)  # what typer.Exit carried, else what the command returned
     except ConfigError as error:
         count = len(error.problems)
         _complain(f"the stack file has {count} error{'s' if count > 1 else ''}:", "")
@@ -61,7 +59,7 @@ def main() -> NoReturn:
             raise
         _complain(str(error.format_message()), "--help shows what the command takes")
         sys.exit(USAGE)
-    sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _complain(message: str, hint: str) -> None:

@@ -73,7 +73,7 @@ def two_nodes(slurm: SlurmOnKubernetes) -> SlurmOnKubernetes:
     if slurm.sections["worker_nodes"] != default["worker_nodes"] or slurm.sections["slurm"] != default["slurm"]:
         slurm.sections = {**slurm.sections, "worker_nodes": default["worker_nodes"], "slurm": default["slurm"]}
         slurm.up()
-    slurm.slurm("scancel --user=alice", check=False)
+    slurm.slurm("scancel --state=pending; scancel --state=running", check=False)
     slurm.await_idle("default-0", "default-1")
     return slurm
 

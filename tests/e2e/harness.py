@@ -125,7 +125,9 @@ class SlurmOnKubernetes:
     def submit(self, script: str, *options: str) -> str:
         """Submit a batch job as alice from a login node; its id."""
         quoted = script.replace("'", "'\\''")
-        return self.ssh(f"sbatch --parsable {' '.join(options)} --wrap '{quoted}'").strip()
+        job = self.ssh(f"sbatch --parsable {' '.join(options)} --wrap '{quoted}'").strip()
+        assert job.isdigit(), f"sbatch printed {job!r}"
+        return job
 
     def job_state(self, job: str) -> str:
         """`RUNNING`, `COMPLETED`, ... as slurmctld has it."""

@@ -45,9 +45,12 @@ def test_a_smaller_size_lets_the_job_end_and_then_removes_the_node(two_nodes: Sl
 def test_a_pool_may_shrink_to_nothing_and_come_back(two_nodes: SlurmOnKubernetes) -> None:
     two_nodes.change(SIZE, 0)
     wait_until(lambda: not two_nodes.nodes(), "no node is left")
-    job = two_nodes.submit("true")
+    assert two_nodes.ssh("sbatch --wrap true 2>&1", check=False).startswith("sbatch: error"), (
+        "no node could ever run it"
+    )
     two_nodes.change(SIZE, 1)
-    two_nodes.await_job(job, timeout=120)
+    two_nodes.await_idle("default-0")
+    two_nodes.await_job(two_nodes.submit("true"))
 
 
 def test_an_administrator_s_drain_survives_the_pod(two_nodes: SlurmOnKubernetes) -> None:

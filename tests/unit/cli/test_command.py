@@ -129,3 +129,7 @@ def test_a_protected_stack_is_not_destroyed(tmp_path: Path) -> None:
     done = slurmstack("destroy", "--yes", "--config", str(stack_file(tmp_path, stacks.existing())))
     assert done.returncode == 1
     assert "this stack is protected" in done.stderr
+
+
+def test_the_exit_status_of_a_command_is_that_of_the_process(tmp_path: Path) -> None:
+    assert slurmstack("local", "status", SLURMSTACK_LOCAL_DIR=str(tmp_path)).returncode == 1
