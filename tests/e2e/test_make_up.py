@@ -92,7 +92,7 @@ def test_make_up_ends_with_srun_on_two_nodes_and_says_how_to_log_in() -> None:
     assert "alice@login:~$ srun -N2 hostname" in printed
     assert sorted(re.findall(r"^default-\d$", printed, re.MULTILINE)) == ["default-0", "default-1"]
     assert "slurmstack login alice" in printed
-    assert slurmstack("login", "--", "id -un").stdout.strip() == "alice"
+    assert slurmstack("login", "alice", "--", "id -un").stdout.strip() == "alice"
 
 
 def test_make_up_again_changes_nothing() -> None:
@@ -103,11 +103,11 @@ def test_make_up_again_changes_nothing() -> None:
 
 
 def test_after_a_power_cut_make_up_brings_everything_back_with_its_state() -> None:
-    job = slurmstack("login", "--", "sbatch --parsable --hold --wrap true").stdout.strip()
+    job = slurmstack("login", "alice", "--", "sbatch --parsable --hold --wrap true").stdout.strip()
     _kill_everything()
     assert not local_cluster.status().healthy
     make("up")
-    assert job in slurmstack("login", "--", "squeue --noheader --format=%i").stdout.split()
+    assert job in slurmstack("login", "alice", "--", "squeue --noheader --format=%i").stdout.split()
 
 
 def test_make_down_removes_all_that_was_made_and_nothing_else(before: dict[str, set[str]]) -> None:
