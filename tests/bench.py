@@ -27,6 +27,8 @@ from tests.stacks import ROOT, dev, with_change, with_pools
 
 RESULTS = ROOT / "bench-results"
 NAMESPACE = "bench"
+
+PARTS = ["stack", "unchanged", "scaling", "setting", "controller", "start", "array", "render"]
 TASKS = 1000
 """Tasks of the large array job."""
 
@@ -67,14 +69,23 @@ class Bench:
         self.slurm = SlurmOnKubernetes(engine="kubectl", directory=directory, sections=sections)
         self.figures: list[Figure] = []
 
-    def run(self) -> None:
-        self._whole_stack()
-        self._unchanged()
-        self._scaling()
-        self._setting()
-        self._controller()
-        self._start_of_a_job()
-        self._array()
+    def run(self, parts: list[str]) -> None:
+        """Measure the named parts; the stack itself is always applied, since the others need it."""
+        measurements = {
+            "stack": self._whole_stack,
+            "unchanged": self._unchanged,
+            "scaling": self._scaling,
+            "setting": self._setting,
+            "controller": self._controller,
+            "start": self._start_of_a_job,
+            "array": self._array,
+        }
+        if "stack" not in parts:
+            self.slurm.up()
+            self._srun()
+        for name, measure in measurements.items():
+            if name in parts:
+                measure()
         self.destroy()
 
     def destroy(self) -> None:
@@ -203,15 +214,18 @@ def render_figures() -> list[Figure]:
 
 
 def main() -> None:
-    """Measure, print the table, and keep the figures as JSON in `bench-results/`."""
+    """Measure, print the table, and keep the figures as JSON in `bench-results/`. Arguments: some of PARTS, default all."""
+    parts = sys.argv[1:] or PARTS
+    if unknown := set(parts) - set(PARTS):
+        sys.exit(f"error: unknown parts: {', '.join(sorted(unknown))} (there are: {', '.join(PARTS)})")
     if not local_cluster.status().healthy:
         sys.exit("error: the local cluster is not running; `make up` starts it")
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(Path(directory))
         try:
-            bench.run()
+            bench.run(parts)
         finally:
-            bench.figures += render_figures()
+            bench.figures += render_figures() if "render" in parts else []
             _print(bench.figures)
 
 
