@@ -214,7 +214,7 @@ def render_figures() -> list[Figure]:
 
 
 def main() -> None:
-    """Measure, print the table, and keep the figures as JSON in `bench-results/`. Arguments: some of PARTS, default all."""
+    """Measure the parts that are named (all by default), print a table, keep the figures in `bench-results/`."""
     parts = sys.argv[1:] or PARTS
     if unknown := set(parts) - set(PARTS):
         sys.exit(f"error: unknown parts: {', '.join(sorted(unknown))} (there are: {', '.join(PARTS)})")

@@ -18,8 +18,10 @@ ENGINES = ["kubectl", *(["pulumi"] if shutil.which("pulumi") else [])]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start and stop the local cluster come first: the others need one that stays."""
-    items.sort(key=lambda item: "test_make_up" not in item.nodeid)
+    """End-to-end tests come last, and among them first those that start and stop the local cluster."""
+    items.sort(
+        key=lambda item: ("tests/e2e/" in item.nodeid) + ("tests/e2e/" in item.nodeid and "make_up" not in item.nodeid)
+    )
 
 
 @pytest.fixture(scope="session")
