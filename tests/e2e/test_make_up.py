@@ -103,7 +103,11 @@ def test_make_up_again_changes_nothing() -> None:
 
 
 def test_after_a_power_cut_make_up_brings_everything_back_with_its_state() -> None:
+    submitted = time.time()
     job = slurmstack("login", "alice", "--", "sbatch --parsable --hold --wrap true").stdout.strip()
+    # slurmctld writes its queue down within seconds of a change, not before it answers sbatch.
+    queue = local_directory() / "volumes" / "slurm" / "controller-state" / "job_state"
+    wait_until(lambda: queue.exists() and queue.stat().st_mtime > submitted + 1, "slurmctld has saved its queue")
     _kill_everything()
     assert not local_cluster.status().healthy
     make("up")
