@@ -11,12 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from cli import cluster_commands, local_commands, stack_commands
+from cli.entry import INTERRUPTED
 from cli.errors import FAILED, USAGE, Failure
 from config import ConfigError
 from local.errors import LocalError
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
 
 app = typer.Typer(
     name="slurmstack",
@@ -67,7 +65,3 @@ def _complain(message: str, hint: str) -> None:
     console.print(f"[red bold]error:[/] {escape(message)}", soft_wrap=True)
     if hint:
         console.print(f"[dim]{escape(hint)}[/]", soft_wrap=True)
-
-
-if __name__ == "__main__":
-    main()

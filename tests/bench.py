@@ -150,7 +150,7 @@ class Bench:
         def once(number: int) -> float:
             self.slurm.sections = with_change(self.slurm.sections, "slurm.settings.MinJobAge", 310 + number)
             file = self.slurm.file
-            command = [sys.executable, "-m", "cli.main", "up", "--yes", "--engine", "kubectl", "--config", str(file)]
+            command = [sys.executable, "-m", "cli.entry", "up", "--yes", "--engine", "kubectl", "--config", str(file)]
             started = time.monotonic()
             running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
             wanted = f"= {310 + number} sec"

@@ -50,7 +50,7 @@ def make_key(private: Path) -> str:
 def slurmstack(*arguments: str, check: bool = True, timeout: float = 1200) -> subprocess.CompletedProcess[str]:
     """Run the command as a user would, without a terminal."""
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments],
+        [sys.executable, "-m", "cli.entry", *arguments],
         cwd=ROOT,
         env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
         stdin=subprocess.DEVNULL,

@@ -121,9 +121,9 @@ def test_make_down_removes_all_that_was_made_and_nothing_else(before: dict[str, 
 
 
 def test_an_interrupted_start_can_simply_be_run_again() -> None:
-    for seconds in (0.7, 2.0, 4.0):
+    for seconds in (1.0, 2.5, 4.0):
         running = subprocess.Popen(
-            [sys.executable, "-m", "cli.main", "local", "up"],
+            [sys.executable, "-m", "cli.entry", "local", "up"],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

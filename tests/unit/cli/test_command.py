@@ -18,7 +18,7 @@ from tests.stacks import ROOT, with_change
 def slurmstack(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments],
+        [sys.executable, "-m", "cli.entry", *arguments],
         cwd=ROOT,
         env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **environment},
         capture_output=True,
