@@ -9,7 +9,6 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources, StaticVolumeArgs
 from components.pods import (
-    LIBEXEC,
     Scope,
     children_of,
     claim_volume,
@@ -19,6 +18,7 @@ from components.pods import (
     munge_mount,
     munge_sidecar,
     munge_volumes,
+    program,
     resources,
     tcp_probe,
 )
@@ -186,7 +186,7 @@ def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="slurmctld",
         image=args.image,
-        command=[f"{LIBEXEC}/slurmctld"],
+        command=program("slurmctld"),
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmctld", container_port=SLURMCTLD_PORT)],
         # For Slurm's own commands in this container: `kubectl exec controller-0 -c slurmctld -- sinfo`.
         env=env(SLURM_CONF=ACTIVE_CONF),
@@ -200,7 +200,7 @@ def _config_agent(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="config-agent",
         image=args.image,
-        command=[f"{LIBEXEC}/config-agent"],
+        command=program("config-agent"),
         env=[
             k8s.core.v1.EnvVarArgs(
                 name="NAMESPACE",

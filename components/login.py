@@ -9,7 +9,6 @@ import pulumi_kubernetes as k8s
 
 from components.pods import (
     CONTROLLER_ADDRESS,
-    LIBEXEC,
     SLURM_NODE_LABEL,
     Scope,
     children_of,
@@ -22,6 +21,7 @@ from components.pods import (
     munge_mount,
     munge_sidecar,
     munge_volumes,
+    program,
     resources,
     tcp_probe,
 )
@@ -130,7 +130,7 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="sshd",
         image=args.image,
-        command=[f"{LIBEXEC}/sshd"],
+        command=program("sshd"),
         env=env(JAIL=JAIL_DIR),
         ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
         readiness_probe=tcp_probe(SSH_PORT, period=10),
@@ -150,15 +150,8 @@ def _sackd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="sackd",
         image=args.image,
-        command=[f"{LIBEXEC}/sackd"],
+        command=program("sackd"),
         env=env(CONTROLLER=CONTROLLER_ADDRESS),
-        # sackd handles SIGINT but not SIGTERM, which the kernel then keeps from PID 1: without this the pod would take
-        # its whole grace period to end.
-        lifecycle=k8s.core.v1.LifecycleArgs(
-            pre_stop=k8s.core.v1.LifecycleHandlerArgs(
-                exec_=k8s.core.v1.ExecActionArgs(command=["/bin/sh", "-c", "kill -INT 1"])
-            )
-        ),
         volume_mounts=[munge_mount(), mount("run", "/run/slurm")],
         resources=resources(cpu="5m", memory="16Mi", memory_limit="128Mi"),
     )

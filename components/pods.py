@@ -71,6 +71,15 @@ def children_of(component: pulumi.ComponentResource, opts: pulumi.ResourceOption
     return pulumi.ResourceOptions(parent=component, deleted_with=opts.deleted_with if opts else None)
 
 
+def program(name: str, *arguments: str) -> list[str]:
+    """Command line of one of our programs, under an init that reaps.
+
+    slurmd does not wait for the steps that end under it: as PID 1 it left a zombie for each of them (measured). tini
+    also passes SIGTERM on to daemons that, as PID 1, would never see it.
+    """
+    return ["/usr/bin/tini", "--", f"{LIBEXEC}/{name}", *arguments]
+
+
 def env(**values: str) -> list[k8s.core.v1.EnvVarArgs]:
     """Environment variables, for values that are no secrets."""
     return [k8s.core.v1.EnvVarArgs(name=name, value=value) for name, value in values.items()]
@@ -98,7 +107,7 @@ def munge_sidecar(image: str) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="munged",
         image=image,
-        command=[f"{LIBEXEC}/munged"],
+        command=program("munged"),
         restart_policy="Always",
         volume_mounts=[mount("munge-key", "/secrets/munge", read_only=True), mount("munge", "/run/munge")],
         resources=resources(cpu="5m", memory="16Mi", memory_limit="64Mi"),

@@ -22,6 +22,7 @@ from components.pods import (
     munge_mount,
     munge_sidecar,
     munge_volumes,
+    program,
     resources,
 )
 from config.workers import Toleration
@@ -115,7 +116,7 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="slurmd",
         image=args.image,
-        command=[f"{LIBEXEC}/slurmd"],
+        command=program("slurmd"),
         env=env(
             CONTROLLER=CONTROLLER_ADDRESS,
             POOL=pool_name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 
 import pytest
 
@@ -77,5 +78,29 @@ def test_a_job_outlives_the_controller(two_nodes: SlurmOnKubernetes) -> None:
 @pytest.mark.parametrize("node", ["node-0", "node-1"])
 def test_a_kubernetes_node_may_be_reset(two_nodes: SlurmOnKubernetes, node: str) -> None:
     before = Before(two_nodes)
+    restarts = _restarts(two_nodes, node)
     slurmstack("local", "restart-node", node)
+    wait_until(
+        lambda: all(count > restarts.get(name, -1) for name, count in _restarts(two_nodes, node).items()),
+        f"every pod of {node} has started again",
+        timeout=120,
+    )
+    # A node that was reset looks idle to slurmctld until its slurmd has registered with its new address.
+    wait_until(lambda: _registered(two_nodes), "every worker has registered with its present address", timeout=120)
     before.check()
+
+
+def _restarts(slurm: SlurmOnKubernetes, node: str) -> dict[str, int]:
+    """How often the containers of each pod on a Kubernetes node have started again."""
+    return {
+        name: min(container["restartCount"] for container in pod["status"]["containerStatuses"])
+        for name, pod in slurm.pods().items()
+        if pod["spec"].get("nodeName") == node
+    }
+
+
+def _registered(slurm: SlurmOnKubernetes) -> bool:
+    shown = slurm.slurm("scontrol show nodes --oneliner", check=False)
+    addresses = dict(re.findall(r"NodeName=(\S+).* NodeAddr=(\S+)", shown))
+    workers = {name: pod["status"].get("podIP") for name, pod in slurm.pods().items() if name.startswith("default-")}
+    return addresses == workers
