@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 
 import pytest
 
+from slurm.local_cluster import local_directory
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 
 
@@ -22,7 +24,11 @@ class Before:
         self.slurm = slurm
         self.host_key = _host_key(slurm)
         self.pods = slurm.pod_uids()
+        submitted = time.time()
         self.held = slurm.submit("echo held >held.out", "--hold", "--job-name=held")
+        # slurmctld writes its queue down within seconds of a change, not before it answers sbatch.
+        queue = local_directory() / "volumes" / slurm.namespace / "controller-state" / "job_state"
+        wait_until(lambda: queue.exists() and queue.stat().st_mtime > submitted + 1, "slurmctld has saved its queue")
 
     def check(self, *, replaced: set[str] | None = None) -> None:
         slurm = self.slurm
