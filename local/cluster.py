@@ -57,6 +57,7 @@ def up(report: Report, node_count: int = 2) -> None:
     _require_root()
     namespaces.check_place()
     with lock.exclusive():
+        _require_removed(teardown.finish_removal())
         setup = _prepare(report, node_count)
         # Always: a firewall that is loaded again (`nft flush ruleset`) takes our rules away and stops no process.
         for warning in network.ensure_host(setup.addresses, setup.tools):
@@ -82,8 +83,7 @@ def down(report: Report, *, purge: bool = False) -> None:
         if purge:
             with report.step("Remove the caches"):
                 problems += teardown.purge()
-    if problems:
-        raise LocalError("not everything could be removed: " + "; ".join(problems[:10]), "run `down` again")
+    _require_removed(problems)
 
 
 def status() -> Status:
@@ -134,6 +134,11 @@ def kubectl_path() -> Path:
     return Path(build.binaries().path("kubectl"))
 
 
+def _require_removed(problems: list[str]) -> None:
+    if problems:
+        raise LocalError("not everything could be removed: " + "; ".join(problems[:10]), "run `down` again")
+
+
 def _require_root() -> None:
     if os.geteuid() != 0:
         raise LocalError("the local cluster makes network namespaces and mounts: it needs root", "run it with sudo")
@@ -155,6 +160,8 @@ def _prepare(report: Report, node_count: int) -> Setup:
     binaries = build.ensure_binaries(report)
     archives.ensure_system_archives(binaries)
     if recorded is None:
+        if paths.cluster().exists() and any(paths.cluster().iterdir()):
+            raise LocalError(f"{paths.cluster()} holds the remains of a cluster", "run `down` first")
         _record(wanted, node_count)
     pki.ensure(wanted, node_count)
     pki.publish_admin_kubeconfig()
@@ -288,5 +295,8 @@ def _record(addresses: Addresses, node_count: int) -> None:
     target = paths.cluster() / "cluster.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_suffix(".tmp")
-    temporary.write_text(json.dumps({"addresses": addresses.as_json(), "nodes": node_count}))
+    with temporary.open("w") as stream:
+        json.dump({"addresses": addresses.as_json(), "nodes": node_count}, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
     temporary.replace(target)

@@ -47,6 +47,11 @@ def volumes() -> Path:
     return root() / "volumes"
 
 
+def removed() -> Path:
+    """Give where `down` moves both before it deletes them: while it exists, a removal is under way."""
+    return root() / "removed"
+
+
 def pki() -> Path:
     """Give certificates, keys and the kubeconfigs made from them."""
     return cluster() / "pki"

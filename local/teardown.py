@@ -1,7 +1,12 @@
-"""Remove what the cluster put on the machine: processes, mounts, network, cgroups, files; in this order."""
+"""Remove what the cluster put on the machine: processes, mounts, network, cgroups, files; in this order.
+
+Deleting takes seconds and may be cut short. So the files first go out of sight, in one step each: no later `up` ever
+starts from half of an old cluster (an image without its files, once: CoreDNS never came up).
+"""
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from typing import TYPE_CHECKING
 
@@ -33,11 +38,26 @@ def remove_everything(tools: Tools) -> list[str]:
     problems += network.restore_host(tools)
     hostrecord.remove_directories()
     problems += cgroups.remove("")
-    for directory in (paths.cluster(), paths.volumes()):
-        # Never descend into a mount that would not go: its content may be somebody else's.
-        if not mounts.mounted_below(directory):
-            problems += _remove_tree(directory)
+    problems += discard_files()
     return problems
+
+
+def discard_files() -> list[str]:
+    """Delete the cluster's files and its volumes; returns what would not go, in words."""
+    paths.removed().mkdir(parents=True, exist_ok=True)
+    problems = []
+    for directory in (paths.cluster(), paths.volumes()):
+        # Never delete through a mount that would not go: its content may be somebody else's.
+        if mounts.mounted_below(directory):
+            problems.append(f"{directory}: something is still mounted in it")
+        elif directory.exists():
+            directory.rename(paths.removed() / f"{directory.name}-{secrets.token_hex(4)}")
+    return problems + _remove_tree(paths.removed())
+
+
+def finish_removal() -> list[str]:
+    """Complete a `down` that was cut short while it deleted; does nothing where there was none."""
+    return discard_files() if paths.removed().exists() else []
 
 
 def purge() -> list[str]:

@@ -137,6 +137,19 @@ def test_an_interrupted_start_can_simply_be_run_again() -> None:
     assert local_cluster.status().healthy
 
 
+def test_a_removal_cut_short_leaves_nothing_that_a_new_start_could_stumble_over() -> None:
+    slurmstack("local", "up")
+    removing = subprocess.Popen([sys.executable, "-m", "cli.entry", "local", "down"], cwd=ROOT)
+    removed = local_directory() / "removed"
+    wait_until(lambda: removed.exists() or removing.poll() is not None, "`down` deletes files")
+    removing.kill()
+    removing.wait()
+    assert removed.exists(), "`down` was over before it could be killed"
+    slurmstack("local", "up")
+    assert local_cluster.status().healthy
+    assert not removed.exists()
+
+
 def test_a_name_that_is_taken_is_named_and_left_alone(before: dict[str, set[str]]) -> None:
     slurmstack("local", "down")
     subprocess.run(["ip", "link", "add", "slurmstack0", "type", "bridge"], check=True)

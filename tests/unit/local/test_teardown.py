@@ -1,0 +1,62 @@
+"""What `down` deletes, also when it is cut short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from local import cluster, paths, teardown
+from local.errors import LocalError
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of a cluster that does not run."""
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
+    for name in ("cluster/nodes/node-0", "volumes/slurm", "cache/tools"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").write_text("content")
+    return tmp_path
+
+
+def test_it_deletes_cluster_and_volumes_and_keeps_the_cache(directory: Path) -> None:
+    assert teardown.discard_files() == []
+    assert [path.name for path in directory.iterdir()] == ["cache"]
+
+
+def test_cut_short_it_has_moved_everything_out_of_sight(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_directory: Path) -> list[str]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(teardown, "_remove_tree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            teardown.discard_files()
+    assert not paths.cluster().exists()
+    assert not paths.volumes().exists()
+    assert teardown.finish_removal() == []
+    assert not paths.removed().exists()
+
+
+def test_cut_short_between_cluster_and_volumes_both_go(directory: Path) -> None:
+    paths.removed().mkdir()
+    paths.cluster().rename(paths.removed() / "cluster-0")
+    assert teardown.finish_removal() == []
+    assert not paths.volumes().exists()
+    assert not paths.removed().exists()
+
+
+def test_without_a_removal_under_way_nothing_is_deleted(directory: Path) -> None:
+    assert teardown.finish_removal() == []
+    assert (paths.volumes() / "slurm" / "file").exists()
+
+
+def test_files_of_a_cluster_without_its_record_are_not_built_upon(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tools.ensure_tools", "shell.use", "network.check", "build.ensure_binaries"):
+        monkeypatch.setattr(f"local.cluster.{name}", lambda *_: type("Found", (), {"env": dict})())
+    monkeypatch.setattr("local.cluster.archives.ensure_system_archives", lambda _: [])
+    with pytest.raises(LocalError, match="remains of a cluster"):
+        cluster._prepare(None, 2)  # type: ignore[arg-type]
