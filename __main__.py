@@ -6,7 +6,7 @@ import sys
 
 import pulumi
 
-from components.clouds.existing import connect
+from components.clouds.connect import connect
 from components.cluster import SlurmCluster, SlurmClusterArgs
 from components.stack import stack_config
 from config import ConfigError
@@ -15,7 +15,7 @@ from config import ConfigError
 def main() -> None:
     """Build the cluster that the stack file describes."""
     config = stack_config()
-    cloud = connect(config.cloud)
+    cloud = connect(config)
     cluster = SlurmCluster(
         config.cluster.namespace,
         SlurmClusterArgs(config=config, cloud=cloud),
@@ -24,6 +24,8 @@ def main() -> None:
     pulumi.export("namespace", cluster.namespace.metadata.name)
     pulumi.export("login_service", cluster.login.service.metadata.name)
     pulumi.export("ssh_host_key", cluster.secrets.host_public_key)
+    for name, value in cloud.exports.items():
+        pulumi.export(name, value)
 
 
 try:

@@ -16,4 +16,6 @@ PY
 echo "Making $venv with the locked dependencies (about half a minute)"
 "$python" -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
-"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+# setuptools warns at length of every editable installation: shown only when it fails.
+log=$("$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . 2>&1) ||
+    { echo "$log" >&2; exit 1; }

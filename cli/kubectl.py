@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import USAGE, Failure
-from config.cloud import Cloud
+from config.cloud import Cloud, ExistingCloud
+from config.nebius import NebiusCloud
 from slurm.local_cluster import LOCAL_CONTEXT, local_directory
 from slurm.local_cluster import kubeconfig as local_kubeconfig
 
@@ -65,6 +66,8 @@ class Kubectl:
 
 def connect(cloud: Cloud) -> Kubectl:
     """Kubectl for the cluster of a stack. Raises Failure if it, the context or the cluster is not there."""
+    if isinstance(cloud, NebiusCloud):
+        raise Failure("the cluster's kubeconfig is an output of its stack, which only the pulumi command can read")
     kubeconfig = _kubeconfig(cloud)
     context = cloud.context or LOCAL_CONTEXT
     if cloud.is_local and not Path(str(kubeconfig)).exists():
@@ -86,7 +89,7 @@ def connect(cloud: Cloud) -> Kubectl:
     return kubectl
 
 
-def _kubeconfig(cloud: Cloud) -> str | None:
+def _kubeconfig(cloud: ExistingCloud) -> str | None:
     if cloud.is_local:
         return str(local_kubeconfig())
     return str(Path(cloud.kubeconfig).expanduser()) if cloud.kubeconfig else None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from config.base import Section
+from config.nebius import NebiusCloud
 
 
-class Cloud(Section):
+class ExistingCloud(Section):
     """A Kubernetes cluster that is already there. Without a context: the local cluster of this machine."""
 
     kind: Literal["existing"] = "existing"
@@ -28,3 +30,16 @@ class Cloud(Section):
     def is_local(self) -> bool:
         """Whether this is the local cluster of this machine."""
         return self.context is None
+
+
+def _kind(value: Any) -> Any:
+    return value.get("kind", "existing") if isinstance(value, Mapping) else getattr(value, "kind", None)
+
+
+Cloud = Annotated[
+    Annotated[ExistingCloud, Tag("existing")] | Annotated[NebiusCloud, Tag("nebius")], Discriminator(_kind)
+]
+"""One of the clouds, by `kind`."""
+
+CLOUDS: Mapping[str, type[ExistingCloud | NebiusCloud]] = {"existing": ExistingCloud, "nebius": NebiusCloud}
+"""The model of each `kind`."""

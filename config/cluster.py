@@ -5,10 +5,12 @@ from __future__ import annotations
 from pydantic import Field
 
 from config.base import Section
-from config.cloud import Cloud
+from config.cloud import Cloud, ExistingCloud
 from config.partitions import Partition, PartitionName
 from config.services import Cluster, Controller, Images, Jail, Login, NetworkPolicies
 from config.slurm import Slurm
+from config.storage import Mount, MountName
+from config.topology import Topology
 from config.users import User, UserName
 from config.workers import PoolName, WorkerPool
 
@@ -16,7 +18,7 @@ from config.workers import PoolName, WorkerPool
 class ClusterConfig(Section):
     """Every key that a stack file may have below `slurmstack:`."""
 
-    cloud: Cloud = Field(default_factory=Cloud)
+    cloud: Cloud = Field(default_factory=ExistingCloud)
     """Where the cluster runs."""
 
     cluster: Cluster = Field(default_factory=Cluster)
@@ -36,6 +38,12 @@ class ClusterConfig(Section):
 
     jail: Jail = Field(default_factory=Jail)
     """The shared root file system."""
+
+    mounts: dict[MountName, Mount] = Field(default_factory=dict)
+    """Shared volumes besides the jail, by name."""
+
+    topology: Topology = Field(default_factory=Topology)
+    """Which nodes are near to each other."""
 
     users: dict[UserName, User] = Field(default_factory=dict)
     """People who may log in, by name."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from config.cloud import ExistingCloud
 from config.errors import Problem, unknown_name
 from config.partitions import Partition
 from config.users import User
@@ -29,7 +30,7 @@ def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any]) -> list[Pr
     if login is not None and login.source_ranges and login.service_type != "LoadBalancer":
         problems.append(Problem(where="login.source_ranges", message="is only for service_type LoadBalancer"))
     cloud = valid.get("cloud")
-    if cloud is not None and cloud.kubeconfig is not None and cloud.context is None:
+    if isinstance(cloud, ExistingCloud) and cloud.kubeconfig is not None and cloud.context is None:
         message = (
             "names a kubeconfig without a context; set cloud.context too (`kubectl config get-contexts` lists them)"
         )

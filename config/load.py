@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from config.base import Section
+from config.cloud import CLOUDS
 from config.cluster import ClusterConfig
 from config.crosscheck import cross_check
 from config.errors import ConfigError, Problem, problems_of, unknown_name
+from config.presets import with_resources
 
 PROJECT = "slurmstack"
 """Prefix of our keys in a stack file: the name of the Pulumi project."""
@@ -25,13 +28,14 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     """
     problems: list[Problem] = []
     valid: dict[str, Any] = {}
+    sections = with_resources(sections)
     for name, value in sections.items():
         field = ClusterConfig.model_fields.get(name)
         if field is None:
             message = unknown_name(name, ClusterConfig.model_fields, what="a known section")
             problems.append(Problem(where=f"{PROJECT}:{name}", message=message))
             continue
-        annotation = _with_metadata(field)
+        annotation = _cloud_model(value) if name == "cloud" else _with_metadata(field)
         try:
             valid[name] = TypeAdapter(annotation).validate_python(_lists_to_tuples(value))
         except ValidationError as error:
@@ -74,6 +78,18 @@ def read_sections(path: Path) -> dict[str, Any]:
 def _with_metadata(field: Any) -> Any:
     """The annotation of a model's field; section fields carry no constraints of their own beyond strictness."""
     return bool | None if field.annotation == (bool | None) else field.annotation
+
+
+def _cloud_model(value: Any) -> Any:
+    """The one model of the clouds that `kind` names, so that messages are about this one."""
+    kind = value.get("kind", "existing") if isinstance(value, Mapping) else "existing"
+    return CLOUDS.get(kind, _AnyCloud) if isinstance(kind, str) else _AnyCloud
+
+
+class _AnyCloud(Section):
+    """Only good for saying which kinds there are."""
+
+    kind: Literal["existing", "nebius"]
 
 
 def _lists_to_tuples(value: Any) -> Any:

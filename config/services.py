@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from config.base import Quantity, Section, check_dns_label
+from config.storage import Filesystem
 
 
 def _namespace(name: str) -> str:
@@ -22,6 +23,10 @@ def _cidr(value: str) -> str:
         return str(ip_network(value))
     except ValueError as error:
         raise ValueError(f"is not an address range such as 203.0.113.0/24: {error}") from None
+
+
+Cidr = Annotated[str, AfterValidator(_cidr)]
+"""An address range such as `203.0.113.0/24`."""
 
 
 class Cluster(Section):
@@ -40,6 +45,9 @@ class Controller(Section):
     storage_class: str | None = Field(default=None, min_length=1)
     """Storage class of that volume. Default: a static volume where the cloud or the local cluster offers one, else the
     cluster's default class."""
+
+    filesystem: Filesystem | None = None
+    """A shared file system of the cloud for the state. Default: a disk of the cluster's storage class."""
 
     cpu: str = Field(default="100m", pattern=r"^(\d+(\.\d+)?|\d+m)$")
     """CPU that slurmctld asks Kubernetes for."""
@@ -60,7 +68,7 @@ class Login(Section):
     node_port: int | None = Field(default=None, ge=1024, le=65535, strict=True)
     """Port on every Kubernetes node, with `service_type: NodePort`. Default: chosen by Kubernetes."""
 
-    source_ranges: tuple[Annotated[str, AfterValidator(_cidr)], ...] = ()
+    source_ranges: tuple[Cidr, ...] = ()
     """Address ranges that may connect, with `service_type: LoadBalancer`. Default: all."""
 
     annotations: dict[str, str] = Field(default_factory=dict)
@@ -81,8 +89,13 @@ class Jail(Section):
 
     storage_class: str | None = Field(default=None, min_length=1)
     """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers
-    one,
-    else the cluster's default class."""
+    one, else the cluster's default class."""
+
+    filesystem: Filesystem = Field(default_factory=Filesystem)
+    """The cloud's file system behind it."""
+
+
+ImageRole = Literal["controller", "worker", "login", "jail"]
 
 
 class Images(Section):
@@ -93,6 +106,9 @@ class Images(Section):
 
     tag: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
     """Tag of all images. Default: computed from the content of `images/`."""
+
+    digests: dict[ImageRole, Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]] = Field(default_factory=dict)
+    """Exact content of the image of each role, as `slurmstack images push` prints it. It wins over the tag."""
 
     pull_secret: str | None = Field(default=None, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     """Name of a Secret in the namespace with credentials for the registry."""

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from config.base import Quantity, Section, check_dns_label, parse_bytes
+from config.machines import Machines
 
 MAX_POOL_SIZE = 5000
 """Nodes in one pool at most: the size that Kubernetes itself is tested to (5,000 nodes in a cluster)."""
@@ -75,7 +76,7 @@ class Toleration(Section):
     """Effect of the taint. Left out: all effects."""
 
 
-class WorkerPool(Section):
+class WorkerPool(Machines):
     """Slurm nodes of one kind, named `<pool>-0`, `<pool>-1`, ..."""
 
     size: int = Field(ge=0, le=MAX_POOL_SIZE, strict=True)

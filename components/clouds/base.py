@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 import pulumi
 import pulumi_kubernetes as k8s
+
+from config.workers import Toleration, WorkerPool
+
+Role = Literal["system", "controller", "login"]
+"""Kinds of machines besides the worker pools: `system` is for short jobs of ours and for the cluster's own pods."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Which machines a pod goes to, and what it finds there."""
+
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the pod."""
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """Extended resources of each pod besides its GPUs, for example `rdma/ib: "1"`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,4 +61,30 @@ class CloudResources(Protocol):
 
     def worker_cpu_request(self, cpus: int) -> str:
         """CPU that a worker with so many CPUs asks Kubernetes for."""
+        ...
+
+    def placement(self, role: Role) -> Placement:
+        """Where the pods of a role go."""
+        ...
+
+    def worker_placement(self, pool_name: str, pool: WorkerPool) -> Placement:
+        """Where the workers of a pool go, besides what the pool itself says."""
+        ...
+
+    @property
+    def login_annotations(self) -> Mapping[str, pulumi.Input[str]]:
+        """Annotations of the login Service, for the cloud's load balancer."""
+        ...
+
+    @property
+    def volume_filesystem(self) -> str | None:
+        """Type of the file system that static volumes are mounted from (`virtiofs`); None: whatever it is.
+
+        Without the mount, a pod would write to the machine's own disk.
+        """
+        ...
+
+    @property
+    def exports(self) -> Mapping[str, pulumi.Input[str]]:
+        """Outputs of the stack, without secrets."""
         ...

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import StaticVolumeArgs
-from config.cloud import Cloud
+from components.clouds.base import Placement, Role, StaticVolumeArgs
+from config.cloud import ExistingCloud
+from config.workers import WorkerPool
 from slurm.local_cluster import LOCAL_CONTEXT, kubeconfig, local_directory, login_key
 
 
@@ -16,8 +18,11 @@ class ExistingCluster:
     """Objects go to the named context; claims are served by the cluster's storage classes."""
 
     login_keys: tuple[str, ...] = ()
+    login_annotations: Mapping[str, pulumi.Input[str]] = {}
+    volume_filesystem: str | None = None
+    exports: Mapping[str, pulumi.Input[str]] = {}
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: ExistingCloud) -> None:
         context = cloud.context or LOCAL_CONTEXT
         self.provider = k8s.Provider(
             "kubernetes",
@@ -30,7 +35,7 @@ class ExistingCluster:
             enable_secret_mutable=True,
         )
 
-    def _kubeconfig(self, cloud: Cloud) -> str | None:
+    def _kubeconfig(self, cloud: ExistingCloud) -> str | None:
         return os.path.expanduser(cloud.kubeconfig) if cloud.kubeconfig else None  # noqa: PTH111  stays a plain string
 
     def static_volume(
@@ -44,16 +49,26 @@ class ExistingCluster:
         """All of them: one worker has its CPUs to itself."""
         return str(cpus)
 
+    def placement(self, role: Role) -> Placement:
+        """Anywhere."""
+        del role
+        return Placement()
+
+    def worker_placement(self, pool_name: str, pool: WorkerPool) -> Placement:
+        """Wherever the pool's own selector and tolerations say."""
+        del pool_name, pool
+        return Placement()
+
 
 class LocalCluster(ExistingCluster):
     """The two-node Kubernetes of this machine. Its nodes share one file system, so a directory is a shared volume."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: ExistingCloud) -> None:
         super().__init__(cloud)
         public_key = login_key().with_suffix(".pub")
         self.login_keys = (public_key.read_text(encoding="utf-8").strip(),) if public_key.exists() else ()
 
-    def _kubeconfig(self, cloud: Cloud) -> str | None:
+    def _kubeconfig(self, cloud: ExistingCloud) -> str | None:
         del cloud
         return str(kubeconfig())
 
@@ -81,8 +96,3 @@ class LocalCluster(ExistingCluster):
     def worker_cpu_request(self, cpus: int) -> str:
         """A twentieth: each local node counts the whole machine as its own, and two workers must fit on two cores."""
         return f"{max(1, cpus * 50)}m"
-
-
-def connect(cloud: Cloud) -> ExistingCluster:
-    """The cluster that the configuration names."""
-    return LocalCluster(cloud) if cloud.is_local else ExistingCluster(cloud)
