@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import json
 import logging
 import runpy
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,7 @@ from config.load import PROJECT
 PROGRAM = Path(__file__).resolve().parent.parent / "__main__.py"
 
 _STACK_TYPE = "pulumi:pulumi:Stack"
-_SIGNATURE = "4dabf18193072939515e22adb298388d"  # key that marks a special value in Pulumi's wire format
+SIGNATURE = "4dabf18193072939515e22adb298388d"  # key that marks a special value in Pulumi's wire format
 _SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105  the mark of a secret, not a secret
 
 
@@ -66,6 +69,12 @@ class Registration:
     aliases: tuple[str, ...]
     inputs: dict[str, Any]
     """In the provider's own spelling; `Secret` and `UNKNOWN` mark special values."""
+    id: str = ""
+    """What the provider calls it: a stand-in, unless the run was told of the resource."""
+    retained: bool = False
+    """Whether Pulumi only forgets it where it would delete it."""
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """URNs of the resources that each top-level input is computed from."""
 
 
 @dataclass
@@ -99,17 +108,29 @@ class GeneratedValues:
         return base64.b64encode(bytes(length)).decode()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A resource of the cloud that is there, as Pulumi's state has it."""
+
+    id: str
+    outputs: Mapping[str, Any]
+
+
 class _Mocks(mocks.Mocks):
     """Answers a registration as a provider would: inputs come back as outputs, random values are made."""
 
-    def __init__(self, generated: GeneratedValues) -> None:
+    def __init__(self, generated: GeneratedValues, made: Mapping[tuple[str, str], Made]) -> None:
         self._generated = generated
+        self._made = made
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        made = self._made.get((args.typ, args.name))
+        if made is not None:
+            return made.id, {**made.outputs, **args.inputs}
         outputs = dict(args.inputs)
         if args.typ == "random:index/randomBytes:RandomBytes":
             value = self._generated.random_bytes(args.name, int(args.inputs["length"]))
-            outputs["base64"] = {_SIGNATURE: _SECRET, "value": value}
+            outputs["base64"] = {SIGNATURE: _SECRET, "value": value}
         return f"{args.name}-id", outputs
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
@@ -130,9 +151,10 @@ class _RecordingMonitor(mocks.MockMonitor):
 
     def RegisterResource(self, request: resource_pb2.RegisterResourceRequest) -> Any:  # noqa: N802  the wire's own name
         urn = self.make_urn(request.parent, request.type, request.name)
+        response = super().RegisterResource(request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
         if request.type != _STACK_TYPE:
-            self._recording.registrations.append(_registration(urn, request))
-        return super().RegisterResource(request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
+            self._recording.registrations.append(_registration(urn, request, response.id))
+        return response
 
     def RegisterResourceOutputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> empty_pb2.Empty:  # noqa: N802
         if f"::{_STACK_TYPE}::" not in request.urn:
@@ -142,18 +164,33 @@ class _RecordingMonitor(mocks.MockMonitor):
         return empty_pb2.Empty()
 
 
-def record(sections: Mapping[str, Any], *, stack: str, generated: GeneratedValues | None = None) -> Recording:
+@contextmanager
+def program_loading() -> Iterator[None]:
+    """Load the program's libraries meanwhile: half a second that a wait for the cluster can use."""
+    with ThreadPoolExecutor() as pool:
+        pool.submit(importlib.import_module, "components.cluster")
+        yield
+
+
+def record(
+    sections: Mapping[str, Any],
+    *,
+    stack: str,
+    generated: GeneratedValues | None = None,
+    made: Mapping[tuple[str, str], Made] | None = None,
+) -> Recording:
     """Run the program with the sections of a stack file and return what it registered.
 
     Check the sections with `config.load_config` first: the program only reports what is wrong and exits. Exceptions of
-    the program pass through. `stack` is the stack's name, which is part of every URN.
+    the program pass through. `stack` is the stack's name, which is part of every URN. `made` tells of resources that
+    are there, by type and name, so that what is computed from them is what it really is.
     """
     recording = Recording()
     values = {f"{PROJECT}:{name}": json.dumps(value) for name, value in sections.items()}
 
     async def run() -> None:
         # The runtime keeps contexts per task: mocks and configuration are set where the program runs.
-        answers = _Mocks(generated or GeneratedValues())
+        answers = _Mocks(generated or GeneratedValues(), made or {})
         monitor = _RecordingMonitor(recording, answers)
         pulumi.runtime.set_mocks(answers, project=PROJECT, stack=stack, preview=False, logger=_log(), monitor=monitor)
         pulumi.runtime.set_all_config(values, [])
@@ -196,7 +233,7 @@ def _log() -> logging.Logger:
     return logging.getLogger("slurmstack.program")
 
 
-def _registration(urn: str, request: resource_pb2.RegisterResourceRequest) -> Registration:
+def _registration(urn: str, request: resource_pb2.RegisterResourceRequest, id_: str) -> Registration:
     return Registration(
         urn=urn,
         type=request.type,
@@ -209,13 +246,16 @@ def _registration(urn: str, request: resource_pb2.RegisterResourceRequest) -> Re
         dependencies=tuple(sorted(set(request.dependencies))),
         aliases=tuple(alias.urn or alias.spec.name for alias in request.aliases),
         inputs=_from_wire(json_format.MessageToDict(request.object)),
+        id=id_,
+        retained=request.retainOnDelete,
+        sources={name: tuple(sorted(item.urns)) for name, item in request.propertyDependencies.items()},
     )
 
 
 def _from_wire(value: Any) -> Any:
     """A value of Pulumi's wire format: numbers are doubles there, secrets and unknown values have marks."""
     if isinstance(value, dict):
-        if value.get(_SIGNATURE) == _SECRET:
+        if value.get(SIGNATURE) == _SECRET:
             return Secret(_from_wire(value.get("value")))
         return {key: _from_wire(value[key]) for key in sorted(value)}  # the wire has no order
     if isinstance(value, list):
