@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from cli.errors import Failure
 from cli.generated import KeptValues
 from cli.kubectl import Kubectl, as_list
 from cli.manifests import Manifest, manifests
-from cli.recording import Recording, record
+from cli.recording import Recording, program_loading, record
 from cli.refusals import leaving_pools, refuse_foreign, refuse_other_slurm, refuse_shrinking, refuse_takeover
 from config.cluster import ClusterConfig
 
@@ -54,7 +55,8 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
 
     Raises Failure, before anything is touched, if a change would lose data.
     """
-    kept = _read_kept(kubectl, config.cluster.namespace)
+    with program_loading():
+        kept = _read_kept(kubectl, config.cluster.namespace)
     planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept)
     refuse_takeover(planned.live.get(("Namespace", planned.namespace)))
     return planned
@@ -73,10 +75,12 @@ def explain(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any]
 def _compare(kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept: KeptValues) -> Plan:
     namespace = config.cluster.namespace
     objects = manifests(recording)
-    live = live_objects(kubectl, objects)
+    with ThreadPoolExecutor() as pool:
+        sets = pool.submit(kubectl.items, "statefulset", "-n", namespace, "-l", "slurmstack/pool")
+        live = live_objects(kubectl, objects)
+        pools = sets.result()
     refuse_other_slurm(objects, live)
     refuse_shrinking(objects, live)
-    pools = kubectl.items("statefulset", "-n", namespace, "-l", "slurmstack/pool")
     return Plan(
         namespace=namespace,
         objects=tuple(objects),
@@ -115,7 +119,17 @@ def apply(kubectl: Kubectl, planned: Plan) -> None:
     """Send the plan's objects to the cluster and prune what left the stack; the API server has them on return."""
     kept = [item.document for item in planned.objects if not _is_pruned(item)]
     pruned = [item.document for item in planned.objects if _is_pruned(item)]
-    kubectl.run(*APPLY, "-f", "-", stdin=as_list(kept))
+    if all(key(item) in planned.live for item in kept):
+        with ThreadPoolExecutor() as pool:
+            others = pool.submit(kubectl.run, *APPLY, "-f", "-", stdin=as_list(kept))
+            _apply_set(kubectl, planned, pruned)
+            others.result()
+    else:  # the namespace comes first
+        kubectl.run(*APPLY, "-f", "-", stdin=as_list(kept))
+        _apply_set(kubectl, planned, pruned)
+
+
+def _apply_set(kubectl: Kubectl, planned: Plan, pruned: Sequence[dict[str, Any]]) -> None:
     _write_kept(kubectl, planned)
     _delete_finished_jobs(kubectl, planned)
     pruning = Kubectl(

@@ -73,6 +73,9 @@ def connect(cloud: Cloud) -> Kubectl:
     if cloud.is_local and not Path(str(kubeconfig)).exists():
         raise Failure("the local cluster is not running", hint="start it with `slurmstack local up` (or `make up`)")
     kubectl = Kubectl(program=_program(), context=context, kubeconfig=kubeconfig)
+    answer = kubectl.run("get", "--raw", "/readyz", check=False)
+    if answer.returncode == 0:
+        return kubectl
     contexts = kubectl.run("config", "get-contexts", "-o", "name").stdout.split()
     if context not in contexts:
         listed = f"; there are: {', '.join(contexts)}" if contexts else "; it has none"
@@ -82,11 +85,8 @@ def connect(cloud: Cloud) -> Kubectl:
             hint="change slurmstack:cloud in the stack file, or name another kubeconfig there",
             code=USAGE,
         )
-    answer = kubectl.run("get", "--raw", "/readyz", check=False)
-    if answer.returncode != 0:
-        hint = "`slurmstack local up` starts it again" if cloud.is_local else "check the network, VPN and credentials"
-        raise Failure(f"the cluster of context {context!r} does not answer: {_message(answer.stderr)}", hint=hint)
-    return kubectl
+    hint = "`slurmstack local up` starts it again" if cloud.is_local else "check the network, VPN and credentials"
+    raise Failure(f"the cluster of context {context!r} does not answer: {_message(answer.stderr)}", hint=hint)
 
 
 def _kubeconfig(cloud: ExistingCloud) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cli.errors import Failure
@@ -27,7 +28,9 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
     jobs = [item.name for item in objects if item.kind == "Job"]
     sets = [item.name for item in objects if item.kind == "StatefulSet" and not _is_worker_pool(item)]
     while True:
-        missing = _missing_jobs(kubectl, namespace, jobs) + _missing_sets(kubectl, namespace, sets)
+        with ThreadPoolExecutor() as pool:
+            late = pool.submit(_missing_sets, kubectl, namespace, sets)
+            missing = _missing_jobs(kubectl, namespace, jobs) + late.result()
         if not missing:
             return
         tell("waiting for " + ", ".join(missing))

@@ -71,9 +71,16 @@ def ensure_images(report: Report, slurm_version: str = "24.11") -> ImageSet:
     """
     if slurm_version not in DEBIAN_SUITES:
         raise LocalError(f"no images for Slurm {slurm_version}", f"known versions: {', '.join(DEBIAN_SUITES)}")
+    tag = image_tag(slurm_version)
+    # The build's name needs what apt says, which takes a second to ask: a note keeps it while apt's files stay as they
+    # are.
+    note = paths.cache_images() / f"{tag}-{debian.settings_fingerprint()}.key"
+    known = note.read_text(encoding="utf-8") if note.exists() else ""
+    if known and (paths.cache_images() / known / "images.tar").exists():
+        os.utime(paths.cache_images() / known)
+        return ImageSet(slurm_version=slurm_version, tag=tag, archive=paths.cache_images() / known / "images.tar")
     apt = debian.read_apt_settings()
     base = debian.base_key(DEBIAN_SUITES[slurm_version], apt)
-    tag = image_tag(slurm_version)
     directory = paths.cache_images() / images_key(tag, base)
     images = ImageSet(slurm_version=slurm_version, tag=tag, archive=directory / "images.tar")
     if not images.archive.exists():
@@ -81,6 +88,7 @@ def ensure_images(report: Report, slurm_version: str = "24.11") -> ImageSet:
             if not images.archive.exists():
                 _build(report, images, apt, base)
     os.utime(directory)
+    note.write_text(directory.name, encoding="utf-8")
     return images
 
 
@@ -110,14 +118,21 @@ def _build(report: Report, images: ImageSet, apt: debian.AptSettings, base: str)
             f"the build needs {_NEEDED_BYTES / 1e9:.0f} GB; {free / 1e9:.1f} GB are free at {paths.cache_images()}",
             "free some space, or set SLURMSTACK_LOCAL_DIR to a directory on a larger disk",
         )
+    with image_store(report) as buildah:
+        base_reference = _ensure_base(report, buildah, images.slurm_version, apt, base)
+        _build_stages(report, buildah, images, apt, base_reference)
+        _pack(report, buildah, images)
+        _forget_old(buildah, images, base_reference)
+
+
+@contextmanager
+def image_store(report: Report) -> Iterator[Buildah]:
+    """Give the image store, with nobody else building in it meanwhile."""
     buildah = Buildah(tools=ensure_tools(report), directory=paths.cache() / "buildah")
     with _lock(report, _MACHINE_LOCK):
         buildah.prepare()
         try:
-            base_reference = _ensure_base(report, buildah, images.slurm_version, apt, base)
-            _build_stages(report, buildah, images, apt, base_reference)
-            _pack(report, buildah, images)
-            _forget_old(buildah, images, base_reference)
+            yield buildah
         finally:
             leave_no_trace()
 
@@ -224,6 +239,9 @@ def _forget_old(buildah: Buildah, images: ImageSet, base: str) -> None:
     builds = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     for path in builds[KEEP_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
+    for note in root.glob("*.key"):
+        if not (root / note.read_text(encoding="utf-8")).exists():
+            note.unlink()
     for path in builds[:KEEP_BUILDS]:
         if path != images.archive.parent and time.time() - path.stat().st_mtime > _ROOTFS_UNUSED_S:
             for unpacked in path.glob("rootfs-*"):

@@ -78,6 +78,9 @@ def _execution(config: ClusterConfig) -> dict[str, str]:
         # Limits of a login pod say nothing about the worker pod where the job runs.
         "PropagateResourceLimits": "NONE",
         "DisableRootJobs": "YES",
+        # Without an epilog slurmd answers "already complete", and slurmctld looks for the next job only once a second:
+        # a 1,000-task array on four slots then takes 220 s instead of 53 s (measured; slurmctld/agent.c of 24.11).
+        "Epilog": "/usr/bin/true",
         "KillWait": "30",
         "UnkillableStepTimeout": "180",
         "SlurmctldTimeout": "120",
