@@ -136,30 +136,31 @@ class Bench:
 
     def _scaling(self) -> None:
         def once(_: int) -> float:
-            started = time.monotonic()
-            self.slurm.change("worker_nodes.default.size", 3)
-            self._srun(3)
-            taken = time.monotonic() - started
+            self.slurm.sections = with_change(self.slurm.sections, "worker_nodes.default.size", 3)
+            on_three = "[ $(srun --immediate=1 -N3 hostname 2>/dev/null | sort -u | wc -l) = 3 ]"
+            taken = self._applied_until(lambda: self._as_alice(f"until {on_three}; do sleep 0.1; done"))
             self.slurm.change("worker_nodes.default.size", 2)
             self.slurm.await_idle("default-0", "default-1")
             return taken
 
         self._figure("size 2 -> 3: apply starts -> a job runs on the new node", 5, 5, once)
 
+    def _applied_until(self, reached: Callable[[], object]) -> float:
+        """Seconds from the start of an apply until something is reached, whether or not the apply has returned."""
+        file = self.slurm.file
+        command = [sys.executable, "-m", "cli.entry", "up", "--yes", "--engine", "kubectl", "--config", str(file)]
+        started = time.monotonic()
+        running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+        reached()
+        taken = time.monotonic() - started
+        assert running.wait() == 0
+        return taken
+
     def _setting(self) -> None:
         def once(number: int) -> float:
             self.slurm.sections = with_change(self.slurm.sections, "slurm.settings.MinJobAge", 310 + number)
-            file = self.slurm.file
-            command = [sys.executable, "-m", "cli.entry", "up", "--yes", "--engine", "kubectl", "--config", str(file)]
-            started = time.monotonic()
-            running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-            wanted = f"= {310 + number} sec"
-            wait_until(
-                lambda: wanted in self.slurm.slurm("scontrol show config | grep MinJobAge"), "the setting is active"
-            )
-            taken = time.monotonic() - started
-            running.wait()
-            return taken
+            active = f"scontrol show config | grep -q 'MinJobAge .*= {310 + number} sec'"
+            return self._applied_until(lambda: self.slurm.slurm(f"until {active}; do sleep 0.1; done"))
 
         self._figure("setting changed: apply starts -> active", 3, 5, once)
 
