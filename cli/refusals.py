@@ -9,7 +9,7 @@ from typing import Any
 from cli.errors import Failure
 from cli.manifests import Manifest
 from config.base import parse_bytes
-from slurm.names import CONTROLLER
+from slurm.names import CONTROLLER, SIZE_ANNOTATION
 
 _SECTION = {"jail": "jail.size", "controller-state": "controller.storage"}
 
@@ -22,15 +22,27 @@ def refuse_shrinking(objects: Iterable[Manifest], live: Mapping[tuple[str, str],
         )
         if present is None:
             continue
-        old = str(present["spec"]["resources"]["requests"]["storage"])
-        new = str(manifest.document["spec"]["resources"]["requests"]["storage"])
+        old, new = _size(present), _size(manifest.document)
         if _bytes(new) < _bytes(old):
             raise Failure(
-                f"{_SECTION.get(manifest.name, manifest.name)}: {new} is less than the {old} that the volume has, "
+                f"{_section(manifest.name)}: {new} is less than the {old} that the volume has, "
                 "and a volume cannot shrink",
                 hint=f"set it back to {old}. To really have a smaller one: copy the data elsewhere, "
                 "`slurmstack destroy`, and make the cluster anew",
             )
+
+
+def _size(claim: Mapping[str, Any]) -> str:
+    """Size that the stack file gave a claim; one for a file system of the cloud asks for less than that."""
+    annotations = claim["metadata"].get("annotations") or {}
+    return str(annotations.get(SIZE_ANNOTATION) or claim["spec"]["resources"]["requests"]["storage"])
+
+
+def _section(claim: str) -> str:
+    """Key in the stack file that has a claim's size."""
+    if claim.startswith("mount-"):
+        return f"mounts.{claim.removeprefix('mount-')}.size"
+    return _SECTION.get(claim, claim)
 
 
 def _bytes(quantity: str) -> int:
@@ -70,7 +82,7 @@ def refuse_other_slurm(objects: Iterable[Manifest], live: Mapping[tuple[str, str
     for manifest in objects:
         present = live.get(("StatefulSet", manifest.name)) if manifest.name == CONTROLLER else None
         if manifest.kind == "StatefulSet" and present is not None:
-            old, new = _release(present), _release(manifest.document)
+            old, new = release_of(present), release_of(manifest.document)
             if old and new and old != new:
                 raise Failure(
                     f"slurm.version: the jail was filled with Slurm {old}, and daemons of {new} would not fit to it",
@@ -78,7 +90,7 @@ def refuse_other_slurm(objects: Iterable[Manifest], live: Mapping[tuple[str, str
                 )
 
 
-def _release(stateful_set: Mapping[str, Any]) -> str:
+def release_of(stateful_set: Mapping[str, Any]) -> str:
     """The Slurm release in a tag that we computed (`24.11-0f3a9c2b7d41`), else nothing."""
     image = str(stateful_set["spec"]["template"]["spec"]["containers"][0]["image"])
     match = re.search(r":(\d\d\.\d\d)-[0-9a-f]{12}$", image)

@@ -12,12 +12,14 @@ from components.configuration import Configuration, ConfigurationArgs
 from components.controller import Controller, ControllerArgs
 from components.jail import Jail, JailArgs
 from components.login import Login, LoginArgs
+from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from components.pods import SLURM_NODE_LABEL, Scope, recommended_labels
 from components.secrets import Secrets, SecretsArgs
 from components.users import Users, UsersArgs
 from components.workers import WorkerPool, WorkerPoolArgs
 from config.cluster import ClusterConfig
+from config.services import ImageRole
 from slurm.conf import render
 from slurm.images import DEFAULT_REGISTRY, image_reference, image_tag
 from slurm.names import NODES_SERVICE
@@ -61,6 +63,7 @@ class SlurmCluster(pulumi.ComponentResource):
         self._create_nodes_service()
         self.secrets = self._create_secrets()
         self.jail = self._create_jail()
+        self.mounts = [self._create_mount(mount) for mount in sorted(config.mounts)]
         self.users = self._create_users()
         self.configuration = self._create_configuration()
         self.controller = self._create_controller()
@@ -70,9 +73,11 @@ class SlurmCluster(pulumi.ComponentResource):
             NetworkPolicies(f"{name}-network-policies", NetworkPoliciesArgs(scope=self._scope), opts=self._inside)
         self.register_outputs({"namespace": self.namespace.metadata})
 
-    def _image(self, role: str) -> str:
+    def _image(self, role: ImageRole) -> str:
         registry = self._args.config.images.registry or DEFAULT_REGISTRY
-        return image_reference(role, registry=registry, tag=self._tag)
+        return image_reference(
+            role, registry=registry, tag=self._tag, digest=self._args.config.images.digests.get(role)
+        )
 
     def _create_namespace(self) -> k8s.core.v1.Namespace:
         # The workers' capability for the jail is what Pod Security calls privileged; saying so here keeps clusters that
@@ -114,17 +119,33 @@ class SlurmCluster(pulumi.ComponentResource):
         )
         return Jail(f"{self._name}-jail", args, opts=self._inside)
 
+    def _create_mount(self, mount_name: str) -> Mount:
+        args = MountArgs(
+            scope=self._scope,
+            cloud=self._args.cloud,
+            mount=self._args.config.mounts[mount_name],
+            protect=self._args.config.protects_data,
+            outside_namespace=self._outside,
+        )
+        return Mount(f"{self._name}-mount-{mount_name}", mount_name, args, opts=self._inside)
+
     def _create_users(self) -> Users:
         args = UsersArgs(
             scope=self._scope,
             users=accounts(self._args.config.users, extra_keys=self._args.cloud.login_keys),
             image=self._image("jail"),
             jail_claim=self.jail.claim.metadata.name,
+            placement=self._args.cloud.placement("system"),
         )
         return Users(f"{self._name}-users", args, opts=self._inside)
 
     def _create_configuration(self) -> Configuration:
-        args = ConfigurationArgs(scope=self._scope, files=render(self._args.config), image=self._image("controller"))
+        args = ConfigurationArgs(
+            scope=self._scope,
+            files=render(self._args.config),
+            image=self._image("controller"),
+            placement=self._args.cloud.placement("system"),
+        )
         return Configuration(f"{self._name}-configuration", args, opts=self._inside)
 
     def _create_controller(self) -> Controller:
@@ -153,6 +174,8 @@ class SlurmCluster(pulumi.ComponentResource):
             cpu_request=pool.resources.cpu_request or self._args.cloud.worker_cpu_request(pool.resources.cpus),
             munge_secret=self.secrets.munge.metadata.name,
             jail_claim=self.jail.claim.metadata.name,
+            placement=self._args.cloud.worker_placement(pool_name, pool),
+            mounts=self.mounts,
         )
         return WorkerPool(f"{self._name}-pool-{pool_name}", pool_name, args, opts=self._inside)
 
@@ -164,5 +187,8 @@ class SlurmCluster(pulumi.ComponentResource):
             munge_secret=self.secrets.munge.metadata.name,
             host_keys_secret=self.secrets.ssh_host_keys.metadata.name,
             jail_claim=self.jail.claim.metadata.name,
+            placement=self._args.cloud.placement("login"),
+            annotations=self._args.cloud.login_annotations,
+            mounts=self.mounts,
         )
         return Login(f"{self._name}-login", args, opts=self._inside)

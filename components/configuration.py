@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.clouds.base import Placement
 from components.jobs import job_spec
 from components.pods import LIBEXEC, Scope, children_of, env, resources
 from slurm.conf import config_hash
@@ -26,6 +27,7 @@ class ConfigurationArgs:
     files: Mapping[str, str]
     image: str
     """The controller's image, which has the program that asks the configuration agent."""
+    placement: Placement
 
 
 class Configuration(pulumi.ComponentResource):
@@ -58,6 +60,7 @@ class Configuration(pulumi.ComponentResource):
             spec=job_spec(
                 args.scope,
                 "configuration",
+                args.placement,
                 k8s.core.v1.ContainerArgs(
                     name="await-config",
                     image=args.image,

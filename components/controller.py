@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import CloudResources, StaticVolumeArgs
+from components.clouds.base import CloudResources
 from components.pods import (
     Scope,
     children_of,
@@ -18,11 +18,12 @@ from components.pods import (
     munge_mount,
     munge_sidecar,
     munge_volumes,
+    pod_template,
     program,
     resources,
     tcp_probe,
 )
-from components.volumes import DataClaimArgs, data_claim
+from components.volumes import DataVolume, DataVolumeArgs, data_volume
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST, NODES_SERVICE, SLURMCTLD_PORT, STATE_DIR
 
 STATE_CLAIM = "controller-state"
@@ -63,32 +64,26 @@ class Controller(pulumi.ComponentResource):
     def __init__(self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Controller", name, None, opts)
         self._child = children_of(self, opts)
-        self.claim = self._create_claim(name, args)
+        self._volume = self._create_volume(name, args)
+        self.claim = self._volume.claim
         self.account = self._create_account(name, args.scope)
         self.service = self._create_service(name, args.scope)
         self.stateful_set = self._create_stateful_set(name, args)
         self.register_outputs({"service": self.service.metadata})
 
-    def _create_claim(self, name: str, args: ControllerArgs) -> k8s.core.v1.PersistentVolumeClaim:
-        static = StaticVolumeArgs(
-            namespace=args.scope.name,
+    def _create_volume(self, name: str, args: ControllerArgs) -> DataVolume:
+        volume = DataVolumeArgs(
+            scope=args.scope,
+            cloud=args.cloud,
             claim=STATE_CLAIM,
+            component=CONTROLLER,
             size=args.storage,
             access_mode="ReadWriteOnce",
+            storage_class=args.storage_class,
             protect=args.protect,
+            outside_namespace=args.outside_namespace,
         )
-        volume = args.cloud.static_volume(static, args.outside_namespace) if args.storage_class is None else None
-        return data_claim(
-            f"{name}-state",
-            DataClaimArgs(
-                metadata=args.scope.metadata(STATE_CLAIM, CONTROLLER),
-                size=args.storage,
-                access_mode="ReadWriteOnce",
-                storage_class=args.storage_class,
-                volume=volume,
-            ),
-            self._child.merge(pulumi.ResourceOptions(protect=args.protect)),
-        )
+        return data_volume(f"{name}-state", volume, self._child)
 
     def _create_account(self, name: str, scope: Scope) -> k8s.core.v1.ServiceAccount:
         """The agent's rights: to follow the one ConfigMap, and to see which pods and pools exist.
@@ -170,9 +165,7 @@ class Controller(pulumi.ComponentResource):
                 replicas=1,
                 service_name=NODES_SERVICE,
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(CONTROLLER)),
-                template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=scope.labels(CONTROLLER)), spec=pod
-                ),
+                template=pod_template(scope.labels(CONTROLLER), args.cloud.placement("controller"), pod),
             ),
             opts=self._child,
         )

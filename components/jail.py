@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import CloudResources, StaticVolumeArgs
+from components.clouds.base import CloudResources
 from components.jobs import job_spec
 from components.pods import LIBEXEC, Scope, children_of, claim_volume, env, jail_mount, resources
-from components.volumes import DataClaimArgs, data_claim
+from components.volumes import DataVolumeArgs, data_volume
 from slurm.naming import content_name
 
 CLAIM = "jail"
@@ -46,47 +46,38 @@ class Jail(pulumi.ComponentResource):
     def __init__(self, name: str, args: JailArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Jail", name, None, opts)
         self._child = children_of(self, opts)
-        volume = (
-            args.cloud.static_volume(
-                StaticVolumeArgs(
-                    namespace=args.scope.name,
-                    claim=CLAIM,
-                    size=args.size,
-                    access_mode="ReadWriteMany",
-                    protect=args.protect,
-                ),
-                args.outside_namespace,
-            )
-            if args.storage_class is None
-            else None
+        volume = DataVolumeArgs(
+            scope=args.scope,
+            cloud=args.cloud,
+            claim=CLAIM,
+            component="jail",
+            size=args.size,
+            access_mode="ReadWriteMany",
+            storage_class=args.storage_class,
+            protect=args.protect,
+            outside_namespace=args.outside_namespace,
         )
-        self.claim = data_claim(
-            f"{name}-claim",
-            DataClaimArgs(
-                metadata=args.scope.metadata(CLAIM, "jail"),
-                size=args.size,
-                access_mode="ReadWriteMany",
-                storage_class=args.storage_class,
-                volume=volume,
-            ),
-            self._child.merge(pulumi.ResourceOptions(protect=args.protect)),
-        )
+        self._volume = data_volume(f"{name}-claim", volume, self._child)
+        self.claim = self._volume.claim
         self.populate = self._create_populate_job(name, args)
         self.register_outputs({"claim": self.claim.metadata})
 
     def _create_populate_job(self, name: str, args: JailArgs) -> k8s.batch.v1.Job:
         job = content_name("populate-jail", args.image)
+        filesystem = self._volume.filesystem
+        expected = {"EXPECT_FILESYSTEM": filesystem} if filesystem is not None else {}
         return k8s.batch.v1.Job(
             f"{name}-populate",
             metadata=args.scope.metadata(job, "jail"),
             spec=job_spec(
                 args.scope,
                 "jail",
+                args.cloud.placement("system"),
                 k8s.core.v1.ContainerArgs(
                     name="populate",
                     image=args.image,
                     command=[f"{LIBEXEC}/populate"],
-                    env=env(JAIL_VERSION=args.version),
+                    env=env(JAIL_VERSION=args.version, **expected),
                     volume_mounts=[jail_mount()],
                     resources=resources(cpu="100m", memory="64Mi"),
                 ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pulumi_kubernetes as k8s
 
-from components.pods import Scope
+from components.clouds.base import Placement
+from components.pods import Scope, pod_template
 
 REFUSED = 2
 """Exit status of our programs for what trying again cannot mend: the job fails at once."""
@@ -13,6 +14,7 @@ REFUSED = 2
 def job_spec(
     scope: Scope,
     component: str,
+    placement: Placement,
     container: k8s.core.v1.ContainerArgs,
     volumes: list[k8s.core.v1.VolumeArgs] | None = None,
     *,
@@ -21,8 +23,7 @@ def job_spec(
     """A job of one container that is tried up to seven times, but only once if it says that trying again is useless.
 
     The last lines of a failed container's log become its termination message, which `pulumi up` prints. `deadline` is
-    in
-    seconds.
+    in seconds.
     """
     container.termination_message_policy = "FallbackToLogsOnError"
     refused = k8s.batch.v1.PodFailurePolicyRuleArgs(
@@ -33,9 +34,10 @@ def job_spec(
         backoff_limit=6,
         active_deadline_seconds=deadline,
         pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(rules=[refused]),
-        template=k8s.core.v1.PodTemplateSpecArgs(
-            metadata=k8s.meta.v1.ObjectMetaArgs(labels=scope.labels(component)),
-            spec=k8s.core.v1.PodSpecArgs(
+        template=pod_template(
+            scope.labels(component),
+            placement,
+            k8s.core.v1.PodSpecArgs(
                 restart_policy="Never",
                 automount_service_account_token=False,
                 enable_service_links=False,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.clouds.base import Placement
+from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.pods import (
     CONTROLLER_ADDRESS,
     SLURM_NODE_LABEL,
@@ -21,6 +24,7 @@ from components.pods import (
     munge_mount,
     munge_sidecar,
     munge_volumes,
+    pod_template,
     program,
     resources,
     tcp_probe,
@@ -41,6 +45,10 @@ class LoginArgs:
     munge_secret: pulumi.Input[str]
     host_keys_secret: pulumi.Input[str]
     jail_claim: pulumi.Input[str]
+    placement: Placement
+    annotations: Mapping[str, pulumi.Input[str]]
+    """Annotations of the Service that the cloud asks for; those in the stack file win."""
+    mounts: Sequence[Mount]
 
 
 class Login(pulumi.ComponentResource):
@@ -63,7 +71,7 @@ class Login(pulumi.ComponentResource):
         metadata = args.scope.metadata(COMPONENT, COMPONENT)
         # A login Service without login nodes is allowed, and Pulumi would wait for its endpoints in vain.
         skip = {"pulumi.com/skipAwait": "true"} if login.size == 0 else {}
-        metadata.annotations = {**login.annotations, **skip} or None
+        metadata.annotations = {**args.annotations, **login.annotations, **skip} or None
         return k8s.core.v1.Service(
             f"{name}-service",
             metadata=metadata,
@@ -95,6 +103,7 @@ class Login(pulumi.ComponentResource):
             volumes=[
                 *munge_volumes(args.munge_secret),
                 claim_volume("jail", args.jail_claim),
+                *mount_volumes(args.mounts),
                 k8s.core.v1.VolumeArgs(name="host-keys", secret=keys),
                 empty_dir("run"),
                 empty_dir("tmp"),
@@ -108,10 +117,7 @@ class Login(pulumi.ComponentResource):
                 service_name=NODES_SERVICE,
                 pod_management_policy="Parallel",
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT)),
-                template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels={**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"}),
-                    spec=pod,
-                ),
+                template=pod_template({**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"}, args.placement, pod),
             ),
             opts=self._child,
         )
@@ -131,13 +137,14 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
         name="sshd",
         image=args.image,
         command=program("sshd"),
-        env=env(JAIL=JAIL_DIR),
+        env=env(JAIL=JAIL_DIR, **mounts_env(args.mounts)),
         ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
         readiness_probe=tcp_probe(SSH_PORT, period=10),
         security_context=into_jail(),
         volume_mounts=[
             munge_mount(),
             jail_mount(),
+            *container_mounts(args.mounts, in_jail=True),
             mount("host-keys", "/secrets/ssh", read_only=True),
             mount("run", "/run/slurm"),
             mount("tmp", "/tmp"),

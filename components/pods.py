@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.clouds.base import Placement
+from config.workers import Toleration
 from slurm.names import CONTROLLER_HOST, JAIL_DIR, NODES_SERVICE, SLURMCTLD_PORT
 
 LIBEXEC = "/usr/libexec/slurmstack"
@@ -130,24 +133,32 @@ def jail_mount() -> k8s.core.v1.VolumeMountArgs:
     return mount("jail", JAIL_DIR)
 
 
-def into_jail() -> k8s.core.v1.SecurityContextArgs:
-    """What a container needs that leads users into the jail, and nothing more.
+def into_jail(*more: str) -> k8s.core.v1.SecurityContextArgs:
+    """What a container needs that leads users into the jail, and nothing more. `more`: further capabilities.
 
     CAP_SYS_ADMIN: /proc, /dev, /sys and the sockets of the pod are bind-mounted into the jail's tree, in the pod's own
     mount namespace. AppArmor's default profile forbids mounts to containers, so it is off for this one.
     """
     return k8s.core.v1.SecurityContextArgs(
-        capabilities=k8s.core.v1.CapabilitiesArgs(add=["SYS_ADMIN"]),
+        capabilities=k8s.core.v1.CapabilitiesArgs(add=["SYS_ADMIN", *more]),
         app_armor_profile=k8s.core.v1.AppArmorProfileArgs(type="Unconfined"),
     )
 
 
 def resources(
-    *, cpu: str, memory: str, memory_limit: str | None = None, gpus: int = 0
+    *,
+    cpu: str,
+    memory: str,
+    memory_limit: str | None = None,
+    gpus: int = 0,
+    devices: Mapping[str, str] | None = None,
 ) -> k8s.core.v1.ResourceRequirementsArgs:
-    """Requests and limits. CPU has no limit: throttling a daemon helps nobody, and jobs are bound by Slurm's count."""
+    """Requests and limits. CPU has no limit: throttling a daemon helps nobody, and jobs are bound by Slurm's count.
+
+    `devices`: further extended resources; Kubernetes wants these in equal number in both.
+    """
     limits = {"memory": memory_limit} if memory_limit else {}
-    extended = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    extended = ({"nvidia.com/gpu": str(gpus)} if gpus else {}) | dict(devices or {})
     return k8s.core.v1.ResourceRequirementsArgs(
         requests={"cpu": cpu, "memory": memory, **extended}, limits={**limits, **extended} or None
     )
@@ -157,4 +168,23 @@ def tcp_probe(port: int, *, period: int) -> k8s.core.v1.ProbeArgs:
     """Ready when the port accepts connections; asked every `period` seconds."""
     return k8s.core.v1.ProbeArgs(
         tcp_socket=k8s.core.v1.TCPSocketActionArgs(port=port), period_seconds=period, failure_threshold=3
+    )
+
+
+def pod_template(
+    labels: Mapping[str, str], placement: Placement, spec: k8s.core.v1.PodSpecArgs
+) -> k8s.core.v1.PodTemplateSpecArgs:
+    """The pod of a workload, on the machines that the placement names."""
+    spec.node_selector = dict(placement.node_selector) or None
+    spec.tolerations = [_toleration(toleration) for toleration in placement.tolerations] or None
+    metadata = k8s.meta.v1.ObjectMetaArgs(labels=dict(labels), annotations=dict(placement.annotations) or None)
+    return k8s.core.v1.PodTemplateSpecArgs(metadata=metadata, spec=spec)
+
+
+def _toleration(toleration: Toleration) -> k8s.core.v1.TolerationArgs:
+    return k8s.core.v1.TolerationArgs(
+        key=toleration.key,
+        operator="Exists" if toleration.value is None else "Equal",
+        value=toleration.value,
+        effect=toleration.effect,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.clouds.base import Placement
 from components.jobs import job_spec
 from components.pods import LIBEXEC, Scope, children_of, claim_volume, jail_mount, mount, resources
 from slurm.naming import content_name
@@ -25,6 +26,7 @@ class UsersArgs:
     """What `slurm.users.accounts` returns."""
     image: str
     jail_claim: pulumi.Input[str]
+    placement: Placement
 
 
 class Users(pulumi.ComponentResource):
@@ -57,6 +59,7 @@ class Users(pulumi.ComponentResource):
             spec=job_spec(
                 args.scope,
                 "users",
+                args.placement,
                 k8s.core.v1.ContainerArgs(
                     name="users",
                     image=args.image,

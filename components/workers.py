@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.clouds.base import Placement
+from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.pods import (
     CONTROLLER_ADDRESS,
     LIBEXEC,
@@ -22,6 +25,7 @@ from components.pods import (
     munge_mount,
     munge_sidecar,
     munge_volumes,
+    pod_template,
     program,
     resources,
 )
@@ -37,6 +41,11 @@ NO_AWAIT = "jsonpath={.status.observedGeneration}"
 when the StatefulSet controller has seen the change (measured: 2 s instead of the whole drain)."""
 
 
+DRIVER_CAPABILITIES = "compute,utility,video"
+"""What the GPU runtime brings into the container: CUDA and OpenCL, nvidia-smi and NVML, video codecs. Its own default
+has changed with its versions."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkerPoolArgs:
     """Inputs of `WorkerPool`."""
@@ -47,6 +56,9 @@ class WorkerPoolArgs:
     cpu_request: str
     munge_secret: pulumi.Input[str]
     jail_claim: pulumi.Input[str]
+    placement: Placement
+    """Where the cloud wants the workers; what the pool itself says wins."""
+    mounts: Sequence[Mount]
 
     @property
     def in_jail(self) -> bool:
@@ -82,12 +94,21 @@ class WorkerPool(pulumi.ComponentResource):
                 service_name=NODES_SERVICE,
                 pod_management_policy="Parallel",
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT, pool=pool_name)),
-                template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=_pod(pool_name, args)
-                ),
+                template=pod_template(labels, _placement(args), _pod(pool_name, args)),
             ),
             opts=self._child,
         )
+
+
+def _placement(args: WorkerPoolArgs) -> Placement:
+    """The cloud's placement under the pool's own selector and tolerations. The pool's own taints are tolerated."""
+    pool, cloud = args.pool, args.placement
+    taints = [Toleration(key=taint.key, value=taint.value, effect=taint.effect) for taint in pool.taints]
+    return replace(
+        cloud,
+        node_selector={**cloud.node_selector, **pool.node_selector},
+        tolerations=tuple(dict.fromkeys((*pool.tolerations, *taints, *cloud.tolerations))),
+    )
 
 
 def _pod(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
@@ -101,12 +122,18 @@ def _pod(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
         # The `preStop` hook waits for jobs; the rest is for slurmd itself to end.
         termination_grace_period_seconds=pool.drain_timeout + 30,
         dns_config=args.scope.node_dns,
-        node_selector=pool.node_selector or None,
-        tolerations=[_toleration(toleration) for toleration in pool.tolerations] or None,
         topology_spread_constraints=[_spread(args.scope, pool_name)],
         init_containers=[munge_sidecar(args.image)],
         containers=[_slurmd(pool_name, args)],
-        volumes=[*munge_volumes(args.munge_secret), *jail, shm, empty_dir("spool"), empty_dir("tmp"), empty_dir("run")],
+        volumes=[
+            *munge_volumes(args.munge_secret),
+            *jail,
+            *mount_volumes(args.mounts),
+            shm,
+            empty_dir("spool"),
+            empty_dir("tmp"),
+            empty_dir("run"),
+        ],
     )
 
 
@@ -122,14 +149,17 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             POOL=pool_name,
             NODE_CONF=node_conf(pool_name, pool),
             JAIL=JAIL_DIR if args.in_jail else "",
+            **(mounts_env(args.mounts) if args.in_jail else {}),
+            **({"NVIDIA_DRIVER_CAPABILITIES": DRIVER_CAPABILITIES} if pool.resources.gpus else {}),
         ),
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT)],
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
         readiness_probe=_has_configuration(),
-        security_context=into_jail() if args.in_jail else None,
+        security_context=_security_context(args),
         volume_mounts=[
             munge_mount(),
             *([jail_mount()] if args.in_jail else []),
+            *container_mounts(args.mounts, in_jail=args.in_jail),
             mount("shm", "/dev/shm"),
             mount("spool", "/var/spool/slurmd"),
             mount("tmp", "/tmp"),
@@ -140,8 +170,22 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             memory=pool.resources.memory,
             memory_limit=pool.resources.memory,
             gpus=pool.resources.gpus,
+            devices=args.placement.devices,
         ),
     )
+
+
+def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs | None:
+    """The way into the jail; for pools with RDMA devices also CAP_SYS_RESOURCE.
+
+    RDMA locks memory, of which containers often may lock 8 MiB. slurmd's start raises the limit for the jobs
+    (images/worker/limits.py). CAP_IPC_LOCK, which such pods usually get, would not do: a job's processes belong to a
+    user and so have no capabilities (tests/unit/images/test_limits.py).
+    """
+    limits = ["SYS_RESOURCE"] if args.placement.devices else []
+    if args.in_jail:
+        return into_jail(*limits)
+    return k8s.core.v1.SecurityContextArgs(capabilities=k8s.core.v1.CapabilitiesArgs(add=limits)) if limits else None
 
 
 def _has_configuration() -> k8s.core.v1.ProbeArgs:
@@ -160,13 +204,4 @@ def _spread(scope: Scope, pool_name: str) -> k8s.core.v1.TopologySpreadConstrain
         topology_key="kubernetes.io/hostname",
         when_unsatisfiable="ScheduleAnyway",
         label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT, pool=pool_name)),
-    )
-
-
-def _toleration(toleration: Toleration) -> k8s.core.v1.TolerationArgs:
-    return k8s.core.v1.TolerationArgs(
-        key=toleration.key,
-        operator="Exists" if toleration.value is None else "Equal",
-        value=toleration.value,
-        effect=toleration.effect,
     )

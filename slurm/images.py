@@ -41,6 +41,6 @@ def image_tag(slurm_version: str) -> str:
     return f"{slurm_version}-{content_hash()}"
 
 
-def image_reference(role: str, *, registry: str, tag: str) -> str:
-    """Full reference of the image of one role."""
-    return f"{registry}/{role}:{tag}"
+def image_reference(role: str, *, registry: str, tag: str, digest: str | None = None) -> str:
+    """Full reference of the image of one role: by its digest where one is given, else by its tag."""
+    return f"{registry}/{role}@{digest}" if digest else f"{registry}/{role}:{tag}"

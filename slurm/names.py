@@ -26,6 +26,9 @@ JAIL_DIR = "/jail"
 CONFIG_MAP = "slurm-config"
 """ConfigMap with Slurm's files. Its name is fixed: the configuration agent follows its changes."""
 
+SIZE_ANNOTATION = "slurmstack/size"
+"""On volume claims that ask for less than their volume has: the size in the stack file."""
+
 
 def node_name(pool: str, ordinal: int) -> str:
     """Name of a Slurm node, which is also the name of its pod and its host."""

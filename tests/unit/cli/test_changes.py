@@ -108,10 +108,10 @@ def test_values_of_secrets_are_not_shown() -> None:
     assert change.properties == (PropertyChange(path="data.munge.key", old="<secret>", new="<secret>"),)
 
 
-def claim(size: str) -> dict[str, Any]:
+def claim(size: str, name: str = "jail", **annotations: str) -> dict[str, Any]:
     return {
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "jail"},
+        "metadata": {"name": name, "annotations": {f"slurmstack/{key}": value for key, value in annotations.items()}},
         "spec": {"resources": {"requests": {"storage": size}}},
     }
 
@@ -126,6 +126,19 @@ def test_a_jail_cannot_shrink(old: str, new: str) -> None:
 @pytest.mark.parametrize(("old", "new"), [("20Gi", "20Gi"), ("20Gi", "21Gi"), ("1024Gi", "1Ti")])
 def test_a_jail_may_grow_or_stay(old: str, new: str) -> None:
     refuse_shrinking([manifest(claim(new))], {("PersistentVolumeClaim", "jail"): claim(old)})
+
+
+def test_a_mount_cannot_shrink() -> None:
+    live = {("PersistentVolumeClaim", "mount-data"): claim("2Ti", "mount-data")}
+    with pytest.raises(Failure, match=r"mounts\.data\.size: 1Ti is less than the 2Ti"):
+        refuse_shrinking([manifest(claim("1Ti", "mount-data"))], live)
+
+
+def test_a_file_system_of_the_cloud_cannot_shrink_though_its_claim_stays_the_same() -> None:
+    with pytest.raises(Failure, match=r"jail\.size: 1Ti is less than the 2Ti"):
+        refuse_shrinking(
+            [manifest(claim("1Gi", size="1Ti"))], {("PersistentVolumeClaim", "jail"): claim("1Gi", size="2Ti")}
+        )
 
 
 def test_a_renamed_pool_is_explained() -> None:
