@@ -62,6 +62,14 @@ class Buildah:
         policy = {"default": [{"type": "insecureAcceptAnything"}]}
         (self.directory / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
 
+    def launcher(self) -> tuple[list[str], dict[str, str]]:
+        """Give what comes before a command line of buildah, and its environment, to those with other commands."""
+        return self._in_namespace([]), self._env()
+
+    def signature_policy(self) -> list[str]:
+        """Give the options that name the store's policy: each command that reads or writes an image needs them."""
+        return self._policy()
+
     def has_image(self, reference: str) -> bool:
         """Whether the store has an image of this name."""
         done = self._run(["inspect", "--type", "image", reference], check=False)
