@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from config.base import Quantity, Section, check_dns_label
 from config.storage import Filesystem
@@ -101,8 +101,11 @@ ImageRole = Literal["controller", "worker", "login", "jail"]
 class Images(Section):
     """Where the container images come from."""
 
-    registry: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._:/-]*[a-z0-9]$")
-    """Prefix of the images' names. Default: images built on this machine."""
+    registry: str | None = Field(
+        default=None, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
+    )
+    """Prefix of the images' names: a host, with a port where it needs one, and a path. Default: images built on this
+    machine."""
 
     tag: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
     """Tag of all images. Default: computed from the content of `images/`."""
@@ -112,6 +115,12 @@ class Images(Section):
 
     pull_secret: str | None = Field(default=None, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     """Name of a Secret in the namespace with credentials for the registry."""
+
+    @model_validator(mode="after")
+    def _digests_belong_to_a_registry(self) -> Images:
+        if self.digests and self.registry is None:
+            raise ValueError("digests are those of a registry: set registry, too")
+        return self
 
 
 class NetworkPolicies(Section):
