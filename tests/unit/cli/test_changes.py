@@ -108,7 +108,7 @@ def test_values_of_secrets_are_not_shown() -> None:
     assert change.properties == (PropertyChange(path="data.munge.key", old="<secret>", new="<secret>"),)
 
 
-def claim(size: str, name: str = "jail", **annotations: str) -> dict[str, Any]:
+def claim(size: str, name: str = "jail", /, **annotations: str) -> dict[str, Any]:
     return {
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "annotations": {f"slurmstack/{key}": value for key, value in annotations.items()}},
