@@ -1,0 +1,95 @@
+"""Everything that is to know about a stack on Nebius before `up`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from nebius.sdk import SDK
+from rich.console import Console
+
+from cli.doctor.answers import Answers, LiveGpuCluster, LivePlatform, Present, Unanswered
+from cli.doctor.ask import Cloud
+from cli.doctor.capacity import check_capacity, check_fabrics, check_reservations, demands, reserved_gpus
+from cli.doctor.interview import Interview, Tell
+from cli.doctor.machines import check_filesystems, check_gpu_clusters, check_platforms
+from cli.doctor.network import check_subnet
+from cli.doctor.present import Missing, missing, prefix
+from cli.doctor.project import check_credentials, check_drivers, check_kubernetes, check_project
+from cli.doctor.quotas import check_quotas, wanted_quotas
+from cli.doctor.report import Finding, fine, unchecked
+from cli.nebius_sdk import close_sdk, open_sdk
+from config.cluster import ClusterConfig
+from config.nebius import NebiusCloud
+from slurm.needs import Needs, needs
+
+
+def diagnose(
+    config: ClusterConfig,
+    settings: NebiusCloud,
+    *,
+    limit: float,
+    credentials: Path | None = None,
+    profile: str | None = None,
+) -> list[Finding]:
+    """Ask the cloud and compare. Ctrl-C ends it at once. Raises Failure without usable credentials."""
+    wanted = needs(config)
+    sdk = open_sdk(credentials=credentials, profile=profile)
+    try:
+        with _progress() as tell:
+            answers = asyncio.run(_interview(sdk, config, settings, wanted, limit=limit, tell=tell))
+    finally:
+        close_sdk(sdk)
+    return list(findings(answers, config, settings, wanted))
+
+
+def findings(answers: Answers, config: ClusterConfig, settings: NebiusCloud, wanted: Needs) -> Iterator[Finding]:
+    """What follows from the answers, in the order in which one would put it right."""
+    there = Present() if isinstance(answers.present, Unanswered) else answers.present
+    lack = missing(wanted, there, prefix(config, settings))
+    blocks = () if isinstance(answers.blocks, Unanswered) else answers.blocks
+    platforms: Mapping[str, LivePlatform] = {} if isinstance(answers.platforms, Unanswered) else answers.platforms
+    reserved = reserved_gpus(lack.needs, config, settings, blocks)
+    quotas = wanted_quotas(lack, config, settings, platforms, reserved)
+    fabrics = {name: found.fabric for name, found in answers.gpu_clusters.items() if isinstance(found, LiveGpuCluster)}
+    yield check_credentials(answers.identity)
+    yield check_project(answers.project, settings)
+    yield _check_present(answers, lack, wanted)
+    yield check_kubernetes(answers.versions, settings)
+    yield check_subnet(answers, settings, lack)
+    yield from check_platforms(answers.platforms, config, wanted)
+    yield from check_drivers(answers, config, settings)
+    yield from check_gpu_clusters(answers, wanted, settings)
+    yield from check_fabrics(answers, wanted, settings)
+    yield from check_quotas(answers, quotas, settings.region)
+    yield from check_reservations(answers, lack.needs, config, settings)
+    yield from check_capacity(answers, demands(lack.needs, config, fabrics), settings.region)
+    yield from check_filesystems(answers, wanted, settings)
+
+
+def _check_present(answers: Answers, lack: Missing, wanted: Needs) -> Finding:
+    if isinstance(answers.present, Unanswered):
+        subject = "what is there already (everything counts as still to be made)"
+        return unchecked("present", subject, answers.present)
+    if not answers.present.cluster:
+        return fine("present", f"nothing yet: {wanted.machines} machines to be made")
+    return fine("present", f"the cluster; {lack.needs.machines} of {wanted.machines} machines are still to be made")
+
+
+async def _interview(
+    sdk: SDK, config: ClusterConfig, settings: NebiusCloud, wanted: Needs, *, limit: float, tell: Tell
+) -> Answers:
+    return await Interview(Cloud(sdk), limit=limit, tell=tell).run(config, settings, wanted)
+
+
+@contextmanager
+def _progress() -> Iterator[Tell]:
+    """A live line on a terminal, on standard error; nothing elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda _done, _total: None
+        return
+    with console.status("Asking the cloud") as status:
+        yield lambda done, total: status.update(f"Asking the cloud [dim]{done} of {total}[/]")

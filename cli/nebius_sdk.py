@@ -1,0 +1,99 @@
+"""The official SDK of the Nebius cloud, with the credentials that are there. It takes a second to load: import late."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from nebius.aio.cli_config import Config
+from nebius.aio.token.static import EnvBearer
+from nebius.base.constants import DEFAULT_CONFIG_DIR, DEFAULT_CONFIG_FILE, TOKEN_ENV
+from nebius.base.error import SDKError
+from nebius.base.options import INSECURE
+from nebius.base.resolver import Constant, Resolver
+from nebius.sdk import SDK
+from yaml import YAMLError
+
+from cli.errors import USAGE, Failure
+
+USER_AGENT = "slurmstack/0.1.0"
+
+SERVER_ENV = "SLURMSTACK_NEBIUS_SERVER"
+"""`host:port` of a server on this machine that is asked instead of the cloud, without TLS. For tests."""
+
+CREDENTIALS_ENV = "SLURMSTACK_NEBIUS_CREDENTIALS"
+"""Path of a service account's credentials file, as `nebius iam auth-public-key generate` writes it."""
+
+CLIENT_ID = "nebius-cli"
+"""The name under which a person's log-in through the browser is asked for: the vendor's command's own."""
+
+CLOSE_S = 2.0
+"""Seconds that open connections get to end."""
+
+HINT = (
+    f"set {TOKEN_ENV}, or make a profile with `nebius profile create`, or name a service account's credentials file "
+    f"with --credentials or {CREDENTIALS_ENV}"
+)
+
+
+def open_sdk(*, credentials: Path | None = None, profile: str | None = None) -> SDK:
+    """The SDK with credentials: a file that is named, else the token in the environment, else the command's profile.
+
+    Nothing is asked yet. Raises Failure if there are no credentials, or what describes them is wrong.
+    """
+    server = _server()
+    resolver: Resolver | None = Constant(server) if server else None
+    options = [(INSECURE, True)] if server else []
+    named = credentials or (Path(path) if (path := os.environ.get(CREDENTIALS_ENV)) else None)
+    # Where a person must log in through a browser, the SDK says so; standard output belongs to the answer.
+    try:
+        if named is not None:
+            return SDK(user_agent_prefix=USER_AGENT, resolver=resolver, options=options, credentials_file_name=named)
+        if profile is None and os.environ.get(TOKEN_ENV) and not _profile_file().is_file():
+            return SDK(user_agent_prefix=USER_AGENT, resolver=resolver, options=options, credentials=EnvBearer())
+        return SDK(
+            user_agent_prefix=USER_AGENT,
+            resolver=resolver,
+            options=options,
+            config_reader=Config(client_id=CLIENT_ID, profile=profile, no_parent_id=True),
+            federation_invitation_writer=sys.stderr,
+        )
+    except FileNotFoundError as error:
+        raise Failure(f"there are no credentials for the Nebius cloud: {_said(error)}", hint=HINT) from None
+    except (SDKError, OSError, ValueError, KeyError, TypeError, YAMLError) as error:
+        raise Failure(f"the credentials for the Nebius cloud cannot be used: {_said(error)}", hint=HINT) from None
+
+
+def close_sdk(sdk: SDK) -> None:
+    """End its connections. What does not end in time ends with the process: its threads are daemons."""
+    with suppress(TimeoutError):
+        sdk.sync_close(timeout=CLOSE_S)
+
+
+def _profile_file() -> Path:
+    return (Path(DEFAULT_CONFIG_DIR) / DEFAULT_CONFIG_FILE).expanduser()
+
+
+def _server() -> str | None:
+    """The server of the tests. Only on this machine: a token must never travel in the clear."""
+    server = os.environ.get(SERVER_ENV)
+    if not server:
+        return None
+    host = urlsplit(f"//{server}").hostname or ""
+    try:
+        local = ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise Failure(
+            f"{SERVER_ENV} is {server!r}, which is no address of this machine such as 127.0.0.1:50051", code=USAGE
+        )
+    return server
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
