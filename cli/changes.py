@@ -129,3 +129,13 @@ def _differences(old: Any, new: Any, path: str = "", *, secret: bool) -> Iterato
 
 def _label(item: Any, index: int) -> str:
     return str(item["name"]) if isinstance(item, dict) and "name" in item else str(index)
+
+
+def short(value: object) -> str:
+    """A value as it is printed to people: long ones are cut."""
+    if value is None:
+        return "(absent)"
+    if isinstance(value, str) and "\n" not in value:
+        return value
+    text = json.dumps(value)
+    return text if len(text) <= 300 else f"{text[:300]}... ({len(text)} characters)"

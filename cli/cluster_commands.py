@@ -1,4 +1,4 @@
-"""Commands that work on a cluster: preview, up, destroy, status, login."""
+"""Commands that work on a cluster: preview, up, destroy, status, login, kubeconfig."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,20 +14,27 @@ from rich.console import Console
 from rich.markup import escape
 
 from cli import engine as engines
+from cli.against import Comparison, against_state, refuse, removal
 from cli.apply import Plan, apply, explain, plan
 from cli.apply import preview as compare
-from cli.changes import SYMBOLS, Change
+from cli.changes import SYMBOLS, Change, short
 from cli.destroy import destroy_cluster, running_jobs
+from cli.effects import Effect
 from cli.errors import FAILED, USAGE, Failure
-from cli.kubectl import Kubectl, connect
+from cli.kubectl import Kubectl
 from cli.local_commands import ensure_local_images
 from cli.login import open_session
+from cli.manifests import refuse_cloud_resources
+from cli.reach import keep_kubeconfig, kubeconfig_of, reach, write_private
+from cli.recording import record
 from cli.refusals import refuse_foreign, refuse_takeover
 from cli.rollout import await_rollout
 from cli.stack import Stack, open_stack
 from cli.stack_commands import ConfigOption, JsonOption
 from cli.status import print_status, read_status
+from cli.summary import as_data, print_effects, print_summary, summarize
 from cli.verify import verify
+from config.nebius import NebiusCloud
 from local.report import Report, open_report
 
 EngineOption = Annotated[
@@ -44,24 +52,66 @@ def register(app: typer.Typer) -> None:
     app.command()(destroy)
     app.command()(status)
     app.command()(login)
+    app.command()(kubeconfig)
+
+
+def _choose(stack: Stack, engine: str) -> str:
+    """The engine for a stack. Raises Failure where kubectl would have to make what only Pulumi can."""
+    chosen = engines.choose(engine)
+    if chosen == "kubectl" and isinstance(stack.config.cloud, NebiusCloud):
+        refuse_cloud_resources(record(stack.sections, stack=stack.name))
+    return chosen
 
 
 def preview(config: ConfigOption = None, *, engine: EngineOption = "auto", as_json: JsonOption = False) -> None:
     """Show what `up` would change. Objects that were changed by hand are shown too. Changes nothing."""
     stack = open_stack(config)
-    if engines.choose(engine) == "pulumi":
-        if not as_json:
-            _print_notes(explain(connect(stack.config.cloud), stack.config, stack.sections, stack=stack.name))
-        raise typer.Exit(engines.run(stack, ["preview", "--refresh", "--diff", *(["--json"] if as_json else [])]))
-    kubectl = connect(stack.config.cloud)
+    if _choose(stack, engine) == "pulumi":
+        raise typer.Exit(_preview_with_pulumi(stack, as_json=as_json))
+    kubectl = reach(stack)
     planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
     found = compare(kubectl, planned)
+    summary = summarize(stack.config)
     if as_json:
-        typer.echo(
-            json.dumps({"changes": [asdict(change) for change in found], "notes": list(planned.leaving)}, indent=1)
-        )
+        changes = [asdict(change) for change in found]
+        document = {"changes": changes, "notes": list(planned.leaving), "summary": as_data(summary)}
+        typer.echo(json.dumps(document, indent=1))
     else:
+        print_summary(summary)
         _print_changes(found, planned.leaving)
+
+
+def _preview_with_pulumi(stack: Stack, *, as_json: bool) -> int:
+    """Print the summary and the engine's own preview. Raises Failure, after both, if a change is refused."""
+    command = ["preview", "--refresh", "--diff"]
+    comparison = against_state(stack, engines.export(stack))
+    summary = summarize(stack.config)
+    if as_json:
+        code, printed = engines.read(stack, [*command, "--json"])
+        try:
+            document = {**json.loads(printed), "summary": as_data(summary, comparison.effects)}
+        except ValueError as error:
+            raise Failure(f"pulumi preview printed no JSON: {printed.strip() or 'nothing'}") from error
+        typer.echo(json.dumps(document, indent=1))
+    else:
+        print_summary(summary)
+        _tell(stack, comparison)
+        code = engines.run(stack, command)
+    refuse(comparison)
+    return code
+
+
+def _tell(stack: Stack, comparison: Comparison) -> None:
+    """Print what an update by the Pulumi engine means for people. Raises Failure if it would lose data."""
+    notes: tuple[str, ...] = ()
+    if not isinstance(stack.config.cloud, NebiusCloud):
+        notes = explain(reach(stack), stack.config, stack.sections, stack=stack.name)
+    _print_notes(notes)
+    print_effects([effect for effect in comparison.effects if not (notes and _says_who_leaves(effect))])
+
+
+def _says_who_leaves(effect: Effect) -> bool:
+    return effect.action == "delete" and effect.kind == "StatefulSet"
 
 
 def up(
@@ -81,22 +131,24 @@ def up(
     waited for: new ones join as their pods start, leaving ones wait for their jobs.
     """
     stack = open_stack(config)
-    chosen = engines.choose(engine)
+    chosen = _choose(stack, engine)
     report = open_report()
     ensure_local_images(report, stack.config)
     if chosen == "pulumi":
-        _print_notes(explain(connect(stack.config.cloud), stack.config, stack.sections, stack=stack.name))
+        comparison = against_state(stack, engines.export(stack))
+        _tell(stack, comparison)
+        refuse(comparison)
         code = engines.run(stack, ["up", "--refresh", *(["--yes"] if yes else [])])
         if code != 0:
             raise typer.Exit(FAILED)
     else:
         _up_with_kubectl(stack, report, yes=yes, timeout=timeout)
     if run_srun:
-        verify(connect(stack.config.cloud), stack, report, timeout=timeout)
+        verify(reach(stack), stack, report, timeout=timeout)
 
 
 def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int) -> None:
-    kubectl = connect(stack.config.cloud)
+    kubectl = reach(stack)
     planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
     if yes:
         _print_notes(planned.leaving)
@@ -150,28 +202,41 @@ def destroy(
             "this stack is protected: destroying it deletes the jail with all users' files, and the job queue",
             hint="if that is wanted, set `slurmstack:protect: false` in the stack file, run `up`, then this again",
         )
-    chosen = engines.choose(engine)
-    kubectl = connect(stack.config.cloud)
-    namespace = stack.config.cluster.namespace
-    present = next(iter(kubectl.items("namespace", namespace)), None)
-    (refuse_foreign if chosen == "pulumi" else refuse_takeover)(present)
-    jobs = running_jobs(kubectl, namespace)
+    chosen = _choose(stack, engine)
+    if isinstance(stack.config.cloud, NebiusCloud):
+        lost = removal(stack, engines.export(stack))
+        print_effects(lost.effects)
+        refuse(lost)
+        kubectl = reach(stack) if keep_kubeconfig(stack) else None
+    else:
+        kubectl = reach(stack)
+    jobs = _running(kubectl, stack, chosen) if kubectl else []
     if not yes:
         doing = "cancelled" if kill_jobs else "waited for"
+        namespace = stack.config.cluster.namespace
         typer.echo(f"This deletes the cluster in namespace {namespace}. {len(jobs)} running jobs are {doing}.")
         _require_terminal()
         if not typer.confirm("Destroy it?"):
             return
-    report = open_report()
-    destroy_cluster(kubectl, stack.config, report, kill_jobs=kill_jobs, workers_only=chosen == "pulumi")
+    if kubectl:
+        report = open_report()
+        destroy_cluster(kubectl, stack.config, report, kill_jobs=kill_jobs, workers_only=chosen == "pulumi")
     if chosen == "pulumi":
         raise typer.Exit(engines.run(stack, ["destroy", "--yes"]))
+
+
+def _running(kubectl: Kubectl, stack: Stack, engine: str) -> list[str]:
+    """Ids of running jobs. Raises Failure if the namespace is not that of a cluster which this engine made."""
+    namespace = stack.config.cluster.namespace
+    present = next(iter(kubectl.items("namespace", namespace)), None)
+    (refuse_foreign if engine == "pulumi" else refuse_takeover)(present)
+    return running_jobs(kubectl, namespace)
 
 
 def status(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     """Show pods, Slurm nodes, the active configuration and the login address."""
     stack = open_stack(config)
-    found = read_status(connect(stack.config.cloud), stack.config)
+    found = read_status(reach(stack), stack.config)
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=1))
     else:
@@ -193,7 +258,22 @@ def login(
 ) -> None:
     """Open an SSH session on a login node, in the jail. The host key is checked against the cluster's own."""
     stack = open_stack(config)
-    raise typer.Exit(open_session(connect(stack.config.cloud), stack.config, user=user, key=key, command=command or []))
+    raise typer.Exit(open_session(reach(stack), stack.config, user=user, key=key, command=command or []))
+
+
+def kubeconfig(
+    config: ConfigOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write it there, for you only.", show_default=False),
+    ] = None,
+) -> None:
+    """Print a kubeconfig for the stack's cluster, for kubectl and other tools."""
+    text = kubeconfig_of(open_stack(config))
+    if output is None:
+        typer.echo(text, nl=not text.endswith("\n"))
+    else:
+        write_private(output, text)
 
 
 def _print_changes(found: Sequence[Change], notes: Sequence[str]) -> None:
@@ -206,7 +286,7 @@ def _print_changes(found: Sequence[Change], notes: Sequence[str]) -> None:
         )
         for item in change.properties:
             console.print(
-                f"      {escape(item.path)}: {escape(_short(item.old))} => {escape(_short(item.new))}", soft_wrap=True
+                f"      {escape(item.path)}: {escape(short(item.old))} => {escape(short(item.new))}", soft_wrap=True
             )
     counts = {action: sum(change.action == action for change in found) for action in SYMBOLS}
     told = ", ".join(f"{count} to {action}" for action, count in counts.items() if count)
@@ -220,12 +300,3 @@ def _print_changes(found: Sequence[Change], notes: Sequence[str]) -> None:
 def _print_notes(notes: Sequence[str]) -> None:
     for note in notes:
         Console(highlight=False).print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
-
-
-def _short(value: object) -> str:
-    if value is None:
-        return "(absent)"
-    if isinstance(value, str) and "\n" not in value:
-        return value
-    text = json.dumps(value)
-    return text if len(text) <= 300 else f"{text[:300]}... ({len(text)} characters)"

@@ -45,7 +45,7 @@ class Kubectl:
         except OSError as error:
             raise Failure(f"kubectl cannot be run: {error}") from error
         if check and done.returncode != 0:
-            raise Failure(_message(done.stderr) or f"kubectl {' '.join(arguments[:2])} failed")
+            raise Failure(message(done.stderr) or f"kubectl {' '.join(arguments[:2])} failed")
         return done
 
     def command(self) -> list[str]:
@@ -67,12 +67,12 @@ class Kubectl:
 def connect(cloud: Cloud) -> Kubectl:
     """Kubectl for the cluster of a stack. Raises Failure if it, the context or the cluster is not there."""
     if isinstance(cloud, NebiusCloud):
-        raise Failure("the cluster's kubeconfig is an output of its stack, which only the pulumi command can read")
+        raise Failure("this cluster is made by its stack", hint="reach it with the kubeconfig that the stack exports")
     kubeconfig = _kubeconfig(cloud)
     context = cloud.context or LOCAL_CONTEXT
     if cloud.is_local and not Path(str(kubeconfig)).exists():
         raise Failure("the local cluster is not running", hint="start it with `slurmstack local up` (or `make up`)")
-    kubectl = Kubectl(program=_program(), context=context, kubeconfig=kubeconfig)
+    kubectl = Kubectl(program=find_program(), context=context, kubeconfig=kubeconfig)
     answer = kubectl.run("get", "--raw", "/readyz", check=False)
     if answer.returncode == 0:
         return kubectl
@@ -86,7 +86,7 @@ def connect(cloud: Cloud) -> Kubectl:
             code=USAGE,
         )
     hint = "`slurmstack local up` starts it again" if cloud.is_local else "check the network, VPN and credentials"
-    raise Failure(f"the cluster of context {context!r} does not answer: {_message(answer.stderr)}", hint=hint)
+    raise Failure(f"the cluster of context {context!r} does not answer: {message(answer.stderr)}", hint=hint)
 
 
 def _kubeconfig(cloud: ExistingCloud) -> str | None:
@@ -95,7 +95,8 @@ def _kubeconfig(cloud: ExistingCloud) -> str | None:
     return str(Path(cloud.kubeconfig).expanduser()) if cloud.kubeconfig else None
 
 
-def _program() -> str:
+def find_program() -> str:
+    """The kubectl command: the one on PATH, else the one that was built for the local cluster."""
     found = shutil.which("kubectl")
     if found is not None:
         return found
@@ -105,7 +106,7 @@ def _program() -> str:
     raise Failure("kubectl is not on PATH", hint="install it, or run `make up`, which builds it")
 
 
-def _message(stderr: str) -> str:
+def message(stderr: str) -> str:
     """The last lines of kubectl's complaint, without its log prefixes."""
     lines = [line for line in stderr.strip().splitlines() if not line.startswith(("E0", "E1", "I0", "I1", "W0", "W1"))]
     return "\n".join(lines[-6:])

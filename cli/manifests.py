@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from cli.recording import Recording, Registration, Secret, Unknown, reveal
 _CLUSTER_SCOPED = frozenset({"Namespace", "PersistentVolume"})
 
 _WITHOUT_MANIFEST = ("pulumi:providers:", "slurmstack:index:", "random:index/")
+
+_HELM = "kubernetes:helm.sh/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +51,23 @@ def manifests(recording: Recording) -> list[Manifest]:
     Raises Failure for resources that only the Pulumi engine can make, and for values that nobody knows before an
     update.
     """
-    _refuse_cloud_resources(recording)
+    refuse_cloud_resources(recording)
     return [_manifest(registration) for registration in recording if registration.type.startswith("kubernetes:")]
 
 
-def _refuse_cloud_resources(recording: Recording) -> None:
-    foreign = [
-        registration
+def refuse_cloud_resources(recording: Recording) -> None:
+    """Raise Failure if the program registers resources that only the Pulumi engine can make; lists them by kind."""
+    foreign = Counter(
+        registration.type.rsplit(":", 1)[1]
         for registration in recording
-        if not registration.type.startswith(("kubernetes:", *_WITHOUT_MANIFEST))
-    ]
+        if registration.type.startswith(_HELM) or not registration.type.startswith(("kubernetes:", *_WITHOUT_MANIFEST))
+    )
     if foreign:
-        listed = "\n".join(f"  {registration.type} {registration.name}" for registration in foreign)
+        listed = "\n".join(f"  {count:3} {kind}" for kind, count in sorted(foreign.items()))
         raise Failure(
-            f"this stack has {len(foreign)} cloud resources, which kubectl cannot make:\n{listed}",
-            hint="install the pulumi command and run `pulumi up`",
+            f"this stack has {foreign.total()} cloud resources, which kubectl cannot make:\n{listed}",
+            hint="install the pulumi command as https://www.pulumi.com/docs/install/ says; then `slurmstack up` makes "
+            "them. For a cluster that is already there: slurmstack:cloud: {kind: existing, context: ...}",
         )
 
 

@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.errors import USAGE, Failure
+from cli.against import Comparison, against_file
+from cli.errors import FAILED, USAGE, Failure
 from cli.generated import read_file, write_file
 from cli.graph import as_data, as_svg
 from cli.manifests import manifests
 from cli.recording import record
 from cli.render import write
 from cli.stack import Stack, open_stack
+from cli.summary import print_effects
 from slurm.conf import render as render_slurm
 
 ConfigOption = Annotated[
@@ -32,17 +34,34 @@ def register(app: typer.Typer) -> None:
     app.command()(graph)
 
 
-def validate(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
+def validate(
+    config: ConfigOption = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="An earlier version of the stack file: say what the change to the present one makes anew or deletes.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
     """Check a stack file, without a cluster. Lists everything that is wrong; exit status 2 if anything is.
 
     Slurm's own settings are checked by Slurm itself when they are applied.
+
+    With --against, what the change would replace or delete is listed with the data that this would lose; exit status 1
+    if
+    any of it is refused. Needs no network: made for pipelines that look at pull requests.
     """
     stack = open_stack(config)
     render_slurm(stack.config)
     nodes = sum(pool.size for pool in stack.config.worker_nodes.values())
     summary = {"file": str(stack.file), "stack": stack.name, "pools": len(stack.config.worker_nodes), "nodes": nodes}
+    comparison = against_file(stack, against) if against is not None else None
     if as_json:
-        typer.echo(json.dumps(summary))
+        typer.echo(json.dumps(summary if comparison is None else {**summary, **comparison.as_data()}))
     else:
         pools = "pool" if summary["pools"] == 1 else "pools"
         Console(highlight=False).print(
@@ -50,6 +69,19 @@ def validate(config: ConfigOption = None, *, as_json: JsonOption = False) -> Non
             soft_wrap=True,
             markup=False,
         )
+        if comparison is not None:
+            _print_comparison(comparison, against)
+    if comparison is not None and comparison.refused:
+        raise typer.Exit(FAILED)
+
+
+def _print_comparison(comparison: Comparison, against: Path | None) -> None:
+    print_effects(comparison.effects)
+    counts = ", ".join(f"{count} to {action}" for action, count in comparison.counts().items())
+    refused = f"; {len(comparison.refused)} refused" if comparison.refused else ""
+    Console(highlight=False).print(
+        f"against {against}: {counts or 'no changes'}{refused}", soft_wrap=True, markup=False
+    )
 
 
 def render(

@@ -83,7 +83,7 @@ def test_a_file_that_somebody_else_wrote_is_never_overwritten(tmp_path: Path) ->
 
 def test_cloud_resources_are_listed_and_refused() -> None:
     recording = Recording([_registration("nebius:index/mk8sV1Cluster:Mk8sV1Cluster", {})])
-    with pytest.raises(Failure, match="Mk8sV1Cluster thing") as caught:
+    with pytest.raises(Failure, match="1 Mk8sV1Cluster") as caught:
         manifests(recording)
     assert "pulumi" in caught.value.hint
 
