@@ -13,14 +13,20 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
+from images.common.mountinfo import mount_points
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bind:
-    """One thing of the pod that is shown at the same path inside the jail."""
+    """One thing of the pod that is shown inside the jail."""
 
     path: str
+    """Where it is shown inside the jail."""
+    source: str = ""
+    """Where it lies in the pod. Empty: at the same path."""
     recursive: bool = False
+    make: bool = False
+    """Whether an empty directory to bind to is made in the jail where it lacks one."""
 
 
 COMMON_BINDS: Final = (
@@ -40,15 +46,6 @@ LOGIN_BINDS: Final = COMMON_BINDS
 
 class JailViewError(Exception):
     """Something could not be bound into the jail."""
-
-
-def mount_points(mountinfo: Path = Path("/proc/self/mountinfo")) -> frozenset[str]:
-    """Where something is mounted in this mount namespace."""
-    points = set()
-    for line in mountinfo.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        escaped = line.split(" ")[4]
-        points.add(escaped.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
-    return frozenset(points)
 
 
 def open_tmp(directory: Path = Path("/tmp")) -> None:
@@ -73,19 +70,49 @@ def bind_into_jail(
     present = mounted()
     made = []
     for bind in binds:
-        source, target = Path(bind.path), jail / bind.path.lstrip("/")
+        source, target = Path(bind.source or bind.path), jail / bind.path.lstrip("/")
         if str(target) in present or not source.exists():
             continue
+        if bind.make:
+            make_directory(jail, bind.path)
         if not target.exists():
             kind = "directory" if source.is_dir() else "file"
             raise JailViewError(
                 f"the jail has no {kind} {bind.path} to bind the pod's own to; it was populated by something else"
             )
-        result = runner(["mount", "--rbind" if bind.recursive else "--bind", str(source), str(target)])
-        if not result.ok:
-            raise JailViewError(
-                f"cannot bind {source} to {target}: {result.message} (the container needs CAP_SYS_ADMIN)"
-            )
+        mount(runner, "--rbind" if bind.recursive else "--bind", source, target)
         made.append(bind.path)
     if made:
         log(f"bound into the jail at {jail}: {' '.join(made)}")
+
+
+def mount(runner: Runner, how: str, source: Path, target: Path) -> None:
+    """Mount one thing. Raises JailViewError."""
+    result = runner(["mount", how, str(source), str(target)])
+    if not result.ok:
+        raise JailViewError(f"cannot bind {source} to {target}: {result.message} (the container needs CAP_SYS_ADMIN)")
+
+
+def make_directory(jail: Path, path: str) -> Path:
+    """Make a directory of the jail, and those above it, where there is none. Raises JailViewError.
+
+    Never through a symbolic link: it means another place outside the jail than inside, and users can make one.
+    """
+    directory = jail
+    for part in path.strip("/").split("/"):
+        directory /= part
+        if directory.is_symlink():
+            raise JailViewError(f"{_inside(jail, directory)} is a symbolic link in the jail, so {path} cannot be there")
+        try:
+            directory.mkdir(mode=0o755, exist_ok=True)
+        except FileExistsError:
+            raise JailViewError(
+                f"{_inside(jail, directory)} is a file in the jail, so {path} cannot be there; move it away"
+            ) from None
+        except OSError as error:
+            raise JailViewError(f"cannot make {_inside(jail, directory)} in the jail: {error.strerror}") from error
+    return directory
+
+
+def _inside(jail: Path, path: Path) -> str:
+    return f"/{path.relative_to(jail)}"

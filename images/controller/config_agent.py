@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import queue
+import sys
 import threading
 import time
 from pathlib import Path
 
 from images.common.log import Log
+from images.common.mountinfo import WrongFilesystemError, expect_filesystem
 from images.common.process import end_on_sigterm
 from images.controller.agent import Agent, initial_status
 from images.controller.check import Checker
 from images.controller.control import Slurmctld
 from images.controller.kube import SERVICE_ACCOUNT, Kube
-from images.controller.publish import Store
+from images.controller.publish import STATE, Store
 from images.controller.records import INTERVAL_SECONDS, Reaper
 from images.controller.server import PORT, StatusBoard, start_server
 from images.controller.source import MOUNTED, Changes, ConfigMapSource, MountedSource, start
@@ -39,6 +41,11 @@ def main() -> None:
     """Entry point."""
     end_on_sigterm()
     log = Log("config-agent")
+    try:
+        expect_filesystem(STATE, os.environ.get("EXPECT_FILESYSTEM", ""))
+    except WrongFilesystemError as error:
+        log(str(error))
+        sys.exit(1)
     slurmctld = Slurmctld()
     board = StatusBoard(initial_status(slurmctld.version()))
     start_server(board, int(os.environ.get("PORT", PORT)))

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from images.common.files import write_atomically
-from images.common.jail_view import mount_points
 from images.common.log import Log
+from images.common.mountinfo import WrongFilesystemError, expect_filesystem, mount_points
 from images.common.process import end_on_sigterm, required_env
 from images.jail.copy_tree import CopyError, Progress, Tree, copy, scan
 from images.jail.prepare import make_mount_targets
@@ -40,7 +40,13 @@ NO_SPACE: Final = 3
 def main() -> int:
     """Entry point."""
     end_on_sigterm()
-    return populate(Path("/"), JAIL, required_env("JAIL_VERSION"), Log("populate"), mount_points())
+    log = Log("populate")
+    try:
+        expect_filesystem(JAIL, os.environ.get("EXPECT_FILESYSTEM", ""))
+    except WrongFilesystemError as error:
+        log(f"nothing was written: {error}")
+        return REFUSED
+    return populate(Path("/"), JAIL, required_env("JAIL_VERSION"), log, mount_points())
 
 
 def populate(source: Path, jail: Path, version: str, log: Callable[[str], None], mounted: frozenset[str]) -> int:

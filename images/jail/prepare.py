@@ -9,7 +9,7 @@ from typing import Final
 
 MOUNT_DIRECTORIES: Final = (
     "proc", "sys", "dev", "run/munge", "run/slurm", "run/lock", "var/spool/slurmd", "tmp", "mnt", "media", "srv",
-    "jail",
+    "jail", "run/slurmstack/gpu",
 )  # fmt: skip
 """Targets for what each pod binds into the jail (images/common/jail_view.py), and directories that a mount may use."""
 
@@ -21,6 +21,8 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LANG="${LANG:-C.UTF-8}"
 # OpenMPI: containers have no permission to attach to each other's memory, and ssh between nodes is not how jobs start.
 export OMPI_MCA_btl_vader_single_copy_mechanism="${OMPI_MCA_btl_vader_single_copy_mechanism:-none}"
+# nvidia-smi and its like on nodes with GPUs; the jail plugin sets the same for programs that no shell has started.
+if [ -d /run/slurmstack/gpu/bin ]; then PATH="$PATH:/run/slurmstack/gpu/bin"; fi
 """
 
 MOTD: Final = """\

@@ -12,6 +12,9 @@
  *
  * Nothing happens where there is no such directory (a worker without a jail, or a process already inside the jail),
  * in srun, salloc and sbatch, and in the external step, which belongs to the node and not to the user.
+ *
+ * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
+ * bound them below GPU_DIRECTORY (images/common/gpu_view.py).
  */
 #include <errno.h>
 #include <stdint.h>
@@ -22,6 +25,7 @@
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 
+#include "environment.h"
 #include "options.h"
 
 SPANK_PLUGIN(jail, 1)
@@ -90,4 +94,46 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 		return ESPANK_SUCCESS;
 
 	return enter(options.root) == 0 ? ESPANK_SUCCESS : ESPANK_ERROR;
+}
+
+#define GPU_DIRECTORY "/run/slurmstack/gpu"
+
+/*
+ * Appends a directory to a variable of the tasks; what the user has set comes first. A variable without a value is only
+ * made where `make` says so: a PATH with one directory would hide all programs.
+ */
+static void append_to_variable(spank_t spank, const char *name, const char *directory, int make)
+{
+	static char old[65536], new[65536];
+	spank_err_t error = spank_getenv(spank, name, old, sizeof(old));
+	int appended;
+
+	if (error == ESPANK_ENV_NOEXIST)
+		old[0] = '\0';
+	else if (error != ESPANK_SUCCESS) {
+		slurm_info("jail: %s is left alone: %s", name, spank_strerror(error));
+		return;
+	}
+	if (old[0] == '\0' && !make)
+		return;
+	appended = append_directory(old, directory, new, sizeof(new));
+	if (appended < 0)
+		slurm_info("jail: %s is left alone: it is too long", name);
+	if (appended != 0)
+		return;
+	error = spank_setenv(spank, name, new, 1);
+	if (error != ESPANK_SUCCESS)
+		slurm_info("jail: cannot set %s: %s", name, spank_strerror(error));
+}
+
+/* Already inside the jail, as the user, before the tasks are started. */
+int slurm_spank_user_init(spank_t spank, int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	if (access(GPU_DIRECTORY "/lib", X_OK) != 0)
+		return ESPANK_SUCCESS;
+	append_to_variable(spank, "LD_LIBRARY_PATH", GPU_DIRECTORY "/lib", 1);
+	append_to_variable(spank, "PATH", GPU_DIRECTORY "/bin", 0);
+	return ESPANK_SUCCESS;
 }

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from images.common.command import run
+from images.common.gpu_view import bind_driver
+from images.common.jail_mounts import bind_mounts, parse_mounts
 from images.common.jail_view import WORKER_BINDS, JailViewError, bind_into_jail, open_tmp
 from images.common.log import Log
 from images.common.process import become, end_on_sigterm, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 from images.common.slurm_node import ControllerUnreachableError, Node
+from images.worker.limits import raise_locked_memory
 
 RUN_SLURM = Path("/run/slurm")
 """slurmd caches the configuration here for all Slurm commands of the pod and of the jail."""
@@ -55,6 +58,18 @@ def lift_own_drain(node: Node, log: Callable[[str], None]) -> bool:
     return result.ok
 
 
+def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None:
+    """Everything of the pod that jobs need inside the jail. Raises JailViewError."""
+    open_tmp()
+    bind_into_jail(jail, WORKER_BINDS, run, log)
+    bind_mounts(jail, parse_mounts(os.environ.get("MOUNTS", "")), run, log)
+    if not bind_driver(jail, run, log) and "Gres=gpu" in node_conf:
+        log(
+            "this node offers GPUs, but the container runtime brought no driver libraries into the pod: is NVIDIA's "
+            "runtime the default one on this machine?"
+        )
+
+
 def main() -> NoReturn:
     """Entry point."""
     end_on_sigterm()
@@ -68,11 +83,11 @@ def main() -> NoReturn:
     if jail:
         wait_for_jail(Path(jail), log)
         try:
-            open_tmp()
-            bind_into_jail(Path(jail), WORKER_BINDS, run, log)
+            prepare_jail(Path(jail), node_conf, log)
         except JailViewError as error:
             log(str(error))
             sys.exit(1)
+    raise_locked_memory(log)
     wait_for_controller(controller, log)
     lift_own_drain(Node(name=name, controller=controller), log)
     become(slurmd_command(controller, node_conf, name), log)

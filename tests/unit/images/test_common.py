@@ -14,7 +14,7 @@ import pytest
 from images.common.command import Result, run
 from images.common.files import swap_symlink, write_atomically
 from images.common.install import PROGRAMS, install_programs, take_users_from_jail
-from images.common.jail_view import Bind, JailViewError, bind_into_jail, mount_points
+from images.common.jail_view import Bind, JailViewError, bind_into_jail
 from images.common.log import Log, open_pod_log
 from images.common.munged import prepare
 from images.common.readiness import can_connect, is_munge_ready
@@ -174,12 +174,6 @@ def test_a_missing_permission_is_explained(jail: Path) -> None:
 
     with pytest.raises(JailViewError, match="CAP_SYS_ADMIN"):
         bind_into_jail(jail, [Bind(path="/dev")], runner, print, frozenset)
-
-
-def test_mount_points_with_spaces_are_read(tmp_path: Path) -> None:
-    (tmp_path / "mountinfo").write_text("36 35 98:0 / /mnt/a\\040b rw - ext3 /dev/root rw\n")
-
-    assert mount_points(tmp_path / "mountinfo") == {"/mnt/a b"}
 
 
 def test_a_jail_that_others_may_write_is_refused_before_sshd_refuses_each_login(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from images.jail import copy_tree
+from images.jail import populate as populate_module
 from images.jail.populate import IN_PROGRESS, MARKER, NO_SPACE, REFUSED, populate
 
 
@@ -141,3 +142,16 @@ def test_sshd_may_use_it_as_a_chroot_directory(source: Path, jail: Path) -> None
     fill(source, jail)
 
     assert jail.stat().st_mode & 0o777 == 0o755
+
+
+def test_the_machines_own_disk_is_never_taken_for_the_shared_file_system(
+    jail: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(populate_module, "JAIL", jail)
+    monkeypatch.setenv("EXPECT_FILESYSTEM", "virtiofs")
+    monkeypatch.setenv("JAIL_VERSION", "1")
+
+    assert populate_module.main() == REFUSED
+
+    assert "instead of virtiofs" in capsys.readouterr().out
+    assert list(jail.iterdir()) == []

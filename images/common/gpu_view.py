@@ -1,0 +1,156 @@
+"""The GPU driver in the jail's view of this pod.
+
+The container runtime brings the libraries and programs of the machine's own driver into the pod. They must be exactly
+those of the kernel's driver, so they are bound into the view of this pod and never copied to the volume that machines
+with other drivers share. docs/decisions/0010-gpu-libraries.md has the reasons.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from images.common.command import Runner
+from images.common.jail_view import Bind, JailViewError, bind_into_jail, make_directory, mount
+from images.common.mountinfo import MOUNTINFO, mount_points
+
+DIRECTORY: Final = "/run/slurmstack/gpu"
+"""In the jail: `lib` and `bin` of the driver, on a file system in memory that only this pod sees."""
+
+DEFAULT_SEARCH_PATH: Final = {"x86_64": "/usr/lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v2"}
+"""By processor: an empty directory of the jail where the loader looks by itself, without environment and without cache
+(ld.so(8), "Hardware capabilities"). There is none for others; there LD_LIBRARY_PATH alone has to do."""
+
+_LIBRARY: Final = re.compile(r"lib[^/]+\.so(\.[0-9][^/]*)?")
+_DRIVER_LIBRARY: Final = re.compile(
+    r"lib(cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+|(GLX|EGL|GLESv1_CM|GLESv2|vdpau)_nvidia)\.so(\.[0-9].*)?"
+)
+_PROGRAM_DIRECTORIES: Final = ("usr/bin", "bin", "usr/sbin", "sbin")
+_LIBRARY_DIRECTORIES: Final = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
+_DRIVER_ROOT: Final = "usr/local/nvidia"
+"""Where device plugins mount the whole driver as one directory."""
+_FOREIGN: Final = ("jail", "mounts", "proc", "sys", "dev", "etc", "tmp")
+_32_BIT: Final = ("i386-linux-gnu", "lib32")
+
+
+@dataclass
+class Driver:
+    """What the container runtime brought."""
+
+    libraries: dict[str, Path] = field(default_factory=dict)
+    """Files by name."""
+    links: dict[str, str] = field(default_factory=dict)
+    """Symbolic links by name: the name of a library."""
+    programs: dict[str, Path] = field(default_factory=dict)
+    """Files by name."""
+    sockets: list[str] = field(default_factory=list)
+    """Directories in /run with sockets of the driver's daemons."""
+
+    def __bool__(self) -> bool:
+        return bool(self.libraries)
+
+
+def find_driver(points: Iterable[str], root: Path = Path("/")) -> Driver:
+    """Look for the driver: among the mounted files, and by name where a runtime copies instead of mounting.
+
+    `points` are mount points, `root` is where to look.
+    """
+    driver = Driver()
+    for point in sorted(points):
+        _take(driver, root, point.lstrip("/"))
+    for directory in (f"{_DRIVER_ROOT}/lib64", f"{_DRIVER_ROOT}/lib", *_LIBRARY_DIRECTORIES):
+        for path in _entries(root / directory):
+            if _DRIVER_LIBRARY.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                driver.libraries.setdefault(path.name, path)
+    for path in _entries(root / _DRIVER_ROOT / "bin"):
+        if path.is_file() and not path.is_symlink():
+            driver.programs.setdefault(path.name, path)
+    driver.links = _links(driver.libraries)
+    return driver
+
+
+def _take(driver: Driver, root: Path, point: str) -> None:
+    path = root / point
+    parts = Path(point).parts
+    if not parts or parts[0] in _FOREIGN or any(part in parts for part in _32_BIT):
+        return
+    if parts[0] == "run" and len(parts) > 1 and parts[1].startswith("nvidia"):
+        directory = f"/run/{parts[1]}"
+        if directory not in driver.sockets:
+            driver.sockets.append(directory)
+    elif not path.is_file():
+        return
+    elif _LIBRARY.fullmatch(path.name):
+        driver.libraries.setdefault(path.name, path)
+    elif str(Path(point).parent) in _PROGRAM_DIRECTORIES:
+        driver.programs.setdefault(path.name, path)
+
+
+def _entries(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []
+
+
+def _links(libraries: Mapping[str, Path]) -> dict[str, str]:
+    """Links beside the libraries that lead to one of them, for example the `libcuda.so` that compilers look for."""
+    names = {path.resolve(): name for name, path in libraries.items()}
+    links = {}
+    for directory in {path.parent for path in libraries.values()}:
+        for entry in _entries(directory):
+            target = names.get(entry.resolve()) if entry.is_symlink() else None
+            if target is not None and entry.name not in libraries:
+                links[entry.name] = target
+    return links
+
+
+def bind_driver(
+    jail: Path,
+    runner: Runner,
+    log: Callable[[str], None],
+    *,
+    root: Path = Path("/"),
+    mountinfo: Path = MOUNTINFO,
+    processor: str = "",
+) -> bool:
+    """Show the driver in the jail; returns whether there is one. A second call changes nothing.
+
+    Raises JailViewError.
+    """
+    points = mount_points(mountinfo)
+    driver = find_driver(points, root)
+    if not driver:
+        return False
+    target = jail / DIRECTORY.lstrip("/")
+    if str(target) not in points:
+        make_directory(jail, DIRECTORY)
+        _fill(target, driver, runner)
+    search_path = DEFAULT_SEARCH_PATH.get(processor or platform.machine(), "")
+    # With all mounts below it: each library is one.
+    binds = [Bind(source=str(target / "lib"), path=search_path, recursive=True, make=True)] if search_path else []
+    binds.extend(
+        Bind(source=str(root / path.lstrip("/")), path=path, recursive=True, make=True) for path in driver.sockets
+    )
+    bind_into_jail(jail, binds, runner, log, lambda: points)
+    log(f"GPU driver in the jail at {DIRECTORY}: {len(driver.libraries)} libraries, {len(driver.programs)} programs")
+    return True
+
+
+def _fill(target: Path, driver: Driver, runner: Runner) -> None:
+    result = runner(["mount", "-t", "tmpfs", "-o", "mode=0755,size=1m,nosuid,nodev", "tmpfs", str(target)])
+    if not result.ok:
+        raise JailViewError(f"cannot mount a tmpfs at {target}: {result.message} (the container needs CAP_SYS_ADMIN)")
+    for name, files in (("lib", driver.libraries), ("bin", driver.programs)):
+        directory = target / name
+        directory.mkdir(mode=0o755)
+        for file, source in files.items():
+            (directory / file).touch(mode=0o755)
+            mount(runner, "--bind", source, directory / file)
+    for link, library in driver.links.items():
+        (target / "lib" / link).symlink_to(library)
+    # Links with the names that programs load (libcuda.so.1), read from the libraries; -n: no cache is touched.
+    result = runner(["/sbin/ldconfig", "-n", str(target / "lib")])
+    if not result.ok:
+        raise JailViewError(f"ldconfig cannot read the GPU libraries: {result.message}")
