@@ -1,0 +1,142 @@
+"""What a change of a stack file replaces or deletes, from two runs of the program or from Pulumi's state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.against import Comparison, against_file, against_state, removal
+from cli.recording import SIGNATURE, Recording, Secret, record
+from cli.stack import Stack, open_stack
+from tests import stacks
+from tests.stacks import with_change
+
+
+def stack_of(directory: Path, sections: dict[str, Any], name: str = "test") -> Stack:
+    file = directory / f"Pulumi.{name}.yaml"
+    config = {f"slurmstack:{key}": value for key, value in sections.items()}
+    file.write_text(yaml.safe_dump({"config": config}, sort_keys=False), encoding="utf-8")
+    return open_stack(file)
+
+
+def state_of(recording: Recording, **more: Any) -> dict[str, Any]:
+    """What `pulumi stack export` would print after these resources were made, in the shape that a real one has."""
+
+    def encrypted(value: Any) -> Any:
+        if isinstance(value, Secret):
+            return {SIGNATURE: "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "v1:AAAA:BBBB"}
+        if isinstance(value, dict):
+            return {key: encrypted(item) for key, item in value.items()}
+        return [encrypted(item) for item in value] if isinstance(value, list) else value
+
+    resources: list[dict[str, Any]] = [
+        {"urn": "urn:pulumi:test::slurmstack::pulumi:pulumi:Stack::slurmstack-test", "custom": False}
+        | {"type": "pulumi:pulumi:Stack", "outputs": {"namespace": "slurm"}}
+    ]
+    for item in recording:
+        inputs = {"__defaults": [], **encrypted(item.inputs)}
+        entry = {"urn": item.urn, "custom": item.custom, "type": item.type, "parent": item.parent}
+        if item.custom:
+            entry |= {"id": item.id, "inputs": inputs, "outputs": {**inputs, "__pulumi_raw_state_delta": {"obj": {}}}}
+        resources.append({**entry, **({"protect": True} if item.protect else {}), **more.get(item.name, {})})
+    document = {"version": 3, "deployment": {"manifest": {}, "resources": resources, "metadata": {}}}
+    return dict(json.loads(json.dumps(document)))
+
+
+def compare_files(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:
+    old = stack_of(directory, before, "old")
+    return against_file(stack_of(directory, after), old.file)
+
+
+def compare_state(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:
+    return against_state(stack_of(directory, after), state_of(record(before, stack="test")))
+
+
+WAYS = pytest.mark.parametrize("compared", [compare_files, compare_state])
+
+
+@WAYS
+def test_the_same_stack_is_no_change_though_state_keeps_its_secrets_to_itself(compared: Any, tmp_path: Path) -> None:
+    found = compared(tmp_path, stacks.existing(), stacks.existing())
+    assert not found.changes
+    assert not found.effects
+
+
+@WAYS
+def test_scaling_costs_nobody_anything(compared: Any, tmp_path: Path) -> None:
+    found = compared(tmp_path, stacks.existing(), with_change(stacks.existing(), "worker_nodes.cpu.size", 40))
+    assert found.counts() == {"update": 1}
+    assert not found.effects
+
+
+@WAYS
+def test_another_storage_class_loses_the_jail_and_is_refused(compared: Any, tmp_path: Path) -> None:
+    changed = with_change(stacks.existing(), "jail.storage_class", "other")
+    (effect,) = compared(tmp_path, stacks.existing(), changed).effects
+    assert (effect.action, effect.kind, effect.name) == ("replace", "PersistentVolumeClaim", "jail")
+    assert effect.cost == "all users' files and the software in the jail are lost: the new one is empty"
+    assert "spec.storageClassName can never change" in effect.refused
+    assert "slurmstack:protect: false" in effect.refused
+    (allowed,) = compared(tmp_path, stacks.existing(), {**changed, "protect": False}).effects
+    assert not allowed.refused
+    assert allowed.cost == effect.cost
+
+
+@WAYS
+def test_a_smaller_volume_is_refused_with_or_without_protection(compared: Any, tmp_path: Path) -> None:
+    changed = with_change(stacks.existing(), "jail.size", "512Gi")
+    (effect,) = compared(tmp_path, stacks.existing(), {**changed, "protect": False}).effects
+    assert "jail: 512Gi is less than the 1Ti that it has, and it cannot shrink" in effect.refused
+
+
+@WAYS
+def test_another_release_of_slurm_is_refused(compared: Any, tmp_path: Path) -> None:
+    found = compared(tmp_path, stacks.existing(), with_change(stacks.existing(), "slurm.version", "26.05"))
+    (effect,) = found.refused
+    assert effect.refused.startswith("slurm.version: the jail was filled with Slurm 24.11, and daemons of 26.05")
+
+
+@WAYS
+def test_a_pool_that_leaves_is_explained_and_not_refused(compared: Any, tmp_path: Path) -> None:
+    without = stacks.existing()
+    without["partitions"]["main"]["pools"] = ["gpu"]
+    del without["worker_nodes"]["cpu"]
+    (effect,) = compared(tmp_path, stacks.existing(), without).effects
+    assert (effect.action, effect.kind, effect.name, effect.refused) == ("delete", "StatefulSet", "cpu", "")
+    assert effect.cost.startswith("pool 'cpu' leaves: its 4 nodes take no more jobs")
+
+
+@WAYS
+def test_another_namespace_would_be_another_cluster_and_is_refused(compared: Any, tmp_path: Path) -> None:
+    found = compared(tmp_path, stacks.existing(), with_change(stacks.existing(), "cluster.namespace", "other"))
+    refused = {(effect.kind, effect.name) for effect in found.refused}
+    assert {("Namespace", "slurm"), ("PersistentVolumeClaim", "jail")} <= refused
+    assert all(effect.action == "delete" for effect in found.refused)
+
+
+def test_a_replacement_that_was_cut_short_and_what_pulumi_only_reads_are_no_resources(tmp_path: Path) -> None:
+    before = record(stacks.existing(), stack="test")
+    twice = state_of(before)
+    (claim,) = [item for item in twice["deployment"]["resources"] if item["urn"].endswith("::slurm-jail-claim")]
+    for mark in ("delete", "external"):
+        document = json.loads(json.dumps(twice))
+        document["deployment"]["resources"].append({**claim, mark: True, "urn": claim["urn"] + "-x"})
+        assert not against_state(stack_of(tmp_path, stacks.existing()), document).changes
+
+
+def test_a_stack_that_was_never_applied_is_all_new(tmp_path: Path) -> None:
+    found = against_state(stack_of(tmp_path, stacks.existing()), {"version": 3, "deployment": None})
+    assert set(found.counts()) == {"create"}
+    assert not found.effects
+
+
+def test_destroying_tells_what_is_lost(tmp_path: Path) -> None:
+    sections = {**stacks.existing(), "protect": False}
+    found = removal(stack_of(tmp_path, sections), state_of(record(sections, stack="test")))
+    assert set(found.counts()) == {"delete"}
+    assert "all users' files and the software in the jail are lost" in {effect.cost for effect in found.effects}
+    assert not found.refused

@@ -1,0 +1,61 @@
+"""`slurmstack validate --against`, as a pipeline for pull requests calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests import stacks
+from tests.stacks import with_change
+from tests.unit.cli.test_command import slurmstack, stack_file
+
+
+def files(directory: Path, after: dict[str, object]) -> tuple[str, str, str, str]:
+    """Options for the present file and for an earlier one."""
+    new, old = directory / "new", directory / "old"
+    new.mkdir()
+    old.mkdir()
+    return "--config", str(stack_file(new, after)), "--against", str(stack_file(old, stacks.existing()))
+
+
+def test_a_harmless_change_passes_and_is_counted(tmp_path: Path) -> None:
+    options = files(tmp_path, with_change(stacks.existing(), "worker_nodes.cpu.size", 8))
+    done = slurmstack("validate", *options, KUBECONFIG="/nonexistent")
+    assert done.returncode == 0, done.stderr
+    assert "1 to update" in done.stdout
+    assert "refused" not in done.stdout
+
+
+def test_a_change_that_loses_data_fails_the_pipeline_and_says_which(tmp_path: Path) -> None:
+    options = files(tmp_path, with_change(stacks.existing(), "jail.storage_class", "other"))
+    done = slurmstack("validate", *options)
+    assert done.returncode == 1
+    assert "replace PersistentVolumeClaim jail" in done.stdout
+    assert "spec.storageClassName: shared => other" in done.stdout
+    assert "all users' files and the software in the jail are lost" in done.stdout
+    assert "refused:" in done.stdout
+    assert "1 refused" in done.stdout
+
+
+def test_a_script_gets_the_list_as_json(tmp_path: Path) -> None:
+    options = files(tmp_path, with_change(stacks.existing(), "jail.size", "1Gi"))
+    done = slurmstack("validate", "--json", *options)
+    assert done.returncode == 1
+    data = json.loads(done.stdout)
+    assert data["refused"] == 1
+    assert data["changes"] == [
+        {
+            "action": "update",
+            "type": "kubernetes:core/v1:PersistentVolumeClaim",
+            "name": "slurm-jail-claim",
+        }
+    ]
+    assert "cannot shrink" in data["effects"][0]["refused"]
+
+
+def test_an_earlier_file_that_is_not_valid_is_named(tmp_path: Path) -> None:
+    options = files(tmp_path, stacks.existing())
+    stack_file(tmp_path / "old", with_change(stacks.existing(), "worker_nodes.cpu.size", -1))
+    done = slurmstack("validate", *options)
+    assert done.returncode == 2
+    assert f"--against {options[3]}: worker_nodes.cpu.size: -1" in done.stderr
