@@ -179,20 +179,31 @@ class _Judge:
         if self.change.resource.protect:
             what = f"{self._properties()} can never change, and this is protected"
             return f"{what}. Set it back, or to lose this set `slurmstack:protect: false` too"
-        return self._forbidden()
+        return self._name_taken()
 
     def _delete_refused(self) -> str:
-        if self.change.resource.protect:
+        was = self.change.resource
+        if was.protect:
             return f"it is protected. To really lose it, {_UNPROTECT}"
-        return self._forbidden()
-
-    def _forbidden(self) -> str:
-        was = self.change.before
-        if self.kind != "file system" or was is None or was.retained or not was.inputs.get("forbidDeletion"):
+        if self.kind != "file system" or was.retained or not was.inputs.get("forbidDeletion"):
             return ""
         return (
             "the cloud itself forbids to delete it. To really lose it, set "
             f"{self._where()}.filesystem.forbid_deletion: false, apply that with `up`, and then make this change"
+        )
+
+    def _name_taken(self) -> str:
+        """A file system that the cloud keeps keeps its name too, and names are unique in a project.
+
+        Pulumi goes by what its state says of the old one, so it does not help to change that in the same update.
+        """
+        was = self.change.before
+        if self.kind != "file system" or was is None or not (was.retained or was.inputs.get("forbidDeletion")):
+            return ""
+        return (
+            "the cloud keeps the old one, whose name the new one needs. To lose it, set "
+            f"{self._where()}.filesystem.forbid_deletion: false beside cloud.allow_replacement: true, apply that with "
+            "`up`, and then make this change"
         )
 
     def _switches(self) -> dict[str, bool]:

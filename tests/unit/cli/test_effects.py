@@ -102,12 +102,13 @@ def test_permission_does_not_lift_the_protection_that_the_program_still_asks_for
     assert effect.cost == "all users' files and the software in the jail are lost: the new one is empty"
 
 
-def test_what_the_cloud_itself_forbids_is_refused_even_if_the_stack_allows_it() -> None:
-    old = resource(FILESYSTEM, "slurm-mount-data", {"type": "NETWORK_SSD", "forbidDeletion": True})
-    new = resource(FILESYSTEM, "slurm-mount-data", {"type": "WEKA", "forbidDeletion": True})
+@pytest.mark.parametrize("kept", [{"retained": True}, {"inputs": {"type": "NETWORK_SSD", "forbidDeletion": True}}])
+def test_a_file_system_that_the_cloud_keeps_is_not_made_anew_in_one_step(kept: dict[str, Any]) -> None:
+    old = resource(FILESYSTEM, "slurm-mount-data", **{"inputs": {"type": "NETWORK_SSD"}, **kept})
+    new = resource(FILESYSTEM, "slurm-mount-data", {"type": "WEKA"})
     (effect,) = judge([old], [new], cloud__allow_replacement=True)
     assert "mounts.data.filesystem.forbid_deletion: false" in effect.refused
-    assert effect.cost.startswith("the files of mounts.data are lost")
+    assert "the files of mounts.data" in effect.cost
 
 
 @pytest.mark.parametrize(
