@@ -73,7 +73,7 @@ def test_without_go_the_message_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("shutil.which", lambda *_args, **_kwargs: None)
     with pytest.raises(LocalError) as caught:
         build.find_go()
-    assert "install Go 1.25 or newer" in str(caught.value)
+    assert "install Go 1.24 or newer" in str(caught.value)
 
 
 def test_a_failed_build_quotes_the_complaint_and_not_the_package_names() -> None:
