@@ -39,10 +39,6 @@ class ImageNames:
         """Whether these images are meant for this machine's tools only."""
         return self.registry == DEFAULT_REGISTRY
 
-    def unregistered(self) -> ImageNames:
-        """The same build under the names that it has without a registry."""
-        return ImageNames(registry=DEFAULT_REGISTRY, tag=self.tag, slurm_version=self.slurm_version)
-
 
 def choose_names(stack: Stack, *, registry: str | None, tag: str | None, slurm_version: str | None) -> ImageNames:
     """Options first, then the stack file, then what the sources say. Raises Failure for what no image can be called."""

@@ -22,16 +22,8 @@ def push_images(tool: Tool, names: ImageNames, runner: Runner, report: Report) -
 
 
 def ensure_built(tool: Tool, names: ImageNames) -> None:
-    """See that the tool has all four under their full names; images built without a registry get them now."""
-    missing = []
-    for role in ROLES:
-        reference, plain = names.reference(role), names.unregistered().reference(role)
-        if tool.has(reference):
-            continue
-        if plain != reference and tool.has(plain):
-            tool.tag(plain, reference)
-        else:
-            missing.append(reference)
+    """See that the tool has all four, under these very names: what has another name may be another build."""
+    missing = [reference for reference in names.references.values() if not tool.has(reference)]
     if missing:
         raise Failure(
             f"{tool.name} has no {', '.join(missing)}",

@@ -1,0 +1,229 @@
+"""Images that real tools build and push arrive in a real registry under the digests that are pinned."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from cli.errors import Failure
+from cli.images.build import build_images
+from cli.images.names import ImageNames
+from cli.images.runner import Runner
+from cli.images.tools import choose_tool
+from cli.images_commands import app
+from config.load import load_stack_file
+from local.report import PlainReport
+from slurm.images import DEFAULT_REGISTRY, ROLES
+from tests import stacks
+from tests.images.registry import PASSWORD, Registry, basic_auth
+from tests.stacks import ROOT
+
+TAG = "24.11-test"
+
+
+def write_stack(directory: Path, registry: str) -> Path:
+    sections = {**stacks.existing(), "images": {"registry": registry, "tag": TAG}}
+    path = directory / "Pulumi.test.yaml"
+    path.write_text(yaml.safe_dump({"config": {f"slurmstack:{key}": value for key, value in sections.items()}}))
+    return path
+
+
+def names_in(registry: str) -> ImageNames:
+    return ImageNames(registry=registry, tag=TAG, slurm_version="24.11")
+
+
+def build(tool: str, registry: str, sources: Path, directory: Path) -> Path:
+    """Build the small images for a registry; returns a stack file that names it."""
+    runner = Runner(log=directory / "build.log", tool=tool, login="", registry=registry)
+    build_images(choose_tool(tool), names_in(registry), runner, PlainReport(), base="scratch", sources=sources)
+    return write_stack(directory, registry)
+
+
+@pytest.fixture(scope="module")
+def built(tool: str, sources: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tool that has the images; `named` gives them the names of a registry without building again."""
+    build(tool, DEFAULT_REGISTRY, sources, tmp_path_factory.mktemp("log"))
+    return tool
+
+
+def named(tool: str, registry: str, directory: Path) -> Path:
+    """Name what was built for a registry; returns a stack file that names it."""
+    for role in ROLES:
+        choose_tool(tool).tag(names_in(DEFAULT_REGISTRY).reference(role), names_in(registry).reference(role))
+    return write_stack(directory, registry)
+
+
+def push(stack: Path, tool: str, *more: str) -> Result:
+    return CliRunner().invoke(app, ["push", "--config", str(stack), "--tool", tool, *more])
+
+
+def failure_of(result: Result) -> Failure:
+    assert isinstance(result.exception, Failure), result.output
+    return result.exception
+
+
+def assert_whole(registry: Registry, repository: str, tag: str, digest: str) -> None:
+    """The tag and the digest name the same manifest, whose content is that digest, and whose layers are there."""
+    named, body = registry.manifest(repository, tag)
+    assert named == digest
+    assert f"sha256:{hashlib.sha256(body).hexdigest()}" == digest
+    assert registry.manifest(repository, digest) == (digest, body)
+    manifest = json.loads(body)
+    for blob in (manifest["config"], *manifest["layers"]):
+        assert registry.has_blob(repository, blob["digest"])
+
+
+def test_pinned_digests_are_those_of_the_registry(
+    built: str, start_registry: Callable[..., Registry], tmp_path: Path
+) -> None:
+    registry = start_registry()
+    stack = named(built, f"{registry.address}/team/slurm", tmp_path)
+    result = push(stack, built, "--no-tls-verify", "--pin", "--json")
+    assert result.exit_code == 0, f"{result.output}{result.exception}"
+    images = load_stack_file(stack).images
+    assert images.digests == json.loads(result.stdout)["digests"]
+    assert len(set(images.digests.values())) == len(ROLES)
+    for role in ROLES:
+        assert_whole(registry, f"team/slurm/{role}", TAG, images.digests[role])  # type: ignore[index]
+
+
+def test_the_same_sources_have_the_same_digests_at_the_next_build(
+    tool: str, start_registry: Callable[..., Registry], sources: Path, tmp_path: Path
+) -> None:
+    registry = start_registry()
+    digests = []
+    for _ in range(2):
+        stack = build(tool, registry.address, sources, tmp_path)
+        digests.append(json.loads(push(stack, tool, "--no-tls-verify", "--json").stdout)["digests"])
+    assert digests[0] == digests[1]
+
+
+@pytest.fixture
+def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Registry, str], None]:
+    """Writes what `login` would, with any password."""
+
+    def write(registry: Registry, password: str) -> None:
+        file = tmp_path / "auth.json"
+        file.write_text(json.dumps({"auths": {registry.address: {"auth": basic_auth(password)}}}))
+        monkeypatch.setenv("REGISTRY_AUTH_FILE", str(file))
+
+    return write
+
+
+def test_a_registry_with_credentials(
+    built: str, start_registry: Callable[..., Registry], tmp_path: Path,
+    credentials: Callable[[Registry, str], None],
+) -> None:  # fmt: skip
+    registry = start_registry(with_password=True)
+    stack = named(built, registry.address, tmp_path)
+    before = stack.read_bytes()
+    for password in ("wrong", None):
+        if password:
+            credentials(registry, password)
+        else:
+            (tmp_path / "auth.json").write_text("{}")
+        failure = failure_of(push(stack, built, "--no-tls-verify", "--pin"))
+        assert "refuses the credentials" in failure.message
+        assert f"{built} login {registry.address}" in failure.hint
+        assert stack.read_bytes() == before
+    credentials(registry, PASSWORD)
+    result = push(stack, built, "--no-tls-verify", "--pin", "--json")
+    assert result.exit_code == 0, f"{result.output}{result.exception}"
+    for role, digest in json.loads(result.stdout)["digests"].items():
+        assert_whole(registry, role, TAG, digest)
+    log = (tmp_path / ".slurmstack/test/images-push.log").read_text()
+    assert PASSWORD not in log
+    assert basic_auth(PASSWORD) not in log
+
+
+def test_a_registry_without_tls_is_refused_and_the_way_out_is_named(
+    built: str, start_registry: Callable[..., Registry], tmp_path: Path
+) -> None:
+    registry = start_registry()
+    failure = failure_of(push(named(built, registry.address, tmp_path), built))
+    assert "plain HTTP" in failure.message
+    assert "--no-tls-verify" in failure.hint
+    assert not registry.tags("controller")
+
+
+def test_a_registry_that_does_not_answer_is_called_so(
+    built: str, start_registry: Callable[..., Registry], tmp_path: Path
+) -> None:
+    registry = start_registry()
+    registry.stop()
+    failure = failure_of(push(named(built, registry.address, tmp_path), built, "--no-tls-verify"))
+    assert "a registry cannot be reached" in failure.message
+    assert registry.address in failure.message
+
+
+@pytest.fixture
+def silent_server() -> Iterator[tuple[str, threading.Event]]:
+    """A server that takes connections and never says anything."""
+    asked, taken = threading.Event(), []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    taken.append(server.accept()[0])
+                except OSError:
+                    return
+                asked.set()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}", asked
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(timeout=10)
+    for connection in taken:
+        connection.close()
+
+
+def test_an_interrupted_push_ends_its_tool_and_pins_nothing(
+    built: str, silent_server: tuple[str, threading.Event], tmp_path: Path
+) -> None:
+    address, asked = silent_server
+    stack = named(built, address, tmp_path)
+    before = stack.read_bytes()
+    arguments = ["push", "--config", str(stack), "--tool", built, "--no-tls-verify", "--pin"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "cli.entry", "images", *arguments], cwd=ROOT, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert asked.wait(timeout=60), "the tool has not begun"
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=30)[0]
+    assert process.returncode == 130
+    assert "failed: Push controller" in told
+    assert "Traceback" not in told
+    assert stack.read_bytes() == before
+    deadline = time.monotonic() + 10
+    while _running(address):
+        assert time.monotonic() < deadline, f"still running: {_running(address)}"
+        time.sleep(0.1)
+
+
+def _running(word: str) -> list[str]:
+    """Command lines of processes, other than ours, that contain a word."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if word in line and path.parent.name != str(os.getpid()):
+            found.append(line)
+    return found
