@@ -37,11 +37,11 @@ def kube_token(credentials: CredentialsOption = None, profile: ProfileOption = N
     """
     from nebius.base.error import SDKError  # noqa: PLC0415  the SDK takes a second to load
 
-    from cli.nebius_sdk import HINT, close_sdk, open_sdk  # noqa: PLC0415
+    from cli.nebius_sdk import AUTH_OPTIONS, HINT, close_sdk, open_sdk  # noqa: PLC0415
 
     sdk = open_sdk(credentials=credentials, profile=profile)
     try:
-        token = sdk.get_token_sync(timeout=TIMEOUT_S)
+        token = sdk.get_token_sync(timeout=TIMEOUT_S, options=AUTH_OPTIONS)
     except TimeoutError:
         raise Failure(f"the Nebius cloud gave no token within {TIMEOUT_S:g} s", hint="try again") from None
     except (SDKError, OSError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from nebius.aio.cli_config import Config
+from nebius.aio.token.options import OPTION_REPORT_ERROR
 from nebius.aio.token.static import EnvBearer
 from nebius.base.constants import DEFAULT_CONFIG_DIR, DEFAULT_CONFIG_FILE, TOKEN_ENV
 from nebius.base.error import SDKError
@@ -31,6 +33,9 @@ CREDENTIALS_ENV = "SLURMSTACK_NEBIUS_CREDENTIALS"
 CLIENT_ID = "nebius-cli"
 """The name under which a person's log-in through the browser is asked for: the vendor's command's own."""
 
+AUTH_OPTIONS = {OPTION_REPORT_ERROR: "1"}
+"""A refusal of the credentials is reported at once; by default the SDK would go on asking until the time is over."""
+
 CLOSE_S = 2.0
 """Seconds that open connections get to end."""
 
@@ -49,7 +54,7 @@ def open_sdk(*, credentials: Path | None = None, profile: str | None = None) -> 
     resolver: Resolver | None = Constant(server) if server else None
     options = [(INSECURE, True)] if server else []
     named = credentials or (Path(path) if (path := os.environ.get(CREDENTIALS_ENV)) else None)
-    # Where a person must log in through a browser, the SDK says so; standard output belongs to the answer.
+    logging.getLogger("nebius").setLevel(logging.CRITICAL)  # it logs with tracebacks what we say in one line
     try:
         if named is not None:
             return SDK(user_agent_prefix=USER_AGENT, resolver=resolver, options=options, credentials_file_name=named)
@@ -60,7 +65,7 @@ def open_sdk(*, credentials: Path | None = None, profile: str | None = None) -> 
             resolver=resolver,
             options=options,
             config_reader=Config(client_id=CLIENT_ID, profile=profile, no_parent_id=True),
-            federation_invitation_writer=sys.stderr,
+            federation_invitation_writer=sys.stderr,  # standard output belongs to the answer
         )
     except FileNotFoundError as error:
         raise Failure(f"there are no credentials for the Nebius cloud: {_said(error)}", hint=HINT) from None

@@ -49,8 +49,6 @@ class Project:
     region: str
     state: str
     """`ACTIVE`, or what else it is."""
-    suspension: str
-    """`NONE`, or `SUSPENDING`, `SUSPENDED`, `RESUMING`."""
 
 
 @dataclass(frozen=True, kw_only=True)

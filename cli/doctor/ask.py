@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 import nebius.api.nebius.capacity.v1 as capacity
 import nebius.api.nebius.compute.v1 as compute
 import nebius.api.nebius.iam.v1 as iam
+import nebius.api.nebius.iam.v2 as iam2
 import nebius.api.nebius.mk8s.v1 as mk8s
 import nebius.api.nebius.quotas.v1 as quotas
 import nebius.api.nebius.vpc.v1 as vpc
@@ -34,9 +35,10 @@ from cli.doctor.answers import (
     Subnet,
     Unanswered,
 )
+from cli.nebius_sdk import AUTH_OPTIONS
 
 CALL_TIMEOUT_S = 15.0
-"""Seconds for one question with its second try."""
+"""Seconds for one question, its second try included."""
 
 PAGE_SIZE = 200
 """Items of one page: the most that all lists allow."""
@@ -66,7 +68,8 @@ class Cloud:
             "timeout": call_timeout,
             "per_retry_timeout": call_timeout / 2,
             "auth_timeout": call_timeout,
-            "retries": 1,
+            "auth_options": AUTH_OPTIONS,
+            "retries": 2,
         }
 
     async def identity(self) -> Answer[Identity]:
@@ -75,8 +78,8 @@ class Cloud:
 
     async def project(self, project_id: str) -> Answer[Project]:
         """The project, its tenant and its region."""
-        client = iam.ProjectServiceClient(self._sdk)
-        return await _answered(client.get(iam.GetProjectRequest(id=project_id), **self._options), _project)
+        client = iam2.ProjectServiceClient(self._sdk)
+        return await _answered(client.get(iam2.GetProjectRequest(id=project_id), **self._options), _project)
 
     async def versions(self) -> Answer[tuple[KubernetesVersion, ...]]:
         """Kubernetes versions that new clusters can have."""
@@ -261,13 +264,12 @@ def _identity(answer: iam.GetProfileResponse) -> Identity:
     return Identity(name="nobody", anonymous=True)
 
 
-def _project(answer: iam.Container) -> Project:
+def _project(answer: iam2.Project) -> Project:
     return Project(
         name=answer.metadata.name,
         tenant=answer.metadata.parent_id,
-        region=answer.status.region or answer.spec.region,
-        state=answer.status.container_state.name,
-        suspension=answer.status.suspension_state.name,
+        region=answer.spec.region,
+        state=answer.status.project_state.name,
     )
 
 

@@ -40,10 +40,8 @@ def _project_problems(project: Project, cloud: NebiusCloud, told: str) -> Iterat
     check = "project"
     if project.region and project.region != cloud.region:
         yield change(check, f"{told} is in {project.region}, but cloud.region is {cloud.region}; correct one of them")
-    if project.suspension not in {"NONE", "SUSPENSION_STATE_UNSPECIFIED"}:
-        yield change(check, f"{told} is {project.suspension.lower()}; have it resumed (billing, as a rule)")
     if project.state not in {"ACTIVE", "STATE_UNSPECIFIED"}:
-        yield change(check, f"{told} is {project.state.lower().replace('_', ' ')}; use another project")
+        yield change(check, f"{told} is {project.state.lower()}; wait until it is active, or use another project")
     if not project.region:
         yield warning(check, f"{told}: the service does not say its region")
 

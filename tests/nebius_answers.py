@@ -1,0 +1,281 @@
+"""A Nebius cloud in which the example stack can be made, as answers of `tests.nebius_server`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nebius.api.nebius.capacity.v1 as capacity
+import nebius.api.nebius.compute.v1 as compute
+import nebius.api.nebius.iam.v1 as iam
+import nebius.api.nebius.iam.v2 as iam2
+import nebius.api.nebius.mk8s.v1 as mk8s
+import nebius.api.nebius.quotas.v1 as quotas
+import nebius.api.nebius.vpc.v1 as vpc
+from grpc import StatusCode
+from nebius.api.nebius.common.v1 import ResourceMetadata
+
+from tests.nebius_server import Fails, Reply, pages
+
+PROJECT = "project-e00a"
+TENANT = "tenant-e00a"
+SUBNET = "vpcsubnet-e00a"
+REGION = "eu-north1"
+H100 = "gpu-h100-sxm"
+EIGHT = "8gpu-128vcpu-1600gb"
+GIB = 2**30
+
+NOT_FOUND = Fails(code=StatusCode.NOT_FOUND, message="not found")
+FORBIDDEN = Fails(code=StatusCode.PERMISSION_DENIED, message="no access")
+
+QUOTAS = {
+    "compute.instance.gpu.h100": 16,
+    "compute.instance.count": 10,
+    "compute.instance.non-gpu.vcpu": 1000,
+    "compute.disk.count": 10,
+    "compute.disk.size.network-ssd": 10_000 * GIB,
+    "compute.filesystem.count": 4,
+    "compute.filesystem.size.network-ssd": 4096 * GIB,
+    "compute.gpucluster.count": 1,
+    "mk8s.cluster.count": 1,
+    "vpc.allocation.count": 100,
+    "vpc.ipv4-address.public.count": 3,
+}
+"""Just enough or more for the example: quotas of the tenant."""
+
+
+def stack(**pool: Any) -> dict[str, Any]:
+    """The example: two machines of eight H100 each, on a fabric, and a jail of 2 TiB."""
+    default = {
+        "size": 2,
+        "platform": H100,
+        "preset": EIGHT,
+        "gpu_cluster": {"infiniband_fabric": "fabric-6"},
+    }
+    return {
+        "cloud": {"kind": "nebius", "project_id": PROJECT, "region": REGION, "subnet_id": SUBNET},
+        "worker_nodes": {"default": default | pool},
+        "jail": {"size": "2Ti"},
+        "login": {"service_type": "LoadBalancer"},
+    }
+
+
+def quota(name: str, limit: int | None, usage: int = 0, region: str = REGION) -> quotas.QuotaAllowance:
+    """One quota. Sizes are in bytes."""
+    return quotas.QuotaAllowance(
+        metadata=ResourceMetadata(name=name),
+        spec=quotas.QuotaAllowanceSpec(limit=limit, region=region),
+        status=quotas.QuotaAllowanceStatus(usage=usage, unit="byte" if ".size." in name else "count"),
+    )
+
+
+def quota_reply(changes: dict[str, tuple[int, int]] | None = None) -> Reply:
+    """Quotas of the tenant, with other limits and usages; the project has none of its own. In pages of three."""
+    rows = {name: (limit, 0) for name, limit in QUOTAS.items()} | (changes or {})
+    tenant = [quota(name, limit, usage) for name, (limit, usage) in rows.items()]
+    tenant.append(quota("compute.instance.gpu.h100", 0, region="us-central1"))
+    of_tenant = pages(quotas.ListQuotaAllowancesResponse, tenant, 3)
+    of_project = pages(quotas.ListQuotaAllowancesResponse, [quota(name, None) for name in QUOTAS], 3)
+    return lambda request: (of_tenant if request.parent_id == TENANT else of_project)(request)
+
+
+def advice(
+    *,
+    machines: int = 4,
+    fabric: str = "fabric-6",
+    platform: str = H100,
+    preset: str = EIGHT,
+    region: str = REGION,
+    fresh: bool = True,
+) -> capacity.ResourceAdvice:
+    """So many machines can be had on demand, and none reserved."""
+    availability = capacity.ResourceAdviceStatus__Availability
+    state = capacity.ResourceAdviceStatus__Availability__DataState
+    data = state.DATA_STATE_FRESH if fresh else state.DATA_STATE_STALE
+    return capacity.ResourceAdvice(
+        spec=capacity.ResourceAdviceSpec(
+            region=region,
+            fabric=fabric,
+            compute_instance=capacity.ComputeInstanceDetails(
+                platform=platform, preset=capacity.ComputeInstanceDetails__Preset(name=preset)
+            ),
+        ),
+        status=capacity.ResourceAdviceStatus(
+            reserved=availability(available=0, data_state=data),
+            on_demand=availability(available=machines, data_state=data),
+            preemptible=availability(available=1, data_state=data),
+        ),
+    )
+
+
+def advices(*items: capacity.ResourceAdvice) -> Reply:
+    """Advice, in pages of two. The real service refuses a project here."""
+    listed = pages(capacity.ListResourceAdviceResponse, list(items), 2)
+    return lambda request: listed(request) if request.parent_id == TENANT else FORBIDDEN
+
+
+def block(
+    *, free: int, fabric: str = "fabric-6", platform: str = H100, region: str = REGION, active: bool = True
+) -> capacity.CapacityBlockGroup:
+    """A reservation with so many free GPUs, and eight in use."""
+    state = capacity.CapacityBlockGroupStatus__State
+    return capacity.CapacityBlockGroup(
+        metadata=ResourceMetadata(id="capacityblockgroup-e00a"),
+        status=capacity.CapacityBlockGroupStatus(
+            region=region,
+            resource_affinity=capacity.ResourceAffinity(
+                compute_v1=capacity.ResourceAffinityComputeV1(fabric=fabric, platform=platform)
+            ),
+            state=state.STATE_ACTIVE if active else state.STATE_INACTIVE,
+            current_limit=free + 8,
+            usage=8,
+        ),
+    )
+
+
+def blocks(*items: capacity.CapacityBlockGroup) -> Reply:
+    """Reservations of the tenant."""
+    return pages(capacity.ListCapacityBlockGroupsResponse, list(items), 50)
+
+
+def platform(name: str, **presets: tuple[int, int, int]) -> compute.Platform:
+    """A platform with presets of so many vCPUs, GiB and GPUs; those with eight GPUs can be in a GPU cluster."""
+    return compute.Platform(
+        metadata=ResourceMetadata(name=name),
+        spec=compute.PlatformSpec(
+            presets=[
+                compute.Preset(
+                    name=preset.replace("_", "-"),
+                    resources=compute.PresetResources(vcpu_count=vcpus, memory_gibibytes=memory, gpu_count=gpus),
+                    allow_gpu_clustering=gpus == 8,
+                )
+                for preset, (vcpus, memory, gpus) in presets.items()
+            ]
+        ),
+        status=compute.PlatformStatus(allowed_for_preemptibles=name == H100),
+    )
+
+
+CPU = platform("cpu-d3", **{"8vcpu-32gb": (8, 32, 0), "16vcpu-64gb": (16, 64, 0)})
+GPU = platform(H100, **{EIGHT: (128, 1600, 8), "1gpu-16vcpu-200gb": (16, 200, 1)})
+
+
+def platforms(*items: compute.Platform) -> Reply:
+    """Platforms of the project."""
+    return pages(compute.ListPlatformsResponse, list(items), 1)
+
+
+def images(*drivers: str, version: str = "1.36", platforms: tuple[str, ...] = (H100,)) -> Reply:
+    """System images with these drivers."""
+    return mk8s.NodeGroupCompatibilityMatrix(
+        versions=[
+            mk8s.NodeGroupCompatibilityVersion(
+                kubernetes_version=version,
+                items=[
+                    mk8s.NodeGroupCompatibilityVersionItem(
+                        os="ubuntu24.04", drivers_preset=name, compatible_platforms=list(platforms)
+                    )
+                    for name in drivers
+                ],
+            )
+        ]
+    )
+
+
+def subnet(*cidrs: str, project: str = PROJECT) -> Reply:
+    """A subnet with these private ranges."""
+    return vpc.Subnet(
+        metadata=ResourceMetadata(id=SUBNET, parent_id=project),
+        status=vpc.SubnetStatus(
+            state=vpc.SubnetStatus__State.READY, ipv4_private_pools=[vpc.SubnetStatusPool(cidrs=list(cidrs))]
+        ),
+    )
+
+
+def allocations(*cidrs: str) -> Reply:
+    """Private ranges that are taken, and a public address."""
+    private = [
+        vpc.Allocation(
+            spec=vpc.AllocationSpec(ipv4_private=vpc.IPv4PrivateAllocationSpec(subnet_id=SUBNET)),
+            status=vpc.AllocationStatus(details=vpc.AllocationDetails(allocated_cidr=cidr)),
+        )
+        for cidr in cidrs
+    ]
+    public = vpc.Allocation(
+        spec=vpc.AllocationSpec(ipv4_public=vpc.IPv4PublicAllocationSpec(subnet_id=SUBNET)),
+        status=vpc.AllocationStatus(details=vpc.AllocationDetails(allocated_cidr="203.0.113.7/32")),
+    )
+    return pages(vpc.ListAllocationsResponse, [*private, public], 2)
+
+
+def filesystem(
+    *,
+    size_gib: int = 2048,
+    project: str = PROJECT,
+    name: str = "shared",
+    state: str = "READY",
+    kind: str = "NETWORK_SSD",
+) -> compute.Filesystem:
+    """A shared file system."""
+    return compute.Filesystem(
+        metadata=ResourceMetadata(id="computefilesystem-e00a", parent_id=project, name=name),
+        spec=compute.FilesystemSpec(type=compute.FilesystemSpec__FilesystemType[kind]),
+        status=compute.FilesystemStatus(state=compute.FilesystemStatus__State[state], size_bytes=size_gib * GIB),
+    )
+
+
+def gpu_cluster(*, fabric: str = "fabric-6", project: str = PROJECT, name: str = "shared") -> compute.GpuCluster:
+    """A GPU cluster."""
+    return compute.GpuCluster(
+        metadata=ResourceMetadata(id="computegpucluster-e00a", parent_id=project, name=name),
+        spec=compute.GpuClusterSpec(infiniband_fabric=fabric),
+    )
+
+
+def group(name: str, preset: str, kind: str, machines: int) -> mk8s.NodeGroup:
+    """A node group that has so many machines."""
+    return mk8s.NodeGroup(
+        metadata=ResourceMetadata(name=name),
+        spec=mk8s.NodeGroupSpec(template=mk8s.NodeTemplate(resources=mk8s.ResourcesSpec(platform=kind, preset=preset))),
+        status=mk8s.NodeGroupStatus(node_count=machines),
+    )
+
+
+def project(*, region: str = REGION, state: str = "ACTIVE") -> Reply:
+    """The project."""
+    return iam2.Project(
+        metadata=ResourceMetadata(id=PROJECT, parent_id=TENANT, name="research"),
+        spec=iam2.ProjectSpec(region=region),
+        status=iam2.ProjectStatus(project_state=iam2.ProjectStatus__ProjectState[state]),
+    )
+
+
+def versions(*names: str, deprecated: bool = False) -> Reply:
+    """Kubernetes versions that are offered."""
+    return mk8s.ListClusterControlPlaneVersionsResponse(
+        items=[mk8s.ClusterControlPlaneVersion(version=name, deprecated=deprecated) for name in names]
+    )
+
+
+def good() -> dict[str, Reply]:
+    """Nothing is there yet, and the example stack fits."""
+    return {
+        "ProfileService/Get": iam.GetProfileResponse(
+            user_profile=iam.UserProfile(
+                id="useraccount-e00a", attributes=iam.UserAttributes(email="alice@example.com")
+            )
+        ),
+        "ProjectService/Get": project(),
+        "ClusterService/GetByName": NOT_FOUND,
+        "ClusterService/ListControlPlaneVersions": versions("1.35", "1.36"),
+        "PlatformService/List": platforms(CPU, GPU),
+        "NodeGroupService/GetCompatibilityMatrix": images("cuda13.0"),
+        "SubnetService/Get": subnet("10.0.0.0/13"),
+        "AllocationService/ListBySubnet": allocations("10.0.0.1/32"),
+        "QuotaAllowanceService/List": quota_reply(),
+        "CapacityBlockGroupService/List": blocks(),
+        "ResourceAdviceService/List": advices(
+            advice(), advice(fabric="fabric-2", machines=0), advice(region="eu-west1")
+        ),
+        "FilesystemService/List": pages(compute.ListFilesystemsResponse, [], 50),
+        "GpuClusterService/List": pages(compute.ListGpuClustersResponse, [], 50),
+    }
