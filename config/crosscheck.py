@@ -9,8 +9,11 @@ from typing import Any
 
 from config.cloud import ExistingCloud
 from config.errors import Problem, unknown_name
+from config.nebius import NebiusCloud
+from config.nebius_checks import nebius_problems
 from config.partitions import Partition
 from config.users import User
+from config.volume_checks import ignored_problems, mount_problems, shared_memory_problems
 
 MAX_NODES = 10_000
 """Nodes of one cluster at most: far above what Kubernetes is tested to, low enough to catch a slip of the keyboard."""
@@ -29,7 +32,13 @@ def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any]) -> list[Pr
         problems.append(Problem(where="login.node_port", message="is only for service_type NodePort"))
     if login is not None and login.source_ranges and login.service_type != "LoadBalancer":
         problems.append(Problem(where="login.source_ranges", message="is only for service_type LoadBalancer"))
-    cloud = valid.get("cloud")
+    problems += mount_problems(valid.get("mounts") or {})
+    problems += shared_memory_problems(valid.get("worker_nodes") or {})
+    cloud = valid.get("cloud") if "cloud" in written else ExistingCloud()
+    if isinstance(cloud, NebiusCloud):
+        problems += nebius_problems(cloud, valid)
+    elif isinstance(cloud, ExistingCloud):
+        problems += ignored_problems(valid)
     if isinstance(cloud, ExistingCloud) and cloud.kubeconfig is not None and cloud.context is None:
         message = (
             "names a kubeconfig without a context; set cloud.context too (`kubectl config get-contexts` lists them)"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_origin
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -40,6 +41,8 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
             valid[name] = TypeAdapter(annotation).validate_python(_lists_to_tuples(value))
         except ValidationError as error:
             problems.extend(problems_of(error, annotation, name))
+            if isinstance(value, Mapping) and get_origin(annotation) is dict:
+                valid[name] = _readable_items(annotation, value)
     problems.extend(
         Problem(where=name, message="is required but not set")
         for name, field in ClusterConfig.model_fields.items()
@@ -73,6 +76,15 @@ def read_sections(path: Path) -> dict[str, Any]:
         raise ConfigError([Problem(where=where, message=message)])
     prefix = f"{PROJECT}:"
     return {str(key)[len(prefix) :]: value for key, value in config.items() if str(key).startswith(prefix)}
+
+
+def _readable_items(annotation: Any, items: Mapping[Any, Any]) -> dict[str, Any]:
+    """The items of a section of named things that are right by themselves, so that they are checked further."""
+    readable: dict[str, Any] = {}
+    for key, item in items.items():
+        with suppress(ValidationError):
+            readable |= TypeAdapter(annotation).validate_python({key: _lists_to_tuples(item)})
+    return readable
 
 
 def _with_metadata(field: Any) -> Any:

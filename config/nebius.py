@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from config.base import Section, check_dns_label
+from config.base import Quantity, Section, check_dns_label
 from config.machines import BootDisk, Machines
 from config.services import Cidr
+from config.users import SshPublicKey
 
 
 def _cloud_name(name: str) -> str:
@@ -42,7 +43,7 @@ class Kubernetes(Section):
     version: str = Field(default="1.36", pattern=r"^1\.\d\d$")
     """Kubernetes version. It can go up by one minor version at a time."""
 
-    node_version: str | None = Field(default=None, pattern=r"^1\.\d\d(-nebius-node\.\d+)?$")
+    node_version: str | None = Field(default=None, pattern=r"^1\.\d\d(-nebius-node\.[1-9]\d*)?$")
     """Version of the machines' system, for example `1.36-nebius-node.75`. Default: the newest of `version`."""
 
     control_plane_size: Literal[1, 3] = 3
@@ -71,13 +72,45 @@ class Backups(Section):
     """Name of the bucket, unique in the region. Default: `<name>-backups-<project>`."""
 
 
+Count = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
+
+
+class Quotas(Section):
+    """What the project may have at most in its region, from the console (Administration, Limits, Quotas).
+
+    `validate` compares the stack with what is written here and asks nobody; `slurmstack doctor cloud` asks the service.
+    """
+
+    gpus: dict[str, Count] = Field(default_factory=dict)
+    """GPUs by platform, for example `gpu-h100-sxm: 64`. Those of pools with reservation policy STRICT do not count."""
+
+    nodes: Count | None = None
+    """Virtual machines."""
+
+    vcpus: Count | None = None
+    """Virtual CPUs of machines without GPUs."""
+
+    filesystem_size: Quantity | None = None
+    """Capacity of shared file systems that the stack makes, in all."""
+
+    disk_size: Quantity | None = None
+    """Capacity of boot disks, in all."""
+
+
+def _needs_kind(schema: dict[str, Any]) -> None:
+    """`kind` has a default only because the model is chosen by it; a cloud without one is another kind."""
+    schema["required"] = sorted({*schema.get("required", []), "kind"})
+
+
 class NebiusCloud(Section):
     """Nebius: network, Managed Kubernetes, node groups, GPU clusters, file systems and addresses are made too."""
+
+    model_config = ConfigDict(json_schema_extra=_needs_kind)
 
     kind: Literal["nebius"] = "nebius"
     """`nebius`: everything below Slurm is made in one project of the Nebius cloud."""
 
-    project_id: str = Field(pattern=r"^project-[a-z0-9-]+$")
+    project_id: str = Field(pattern=r"^project-[a-z0-9-]+$", max_length=63)
     """Project that holds everything."""
 
     region: str = Field(max_length=32)
@@ -114,11 +147,14 @@ class NebiusCloud(Section):
     """How kubectl and Pulumi get a token each time: `cli` runs the vendor's `nebius` command, `sdk` runs
     `slurmstack kube-token`, which needs only the Python SDK."""
 
-    ssh_keys: tuple[Annotated[str, Field(max_length=8192)], ...] = ()
+    ssh_keys: tuple[SshPublicKey, ...] = ()
     """SSH public keys of administrators of the machines themselves (user `admin`). Default: nobody can log in there."""
 
     backups: Backups = Field(default_factory=Backups)
     """Bucket for backups."""
+
+    quotas: Quotas = Field(default_factory=Quotas)
+    """Limits of the project, for checks without the service. Default: none are known."""
 
     cluster_domain: Literal["cluster.local"] = "cluster.local"
     """DNS domain of the Kubernetes cluster; the service has no other."""
@@ -126,10 +162,14 @@ class NebiusCloud(Section):
     allow_replacement: bool = Field(default=False, strict=True)
     """Whether a change that makes the Kubernetes cluster or a file system anew is allowed. For that one change only."""
 
+    def prefix(self, namespace: str) -> str:
+        """How all names in the cloud begin, for a cluster in this namespace."""
+        return self.name or namespace
+
     @property
     def is_local(self) -> bool:
         """Whether this is the local cluster of this machine: never."""
         return False
 
 
-__all__ = ["Backups", "Kubernetes", "Machines", "NebiusCloud", "SystemNodes"]
+__all__ = ["Backups", "Kubernetes", "Machines", "NebiusCloud", "Quotas", "SystemNodes"]

@@ -28,6 +28,6 @@ def _filled(pool: Any) -> Any:
     written = pool.get("resources", {})
     if not isinstance(written, Mapping):
         return pool
-    # A placeholder keeps the one message about the platform from being joined by one about missing resources.
-    computed = worker_resources(preset) if preset else {"cpus": 1, "memory": "1Gi", "gpus": 0}
+    # A placeholder keeps the one message about the platform from being joined by others about resources.
+    computed = worker_resources(preset) if preset else {"cpus": 1, "memory": "1Pi", "gpus": 0}
     return {**pool, "resources": {**computed, **written}}

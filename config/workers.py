@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from config.base import Quantity, Section, check_dns_label, parse_bytes
 from config.machines import Machines
@@ -47,8 +47,24 @@ def _worker_memory(quantity: str) -> str:
     return quantity
 
 
+def _parts_are_enough(schema: dict[str, Any]) -> None:
+    """Where the cloud makes the machines, `resources` may name only what differs from the preset."""
+    schema.pop("required", None)
+
+
+def _preset_or_resources(schema: dict[str, Any]) -> None:
+    """A pool says what its workers have, or which machines they fill."""
+    schema["required"] = [name for name in schema["required"] if name != "resources"]
+    schema["anyOf"] = [
+        {"required": ["platform", "preset"]},
+        {"required": ["resources"], "properties": {"resources": {"required": ["cpus", "memory"]}}},
+    ]
+
+
 class Resources(Section):
-    """What one worker offers to Slurm."""
+    """What one worker offers to Slurm. Where the cloud makes the machines, the preset gives what is left out."""
+
+    model_config = ConfigDict(json_schema_extra=_parts_are_enough)
 
     cpus: int = Field(ge=1, le=4096, strict=True)
     """CPUs of one node, as Slurm counts them (`CPUs=`)."""
@@ -79,11 +95,13 @@ class Toleration(Section):
 class WorkerPool(Machines):
     """Slurm nodes of one kind, named `<pool>-0`, `<pool>-1`, ..."""
 
+    model_config = ConfigDict(json_schema_extra=_preset_or_resources)
+
     size: int = Field(ge=0, le=MAX_POOL_SIZE, strict=True)
     """Number of nodes. Changing it and applying is the whole scaling procedure; zero is allowed."""
 
     resources: Resources
-    """What one node has."""
+    """What one node has. Default where the cloud makes the machines: what `preset` leaves beside the system's need."""
 
     features: tuple[Feature, ...] = ()
     """Slurm features of the nodes, for `sbatch --constraint`. The pool's name is always one of them."""

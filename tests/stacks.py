@@ -45,6 +45,31 @@ def existing() -> dict[str, Any]:
     }
 
 
+def nebius() -> dict[str, Any]:
+    """The committed example for Nebius: two GPU nodes on a fabric, a CPU pool, one of everything else."""
+    return read_sections(ROOT / "Pulumi.nebius.yaml")
+
+
+def nebius_minimum() -> dict[str, Any]:
+    """The least that makes a GPU cluster on Nebius."""
+    return {
+        "cloud": {
+            "kind": "nebius",
+            "project_id": "project-e00example",
+            "subnet_id": "vpcsubnet-e00example",
+            "region": "eu-north1",
+        },
+        "worker_nodes": {
+            "default": {
+                "size": 2,
+                "platform": "gpu-h100-sxm",
+                "preset": "8gpu-128vcpu-1600gb",
+                "gpu_cluster": {"infiniband_fabric": "fabric-6"},
+            }
+        },
+    }
+
+
 def with_change(sections: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """A copy with the value at a dotted path replaced."""
     changed = copy.deepcopy(sections)

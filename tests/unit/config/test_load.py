@@ -18,13 +18,7 @@ from config.base import parse_bytes
 from config.schema import stack_file_schema
 from tests import stacks
 from tests.stacks import ROOT, with_change
-
-
-def complaints(sections: dict[str, Any]) -> list[str]:
-    """Every problem that is found, as a reader sees it."""
-    with pytest.raises(ConfigError) as caught:
-        load_config(sections)
-    return [str(problem) for problem in caught.value.problems]
+from tests.unit.config.messages import complaints
 
 
 def test_the_committed_development_stack_is_valid() -> None:

@@ -1,0 +1,38 @@
+"""What a reader of a wrong stack file is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config import ConfigError, load_config
+from tests import stacks
+from tests.stacks import with_change
+
+POOL = "worker_nodes.default"
+"""The pool of the smallest stack for Nebius."""
+
+H100 = "8gpu-128vcpu-1600gb"
+"""Its preset."""
+
+
+def complaints(sections: dict[str, Any]) -> list[str]:
+    """Every problem that is found, as a reader sees it."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(sections)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def minimum(*changes: tuple[str, Any]) -> dict[str, Any]:
+    """The smallest stack for Nebius, with values at dotted paths replaced."""
+    sections = stacks.nebius_minimum()
+    for path, value in changes:
+        sections = with_change(sections, path, value)
+    return sections
+
+
+def only_complaint(*changes: tuple[str, Any]) -> str:
+    """The one problem of the smallest stack for Nebius with these changes."""
+    (complaint,) = complaints(minimum(*changes))
+    return complaint
