@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from config.base import parse_bytes
 from config.workers import WorkerPool
 
@@ -9,7 +11,7 @@ MEBIBYTE = 2**20
 
 SLURMD_MEMORY_MIB = 128
 """Memory kept back for slurmd, munged and one slurmstepd per running step. Measured in a local worker: slurmd 9 MiB,
-munged 3 MiB, each slurmstepd 7 to 8 MiB; this leaves room for a dozen steps."""
+munged 3.5 MiB, each slurmstepd 9 to 13 MiB; this leaves room for nine steps at once."""
 
 LARGE_WORKER_SHARE = 0.02
 """On large workers 2 % is kept back instead: more jobs, more steps, more page tables."""
@@ -25,9 +27,20 @@ def real_memory_mib(memory: str) -> int:
 def node_conf(pool_name: str, pool: WorkerPool) -> str:
     """The node's own description, which slurmd registers with (`slurmd --conf`)."""
     features = ",".join(dict.fromkeys((pool_name, *pool.features)))
-    gres = f" Gres=gpu:{pool.resources.gpus}" if pool.resources.gpus else ""
+    gres = f" Gres={_gpus(pool)}" if pool.resources.gpus else ""
     memory = real_memory_mib(pool.resources.memory)
     return f"CPUs={pool.resources.cpus} RealMemory={memory} Feature={features}{gres}"
+
+
+def _gpus(pool: WorkerPool) -> str:
+    """The GPUs of a node: `gpu:8`, with their type where the cloud's platform tells it (`gpu:h100:8`).
+
+    slurmd finds the devices itself (`AutoDetect=nvidia`) and takes a type for them if it is part of the name that the
+    driver gives, `nvidia_h100_80gb_hbm3`. A type that is not would drain the node; slurmd's start leaves such a one out
+    (images/worker/gres.py).
+    """
+    platform = re.match(r"gpu-([a-z0-9]+)", pool.platform or "")
+    return f"gpu:{platform[1]}:{pool.resources.gpus}" if platform else f"gpu:{pool.resources.gpus}"
 
 
 def default_memory_per_cpu_mib(pools: dict[str, WorkerPool]) -> int:

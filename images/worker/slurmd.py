@@ -17,6 +17,7 @@ from images.common.log import Log
 from images.common.process import become, end_on_sigterm, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 from images.common.slurm_node import ControllerUnreachableError, Node
+from images.worker.gres import fitting_gres
 from images.worker.limits import raise_locked_memory
 
 RUN_SLURM = Path("/run/slurm")
@@ -74,7 +75,8 @@ def main() -> NoReturn:
     """Entry point."""
     end_on_sigterm()
     log = Log("slurmd")
-    controller, node_conf = required_env("CONTROLLER"), required_env("NODE_CONF")
+    controller = required_env("CONTROLLER")
+    node_conf = fitting_gres(required_env("NODE_CONF"), log)
     jail = os.environ.get("JAIL", "")
     name = socket.gethostname()
 

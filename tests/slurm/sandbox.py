@@ -264,12 +264,24 @@ class SlurmSandbox:
 
     def start_worker(self, name: str, *, role: str = "worker") -> Pod:
         """A worker pod: munged and slurmd."""
-        binds = {self.jail: "/jail"} if self.jail else {}
-        pod = self.add_pod(name, role, binds)
-        env = {"CONTROLLER": "controller-0:6817", "POOL": name.rpartition("-")[0], "NODE_CONF": self.node_conf}
+        return self.start_worker_on(name, role=role)
+
+    def start_worker_on(
+        self,
+        name: str,
+        *,
+        role: str = "worker",
+        binds: Mapping[Path, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        before: Callable[[Pod], None] = lambda _: None,
+    ) -> Pod:
+        """A worker pod on a machine with more. `before`: what the machine does to the pod before slurmd starts."""
+        pod = self.add_pod(name, role, {**({self.jail: "/jail"} if self.jail else {}), **(binds or {})})
+        before(pod)
+        own = {"CONTROLLER": "controller-0:6817", "POOL": name.rpartition("-")[0], "NODE_CONF": self.node_conf}
         if self.jail:
-            env["JAIL"] = "/jail"
-        pod.start_program("slurmd", env)
+            own["JAIL"] = "/jail"
+        pod.start_program("slurmd", {**own, **(env or {})})
         return pod
 
     def add_pod(self, name: str, role: str, binds: Mapping[Path, str] | None = None, *, munged: bool = True) -> Pod:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from config import load_config
 from slurm.conf import FILES, config_hash, render
 from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
-from slurm.images import content_hash, image_tag
+from slurm.images import content_hash, image_reference, image_tag
 from slurm.naming import content_name
 from slurm.partitions import partition_lines
 from slurm.settings import effective_settings, merge
@@ -100,6 +100,22 @@ def test_a_node_describes_itself_with_its_pool_as_a_feature() -> None:
     pools = load_config(stacks.existing()).worker_nodes
     assert node_conf("cpu", pools["cpu"]) == "CPUs=16 RealMemory=64226 Feature=cpu,avx2"
     assert node_conf("gpu", pools["gpu"]).endswith("Feature=gpu Gres=gpu:8")
+
+
+@pytest.mark.parametrize(
+    ("platform", "gres"),
+    [("gpu-h100-sxm", "gpu:h100:8"), ("gpu-b200-sxm-a", "gpu:b200:8"), ("gpu-gb300", "gpu:gb300:8")],
+)
+def test_gpus_have_a_type_where_the_platform_tells_it(platform: str, gres: str) -> None:
+    pool = load_config(stacks.existing()).worker_nodes["gpu"].model_copy(update={"platform": platform})
+    assert node_conf("gpu", pool).endswith(f"Gres={gres}")
+
+
+@pytest.mark.parametrize("role", ["worker", "jail"])
+def test_an_image_is_named_by_its_digest_where_there_is_one(role: str) -> None:
+    digest = f"sha256:{'0' * 64}"
+    assert image_reference(role, registry="r.example/s", tag="1", digest=digest) == f"r.example/s/{role}@{digest}"
+    assert image_reference(role, registry="r.example/s", tag="1") == f"r.example/s/{role}:1"
 
 
 def test_shared_memory_is_half_of_the_pod_s_unless_written() -> None:

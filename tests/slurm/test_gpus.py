@@ -1,0 +1,149 @@
+"""A GPU driver and a shared volume in the jail: real daemons and real mounts.
+
+The driver is a few files and one small library: that a real one answers is not shown here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config import load_config
+from slurm.conf import render
+from slurm.sizing import node_conf
+from tests import stacks
+from tests.slurm.conftest import minimal_config
+from tests.slurm.sandbox import Pod, SlurmSandbox, populate_jail
+
+DRIVER = r"""
+set -e
+mount -t tmpfs tmpfs /proc/driver
+mount -t tmpfs tmpfs /sys/bus/pci/drivers
+for minor in 0 1; do
+    gpu=0000:0$minor:00.0
+    mkdir -p /proc/driver/nvidia/gpus/$gpu /sys/bus/pci/drivers/nvidia/$gpu
+    printf 'Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-%s\nBus Location: \t %s\nDevice Minor: \t %s\n' \
+        $minor $gpu $minor > /proc/driver/nvidia/gpus/$gpu/information
+    echo 0-1 > /sys/bus/pci/drivers/nvidia/$gpu/local_cpulist
+    mknod -m 666 /dev/nvidia$minor c 1 3
+done
+python3 - <<'END'
+from pathlib import Path
+library = Path("/usr/lib/x86_64-linux-gnu/libBrokenLocale.so.1").read_bytes()
+name, wanted = b"libBrokenLocale.so.1\0", b"libcuda.so.1\0"
+assert name in library
+Path("/run/libcuda").write_bytes(library.replace(name, wanted.ljust(len(name), b"\0")))
+END
+printf '#!/bin/sh\necho this is the GPU program of the pod\n' > /run/nvidia-smi
+chmod 755 /run/nvidia-smi
+touch /usr/lib/x86_64-linux-gnu/libcuda.so.570.1 /usr/bin/nvidia-smi
+mount --bind /run/libcuda /usr/lib/x86_64-linux-gnu/libcuda.so.570.1
+mount --bind /run/nvidia-smi /usr/bin/nvidia-smi
+"""
+"""What NVIDIA's container runtime and kernel driver leave in a pod with two GPUs."""
+
+LOAD = 'python3 -c \'import ctypes; ctypes.CDLL("libcuda.so.1"); print("loaded")\''
+
+
+def bring_driver(pod: Pod) -> None:
+    done = pod.run(DRIVER)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def jail(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    directory = tmp_path_factory.mktemp(f"gpu-jail-{slurm_version}")
+    directory.chmod(0o755)
+    populate_jail(slurm_version, directory)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("data")
+    (directory / "shared.txt").write_text("on the second volume\n")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str, jail: Path, data: Path) -> Iterator[SlurmSandbox]:
+    """One worker with two GPUs of the type that the platform names, one whose platform names another, one without."""
+    pool = {"size": 1, "platform": "gpu-h100-sxm", "resources": {"cpus": 2, "memory": "2Gi", "gpus": 2}}
+    sections = stacks.existing()
+    sections["worker_nodes"]["gpu"] = pool
+    files = {name: content for name, content in render(load_config(sections)).items() if name != "slurm.conf"}
+    config = minimal_config(slurm_version, "GresTypes=gpu\n", **files)
+    gpu_conf = node_conf("default", load_config(sections).worker_nodes["gpu"])
+    assert "Gres=gpu:h100:2" in gpu_conf
+    with SlurmSandbox(slurm_version, config=config, workers=0, jail=jail) as sandbox:
+        mounts = json.dumps([{"source": "/mounts/data", "path": "/data/set"}])
+        sandbox.start_worker_on(
+            "default-0", binds={data: "/mounts/data"}, env={"NODE_CONF": gpu_conf, "MOUNTS": mounts},
+            before=bring_driver,
+        )  # fmt: skip
+        other = gpu_conf.replace("h100", "h200")
+        sandbox.start_worker_on("default-1", env={"NODE_CONF": other}, before=bring_driver)
+        sandbox.start_worker("default-2")
+        sandbox.wait_for_nodes(3)
+        yield sandbox
+
+
+def srun(cluster: SlurmSandbox, options: str, command: str) -> str:
+    """What a step prints. Jobs of root are allowed in this cluster."""
+    done = cluster.run(["bash", "-c", f'srun {options} bash -c "$1"', "bash", command], timeout=60)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}\n{cluster.logs()}"
+    return done.stdout
+
+
+def test_jobs_get_gpus_by_type_and_by_number(cluster: SlurmSandbox) -> None:
+    assert srun(cluster, "--gres=gpu:h100:1", "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES") == "default-0 0\n"
+    assert srun(cluster, "-w default-0 --gpus=2", "echo $CUDA_VISIBLE_DEVICES") == "0,1\n"
+
+
+def test_gpus_that_the_driver_calls_otherwise_are_offered_without_a_type(cluster: SlurmSandbox) -> None:
+    assert "Gres=gpu:2" in cluster.run("scontrol show node default-1").stdout
+    assert srun(cluster, "-w default-1 --gpus=2", "echo $CUDA_VISIBLE_DEVICES") == "0,1\n"
+
+
+def test_a_job_in_the_jail_loads_the_driver_of_its_pod(cluster: SlurmSandbox) -> None:
+    assert srun(cluster, "-w default-0", f"test -e /.slurmstack/populated && {LOAD}") == "loaded\n"
+
+
+def test_a_job_that_sets_its_own_search_path_loads_it_too(cluster: SlurmSandbox) -> None:
+    assert srun(cluster, "-w default-0", f"LD_LIBRARY_PATH=/opt/lib {LOAD}") == "loaded\n"
+
+
+def test_the_driver_comes_after_what_the_user_has_set(cluster: SlurmSandbox) -> None:
+    shown = srun(cluster, "-w default-0 --export=ALL,LD_LIBRARY_PATH=/opt/lib", "echo $LD_LIBRARY_PATH")
+    assert shown == "/opt/lib:/run/slurmstack/gpu/lib\n"
+
+
+def test_the_programs_of_the_driver_are_found(cluster: SlurmSandbox) -> None:
+    assert srun(cluster, "-w default-0", "nvidia-smi") == "this is the GPU program of the pod\n"
+    assert srun(cluster, "-w default-0", "bash -lc nvidia-smi") == "this is the GPU program of the pod\n"
+
+
+def test_a_node_without_gpus_shows_none_of_it(cluster: SlurmSandbox) -> None:
+    shown = srun(cluster, "-w default-2", f"echo [$LD_LIBRARY_PATH]; {LOAD} 2>&1 | tail -n1; ls -A /run/slurmstack/gpu")
+    assert shown.splitlines()[0] == "[]"
+    assert "cannot open shared object file" in shown.splitlines()[1]
+    assert len(shown.splitlines()) == 2
+
+
+def test_the_shared_volume_has_nothing_of_the_driver(cluster: SlurmSandbox, jail: Path) -> None:
+    assert list((jail / "run/slurmstack/gpu").iterdir()) == []
+    assert not list(jail.rglob("libcuda*"))
+    assert not list(jail.rglob("nvidia-smi"))
+
+
+def test_a_shared_volume_is_seen_at_its_path_and_written_through(cluster: SlurmSandbox, data: Path, jail: Path) -> None:
+    assert srun(cluster, "-w default-0", "cat /data/set/shared.txt; echo result > /data/set/out") == (
+        "on the second volume\n"
+    )
+    assert (data / "out").read_text() == "result\n"
+    assert list((jail / "data/set").iterdir()) == [], "the jail has only the directory that it is bound to"
