@@ -24,6 +24,9 @@ ROLE_MAX_PODS = 110
 STATE_DISK_TYPE = "NETWORK_SSD"
 """Kind of disk behind the default storage class of Nebius' Managed Kubernetes (`compute-csi-default-sc`)."""
 
+INTERNAL = ("nebius.com/load-balancer-type", "internal")
+"""Annotation and value of a Service that only the network can reach (README of nebius/nebius-solutions-library)."""
+
 Role = Literal["system", "controller", "login", "worker"]
 
 
@@ -91,6 +94,8 @@ class Needs:
     """Existing GPU clusters: platforms of the pools, by id."""
     load_balancers: int = 0
     """Addresses for Services."""
+    public_addresses: int = 0
+    """Those of them that the world can reach."""
 
     @property
     def machines(self) -> int:
@@ -136,6 +141,7 @@ def needs(config: ClusterConfig) -> Needs:
     if not isinstance(config.cloud, NebiusCloud):
         return Needs(volume_gib={}, fabrics={}, gpu_clusters={})
     pools = config.worker_nodes
+    balanced = config.login.service_type == "LoadBalancer"
     state_on_disk = config.controller.filesystem is None and config.controller.storage_class is None
     return Needs(
         nodes=(
@@ -146,7 +152,8 @@ def needs(config: ClusterConfig) -> Needs:
         volume_gib={STATE_DISK_TYPE: gibibytes(config.controller.storage)} if state_on_disk else {},
         fabrics=_platforms_by(pools, "infiniband_fabric"),
         gpu_clusters=_platforms_by(pools, "id"),
-        load_balancers=int(config.login.service_type == "LoadBalancer"),
+        load_balancers=int(balanced),
+        public_addresses=int(balanced and config.login.annotations.get(INTERNAL[0]) != INTERNAL[1]),
     )
 
 
@@ -212,13 +219,15 @@ def _role(role: Role, nodes: SystemNodes, *, begin: int, most: int) -> NodeNeed:
 
 
 def _filesystems(config: ClusterConfig) -> Iterator[FilesystemNeed]:
-    yield _filesystem("jail", "jail.size", config.jail.filesystem, config.jail.size)
-    if config.controller.filesystem is not None:
-        yield _filesystem(
-            "controller-state", "controller.storage", config.controller.filesystem, config.controller.storage
-        )
+    """Where a storage class is named, it serves the claim, and the cloud's own file system is not needed."""
+    jail, controller = config.jail, config.controller
+    if jail.storage_class is None:
+        yield _filesystem("jail", "jail.size", jail.filesystem, jail.size)
+    if controller.filesystem is not None and controller.storage_class is None:
+        yield _filesystem("controller-state", "controller.storage", controller.filesystem, controller.storage)
     for name, mount in config.mounts.items():
-        yield _filesystem(f"mount-{name}", f"mounts.{name}.size", mount.filesystem, mount.size)
+        if mount.storage_class is None:
+            yield _filesystem(f"mount-{name}", f"mounts.{name}.size", mount.filesystem, mount.size)
 
 
 def _filesystem(tag: str, where: str, filesystem: Filesystem, size: str) -> FilesystemNeed:

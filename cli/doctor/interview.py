@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from cli.doctor.answers import Answer, Answers, Identity, Project, Unanswered
 from cli.doctor.ask import Cloud
-from cli.doctor.present import prefix
 from cli.doctor.project import wanted_drivers
 from config.cluster import ClusterConfig
 from config.nebius import NebiusCloud
@@ -51,7 +50,7 @@ class Interview:
             def ask(question: Question[T], skip: Unanswered | None = refused) -> asyncio.Task[Answer[T]]:
                 return group.create_task(self._ask(question, skip))
 
-            present = ask(partial(cloud.present, project_id, prefix(config, settings)))
+            present = ask(partial(cloud.present, project_id, settings.prefix(config.cluster.namespace)))
             versions = ask(cloud.versions)
             platforms = ask(partial(cloud.platforms, project_id))
             subnet_answer = ask(partial(cloud.subnet, subnet), subnetless)

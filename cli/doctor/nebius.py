@@ -16,7 +16,7 @@ from cli.doctor.capacity import check_capacity, check_fabrics, check_reservation
 from cli.doctor.interview import Interview, Tell
 from cli.doctor.machines import check_filesystems, check_gpu_clusters, check_platforms
 from cli.doctor.network import check_subnet
-from cli.doctor.present import Missing, missing, prefix
+from cli.doctor.present import Missing, missing
 from cli.doctor.project import check_credentials, check_drivers, check_kubernetes, check_project
 from cli.doctor.quotas import check_quotas, wanted_quotas
 from cli.doctor.report import Finding, fine, unchecked
@@ -48,7 +48,7 @@ def diagnose(
 def findings(answers: Answers, config: ClusterConfig, settings: NebiusCloud, wanted: Needs) -> Iterator[Finding]:
     """What follows from the answers, in the order in which one would put it right."""
     there = Present() if isinstance(answers.present, Unanswered) else answers.present
-    lack = missing(wanted, there, prefix(config, settings))
+    lack = missing(wanted, there, settings.prefix(config.cluster.namespace))
     blocks = () if isinstance(answers.blocks, Unanswered) else answers.blocks
     platforms: Mapping[str, LivePlatform] = {} if isinstance(answers.platforms, Unanswered) else answers.platforms
     reserved = reserved_gpus(lack.needs, config, settings, blocks)

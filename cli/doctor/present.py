@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from cli.doctor.answers import Present
-from config.cluster import ClusterConfig
-from config.nebius import NebiusCloud
 from slurm.needs import FilesystemNeed, Needs, NodeNeed
-
-
-def prefix(config: ClusterConfig, cloud: NebiusCloud) -> str:
-    """What all names in the cloud begin with; the cluster has just this name."""
-    return cloud.name or config.cluster.namespace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +31,7 @@ def missing(needs: Needs, present: Present, name: str) -> Missing:
             volume_gib={} if present.cluster else needs.volume_gib,
             fabrics={fabric: pools for fabric, pools in needs.fabrics.items() if fabric not in fabrics},
             load_balancers=0 if present.cluster else needs.load_balancers,
+            public_addresses=0 if present.cluster else needs.public_addresses,
         ),
         new_cluster=not present.cluster,
         new_filesystems=sum(

@@ -74,13 +74,13 @@ def check_drivers(answers: Answers, config: ClusterConfig, cloud: NebiusCloud) -
 
 
 def wanted_drivers(config: ClusterConfig, cloud: NebiusCloud) -> Mapping[str, set[str]]:
-    """Driver presets of the GPU pools, by platform. Without a word in the pool: the first that our table has."""
+    """Driver presets of the GPU pools, by platform. Without a word in the pool: the newest of our table."""
     default = nebius_catalogue().drivers.get(cloud.kubernetes.version, ())
     wanted: dict[str, set[str]] = {}
     for pool in config.worker_nodes.values():
         if pool.resources.gpus and pool.platform:
-            named = pool.drivers_preset or next(iter(default), "")
-            wanted.setdefault(pool.platform, set()).add(named)
+            newest = default[-1] if default else ""
+            wanted.setdefault(pool.platform, set()).add(pool.drivers_preset or newest)
     return wanted
 
 

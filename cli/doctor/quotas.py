@@ -131,7 +131,7 @@ def _of_the_rest(lack: Missing, cloud: NebiusCloud) -> Counter[str]:
             "compute.disk.count": len(needs.volume_gib),
             "mk8s.cluster.count": int(lack.new_cluster),
             "vpc.allocation.count": needs.load_balancers,
-            "vpc.ipv4-address.public.count": needs.load_balancers,
+            "vpc.ipv4-address.public.count": needs.public_addresses,
             "vpc.network.count": own_network,
             "vpc.subnet.count": own_network,
             "storage.bucket.count": int(lack.new_cluster and cloud.backups.enabled),

@@ -103,6 +103,24 @@ def test_an_existing_file_system_takes_nothing_new_but_is_named() -> None:
     assert found.volume_gib == {}, "the state lies on the file system"
 
 
+def test_a_volume_of_a_storage_class_needs_no_file_system_of_the_cloud() -> None:
+    sections = _stack() | {
+        "jail": {"size": "3Ti", "storage_class": "shared"},
+        "controller": {"storage_class": "fast"},
+        "mounts": {"data": {"path": "/data", "storage_class": "shared"}},
+    }
+    found = _needs(sections)
+    assert (found.filesystems, found.volume_gib) == ((), {})
+
+
+def test_an_internal_load_balancer_takes_no_public_address() -> None:
+    internal = with_change(_stack(), "login.annotations", {"nebius.com/load-balancer-type": "internal"})
+    assert [(found.load_balancers, found.public_addresses) for found in (_needs(_stack()), _needs(internal))] == [
+        (1, 1),
+        (1, 0),
+    ]
+
+
 def test_pools_on_one_fabric_share_its_gpu_cluster() -> None:
     sections = _stack()
     pools = sections["worker_nodes"]
