@@ -219,15 +219,13 @@ def _role(role: Role, nodes: SystemNodes, *, begin: int, most: int) -> NodeNeed:
 
 
 def _filesystems(config: ClusterConfig) -> Iterator[FilesystemNeed]:
-    """Where a storage class is named, it serves the claim, and the cloud's own file system is not needed."""
-    jail, controller = config.jail, config.controller
-    if jail.storage_class is None:
-        yield _filesystem("jail", "jail.size", jail.filesystem, jail.size)
-    if controller.filesystem is not None and controller.storage_class is None:
-        yield _filesystem("controller-state", "controller.storage", controller.filesystem, controller.storage)
+    """No storage class takes the place of any of these: the check of the stack file refuses one."""
+    state = config.controller.filesystem
+    yield _filesystem("jail", "jail.size", config.jail.filesystem, config.jail.size)
+    if state is not None:
+        yield _filesystem("controller-state", "controller.storage", state, config.controller.storage)
     for name, mount in config.mounts.items():
-        if mount.storage_class is None:
-            yield _filesystem(f"mount-{name}", f"mounts.{name}.size", mount.filesystem, mount.size)
+        yield _filesystem(f"mount-{name}", f"mounts.{name}.size", mount.filesystem, mount.size)
 
 
 def _filesystem(tag: str, where: str, filesystem: Filesystem, size: str) -> FilesystemNeed:

@@ -103,14 +103,8 @@ def test_an_existing_file_system_takes_nothing_new_but_is_named() -> None:
     assert found.volume_gib == {}, "the state lies on the file system"
 
 
-def test_a_volume_of_a_storage_class_needs_no_file_system_of_the_cloud() -> None:
-    sections = _stack() | {
-        "jail": {"size": "3Ti", "storage_class": "shared"},
-        "controller": {"storage_class": "fast"},
-        "mounts": {"data": {"path": "/data", "storage_class": "shared"}},
-    }
-    found = _needs(sections)
-    assert (found.filesystems, found.volume_gib) == ((), {})
+def test_a_disk_of_another_storage_class_is_not_counted_as_one_of_the_default_kind() -> None:
+    assert _needs(with_change(_stack(), "controller.storage_class", "fast")).volume_gib == {}
 
 
 def test_an_internal_load_balancer_takes_no_public_address() -> None:
