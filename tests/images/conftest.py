@@ -14,9 +14,9 @@ from tests.images.registry import Registry, install_buildah, install_podman
 INSTALL = {"buildah": install_buildah, "podman": install_podman}
 
 
-@pytest.fixture(scope="session", params=INSTALL)
+@pytest.fixture(scope="module", params=INSTALL)
 def tool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real tool, first on the PATH."""
+    """A real tool, first on the PATH for as long as a module's tests run: others look for the local cluster's own."""
     if os.geteuid() != 0:
         pytest.skip("an image store of one's own in a mount namespace needs root")
     directory = tmp_path_factory.mktemp(request.param)
