@@ -94,15 +94,14 @@ class WorkerPool(pulumi.ComponentResource):
                 service_name=NODES_SERVICE,
                 pod_management_policy="Parallel",
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT, pool=pool_name)),
-                template=pod_template(labels, _placement(args), _pod(pool_name, args)),
+                template=pod_template(labels, placement_of(args.pool, args.placement), _pod(pool_name, args)),
             ),
             opts=self._child,
         )
 
 
-def _placement(args: WorkerPoolArgs) -> Placement:
+def placement_of(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
     """The cloud's placement under the pool's own selector and tolerations. The pool's own taints are tolerated."""
-    pool, cloud = args.pool, args.placement
     taints = [Toleration(key=taint.key, value=taint.value, effect=taint.effect) for taint in pool.taints]
     return replace(
         cloud,
