@@ -8,7 +8,7 @@ from components.clouds.base import Placement
 from components.pods import Scope, pod_template
 
 REFUSED = 2
-"""Exit status of our programs for what trying again cannot mend: the job fails at once."""
+"""Exit status of our programs for what trying again cannot mend: the job fails at once. All others are tried again."""
 
 
 def job_spec(
@@ -20,20 +20,29 @@ def job_spec(
     *,
     deadline: int | None = None,
 ) -> k8s.batch.v1.JobSpecArgs:
-    """A job of one container that is tried up to seven times, but only once if it says that trying again is useless.
+    """A job of one container that is tried until it succeeds, but only once if it says that trying again is useless.
+
+    Said in this way round, since Pulumi only knows a job that has failed by its backoff limit or its deadline: one that
+    failed by a rule of its own (`FailJob`) kept `pulumi up` waiting for ten minutes (measured, provider 4.32).
 
     The last lines of a failed container's log become its termination message, which `pulumi up` prints. `deadline` is
     in seconds.
     """
     container.termination_message_policy = "FallbackToLogsOnError"
-    refused = k8s.batch.v1.PodFailurePolicyRuleArgs(
-        action="FailJob",
-        on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="In", values=[REFUSED]),
+    disrupted = k8s.batch.v1.PodFailurePolicyRuleArgs(
+        action="Ignore",
+        on_pod_conditions=[
+            k8s.batch.v1.PodFailurePolicyOnPodConditionsPatternArgs(type="DisruptionTarget", status="True")
+        ],
+    )
+    not_refused = k8s.batch.v1.PodFailurePolicyRuleArgs(
+        action="Ignore",
+        on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="NotIn", values=[REFUSED]),
     )
     return k8s.batch.v1.JobSpecArgs(
-        backoff_limit=6,
+        backoff_limit=0,
         active_deadline_seconds=deadline,
-        pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(rules=[refused]),
+        pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(rules=[disrupted, not_refused]),
         template=pod_template(
             scope.labels(component),
             placement,
