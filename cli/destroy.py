@@ -61,6 +61,8 @@ def destroy_cluster(
             kubectl.run("delete", "persistentvolume", *volumes, "--ignore-not-found", "--wait=false")
             for volume in volumes:
                 _await_gone(kubectl, "persistentvolume", volume)
+        labels = f"app.kubernetes.io/part-of=slurmstack,app.kubernetes.io/instance={namespace}"
+        kubectl.run("delete", "clusterrolebinding,clusterrole", "-l", labels, "--ignore-not-found")
 
 
 def _await_gone(kubectl: Kubectl, kind: str, name: str, *, timeout: float = 300) -> None:

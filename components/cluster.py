@@ -16,6 +16,7 @@ from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from components.pods import SLURM_NODE_LABEL, Scope, recommended_labels
 from components.secrets import Secrets, SecretsArgs
+from components.topology import Topology, TopologyArgs
 from components.users import Users, UsersArgs
 from components.workers import WorkerPool, WorkerPoolArgs
 from config.cluster import ClusterConfig
@@ -23,6 +24,8 @@ from config.services import ImageRole
 from slurm.conf import render
 from slurm.images import DEFAULT_REGISTRY, image_reference, image_tag
 from slurm.names import NODES_SERVICE
+from slurm.settings import effective_settings
+from slurm.topology import uses_tree
 from slurm.users import accounts
 
 
@@ -67,6 +70,8 @@ class SlurmCluster(pulumi.ComponentResource):
         self.users = self._create_users()
         self.configuration = self._create_configuration()
         self.controller = self._create_controller()
+        if uses_tree(effective_settings(config)):
+            self._create_topology()
         self.pools = [self._create_pool(pool) for pool in config.worker_nodes]
         self.login = self._create_login()
         if config.network_policies.enabled:
@@ -164,6 +169,10 @@ class SlurmCluster(pulumi.ComponentResource):
             outside_namespace=self._outside,
         )
         return Controller(f"{self._name}-controller", args, opts=self._inside)
+
+    def _create_topology(self) -> Topology:
+        args = TopologyArgs(scope=self._scope, account=self.controller.account, outside_namespace=self._outside)
+        return Topology(f"{self._name}-topology", args, opts=self._inside)
 
     def _create_pool(self, pool_name: str) -> WorkerPool:
         pool = self._args.config.worker_nodes[pool_name]

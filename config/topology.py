@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from config.base import Section
+
+_LABEL = re.compile(
+    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?",
+)
+
+
+def _labels(labels: tuple[str, ...]) -> tuple[str, ...]:
+    for label in labels:
+        if not _LABEL.fullmatch(label):
+            raise ValueError(
+                f"has {label!r}, which is not a label key: [prefix/]name, the name of at most 63 characters"
+            )
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise ValueError(f"has {twice!r} twice: each label is one level of the network")
+    return labels
 
 
 class Topology(Section):
@@ -16,7 +33,7 @@ class Topology(Section):
     """`tree`: a tree of switches from labels of the Kubernetes nodes. `none`: all nodes are alike. Default: `tree`
     where a pool has a `gpu_cluster`, else `none`."""
 
-    labels: tuple[Annotated[str, Field(min_length=1, max_length=317)], ...] = Field(
+    labels: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=317)], ...], AfterValidator(_labels)] = Field(
         default=("topology.nebius.com/tier-0", "topology.nebius.com/tier-1", "topology.nebius.com/tier-2"),
         min_length=1,
         max_length=8,

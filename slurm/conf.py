@@ -14,6 +14,7 @@ from config.cluster import ClusterConfig
 from slurm.names import JAIL_DIR
 from slurm.partitions import partition_lines
 from slurm.settings import effective_settings
+from slurm.topology import topology_files
 
 FILES = ("slurm.conf", "cgroup.conf", "gres.conf", "plugstack.conf")
 """The files that slurmctld hands out to all nodes."""
@@ -26,15 +27,17 @@ def render(config: ClusterConfig) -> dict[str, str]:
 
     The size of a pool is in none of them, so that scaling changes nothing here (but see `sizing.max_node_count`).
     """
+    settings = effective_settings(config)
     values = {
         "version": config.slurm.version,
-        "settings": effective_settings(config),
+        "settings": settings,
         "pools": list(config.worker_nodes),
         "partitions": partition_lines(config.partitions, config.worker_nodes),
         "gpus": any(pool.resources.gpus for pool in config.worker_nodes.values()),
         "jail_dir": JAIL_DIR,
     }
-    return {name: _environment().get_template(f"{name}.j2").render(values) for name in FILES}
+    files = {name: _environment().get_template(f"{name}.j2").render(values) for name in FILES}
+    return files | topology_files(config, settings)
 
 
 def config_hash(files: Mapping[str, str]) -> str:

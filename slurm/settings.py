@@ -8,6 +8,7 @@ from config.cluster import ClusterConfig
 from config.slurm import SettingValue
 from slurm.names import CONTROLLER_HOST, SLURMCTLD_PORT, SLURMD_PORT, SRUN_PORTS, STATE_DIR
 from slurm.sizing import default_memory_per_cpu_mib, max_node_count
+from slurm.topology import topology_settings
 
 CONFIGLESS = "enable_configless"
 """The one of SlurmctldParameters that no setting can take away: without it no worker would find its configuration."""
@@ -63,6 +64,7 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "ReturnToService": "2",
         **_execution(config),
         **_scheduling(config),
+        **topology_settings(config),
         **_logging(),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,6 +12,10 @@ from images.common.command import NO_PROGRAM, TIMED_OUT, Result, Runner, run
 
 LEAVING_REASON: Final = "slurmstack: pod leaving"
 """Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
+
+TOPOLOGY_REASON: Final = "slurmstack:waiting-for-topology"
+"""Reason of the drain that a worker registers with where Slurm has a switch tree: the configuration agent lifts it when
+the node is in the tree. One word, as it goes through slurmd's `--conf`."""
 
 _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have the node."""
@@ -36,8 +41,13 @@ class NodeState:
 
     @property
     def is_ours(self) -> bool:
-        """The drain, if there is one, is what a leaving pod set."""
-        return self.reason.startswith(LEAVING_REASON)
+        """The drain, if there is one, is what a pod of ours set."""
+        return self.reason.startswith(LEAVING_REASON) or self.waits_for_topology
+
+    @property
+    def waits_for_topology(self) -> bool:
+        """Registered, and not in the switch tree yet."""
+        return self.reason == TOPOLOGY_REASON
 
 
 def _states(record: dict[str, Any]) -> frozenset[str]:
@@ -82,6 +92,13 @@ class Node:
         if any(text in result.stderr for text in _UNKNOWN_NODE):
             return False
         raise ControllerUnreachableError(result.message)
+
+    def has_switch_tree(self) -> bool:
+        """Whether slurmctld uses one. Raises ControllerUnreachableError."""
+        result = self._run("scontrol", "show", "config")
+        if not result.ok:
+            raise ControllerUnreachableError(result.message)
+        return re.search(r"(?im)^TopologyPlugin\s*=\s*topology/tree\s*$", result.stdout) is not None
 
     def drain(self) -> Result:
         """Let no new job start on it; running ones go on."""

@@ -14,8 +14,9 @@ from typing import Final, Protocol
 from images.common.command import TIMED_OUT, Result
 from images.common.wait import Clock
 from images.controller.check import Verdict
-from images.controller.publish import READY, Files, Store, config_hash
+from images.controller.publish import READY, Files, Store, stack_part, version_of
 from images.controller.server import Rejection, Status, StatusBoard
+from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, label_keys, render
 
 SURVIVAL_SECONDS: Final = 5.0
 """How long slurmctld may take to answer again after `scontrol reconfigure`, which itself waits until it is done.
@@ -54,7 +55,10 @@ class Agent:
         log: Callable[[str], None],
         ready: Path = READY,
         clock: Clock | None = None,
+        first_topology: Callable[[tuple[str, ...]], str] = lambda _keys: render({}),
     ) -> None:
+        """`first_topology`: a topology.conf for the labels of these keys, for the moment when a tree is asked for."""
+        self._first_topology = first_topology
         self._store = store
         self._check = check
         self._slurmctld = slurmctld
@@ -66,8 +70,9 @@ class Agent:
 
     def take(self, files: Files) -> None:
         """Apply a configuration that was just read or has just changed."""
-        version = config_hash(files)
-        self._update(pending=version)
+        files = self._with_topology(files)
+        version = version_of(files)
+        self._update(pending=stack_part(version))
         if self._ready.exists():
             self._apply(version, files)
         else:
@@ -76,8 +81,45 @@ class Agent:
     def tick(self) -> None:
         """Notice that slurmctld came up with the configuration that waits for it."""
         status = self._board.get()
-        if status.pending is not None and status.pending == self._store.current() and self._slurmctld.is_up():
+        if status.pending is None or not self._slurmctld.is_up():
+            return
+        if status.pending == stack_part(self._store.current()):
             self._activate(status.pending)
+
+    def published(self) -> Files:
+        """The files in force; none before the first."""
+        current = self._store.current()
+        return self._store.files(current) if current else {}
+
+    def reload(self, topology: str) -> bool:
+        """Make slurmctld read its files again, with this topology.conf. Whether it runs with it."""
+        previous = self._store.current()
+        if previous is None or not self._slurmctld.is_up():
+            return False
+        files = {**self._store.files(previous), TOPOLOGY_CONF: topology}
+        version = version_of(files)
+        if version != previous:
+            verdict = self._check(files)
+            self._complaints[version] = verdict.complaints
+            rejection = verdict.rejection(self._known(previous))
+            if rejection is not None:
+                self._log(f"the new topology is not taken, the one before goes on:\n{rejection}")
+                return False
+            self._store.publish(files)
+        result = self._slurmctld.reconfigure()
+        if (result.ok or result.code == TIMED_OUT) and self._survives():
+            return True
+        self._log(f"the new topology is taken back: {DIED if result.ok else result.message}")
+        self._store.select(previous)
+        return False
+
+    def _with_topology(self, files: Files) -> Files:
+        """The ConfigMap's files and, where they ask for one, the topology that is in force, or a first one."""
+        if LABELS_FILE not in files:
+            return files
+        known = self.published().get(TOPOLOGY_CONF)
+        first = self._first_topology(label_keys(files[LABELS_FILE])) if known is None else known
+        return {**files, TOPOLOGY_CONF: first}
 
     def _boot(self, version: str, files: Files) -> None:
         """Decide what slurmctld starts with. The very first time, only what stops slurmctld counts."""
@@ -127,7 +169,7 @@ class Agent:
         if not result.ok and result.code != TIMED_OUT:
             self._go_back(version, previous, f"scontrol reconfigure: {result.message}")
         elif self._survives():
-            self._activate(version)
+            self._activate(stack_part(version))
         else:
             self._go_back(version, previous, DIED)
 
@@ -149,7 +191,7 @@ class Agent:
         self._reject(version, message)
         if previous is not None:
             self._store.select(previous)
-            self._update(pending=previous)
+            self._update(pending=stack_part(previous))
             self._log(f"the configuration before, {previous}, is in force again")
 
     def _known(self, version: str) -> tuple[str, ...]:
@@ -158,7 +200,7 @@ class Agent:
             self._complaints = {version: self._check(self._store.files(version)).complaints}
         return self._complaints[version]
 
-    def _activate(self, version: str) -> None:
+    def _activate(self, version: str | None) -> None:
         rejected = self._board.get().rejected
         kept = rejected if rejected is not None and rejected.hash != version else None
         self._board.set(replace(self._board.get(), active=version, pending=None, rejected=kept))
@@ -168,8 +210,9 @@ class Agent:
         self._log(f"configuration {version} is rejected:\n{message}")
         status, current = self._board.get(), self._store.current()
         # After a restart of this agent nothing is known to be active yet: the version on disk is what slurmctld has.
-        pending = current if current not in {status.active, version} else None
-        self._board.set(replace(status, pending=pending, rejected=Rejection(hash=version, message=message)))
+        pending = stack_part(current) if current != version and stack_part(current) != status.active else None
+        rejected = Rejection(hash=stack_part(version) or version, message=message)
+        self._board.set(replace(status, pending=pending, rejected=rejected))
 
     def _update(self, **changes: str | None) -> None:
         self._board.set(replace(self._board.get(), **changes))  # type: ignore[arg-type]

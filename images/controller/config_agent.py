@@ -20,6 +20,8 @@ from images.controller.publish import STATE, Store
 from images.controller.records import INTERVAL_SECONDS, Reaper
 from images.controller.server import PORT, StatusBoard, start_server
 from images.controller.source import MOUNTED, Changes, ConfigMapSource, MountedSource, start
+from images.controller.topology_places import follow_places
+from images.controller.topology_rounds import Locations, Nowhere, TopologyKeeper
 
 
 def namespace() -> str:
@@ -37,6 +39,22 @@ def _reap_for_ever(reaper: Reaper, log: Log) -> None:
             log(f"node records are left alone: an answer that was not understood ({error!r})")
 
 
+def _agent(kube: Kube | None, slurmctld: Slurmctld, board: StatusBoard, log: Log) -> tuple[Agent, TopologyKeeper]:
+    def locations() -> Locations:
+        return Nowhere() if kube is None else follow_places(kube, log)
+
+    def first_topology(keys: tuple[str, ...]) -> str:
+        return topology.initial(keys)
+
+    agent = Agent(
+        store=Store(), check=Checker(), slurmctld=slurmctld, board=board, log=log, first_topology=first_topology
+    )
+    topology = TopologyKeeper(
+        locations=locations, slurmctld=slurmctld, published=agent.published, reload=agent.reload, log=log
+    )
+    return agent, topology
+
+
 def main() -> None:
     """Entry point."""
     end_on_sigterm()
@@ -49,10 +67,10 @@ def main() -> None:
     slurmctld = Slurmctld()
     board = StatusBoard(initial_status(slurmctld.version()))
     start_server(board, int(os.environ.get("PORT", PORT)))
-    agent = Agent(store=Store(), check=Checker(), slurmctld=slurmctld, board=board, log=log)
+    kube = Kube.in_cluster(namespace())
+    agent, topology = _agent(kube, slurmctld, board, log)
 
     changes: Changes = queue.Queue()
-    kube = Kube.in_cluster(namespace())
     mounted = Path(os.environ.get("CONFIG_DIR", str(MOUNTED)))
     if kube is None:
         log(f"not in a Kubernetes pod: following the files in {mounted}")
@@ -69,5 +87,6 @@ def main() -> None:
             files = changes.get(timeout=0.1 if board.get().pending else 1.0)
         except queue.Empty:
             agent.tick()
+            topology.round()
             continue
         agent.take(files)

@@ -39,6 +39,15 @@ class Slurmctld:
         result = self.runner(["scontrol", "show", "nodes", "--json"], env=self._env)
         return result.stdout if result.ok else None
 
+    def nodes_text(self) -> str | None:
+        """All node records, one a line, or None where slurmctld does not answer."""
+        result = self.runner(["scontrol", "show", "nodes", "--oneliner"], env=self._env)
+        return result.stdout if result.ok else None
+
+    def undrain(self, nodes: str) -> Result:
+        """Lift a drain, and nothing else: a node that is down stays down."""
+        return self.runner(["scontrol", "update", f"nodename={nodes}", "state=undrain"], env=self._env)
+
     def delete_node(self, name: str) -> Result:
         """Remove the record of a dynamic node. Slurm refuses while a job or a reservation has it."""
         return self.runner(["scontrol", "delete", f"nodename={name}"], env=self._env)

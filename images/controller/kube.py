@@ -21,6 +21,10 @@ REQUEST_TIMEOUT_SECONDS: Final = 5.0
 WATCH_SECONDS: Final = 240
 """The server ends a watch after this; we then start the next one. A silently dead connection is noticed a bit later."""
 
+_JSON: Final = "application/json"
+_METADATA: Final = "application/json;as=PartialObjectMetadata"
+_METADATA_GROUP: Final = ";g=meta.k8s.io;v=v1"
+
 Object = Mapping[str, Any]
 
 
@@ -68,10 +72,31 @@ class Kube:
 
         Raises KubeError(status=410) when the server has forgotten that version: read it again, and watch from there.
         """
+        path = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        return self._watch(path, resource_version, {"fieldSelector": f"metadata.name={name}"})
+
+    def list_all(self, path: str, *, selector: str = "", metadata_only: bool = False) -> tuple[list[Object], str]:
+        """All objects of a collection that have the labels, and the version to watch from.
+
+        `metadata_only`: without specification and status, which are most of a large object.
+        """
+        accept = f"{_METADATA}List{_METADATA_GROUP}" if metadata_only else _JSON
+        return self._list_with_version(path, {"labelSelector": selector} if selector else {}, accept)
+
+    def watch(
+        self, path: str, resource_version: str, *, selector: str = "", metadata_only: bool = False
+    ) -> Iterator[tuple[str, Object]]:
+        """Changes of a collection after `list_all`, as `watch_config_map` has them."""
+        accept = f"{_METADATA}{_METADATA_GROUP}" if metadata_only else _JSON
+        return self._watch(path, resource_version, {"labelSelector": selector} if selector else {}, accept)
+
+    def _watch(
+        self, path: str, resource_version: str, selectors: Mapping[str, str], accept: str = _JSON
+    ) -> Iterator[tuple[str, Object]]:
         query = urlencode(
             {
                 "watch": "true",
-                "fieldSelector": f"metadata.name={name}",
+                **selectors,
                 "resourceVersion": resource_version,
                 "allowWatchBookmarks": "true",
                 "timeoutSeconds": WATCH_SECONDS,
@@ -79,7 +104,7 @@ class Kube:
         )
         connection = self._connect(WATCH_SECONDS + 15)
         try:
-            response = self._request(connection, f"/api/v1/namespaces/{self.namespace}/configmaps?{query}")
+            response = self._request(connection, f"{path}?{query}", accept)
             while line := response.readline():
                 event = json.loads(line)
                 if event["type"] == "ERROR":
@@ -91,20 +116,26 @@ class Kube:
             connection.close()
 
     def _list(self, path: str) -> list[Object]:
+        return self._list_with_version(path, {})[0]
+
+    def _list_with_version(
+        self, path: str, selectors: Mapping[str, str], accept: str = _JSON
+    ) -> tuple[list[Object], str]:
         items: list[Object] = []
         token = ""
         while True:
-            query = urlencode({"limit": 500, **({"continue": token} if token else {})})
-            page = self._get_json(f"{path}?{query}")
+            query = urlencode({"limit": 500, **selectors, **({"continue": token} if token else {})})
+            page = self._get_json(f"{path}?{query}", accept)
             items += page.get("items") or []
-            token = page.get("metadata", {}).get("continue", "")
+            metadata = page.get("metadata", {})
+            token = metadata.get("continue", "")
             if not token:
-                return items
+                return items, str(metadata.get("resourceVersion", ""))
 
-    def _get_json(self, path: str) -> Object:
+    def _get_json(self, path: str, accept: str = _JSON) -> Object:
         connection = self._connect(REQUEST_TIMEOUT_SECONDS)
         try:
-            result: Object = json.loads(self._request(connection, path).read())
+            result: Object = json.loads(self._request(connection, path, accept).read())
         except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
             raise KubeError(f"no answer from the API server: {error}") from error
         else:
@@ -112,8 +143,10 @@ class Kube:
         finally:
             connection.close()
 
-    def _request(self, connection: http.client.HTTPConnection, path: str) -> http.client.HTTPResponse:
-        headers = {"Accept": "application/json", "User-Agent": "slurmstack-config-agent"}
+    def _request(
+        self, connection: http.client.HTTPConnection, path: str, accept: str = _JSON
+    ) -> http.client.HTTPResponse:
+        headers = {"Accept": accept, "User-Agent": "slurmstack-config-agent"}
         token = self.service_account / "token"
         if token.is_file():
             headers["Authorization"] = f"Bearer {token.read_text(encoding='ascii').strip()}"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.files import swap_symlink, write_atomically
+from images.controller.topology import TOPOLOGY_CONF
 
 STATE: Final = Path("/var/spool/slurmctld")
 STORE: Final = STATE / "slurmstack"
@@ -29,6 +30,19 @@ KEEP_VERSIONS: Final = 5
 
 Files = Mapping[str, str]
 """File name -> content: the data of the ConfigMap."""
+
+
+def version_of(files: Files) -> str:
+    """Name of a version: the hash of what the stack says, and one of what the agent added to it, if it did."""
+    stack = {name: content for name, content in files.items() if name != TOPOLOGY_CONF}
+    if TOPOLOGY_CONF not in files:
+        return config_hash(stack)
+    return f"{config_hash(stack)}-{config_hash({TOPOLOGY_CONF: files[TOPOLOGY_CONF]})[:8]}"
+
+
+def stack_part(version: str | None) -> str | None:
+    """Hash of the ConfigMap's files in the name of a version: how the stack knows it."""
+    return None if version is None else version.partition("-")[0]
 
 
 def config_hash(files: Files) -> str:
@@ -58,7 +72,7 @@ class Store:
         return self.root / "current"
 
     def current(self) -> str | None:
-        """Hash of the version in force, or None before the first."""
+        """Name of the version in force, or None before the first."""
         try:
             name = self.current_link.readlink().name
         except OSError:
@@ -70,8 +84,8 @@ class Store:
         return read_files(self._directory(version))
 
     def publish(self, files: Files) -> str:
-        """Put a version in force, in one step, and return its hash. The version before it stays on disk."""
-        version = config_hash(files)
+        """Put a version in force, in one step, and return its name. The version before it stays on disk."""
+        version = version_of(files)
         self._write(version, files)
         self.select(version)
         return version

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from images.controller.topology import TOPOLOGY_CONF
+
 _REPLACED: Final = (
     "SlurmctldPort", "SlurmdPort", "StateSaveLocation", "SlurmctldPidFile", "SlurmctldLogFile", "SlurmctldDebug",
     "SlurmctldSyslogDebug", "LogTimeFormat", "SlurmSchedLogFile", "JobCompType",
@@ -31,6 +33,9 @@ _DROPPED_WITH_DATABASE: Final = (
     "AccountingStorageExternalHost", "AccountingStoreFlags",
 )  # fmt: skip
 """Left out where slurmdbd is used: they are an error without it."""
+
+_LEAF_NODES: Final = re.compile(r"(?im)(?<!\S)Nodes\s*=\s*\S+")
+_STAND_IN: Final = "slurmstack-scratch-"
 
 _PARTITION_DATABASE_KEYS: Final = ("AllowQos", "DenyQos", "QOS", "AllowAccounts", "DenyAccounts")
 """Refer to what only the database knows."""
@@ -105,4 +110,18 @@ def scratch_files(files: Mapping[str, str], scratch: Scratch) -> dict[str, str]:
     result["slurm.conf"] = result.get("slurm.conf", "") + "".join(
         f"{key}={value}\n" for key, value in scratch.settings().items()
     )
+    if TOPOLOGY_CONF in files:
+        result[TOPOLOGY_CONF], nodes = _with_stand_ins(files[TOPOLOGY_CONF])
+        result["slurm.conf"] += nodes
     return result
+
+
+def _with_stand_ins(topology: str) -> tuple[str, str]:
+    """The tree with one node of our own below each leaf switch, and the line that makes these nodes.
+
+    The scratch slurmctld knows no dynamic node, and would complain about each.
+    """
+    parts = _LEAF_NODES.split(topology)
+    count = len(parts) - 1
+    tree = "".join(f"{part}Nodes={_STAND_IN}{number}" for number, part in enumerate(parts[:-1])) + parts[-1]
+    return tree, f"NodeName={_STAND_IN}[0-{count - 1}] NodeAddr=127.0.0.1 State=FUTURE\n" if count else ""

@@ -19,6 +19,7 @@ from images.common.readiness import wait_for_controller, wait_for_jail, wait_for
 from images.common.slurm_node import ControllerUnreachableError, Node
 from images.worker.gres import fitting_gres
 from images.worker.limits import raise_locked_memory
+from images.worker.topology import STARTS_DRAINED, waits_for_place
 
 RUN_SLURM = Path("/run/slurm")
 """slurmd caches the configuration here for all Slurm commands of the pod and of the jail."""
@@ -33,10 +34,11 @@ def slurmd_command(controller: str, node_conf: str, name: str) -> list[str]:
     return ["/usr/sbin/slurmd", "-D", "-Z", "-b", "--conf-server", controller, "--conf", node_conf, "-N", name]
 
 
-def lift_own_drain(node: Node, log: Callable[[str], None]) -> bool:
+def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool = False) -> bool:
     """Lift what an earlier pod of this name left behind; never what an administrator or a health check has set.
 
-    That pod drained its node to leave, and was killed before it could delete the record.
+    That pod drained its node to leave, and was killed before it could delete the record. `keep_waiting`: one that waits
+    for its place in the switch tree goes on waiting.
     """
     try:
         state = node.state()
@@ -45,7 +47,7 @@ def lift_own_drain(node: Node, log: Callable[[str], None]) -> bool:
         return False
     if state is None:
         return False
-    if not (state.is_drained or "DOWN" in state.states):
+    if not (state.is_drained or "DOWN" in state.states) or (keep_waiting and state.waits_for_topology):
         return False
     if not state.is_ours:
         log(f"node {node.name} stays {'+'.join(sorted(state.states))}: {state.reason or 'no reason given'}")
@@ -91,7 +93,11 @@ def main() -> NoReturn:
             sys.exit(1)
     raise_locked_memory(log)
     wait_for_controller(controller, log)
-    lift_own_drain(Node(name=name, controller=controller), log)
+    node = Node(name=name, controller=controller)
+    waits = waits_for_place(node, log)
+    lift_own_drain(node, log, keep_waiting=waits)
+    if waits:
+        node_conf += STARTS_DRAINED
     become(slurmd_command(controller, node_conf, name), log)
 
 

@@ -212,6 +212,7 @@ class SlurmSandbox:
         self.node_conf = node_conf
         self.jail = jail
         self.pods: dict[str, Pod] = {}
+        self._numbers: dict[str, int] = {}
         self._workers = workers
         self._secret = self.work / "secrets"
         for directory in (self.config_directory, self.state, self._secret):
@@ -292,6 +293,8 @@ class SlurmSandbox:
             binds={self._secret: "/secrets/munge", **(binds or {})},
         )  # fmt: skip
         self.pods[name] = pod
+        # Never given twice: the kernel needs a moment to forget the network of a pod that has ended.
+        self._numbers[name] = max(self._numbers.values(), default=0) + 1
         pod.start()
         self._connect(pod)
         self._write_hosts()
@@ -313,7 +316,7 @@ class SlurmSandbox:
     def _connect(self, pod: Pod) -> None:
         """Join the pod's network to the bridge, which lives in the first pod's namespace."""
         first = next(iter(self.pods.values()))
-        address = f"{NETWORK}.{list(self.pods).index(pod.name) + 1}/24"
+        address = f"{NETWORK}.{self._numbers[pod.name]}/24"
         inside = ["nsenter", f"--target={first.pid}", "--net", "ip"]
         if pod is first:
             commands = [
@@ -324,7 +327,7 @@ class SlurmSandbox:
             for command in commands:
                 subprocess.run([*inside, *command], check=True)
             return
-        port = f"p{list(self.pods).index(pod.name)}"
+        port = f"p{self._numbers[pod.name]}"
         subprocess.run(
             [*inside, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(pod.pid)], check=True
         )
@@ -334,7 +337,7 @@ class SlurmSandbox:
         subprocess.run([*own, "link", "set", "eth0", "up"], check=True)
 
     def _write_hosts(self) -> None:
-        lines = ["127.0.0.1 localhost", *(f"{NETWORK}.{index + 1} {name}" for index, name in enumerate(self.pods))]
+        lines = ["127.0.0.1 localhost", *(f"{NETWORK}.{self._numbers[name]} {name}" for name in self.pods)]
         for pod in self.pods.values():
             (pod.root / "etc/hosts").write_text("\n".join(lines) + "\n")
             (pod.root / "etc/resolv.conf").write_text("")

@@ -1,0 +1,110 @@
+"""Slurm's switch tree, from labels of the Kubernetes nodes: who is near to whom on the network.
+
+The labels name a node's switches from the core of the network to the node, so their values are a path. Each path
+becomes a leaf switch, each beginning of a path a switch above it, and one root joins all: a job may then use any nodes,
+and gets near ones where it can.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+TOPOLOGY_CONF: Final = "topology.conf"
+"""The one file of Slurm's configuration that is not in the ConfigMap: the agent makes it."""
+
+LABELS_FILE: Final = "topology.labels"
+"""File of the ConfigMap that asks for a tree: keys of labels, one a line, from the core of the network to the node."""
+
+ROOT: Final = "root"
+UNKNOWN: Final = "unknown"
+"""Leaf switch of the nodes of which no label is known, and what stands for a single label that is missing."""
+
+LONGEST_NAME: Final = 40
+"""Of a switch. Slurm takes 64 characters (measured with 24.11 and 26.05: 200 end slurmctld)."""
+
+_NO_NODE: Final = "none"
+"""Slurm has no empty leaf switch, and with topology/tree it does not start without a switch (measured). Nodes are named
+`<pool>-<number>`, so none has this name."""
+
+_NUMBERED: Final = re.compile(r"^(?P<prefix>.*?)(?P<number>0|[1-9]\d{0,8})$")
+
+Path = tuple[str, ...]
+"""Values of a node's labels, from the core to the node; empty: none is known."""
+
+
+def label_keys(text: str) -> tuple[str, ...]:
+    """The keys in `LABELS_FILE`."""
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def path_of(labels: Mapping[str, str], keys: Iterable[str]) -> Path:
+    """Where a node with these labels is."""
+    values = tuple(labels.get(key, "") for key in keys)
+    return tuple(value or UNKNOWN for value in values) if any(values) else ()
+
+
+def switch_name(path: Path) -> str:
+    """A name that depends on the path alone, so that it stays when other switches come and go.
+
+    The labels themselves where that is short and cannot be taken for another path; else the last one and a digest.
+    """
+    joined = ".".join(path)
+    clear = not any("." in value for value in path) and joined not in {ROOT, UNKNOWN}
+    if clear and len(joined) <= LONGEST_NAME:
+        return joined
+    digest = hashlib.sha256("\0".join(path).encode()).hexdigest()[:8]
+    return f"{path[-1][: LONGEST_NAME - 9]}-{digest}"
+
+
+def host_list(names: Iterable[str]) -> str:
+    """The names as Slurm abbreviates them: `gpu-[0-3,7]`."""
+    plain: list[str] = []
+    numbers: dict[str, list[int]] = {}
+    for name in names:
+        found = _NUMBERED.match(name)
+        if found is None:
+            plain.append(name)
+        else:
+            numbers.setdefault(found["prefix"], []).append(int(found["number"]))
+    return ",".join([*sorted(plain), *(f"{prefix}{_ranges(numbers[prefix])}" for prefix in sorted(numbers))])
+
+
+def _ranges(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    if len(runs) == 1 and runs[0][0] == runs[0][1]:
+        return str(runs[0][0])
+    return "[" + ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs) + "]"
+
+
+def render(places: Mapping[str, Path]) -> str:
+    """topology.conf for nodes at these places. The same places always give the same bytes."""
+    leaves: dict[Path, list[str]] = {}
+    for node, path in places.items():
+        leaves.setdefault(path, []).append(node)
+    below: dict[Path, set[Path]] = {}
+    for path in leaves:
+        for depth in range(len(path)):
+            below.setdefault(path[:depth], set()).add(path[: depth + 1])
+    unlabelled = leaves.pop((), [] if leaves else [_NO_NODE])
+
+    lines = ["# Made by config-agent from labels of the Kubernetes nodes: changes made here are lost."]
+    lines += [f"SwitchName={switch_name(path)} Nodes={host_list(leaves[path])}" for path in sorted(leaves)]
+    if unlabelled:
+        lines.append(f"SwitchName={UNKNOWN} Nodes={host_list(unlabelled)}")
+    tops = [switch_name(path) for path in sorted(below.pop((), set()))]
+    inner = sorted(below, key=lambda path: (-len(path), path))
+    lines += [f"SwitchName={switch_name(path)} Switches={_switches(below[path])}" for path in inner]
+    lines.append(f"SwitchName={ROOT} Switches={','.join([*tops, *([UNKNOWN] if unlabelled else [])])}")
+    return "\n".join(lines) + "\n"
+
+
+def _switches(paths: Iterable[Path]) -> str:
+    return ",".join(switch_name(path) for path in sorted(paths))

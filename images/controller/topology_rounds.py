@@ -1,0 +1,199 @@
+"""Keeps Slurm's switch tree up to date, without restarts and with few reconfigurations.
+
+slurmctld reads topology.conf when it starts and at `scontrol reconfigure`, and knows then only the nodes that have
+registered. A node that registers later is in no switch: it runs no job, and a queued job that tries to use it is put
+aside for good (`BadConstraints`, measured with 24.11 and 26.05). So a worker registers drained, with a reason of its
+own (images/worker/slurmd.py), and takes jobs when this has given it its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from images.common.command import Result
+from images.common.slurm_node import TOPOLOGY_REASON
+from images.common.wait import Clock
+from images.controller.publish import Files
+from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, Path, host_list, label_keys, render
+
+POLL_SECONDS: Final = 1.0
+SETTLE_SECONDS: Final = 2.0
+"""A change is read when nothing more has changed for this time: nodes that come together are read in one go."""
+LONGEST_SETTLE_SECONDS: Final = 10.0
+"""But not later than this after the first change."""
+SPACING_SECONDS: Final = 10.0
+"""Between two reconfigurations: each makes every slurmd read its configuration again."""
+REMOVAL_SECONDS: Final = 60.0
+"""Names of nodes that have left do no harm in the tree; they go with the next change, or after this time."""
+PATIENCE_SECONDS: Final = 10.0
+"""How long to wait for a first answer of the API server before nodes are taken for unlabelled."""
+
+_NODE: Final = re.compile(r"^NodeName=(\S+)")
+_STATE: Final = re.compile(r"\sState=(\S+)")
+_REASON: Final = re.compile(r"\sReason=(\S+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """A node record, as far as it matters here."""
+
+    name: str
+    waits: bool
+    """Registered drained, and in no switch yet."""
+
+
+def parse_registered(text: str) -> list[Registered]:
+    """Node records in the output of `scontrol show nodes --oneliner`."""
+    found = []
+    for line in text.splitlines():
+        name, state, reason = _NODE.search(line), _STATE.search(line), _REASON.search(line)
+        if name is not None and state is not None:
+            drained = "DRAIN" in state[1] and reason is not None and reason[1] == TOPOLOGY_REASON
+            found.append(Registered(name=name[1], waits=drained))
+    return found
+
+
+class Locations(Protocol):
+    """Where nodes are."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether that is known."""
+        ...
+
+    def of(self, names: Iterable[str], keys: Iterable[str]) -> dict[str, Path]:
+        """Paths by name."""
+        ...
+
+
+class Nowhere:
+    """Outside of Kubernetes no node has labels."""
+
+    synced = True
+
+    def of(self, names: Iterable[str], keys: Iterable[str]) -> dict[str, Path]:
+        """All unlabelled."""
+        del keys
+        return dict.fromkeys(names, ())
+
+
+class Control(Protocol):
+    """The part of slurmctld's control that is needed here."""
+
+    def nodes_text(self) -> str | None:
+        """All node records, one a line."""
+        ...
+
+    def undrain(self, nodes: str) -> Result:
+        """Let nodes take jobs."""
+        ...
+
+
+class TopologyKeeper:
+    """Decides when the tree is read again."""
+
+    def __init__(
+        self,
+        *,
+        locations: Callable[[], Locations],
+        slurmctld: Control,
+        published: Callable[[], Files],
+        reload: Callable[[str], bool],
+        log: Callable[[str], None],
+        clock: Clock | None = None,
+    ) -> None:
+        """`locations` is called once, when a tree is first asked for; `reload` makes slurmctld read a topology.conf."""
+        self._make_locations = locations
+        self._locations: Locations | None = None
+        self._slurmctld = slurmctld
+        self._published = published
+        self._reload = reload
+        self._log = log
+        self._clock = clock or Clock()
+        self._next = self._first = self._latest = 0.0
+        self._pending = ""
+        self._started = self._last = float("-inf")
+        self._loaded: dict[str, Path] = {}
+
+    def initial(self, keys: tuple[str, ...]) -> str:
+        """A first topology.conf, for the moment when a tree is asked for: no running node may be without a switch."""
+        nodes = self._registered() or []
+        return render(self._places(nodes, keys))
+
+    def round(self) -> None:
+        """Look once, at most every `POLL_SECONDS`."""
+        now = self._clock.now()
+        if now < self._next:
+            return
+        self._next = now + POLL_SECONDS
+        files = self._published()
+        if LABELS_FILE in files and TOPOLOGY_CONF in files:
+            self._keep(files, now)
+        elif self._locations is not None:
+            # There was a tree until a moment ago: a worker may have asked before and registered after.
+            self._release(self._registered() or [])
+
+    def _keep(self, files: Files, now: float) -> None:
+        nodes = self._registered()
+        if nodes is None:
+            return
+        places = self._places(nodes, label_keys(files[LABELS_FILE]))
+        wanted = render(places)
+        waiting = any(node.waits for node in nodes)
+        if not self._is_known(now, urgent=waiting):
+            return
+        if not waiting and wanted == files[TOPOLOGY_CONF]:
+            self._loaded, self._pending = places, ""
+            return
+        self._note(wanted, now)
+        only_removed = not waiting and all(self._loaded.get(name) == path for name, path in places.items())
+        if only_removed:
+            due = self._first + REMOVAL_SECONDS
+        else:
+            due = min(self._latest + SETTLE_SECONDS, self._first + LONGEST_SETTLE_SECONDS)
+        if now < max(due, self._last + SPACING_SECONDS):
+            return
+        loaded = self._reload(wanted)
+        self._last, self._pending = self._clock.now(), ""
+        if loaded:
+            self._loaded = places
+            self._log(f"the topology of {len(places)} nodes at {len(set(places.values()))} leaf switches is in force")
+            self._release(nodes)
+
+    def _note(self, wanted: str, now: float) -> None:
+        """Remember since when a change waits, and when there was the latest one."""
+        if not self._pending:
+            self._first = now
+        if wanted != self._pending:
+            self._pending, self._latest = wanted, now
+
+    def _places(self, nodes: list[Registered], keys: tuple[str, ...]) -> dict[str, Path]:
+        if self._locations is None:
+            self._locations = self._make_locations()
+            self._started = self._clock.now()
+        return self._locations.of((node.name for node in nodes), keys)
+
+    def _is_known(self, now: float, *, urgent: bool) -> bool:
+        """Whether the API server has told where nodes are. Without it, a tree from before stays unless nodes wait."""
+        locations = self._locations
+        return locations is not None and (locations.synced or (urgent and now - self._started >= PATIENCE_SECONDS))
+
+    def _registered(self) -> list[Registered] | None:
+        text = self._slurmctld.nodes_text()
+        return None if text is None else parse_registered(text)
+
+    def _release(self, nodes: list[Registered]) -> None:
+        """Let nodes that waited for their place take jobs."""
+        waiting = [node.name for node in nodes if node.waits]
+        if not waiting:
+            return
+        result = self._slurmctld.undrain(host_list(waiting))
+        if not result.ok:
+            # One that has left meanwhile spoils the command for all.
+            failed = [name for name in waiting if not self._slurmctld.undrain(name).ok]
+            waiting = [name for name in waiting if name not in failed]
+        if waiting:
+            self._log(f"nodes that waited for the topology take jobs now: {host_list(waiting)}")

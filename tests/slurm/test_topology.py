@@ -1,0 +1,210 @@
+"""Slurm's switch tree with real daemons: from labels of Kubernetes nodes to where jobs run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.slurm.conftest import minimal_config
+from tests.slurm.fake_kube import ENVIRONMENT, KubernetesSandbox
+from tests.slurm.sandbox import wait_until
+
+LABELS_FILE = {"topology.labels": "example/core\nexample/leaf\n"}
+TREE = "TopologyPlugin=topology/tree\nTopologyParam=SwitchAsNodeRank\nEnforcePartLimits=ALL"
+
+
+def leaf(name: str) -> dict[str, str]:
+    """Labels of a Kubernetes node below a leaf switch."""
+    return {"example/core": "core", "example/leaf": name}
+
+
+NODES = {"node-0": leaf("a"), "node-1": leaf("b"), "node-2": leaf("a"), "node-3": leaf("b"), "node-4": {}}
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str) -> Iterator[KubernetesSandbox]:
+    """Four workers below two switches, the even ones below `a`."""
+    config = minimal_config(slurm_version, TREE, **LABELS_FILE)
+    with KubernetesSandbox(slurm_version, config=config, workers=4, nodes=NODES) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def four(cluster: KubernetesSandbox) -> KubernetesSandbox:
+    """No jobs, and the first four nodes idle in their places. There may be more nodes, from other tests."""
+    cluster.run("scancel --state=pending; scancel --state=running")
+    for name, labels in NODES.items():
+        cluster.label(name, **labels)
+    await_leaves(cluster, {number: "core.a" if number % 2 == 0 else "core.b" for number in range(4)})
+    wait_until(lambda: all(is_idle(cluster, number) for number in range(4)), cluster.logs())
+    return cluster
+
+
+def leaves(cluster: KubernetesSandbox) -> dict[int, str]:
+    """Leaf switch of each node, by the node's number, as a user sees it."""
+    shown = cluster.run("scontrol show topology").stdout
+    lines = [dict(word.partition("=")[::2] for word in line.split()) for line in shown.splitlines()]
+    return {
+        int(name.removeprefix("default-")): line["SwitchName"]
+        for line in lines
+        if line.get("Level") == "0" and line["Nodes"]
+        for name in cluster.run(["scontrol", "show", "hostnames", line["Nodes"]]).stdout.split()
+        if name != "none"
+    }
+
+
+def await_leaves(cluster: KubernetesSandbox, wanted: dict[int, str], timeout: float = 60) -> None:
+    """Wait until these nodes are shown below these switches."""
+    try:
+        wait_until(lambda: wanted.items() <= leaves(cluster).items(), f"leaves {wanted}", timeout)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; there are {leaves(cluster)}\n{cluster.logs()}") from None
+
+
+def is_idle(cluster: KubernetesSandbox, number: int) -> bool:
+    """Whether a node is there and takes jobs."""
+    return cluster.run(f"sinfo -h -n default-{number} -o %T").stdout.strip() == "idle"
+
+
+def state(cluster: KubernetesSandbox, job: str) -> str:
+    """`RUNNING`, `COMPLETED`, ..."""
+    shown = cluster.run(f"scontrol show job {job}").stdout
+    return next(word.partition("=")[2] for word in shown.split() if word.startswith("JobState="))
+
+
+def submit(cluster: KubernetesSandbox, command: str, *options: str) -> str:
+    """Id of a new batch job."""
+    done = cluster.run(f"sbatch --parsable -o /dev/null {' '.join(options)} --wrap '{command}'")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def reloads(cluster: KubernetesSandbox) -> int:
+    """How often slurmctld has read a tree."""
+    return cluster.controller.log("config-agent").count("is in force")
+
+
+def test_a_job_of_two_nodes_gets_one_switch(four: KubernetesSandbox) -> None:
+    """The nodes in the order of their names would be of two switches."""
+    submit(four, "sleep 60", "-w", "default-0", "--exclusive")
+    wait_until(lambda: four.run("squeue -h -o %t").stdout.strip() == "R", "the job to run")
+
+    plain = four.run("srun -N2 hostname", timeout=30)
+    asked = four.run("srun -N2 --switches=1 hostname", timeout=30)
+
+    assert sorted(plain.stdout.split()) == ["default-1", "default-3"], four.logs()
+    assert sorted(asked.stdout.split()) == ["default-1", "default-3"]
+
+
+def test_jobs_may_span_switches_where_one_is_not_enough(four: KubernetesSandbox) -> None:
+    assert len(four.run("srun -N4 hostname", timeout=30).stdout.split()) == 4
+
+
+def test_a_relabelled_node_moves_in_the_tree_and_its_job_runs_on(four: KubernetesSandbox) -> None:
+    submit(four, "srun sleep 600", "-N2", "-w", "default-[1-2]")
+    task = ["pgrep", "-f", "sleep 600$"]
+    wait_until(lambda: four.run(task, pod="default-2").stdout != "", f"the job to run: {four.run('squeue').stdout}")
+    before = four.run(task, pod="default-2").stdout
+    slurmctld = four.run("pgrep -o slurmctld").stdout
+
+    four.label("node-1", **leaf("c"))
+
+    await_leaves(four, {0: "core.a", 1: "core.c", 2: "core.a", 3: "core.b"}, 40)
+    assert four.run("squeue -h -o %t").stdout.strip() == "R"
+    assert four.run(task, pod="default-2").stdout == before
+    assert four.run("pgrep -o slurmctld").stdout == slurmctld
+
+
+def test_a_node_without_labels_runs_jobs_from_a_switch_of_its_own(four: KubernetesSandbox) -> None:
+    four.start_worker("default-4")
+
+    await_leaves(four, {4: "unknown"})
+    wait_until(lambda: is_idle(four, 4), four.logs())
+    assert four.run("srun -N2 -w default-[3-4] hostname", timeout=30).returncode == 0
+
+
+def test_a_queued_job_gets_nodes_that_come_later_and_is_never_put_aside(four: KubernetesSandbox) -> None:
+    """Slurm puts a job aside for good when it tries to use a node that is in no switch."""
+    nodes = len(leaves(four))
+    job = submit(four, "true", f"-N{nodes}", "--hold")
+    four.run("scontrol update nodename=default-3 state=down reason=test; scontrol delete nodename=default-3")
+    four.remove_pod("default-3")
+    four.run(f"scontrol release {job}")
+
+    # In other order and on other machines, so that Slurm's numbers of the nodes are not the old ones either.
+    four.start_worker("default-5", on="node-0")
+    four.start_worker("default-3")
+
+    wait_until(lambda: state(four, job) == "COMPLETED", f"the job: {four.run('squeue').stdout}", 60)
+    assert leaves(four)[5] == "core.a"
+
+
+def test_many_nodes_that_come_together_cost_one_or_two_reconfigurations(four: KubernetesSandbox) -> None:
+    before = reloads(four)
+    numbers = range(10, 15)
+    for number in numbers:
+        four.start_worker(f"default-{number}", on=f"node-{number % 4}")
+
+    wait_until(lambda: all(is_idle(four, number) for number in numbers), four.logs(), 60)
+
+    assert 1 <= reloads(four) - before <= 2, four.controller.log("config-agent")
+
+
+def test_without_the_api_the_tree_stays_and_new_nodes_still_take_jobs(four: KubernetesSandbox) -> None:
+    four.api_down(down=True)
+    try:
+        four.place("default-6", "node-0")
+        four.start_worker("default-6", on="node-0")
+        wait_until(lambda: is_idle(four, 6), four.logs())
+        assert {6: "unknown", 0: "core.a", 1: "core.b"}.items() <= leaves(four).items()
+        assert four.run("srun -w default-6 hostname", timeout=30).stdout.strip() == "default-6"
+    finally:
+        four.api_down(down=False)
+    await_leaves(four, {6: "core.a"})
+
+
+def test_an_administrators_drain_of_a_new_node_is_not_lifted(four: KubernetesSandbox) -> None:
+    four.start_worker("default-7", on="node-0")
+    wait_until(lambda: "default-7" in four.run("sinfo -h -N -o %N").stdout, four.logs())
+    four.run("scontrol update nodename=default-7 state=drain reason='bad memory'")
+
+    await_leaves(four, {7: "core.a"})
+
+    assert "bad memory" in four.run("sinfo -h -R").stdout
+    four.run("scontrol update nodename=default-7 state=resume")
+
+
+def test_a_tree_is_turned_on_and_off_under_a_running_job(slurm_version: str) -> None:
+    plain = minimal_config(slurm_version, "EnforcePartLimits=ALL")
+    with KubernetesSandbox(slurm_version, config=plain, workers=2, nodes=NODES) as cluster:
+        job = submit(cluster, "srun sleep 600", "-N2")
+        wait_until(lambda: state(cluster, job) == "RUNNING", "the job to run")
+
+        cluster.set_config(minimal_config(slurm_version, TREE, **LABELS_FILE))
+
+        await_leaves(cluster, {0: "core.a", 1: "core.b"}, 40)
+        assert state(cluster, job) == "RUNNING"
+        assert cluster.run("srun -N2 hostname", timeout=30).returncode == 0
+
+        cluster.set_config(plain)
+
+        wait_until(lambda: not leaves(cluster), "no tree")
+        assert state(cluster, job) == "RUNNING"
+        assert cluster.run("srun -N2 hostname", timeout=30).returncode == 0
+
+
+def test_a_controller_that_restarts_has_the_tree_at_once(four: KubernetesSandbox) -> None:
+    tree = leaves(four)
+    four.run("pkill -KILL slurmctld; pkill -KILL -f [c]onfig-agent")
+    wait_until(lambda: "is UP" not in four.run("scontrol ping").stdout, "slurmctld to be gone")
+    four.api_down(down=True)
+    try:
+        four.controller.start_program("config-agent", ENVIRONMENT)
+        four.controller.start_program("slurmctld")
+        wait_until(lambda: "is UP" in four.run("scontrol ping").stdout, four.logs())
+        assert leaves(four) == tree
+        wait_until(lambda: all(is_idle(four, number) for number in range(4)), four.logs())
+        assert four.run("srun -N4 hostname", timeout=30).returncode == 0
+    finally:
+        four.api_down(down=False)
