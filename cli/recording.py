@@ -108,6 +108,20 @@ class GeneratedValues:
         return base64.b64encode(bytes(length)).decode()
 
 
+_STAND_INS: Mapping[str, Mapping[str, Any]] = {
+    "nebius:index/mk8sV1Cluster:Mk8sV1Cluster": {
+        "controlPlane": {
+            "endpoints": {"publicEndpoint": "https://public.invalid", "privateEndpoint": "https://private.invalid"},
+            "auth": {"clusterCaCertificate": "a certificate"},
+        }
+    },
+    "nebius:index/vpcV1Allocation:VpcV1Allocation": {"details": {"allocatedCidr": "192.0.2.1/32"}},
+    "nebius:index/storageV1Bucket:StorageV1Bucket": {"domainName": "storage.invalid"},
+    "nebius:index/iamV2AccessKey:IamV2AccessKey": {"awsAccessKeyId": "key-id", "secretReferenceId": "secret-id"},
+}
+"""What clouds say of resources that they made (`status`), as far as the program uses it: stand-ins, like the ids."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Made:
     """A resource of the cloud that is there, as Pulumi's state has it."""
@@ -117,17 +131,25 @@ class Made:
 
 
 class _Mocks(mocks.Mocks):
-    """Answers a registration as a provider would: inputs come back as outputs, random values are made."""
+    """Answers a registration as a provider would: inputs come back as outputs, random values are made.
 
-    def __init__(self, generated: GeneratedValues, made: Mapping[tuple[str, str], Made]) -> None:
+    In a preview nobody knows more than the inputs.
+    """
+
+    def __init__(self, generated: GeneratedValues, made: Mapping[tuple[str, str], Made], *, preview: bool) -> None:
         self._generated = generated
         self._made = made
+        self._preview = preview
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         made = self._made.get((args.typ, args.name))
         if made is not None:
             return made.id, {**made.outputs, **args.inputs}
         outputs = dict(args.inputs)
+        if self._preview:
+            return None, outputs
+        if args.typ in _STAND_INS:
+            outputs["status"] = _STAND_INS[args.typ]
         if args.typ == "random:index/randomBytes:RandomBytes":
             value = self._generated.random_bytes(args.name, int(args.inputs["length"]))
             outputs["base64"] = {SIGNATURE: _SECRET, "value": value}
@@ -178,21 +200,23 @@ def record(
     stack: str,
     generated: GeneratedValues | None = None,
     made: Mapping[tuple[str, str], Made] | None = None,
+    preview: bool = False,
 ) -> Recording:
     """Run the program with the sections of a stack file and return what it registered.
 
     Check the sections with `config.load_config` first: the program only reports what is wrong and exits. Exceptions of
     the program pass through. `stack` is the stack's name, which is part of every URN. `made` tells of resources that
-    are there, by type and name, so that what is computed from them is what it really is.
+    are there, by type and name, so that what is computed from them is what it really is. With `preview` all others are
+    still to be made, and what only their providers can tell is unknown.
     """
     recording = Recording()
     values = {f"{PROJECT}:{name}": json.dumps(value) for name, value in sections.items()}
 
     async def run() -> None:
         # The runtime keeps contexts per task: mocks and configuration are set where the program runs.
-        answers = _Mocks(generated or GeneratedValues(), made or {})
+        answers = _Mocks(generated or GeneratedValues(), made or {}, preview=preview)
         monitor = _RecordingMonitor(recording, answers)
-        pulumi.runtime.set_mocks(answers, project=PROJECT, stack=stack, preview=False, logger=_log(), monitor=monitor)
+        pulumi.runtime.set_mocks(answers, project=PROJECT, stack=stack, preview=preview, logger=_log(), monitor=monitor)
         pulumi.runtime.set_all_config(values, [])
         await run_pulumi_func(_run_program)
         root = get_root_resource()

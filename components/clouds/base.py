@@ -25,6 +25,9 @@ class Placement:
     """Annotations of the pod."""
     devices: Mapping[str, str] = field(default_factory=dict)
     """Extended resources of each pod besides its GPUs, for example `rdma/ib: "1"`."""
+    machines: tuple[pulumi.Resource, ...] = ()
+    """Resources that make the machines. A workload that depends on them is removed before they are, so that its pods
+    end in order, and not with the machine under them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,5 +12,8 @@ def connect(config: ClusterConfig) -> CloudResources:
     """The cloud of the configuration, with what it makes."""
     cloud = config.cloud
     if isinstance(cloud, NebiusCloud):
-        raise NotImplementedError(cloud.kind)
+        # Its provider takes half a second to load, which only those wait for who use it.
+        from components.clouds.nebius import cloud as nebius  # noqa: PLC0415
+
+        return nebius.NebiusCloud(config, cloud)
     return LocalCluster(cloud) if cloud.is_local else ExistingCluster(cloud)

@@ -1,0 +1,176 @@
+"""The Nebius cloud of one cluster: everything below Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.clouds.base import Placement, Role, StaticVolumeArgs
+from components.clouds.nebius.access import create_node_account
+from components.clouds.nebius.backups import create_backups
+from components.clouds.nebius.cluster import create_cluster
+from components.clouds.nebius.credentials import create_provider
+from components.clouds.nebius.filesystems import create_filesystems, mount_path, shared_filesystems
+from components.clouds.nebius.gpu_clusters import create_gpu_clusters
+from components.clouds.nebius.gpu_stack import GpuStack, GpuStackArgs
+from components.clouds.nebius.kubernetes import create_kubernetes_provider, kubeconfig
+from components.clouds.nebius.network import (
+    ALLOCATION_ANNOTATION,
+    address_of,
+    create_login_address,
+    create_subnet,
+)
+from components.clouds.nebius.node_groups import NodeGroupsArgs, create_role_groups, create_worker_groups
+from components.clouds.nebius.placement import gpus_of, role_placement, worker_placement
+from components.clouds.nebius.scope import CloudScope
+from config.cluster import ClusterConfig
+from config.nebius import NebiusCloud as CloudConfig
+from config.workers import WorkerPool
+
+
+class NebiusCloud(pulumi.ComponentResource):
+    """Network, Managed Kubernetes, node groups, GPU clusters, shared file systems and addresses in one project.
+
+    The number of resources depends on the number of pools and of file systems, and on the number of nodes only by one
+    node group for each hundred.
+    """
+
+    provider: k8s.Provider
+    login_keys: tuple[str, ...] = ()
+    volume_filesystem: str | None = "virtiofs"
+
+    def __init__(self, config: ClusterConfig, cloud: CloudConfig) -> None:
+        prefix = cloud.name or config.cluster.namespace
+        provider = create_provider(cloud.project_id)
+        super().__init__("slurmstack:index:NebiusCloud", f"{prefix}-cloud", None, _with(provider))
+        self._config = config
+        self._cloud = cloud
+        self._exports: dict[str, pulumi.Input[str]] = {}
+        self._scope = CloudScope(
+            component=self,
+            project=cloud.project_id,
+            prefix=prefix,
+            protects_data=config.protects_data and not cloud.allow_replacement,
+        )
+        self._subnet = cloud.subnet_id or create_subnet(self._scope).id
+        self._cluster = create_cluster(self._scope, cloud.kubernetes, self._subnet)
+        self._filesystems = self._create_filesystems()
+        self._groups = self._create_node_groups()
+        self.provider = self._create_kubernetes_provider()
+        self._create_gpu_stack()
+        self.login_annotations = self._create_login_address()
+        self._create_backups()
+        self.register_outputs({"cluster_id": self._cluster.id})
+
+    def _create_filesystems(self) -> Mapping[str, pulumi.Input[str]]:
+        wanted = shared_filesystems(self._config)
+        made = create_filesystems(self._scope, wanted, allow_replacement=self._cloud.allow_replacement)
+        self._exports |= {f"filesystem_{tag.replace('-', '_')}": id_ for tag, id_ in made.items()}
+        return made
+
+    def _create_node_groups(self) -> Mapping[str, list[pulumi.Resource]]:
+        """Groups by worker pool; those of our own roles under an empty name."""
+        pools = self._config.worker_nodes
+        account = create_node_account(self._scope, self._config.images.registry)
+        args = NodeGroupsArgs(
+            cloud=self._cloud,
+            cluster_id=self._cluster.id,
+            subnet_id=self._subnet,
+            service_account_id=account.id if account else None,
+            filesystems=self._filesystems,
+            gpu_clusters=create_gpu_clusters(self._scope, pools),
+        )
+        groups: dict[str, list[pulumi.Resource]] = {"": [*create_role_groups(self._scope, args)]}
+        for name, pool in pools.items():
+            groups[name] = [*create_worker_groups(self._scope, args, name, pool)]
+        return groups
+
+    def _create_kubernetes_provider(self) -> k8s.Provider:
+        cloud, prefix = self._cloud, self._scope.prefix
+        config = kubeconfig(self._cluster, cloud, prefix)
+        self._exports |= {"cluster_id": self._cluster.id, "kubeconfig": config}
+        # What can never change of a cluster: with another value it is another cluster, without our objects.
+        identity = (cloud.project_id, prefix, cloud.subnet_id or "own", cloud.kubernetes.service_cidr or "default")
+        return create_kubernetes_provider(config, "/".join(identity), after=self._groups[""])
+
+    def _create_gpu_stack(self) -> None:
+        pools = self._config.worker_nodes.values()
+        if not any(gpus_of(pool) for pool in pools):
+            return
+        args = GpuStackArgs(
+            prefix=self._scope.prefix,
+            install=self._cloud.gpu_stack,
+            rdma=any(pool.gpu_cluster is not None for pool in pools),
+            rdma_resource=self._cloud.rdma_resource,
+        )
+        # It keeps nothing outside the cluster, so it need not be taken down before it.
+        opts = pulumi.ResourceOptions(parent=self, provider=self.provider, deleted_with=self._cluster)
+        GpuStack(self._scope.name("gpu-stack"), args, opts=opts)
+
+    def _create_login_address(self) -> Mapping[str, pulumi.Input[str]]:
+        """Annotations of the login Service with its address, where it has a load balancer."""
+        login = self._config.login
+        if login.service_type != "LoadBalancer":
+            return {}
+        address = create_login_address(self._scope, self._subnet, login.annotations)
+        self._exports["login_address"] = address_of(address)
+        return {ALLOCATION_ANNOTATION: address.id}
+
+    def _create_backups(self) -> None:
+        if not self._cloud.backups.enabled:
+            return
+        made = create_backups(self._scope, self._cloud.backups)
+        self._exports |= {
+            "backups_bucket": made.bucket,
+            "backups_endpoint": made.endpoint,
+            "backups_key_id": made.access_key_id,
+            "backups_secret": made.secret_reference,
+        }
+
+    # What a cluster needs of its cloud (components/clouds/base.py)
+
+    def static_volume(
+        self, args: StaticVolumeArgs, opts: pulumi.ResourceOptions
+    ) -> k8s.core.v1.PersistentVolume | None:
+        """The shared file system for the claim, where the machines mount it; None where there is none."""
+        if args.claim not in self._filesystems:
+            return None
+        name = f"{args.namespace}-{args.claim}"
+        return k8s.core.v1.PersistentVolume(
+            name,
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, labels={"app.kubernetes.io/part-of": "slurmstack"}),
+            spec=k8s.core.v1.PersistentVolumeSpecArgs(
+                capacity={"storage": args.size},
+                access_modes=[args.access_mode],
+                persistent_volume_reclaim_policy="Retain",
+                storage_class_name="",
+                claim_ref=k8s.core.v1.ObjectReferenceArgs(namespace=args.namespace, name=args.claim),
+                # The directory is the mount point; it must be there already, or the machine is not set up.
+                host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=mount_path(args.claim), type="Directory"),
+            ),
+            opts=opts.merge(pulumi.ResourceOptions(protect=args.protect)),
+        )
+
+    def worker_cpu_request(self, cpus: int) -> str:
+        """All of them: one worker fills one machine."""
+        return str(cpus)
+
+    def placement(self, role: Role) -> Placement:
+        """On the machines of the role."""
+        return role_placement(role)
+
+    def worker_placement(self, pool_name: str, pool: WorkerPool) -> Placement:
+        """On the machines of the pool, with InfiniBand devices where these have them."""
+        devices = {self._cloud.rdma_resource: "1"}
+        return worker_placement(pool_name, pool, devices, machines=self._groups[pool_name])
+
+    @property
+    def exports(self) -> Mapping[str, pulumi.Input[str]]:
+        """Outputs of the stack, without secrets."""
+        return self._exports
+
+
+def _with(provider: pulumi.ProviderResource) -> pulumi.ResourceOptions:
+    return pulumi.ResourceOptions(providers=[provider])

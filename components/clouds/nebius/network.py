@@ -1,0 +1,64 @@
+"""The network: a subnet where the stack file names none, and the address of the login Service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pulumi
+import pulumi_nebius as nebius
+
+from components.clouds.nebius.scope import CloudScope
+
+ALLOCATION_ANNOTATION = "nebius.com/load-balancer-allocation-id"
+"""Gives a Service of type LoadBalancer an address that outlives it (README of the Kubernetes recipes in
+nebius/nebius-solutions-library)."""
+
+TYPE_ANNOTATION = "nebius.com/load-balancer-type"
+"""`internal` asks for a load balancer that only the network can reach; by default it is public (same source)."""
+
+
+def create_subnet(scope: CloudScope) -> nebius.VpcV1Subnet:
+    """A network of our own, and in it one subnet that takes its addresses from the network's pools."""
+    network = nebius.VpcV1Network(
+        scope.name("network"),
+        name=scope.name("network"),
+        parent_id=scope.project,
+        labels=scope.labels,
+        opts=scope.options,
+    )
+    return nebius.VpcV1Subnet(
+        scope.name("subnet"),
+        name=scope.name("subnet"),
+        parent_id=scope.project,
+        network_id=network.id,
+        ipv4_private_pools=nebius.VpcV1SubnetIpv4PrivatePoolsArgs(use_network_pools=True),
+        ipv4_public_pools=nebius.VpcV1SubnetIpv4PublicPoolsArgs(use_network_pools=True),
+        labels=scope.labels,
+        opts=scope.options,
+    )
+
+
+def create_login_address(
+    scope: CloudScope, subnet_id: pulumi.Input[str], annotations: Mapping[str, str]
+) -> nebius.VpcV1Allocation:
+    """An address for the login Service, so that users keep it when the Service is made anew.
+
+    Private where the Service's annotations ask for an internal load balancer, else public.
+    """
+    internal = annotations.get(TYPE_ANNOTATION) == "internal"
+    private = nebius.VpcV1AllocationIpv4PrivateArgs(subnet_id=subnet_id) if internal else None
+    public = None if internal else nebius.VpcV1AllocationIpv4PublicArgs(subnet_id=subnet_id)
+    return nebius.VpcV1Allocation(
+        scope.name("login"),
+        name=scope.name("login"),
+        parent_id=scope.project,
+        ipv4_private=private,
+        ipv4_public=public,
+        labels=scope.labels,
+        opts=scope.options,
+    )
+
+
+def address_of(allocation: nebius.VpcV1Allocation) -> pulumi.Output[str]:
+    """The address without its mask: `203.0.113.7`."""
+    return allocation.status.details.allocated_cidr.apply(lambda cidr: str(cidr).partition("/")[0])
