@@ -10,7 +10,7 @@ from typing import Any
 from cli.errors import Failure
 from cli.recording import Recording, Registration, Secret, Unknown, reveal
 
-_CLUSTER_SCOPED = frozenset({"Namespace", "PersistentVolume"})
+_CLUSTER_SCOPED = frozenset({"Namespace", "PersistentVolume", "ClusterRole", "ClusterRoleBinding"})
 
 _WITHOUT_MANIFEST = ("pulumi:providers:", "slurmstack:index:", "random:index/")
 
