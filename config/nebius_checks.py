@@ -37,8 +37,9 @@ def nebius_problems(cloud: NebiusCloud, valid: Mapping[str, Any]) -> Iterator[Pr
         message = unknown_name(cloud.region, catalogue.regions, what="a region")
         yield Problem(where="cloud.region", message=message)
     yield from _kubernetes(cloud)
-    yield from _settings(cloud, catalogue)
-    yield from _names(cloud, valid, pools, catalogue)
+    prefix = cloud.prefix((valid.get("cluster") or Cluster()).namespace)
+    yield from _settings(cloud, prefix, catalogue)
+    yield from _names(cloud, prefix, valid, catalogue)
     yield from _roles(cloud, login, valid.get("controller") or Controller(), catalogue)
     yield from pool_problems(cloud, pools, catalogue)
     yield from _filesystems(valid)
@@ -71,19 +72,20 @@ def _kubernetes(cloud: NebiusCloud) -> Iterator[Problem]:
             yield Problem(where=f"{where}.service_cidr", message=message)
 
 
-def _settings(cloud: NebiusCloud, catalogue: Catalogue) -> Iterator[Problem]:
+def _settings(cloud: NebiusCloud, prefix: str, catalogue: Catalogue) -> Iterator[Problem]:
     size, most = sum(len(key) + 1 for key in cloud.ssh_keys), catalogue.limits["start_up_data"] - OWN_START_UP_DATA
     if size > most:
         message = f"{size:,} bytes of keys are more than a machine's start-up data can hold; {most:,} at most"
         yield Problem(where="cloud.ssh_keys", message=message)
     if cloud.backups.bucket is not None and not cloud.backups.enabled:
         yield Problem(where="cloud.backups.bucket", message="names a bucket, but backups.enabled is not true; set it")
+    bucket = f"{prefix}-backups-{cloud.project_id.removeprefix('project-')}"
+    if cloud.backups.enabled and cloud.backups.bucket is None and len(bucket) > catalogue.limits["name"]:
+        message = f"must be set: {bucket!r} has {len(bucket)} characters; {catalogue.limits['name']} at most"
+        yield Problem(where="cloud.backups.bucket", message=message)
 
 
-def _names(
-    cloud: NebiusCloud, valid: Mapping[str, Any], pools: Mapping[str, WorkerPool], catalogue: Catalogue
-) -> Iterator[Problem]:
-    prefix = cloud.prefix((valid.get("cluster") or Cluster()).namespace)
+def _names(cloud: NebiusCloud, prefix: str, valid: Mapping[str, Any], catalogue: Catalogue) -> Iterator[Problem]:
     most = catalogue.limits["name"]
     shorten = "" if cloud.name else " or set a short cloud.name"
     longest = f"{prefix}-controller"
@@ -93,7 +95,7 @@ def _names(
         )
         yield Problem(where="cluster.namespace", message=message)
         return
-    for name, pool in pools.items():
+    for name, pool in (valid.get("worker_nodes") or {}).items():
         group = f"{prefix}-{name}-{max(0, ceil(pool.size / MAX_GROUP_SIZE) - 1)}"
         if len(group) > most:
             message = (

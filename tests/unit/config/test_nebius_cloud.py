@@ -156,6 +156,13 @@ def test_a_bucket_without_backups_is_refused() -> None:
     assert complaint == "cloud.backups.bucket: names a bucket, but backups.enabled is not true; set it"
 
 
+def test_a_bucket_whose_name_would_be_too_long_must_be_named() -> None:
+    long = ("cloud.project_id", "project-" + "e" * 50)
+    complaint = only_complaint(long, ("cloud.backups", {"enabled": True}))
+    assert complaint.startswith("cloud.backups.bucket: must be set: 'slurm-backups-eee")
+    assert load_config(minimum(long, ("cloud.backups", {"enabled": True, "bucket": "my-backups"})))
+
+
 def test_more_ssh_keys_than_a_machine_s_start_up_data_can_hold_are_refused() -> None:
     assert only_complaint(("cloud.ssh_keys", [stacks.ALICE_KEY] * 400)).startswith("cloud.ssh_keys: ")
     assert only_complaint(("cloud.ssh_keys", ["hello"])).startswith("cloud.ssh_keys.0: 'hello' is not an SSH public")
