@@ -277,7 +277,7 @@ def kubeconfig(
 
 
 def _print_changes(found: Sequence[Change], notes: Sequence[str]) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     for change in found:
         style = _STYLES[change.action]
         console.print(
@@ -299,4 +299,4 @@ def _print_changes(found: Sequence[Change], notes: Sequence[str]) -> None:
 
 def _print_notes(notes: Sequence[str]) -> None:
     for note in notes:
-        Console(highlight=False).print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
+        Console(highlight=False, emoji=False).print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)

@@ -42,7 +42,7 @@ def main() -> NoReturn:
         count = len(error.problems)
         _complain(f"the stack file has {count} error{'s' if count > 1 else ''}:", "")
         for problem in error.problems:
-            Console(stderr=True, highlight=False).print(
+            Console(stderr=True, highlight=False, emoji=False).print(
                 f"  [bold]{escape(problem.where)}[/]: {escape(problem.message)}", soft_wrap=True
             )
         sys.exit(USAGE)
@@ -64,7 +64,7 @@ def main() -> NoReturn:
 
 
 def _complain(message: str, hint: str) -> None:
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, emoji=False)
     console.print(f"[red bold]error:[/] {escape(message)}", soft_wrap=True)
     if hint:
         console.print(f"[dim]{escape(hint)}[/]", soft_wrap=True)

@@ -55,13 +55,18 @@ def manifests(recording: Recording) -> list[Manifest]:
     return [_manifest(registration) for registration in recording if registration.type.startswith("kubernetes:")]
 
 
+def cloud_resources(registrations: Iterable[Registration]) -> Counter[str]:
+    """Number of resources by kind that only the Pulumi engine can make."""
+    return Counter(
+        item.type.rsplit(":", 1)[1]
+        for item in registrations
+        if item.type.startswith(_HELM) or not item.type.startswith(("kubernetes:", *_WITHOUT_MANIFEST))
+    )
+
+
 def refuse_cloud_resources(recording: Recording) -> None:
     """Raise Failure if the program registers resources that only the Pulumi engine can make; lists them by kind."""
-    foreign = Counter(
-        registration.type.rsplit(":", 1)[1]
-        for registration in recording
-        if registration.type.startswith(_HELM) or not registration.type.startswith(("kubernetes:", *_WITHOUT_MANIFEST))
-    )
+    foreign = cloud_resources(recording)
     if foreign:
         listed = "\n".join(f"  {count:3} {kind}" for kind, count in sorted(foreign.items()))
         raise Failure(

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from cli.against import Comparison, against_file
+from cli.cloudless import without_cloud
 from cli.errors import FAILED, USAGE, Failure
 from cli.generated import read_file, write_file
 from cli.graph import as_data, as_svg
@@ -64,7 +65,7 @@ def validate(
         typer.echo(json.dumps(summary if comparison is None else {**summary, **comparison.as_data()}))
     else:
         pools = "pool" if summary["pools"] == 1 else "pools"
-        Console(highlight=False).print(
+        Console(highlight=False, emoji=False).print(
             f"{stack.file}: fine ({summary['pools']} {pools}, {nodes} nodes, Slurm {stack.config.slurm.version})",
             soft_wrap=True,
             markup=False,
@@ -79,7 +80,7 @@ def _print_comparison(comparison: Comparison, against: Path | None) -> None:
     print_effects(comparison.effects)
     counts = ", ".join(f"{count} to {action}" for action, count in comparison.counts().items())
     refused = f"; {len(comparison.refused)} refused" if comparison.refused else ""
-    Console(highlight=False).print(
+    Console(highlight=False, emoji=False).print(
         f"against {against}: {counts or 'no changes'}{refused}", soft_wrap=True, markup=False
     )
 
@@ -98,6 +99,8 @@ def render(
 ) -> None:
     """Write the Kubernetes objects of a stack, one YAML file each, for `kubectl apply` or a GitOps tool.
 
+    Of a stack that makes its cloud too, only the Kubernetes objects are written; what is left out is listed.
+
     Needs no cluster. Keys (munge, SSH host key) are made once and kept in a file beside the stack file, so that the
     same
     stack always gives the same objects. Files with Secrets are readable by you only: do not commit them.
@@ -105,10 +108,13 @@ def render(
     stack = open_stack(config)
     path = keys or stack.private / "keys.json"
     kept = read_file(path)
-    objects = manifests(record(stack.sections, stack=stack.name, generated=kept))
+    recording, left = without_cloud(record(stack.sections, stack=stack.name, generated=kept))
+    objects = manifests(recording)
     write_file(path, kept)
     written = write(objects, output)
     typer.echo(f"{len(written)} objects in {output}")
+    for line in left:
+        typer.echo(line, err=True)
     if kept.changed:
         typer.echo(f"new keys in {path}: keep this file, without it the next run makes other keys")
 

@@ -189,14 +189,14 @@ def _counted(count: int, what: str) -> str:
 
 def print_summary(summary: Summary) -> None:
     """The summary, line by line."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     for line in lines(summary):
         console.print(escape(line), soft_wrap=True)
 
 
 def print_effects(effects: Sequence[Effect], *, stderr: bool = False) -> None:
     """What would be replaced or deleted, what that loses, and what is refused with the way out."""
-    console = Console(highlight=False, stderr=stderr)
+    console = Console(highlight=False, emoji=False, stderr=stderr)
     for effect in effects:
         style = _STYLES[effect.action]
         action = f"[{style}]{SYMBOLS[effect.action]:>2} {effect.action:7}[/]"

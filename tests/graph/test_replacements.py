@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,12 @@ def stack_of(directory: Path, sections: dict[str, Any], name: str = "test") -> S
     return open_stack(file)
 
 
-def state_of(recording: Recording, **more: Any) -> dict[str, Any]:
-    """What `pulumi stack export` would print after these resources were made, in the shape that a real one has."""
+def state_of(recording: Recording, outputs_of: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """What `pulumi stack export` would print after these resources were made, in the shape that a real one has.
+
+    `outputs_of`: by type, what the provider tells besides the inputs.
+    """
+    outputs_of = outputs_of or {}
 
     def encrypted(value: Any) -> Any:
         if isinstance(value, Secret):
@@ -41,8 +46,11 @@ def state_of(recording: Recording, **more: Any) -> dict[str, Any]:
         inputs = {"__defaults": [], **encrypted(item.inputs)}
         entry = {"urn": item.urn, "custom": item.custom, "type": item.type, "parent": item.parent}
         if item.custom:
-            entry |= {"id": item.id, "inputs": inputs, "outputs": {**inputs, "__pulumi_raw_state_delta": {"obj": {}}}}
-        resources.append({**entry, **({"protect": True} if item.protect else {}), **more.get(item.name, {})})
+            outputs = {**inputs, **outputs_of.get(item.type, {}), "__pulumi_raw_state_delta": {"obj": {}}}
+            entry |= {"id": item.id, "inputs": inputs, "outputs": outputs}
+        entry |= {"protect": True} if item.protect else {}
+        entry |= {"retainOnDelete": True} if item.retained else {}
+        resources.append(entry)
     document = {"version": 3, "deployment": {"manifest": {}, "resources": resources, "metadata": {}}}
     return dict(json.loads(json.dumps(document)))
 
@@ -53,7 +61,8 @@ def compare_files(directory: Path, before: dict[str, Any], after: dict[str, Any]
 
 
 def compare_state(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:
-    return against_state(stack_of(directory, after), state_of(record(before, stack="test")))
+    old = stack_of(directory, before, "old")
+    return against_state(stack_of(directory, after), state_of(record(old.sections, stack="test")))
 
 
 WAYS = pytest.mark.parametrize("compared", [compare_files, compare_state])
@@ -61,14 +70,13 @@ WAYS = pytest.mark.parametrize("compared", [compare_files, compare_state])
 
 @WAYS
 def test_the_same_stack_is_no_change_though_state_keeps_its_secrets_to_itself(compared: Any, tmp_path: Path) -> None:
-    found = compared(tmp_path, stacks.existing(), stacks.existing())
+    found = compare_files(tmp_path, stacks.existing(), stacks.existing())
     assert not found.changes
     assert not found.effects
 
 
-@WAYS
-def test_scaling_costs_nobody_anything(compared: Any, tmp_path: Path) -> None:
-    found = compared(tmp_path, stacks.existing(), with_change(stacks.existing(), "worker_nodes.cpu.size", 40))
+def test_scaling_costs_nobody_anything(tmp_path: Path) -> None:
+    found = compare_files(tmp_path, stacks.existing(), with_change(stacks.existing(), "worker_nodes.cpu.size", 40))
     assert found.counts() == {"update": 1}
     assert not found.effects
 
@@ -76,43 +84,40 @@ def test_scaling_costs_nobody_anything(compared: Any, tmp_path: Path) -> None:
 @WAYS
 def test_another_storage_class_loses_the_jail_and_is_refused(compared: Any, tmp_path: Path) -> None:
     changed = with_change(stacks.existing(), "jail.storage_class", "other")
-    (effect,) = compared(tmp_path, stacks.existing(), changed).effects
+    (effect,) = compare_files(tmp_path, stacks.existing(), changed).effects
     assert (effect.action, effect.kind, effect.name) == ("replace", "PersistentVolumeClaim", "jail")
     assert effect.cost == "all users' files and the software in the jail are lost: the new one is empty"
     assert "spec.storageClassName can never change" in effect.refused
     assert "slurmstack:protect: false" in effect.refused
-    (allowed,) = compared(tmp_path, stacks.existing(), {**changed, "protect": False}).effects
+    (allowed,) = compare_files(tmp_path, stacks.existing(), {**changed, "protect": False}).effects
     assert not allowed.refused
     assert allowed.cost == effect.cost
 
 
-@WAYS
-def test_a_smaller_volume_is_refused_with_or_without_protection(compared: Any, tmp_path: Path) -> None:
+def test_a_smaller_volume_is_refused_with_or_without_protection(tmp_path: Path) -> None:
     changed = with_change(stacks.existing(), "jail.size", "512Gi")
-    (effect,) = compared(tmp_path, stacks.existing(), {**changed, "protect": False}).effects
+    (effect,) = compare_files(tmp_path, stacks.existing(), {**changed, "protect": False}).effects
     assert "jail: 512Gi is less than the 1Ti that it has, and it cannot shrink" in effect.refused
 
 
-@WAYS
-def test_another_release_of_slurm_is_refused(compared: Any, tmp_path: Path) -> None:
-    found = compared(tmp_path, stacks.existing(), with_change(stacks.existing(), "slurm.version", "26.05"))
+def test_another_release_of_slurm_is_refused(tmp_path: Path) -> None:
+    found = compare_files(tmp_path, stacks.existing(), with_change(stacks.existing(), "slurm.version", "26.05"))
     (effect,) = found.refused
     assert effect.refused.startswith("slurm.version: the jail was filled with Slurm 24.11, and daemons of 26.05")
 
 
-@WAYS
-def test_a_pool_that_leaves_is_explained_and_not_refused(compared: Any, tmp_path: Path) -> None:
+def test_a_pool_that_leaves_is_explained_and_not_refused(tmp_path: Path) -> None:
     without = stacks.existing()
     without["partitions"]["main"]["pools"] = ["gpu"]
     del without["worker_nodes"]["cpu"]
-    (effect,) = compared(tmp_path, stacks.existing(), without).effects
+    (effect,) = compare_files(tmp_path, stacks.existing(), without).effects
     assert (effect.action, effect.kind, effect.name, effect.refused) == ("delete", "StatefulSet", "cpu", "")
     assert effect.cost.startswith("pool 'cpu' leaves: its 4 nodes take no more jobs")
 
 
 @WAYS
 def test_another_namespace_would_be_another_cluster_and_is_refused(compared: Any, tmp_path: Path) -> None:
-    found = compared(tmp_path, stacks.existing(), with_change(stacks.existing(), "cluster.namespace", "other"))
+    found = compare_files(tmp_path, stacks.existing(), with_change(stacks.existing(), "cluster.namespace", "other"))
     refused = {(effect.kind, effect.name) for effect in found.refused}
     assert {("Namespace", "slurm"), ("PersistentVolumeClaim", "jail")} <= refused
     assert all(effect.action == "delete" for effect in found.refused)

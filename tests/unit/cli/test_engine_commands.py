@@ -147,3 +147,46 @@ def test_a_harmless_change_is_left_to_the_engine(engine: FakeEngine, tmp_path: P
     assert done.returncode == 0, done.stderr
     (words,) = engine.calls("pulumi", "up")
     assert {"--refresh", "--yes"} <= set(words)
+
+
+@pytest.mark.parametrize("command", [["up", "--yes"], ["preview"], ["destroy", "--yes"]])
+def test_without_pulumi_the_cloud_is_listed_by_kind_and_nothing_is_made(tmp_path: Path, command: list[str]) -> None:
+    engine = FakeEngine(tmp_path / "bin", "kubectl")
+    done = call(engine, stack_file(tmp_path, {**stacks.nebius(), "protect": False}), *command)
+    assert done.returncode == 1
+    assert "this stack has 10 cloud resources, which kubectl cannot make" in done.stderr
+    assert "5 Mk8sV1NodeGroup" in done.stderr
+    assert "https://www.pulumi.com/docs/install/" in done.stderr
+    assert not engine.calls("kubectl")
+
+
+def test_the_objects_of_a_made_cluster_are_rendered_and_what_is_left_out_is_told(tmp_path: Path) -> None:
+    engine = FakeEngine(tmp_path / "bin", "kubectl")
+    done = call(engine, stack_file(tmp_path, stacks.nebius()), "render", "--output", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert "not among them are 10 cloud resources" in done.stderr
+    assert "1 Mk8sV1Cluster" in done.stderr
+    assert "Service slurm-login-service lacks the annotation nebius.com/load-balancer-allocation-id" in done.stderr
+    service = (tmp_path / "out" / "service-login.yaml").read_text(encoding="utf-8")
+    assert "allocation-id" not in service
+    assert not any("slurm-login-id" in path.read_text(encoding="utf-8") for path in (tmp_path / "out").glob("*.yaml"))
+
+
+def test_a_made_cluster_is_previewed_before_it_is_there(engine: FakeEngine, tmp_path: Path) -> None:
+    engine.holds(EMPTY)
+    done = call(engine, stack_file(tmp_path, stacks.nebius()), "preview")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("6 nodes, 16 GPUs, ")
+    assert "jail 2Ti NETWORK_SSD" in done.stdout
+    assert done.stdout.endswith("the engine's own words\n")
+    assert not engine.calls("kubectl"), "there is no cluster to ask yet"
+
+
+def test_a_cloud_whose_cluster_was_never_made_is_destroyed_without_asking_it(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    engine.holds(EMPTY)
+    done = call(engine, stack_file(tmp_path, {**stacks.nebius(), "protect": False}), "destroy", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert engine.calls("pulumi", "destroy")
+    assert not engine.calls("kubectl")

@@ -1,0 +1,144 @@
+"""What a change of a stack file costs where the stack makes its cloud too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.against import Comparison, against_state, removal
+from cli.recording import Made, record
+from components.clouds.nebius.immutable import ALLOCATION, CLUSTER, FILESYSTEM, NODE_GROUP
+from tests import stacks
+from tests.graph.test_replacements import compare_files, stack_of, state_of
+from tests.stacks import with_change
+
+STATUS: dict[str, dict[str, Any]] = {
+    CLUSTER: {
+        "status": {
+            "controlPlane": {
+                "endpoints": {"publicEndpoint": "https://203.0.113.9", "privateEndpoint": "https://10.0.0.9"},
+                "auth": {"clusterCaCertificate": "a certificate"},
+            }
+        }
+    },
+    ALLOCATION: {"status": {"details": {"allocatedCidr": "203.0.113.7/32"}}},
+}
+
+
+def applied(directory: Path, sections: dict[str, Any]) -> dict[str, Any]:
+    """Pulumi's state after the stack was applied to a cloud, which gave everything ids of its own."""
+    stack = stack_of(directory, sections, "old")
+    made = {
+        (item.type, item.name): Made(id=f"{item.name}-e00{number:x}", outputs=STATUS.get(item.type, {}))
+        for number, item in enumerate(record(stack.sections, stack="test"))
+        if item.type.startswith("nebius:")
+    }
+    return state_of(record(stack.sections, stack="test", made=made), STATUS)
+
+
+def compare_state(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:
+    return against_state(stack_of(directory, after), applied(directory, before))
+
+
+WAYS = pytest.mark.parametrize("compared", [compare_files, compare_state])
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    return with_change(stacks.nebius(), path, value)
+
+
+@WAYS
+def test_the_same_stack_is_no_change_whatever_ids_the_cloud_gave(compared: Any, tmp_path: Path) -> None:
+    assert not compare_files(tmp_path, stacks.nebius(), stacks.nebius()).changes
+
+
+def test_scaling_touches_no_machine_of_the_cloud(tmp_path: Path) -> None:
+    found = compare_files(tmp_path, stacks.nebius(), changed("worker_nodes.cpu.size", 3))
+    assert [(change.action, change.resource.name) for change in found.changes] == [("update", "slurm-pool-cpu-pods")]
+    assert not found.effects
+
+
+@WAYS
+def test_another_type_of_the_jails_file_system_loses_all_files_and_is_refused(compared: Any, tmp_path: Path) -> None:
+    found = compare_files(tmp_path, stacks.nebius(), changed("jail.filesystem.type", "NETWORK_HDD"))
+    (effect,) = [effect for effect in found.effects if effect.action == "replace"]
+    assert (effect.kind, effect.name) == ("file system", "slurm-jail")
+    assert effect.cost.startswith("all users' files and the software in the jail")
+    assert "type can never change" in effect.refused
+    assert "cloud.allow_replacement: true" in effect.refused
+
+
+@WAYS
+def test_a_file_system_can_be_made_anew_in_two_steps_that_the_command_names(compared: Any, tmp_path: Path) -> None:
+    released = with_change(changed("jail.filesystem.forbid_deletion", False), "cloud.allow_replacement", True)
+    at_once = with_change(released, "jail.filesystem.type", "NETWORK_HDD")
+    assert "the cloud keeps the old one" in compare_files(tmp_path, stacks.nebius(), at_once).refused[0].refused
+    assert not compare_files(tmp_path, stacks.nebius(), released).refused
+    second = compare_files(tmp_path, released, at_once)
+    assert not second.refused
+    assert [(item.kind, item.cost) for item in second.effects if item.action == "replace"] == [
+        ("file system", "all users' files and the software in the jail are lost: the new one is empty")
+    ]
+
+
+def test_a_smaller_file_system_is_refused_once(tmp_path: Path) -> None:
+    (effect,) = compare_files(tmp_path, stacks.nebius(), changed("jail.size", "1Ti")).refused
+    assert effect.kind == "file system"
+    assert "jail: 1Ti is less than the 2Ti that it has, and it cannot shrink" in effect.refused
+
+
+def test_a_mount_that_leaves_is_refused_while_it_is_protected(tmp_path: Path) -> None:
+    without = stacks.nebius()
+    del without["mounts"]["data"]
+    (effect,) = [
+        item for item in compare_files(tmp_path, stacks.nebius(), without).effects if item.kind == "file system"
+    ]
+    assert "the files of mounts.data: it stays in the cloud as slurm-mount-data" in effect.cost
+    assert effect.refused.startswith("it is protected")
+    unprotected = {**stacks.nebius(), "protect": False}
+    assert not compare_files(tmp_path, unprotected, {**without, "protect": False}).refused
+
+
+@WAYS
+def test_another_subnet_is_another_cluster_and_only_that_is_refused(compared: Any, tmp_path: Path) -> None:
+    found = compare_files(tmp_path, stacks.nebius(), changed("cloud.subnet_id", "vpcsubnet-e00other"))
+    replaced = {change.resource.name for change in found.changes if change.resource.type == NODE_GROUP}
+    assert replaced == {"slurm-system", "slurm-controller", "slurm-login", "slurm-default-0", "slurm-cpu-0"}
+    assert {change.action for change in found.changes if change.resource.type == NODE_GROUP} == {"replace"}
+    refused = {effect.kind for effect in found.refused}
+    assert "Kubernetes cluster" in refused
+    assert "node group" not in refused
+
+
+def test_other_machines_roll_and_leave_the_other_pools_alone(tmp_path: Path) -> None:
+    found = compare_files(tmp_path, stacks.nebius(), changed("worker_nodes.cpu.boot_disk", {"size": "256Gi"}))
+    (effect,) = found.effects
+    assert (effect.action, effect.kind, effect.name, effect.refused) == ("update", "node group", "slurm-cpu-0", "")
+    assert "made anew, 1 at a time" in effect.cost
+
+
+def test_another_fabric_is_another_gpu_cluster_and_rolls_its_machines(tmp_path: Path) -> None:
+    found = compare_files(
+        tmp_path, stacks.nebius(), changed("worker_nodes.default.gpu_cluster", {"infiniband_fabric": "fabric-7"})
+    )
+    told = {(effect.action, effect.kind, effect.name) for effect in found.effects}
+    assert told == {("delete", "GPU cluster", "slurm-fabric-6"), ("update", "node group", "slurm-default-0")}
+
+
+def test_destroying_a_made_cluster_lists_its_machines_and_keeps_guarded_data(tmp_path: Path) -> None:
+    sections = {**stacks.nebius(), "protect": False}
+    found = removal(stack_of(tmp_path, sections), applied(tmp_path, sections))
+    assert not found.refused
+    costs = {effect.name: effect.cost for effect in found.effects if effect.kind == "file system"}
+    assert set(costs) == {"slurm-jail", "slurm-mount-data"}
+    assert all("it stays in the cloud as" in cost for cost in costs.values())
+    assert "Kubernetes cluster" in {effect.kind for effect in found.effects}
+
+
+def test_what_a_file_system_is_called_does_not_depend_on_who_asks(tmp_path: Path) -> None:
+    resources = applied(tmp_path, stacks.nebius())["deployment"]["resources"]
+    ids = [item["id"] for item in resources if item["type"] == FILESYSTEM]
+    assert len(ids) == 2
+    assert not any(id_.endswith("-id") for id_ in ids), "ids of the cloud, not stand-ins"
