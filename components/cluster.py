@@ -139,7 +139,7 @@ class SlurmCluster(pulumi.ComponentResource):
             scope=self._scope,
             users=accounts(self._args.config.users, extra_keys=self._args.cloud.login_keys),
             image=self._image("jail"),
-            jail_claim=self.jail.claim.metadata.name,
+            jail=self.jail.volume,
             placement=self._args.cloud.placement("system"),
         )
         return Users(f"{self._name}-users", args, opts=self._inside)
@@ -182,7 +182,7 @@ class SlurmCluster(pulumi.ComponentResource):
             image=self._image("worker"),
             cpu_request=pool.resources.cpu_request or self._args.cloud.worker_cpu_request(pool.resources.cpus),
             munge_secret=self.secrets.munge.metadata.name,
-            jail_claim=self.jail.claim.metadata.name,
+            jail=self.jail.volume,
             placement=self._args.cloud.worker_placement(pool_name, pool),
             mounts=self.mounts,
         )
@@ -195,7 +195,7 @@ class SlurmCluster(pulumi.ComponentResource):
             image=self._image("login"),
             munge_secret=self.secrets.munge.metadata.name,
             host_keys_secret=self.secrets.ssh_host_keys.metadata.name,
-            jail_claim=self.jail.claim.metadata.name,
+            jail=self.jail.volume,
             placement=self._args.cloud.placement("login"),
             annotations=self._args.cloud.login_annotations,
             mounts=self.mounts,

@@ -150,7 +150,7 @@ class Controller(pulumi.ComponentResource):
             termination_grace_period_seconds=30,
             dns_config=scope.node_dns,
             init_containers=[munge_sidecar(args.image)],
-            containers=[_slurmctld(args), _config_agent(args, self._volume.filesystem)],
+            containers=[_slurmctld(args), _config_agent(args, self._volume)],
             volumes=[
                 *munge_volumes(args.munge_secret),
                 claim_volume("state", self.claim.metadata.name),
@@ -189,7 +189,7 @@ def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
     )
 
 
-def _config_agent(args: ControllerArgs, filesystem: str | None) -> k8s.core.v1.ContainerArgs:
+def _config_agent(args: ControllerArgs, state: DataVolume) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="config-agent",
         image=args.image,
@@ -201,7 +201,7 @@ def _config_agent(args: ControllerArgs, filesystem: str | None) -> k8s.core.v1.C
                     field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path="metadata.namespace")
                 ),
             ),
-            *env(CONFIG_MAP=CONFIG_MAP, **({"EXPECT_FILESYSTEM": filesystem} if filesystem else {})),
+            *env(CONFIG_MAP=CONFIG_MAP, **state.env),
         ],
         ports=[k8s.core.v1.ContainerPortArgs(name="config-agent", container_port=AGENT_PORT)],
         volume_mounts=[*_mounts(), mount("config", "/config/slurm", read_only=True)],

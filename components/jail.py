@@ -57,15 +57,13 @@ class Jail(pulumi.ComponentResource):
             protect=args.protect,
             outside_namespace=args.outside_namespace,
         )
-        self._volume = data_volume(f"{name}-claim", volume, self._child)
-        self.claim = self._volume.claim
+        self.volume = data_volume(f"{name}-claim", volume, self._child)
+        self.claim = self.volume.claim
         self.populate = self._create_populate_job(name, args)
         self.register_outputs({"claim": self.claim.metadata})
 
     def _create_populate_job(self, name: str, args: JailArgs) -> k8s.batch.v1.Job:
         job = content_name("populate-jail", args.image)
-        filesystem = self._volume.filesystem
-        expected = {"EXPECT_FILESYSTEM": filesystem} if filesystem is not None else {}
         return k8s.batch.v1.Job(
             f"{name}-populate",
             metadata=args.scope.metadata(job, "jail"),
@@ -77,7 +75,7 @@ class Jail(pulumi.ComponentResource):
                     name="populate",
                     image=args.image,
                     command=[f"{LIBEXEC}/populate"],
-                    env=env(JAIL_VERSION=args.version, **expected),
+                    env=env(JAIL_VERSION=args.version, **self.volume.env),
                     volume_mounts=[jail_mount()],
                     resources=resources(cpu="100m", memory="64Mi"),
                 ),

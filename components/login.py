@@ -29,6 +29,7 @@ from components.pods import (
     resources,
     tcp_probe,
 )
+from components.volumes import DataVolume
 from config.services import Login as LoginConfig
 from slurm.names import JAIL_DIR, NODES_SERVICE, SSH_PORT
 
@@ -44,7 +45,7 @@ class LoginArgs:
     image: str
     munge_secret: pulumi.Input[str]
     host_keys_secret: pulumi.Input[str]
-    jail_claim: pulumi.Input[str]
+    jail: DataVolume
     placement: Placement
     annotations: Mapping[str, pulumi.Input[str]]
     """Annotations of the Service that the cloud asks for; those in the stack file win."""
@@ -102,7 +103,7 @@ class Login(pulumi.ComponentResource):
             containers=[_sshd(args), _sackd(args)],
             volumes=[
                 *munge_volumes(args.munge_secret),
-                claim_volume("jail", args.jail_claim),
+                claim_volume("jail", args.jail.claim.metadata.name),
                 *mount_volumes(args.mounts),
                 k8s.core.v1.VolumeArgs(name="host-keys", secret=keys),
                 empty_dir("run"),
@@ -137,7 +138,7 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
         name="sshd",
         image=args.image,
         command=program("sshd"),
-        env=env(JAIL=JAIL_DIR, **mounts_env(args.mounts)),
+        env=env(JAIL=JAIL_DIR, **args.jail.env, **mounts_env(args.mounts)),
         ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
         readiness_probe=tcp_probe(SSH_PORT, period=10),
         security_context=into_jail(),

@@ -11,7 +11,8 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
 from components.jobs import job_spec
-from components.pods import LIBEXEC, Scope, children_of, claim_volume, jail_mount, mount, resources
+from components.pods import LIBEXEC, Scope, children_of, claim_volume, env, jail_mount, mount, resources
+from components.volumes import DataVolume
 from slurm.naming import content_name
 
 USERS_FILE = "users.json"
@@ -25,7 +26,7 @@ class UsersArgs:
     users: Mapping[str, Mapping[str, object]]
     """What `slurm.users.accounts` returns."""
     image: str
-    jail_claim: pulumi.Input[str]
+    jail: DataVolume
     placement: Placement
 
 
@@ -64,10 +65,14 @@ class Users(pulumi.ComponentResource):
                     name="users",
                     image=args.image,
                     command=[f"{LIBEXEC}/users", f"/config/users/{USERS_FILE}"],
+                    env=env(**args.jail.env) or None,
                     volume_mounts=[jail_mount(), mount("users", "/config/users", read_only=True)],
                     resources=resources(cpu="50m", memory="32Mi"),
                 ),
-                [claim_volume("jail", args.jail_claim), k8s.core.v1.VolumeArgs(name="users", config_map=source)],
+                [
+                    claim_volume("jail", args.jail.claim.metadata.name),
+                    k8s.core.v1.VolumeArgs(name="users", config_map=source),
+                ],
             ),
             opts=self._child,
         )

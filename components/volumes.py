@@ -47,6 +47,11 @@ class DataVolume:
     """Type that the file system must have (`virtiofs`), or None where any will do. Another one is the machine's own
     disk, to which the cloud's file system was not mounted."""
 
+    @property
+    def env(self) -> dict[str, str]:
+        """What a program that uses the volume is told of it."""
+        return {"EXPECT_FILESYSTEM": self.filesystem} if self.filesystem is not None else {}
+
 
 def data_volume(name: str, args: DataVolumeArgs, children: pulumi.ResourceOptions) -> DataVolume:
     """Make a claim. With a static volume the storage class is empty, so that no provisioner steps in."""

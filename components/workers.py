@@ -29,6 +29,7 @@ from components.pods import (
     program,
     resources,
 )
+from components.volumes import DataVolume
 from config.workers import Toleration
 from config.workers import WorkerPool as WorkerPoolConfig
 from slurm.names import JAIL_DIR, NODES_SERVICE, SLURMD_PORT
@@ -55,7 +56,7 @@ class WorkerPoolArgs:
     image: str
     cpu_request: str
     munge_secret: pulumi.Input[str]
-    jail_claim: pulumi.Input[str]
+    jail: DataVolume
     placement: Placement
     """Where the cloud wants the workers; what the pool itself says wins."""
     mounts: Sequence[Mount]
@@ -96,7 +97,7 @@ class WorkerPool(pulumi.ComponentResource):
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT, pool=pool_name)),
                 template=pod_template(labels, placement_of(args.pool, args.placement), _pod(pool_name, args)),
             ),
-            opts=self._child,
+            opts=self._child.merge(pulumi.ResourceOptions(depends_on=[*args.placement.machines])),
         )
 
 
@@ -112,7 +113,7 @@ def placement_of(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
 
 def _pod(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
     pool = args.pool
-    jail = [claim_volume("jail", args.jail_claim)] if args.in_jail else []
+    jail = [claim_volume("jail", args.jail.claim.metadata.name)] if args.in_jail else []
     shm = empty_dir("shm", medium="Memory", size_limit=shared_memory(pool))
     return k8s.core.v1.PodSpecArgs(
         automount_service_account_token=False,
@@ -148,7 +149,7 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             POOL=pool_name,
             NODE_CONF=node_conf(pool_name, pool),
             JAIL=JAIL_DIR if args.in_jail else "",
-            **(mounts_env(args.mounts) if args.in_jail else {}),
+            **({**args.jail.env, **mounts_env(args.mounts)} if args.in_jail else {}),
             **({"NVIDIA_DRIVER_CAPABILITIES": DRIVER_CAPABILITIES} if pool.resources.gpus else {}),
         ),
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT)],

@@ -20,6 +20,7 @@ from typing import Final
 
 from images.common.files import write_atomically
 from images.common.log import Log
+from images.common.mountinfo import WrongFilesystemError
 from images.common.process import end_on_sigterm
 from images.common.readiness import wait_for_jail
 from images.jail.accounts import AccountError, Accounts, Table, User, apply
@@ -41,14 +42,17 @@ def main() -> int:
     if len(sys.argv) != 2:
         sys.stderr.write("usage: users FILE\n")
         return 64
-    wait_for_jail(JAIL, log)
     try:
+        wait_for_jail(JAIL, log)
         declared = read_users(Path(sys.argv[1]))
         with account_lock(JAIL):
             apply_users(JAIL, declared, log)
     except AccountError as error:
         log(f"nothing was changed:\n{error}")
         return 2
+    except WrongFilesystemError as error:
+        log(str(error))
+        return 1
     return 0
 
 

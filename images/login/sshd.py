@@ -13,6 +13,7 @@ from images.common.files import write_atomically
 from images.common.jail_mounts import bind_mounts, parse_mounts
 from images.common.jail_view import LOGIN_BINDS, JailViewError, bind_into_jail, open_tmp
 from images.common.log import Log
+from images.common.mountinfo import WrongFilesystemError
 from images.common.process import become, end_on_sigterm
 from images.common.readiness import wait_for_jail, wait_for_munge
 from images.common.wait import wait_for
@@ -44,7 +45,7 @@ def install_host_key(secret: Path, target: Path) -> None:
 
 
 def prepare(jail: Path, log: Callable[[str], None]) -> None:
-    """Everything that sshd needs. Raises JailViewError and UnsafeJailError."""
+    """Everything that sshd needs. Raises JailViewError, UnsafeJailError and WrongFilesystemError."""
     wait_for(f"the host key {SECRET_KEY}", SECRET_KEY.is_file, log)
     install_host_key(SECRET_KEY, HOST_KEY)
     wait_for_munge(log)
@@ -63,7 +64,7 @@ def main() -> NoReturn:
     log = Log("sshd")
     try:
         prepare(Path(os.environ.get("JAIL", "/jail")), log)
-    except (JailViewError, UnsafeJailError) as error:
+    except (JailViewError, UnsafeJailError, WrongFilesystemError) as error:
         log(str(error))
         sys.exit(1)
     become(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG)], log)

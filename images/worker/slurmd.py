@@ -14,6 +14,7 @@ from images.common.gpu_view import bind_driver
 from images.common.jail_mounts import bind_mounts, parse_mounts
 from images.common.jail_view import WORKER_BINDS, JailViewError, bind_into_jail, open_tmp
 from images.common.log import Log
+from images.common.mountinfo import WrongFilesystemError
 from images.common.process import become, end_on_sigterm, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 from images.common.slurm_node import ControllerUnreachableError, Node
@@ -85,10 +86,10 @@ def main() -> NoReturn:
     wait_for_munge(log)
     RUN_SLURM.mkdir(parents=True, exist_ok=True)
     if jail:
-        wait_for_jail(Path(jail), log)
         try:
+            wait_for_jail(Path(jail), log)
             prepare_jail(Path(jail), node_conf, log)
-        except JailViewError as error:
+        except (JailViewError, WrongFilesystemError) as error:
             log(str(error))
             sys.exit(1)
     raise_locked_memory(log)

@@ -128,8 +128,9 @@ def test_pods_are_told_which_file_system_their_volumes_must_be() -> None:
     sections = with_mounts()
     del sections["jail"]["storage_class"]
     recording = record(sections, stack="prod")
-    _, populate = container(recording, "slurm-jail-populate")
-    assert environment(populate)["EXPECT_FILESYSTEM"] == "virtiofs"
+    for name in ("slurm-jail-populate", "slurm-users-job", "slurm-pool-cpu-pods", "slurm-login-pods"):
+        _, program = container(recording, name)
+        assert environment(program)["EXPECT_FILESYSTEM"] == "virtiofs", name
     _, login = container(recording, "slurm-login-pods")
     expected = {entry["path"]: entry.get("filesystem") for entry in json.loads(environment(login)["MOUNTS"])}
     assert expected == {"/data": None, "/opt/models": "virtiofs"}, "/data is served by a storage class"

@@ -73,13 +73,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(slurm_version: str, jail: Path, data: Path) -> Iterator[SlurmSandbox]:
     """One worker with two GPUs of the type that the platform names, one whose platform names another, one without."""
-    pool = {"size": 1, "platform": "gpu-h100-sxm", "resources": {"cpus": 2, "memory": "2Gi", "gpus": 2}}
-    sections = stacks.existing()
-    sections["worker_nodes"]["gpu"] = pool
-    files = {name: content for name, content in render(load_config(sections)).items() if name != "slurm.conf"}
-    config = minimal_config(slurm_version, "GresTypes=gpu\n", **files)
-    gpu_conf = node_conf("default", load_config(sections).worker_nodes["gpu"])
+    stack = load_config(stacks.existing())
+    pool = stack.worker_nodes["gpu"]
+    resources = pool.resources.model_copy(update={"cpus": 2, "memory": "1Gi", "gpus": 2})
+    pool = pool.model_copy(update={"platform": "gpu-h100-sxm", "resources": resources})
+    gpu_conf = node_conf("default", pool)
     assert "Gres=gpu:h100:2" in gpu_conf
+    files = {name: content for name, content in render(stack).items() if name != "slurm.conf"}
+    config = minimal_config(slurm_version, "GresTypes=gpu\n", **files)
     with SlurmSandbox(slurm_version, config=config, workers=0, jail=jail) as sandbox:
         mounts = json.dumps([{"source": "/mounts/data", "path": "/data/set"}])
         sandbox.start_worker_on(

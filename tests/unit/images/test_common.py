@@ -16,8 +16,9 @@ from images.common.files import swap_symlink, write_atomically
 from images.common.install import PROGRAMS, install_programs, take_users_from_jail
 from images.common.jail_view import Bind, JailViewError, bind_into_jail
 from images.common.log import Log, open_pod_log
+from images.common.mountinfo import WrongFilesystemError
 from images.common.munged import prepare
-from images.common.readiness import can_connect, is_munge_ready
+from images.common.readiness import can_connect, is_munge_ready, wait_for_jail
 from images.common.wait import wait_for
 from images.login.sshd import UnsafeJailError, check_chroot
 from images.worker.leave import local_steps
@@ -131,6 +132,15 @@ def test_a_munged_that_listens_is_ready(tmp_path: Path) -> None:
         server.listen()
 
         assert is_munge_ready(tmp_path / "s")
+
+
+def test_a_jail_that_the_machine_has_not_mounted_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXPECT_FILESYSTEM", "virtiofs")
+
+    with pytest.raises(WrongFilesystemError, match="instead of virtiofs"):
+        wait_for_jail(tmp_path, print)
 
 
 def test_a_controller_that_listens_is_there() -> None:
