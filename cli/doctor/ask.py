@@ -111,14 +111,14 @@ class Cloud:
         return await _answered(client.get(vpc.GetSubnetRequest(id=subnet_id), **self._options), _subnet)
 
     async def taken(self, subnet_id: str) -> Answer[tuple[str, ...]]:
-        """Ranges of private addresses of the subnet that are taken."""
+        """Ranges of addresses that are taken, public ones too."""
         client = vpc.AllocationServiceClient(self._sdk)
         found = await self._all(
             lambda token: client.list_by_subnet(
                 vpc.ListAllocationsBySubnetRequest(subnet_id=subnet_id, page_size=PAGE_SIZE, page_token=token),
                 **self._options,
             ),
-            lambda item: "" if item.spec.ipv4_public is not None else item.status.details.allocated_cidr,
+            lambda item: str(item.status.details.allocated_cidr),
         )
         return found if isinstance(found, Unanswered) else tuple(cidr for cidr in found if cidr)
 

@@ -73,6 +73,7 @@ def test_refused_credentials_are_to_change_and_nothing_else_is_asked_or_called_f
     assert only(found, "credentials").state == "change"
     assert "the token has expired" in only(found, "credentials").message
     assert {item.state for item in found if item.check != "credentials"} == {"unchecked"}
+    assert "not asked, since the credentials were refused" in only(found, "kubernetes").message
 
 
 @pytest.mark.parametrize(
@@ -286,9 +287,9 @@ def test_a_subnet_too_small_says_what_would_help(doctor: Doctor) -> None:
 def test_a_free_sum_that_is_in_pieces_is_not_enough(doctor: Doctor) -> None:
     sections = with_change(cloud.stack(), "cloud.kubernetes.service_cidr", "10.0.0.0/20")
     pieces = {
-        "SubnetService/Get": cloud.subnet("10.0.0.0/19"),
-        # Half of the addresses are free, but nowhere as many as a machine's pods take, aligned.
-        "AllocationService/ListBySubnet": cloud.allocations(*(f"10.0.{number}.128/25" for number in range(32))),
+        "SubnetService/Get": cloud.subnet("10.0.0.0/18"),
+        # Half of the addresses are free, more than enough in sum, but nowhere as many in one range as are needed.
+        "AllocationService/ListBySubnet": cloud.allocations(*(f"10.0.{number}.128/25" for number in range(64))),
     }
     assert only(doctor(pieces, sections), "subnet").state == "change"
 
