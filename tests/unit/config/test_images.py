@@ -1,0 +1,43 @@
+"""Where images come from, as a stack file says it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config import ConfigError, load_config
+from tests import stacks
+
+DIGEST = f"sha256:{'a' * 64}"
+
+
+def problems_with(images: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config({**stacks.existing(), "images": images})
+    return "\n".join(f"{problem.where}: {problem.message}" for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    "registry", ["registry.example", "registry.example:5000/a/b-c", "10.0.0.1:5000", "localhost/x"]
+)
+def test_a_registry_is_a_host_with_a_port_and_a_path(registry: str) -> None:
+    config = load_config({**stacks.existing(), "images": {"registry": registry}})
+    assert config.images.registry == registry
+
+
+@pytest.mark.parametrize(
+    "registry", ["https://registry.example", "registry.example/", "a//b", "Registry/x", "a:b/c", ""]
+)
+def test_what_no_image_name_begins_with_is_no_registry(registry: str) -> None:
+    assert "images.registry" in problems_with({"registry": registry})
+
+
+def test_digests_are_those_of_a_registry() -> None:
+    assert "set registry, too" in problems_with({"digests": {"jail": DIGEST}})
+    load_config({**stacks.existing(), "images": {"registry": "registry.example/x", "digests": {"jail": DIGEST}}})
+
+
+@pytest.mark.parametrize("digests", [{"jail": "sha256:abc"}, {"prolog": DIGEST}, {"jail": DIGEST.upper()}])
+def test_a_digest_is_whole_and_belongs_to_a_role(digests: dict[str, str]) -> None:
+    assert "images.digests" in problems_with({"registry": "registry.example/x", "digests": digests})
