@@ -70,6 +70,61 @@ def nebius_minimum() -> dict[str, Any]:
     }
 
 
+def nebius_full() -> dict[str, Any]:
+    """Nebius with all that can be asked for, and what is there already used by its id."""
+    gpu = {"platform": "gpu-h200-sxm", "preset": "8gpu-128vcpu-1600gb"}
+    sections = nebius_minimum()
+    sections["cloud"] |= {
+        "region": "us-central1",
+        "name": "full",
+        "kubernetes": {
+            "version": "1.36",
+            "node_version": "1.36-nebius-node.75",
+            "control_plane_size": 1,
+            "allowed_cidrs": ["203.0.113.0/24"],
+            "audit_logs": True,
+            "service_cidr": "10.96.0.0/16",
+        },
+        "gpu_stack": "operators",
+        "credentials": "sdk",
+        "ssh_keys": [ALICE_KEY],
+        "backups": {"enabled": True},
+    }
+    del sections["cloud"]["subnet_id"]
+    sections["worker_nodes"] = {
+        "big": {**gpu, "size": 250, "gpu_cluster": {"infiniband_fabric": "us-central1-a"}},
+        "spot": {
+            **gpu,
+            "size": 3,
+            "gpu_cluster": {"infiniband_fabric": "us-central1-a"},
+            "preemptible": True,
+            "local_disks": {"use": "ephemeral"},
+            "labels": {"team": "vision"},
+            "taints": [{"key": "team", "value": "vision"}],
+            "update_strategy": {"max_unavailable": "25%", "max_surge": 1, "drain_timeout": 3600},
+        },
+        "reserved": {
+            **gpu,
+            "size": 2,
+            "gpu_cluster": {"id": "computegpucluster-e00there"},
+            "reservation": {"policy": "STRICT", "ids": ["capacityblockgroup-e00example"]},
+            "local_disks": {"use": "passthrough"},
+        },
+        "cpu": {"size": 0, "platform": "cpu-d3", "preset": "16vcpu-64gb", "security": "baseline"},
+    }
+    sections |= {
+        "controller": {"storage": "64Gi", "filesystem": {"type": "NETWORK_SSD", "block_size": "8Ki"}},
+        "login": {"service_type": "LoadBalancer"},
+        "jail": {"size": "4Ti", "filesystem": {"id": "computefilesystem-e00there"}},
+        "mounts": {
+            "data": {"path": "/data", "size": "8Ti", "filesystem": {"type": "WEKA", "forbid_deletion": False}},
+            "models": {"path": "/models", "filesystem": {"id": "computefilesystem-e00models"}},
+        },
+        "images": {"registry": "cr.us-central1.nebius.cloud/e00registry/slurmstack", "tag": "1"},
+    }
+    return sections
+
+
 def with_change(sections: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """A copy with the value at a dotted path replaced."""
     changed = copy.deepcopy(sections)

@@ -8,7 +8,8 @@ from cli.recording import Recording, record
 from tests import stacks
 
 
-@pytest.fixture(scope="session", params=["dev", "existing"])
+@pytest.fixture(scope="session", params=["dev", "existing", "nebius", "nebius_minimum", "nebius_full"])
 def recording(request: pytest.FixtureRequest) -> Recording:
-    """What the program registers for the committed development stack, and for one on a foreign cluster."""
+    """What the program registers for the committed stacks, for one on a foreign cluster, and for all that a cloud can
+    be asked for."""
     return record(getattr(stacks, request.param)(), stack=request.param)
