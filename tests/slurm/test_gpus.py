@@ -17,7 +17,8 @@ from slurm.conf import render
 from slurm.sizing import node_conf
 from tests import stacks
 from tests.slurm.conftest import minimal_config
-from tests.slurm.sandbox import Pod, SlurmSandbox, populate_jail
+from tests.slurm.sandbox import Pod, SlurmSandbox, populate_jail, wait_until
+from tests.slurm.test_jail import BIND
 
 DRIVER = r"""
 set -e
@@ -91,12 +92,18 @@ def cluster(slurm_version: str, jail: Path, data: Path) -> Iterator[SlurmSandbox
         sandbox.start_worker_on("default-1", env={"NODE_CONF": other}, before=bring_driver)
         sandbox.start_worker("default-2")
         sandbox.wait_for_nodes(3)
+        login = sandbox.add_pod("login-0", "login", {jail: "/jail"})
+        login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
+        wait_until((login.root / "run/slurm/conf/slurm.conf").exists, f"sackd: {login.log('sackd')}")
+        bound = login.run(["python3", "-c", BIND])
+        assert bound.returncode == 0, bound.stdout + bound.stderr
         yield sandbox
 
 
 def srun(cluster: SlurmSandbox, options: str, command: str) -> str:
-    """What a step prints. Jobs of root are allowed in this cluster."""
-    done = cluster.run(["bash", "-c", f'srun {options} bash -c "$1"', "bash", command], timeout=60)
+    """What a step prints that is started in the jail of the login pod. Jobs of root are allowed in this cluster."""
+    start = f'cd / && srun {options} bash -c "$1"'
+    done = cluster.pods["login-0"].run(["chroot", "/jail", "bash", "-c", start, "bash", command], timeout=60)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}\n{cluster.logs()}"
     return done.stdout
 
