@@ -23,10 +23,10 @@ UNKNOWN: Final = "unknown"
 """Leaf switch of the nodes of which no label is known, and what stands for a single label that is missing."""
 
 LONGEST_NAME: Final = 40
-"""Of a switch. Slurm takes 64 characters (measured with 24.11 and 26.05: 200 end slurmctld)."""
+"""Of a switch. Slurm takes 64 characters; with 200 slurmctld does not start (measured with 24.11 and 26.05)."""
 
 _NO_NODE: Final = "none"
-"""Slurm has no empty leaf switch, and with topology/tree it does not start without a switch (measured). Nodes are named
+"""Slurm has no empty leaf switch, and 26.05 does not start without any switch (measured). Nodes are named
 `<pool>-<number>`, so none has this name."""
 
 _NUMBERED: Final = re.compile(r"^(?P<prefix>.*?)(?P<number>0|[1-9]\d{0,8})$")
