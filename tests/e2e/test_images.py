@@ -23,7 +23,6 @@ from cli.kubectl import Kubectl, as_list, connect
 from config.cloud import ExistingCloud
 from local import build as local_build
 from local import cluster, namespaces, nodes
-from local.buildah import leave_no_trace
 from local.report import PlainReport
 from slurm.images import DEFAULT_REGISTRY, ROLES
 from tests import stacks
@@ -49,12 +48,11 @@ def sources(local_kubernetes: None, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A real podman on the PATH; its directory. Not buildah, which the local cluster would take for its own."""
     install_podman(tmp_path / "bin", tmp_path / "store")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    yield tmp_path / "bin"
-    leave_no_trace()
+    return tmp_path / "bin"
 
 
 def build(names: ImageNames, sources: Path, tmp_path: Path) -> Path:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from local.buildah import leave_no_trace
 from tests.images.registry import Registry, install_buildah, install_podman
 
 INSTALL = {"buildah": install_buildah, "podman": install_podman}
@@ -24,7 +23,6 @@ def tool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{directory / 'bin'}:{os.environ['PATH']}")
         yield request.param
-    leave_no_trace()
 
 
 @pytest.fixture

@@ -135,24 +135,29 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
+_ENTER = """\
+mkdir -p "$0/lib/containers" "$0/lib/$1" "$0/run"
+mount --rbind "/var/lib/$1" "$0/lib/$1"
+mount --rbind "$0/lib" /var/lib
+mount --bind "$0/run" /run
+shift
+exec "$@"
+"""
+"""A /var/lib of the tool's own, with the programs' cache in it. The machine's gets no directory `containers`, which
+another image build there would remove under a tool that has something mounted on it."""
+
+
 def install_buildah(bin_directory: Path, store: Path) -> None:
     """Put the local cluster's buildah on a PATH, with an image store of its own."""
     buildah = Buildah(tools=tools.ensure_tools(PlainReport()), directory=store)
     buildah.prepare()
-    launcher, environment = buildah.launcher()
-    _write_wrapper(bin_directory / "buildah", launcher, buildah.tools.path("buildah"), environment, _home(store))
+    _write_wrapper(bin_directory / "buildah", store, buildah.tools.path("buildah"), buildah._env())
 
 
 def install_podman(bin_directory: Path, store: Path) -> None:
     """Put Debian's podman on a PATH, with a store of its own where it looks for the machine's."""
     found = fetch("podman")
-    for name in ("containers", "run"):
-        (store / name).mkdir(parents=True)
-    enter = (
-        'mkdir -p /var/lib/containers; mount --bind "$0/containers" /var/lib/containers; mount --bind "$0/run" /run; '
-    )
-    launcher = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", enter + 'exec "$@"', str(store)]
-    _write_wrapper(bin_directory / "podman", launcher, found.path("podman"), found.env(), _home(store))
+    _write_wrapper(bin_directory / "podman", store, found.path("podman"), found.env())
 
 
 def _home(store: Path) -> Path:
@@ -163,13 +168,14 @@ def _home(store: Path) -> Path:
     return store / "home"
 
 
-def _write_wrapper(
-    script: Path, launcher: Sequence[str], program: str, environment: Mapping[str, str], home: Path
-) -> None:
+def _write_wrapper(script: Path, store: Path, program: str, environment: Mapping[str, str]) -> None:
     names = ("PATH", "LD_LIBRARY_PATH", "TMPDIR", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF")
-    settings = {**{name: environment[name] for name in names if name in environment}, "HOME": str(home)}
+    settings = {**{name: environment[name] for name in names if name in environment}, "HOME": str(_home(store))}
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items())
+    root = paths.root()
+    cache = root.relative_to("/var/lib").parts[0] if root.is_relative_to("/var/lib") else "dpkg"
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", _ENTER, str(store), cache, program]
     script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text(f'#!/bin/sh\n{exports}exec {shlex.join([*launcher, program])} "$@"\n', encoding="utf-8")
+    script.write_text(f'#!/bin/sh\n{exports}exec {shlex.join(command)} "$@"\n', encoding="utf-8")
     script.chmod(0o755)
     assert shutil.which(script.name, path=str(script.parent))
