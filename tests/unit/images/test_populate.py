@@ -148,6 +148,7 @@ def test_the_machines_own_disk_is_never_taken_for_the_shared_file_system(
     jail: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(populate_module, "JAIL", jail)
+    monkeypatch.setattr(populate_module, "populate", lambda *_: pytest.fail("the jail is filled"))
     monkeypatch.setenv("EXPECT_FILESYSTEM", "virtiofs")
     monkeypatch.setenv("JAIL_VERSION", "1")
 
