@@ -146,9 +146,9 @@ def as_data(summary: Summary, effects: Sequence[Effect] = ()) -> dict[str, Any]:
 
 def lines(summary: Summary) -> list[str]:
     """The summary for people: one or two lines where the cluster is already there, else some more."""
-    nodes = _joined(f"{item.count} {item.name}" for item in summary.nodes if item.role == "worker")
-    gpus = f", {summary.gpus} GPUs" if summary.gpus else ""
     if summary.cloud != "nebius":
+        nodes = _joined(f"{item.count} {item.name}" for item in summary.nodes)
+        gpus = f", {summary.gpus} GPUs" if summary.gpus else ""
         return [
             f"{_counted(summary.total, 'node')} ({nodes}), {summary.cpus} CPUs{gpus}",
             f"volumes: {_joined(_volume(item) for item in summary.volumes)}",

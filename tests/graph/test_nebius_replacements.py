@@ -51,7 +51,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 @WAYS
 def test_the_same_stack_is_no_change_whatever_ids_the_cloud_gave(compared: Any, tmp_path: Path) -> None:
-    assert not compare_files(tmp_path, stacks.nebius(), stacks.nebius()).changes
+    assert not compared(tmp_path, stacks.nebius(), stacks.nebius()).changes
 
 
 def test_scaling_touches_no_machine_of_the_cloud(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_scaling_touches_no_machine_of_the_cloud(tmp_path: Path) -> None:
 
 @WAYS
 def test_another_type_of_the_jails_file_system_loses_all_files_and_is_refused(compared: Any, tmp_path: Path) -> None:
-    found = compare_files(tmp_path, stacks.nebius(), changed("jail.filesystem.type", "NETWORK_HDD"))
+    found = compared(tmp_path, stacks.nebius(), changed("jail.filesystem.type", "NETWORK_HDD"))
     (effect,) = [effect for effect in found.effects if effect.action == "replace"]
     assert (effect.kind, effect.name) == ("file system", "slurm-jail")
     assert effect.cost.startswith("all users' files and the software in the jail")
@@ -74,9 +74,9 @@ def test_another_type_of_the_jails_file_system_loses_all_files_and_is_refused(co
 def test_a_file_system_can_be_made_anew_in_two_steps_that_the_command_names(compared: Any, tmp_path: Path) -> None:
     released = with_change(changed("jail.filesystem.forbid_deletion", False), "cloud.allow_replacement", True)
     at_once = with_change(released, "jail.filesystem.type", "NETWORK_HDD")
-    assert "the cloud keeps the old one" in compare_files(tmp_path, stacks.nebius(), at_once).refused[0].refused
-    assert not compare_files(tmp_path, stacks.nebius(), released).refused
-    second = compare_files(tmp_path, released, at_once)
+    assert "the cloud keeps the old one" in compared(tmp_path, stacks.nebius(), at_once).refused[0].refused
+    assert not compared(tmp_path, stacks.nebius(), released).refused
+    second = compared(tmp_path, released, at_once)
     assert not second.refused
     assert [(item.kind, item.cost) for item in second.effects if item.action == "replace"] == [
         ("file system", "all users' files and the software in the jail are lost: the new one is empty")
@@ -103,7 +103,7 @@ def test_a_mount_that_leaves_is_refused_while_it_is_protected(tmp_path: Path) ->
 
 @WAYS
 def test_another_subnet_is_another_cluster_and_only_that_is_refused(compared: Any, tmp_path: Path) -> None:
-    found = compare_files(tmp_path, stacks.nebius(), changed("cloud.subnet_id", "vpcsubnet-e00other"))
+    found = compared(tmp_path, stacks.nebius(), changed("cloud.subnet_id", "vpcsubnet-e00other"))
     replaced = {change.resource.name for change in found.changes if change.resource.type == NODE_GROUP}
     assert replaced == {"slurm-system", "slurm-controller", "slurm-login", "slurm-default-0", "slurm-cpu-0"}
     assert {change.action for change in found.changes if change.resource.type == NODE_GROUP} == {"replace"}

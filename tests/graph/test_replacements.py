@@ -70,7 +70,7 @@ WAYS = pytest.mark.parametrize("compared", [compare_files, compare_state])
 
 @WAYS
 def test_the_same_stack_is_no_change_though_state_keeps_its_secrets_to_itself(compared: Any, tmp_path: Path) -> None:
-    found = compare_files(tmp_path, stacks.existing(), stacks.existing())
+    found = compared(tmp_path, stacks.existing(), stacks.existing())
     assert not found.changes
     assert not found.effects
 
@@ -84,12 +84,12 @@ def test_scaling_costs_nobody_anything(tmp_path: Path) -> None:
 @WAYS
 def test_another_storage_class_loses_the_jail_and_is_refused(compared: Any, tmp_path: Path) -> None:
     changed = with_change(stacks.existing(), "jail.storage_class", "other")
-    (effect,) = compare_files(tmp_path, stacks.existing(), changed).effects
+    (effect,) = compared(tmp_path, stacks.existing(), changed).effects
     assert (effect.action, effect.kind, effect.name) == ("replace", "PersistentVolumeClaim", "jail")
     assert effect.cost == "all users' files and the software in the jail are lost: the new one is empty"
     assert "spec.storageClassName can never change" in effect.refused
     assert "slurmstack:protect: false" in effect.refused
-    (allowed,) = compare_files(tmp_path, stacks.existing(), {**changed, "protect": False}).effects
+    (allowed,) = compared(tmp_path, stacks.existing(), {**changed, "protect": False}).effects
     assert not allowed.refused
     assert allowed.cost == effect.cost
 
@@ -117,7 +117,7 @@ def test_a_pool_that_leaves_is_explained_and_not_refused(tmp_path: Path) -> None
 
 @WAYS
 def test_another_namespace_would_be_another_cluster_and_is_refused(compared: Any, tmp_path: Path) -> None:
-    found = compare_files(tmp_path, stacks.existing(), with_change(stacks.existing(), "cluster.namespace", "other"))
+    found = compared(tmp_path, stacks.existing(), with_change(stacks.existing(), "cluster.namespace", "other"))
     refused = {(effect.kind, effect.name) for effect in found.refused}
     assert {("Namespace", "slurm"), ("PersistentVolumeClaim", "jail")} <= refused
     assert all(effect.action == "delete" for effect in found.refused)
