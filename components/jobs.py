@@ -22,8 +22,8 @@ def job_spec(
 ) -> k8s.batch.v1.JobSpecArgs:
     """A job of one container that is tried until it succeeds, but only once if it says that trying again is useless.
 
-    Said in this way round, since Pulumi only knows a job that has failed by its backoff limit or its deadline: one that
-    failed by a rule of its own (`FailJob`) kept `pulumi up` waiting for ten minutes (measured, provider 4.32).
+    All other failures are ignored, rather than this one singled out by the rule `FailJob`: Pulumi knows a job as failed
+    only by its backoff limit or its deadline, and waited ten minutes for one that a rule had failed (provider 4.32).
 
     The last lines of a failed container's log become its termination message, which `pulumi up` prints. `deadline` is
     in seconds.
