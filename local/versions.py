@@ -6,7 +6,7 @@ KUBERNETES = "v1.34.4"
 """Must equal the requirement in `kubernetes/go.mod`; a test compares them."""
 
 COREDNS = "v1.14.1"
-"""Must equal the requirement in `coredns/go.mod`; a test compares them. The last one that Go 1.24 of Debian 13 builds."""
+"""Must equal the requirement in `coredns/go.mod`; a test compares them. The last one for Go 1.24 (Debian 13)."""
 
 PAUSE = "1"
 """Our own pause program; counted up when its source changes what it does."""
