@@ -6,6 +6,7 @@ import pytest
 
 from cli.recording import Recording, record
 from tests import stacks
+from tests.graph.nebius_recordings import STACKS
 
 
 @pytest.fixture(scope="session", params=["dev", "existing", "nebius", "nebius_minimum", "nebius_full"])
@@ -13,3 +14,15 @@ def recording(request: pytest.FixtureRequest) -> Recording:
     """What the program registers for the committed stacks, for one on a foreign cluster, and for all that a cloud can
     be asked for."""
     return record(getattr(stacks, request.param)(), stack=request.param)
+
+
+@pytest.fixture(scope="session", params=STACKS)
+def made(request: pytest.FixtureRequest) -> Recording:
+    """What the program registers for stacks on Nebius: the example, the least and the most."""
+    return record(getattr(stacks, request.param)(), stack=request.param)
+
+
+@pytest.fixture(scope="session")
+def full() -> Recording:
+    """What it registers for the stack with all that can be asked for."""
+    return record(stacks.nebius_full(), stack="test")

@@ -32,7 +32,8 @@ class SharedFilesystem:
 def shared_filesystems(config: ClusterConfig) -> list[SharedFilesystem]:
     """All file systems that machines mount, new ones and existing ones.
 
-    Where a storage class is named, claims are served by it and the cloud's own file system is not needed.
+    Where a storage class is named, claims are served by it and the cloud's own file system is not needed. The order is
+    that of the names: another order would be another template, and roll all machines.
     """
     found = []
     if config.jail.storage_class is None:
@@ -42,7 +43,7 @@ def shared_filesystems(config: ClusterConfig) -> list[SharedFilesystem]:
         found.append(SharedFilesystem(tag=STATE_TAG, filesystem=state, size=config.controller.storage))
     found += [
         SharedFilesystem(tag=f"mount-{name}", filesystem=mount.filesystem, size=mount.size)
-        for name, mount in config.mounts.items()
+        for name, mount in sorted(config.mounts.items())
         if mount.storage_class is None
     ]
     return found

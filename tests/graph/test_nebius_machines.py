@@ -1,0 +1,193 @@
+"""The machines that a stack on Nebius asks for: what they are, what they mount, and which pods find them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.recording import Recording, record, reveal
+from components.clouds.nebius.cloud_init import mount_unit
+from tests import stacks
+from tests.graph.nebius_recordings import groups, minimum, one
+from tests.stacks import with_change
+
+
+def test_a_large_pool_has_a_group_for_each_hundred_machines(full: Recording) -> None:
+    assert sorted(groups(full)) == [
+        "full-big-0",
+        "full-big-1",
+        "full-big-2",
+        "full-controller",
+        "full-cpu-0",
+        "full-login",
+        "full-reserved-0",
+        "full-spot-0",
+        "full-system",
+    ]
+
+
+def test_what_the_service_might_choose_otherwise_tomorrow_is_stated(made: Recording) -> None:
+    for name, group in groups(made).items():
+        assert {"maxSurge", "maxUnavailable", "drainTimeout"} == set(group["strategy"]), name
+        assert {"bootDisk", "maxPods", "os", "networkInterfaces", "resources"} <= set(group["template"]), name
+        assert group["version"].startswith("1.36")
+        assert "fixedNodeCount" not in group
+
+
+def test_a_pool_s_own_wishes_reach_its_machines_and_no_others(full: Recording) -> None:
+    made = groups(full)
+    spot, reserved, big = (made[f"full-{name}-0"]["template"] for name in ("spot", "reserved", "big"))
+    assert spot["preemptible"] == {}
+    assert "preemptible" not in reserved
+    assert reserved["reservationPolicy"] == {"policy": "STRICT", "reservationIds": ["capacityblockgroup-e00example"]}
+    assert spot["localDisks"] == {"passthroughGroup": {"requested": True}, "config": {"kubeletEphemeral": True}}
+    assert reserved["localDisks"]["config"] == {"none": True}
+    assert "localDisks" not in big
+    assert spot["metadata"]["labels"]["team"] == "vision"
+    assert {"key": "team", "value": "vision", "effect": "NO_SCHEDULE"} in spot["taints"]
+    assert made["full-spot-0"]["strategy"] == {
+        "maxUnavailable": {"percent": 25},
+        "maxSurge": {"count": 1},
+        "drainTimeout": "3600s",
+    }
+
+
+def test_an_update_waits_for_jobs_as_long_as_the_pool_says() -> None:
+    group = groups(minimum("worker_nodes.default.drain_timeout", 600))["slurm-default-0"]
+    assert group["strategy"]["drainTimeout"] == "660s", "and the time that slurmd itself needs"
+
+
+@pytest.mark.parametrize(("size", "fabric", "least"), [(2, True, 1), (0, True, 0), (1, False, 0)])
+def test_the_autoscaler_has_a_machine_to_learn_from_where_workers_need_infiniband(
+    size: int, fabric: bool, least: int
+) -> None:
+    sections = with_change(stacks.nebius_minimum(), "worker_nodes.default.size", size)
+    if not fabric:
+        del sections["worker_nodes"]["default"]["gpu_cluster"]
+    scaling = groups(record(sections, stack="test"))["slurm-default-0"]["autoscaling"]
+    assert scaling == {"minNodeCount": least, "maxNodeCount": 100}
+
+
+def test_machines_with_a_bad_gpu_are_not_taken_from_the_jobs_on_the_others(made: Recording) -> None:
+    for name, group in groups(made).items():
+        conditions = {
+            (item["type"], item["status"]): item for item in group.get("autoRepair", {}).get("conditions", [])
+        }
+        workers = group["template"]["metadata"]["labels"]["slurmstack/role"] == "worker"
+        assert bool(conditions) == workers, name
+        assert not workers or conditions["NebiusGPUError", "TRUE"]["disabled"]
+        assert not workers or conditions["HardwareIssuesSuspected", "TRUE"]["timeout"] == "1s"
+
+
+def _fits(pod: dict[str, Any], group: dict[str, Any]) -> bool:
+    """Whether Kubernetes may put a pod on a machine of a group."""
+    template = group["template"]
+    effects = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+
+    def tolerated(taint: dict[str, str]) -> bool:
+        return any(
+            item.get("key") in {None, taint["key"]}
+            and item.get("effect") in {None, effects[taint["effect"]]}
+            and (item["operator"] == "Exists" or item["value"] == taint["value"])
+            for item in pod.get("tolerations", [])
+        )
+
+    selected = pod.get("nodeSelector", {}).items() <= template["metadata"]["labels"].items()
+    return selected and all(tolerated(taint) for taint in template.get("taints", []))
+
+
+def test_every_pod_finds_its_machines_and_only_those_and_its_file_systems_there(made: Recording) -> None:
+    volumes = {
+        item.inputs["spec"]["claimRef"]["name"]: item.inputs["spec"]["hostPath"]["path"]
+        for item in made.of_type("kubernetes:core/v1:PersistentVolume")
+    }
+    roles: dict[str, set[str]] = {}
+    for item in made:
+        pod = reveal(item.inputs).get("spec", {}).get("template", {}).get("spec")
+        if item.type.startswith("kubernetes:") and pod and "GpuStack" not in item.parent:
+            fitting = [group for group in groups(made).values() if _fits(pod, group)]
+            assert fitting, f"{item.name} fits nowhere"
+            roles[item.name] = {group["template"]["metadata"]["labels"]["slurmstack/role"] for group in fitting}
+            claims = {each["persistentVolumeClaim"]["claimName"] for each in pod.get("volumes", []) if _is_claim(each)}
+            for group in fitting:
+                mounted = {f"/mnt/slurmstack/{each['mountTag']}" for each in group["template"].get("filesystems", [])}
+                assert {volumes[claim] for claim in claims & volumes.keys()} <= mounted, item.name
+    assert all(len(found) == 1 for found in roles.values())
+    assert {"worker", "login", "controller", "system"} == set.union(*roles.values())
+
+
+def _is_claim(volume: dict[str, Any]) -> bool:
+    return "persistentVolumeClaim" in volume
+
+
+def test_machines_mount_what_is_attached_to_them_before_the_kubelet_starts(made: Recording) -> None:
+    for name, group in groups(made).items():
+        template = group["template"]
+        tags = [item["mountTag"] for item in template.get("filesystems", [])]
+        data = yaml.safe_load(template.get("cloudInitUserData", "{}"))
+        files = {item["path"]: item["content"] for item in data.get("write_files", [])}
+        assert set(files) == {f"/etc/systemd/system/{mount_unit(tag)}" for tag in tags}, name
+        for tag in tags:
+            content = files[f"/etc/systemd/system/{mount_unit(tag)}"]
+            assert f"What={tag}\nWhere=/mnt/slurmstack/{tag}\nType=virtiofs\n" in content
+            assert "Before=kubelet.service" in content
+        assert not tags or data["runcmd"][-1] == ["systemctl", "enable", "--now", *map(mount_unit, tags)]
+
+
+def test_the_name_of_a_mount_s_unit_is_the_one_that_systemd_wants() -> None:
+    assert mount_unit("mount-my-data") == r"mnt-slurmstack-mount\x2dmy\x2ddata.mount"
+
+
+def test_administrators_get_into_machines_only_with_their_keys(full: Recording) -> None:
+    data = yaml.safe_load(groups(full)["full-system"]["template"]["cloudInitUserData"])
+    assert [user["ssh_authorized_keys"] for user in data["users"]] == [[stacks.ALICE_KEY]]
+    none = groups(record(stacks.nebius_minimum(), stack="test"))
+    assert all(
+        "users" not in yaml.safe_load(group["template"].get("cloudInitUserData", "{}")) for group in none.values()
+    )
+
+
+# GPUs and InfiniBand
+
+
+def test_machines_with_gpus_have_drivers_and_a_plugin_for_infiniband() -> None:
+    recording = record(stacks.nebius(), stack="test")
+    settings = {name: group["template"].get("gpuSettings") for name, group in groups(recording).items()}
+    assert settings.pop("slurm-default-0") == {"driversPreset": "cuda13.0"}
+    assert set(settings.values()) == {None}
+    assert not recording.of_type("kubernetes:helm.sh/v3:Release")
+    (plugin,) = recording.of_type("kubernetes:apps/v1:DaemonSet")
+    pod = plugin.inputs["spec"]["template"]["spec"]
+    fitting = {name for name, group in groups(recording).items() if _fits(pod, group)}
+    assert fitting == {"slurm-default-0"}
+    (offer,) = json.loads(
+        one(recording, "kubernetes:core/v1:ConfigMap", "slurm-gpu-stack-rdma-config").inputs["data"]["config.json"]
+    )["configList"]
+    assert _limits(recording, "slurm-pool-default-pods")[f"{offer['resourcePrefix']}/{offer['resourceName']}"] == "1"
+
+
+def _limits(recording: Recording, name: str) -> dict[str, str]:
+    (container,) = one(recording, "kubernetes:apps/v1:StatefulSet", name).inputs["spec"]["template"]["spec"][
+        "containers"
+    ]
+    limits: dict[str, str] = container["resources"]["limits"]
+    return limits
+
+
+def test_operators_come_at_fixed_versions_in_place_of_preinstalled_drivers(full: Recording) -> None:
+    assert all("gpuSettings" not in group["template"] for group in groups(full).values())
+    releases = {item.inputs["chart"]: item.inputs["version"] for item in full.of_type("kubernetes:helm.sh/v3:Release")}
+    assert releases == {"gpu-operator": "v26.3.3", "network-operator": "26.4.1"}
+    (policy,) = [item for item in full if item.type.endswith(":NicClusterPolicy")]
+    plugin = policy.inputs["spec"]["rdmaSharedDevicePlugin"]
+    assert json.loads(plugin["config"])["configList"][0]["resourceName"] == "ib"
+    assert not full.of_type("kubernetes:apps/v1:DaemonSet")
+
+
+def test_a_cluster_without_gpus_installs_nothing_for_them() -> None:
+    cpu = {"size": 1, "platform": "cpu-d3", "preset": "16vcpu-64gb"}
+    recording = record({**stacks.nebius_minimum(), "worker_nodes": {"cpu": cpu}}, stack="test")
+    assert not [item for item in recording if "GpuStack" in item.type]
