@@ -53,14 +53,20 @@ def main() -> NoReturn:
         _complain(error.message, error.hint)
         sys.exit(FAILED)
     except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted", "what was done so far stays as it is; run the same command again to continue")
+        _complain_interrupted()
         sys.exit(INTERRUPTED)
     except Exception as error:  # the last resort: Click's usage errors and nothing else have these two methods
         if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
             raise
         _complain(str(error.format_message()), "--help shows what the command takes")
         sys.exit(USAGE)
+    if code == INTERRUPTED:  # Typer's own answer to Ctrl-C
+        _complain_interrupted()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain_interrupted() -> None:
+    _complain("interrupted", "what was done so far stays as it is; run the same command again to continue")
 
 
 def _complain(message: str, hint: str) -> None:
