@@ -27,7 +27,7 @@ from cli.login import open_session
 from cli.manifests import refuse_cloud_resources
 from cli.reach import keep_kubeconfig, kubeconfig_of, reach, write_private
 from cli.recording import record
-from cli.refusals import refuse_foreign, refuse_takeover
+from cli.refusals import refuse_foreign, refuse_takeover, refuse_unreachable_images
 from cli.rollout import await_rollout
 from cli.stack import Stack, open_stack
 from cli.stack_commands import ConfigOption, JsonOption
@@ -132,6 +132,7 @@ def up(
     """
     stack = open_stack(config)
     chosen = _choose(stack, engine)
+    refuse_unreachable_images(stack.config)
     report = open_report()
     ensure_local_images(report, stack.config)
     if chosen == "pulumi":

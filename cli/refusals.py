@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cli.errors import Failure
+from cli.errors import USAGE, Failure
 from cli.manifests import Manifest
 from config.base import parse_bytes
+from config.cluster import ClusterConfig
+from config.nebius import NebiusCloud
 from slurm.names import CONTROLLER, SIZE_ANNOTATION
 
 _SECTION = {"jail": "jail.size", "controller-state": "controller.storage"}
@@ -47,6 +49,17 @@ def _section(claim: str) -> str:
 
 def _bytes(quantity: str) -> int:
     return int(quantity) if quantity.isdigit() else parse_bytes(quantity)
+
+
+def refuse_unreachable_images(config: ClusterConfig) -> None:
+    """Raise Failure if machines in a cloud would have to run images that are only on this machine."""
+    if isinstance(config.cloud, NebiusCloud) and config.images.registry is None:
+        raise Failure(
+            "images.registry: the cloud's machines cannot pull images that are only on this machine",
+            hint="`slurmstack images build`, then `slurmstack images push --registry R --pin` writes it into the stack "
+            "file (docs/images.md)",
+            code=USAGE,
+        )
 
 
 def refuse_foreign(namespace: Mapping[str, Any] | None) -> None:

@@ -190,3 +190,14 @@ def test_a_cloud_whose_cluster_was_never_made_is_destroyed_without_asking_it(
     assert done.returncode == 0, done.stderr
     assert engine.calls("pulumi", "destroy")
     assert not engine.calls("kubectl")
+
+
+def test_images_that_are_only_on_this_machine_are_refused_before_anything_is_made(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    engine.holds(EMPTY)
+    sections = {name: value for name, value in NEBIUS.items() if name != "images"}
+    done = call(engine, stack_file(tmp_path, sections), "up", "--yes")
+    assert done.returncode == 2
+    assert "images.registry: the cloud's machines cannot pull" in done.stderr
+    assert engine.calls("pulumi", "up") == []
