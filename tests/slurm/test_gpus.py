@@ -47,6 +47,9 @@ mount --bind /run/nvidia-smi /usr/bin/nvidia-smi
 """
 """What NVIDIA's container runtime and kernel driver leave in a pod with two GPUs."""
 
+SCHEDULER = "SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=0"
+"""As in our own defaults: else a job that does not start at once waits for a minute."""
+
 LOAD = 'python3 -c \'import ctypes; ctypes.CDLL("libcuda.so.1"); print("loaded")\''
 
 
@@ -81,7 +84,7 @@ def cluster(slurm_version: str, jail: Path, data: Path) -> Iterator[SlurmSandbox
     gpu_conf = node_conf("default", pool)
     assert "Gres=gpu:h100:2" in gpu_conf
     files = {name: content for name, content in render(stack).items() if name != "slurm.conf"}
-    config = minimal_config(slurm_version, "GresTypes=gpu\n", **files)
+    config = minimal_config(slurm_version, f"GresTypes=gpu\n{SCHEDULER}\n", **files)
     with SlurmSandbox(slurm_version, config=config, workers=0, jail=jail) as sandbox:
         mounts = json.dumps([{"source": "/mounts/data", "path": "/data/set"}])
         sandbox.start_worker_on(
@@ -102,9 +105,10 @@ def cluster(slurm_version: str, jail: Path, data: Path) -> Iterator[SlurmSandbox
 
 def srun(cluster: SlurmSandbox, options: str, command: str) -> str:
     """What a step prints that is started in the jail of the login pod. Jobs of root are allowed in this cluster."""
-    start = f'cd / && srun {options} bash -c "$1"'
+    start = f'cd / && timeout 40 srun {options} bash -c "$1"'
     done = cluster.pods["login-0"].run(["chroot", "/jail", "bash", "-c", start, "bash", command], timeout=60)
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}\n{cluster.logs()}"
+    shown = cluster.run("squeue; scontrol show jobs; scontrol show nodes").stdout if done.returncode else ""
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}\n{shown}\n{cluster.logs()}"
     return done.stdout
 
 
