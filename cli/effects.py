@@ -151,7 +151,7 @@ class _Judge:
         if self.change.action == "replace":
             return f"all machines of {pool or self._key()} are made anew at once, and jobs on them end"
         if pool and pool in self.config.worker_nodes:
-            return f"machines of pool {pool!r} that it needs no more go"
+            return f"a node group of pool {pool!r} goes with its machines, and jobs on them end"
         return f"the machines of pool {pool!r} go, after the jobs on them" if pool else ""
 
     def _pods_cost(self, was: Recorded) -> str:
@@ -185,11 +185,26 @@ class _Judge:
         was = self.change.resource
         if was.protect:
             return f"it is protected. To really lose it, {_UNPROTECT}"
+        if self.kind == "node group":
+            return self._group_refused()
         if self.kind != "file system" or was.retained or not was.inputs.get("forbidDeletion"):
             return ""
         return (
             "the cloud itself forbids to delete it. To really lose it, set "
             f"{self._where()}.filesystem.forbid_deletion: false, apply that with `up`, and then make this change"
+        )
+
+    def _group_refused(self) -> str:
+        """A pool that shrinks drains its workers, but those that stay may be on machines of the group that goes."""
+        name = self._pool()
+        pool = self.config.worker_nodes.get(name)
+        if pool is None or pool.allow_replacement:
+            return ""
+        kept = int(self._key().rpartition("-")[2]) + 1
+        return (
+            f"workers that stay may be on its machines. Set worker_nodes.{name}.autoscaling.groups to {kept} or more, "
+            "apply, and lower it when `kubectl get nodes` shows none of this group; or to end the jobs set "
+            f"worker_nodes.{name}.allow_replacement: true"
         )
 
     def _name_taken(self) -> str:

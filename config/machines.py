@@ -94,6 +94,10 @@ class Autoscaling(Section):
     max_size: int = Field(default=MAX_GROUP_SIZE, ge=1, le=MAX_GROUP_SIZE, strict=True)
     """Machines of each node group at most."""
 
+    groups: int = Field(default=1, ge=1, le=50, strict=True)
+    """Node groups at least; a pool has one for each hundred of `size` anyway. A group that goes takes its machines away
+    whatever runs on them, so keep the number when `size` falls below a hundred, and lower it when they are empty."""
+
     @model_validator(mode="after")
     def _in_order(self) -> Autoscaling:
         if self.min_size > self.max_size:

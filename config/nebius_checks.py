@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
-from math import ceil
 from typing import Any
 
 from config.base import parse_bytes
 from config.errors import Problem, unknown_name
-from config.machines import MAX_GROUP_SIZE
 from config.nebius import NebiusCloud, SystemNodes
 from config.nebius_pools import boot_disk_problems, cpus, machine, pool_problems, whole_gibibytes
 from config.nebius_quotas import pool_machines, quota_problems, role_machines
@@ -96,7 +94,7 @@ def _names(cloud: NebiusCloud, prefix: str, valid: Mapping[str, Any], catalogue:
         yield Problem(where="cluster.namespace", message=message)
         return
     for name, pool in (valid.get("worker_nodes") or {}).items():
-        group = f"{prefix}-{name}-{max(0, ceil(pool.size / MAX_GROUP_SIZE) - 1)}"
+        group = f"{prefix}-{name}-{pool.node_groups - 1}"
         if len(group) > most:
             message = (
                 f"makes the node group {group!r} with a name of {len(group)} characters; {most} at most: shorten the "

@@ -7,7 +7,7 @@ from math import ceil
 
 from config.base import parse_bytes
 from config.errors import Problem, unknown_name
-from config.machines import MAX_GROUP_SIZE, BootDisk
+from config.machines import BootDisk
 from config.nebius import NebiusCloud
 from config.platforms import Catalogue, Platform, Preset, allocatable_memory_gib
 from config.workers import Resources, WorkerPool
@@ -107,7 +107,7 @@ def _labels_and_taints(where: str, pool: WorkerPool) -> Iterator[Problem]:
 
 
 def _bounds(where: str, pool: WorkerPool) -> Iterator[Problem]:
-    groups = max(1, ceil(pool.size / MAX_GROUP_SIZE))
+    groups = pool.node_groups
     if pool.size > groups * pool.autoscaling.max_size:
         share = ceil(pool.size / groups)
         message = (

@@ -8,7 +8,7 @@ from math import ceil
 
 from config.base import parse_bytes
 from config.errors import Problem, unknown_name
-from config.machines import MAX_GROUP_SIZE, CountOrPercent
+from config.machines import CountOrPercent
 from config.nebius import NebiusCloud, SystemNodes
 from config.platforms import Catalogue, Preset
 from config.workers import WorkerPool
@@ -100,7 +100,7 @@ def _over(where: str, needed: Mapping[str, int], most: int | None, *, what: str)
 
 
 def _at_once(pool: WorkerPool) -> int:
-    groups = max(1, ceil(pool.size / MAX_GROUP_SIZE))
+    groups = pool.node_groups
     count = max(pool.size, groups * pool.autoscaling.min_size)
     return count + (groups * _surge(pool.update_strategy.max_surge, ceil(count / groups)) if count else 0)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from math import ceil
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
 from config.base import Quantity, Section, check_dns_label, parse_bytes
-from config.machines import Machines
+from config.machines import MAX_GROUP_SIZE, Machines
 
 MAX_POOL_SIZE = 5000
 """Nodes in one pool at most: the size that Kubernetes itself is tested to (5,000 nodes in a cluster)."""
@@ -121,3 +122,8 @@ class WorkerPool(Machines):
 
     tolerations: tuple[Toleration, ...] = ()
     """Taints of the Kubernetes nodes that these workers may ignore."""
+
+    @property
+    def node_groups(self) -> int:
+        """Node groups that hold the machines, where the cloud makes them: 100 in each at most, and at least one."""
+        return max(self.autoscaling.groups, ceil(self.size / MAX_GROUP_SIZE))

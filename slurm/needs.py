@@ -10,7 +10,7 @@ from typing import Literal
 
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
-from config.machines import MAX_GROUP_SIZE, BootDisk, CountOrPercent
+from config.machines import BootDisk, CountOrPercent
 from config.nebius import NebiusCloud, SystemNodes
 from config.platforms import Preset, nebius_catalogue
 from config.storage import Filesystem
@@ -53,16 +53,13 @@ class NodeNeed:
     disk_gib: int
     """Boot disk of one machine, in GiB, rounded up."""
     max_pods: int
+    groups: int = 1
+    """Node groups that hold these machines; a pool of size 0 has one too."""
 
     @property
     def addresses(self) -> int:
         """Addresses that one machine takes of the subnet for its pods."""
         return pod_addresses(self.max_pods)
-
-    @property
-    def groups(self) -> int:
-        """Node groups that hold these machines; a pool of size 0 has one too."""
-        return node_groups(self.count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,11 +154,6 @@ def needs(config: ClusterConfig) -> Needs:
     )
 
 
-def node_groups(count: int) -> int:
-    """Node groups for so many machines of one pool: one for each hundred, and at least one."""
-    return max(1, ceil(count / MAX_GROUP_SIZE))
-
-
 def pod_addresses(max_pods: int) -> int:
     """Addresses of one machine's pod range: twice its pods, rounded up to a power of two (110 pods: a /24)."""
     return 1 << (2 * max_pods - 1).bit_length()
@@ -174,7 +166,7 @@ def gibibytes(quantity: str) -> int:
 
 def _worker_nodes(name: str, pool: WorkerPool) -> NodeNeed:
     platform, preset = str(pool.platform), str(pool.preset)
-    groups = node_groups(pool.size)
+    groups = pool.node_groups
     count = max(pool.size, groups * pool.autoscaling.min_size)
     return NodeNeed(
         where=f"worker_nodes.{name}",
@@ -184,6 +176,7 @@ def _worker_nodes(name: str, pool: WorkerPool) -> NodeNeed:
         preset=preset,
         size=nebius_catalogue().platforms[platform].presets[preset],
         count=count,
+        groups=groups,
         most=count,  # a node group follows the worker pods, so there are never more machines than workers
         surge=groups * _machines(pool.update_strategy.max_surge, of=ceil(count / groups)) if count else 0,
         disk_type=pool.boot_disk.type,

@@ -95,6 +95,12 @@ def test_fewer_hundreds_remove_groups_from_the_end() -> None:
     assert diff.changed == {"StatefulSet slurm-pool-big-pods": ["spec.replicas"]}
 
 
+def test_a_smaller_pool_keeps_the_groups_that_it_is_told_to() -> None:
+    big = stacks.nebius_full()["worker_nodes"]["big"]
+    diff = change("worker_nodes.big", {**big, "size": 120, "autoscaling": {"groups": 3}}, "nebius_full")
+    assert not diff.removed
+
+
 def test_a_pool_that_comes_to_rest_gives_its_last_machine_back() -> None:
     diff = change("worker_nodes.default.size", 0)
     assert diff.machines == {"Mk8sV1NodeGroup slurm-default-0": ["autoscaling.minNodeCount"]}

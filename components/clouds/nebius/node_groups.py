@@ -24,7 +24,7 @@ from components.clouds.nebius.template import GroupArgs, Machines, node_template
 from config.machines import MAX_GROUP_SIZE, CountOrPercent, UpdateStrategy
 from config.nebius import NebiusCloud, SystemNodes
 from config.workers import WorkerPool
-from slurm.needs import ROLE_MAX_PODS, node_groups
+from slurm.needs import ROLE_MAX_PODS
 
 ROLE_DRAIN_S = 600
 """Seconds that a machine of our own roles may wait for its pods to leave, when it is replaced."""
@@ -71,7 +71,7 @@ def create_worker_groups(
     """
     return [
         _create(scope, args, _worker_group(scope.name(f"{pool_name}-{number}"), args, pool_name, pool))
-        for number in range(node_groups(pool.size))
+        for number in range(pool.node_groups)
     ]
 
 

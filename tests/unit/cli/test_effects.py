@@ -172,12 +172,13 @@ def test_a_removed_mount_that_the_cloud_guards_says_how_to_open_the_guard() -> N
     assert "mounts.data.filesystem.forbid_deletion: false, apply that with `up`" in effect.refused
 
 
-def test_machines_of_a_removed_pool_go_and_those_of_a_smaller_pool_too() -> None:
+def test_machines_of_a_removed_pool_go_but_workers_that_stay_keep_their_groups() -> None:
     old = [resource(NODE_GROUP, name) for name in ("slurm-default-0", "slurm-default-1", "slurm-old-0")]
     smaller, removed = judge(old, [resource(NODE_GROUP, "slurm-default-0")])
-    assert (smaller.name, smaller.cost) == ("slurm-default-1", "machines of pool 'default' that it needs no more go")
+    assert (smaller.name, smaller.action) == ("slurm-default-1", "delete")
+    assert "jobs on them end" in smaller.cost
     assert (removed.name, removed.cost) == ("slurm-old-0", "the machines of pool 'old' go, after the jobs on them")
-    assert not smaller.refused
+    assert "worker_nodes.default.autoscaling.groups to 2 or more" in smaller.refused
     assert not removed.refused
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.needs import Needs, needs, node_groups, pod_addresses
+from slurm.needs import Needs, needs, pod_addresses
 from tests import stacks
 from tests.stacks import with_change
 
@@ -54,8 +54,12 @@ def test_a_cluster_that_is_already_there_takes_nothing_of_a_cloud() -> None:
 
 @pytest.mark.parametrize(("size", "groups"), [(0, 1), (1, 1), (100, 1), (101, 2), (250, 3)])
 def test_a_hundred_machines_go_into_one_node_group(size: int, groups: int) -> None:
-    assert node_groups(size) == groups
     assert next(node for node in _needs(_stack(size=size)).nodes if node.role == "worker").groups == groups
+
+
+def test_a_pool_keeps_the_node_groups_that_it_is_told_to() -> None:
+    found = _needs(_stack(size=3, autoscaling={"groups": 2}))
+    assert next(node for node in found.nodes if node.role == "worker").groups == 2
 
 
 def test_machines_that_autoscaling_keeps_without_workers_count_too() -> None:
