@@ -81,7 +81,8 @@ class Effect:
 
 def effects(changes: Sequence[ResourceChange], config: ClusterConfig) -> list[Effect]:
     """Those of the changes that cost somebody something, or that cannot be made. `config` is the new stack file."""
-    return [effect for change in changes if (effect := _Judge(change, config).effect()) is not None]
+    whole = any(item.action == "delete" and kind_of(item.resource.type) == "Kubernetes cluster" for item in changes)
+    return [effect for change in changes if (effect := _Judge(change, config, whole=whole).effect()) is not None]
 
 
 def kind_of(type_: str) -> str:
@@ -91,11 +92,12 @@ def kind_of(type_: str) -> str:
 
 
 class _Judge:
-    """One change, and the stack file that asks for it."""
+    """One change, and the stack file that asks for it; `whole` if the whole cluster goes."""
 
-    def __init__(self, change: ResourceChange, config: ClusterConfig) -> None:
+    def __init__(self, change: ResourceChange, config: ClusterConfig, *, whole: bool) -> None:
         self.change = change
         self.config = config
+        self.whole = whole
         self.kind = kind_of(change.resource.type)
         self.in_cloud = change.resource.type.startswith("nebius:")
 
@@ -198,7 +200,7 @@ class _Judge:
         """A pool that shrinks drains its workers, but those that stay may be on machines of the group that goes."""
         name = self._pool()
         pool = self.config.worker_nodes.get(name)
-        if pool is None or pool.allow_replacement:
+        if pool is None or pool.allow_replacement or self.whole:
             return ""
         kept = int(self._key().rpartition("-")[2]) + 1
         return (
