@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 import pulumi
@@ -27,6 +29,11 @@ def main() -> None:
     for name, value in cloud.exports.items():
         pulumi.export(name, value)
 
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Run by the engine, which interrupts the program when the update has failed: why that is has been said then, and a
+    # traceback would bury it. (`slurmstack`, which runs this in its own process, has a handler of its own.)
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 try:
     main()

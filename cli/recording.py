@@ -73,6 +73,8 @@ class Registration:
     """What the provider calls it: a stand-in, unless the run was told of the resource."""
     retained: bool = False
     """Whether Pulumi only forgets it where it would delete it."""
+    deleted_first: bool = False
+    """Whether a replacement deletes the old one before it makes the new one."""
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """URNs of the resources that each top-level input is computed from."""
 
@@ -272,6 +274,7 @@ def _registration(urn: str, request: resource_pb2.RegisterResourceRequest, id_: 
         inputs=_from_wire(json_format.MessageToDict(request.object)),
         id=id_,
         retained=request.retainOnDelete,
+        deleted_first=request.deleteBeforeReplace,
         sources={name: tuple(sorted(item.urns)) for name, item in request.propertyDependencies.items()},
     )
 

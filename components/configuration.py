@@ -9,7 +9,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
-from components.jobs import job_spec
+from components.jobs import job_spec, named_by_content
 from components.pods import LIBEXEC, Scope, children_of, env, resources
 from slurm.conf import config_hash
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER_HOST
@@ -70,5 +70,5 @@ class Configuration(pulumi.ComponentResource):
                 ),
                 deadline=DEADLINE,
             ),
-            opts=self._child.merge(pulumi.ResourceOptions(depends_on=[self.files])),
+            opts=named_by_content(self._child, self.files),
         )

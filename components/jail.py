@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources
-from components.jobs import job_spec
+from components.jobs import job_spec, named_by_content
 from components.pods import LIBEXEC, Scope, children_of, claim_volume, env, jail_mount, resources
 from components.volumes import DataVolumeArgs, data_volume
 from slurm.naming import content_name
@@ -81,5 +81,5 @@ class Jail(pulumi.ComponentResource):
                 ),
                 [claim_volume("jail", CLAIM)],
             ),
-            opts=self._child.merge(pulumi.ResourceOptions(depends_on=[self.claim])),
+            opts=named_by_content(self._child, self.claim),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
@@ -9,6 +10,15 @@ from components.pods import Scope, pod_template
 
 REFUSED = 2
 """Exit status of our programs for what trying again cannot mend: the job fails at once. All others are tried again."""
+
+
+def named_by_content(opts: pulumi.ResourceOptions, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+    """Options of an object whose name comes from its content, made `after` others.
+
+    The old one is deleted first: after an update that failed it would still be there, and to go back to what was before
+    would find its name taken ("already exists", measured).
+    """
+    return opts.merge(pulumi.ResourceOptions(delete_before_replace=True, depends_on=list(after)))
 
 
 def job_spec(

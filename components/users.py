@@ -10,7 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
-from components.jobs import job_spec
+from components.jobs import job_spec, named_by_content
 from components.pods import LIBEXEC, Scope, children_of, claim_volume, env, jail_mount, mount, resources
 from components.volumes import DataVolume
 from slurm.naming import content_name
@@ -47,7 +47,7 @@ class Users(pulumi.ComponentResource):
             metadata=args.scope.metadata(object_name, "users"),
             data={USERS_FILE: document},
             immutable=True,
-            opts=self._child,
+            opts=named_by_content(self._child),
         )
         self.job = self._create_job(name, object_name, args)
         self.register_outputs({"accounts": self.accounts.metadata})
@@ -74,5 +74,5 @@ class Users(pulumi.ComponentResource):
                     k8s.core.v1.VolumeArgs(name="users", config_map=source),
                 ],
             ),
-            opts=self._child,
+            opts=named_by_content(self._child),
         )

@@ -224,6 +224,13 @@ def test_only_the_controller_has_rights_in_kubernetes(recording: Recording) -> N
             assert spec["automountServiceAccountToken"] is False, owner
 
 
+def test_objects_that_are_named_after_their_content_are_deleted_before_they_are_replaced(recording: Recording) -> None:
+    named = [item for item in _objects(recording) if re.search("-[0-9a-f]{8}$", item.inputs["metadata"]["name"])]
+    assert {item.type.rsplit(":", 1)[1] for item in named} == {"Job", "ConfigMap"}
+    for item in named:
+        assert item.deleted_first, item.urn
+
+
 def test_names_are_valid_and_fit(recording: Recording) -> None:
     for item in _all_objects(recording):
         metadata = reveal(item.inputs)["metadata"]
