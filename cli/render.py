@@ -47,7 +47,9 @@ def to_yaml(manifest: Manifest) -> str:
     """The object as YAML, keys in the order in which people write them."""
     first = [key for key in ("apiVersion", "kind", "metadata") if key in manifest.document]
     rest = sorted(set(manifest.document) - set(first))
-    return yaml.safe_dump({key: manifest.document[key] for key in [*first, *rest]}, sort_keys=False, width=120)
+    ordered = {key: manifest.document[key] for key in [*first, *rest]}
+    # libyaml's own emitter, which the published packages of PyYAML have, is ten times as fast as the one in Python.
+    return str(yaml.dump(ordered, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=120))
 
 
 def _refuse_foreign(directory: Path, names: set[str]) -> None:
