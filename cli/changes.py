@@ -48,8 +48,7 @@ def changes(kubectl: Kubectl, objects: Sequence[Manifest], left: Sequence[tuple[
     """What applying the objects would do. `left` names (kind, name) of objects that are no longer among them.
 
     The API server itself tells, by a dry run, what each object would become: so defaults are no differences, and what
-    was
-    changed by hand is one.
+    was changed by hand is one.
     """
     live = live_objects(kubectl, objects)
     found: list[Change] = []

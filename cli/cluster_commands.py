@@ -127,8 +127,7 @@ def up(
     """Bring the cluster in line with the stack file, and wait until it is.
 
     Fails with Slurm's own message if Slurm rejects its new configuration; the old one then goes on. Worker nodes are
-    not
-    waited for: new ones join as their pods start, leaving ones wait for their jobs.
+    not waited for: new ones join as their pods start, leaving ones wait for their jobs.
     """
     stack = open_stack(config)
     chosen = _choose(stack, engine)
@@ -194,8 +193,7 @@ def destroy(
     """Delete the cluster: jobs are waited for, then everything in its namespace goes.
 
     The jail and the job queue go too, unless they lie on static volumes, as those of the local cluster do. Refuses
-    where
-    the stack is protected (slurmstack:protect, on by default for other than the local cluster).
+    where the stack is protected (slurmstack:protect, on by default for other than the local cluster).
     """
     stack = open_stack(config)
     if stack.config.protects_data:

@@ -1,8 +1,8 @@
 """Runs the Pulumi program in this process and records everything that it registers.
 
 The SDK's mock monitor stands in for the engine; nothing is created and no cluster is asked. What the program
-registers is
-what `pulumi up` would be told, so rendered manifests, the graph and the tests all see the same resources.
+registers is what `pulumi up` would be told, so rendered manifests, the graph and the tests all see the same
+resources.
 """
 
 from __future__ import annotations

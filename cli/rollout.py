@@ -21,8 +21,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
     """Return when all jobs have completed and all StatefulSets but the worker pools are up to date and ready.
 
     Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
-    with
-    the last lines of its log, or after `timeout` seconds, with what is still missing and why.
+    with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
     deadline = time.monotonic() + timeout
     jobs = [item.name for item in objects if item.kind == "Job"]

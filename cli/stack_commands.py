@@ -53,8 +53,7 @@ def validate(
     Slurm's own settings are checked by Slurm itself when they are applied.
 
     With --against, what the change would replace or delete is listed with the data that this would lose; exit status 1
-    if
-    any of it is refused. Needs no network: made for pipelines that look at pull requests.
+    if any of it is refused. Needs no network: made for pipelines that look at pull requests.
     """
     stack = open_stack(config)
     render_slurm(stack.config)
@@ -102,8 +101,7 @@ def render(
     Of a stack that makes its cloud too, only the Kubernetes objects are written; what is left out is listed.
 
     Needs no cluster. Keys (munge, SSH host key) are made once and kept in a file beside the stack file, so that the
-    same
-    stack always gives the same objects. Files with Secrets are readable by you only: do not commit them.
+    same stack always gives the same objects. Files with Secrets are readable by you only: do not commit them.
     """
     stack = open_stack(config)
     path = keys or stack.private / "keys.json"

@@ -34,8 +34,7 @@ class Configuration(pulumi.ComponentResource):
     """A ConfigMap with a fixed name, changed in place, and a job named after its content.
 
     The agent beside slurmctld follows the ConfigMap: it lets Slurm parse new files before it publishes them. The job
-    ends
-    when they are active, or fails with the parser's message while the old configuration goes on.
+    ends when they are active, or fails with the parser's message while the old configuration goes on.
     """
 
     files: k8s.core.v1.ConfigMap

@@ -55,8 +55,7 @@ class Controller(pulumi.ComponentResource):
     """A StatefulSet of one pod with slurmctld and the configuration agent, its state claim and its Service.
 
     The Service has an address of its own that survives the pod: with a headless one, clients kept the dead pod's
-    address
-    and `sbatch` took 20 s after a restart instead of 3 s (measured).
+    address and `sbatch` took 20 s after a restart instead of 3 s (measured).
     """
 
     service: k8s.core.v1.Service

@@ -73,5 +73,4 @@ class Slurm(Section):
 
     settings: Settings = Field(default_factory=dict)
     """Any key of slurm.conf; it wins over our default. A wrong one is rejected by Slurm itself when it is applied,
-    and the
-    old configuration goes on."""
+    and the old configuration goes on."""

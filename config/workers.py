@@ -78,8 +78,7 @@ class Resources(Section):
 
     cpu_request: str | None = Field(default=None, pattern=r"^(\d+(\.\d+)?|\d+m)$")
     """CPU that the pod asks Kubernetes for, for example `500m`. Default: `cpus`; on the local cluster, whose nodes
-    share
-    one machine, a twentieth of it."""
+    share one machine, a twentieth of it."""
 
 
 class Toleration(Section):

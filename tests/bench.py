@@ -1,8 +1,7 @@
 """`make bench`: how long the things take that a user waits for, on the local cluster with images present.
 
 Each figure is measured several times in one run; the table has the median and the spread (lowest to highest). A goal
-that
-is missed is marked, never hidden. Needs the local cluster (`make up`); it works in a namespace of its own.
+that is missed is marked, never hidden. Needs the local cluster (`make up`); it works in a namespace of its own.
 """
 
 from __future__ import annotations
