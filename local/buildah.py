@@ -35,6 +35,16 @@ _ENTER = 'mount --bind "$0" "$1" && shift && exec "$@"'
 Lines = "Callable[[str], None]"
 
 
+_NEEDS_NETAVARK = (1, 33)
+"""Between 1.28 (Debian 12), which does not look for it, and 1.39 (Debian 13), which does."""
+
+
+def parse_version(text: str) -> tuple[int, int]:
+    """Read major and minor from the output of `buildah --version`; (0, 0) where there is none."""
+    match = re.search(r"version (\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
 class BuildFailedError(LocalError):
     """A command of an image build failed; the message has its last lines."""
 
@@ -61,6 +71,26 @@ class Buildah:
         (self.directory / "registries.conf").write_text("unqualified-search-registries = []\n", encoding="utf-8")
         policy = {"default": [{"type": "insecureAcceptAnything"}]}
         (self.directory / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
+        self._satisfy_lookup_of_netavark()
+
+    def _satisfy_lookup_of_netavark(self) -> None:
+        """Give newer releases the network program that they look for at every start, though host networks need none.
+
+        Debian 13's buildah ends at once without it; Debian 12's takes it for a wish to use it, and must not see it.
+        """
+        settings = self.directory / "containers.conf"
+        settings.unlink(missing_ok=True)
+        if parse_version(self._run(["--version"]).stdout) < _NEEDS_NETAVARK:
+            return
+        helpers = self.directory / "helpers"
+        helpers.mkdir(exist_ok=True)
+        (helpers / "netavark").unlink(missing_ok=True)
+        (helpers / "netavark").symlink_to("/bin/false")
+        text = (
+            f'[engine]\nhelper_binaries_dir = ["{helpers}"]\n'
+            f'[network]\nnetwork_config_dir = "{self.directory}/networks"\n'
+        )
+        settings.write_text(text, encoding="utf-8")
 
     def launcher(self) -> tuple[list[str], dict[str, str]]:
         """Give what comes before a command line of buildah, and its environment, to those with other commands."""
@@ -199,6 +229,8 @@ class Buildah:
         env = self.tools.env()
         env["CONTAINERS_STORAGE_CONF"] = str(self.directory / "storage.conf")
         env["CONTAINERS_REGISTRIES_CONF"] = str(self.directory / "registries.conf")
+        if (self.directory / "containers.conf").exists():
+            env["CONTAINERS_CONF"] = str(self.directory / "containers.conf")
         env["TMPDIR"] = str(self.directory / "tmp")
         return env
 
