@@ -358,8 +358,11 @@ class SlurmSandbox:
         """Run a command in a pod, by default in the controller's."""
         return self.pods[pod].run(command, timeout=timeout, env=env)
 
-    def wait_for_nodes(self, count: int, state: str = "idle", timeout: float = 30) -> float:
-        """Wait until that many nodes are in a state; returns the seconds."""
+    def wait_for_nodes(self, count: int, state: str = "idle", timeout: float = 120) -> float:
+        """Wait until that many nodes are in a state; returns the seconds.
+
+        A worker that finds slurmctld reconfiguring tries again after 1, 2, 4, ... seconds.
+        """
 
         def reached() -> bool:
             return len(self.run(f"sinfo --noheader --Node --states={state} --format=%N").stdout.split()) >= count
