@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
+import subprocess
 import time
 
 import pytest
 
+from local import namespaces
+from local.addresses import BRIDGE
 from slurm.local_cluster import local_directory
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 
@@ -85,6 +89,7 @@ def test_a_job_outlives_the_controller(two_nodes: SlurmOnKubernetes) -> None:
 def test_a_kubernetes_node_may_be_reset(two_nodes: SlurmOnKubernetes, node: str) -> None:
     before = Before(two_nodes)
     restarts = _restarts(two_nodes, node)
+    links = _bridge_and_cable(node)
     slurmstack("local", "restart-node", node)
     wait_until(
         lambda: all(count > restarts.get(name, -1) for name, count in _restarts(two_nodes, node).items()),
@@ -94,6 +99,15 @@ def test_a_kubernetes_node_may_be_reset(two_nodes: SlurmOnKubernetes, node: str)
     # A node that was reset looks idle to slurmctld until its slurmd has registered with its new address.
     wait_until(lambda: _registered(two_nodes), "every worker has registered with its present address", timeout=120)
     before.check()
+    assert _bridge_and_cable(node) == links, "others would look for it at the old Ethernet address, for half a minute"
+
+
+def _bridge_and_cable(node: str) -> list[str]:
+    """Ethernet addresses of the host on the bridge, and of the node."""
+    bridge = ["ip", "-j", "link", "show", BRIDGE]
+    cable = [*namespaces.enter(node, with_mounts=False), "ip", "-j", "link", "show", "eth0"]
+    shown = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for command in (bridge, cable)]
+    return [json.loads(text)[0]["address"] for text in shown]
 
 
 def _restarts(slurm: SlurmOnKubernetes, node: str) -> dict[str, int]:

@@ -24,6 +24,7 @@ from local.images import rootfs
 from local.report import PlainReport
 
 NETWORK = "10.231.0"
+BRIDGE_ADDRESS = "02:00:0a:e7:00:01"
 LIBEXEC = "/usr/libexec/slurmstack"
 DEFAULT_NODE_CONF = "CPUs=2 RealMemory=1000 Feature=default"
 
@@ -51,12 +52,15 @@ exec chroot . /bin/bash -c 'trap "exit 0" TERM; touch /run/pod-is-up; while :; d
 """
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) -> float:
-    """Poll until it holds; returns the seconds that took. Fails the test with `what` when time runs out."""
+def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], timeout: float = 30.0) -> float:
+    """Poll until it holds; returns the seconds that took. Fails the test with `what` when time runs out.
+
+    A callable is asked only then, so that logs have what happened meanwhile.
+    """
     started = time.monotonic()
     while not condition():
         if time.monotonic() - started > timeout:
-            raise AssertionError(f"not within {timeout:g} s: {what}")
+            raise AssertionError(f"not within {timeout:g} s: {what if isinstance(what, str) else what()}")
         time.sleep(0.02)
     return time.monotonic() - started
 
@@ -320,7 +324,9 @@ class SlurmSandbox:
         inside = ["nsenter", f"--target={first.pid}", "--net", "ip"]
         if pod is first:
             commands = [
-                ["link", "add", "br0", "type", "bridge"],
+                # Without an address of its own the bridge takes the lowest of its ports: a pod that comes or goes could
+                # change it, and all others would lose the controller for up to half a minute (measured).
+                ["link", "add", "br0", "address", BRIDGE_ADDRESS, "type", "bridge"],
                 ["addr", "add", address, "dev", "br0"],
                 ["link", "set", "br0", "up"],
             ]

@@ -149,7 +149,7 @@ def test_a_controller_whose_configuration_broke_starts_with_the_last_good_one(
 
     sandbox.start_controller()
 
-    wait_until(lambda: status(sandbox)["active"] == config_hash(good), sandbox.logs())
+    wait_until(lambda: status(sandbox)["active"] == config_hash(good), sandbox.logs)
     assert "SchedulerTpye" in status(sandbox)["rejected"]["message"]
 
 
@@ -164,10 +164,10 @@ def test_a_first_start_with_a_bad_configuration_waits_for_a_better_one(
     pod = sandbox.start_controller(daemons=False)
     pod.start_program("config-agent")
     pod.start_program("slurmctld")
-    wait_until(lambda: "waiting for a corrected one" in pod.log("config-agent"), sandbox.logs())
+    wait_until(lambda: "waiting for a corrected one" in pod.log("config-agent"), sandbox.logs)
     assert not (pod.root / "run/slurmstack/ready").exists()
 
     sandbox.set_config(good)
 
-    wait_until(lambda: "is UP" in sandbox.run("scontrol ping").stdout, sandbox.logs())
-    wait_until(lambda: status(sandbox)["active"] == config_hash(good), sandbox.logs())
+    wait_until(lambda: "is UP" in sandbox.run("scontrol ping").stdout, sandbox.logs)
+    wait_until(lambda: status(sandbox)["active"] == config_hash(good), sandbox.logs)

@@ -37,7 +37,7 @@ def four(cluster: KubernetesSandbox) -> KubernetesSandbox:
     for name, labels in NODES.items():
         cluster.label(name, **labels)
     await_leaves(cluster, {number: "core.a" if number % 2 == 0 else "core.b" for number in range(4)})
-    wait_until(lambda: all(is_idle(cluster, number) for number in range(4)), cluster.logs())
+    wait_until(lambda: all(is_idle(cluster, number) for number in range(4)), cluster.logs)
     return cluster
 
 
@@ -120,7 +120,7 @@ def test_a_node_without_labels_runs_jobs_from_a_switch_of_its_own(four: Kubernet
     four.start_worker("default-4")
 
     await_leaves(four, {4: "unknown"})
-    wait_until(lambda: is_idle(four, 4), four.logs())
+    wait_until(lambda: is_idle(four, 4), four.logs)
     assert four.run("srun -N2 -w default-[3-4] hostname", timeout=30).returncode == 0
 
 
@@ -147,7 +147,7 @@ def test_many_nodes_that_come_together_cost_one_or_two_reconfigurations(four: Ku
     for number in numbers:
         four.start_worker(f"default-{number}", on=f"node-{number % 4}")
 
-    wait_until(lambda: all(is_idle(four, number) for number in numbers), four.logs(), 60)
+    wait_until(lambda: all(is_idle(four, number) for number in numbers), four.logs, 60)
 
     assert 1 <= reloads(four) - before <= 2, four.controller.log("config-agent")
 
@@ -157,7 +157,7 @@ def test_without_the_api_the_tree_stays_and_new_nodes_still_take_jobs(four: Kube
     try:
         four.place("default-6", "node-0")
         four.start_worker("default-6", on="node-0")
-        wait_until(lambda: is_idle(four, 6), four.logs())
+        wait_until(lambda: is_idle(four, 6), four.logs)
         assert {6: "unknown", 0: "core.a", 1: "core.b"}.items() <= leaves(four).items()
         assert four.run("srun -w default-6 hostname", timeout=30).stdout.strip() == "default-6"
     finally:
@@ -167,7 +167,7 @@ def test_without_the_api_the_tree_stays_and_new_nodes_still_take_jobs(four: Kube
 
 def test_an_administrators_drain_of_a_new_node_is_not_lifted(four: KubernetesSandbox) -> None:
     four.start_worker("default-7", on="node-0")
-    wait_until(lambda: "default-7" in four.run("sinfo -h -N -o %N").stdout, four.logs())
+    wait_until(lambda: "default-7" in four.run("sinfo -h -N -o %N").stdout, four.logs)
     four.run("scontrol update nodename=default-7 state=drain reason='bad memory'")
 
     await_leaves(four, {7: "core.a"})
@@ -203,9 +203,9 @@ def test_a_controller_that_restarts_has_the_tree_at_once(four: KubernetesSandbox
     try:
         four.controller.start_program("config-agent", ENVIRONMENT)
         four.controller.start_program("slurmctld")
-        wait_until(lambda: "is UP" in four.run("scontrol ping").stdout, four.logs())
+        wait_until(lambda: "is UP" in four.run("scontrol ping").stdout, four.logs)
         assert leaves(four) == tree
-        wait_until(lambda: all(is_idle(four, number) for number in range(4)), four.logs())
+        wait_until(lambda: all(is_idle(four, number) for number in range(4)), four.logs)
         assert four.run("srun -N4 hostname", timeout=30).returncode == 0
     finally:
         four.api_down(down=False)

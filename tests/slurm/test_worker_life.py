@@ -26,7 +26,7 @@ def worker(cluster: SlurmSandbox) -> Iterator[str]:
     """One more worker, idle, and gone after the test."""
     name = "default-1"
     cluster.start_worker(name)
-    wait_until(lambda: "IDLE" in states(cluster, name), f"{name} idle: {cluster.logs()}")
+    wait_until(lambda: "IDLE" in states(cluster, name), lambda: f"{name} idle: {cluster.logs()}")
     yield name
     if name in cluster.pods:
         cluster.remove_pod(name)
@@ -55,7 +55,7 @@ def test_an_idle_worker_leaves_no_record(cluster: SlurmSandbox, worker: str) -> 
 
 def test_leaving_waits_for_the_job_and_takes_no_new_one(cluster: SlurmSandbox, worker: str) -> None:
     job = cluster.run(f"sbatch --parsable -w {worker} -o /dev/null --wrap 'sleep 600'").stdout.strip()
-    wait_until(lambda: cluster.run(f"squeue -h -j {job} -o %t").stdout.strip() == "R", cluster.logs())
+    wait_until(lambda: cluster.run(f"squeue -h -j {job} -o %t").stdout.strip() == "R", cluster.logs)
     leaving = cluster.pods[worker].start_program("leave")
     wait_until(lambda: "DRAIN" in states(cluster, worker), "the drain")
 
@@ -88,7 +88,7 @@ def test_a_pod_that_takes_the_name_again_lifts_our_own_drain(cluster: SlurmSandb
 
     cluster.start_worker(worker)
 
-    wait_until(lambda: states(cluster, worker) == {"IDLE", "DYNAMIC_NORM"}, cluster.logs())
+    wait_until(lambda: states(cluster, worker) == {"IDLE", "DYNAMIC_NORM"}, cluster.logs)
     assert cluster.run(f"srun -w {worker} hostname", timeout=20).stdout.strip() == worker
 
 
@@ -100,7 +100,7 @@ def test_a_pod_that_takes_the_name_again_lifts_our_own_down(cluster: SlurmSandbo
 
     cluster.start_worker(worker)
 
-    wait_until(lambda: states(cluster, worker) == {"IDLE", "DYNAMIC_NORM"}, cluster.logs())
+    wait_until(lambda: states(cluster, worker) == {"IDLE", "DYNAMIC_NORM"}, cluster.logs)
 
 
 def test_a_pod_that_takes_the_name_again_keeps_an_administrators_drain(cluster: SlurmSandbox, worker: str) -> None:
@@ -109,7 +109,7 @@ def test_a_pod_that_takes_the_name_again_keeps_an_administrators_drain(cluster: 
 
     cluster.start_worker(worker)
 
-    wait_until(lambda: "stays" in cluster.pods[worker].log("slurmd"), cluster.logs())
+    wait_until(lambda: "stays" in cluster.pods[worker].log("slurmd"), cluster.logs)
     wait_until(lambda: "DRAIN" in states(cluster, worker), "still drained")
     assert (record(cluster, worker) or {})["reason"] == "bad memory"
 
