@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -49,6 +49,33 @@ class Partition(Section):
 
     default_time: TimeLimit | None = None
     """Time limit of jobs that ask for none. Default: `max_time`."""
+
+    allow_accounts: tuple[str, ...] = ()
+    """Accounts whose jobs may run here. Default: all."""
+
+    deny_accounts: tuple[str, ...] = ()
+    """Accounts whose jobs may not run here."""
+
+    allow_groups: tuple[str, ...] = ()
+    """Groups whose members may run jobs here. Default: all."""
+
+    allow_qos: tuple[str, ...] = ()
+    """QOS that jobs here may have. Default: all."""
+
+    deny_qos: tuple[str, ...] = ()
+    """QOS that jobs here may not have."""
+
+    qos: str | None = None
+    """QOS whose limits hold for all jobs of the partition."""
+
+    priority_tier: int | None = Field(default=None, ge=0, le=65533, strict=True)
+    """Jobs of a partition with a higher tier are looked at first, and with `preemption.type: partition` preempt."""
+
+    priority_job_factor: int | None = Field(default=None, ge=0, le=65533, strict=True)
+    """Weighed by `priority.weights.partition`."""
+
+    preempt_mode: Literal["off", "requeue", "cancel", "suspend"] | None = None
+    """What happens to jobs here that have to give way. Default: `preemption.mode`."""
 
     settings: Settings = Field(default_factory=dict)
     """Further options of the `PartitionName` line in slurm.conf, for example `PriorityTier: 10`."""

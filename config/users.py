@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from config.base import Section
+from config.names import AccountName, GroupName
+from config.policy import Association
 
 _NAME = re.compile(r"^[a-z_][a-z0-9_-]{0,31}$")
 _KEY_TYPES = (
@@ -76,6 +78,11 @@ UserName = Annotated[str, AfterValidator(_user_name)]
 SshPublicKey = Annotated[str, AfterValidator(_ssh_public_key)]
 
 
+def _names_to_associations(value: object) -> object:
+    """A list of accounts is short for a map without shares and limits."""
+    return {name: {} for name in value} if isinstance(value, tuple | list) else value
+
+
 class User(Section):
     """A person with a home in the jail."""
 
@@ -93,3 +100,24 @@ class User(Section):
 
     sudo: bool = Field(default=False, strict=True)
     """Whether the user may become root in the jail (`sudo`), for example to install packages for everyone."""
+
+    groups: tuple[GroupName, ...] = ()
+    """Further groups of the user: names in `slurmstack:groups`, or groups that are in the jail already."""
+
+    accounts: Annotated[dict[AccountName, Association], BeforeValidator(_names_to_associations)] = Field(
+        default_factory=dict
+    )
+    """Accounts that the user's jobs may be booked on, with shares and limits: `{ml: {fairshare: 2}}`. Short: `[ml]`."""
+
+    default_account: AccountName | None = None
+    """Account of jobs that name none. Default: the first one."""
+
+    admin_level: Literal["none", "operator", "administrator"] = "none"
+    """Rights in Slurm itself, as sacctmgr(1) has them."""
+
+
+class Group(Section):
+    """A group in the jail."""
+
+    gid: int = Field(ge=FIRST_UID, le=LAST_UID, strict=True)
+    """Numeric id, the same on all nodes and for ever: files belong to the number."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 LIBRARY = Path("/usr/lib/slurmstack")
 PROGRAMS = {
-    "common": {"munged": "images.common.munged"},
+    "common": {"munged": "images.common.munged", "sssd": "images.common.sssd"},
     "controller": {
         "slurmctld": "images.controller.slurmctld",
         "config-agent": "images.controller.config_agent",
@@ -19,6 +19,13 @@ PROGRAMS = {
     },
     "worker": {"slurmd": "images.worker.slurmd", "leave": "images.worker.leave"},
     "login": {"sackd": "images.login.sackd", "sshd": "images.login.sshd"},
+    "accounting": {
+        "slurmdbd": "images.accounting.slurmdbd",
+        "check-database": "images.accounting.check_database",
+        "policy": "images.accounting.policy",
+    },
+    "database": {"mariadbd": "images.database.mariadbd"},
+    "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
     "jail": {"populate": "images.jail.populate", "users": "images.jail.users"},
 }
 """Folder below images/ -> program -> the module whose main() it runs."""
