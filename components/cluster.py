@@ -164,6 +164,7 @@ class SlurmCluster(pulumi.ComponentResource):
             storage=controller.storage,
             storage_class=controller.storage_class,
             munge_secret=self.secrets.munge.metadata.name,
+            jwt_secret=self.secrets.jwt.metadata.name,
             config_map=self.configuration.files.metadata.name,
             protect=self._args.config.protects_data,
             outside_namespace=self._outside,

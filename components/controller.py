@@ -14,6 +14,8 @@ from components.pods import (
     claim_volume,
     empty_dir,
     env,
+    jwt_mount,
+    jwt_volume,
     mount,
     munge_mount,
     munge_sidecar,
@@ -45,6 +47,7 @@ class ControllerArgs:
     """Capacity of the state volume as a Kubernetes quantity."""
     storage_class: str | None
     munge_secret: pulumi.Input[str]
+    jwt_secret: pulumi.Input[str]
     config_map: pulumi.Input[str]
     protect: bool
     outside_namespace: pulumi.ResourceOptions
@@ -152,6 +155,7 @@ class Controller(pulumi.ComponentResource):
             containers=[_slurmctld(args), _config_agent(args, self._volume)],
             volumes=[
                 *munge_volumes(args.munge_secret),
+                jwt_volume(args.jwt_secret),
                 claim_volume("state", self.claim.metadata.name),
                 empty_dir("run"),
                 k8s.core.v1.VolumeArgs(name="config", config_map=config),
@@ -183,7 +187,7 @@ def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
         # For Slurm's own commands in this container: `kubectl exec controller-0 -c slurmctld -- sinfo`.
         env=env(SLURM_CONF=ACTIVE_CONF),
         readiness_probe=tcp_probe(SLURMCTLD_PORT, period=5),
-        volume_mounts=_mounts(),
+        volume_mounts=[*_mounts(), jwt_mount()],
         resources=resources(cpu=args.cpu, memory=args.memory),
     )
 

@@ -128,6 +128,17 @@ def munge_mount() -> k8s.core.v1.VolumeMountArgs:
     return mount("munge", "/run/munge")
 
 
+def jwt_volume(secret: pulumi.Input[str]) -> k8s.core.v1.VolumeArgs:
+    """The key of the tokens, for slurmctld and slurmdbd."""
+    source = k8s.core.v1.SecretVolumeSourceArgs(secret_name=secret, default_mode=0o400)
+    return k8s.core.v1.VolumeArgs(name="jwt-key", secret=source)
+
+
+def jwt_mount() -> k8s.core.v1.VolumeMountArgs:
+    """Where images/common/jwt_key.py looks for it."""
+    return mount("jwt-key", "/secrets/jwt", read_only=True)
+
+
 def jail_mount() -> k8s.core.v1.VolumeMountArgs:
     """The shared root file system."""
     return mount("jail", JAIL_DIR)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from config.cluster import ClusterConfig
 from config.slurm import SettingValue
 from slurm.names import CONTROLLER_HOST, SLURMCTLD_PORT, SLURMD_PORT, SRUN_PORTS, STATE_DIR
+from slurm.rest import TOKEN_SETTINGS
 from slurm.sizing import default_memory_per_cpu_mib, max_node_count
 from slurm.topology import topology_settings
 
@@ -54,6 +55,7 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "SlurmUser": "slurm",
         "AuthType": "auth/munge",
         "CredType": "cred/munge",
+        **TOKEN_SETTINGS,
         "StateSaveLocation": STATE_DIR,
         "SlurmdSpoolDir": "/var/spool/slurmd",
         # Workers fetch this file from slurmctld, and register themselves with the address that they have just now.

@@ -11,6 +11,7 @@ import contextlib
 import os
 import pwd
 import re
+import secrets
 import selectors
 import shutil
 import signal
@@ -23,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from images.common.files import write_atomically
+from images.common.jwt_key import KEY
 from images.controller.publish import Files
 from images.controller.scratch_config import Scratch, scratch_files
 
@@ -103,6 +106,7 @@ class Checker:
         scratch = Scratch(directory=directory, slurmctld_port=slurmctld_port, slurmd_port=slurmd_port)
         root = Path(directory)
         (root / "state").mkdir()
+        write_atomically(root / KEY.name, secrets.token_bytes(32), mode=0o600)
         for name, content in scratch_files(files, scratch).items():
             (root / name).write_text(content, encoding="utf-8")
         if self._user is not None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from images.common.jwt_key import KEY
 from images.controller.topology import TOPOLOGY_CONF
 
 _REPLACED: Final = (
@@ -95,7 +96,10 @@ def _slurm_confs(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def scratch_files(files: Mapping[str, str], scratch: Scratch) -> dict[str, str]:
-    """The files as the scratch slurmctld gets them."""
+    """The files as the scratch slurmctld gets them.
+
+    The key of the tokens is one of its own: the real one is slurmctld's, and may not be there yet.
+    """
     database = uses_database(files)
     keys = [*_REPLACED, *_DROPPED, *(_DROPPED_WITH_DATABASE if database else ())]
     result = dict(files)
@@ -105,7 +109,7 @@ def scratch_files(files: Mapping[str, str], scratch: Scratch) -> dict[str, str]:
             changed = line if line.lstrip().startswith("#") else _without(line, keys)
             if database and changed.lstrip().lower().startswith("partitionname="):
                 changed = _without(changed, _PARTITION_DATABASE_KEYS)
-            lines.append(changed)
+            lines.append(changed.replace(str(KEY), f"{scratch.directory}/{KEY.name}"))
         result[name] = "\n".join(lines) + "\n"
     result["slurm.conf"] = result.get("slurm.conf", "") + "".join(
         f"{key}={value}\n" for key, value in scratch.settings().items()

@@ -7,6 +7,7 @@ import pwd
 from pathlib import Path
 from typing import Final
 
+from images.common.jwt_key import install_jwt_key
 from images.common.log import Log
 from images.common.process import become, end_on_sigterm
 from images.common.readiness import wait_for_munge
@@ -38,5 +39,6 @@ def main() -> None:
     wait_for(f"a checked configuration from config-agent ({READY})", READY.exists, log)
     wait_for_munge(log)
     user = pwd.getpwnam("slurm")
+    install_jwt_key(user.pw_uid, user.pw_gid, log)
     own_state(STATE, user.pw_uid, user.pw_gid)
     become(["/usr/sbin/slurmctld", "-D", "-f", str(SLURM_CONF)], log)

@@ -237,8 +237,11 @@ class SlurmSandbox:
         self._numbers: dict[str, int] = {}
         self._workers = workers
         self._secret = self.work / "secrets"
-        for directory in (self.config_directory, self.state, self._secret):
+        self.jwt_secret = self.work / "jwt"
+        """The key of the tokens as slurmctld and slurmdbd mount it, at /secrets/jwt."""
+        for directory in (self.config_directory, self.state, self._secret, self.jwt_secret):
             directory.mkdir()
+        (self.jwt_secret / "jwt_hs256.key").write_bytes(secrets.token_bytes(32))
         (self._secret / "munge.key").write_bytes(secrets.token_bytes(128))
         self.set_config(config)
 
@@ -277,7 +280,13 @@ class SlurmSandbox:
     def start_controller(self, *, daemons: bool = True) -> Pod:
         """A controller pod: munged, config-agent and slurmctld."""
         pod = self.add_pod(
-            "controller-0", "controller", {self.config_directory: "/config/slurm", self.state: "/var/spool/slurmctld"}
+            "controller-0",
+            "controller",
+            {
+                self.config_directory: "/config/slurm",
+                self.state: "/var/spool/slurmctld",
+                self.jwt_secret: "/secrets/jwt",
+            },
         )
         if daemons:
             pod.start_program("config-agent")

@@ -88,3 +88,15 @@ def test_included_files_are_cleaned_too() -> None:
 
 def test_a_key_that_only_ends_like_another_is_kept() -> None:
     assert "XSlurmctldPort=1" in scratch_conf("XSlurmctldPort=1\n")
+
+
+def test_the_key_of_the_tokens_is_one_of_the_scratch_slurmctlds_own() -> None:
+    line = "AuthAltParameters=jwt_key=/run/slurmstack/keys/jwt_hs256.key,disable_token_creation"
+
+    assert scratch_conf(f"{line}\n").splitlines()[0] == (
+        "AuthAltParameters=jwt_key=/tmp/s/jwt_hs256.key,disable_token_creation"
+    )
+
+
+def test_a_key_at_another_place_is_looked_for_there() -> None:
+    assert "jwt_key=/mine\n" in scratch_conf("AuthAltParameters=jwt_key=/mine\n")
