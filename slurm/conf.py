@@ -11,6 +11,8 @@ from pathlib import Path
 import jinja2
 
 from config.cluster import ClusterConfig
+from slurm.job_submit import FILE as JOB_SUBMIT
+from slurm.job_submit import has_rules, script_values
 from slurm.names import JAIL_DIR
 from slurm.partitions import partition_lines
 from slurm.settings import effective_settings
@@ -28,16 +30,23 @@ def render(config: ClusterConfig) -> dict[str, str]:
     The size of a pool is in none of them, so that scaling changes nothing here (but see `sizing.max_node_count`).
     """
     settings = effective_settings(config)
+    partitions = partition_lines(config)
     values = {
         "version": config.slurm.version,
         "settings": settings,
         "pools": list(config.worker_nodes),
-        "partitions": partition_lines(config.partitions, config.worker_nodes),
+        "partitions": partitions,
         "gpus": any(pool.resources.gpus for pool in config.worker_nodes.values()),
         "jail_dir": JAIL_DIR,
     }
-    files = {name: _environment().get_template(f"{name}.j2").render(values) for name in FILES}
+    files = {name: _template(name).render(values) for name in FILES}
+    if has_rules(config):
+        files[JOB_SUBMIT] = _template(JOB_SUBMIT).render(script_values(config, partitions))
     return files | topology_files(config, settings)
+
+
+def _template(name: str) -> jinja2.Template:
+    return _environment().get_template(f"{name}.j2")
 
 
 def config_hash(files: Mapping[str, str]) -> str:

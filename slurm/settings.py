@@ -6,7 +6,11 @@ from collections.abc import Mapping
 
 from config.cluster import ClusterConfig
 from config.slurm import SettingValue
+from slurm.job_submit import PLUGIN, has_rules, job_submit_settings
+from slurm.licenses import license_parameters, license_settings
 from slurm.names import CONTROLLER_HOST, SLURMCTLD_PORT, SLURMD_PORT, SRUN_PORTS, STATE_DIR
+from slurm.preemption import preemption_settings
+from slurm.priority import priority_settings
 from slurm.rest import TOKEN_SETTINGS
 from slurm.sizing import default_memory_per_cpu_mib, max_node_count
 from slurm.topology import topology_settings
@@ -30,10 +34,17 @@ def effective_settings(config: ClusterConfig) -> dict[str, str]:
     Slurm's keys do not depend on case, so `defmempercpu` replaces `DefMemPerCPU` too.
     """
     settings = merge(_defaults(config), config.slurm.settings)
-    parameters = settings["SlurmctldParameters"].split(",")
-    if CONFIGLESS not in parameters:
-        settings["SlurmctldParameters"] = ",".join([CONFIGLESS, *parameters])
+    _keep(settings, "SlurmctldParameters", CONFIGLESS)
+    if has_rules(config):
+        _keep(settings, "JobSubmitPlugins", PLUGIN)
     return settings
+
+
+def _keep(settings: dict[str, str], key: str, part: str) -> None:
+    """See to it that a list still has a part of ours which the user's own value left out."""
+    parts = settings[key].split(",")
+    if part not in parts:
+        settings[key] = ",".join([part, *parts])
 
 
 def merge(defaults: Mapping[str, str], settings: Mapping[str, SettingValue]) -> dict[str, str]:
@@ -66,6 +77,10 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "ReturnToService": "2",
         **_execution(config),
         **_scheduling(config),
+        **priority_settings(config),
+        **preemption_settings(config),
+        **license_settings(config),
+        **job_submit_settings(config),
         **topology_settings(config),
         **_logging(),
     }
@@ -102,7 +117,7 @@ def _scheduling(config: ClusterConfig) -> dict[str, str]:
         "DefMemPerCPU": str(default_memory_per_cpu_mib(config.worker_nodes)),
         "EnforcePartLimits": "ALL",
         "SchedulerType": "sched/backfill",
-        "SchedulerParameters": ",".join(_SCHEDULER_PARAMETERS),
+        "SchedulerParameters": ",".join([*_SCHEDULER_PARAMETERS, *license_parameters(config)]),
         "MaxJobCount": "100000",
         "MaxArraySize": "10001",
         "MinJobAge": "300",

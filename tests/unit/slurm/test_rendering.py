@@ -58,15 +58,13 @@ def test_values_are_written_as_slurm_reads_them() -> None:
 def test_without_partitions_there_is_one_over_all_pools_and_it_is_the_default() -> None:
     sections = stacks.existing()
     del sections["partitions"]
-    config = load_config(sections)
-    (line,) = partition_lines(config.partitions, config.worker_nodes)
+    (line,) = partition_lines(load_config(sections))
     assert str(line) == "PartitionName=main Nodes=cpu,gpu,plain MaxTime=UNLIMITED State=UP Default=YES"
 
 
 def test_partition_options_are_written_once() -> None:
     sections = with_change(stacks.dev(), "partitions.main.settings", {"maxtime": "5", "PriorityTier": 3})
-    config = load_config(sections)
-    (line,) = partition_lines(config.partitions, config.worker_nodes)
+    (line,) = partition_lines(load_config(sections))
     assert str(line).count("Time=") == 1
     assert "MaxTime=5 " in str(line)
     assert "PriorityTier=3" in str(line)

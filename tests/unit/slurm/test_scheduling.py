@@ -1,0 +1,222 @@
+"""Priority, preemption, licenses, access to partitions and rules at submission, as they stand in Slurm's files."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config import load_config
+from slurm.conf import config_hash, render
+from slurm.partitions import partition_lines
+from slurm.settings import effective_settings
+from slurm.times import minutes
+from tests import stacks
+
+
+def settings(**sections: Any) -> dict[str, str]:
+    return effective_settings(load_config(stacks.existing() | sections))
+
+
+def partition(option: str, **sections: Any) -> dict[str, str]:
+    """Value of an option by partition, empty where it is not set."""
+    return {line.name: line.option(option) for line in partition_lines(load_config(stacks.existing() | sections))}
+
+
+def with_partition(**options: Any) -> dict[str, Any]:
+    """The two partitions, with more options for `main`."""
+    partitions = stacks.existing()["partitions"]
+    return {**partitions, "main": {**partitions["main"], **options}}
+
+
+def test_priority_is_made_from_the_stack_file() -> None:
+    weights = {"fairshare": 7, "qos": 6, "age": 5, "tres": {"cpu": 4, "gres/gpu": 3}}
+    found = settings(priority={"weights": weights, "decay_half_life": "1-0", "calc_period": 1, "favor_small": True})
+    assert found["PriorityType"] == "priority/multifactor"
+    assert (found["PriorityWeightFairshare"], found["PriorityWeightQOS"], found["PriorityWeightAge"]) == ("7", "6", "5")
+    assert found["PriorityWeightTRES"] == "cpu=4,gres/gpu=3"
+    assert (found["PriorityDecayHalfLife"], found["PriorityCalcPeriod"]) == ("1-0", "1")
+    assert found["PriorityFavorSmall"] == "YES"
+    assert "PriorityFlags" not in found, "Fair Tree is Slurm's default"
+    assert "PriorityWeightTRES" not in settings()
+
+
+def test_without_accounting_slurm_decides_by_itself() -> None:
+    assert not [key for key in settings(accounting={"enabled": False}) if key.startswith("Priority")]
+
+
+def test_a_user_s_own_setting_wins_over_each_section() -> None:
+    own = {"priorityweightqos": 1, "PreemptMode": "CANCEL", "licenses": "x:1"}
+    found = settings(
+        slurm={"settings": own}, preemption={"type": "partition"}, licenses={"matlab": 4}, priority={"calc_period": 9}
+    )
+    assert (found["PriorityWeightQOS"], found["PreemptMode"], found["Licenses"]) == ("1", "CANCEL", "x:1")
+    assert found["PriorityCalcPeriod"] == "9"
+
+
+def test_nothing_gives_way_unless_asked_for() -> None:
+    assert not [key for key in settings() if key.startswith("Preempt")]
+    partitions = with_partition(preempt_mode="cancel")
+    assert partition("PreemptMode", partitions=partitions) == {"main": "", "gpu": ""}
+
+
+@pytest.mark.parametrize("mode", ["requeue", "cancel"])
+@pytest.mark.parametrize(("kind", "plugin"), [("qos", "preempt/qos"), ("partition", "preempt/partition_prio")])
+def test_jobs_give_way_by_qos_or_by_partition(kind: str, plugin: str, mode: str) -> None:
+    preemption = {"type": kind, "mode": mode, "exempt_time": "10"}
+    found = settings(preemption=preemption)
+    assert found["PreemptType"] == plugin
+    assert found["PreemptMode"] == mode.upper()
+    assert found["PreemptExemptTime"] == "10"
+    assert found.get("JobRequeue") == ("1" if mode == "requeue" else None)
+    assert partition("OverSubscribe", preemption=preemption) == {"main": "", "gpu": ""}
+
+
+@pytest.mark.parametrize(
+    ("sections", "mode", "oversubscribe"),
+    [
+        ({"preemption": {"type": "partition", "mode": "suspend"}}, "SUSPEND,GANG", {"main", "gpu"}),
+        (
+            {"preemption": {"type": "partition"}, "partitions": with_partition(preempt_mode="suspend")},
+            "REQUEUE,GANG",
+            {"main"},
+        ),
+        (
+            {
+                "preemption": {"type": "partition", "mode": "suspend"},
+                "partitions": with_partition(preempt_mode="requeue"),
+            },
+            "SUSPEND,GANG",
+            {"gpu"},
+        ),
+        ({"preemption": {"type": "qos", "mode": "suspend"}}, "SUSPEND,GANG", {"main", "gpu"}),
+        (
+            {"preemption": {"type": "qos"}, "qos": {"low": {"preempt_mode": "suspend"}}},
+            "REQUEUE,GANG",
+            {"main", "gpu"},
+        ),
+        ({"preemption": {"type": "qos"}, "partitions": with_partition(preempt_mode="cancel")}, "REQUEUE", set()),
+    ],
+)
+def test_suspended_jobs_are_woken_again_and_their_partitions_allow_it(
+    sections: dict[str, Any], mode: str, oversubscribe: set[str]
+) -> None:
+    assert settings(**sections)["PreemptMode"] == mode
+    found = partition("OverSubscribe", **sections)
+    assert {name for name, value in found.items() if value == "FORCE:1"} == oversubscribe
+
+
+def test_a_partition_may_have_a_mode_of_its_own() -> None:
+    found = partition("PreemptMode", preemption={"type": "partition"}, partitions=with_partition(preempt_mode="off"))
+    assert found == {"main": "OFF", "gpu": ""}
+
+
+def test_licenses_are_counted_and_planned_for() -> None:
+    found = settings(licenses={"matlab": 4, "fluent": 30})
+    assert found["Licenses"] == "matlab:4,fluent:30"
+    assert "bf_licenses" in found["SchedulerParameters"].split(",")
+    assert "Licenses" not in settings()
+    assert "bf_licenses" not in settings()["SchedulerParameters"]
+
+
+def test_a_partition_says_who_may_use_it() -> None:
+    sections = {
+        "groups": {"physics": {"gid": 2000}, "biology": {"gid": 2001}},
+        "accounts": {"ml": {}, "web": {}},
+        "qos": {"high": {}, "low": {}},
+    }
+    options = {
+        "allow_groups": ["physics", "biology"], "allow_accounts": ["ml", "web"], "deny_qos": ["low"],
+        "qos": "high", "priority_tier": 5, "priority_job_factor": 0,
+    }  # fmt: skip
+    (line, _) = partition_lines(load_config(stacks.existing() | sections | {"partitions": with_partition(**options)}))
+    assert str(line).endswith(
+        " AllowAccounts=ml,web AllowGroups=physics,biology DenyQos=low QOS=high PriorityTier=5 PriorityJobFactor=0"
+    )
+    sections["partitions"] = with_partition(deny_accounts=["ml"], allow_qos=["high"])
+    (line, _) = partition_lines(load_config(stacks.existing() | sections))
+    assert str(line).endswith(" DenyAccounts=ml AllowQos=high")
+
+
+def test_a_partition_s_own_settings_win() -> None:
+    partitions = with_partition(priority_tier=5, settings={"prioritytier": 7, "OverSubscribe": "NO"})
+    sections = {"partitions": partitions, "preemption": {"type": "partition", "mode": "suspend"}}
+    assert partition("PriorityTier", **sections)["main"] == "7"
+    assert partition("OverSubscribe", **sections) == {"main": "NO", "gpu": "FORCE:1"}
+
+
+def test_the_common_default_time_is_for_partitions_without_one_and_never_above_their_longest() -> None:
+    def found(**options: Any) -> str:
+        sections = {"job_submit": {"default_time": "2:00:00"}, "partitions": with_partition(**options)}
+        return partition("DefaultTime", **sections)["main"]
+
+    assert found() == "2:00:00"
+    assert found(default_time="10") == "10"
+    assert found(max_time="1:30:00") == "1:30:00"
+    assert found(max_time="UNLIMITED") == "2:00:00"
+    assert partition("DefaultTime") == {"main": "", "gpu": ""}
+
+
+def test_there_is_a_script_only_where_there_is_a_rule() -> None:
+    for rules, wanted in (
+        ({}, False),
+        ({"default_time": "60"}, False),
+        ({"require_account": True}, True),
+        ({"gpus_only_in_gpu_partitions": True}, True),
+    ):
+        config = load_config(stacks.existing() | {"job_submit": rules})
+        assert ("job_submit.lua" in render(config)) is wanted
+        assert (effective_settings(config).get("JobSubmitPlugins") == "lua") is wanted
+
+
+def test_the_hash_that_the_agent_waits_for_covers_the_script() -> None:
+    one = render(load_config(stacks.existing() | {"job_submit": {"require_account": True}}))
+    both = render(
+        load_config(stacks.existing() | {"job_submit": {"require_account": True, "gpus_only_in_gpu_partitions": True}})
+    )
+    assert one["slurm.conf"] == both["slurm.conf"]
+    assert config_hash(one) != config_hash(both)
+
+
+def script(**changes: Any) -> str:
+    sections = stacks.existing() | {"job_submit": {"gpus_only_in_gpu_partitions": True}} | changes
+    return render(load_config(sections))["job_submit.lua"]
+
+
+def test_the_script_knows_which_partitions_have_gpus() -> None:
+    partitions = {
+        "cpu": {"pools": ["cpu", "plain"]},
+        "gpu": {"pools": ["gpu"], "default": True},
+        "both": {"pools": ["cpu", "gpu"]},
+        "whole": {"pools": ["gpu"], "settings": {"oversubscribe": "exclusive"}},
+    }
+    text = script(partitions=partitions)
+    assert '["cpu"] = {some = false, every = false}' in text
+    assert '["gpu"] = {some = true, every = true}' in text
+    assert '["both"] = {some = true, every = false}' in text
+    assert '["whole"] = {some = true, every = false}' in text
+    assert 'DEFAULT_PARTITION = "gpu"' in text
+
+
+def test_the_default_partition_may_be_named_by_a_setting() -> None:
+    partitions = {"a": {"pools": ["cpu"]}, "b": {"pools": ["gpu"], "settings": {"default": True}}}
+    assert 'DEFAULT_PARTITION = "b"' in script(partitions=partitions)
+    assert 'DEFAULT_PARTITION = ""' in script(partitions={"a": {"pools": ["cpu"]}, "b": {"pools": ["gpu"]}})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("30", 30), ("1:30", 1.5), ("1:30:00", 90), ("1-12", 2160), ("1-12:30", 2190), ("7-00:00:30", 10080.5)],
+)
+def test_times_are_read_as_slurm_reads_them(text: str, expected: float) -> None:
+    assert minutes(text) == expected
+    assert minutes("UNLIMITED") == minutes("infinite") == math.inf
+
+
+@given(st.integers(0, 30), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
+def test_every_time_with_days_has_its_length(days: int, hours: int, mins: int, seconds: int) -> None:
+    expected = days * 1440 + hours * 60 + mins + seconds / 60
+    assert minutes(f"{days}-{hours:02}:{mins:02}:{seconds:02}") == pytest.approx(expected)
