@@ -12,7 +12,7 @@ from config.names import SecretName
 from config.slurm import Settings
 from config.storage import Filesystem
 
-_PURGE = re.compile(r"^([1-9]\d*)(hours?|days?|months?)$")
+_PURGE = re.compile(r"^([1-9]\d{0,3})(hours?|days?|months?)$")
 
 Enforce = Literal["associations", "limits", "qos", "safe", "wckeys", "nojobs", "nosteps"]
 """What `AccountingStorageEnforce` in slurm.conf knows."""
@@ -20,11 +20,13 @@ Enforce = Literal["associations", "limits", "qos", "safe", "wckeys", "nojobs", "
 
 def _purge(value: str) -> str:
     if not _PURGE.fullmatch(value):
-        raise ValueError("is not an age: a number with hours, days or months, for example 90days or 12months")
+        raise ValueError(
+            "is not an age: a number up to 9999 with hours, days or months, for example 90days or 12months"
+        )
     return value
 
 
-Age = Annotated[str, AfterValidator(_purge)]
+Age = Annotated[str, AfterValidator(_purge), Field(json_schema_extra={"pattern": _PURGE.pattern})]
 """An age as slurmdbd.conf(5) has it: `36hours`, `90days`, `12months`."""
 
 
@@ -57,7 +59,7 @@ class ExternalDatabase(Section):
     port: int = Field(default=3306, ge=1, le=65535, strict=True)
     """TCP port."""
 
-    user: str = Field(default="slurm", min_length=1, max_length=80)
+    user: str = Field(default="slurm", pattern=r"^[A-Za-z0-9_.@-]{1,80}$")
     """User with all privileges on the database."""
 
     name: str = Field(default="slurm_acct_db", pattern=r"^[A-Za-z0-9_]{1,64}$")

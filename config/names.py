@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from config.base import check_dns_label
 
@@ -20,7 +20,7 @@ def secret_name(name: str) -> str:
     return name
 
 
-SecretName = Annotated[str, AfterValidator(secret_name)]
+SecretName = Annotated[str, AfterValidator(secret_name), Field(json_schema_extra={"pattern": _SECRET.pattern})]
 """Name of a Secret in the cluster's namespace."""
 
 
@@ -36,8 +36,9 @@ def _account_name(name: str) -> str:
     return _policy_name(name)
 
 
-AccountName = Annotated[str, AfterValidator(_account_name)]
-QosName = Annotated[str, AfterValidator(_policy_name)]
+_POLICY_PATTERN = Field(json_schema_extra={"pattern": _ACCOUNT.pattern})
+AccountName = Annotated[str, AfterValidator(_account_name), _POLICY_PATTERN]
+QosName = Annotated[str, AfterValidator(_policy_name), _POLICY_PATTERN]
 
 
 def _group_name(name: str) -> str:

@@ -5,24 +5,50 @@ Fields have the names of sacctmgr's own options, so that its manual explains the
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from config.base import Section
 from config.names import AccountName, QosName
-from config.partitions import TimeLimit
+from config.times import TimeLimit
 
 Count = Annotated[int, Field(ge=0, le=2_000_000_000, strict=True)]
 """A limit; zero allows nothing. slurmdbd keeps 32 bits, of which the highest values mean "no limit"."""
 
-Tres = dict[
-    Annotated[str, Field(pattern=r"^(cpu|mem|node|energy|billing|vmem|pages|(gres|license|bb|fs)/[A-Za-z0-9_:./-]+)$")],
-    Count,
-]
+Amount = Annotated[int, Field(ge=0, le=10**18, strict=True)]
+"""A limit of a trackable resource; zero allows nothing. slurmdbd keeps 64 bits, of which the highest values mean "no
+limit". A year of 10,000 CPUs is 5,256,000,000 CPU minutes."""
+
+_TRES = re.compile(r"^(cpu|mem|node|energy|billing|vmem|pages|(gres|license|bb|fs|ic)/[A-Za-z0-9_:./-]+)$")
+
+
+def _tres_name(name: str) -> str:
+    if not _TRES.fullmatch(name):
+        hint = "; did you mean 'gres/gpu'?" if "gpu" in name.lower() else ""
+        raise ValueError(f"is not a trackable resource: cpu, mem (MiB), node, billing, gres/NAME, license/NAME{hint}")
+    return name
+
+
+TresName = Annotated[str, AfterValidator(_tres_name), Field(json_schema_extra={"pattern": _TRES.pattern})]
+
+Tres = dict[TresName, Amount]
 """Trackable resources: `cpu`, `mem` (MiB), `node`, `billing`, `gres/gpu`, `gres/gpu:h100`, `license/NAME`."""
 
-Fairshare = Annotated[int, Field(ge=0, le=2_000_000_000, strict=True)] | Literal["parent"]
+MOST_SHARES = 2_000_000_000
+"""The highest number that slurmdbd keeps means `parent`."""
+
+
+def _fairshare(value: object) -> object:
+    if value == "parent" or (type(value) is int and 0 <= value <= MOST_SHARES):
+        return value
+    raise ValueError(f"is neither a number of shares from 0 to {MOST_SHARES:,} nor 'parent'")
+
+
+Fairshare = Annotated[
+    Annotated[int, Field(ge=0, le=MOST_SHARES, strict=True)] | Literal["parent"], BeforeValidator(_fairshare)
+]
 """Shares relative to the siblings in the tree; 0 goes last, `parent` takes part in the parent's share."""
 
 
@@ -48,7 +74,7 @@ class Limits(Section):
     max_tres_mins_per_job: Tres = Field(default_factory=dict)
     """Resource minutes of one job."""
     max_jobs: Count | None = None
-    """Jobs that each user may have running."""
+    """Jobs that each user may have running in the account."""
     max_submit_jobs: Count | None = None
     """Jobs that each user may have queued and running."""
     max_wall: TimeLimit | None = None
@@ -59,11 +85,11 @@ class Association(Limits):
     """What a user has in one account."""
 
     fairshare: Fairshare = 1
-    """Shares among the account's users."""
+    """Shares among the siblings: the users of an account, or the accounts below the same parent."""
     qos: tuple[QosName, ...] | None = None
-    """QOS that jobs may use. Default: those of the account."""
+    """QOS that jobs may use. Default: those of the level above; of the topmost accounts: `normal`."""
     default_qos: QosName | None = None
-    """QOS of jobs that name none. Default: that of the account."""
+    """QOS of jobs that name none; one of those in `qos`. Default: that of the level above."""
     priority: Count | None = None
     """Part of a job's priority that comes from the association."""
 
@@ -99,15 +125,15 @@ class Qos(Section):
     preempt_exempt_time: TimeLimit | None = None
     """Time that jobs of this QOS run at least before they are preempted."""
     grace_time: int = Field(default=0, ge=0, le=86400, strict=True)
-    """Seconds between SIGTERM and the end of a preempted job."""
+    """Seconds between SIGTERM and the end of a preempted job, with the modes requeue and cancel."""
     flags: tuple[QosFlag, ...] = ()
-    """As sacctmgr(1) has them."""
+    """As sacctmgr(1) has them. OverPartQOS: its limits come before those of the partition's QOS."""
     usage_factor: float = Field(default=1.0, ge=0, le=1_000_000)
     """How much a second of a job counts as usage."""
     usage_threshold: float | None = Field(default=None, ge=0, le=1)
     """Lowest fair-share factor with which a job is accepted, with the flag EnforceUsageThreshold."""
     limit_factor: float | None = Field(default=None, ge=0, le=1_000_000)
-    """By how much the limits of an association are multiplied."""
+    """By how much the resource limits of an association are multiplied for jobs of this QOS."""
     grp_tres: Tres = Field(default_factory=dict)
     """Resources that all jobs of this QOS may hold at the same time."""
     grp_tres_mins: Tres = Field(default_factory=dict)

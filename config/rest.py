@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from config.base import Quantity, Section
 from config.names import SecretName
 from config.services import Cidr
+
+HostName = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$", max_length=253)
+]
+"""A DNS name in small letters."""
 
 
 class Issuer(Section):
@@ -28,7 +33,7 @@ class RestTls(Section):
     stack exports its authority."""
     issuer: Issuer | None = None
     """Let cert-manager make and renew it."""
-    names: tuple[str, ...] = ()
+    names: tuple[HostName, ...] = ()
     """Host names that the certificate is for, besides those inside the cluster."""
 
     @model_validator(mode="after")
@@ -50,7 +55,8 @@ class Rest(Section):
     node_port: int | None = Field(default=None, ge=1024, le=65535, strict=True)
     """Port on every Kubernetes node, with `service_type: NodePort`. Default: chosen by Kubernetes."""
     source_ranges: tuple[Cidr, ...] = ()
-    """Address ranges that may connect. Default: only the pods of this cluster."""
+    """Address ranges that may connect, with `service_type: LoadBalancer`. Default: all.
+    With `ClusterIP` only the pods of this cluster may."""
     annotations: dict[str, str] = Field(default_factory=dict)
     """Annotations of the Service, for the cloud's load balancer."""
     tls: RestTls = Field(default_factory=RestTls)

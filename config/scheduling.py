@@ -10,7 +10,8 @@ from pydantic import AfterValidator, Field
 
 from config.base import Section
 from config.names import AccountName
-from config.partitions import PartitionName, TimeLimit
+from config.partitions import PartitionName
+from config.times import TimeLimit
 from config.users import UserName
 
 Weight = Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)]
@@ -29,7 +30,7 @@ def _timestamp(value: str) -> str:
     return value
 
 
-Timestamp = Annotated[str, AfterValidator(_timestamp)]
+Timestamp = Annotated[str, AfterValidator(_timestamp), Field(json_schema_extra={"pattern": _TIMESTAMP.pattern})]
 """A time in UTC: `2026-12-01T08:00:00`."""
 
 
@@ -39,8 +40,9 @@ def _name(name: str) -> str:
     return name
 
 
-ReservationName = Annotated[str, AfterValidator(_name)]
-LicenseName = Annotated[str, AfterValidator(_name)]
+_PATTERN = Field(json_schema_extra={"pattern": _POLICY_NAME.pattern})
+ReservationName = Annotated[str, AfterValidator(_name), _PATTERN]
+LicenseName = Annotated[str, AfterValidator(_name), _PATTERN]
 
 
 class Weights(Section):
@@ -68,7 +70,8 @@ class Priority(Section):
     weights: Weights = Field(default_factory=Weights)
     """What counts how much."""
     decay_half_life: TimeLimit = "7-0"
-    """Time after which used resources count half (`PriorityDecayHalfLife`)."""
+    """Time after which used resources count half (`PriorityDecayHalfLife`). 0: they always count in full, until
+    `usage_reset_period`."""
     usage_reset_period: Literal["NONE", "NOW", "DAILY", "WEEKLY", "MONTHLY", "QUARTERLY", "YEARLY"] = "NONE"
     """When used resources are forgotten (`PriorityUsageResetPeriod`)."""
     max_age: TimeLimit = "7-0"
@@ -94,19 +97,19 @@ class Reservation(Section):
     """Nodes that are kept for some users or accounts, or for maintenance, at a time."""
 
     start: Timestamp
-    """When it begins. Of a repeated one: the first time."""
+    """When it begins. Of a repeated one: the first time, which may be long ago."""
     end: Timestamp | None = None
     """When it ends. Either this or `duration`."""
     duration: TimeLimit | None = None
-    """How long it lasts."""
+    """How long it lasts. `UNLIMITED` is a year for Slurm."""
     nodes: tuple[str, ...] = ()
     """Names of nodes, for example `gpu-0`. Either these or `node_count`."""
     node_count: int | None = Field(default=None, ge=1, le=10_000, strict=True)
     """How many nodes Slurm shall choose."""
     partition: PartitionName | None = None
-    """Partition from which they are chosen."""
+    """Partition from which they are chosen. Default: the default partition."""
     users: tuple[UserName, ...] = ()
-    """Users whose jobs may use it."""
+    """Users whose jobs may use it; with `accounts` too, only their jobs in these accounts."""
     accounts: tuple[AccountName, ...] = ()
     """Accounts whose jobs may use it."""
     repeat: Literal["hourly", "daily", "weekday", "weekend", "weekly"] | None = None

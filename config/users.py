@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from config.base import Section
 from config.names import AccountName, GroupName
 from config.policy import Association
+from config.system_names import SYSTEM_USERS
 
 _NAME = re.compile(r"^[a-z_][a-z0-9_-]{0,31}$")
 _KEY_TYPES = (
@@ -23,10 +24,6 @@ _KEY_TYPES = (
     "sk-ecdsa-sha2-nistp256@openssh.com",
     "ssh-rsa",
 )
-_SYSTEM_NAMES = frozenset(
-    {"root", "slurm", "munge", "nobody", "sshd", "daemon", "bin", "sys", "sync", "mail", "backup"}
-)
-
 FIRST_UID = 1000
 """Lowest uid of a person, as in Debian's `/etc/adduser.conf`. Lower ones belong to the system."""
 
@@ -39,7 +36,7 @@ def _user_name(name: str) -> str:
         raise ValueError(
             "is not a user name: small letters, digits, '_' and '-', at most 32, beginning with a letter or '_'"
         )
-    if name in _SYSTEM_NAMES:
+    if name in SYSTEM_USERS:
         raise ValueError("is a user of the system; take another name")
     return name
 
@@ -74,13 +71,17 @@ def _fields_fill(blob: bytes) -> bool:
     return offset == len(blob) and fields >= 2
 
 
-UserName = Annotated[str, AfterValidator(_user_name)]
+UserName = Annotated[str, AfterValidator(_user_name), Field(json_schema_extra={"pattern": _NAME.pattern})]
 SshPublicKey = Annotated[str, AfterValidator(_ssh_public_key)]
 
 
 def _names_to_associations(value: object) -> object:
     """A list of accounts is short for a map without shares and limits."""
-    return {name: {} for name in value} if isinstance(value, tuple | list) else value
+    if not isinstance(value, tuple | list):
+        return value
+    if not all(isinstance(name, str) for name in value):
+        raise ValueError("is no list of accounts' names; with shares and limits write a map: {ml: {fairshare: 2}}")
+    return {name: {} for name in value}
 
 
 class User(Section):
@@ -90,7 +91,8 @@ class User(Section):
     """Numeric user id, the same on all nodes and for ever: files belong to the number."""
 
     gid: int | None = Field(default=None, ge=FIRST_UID, le=LAST_UID, strict=True)
-    """Numeric id of the user's own group. Default: the uid."""
+    """Numeric id of the user's primary group. Default: the uid, as a group of the user's own. The gid of a group in
+    `slurmstack:groups` makes that group the primary one."""
 
     ssh_authorized_keys: tuple[SshPublicKey, ...] = ()
     """Public keys, each a line as in `~/.ssh/authorized_keys`. The user may add more in the own home."""
@@ -102,11 +104,15 @@ class User(Section):
     """Whether the user may become root in the jail (`sudo`), for example to install packages for everyone."""
 
     groups: tuple[GroupName, ...] = ()
-    """Further groups of the user: names in `slurmstack:groups`, or groups that are in the jail already."""
+    """Further groups of the user: names in `slurmstack:groups`, or those of Debian and its usual packages, which are in
+    the jail already (`video`, `docker`)."""
 
-    accounts: Annotated[dict[AccountName, Association], BeforeValidator(_names_to_associations)] = Field(
-        default_factory=dict
-    )
+    accounts: Annotated[
+        dict[AccountName, Association],
+        BeforeValidator(
+            _names_to_associations, json_schema_input_type=dict[AccountName, Association] | list[AccountName]
+        ),
+    ] = Field(default_factory=dict)
     """Accounts that the user's jobs may be booked on, with shares and limits: `{ml: {fairshare: 2}}`. Short: `[ml]`."""
 
     default_account: AccountName | None = None
