@@ -26,7 +26,7 @@ from slurm.images import DEFAULT_REGISTRY, image_reference, image_tag
 from slurm.names import NODES_SERVICE
 from slurm.settings import effective_settings
 from slurm.topology import uses_tree
-from slurm.users import accounts
+from slurm.users import accounts, group_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +62,7 @@ class SlurmCluster(pulumi.ComponentResource):
             namespace=self.namespace.metadata.name,
             cluster_domain=config.cloud.cluster_domain,
             pull_secret=config.images.pull_secret,
+            sssd=config.sssd,
         )
         self._create_nodes_service()
         self.secrets = self._create_secrets()
@@ -138,6 +139,7 @@ class SlurmCluster(pulumi.ComponentResource):
         args = UsersArgs(
             scope=self._scope,
             users=accounts(self._args.config.users, extra_keys=self._args.cloud.login_keys),
+            groups=group_numbers(self._args.config.groups),
             image=self._image("jail"),
             jail=self.jail.volume,
             placement=self._args.cloud.placement("system"),

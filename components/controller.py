@@ -25,6 +25,7 @@ from components.pods import (
     resources,
     tcp_probe,
 )
+from components.sssd import with_sssd
 from components.volumes import DataVolume, DataVolumeArgs, data_volume
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST, NODES_SERVICE, SLURMCTLD_PORT, STATE_DIR
 
@@ -168,7 +169,9 @@ class Controller(pulumi.ComponentResource):
                 replicas=1,
                 service_name=NODES_SERVICE,
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(CONTROLLER)),
-                template=pod_template(scope.labels(CONTROLLER), args.cloud.placement("controller"), pod),
+                template=pod_template(
+                    scope.labels(CONTROLLER), args.cloud.placement("controller"), with_sssd(scope, pod, args.image)
+                ),
             ),
             opts=self._child,
         )

@@ -29,6 +29,7 @@ from components.pods import (
     resources,
     tcp_probe,
 )
+from components.sssd import with_sssd
 from components.volumes import DataVolume
 from config.services import Login as LoginConfig
 from slurm.names import JAIL_DIR, NODES_SERVICE, SSH_PORT
@@ -118,7 +119,11 @@ class Login(pulumi.ComponentResource):
                 service_name=NODES_SERVICE,
                 pod_management_policy="Parallel",
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT)),
-                template=pod_template({**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"}, args.placement, pod),
+                template=pod_template(
+                    {**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"},
+                    args.placement,
+                    with_sssd(scope, pod, args.image),
+                ),
             ),
             opts=self._child,
         )

@@ -9,6 +9,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
+from config.sssd import Sssd
 from config.workers import Toleration
 from slurm.names import CONTROLLER_HOST, JAIL_DIR, NODES_SERVICE, SLURMCTLD_PORT
 
@@ -45,6 +46,7 @@ class Scope:
     """The same name as an output of the Namespace, so that each object depends on it."""
     cluster_domain: str
     pull_secret: str | None = None
+    sssd: Sssd | None = None
 
     def labels(self, component: str, **more: str) -> dict[str, str]:
         """The labels that Kubernetes recommends, for one component of this cluster."""

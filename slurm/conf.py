@@ -17,6 +17,7 @@ from slurm.names import JAIL_DIR
 from slurm.partitions import partition_lines
 from slurm.settings import effective_settings
 from slurm.topology import topology_files
+from slurm.users import identity_files
 
 FILES = ("slurm.conf", "cgroup.conf", "gres.conf", "plugstack.conf")
 """The files that slurmctld hands out to all nodes."""
@@ -42,7 +43,7 @@ def render(config: ClusterConfig) -> dict[str, str]:
     files = {name: _template(name).render(values) for name in FILES}
     if has_rules(config):
         files[JOB_SUBMIT] = _template(JOB_SUBMIT).render(script_values(config, partitions))
-    return files | topology_files(config, settings)
+    return files | topology_files(config, settings) | identity_files(config)
 
 
 def _template(name: str) -> jinja2.Template:

@@ -92,7 +92,8 @@ def _execution(config: ClusterConfig) -> dict[str, str]:
         "TaskPlugin": "task/none",
         # Debian's build of 26.05 has no PMIx, and with MpiDefault=pmix every srun fails there (measured).
         "MpiDefault": "pmix" if config.slurm.version == "24.11" else "none",
-        # Groups are looked up on the worker, in the jail's own /etc/group: slurmctld does not know the jail's users.
+        # A job's groups are looked up on the worker, in the jail's own /etc/group: slurmctld knows declared groups, but
+        # none that was made in the jail. AllowGroups of a partition is judged by slurmctld alone, either way.
         "LaunchParameters": "disable_send_gids,use_interactive_step",
         # Limits of a login pod say nothing about the worker pod where the job runs.
         "PropagateResourceLimits": "NONE",

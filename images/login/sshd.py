@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from images.common.command import run
 from images.common.files import write_atomically
 from images.common.jail_mounts import bind_mounts, parse_mounts
-from images.common.jail_view import LOGIN_BINDS, JailViewError, bind_into_jail, open_tmp
+from images.common.jail_view import LOGIN_BINDS, JailViewError, bind_into_jail, open_tmp, sssd_binds
 from images.common.log import Log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.process import become, end_on_sigterm
@@ -52,7 +52,7 @@ def prepare(jail: Path, log: Callable[[str], None]) -> None:
     wait_for_jail(jail, log)
     RUN_SLURM.mkdir(parents=True, exist_ok=True)
     open_tmp()
-    bind_into_jail(jail, LOGIN_BINDS, run, log)
+    bind_into_jail(jail, (*LOGIN_BINDS, *sssd_binds(jail, log)), run, log)
     bind_mounts(jail, parse_mounts(os.environ.get("MOUNTS", "")), run, log)
     check_chroot(jail)
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

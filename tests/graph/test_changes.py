@@ -109,7 +109,13 @@ def test_a_slurm_setting_changes_the_files_in_place_and_touches_no_pod() -> None
 
 def test_a_new_user_is_a_new_list_and_a_new_job_and_touches_no_pod() -> None:
     diff = Diff(stacks.existing(), with_change(stacks.existing(), "users.bob", {"uid": 10002}))
-    assert diff.replaced == ["slurm-users-job", "slurm-users-list"]
+    # slurmctld learns of the user with its configuration, so the job that waits for that is a new one, too.
+    assert diff.replaced == ["slurm-configuration-active", "slurm-users-job", "slurm-users-list"]
+    assert set(diff.changed) == {*diff.replaced, "slurm-configuration-files"}
+
+
+def test_a_new_key_changes_the_jail_s_list_and_nothing_of_slurm_s() -> None:
+    diff = Diff(stacks.existing(), with_change(stacks.existing(), "users.alice.ssh_authorized_keys", []))
     assert set(diff.changed) == {"slurm-users-job", "slurm-users-list"}
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from images.common.install import install_programs
+from images.common.install import install_programs, take_users
 from local.images import rootfs
 from local.report import PlainReport
 from tests.stacks import ROOT
@@ -67,6 +67,9 @@ def _lower(role: str, version: str, work: Path) -> str:
     for folder in ("common", role):
         shutil.copytree(ROOT / "images" / folder, programs / "usr/lib/slurmstack/images" / folder)
         install_programs(folder, programs)
+    (programs / "etc").mkdir()
+    shutil.copy(f"{PREBUILT}/{version}/rootfs-{role}/etc/nsswitch.conf", programs / "etc/nsswitch.conf")
+    take_users(role, programs)
     return f"{programs}:{PREBUILT}/{version}/rootfs-{role}"
 
 

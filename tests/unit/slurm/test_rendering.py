@@ -26,7 +26,7 @@ from tests.stacks import with_change
 def test_every_file_is_rendered_for_both_versions() -> None:
     for version in ("24.11", "26.05"):
         files = render(load_config(with_change(stacks.dev(), "slurm.version", version)))
-        assert set(files) == set(FILES)
+        assert set(files) == {*FILES, "passwd", "group"}
         assert f"Slurm {version}" in files["slurm.conf"]
         assert all(content.endswith("\n") for content in files.values())
 
