@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pulumi_kubernetes as k8s
 
 from components.pods import Scope, empty_dir, env, mount, program, resources
@@ -31,13 +33,18 @@ def with_sssd(scope: Scope, pod: k8s.core.v1.PodSpecArgs, image: str) -> k8s.cor
         volume_mounts=[mount("sssd", _SECRET_DIR, read_only=True), mount("sss-pipes", PIPES)],
         resources=resources(cpu="5m", memory=sssd.memory),
     )
-    for container in pod.containers:
-        container.volume_mounts = [*(container.volume_mounts or []), mount("sss-pipes", PIPES)]
-        container.env = [*(container.env or []), *env(SSSD_PIPES=PIPES)]
+    for container in _items(pod.containers):
+        container.volume_mounts = [*_items(container.volume_mounts), mount("sss-pipes", PIPES)]
+        container.env = [*_items(container.env), *env(SSSD_PIPES=PIPES)]
     source = k8s.core.v1.SecretVolumeSourceArgs(secret_name=sssd.secret, default_mode=0o400)
-    pod.init_containers = [*(pod.init_containers or []), sidecar]
-    pod.volumes = [*(pod.volumes or []), k8s.core.v1.VolumeArgs(name="sssd", secret=source), empty_dir("sss-pipes")]
+    pod.init_containers = [*_items(pod.init_containers), sidecar]
+    pod.volumes = [*_items(pod.volumes), k8s.core.v1.VolumeArgs(name="sssd", secret=source), empty_dir("sss-pipes")]
     return pod
+
+
+def _items(given: Any) -> list[Any]:
+    """A list in a pod of ours; Pulumi's types would also allow one that is not known yet, which none is."""
+    return list(given or ())
 
 
 def _answers() -> k8s.core.v1.ProbeArgs:

@@ -19,7 +19,7 @@ from tests.slurm.sandbox import LIBEXEC, SlurmSandbox, populate_jail, wait_until
 
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 TEAM = "PartitionName=team Nodes=default State=UP AllowGroups=ml"
-FIRST = {
+FIRST: dict[str, Any] = {
     "users": {"alice": {"uid": 23001, "groups": ["ml"]}, "bob": {"uid": 23002}},
     "groups": {"ml": {"gid": 24001}, "ops": {"gid": 24002}},
 }
