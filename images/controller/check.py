@@ -45,9 +45,12 @@ _NOISE: Final = tuple(
         r"error: _xgetaddrinfo: getaddrinfo\(\) failed",
         r"error: .*[Cc]onnection refused",
         r"error: Unable to (?:resolve|contact) ",
+        # Without slurmdbd, which the scratch slurmctld must not talk to, there is nowhere to store it.
+        r"error: Job accounting information gathered, but not stored",
     )
 )
-"""`error:` lines that come from the scratch slurmctld's empty state, or from the network of the moment."""
+"""`error:` lines that come from the scratch slurmctld's empty state, from the network of the moment, or from what
+scratch_config.py leaves out."""
 
 _UNKNOWN_GROUP: Final = re.compile(r"error: \w*get_group_members: Could not find configured group (\S+)")
 """The scratch slurmctld looks users up where the configuration in force says, and does not see a group that comes with

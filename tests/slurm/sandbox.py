@@ -292,10 +292,14 @@ class SlurmSandbox:
             },
         )
         if daemons:
-            pod.start_program("config-agent")
-            pod.start_program("slurmctld")
-            wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, self._why(pod, "config-agent", "slurmctld"))
+            self.start_controller_daemons(pod)
         return pod
+
+    def start_controller_daemons(self, pod: Pod) -> None:
+        """config-agent and slurmctld; returns when slurmctld answers."""
+        pod.start_program("config-agent")
+        pod.start_program("slurmctld")
+        wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, self._why(pod, "config-agent", "slurmctld"))
 
     def start_worker(self, name: str, *, role: str = "worker") -> Pod:
         """A worker pod: munged and slurmd."""
