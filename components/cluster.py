@@ -15,6 +15,7 @@ from components.login import Login, LoginArgs
 from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from components.pods import SLURM_NODE_LABEL, Scope, recommended_labels
+from components.rest import Rest, RestArgs
 from components.secrets import Secrets, SecretsArgs
 from components.topology import Topology, TopologyArgs
 from components.users import Users, UsersArgs
@@ -75,8 +76,11 @@ class SlurmCluster(pulumi.ComponentResource):
             self._create_topology()
         self.pools = [self._create_pool(pool) for pool in config.worker_nodes]
         self.login = self._create_login()
+        self.rest = self._create_rest() if config.rest.enabled else None
         if config.network_policies.enabled:
-            NetworkPolicies(f"{name}-network-policies", NetworkPoliciesArgs(scope=self._scope), opts=self._inside)
+            NetworkPolicies(
+                f"{name}-network-policies", NetworkPoliciesArgs(scope=self._scope, rest=config.rest), opts=self._inside
+            )
         self.register_outputs({"namespace": self.namespace.metadata})
 
     def _image(self, role: ImageRole) -> str:
@@ -204,3 +208,14 @@ class SlurmCluster(pulumi.ComponentResource):
             mounts=self.mounts,
         )
         return Login(f"{self._name}-login", args, opts=self._inside)
+
+    def _create_rest(self) -> Rest:
+        args = RestArgs(
+            scope=self._scope,
+            rest=self._args.config.rest,
+            image=self._image("rest"),
+            config_map=self.configuration.files.metadata.name,
+            seed=self.secrets.rest_seed,
+            placement=self._args.cloud.placement("system"),
+        )
+        return Rest(f"{self._name}-rest", args, opts=self._inside)

@@ -72,7 +72,7 @@ def _policy(sections: Sections, now: datetime) -> Iterator[Problem]:
     yield from reservation_problems(sections, now)
     yield from accounting_problems(sections)
     yield from submit_problems(sections)
-    yield from rest_problems(sections.get("rest"))
+    yield from rest_problems(sections)
     yield from image_problems(sections)
     yield from setting_problems(sections)
 

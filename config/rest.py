@@ -34,7 +34,7 @@ class RestTls(Section):
     issuer: Issuer | None = None
     """Let cert-manager make and renew it."""
     names: tuple[HostName, ...] = ()
-    """Host names that the certificate is for, besides those inside the cluster."""
+    """Host names (or IPv4 addresses) that the certificate is for, besides those inside the cluster."""
 
     @model_validator(mode="after")
     def _one_origin(self) -> RestTls:
@@ -55,8 +55,8 @@ class Rest(Section):
     node_port: int | None = Field(default=None, ge=1024, le=65535, strict=True)
     """Port on every Kubernetes node, with `service_type: NodePort`. Default: chosen by Kubernetes."""
     source_ranges: tuple[Cidr, ...] = ()
-    """Address ranges that may connect, with `service_type: LoadBalancer`. Default: all.
-    With `ClusterIP` only the pods of this cluster may."""
+    """Address ranges that may connect, besides the pods of this cluster. Default: none with `ClusterIP`, all with the
+    other types."""
     annotations: dict[str, str] = Field(default_factory=dict)
     """Annotations of the Service, for the cloud's load balancer."""
     tls: RestTls = Field(default_factory=RestTls)

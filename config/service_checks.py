@@ -127,14 +127,20 @@ def _gpu_rule(sections: Sections, partitions: Mapping[str, Partition]) -> Iterat
         yield Problem(where=where, message=message)
 
 
-def rest_problems(rest: Rest | None) -> Iterator[Problem]:
-    """Keys of the Service and of the certificate that have no effect with the others."""
+def rest_problems(sections: Sections) -> Iterator[Problem]:
+    """Keys of the Service and of the certificate that have no effect with the others, and what the API needs."""
+    rest: Rest | None = sections.get("rest")
     if rest is None:
         return
+    accounting: Accounting | None = sections.get("accounting")
+    if rest.enabled and accounting is not None and not accounting.enabled:
+        # Measured with 24.11.5 and 26.05.5: the thread waits for itself in assoc_mgr_get_admin_level_locked.
+        message = (
+            "needs accounting.enabled: without accounting, Slurm stops for good when somebody cancels another's job"
+        )
+        yield Problem(where="rest.enabled", message=f"{message} through the API")
     if rest.node_port is not None and rest.service_type != "NodePort":
         yield Problem(where="rest.node_port", message="is only for service_type NodePort")
-    if rest.source_ranges and rest.service_type != "LoadBalancer":
-        yield Problem(where="rest.source_ranges", message="is only for service_type LoadBalancer")
     if rest.tls.names and rest.tls.secret is not None:
         message = "has no effect on a certificate of your own (tls.secret); remove it"
         yield Problem(where="rest.tls.names", message=message)

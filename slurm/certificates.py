@@ -65,6 +65,15 @@ def server_certificate(seed_base64: str, cluster: str, names: Sequence[str]) -> 
     return ServerCertificate(private_key=private, certificate=_pem(certificate), authority=_pem(authority))
 
 
+def is_address(name: str) -> bool:
+    """Whether it is an IP address and no host name: a certificate has them apart."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
 def _authority(seed_base64: str, cluster: str) -> x509.Certificate:
     key = _key(seed_base64, b"authority")
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _common_name(f"slurmstack {cluster}"))])
@@ -119,10 +128,7 @@ def _issuer_identifier(seed_base64: str) -> x509.AuthorityKeyIdentifier:
 
 
 def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
+    return x509.IPAddress(ipaddress.ip_address(name)) if is_address(name) else x509.DNSName(name)
 
 
 def _key(seed_base64: str, purpose: bytes) -> ec.EllipticCurvePrivateKey:

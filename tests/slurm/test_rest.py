@@ -6,9 +6,11 @@ import base64
 import hashlib
 import hmac
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,6 +111,19 @@ def rest(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def is_healthy(rest: Rest) -> bool:
     return rest.curl("--fail", "https://rest:6820/healthz").returncode == 0
+
+
+@contextmanager
+def paused_slurmctld(rest: Rest) -> Iterator[None]:
+    """slurmctld takes connections, and answers nothing until the end."""
+    controller = rest.sandbox.controller
+    controller.run("pkill -STOP -x slurmctld")
+    try:
+        yield
+    finally:
+        controller.run("pkill -CONT -x slurmctld")
+        for process in controller.processes:  # nsenter stops itself where its child stops
+            process.send_signal(signal.SIGCONT)
 
 
 def signed(key: bytes, **claims: Any) -> str:
@@ -291,16 +306,14 @@ def test_slurmrestd_away_is_said_clearly_and_then_all_works_again(rest: Rest) ->
 
 
 def test_a_request_that_runs_is_finished_when_the_pod_leaves(rest: Rest) -> None:
-    token, controller = rest.token(), rest.sandbox.controller
-    controller.run("pkill -STOP -x slurmctld")
+    token = rest.token()
     argv = [*CURL, "--fail", "-H", f"X-SLURM-USER-TOKEN: {token}", f"https://rest:6820/slurm/{rest.api}/jobs/"]
-    request = subprocess.Popen(rest.sandbox.pods["client"].command(argv), stdout=subprocess.PIPE)
     proxy = rest.pod.processes[1]
-    try:
+    with paused_slurmctld(rest):
+        request = subprocess.Popen(rest.sandbox.pods["client"].command(argv), stdout=subprocess.PIPE)
+        wait_until(lambda: "slurmrestd.sock" in rest.pod.run("ss --unix --no-header state connected").stdout, "asked")
         rest.pod.run("pkill -TERM -f libexec/slurmstack/rest-proxy")
         wait_until(lambda: "leaving" in rest.pod.log("rest-proxy"), rest.sandbox.logs)
-    finally:
-        controller.run("pkill -CONT -x slurmctld")
 
     assert b"jobs" in request.communicate()[0]
     assert request.returncode == 0

@@ -108,10 +108,6 @@ def test_slurmdbd_s_keys_that_fields_write_are_refused(key: str, field: str) -> 
     ("sections", "complaint"),
     [
         ({"service_type": "ClusterIP", "node_port": 30000}, "rest.node_port: is only for service_type NodePort"),
-        (
-            {"service_type": "NodePort", "source_ranges": ["10.0.0.0/8"]},
-            "rest.source_ranges: is only for service_type LoadBalancer",
-        ),
         ({"tls": {"secret": "cert", "names": ["api.example"]}}, "rest.tls.names: has no effect on a certificate"),
         ({"tls": {"secret": "cert", "issuer": {"name": "ca"}}}, "rest.tls: has both secret and issuer"),
         ({"tls": {"names": ["https://api.example"]}}, "rest.tls.names.0: "),
@@ -119,6 +115,11 @@ def test_slurmdbd_s_keys_that_fields_write_are_refused(key: str, field: str) -> 
 )
 def test_keys_of_the_rest_api_that_do_not_fit_are_named(sections: dict[str, Any], complaint: str) -> None:
     assert policy_complaint(rest={"enabled": True, **sections}).startswith(complaint)
+
+
+def test_the_rest_api_needs_accounting() -> None:
+    complaint = policy_complaint(rest={"enabled": True}, accounting=OFF)
+    assert complaint.startswith("rest.enabled: needs accounting.enabled")
 
 
 def test_digests_of_the_controller_want_those_of_the_other_daemons() -> None:
