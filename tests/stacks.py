@@ -41,9 +41,13 @@ def existing() -> dict[str, Any]:
         "jail": {"size": "1Ti", "storage_class": "shared"},
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [ALICE_KEY]}},
         "slurm": {"version": "24.11", "settings": {"DefMemPerCPU": 512}},
-        "rest": {"enabled": True, "size": 2},
         "images": {"registry": "registry.example/slurmstack", "pull_secret": "registry"},
     }
+
+
+def existing_full() -> dict[str, Any]:
+    """The same with what is off by default."""
+    return {**existing(), "rest": {"enabled": True, "size": 2}}
 
 
 def nebius() -> dict[str, Any]:
