@@ -49,69 +49,43 @@ def test_without_accounting_slurm_decides_by_itself() -> None:
 
 
 def test_a_user_s_own_setting_wins_over_each_section() -> None:
-    own = {"priorityweightqos": 1, "PreemptMode": "CANCEL", "licenses": "x:1"}
+    own = {"priorityweightqos": 1, "JobRequeue": 0, "licenses": "x:1"}
     found = settings(
         slurm={"settings": own}, preemption={"type": "partition"}, licenses={"matlab": 4}, priority={"calc_period": 9}
     )
-    assert (found["PriorityWeightQOS"], found["PreemptMode"], found["Licenses"]) == ("1", "CANCEL", "x:1")
+    assert (found["PriorityWeightQOS"], found["JobRequeue"], found["Licenses"]) == ("1", "0", "x:1")
     assert found["PriorityCalcPeriod"] == "9"
+
+
+QOS = {"low": {}, "high": {"preempt": ["low"]}}
 
 
 def test_nothing_gives_way_unless_asked_for() -> None:
     assert not [key for key in settings() if key.startswith("Preempt")]
-    partitions = with_partition(preempt_mode="cancel")
-    assert partition("PreemptMode", partitions=partitions) == {"main": "", "gpu": ""}
+    assert partition("PreemptMode") == {"main": "", "gpu": ""}
 
 
 @pytest.mark.parametrize("mode", ["requeue", "cancel"])
-@pytest.mark.parametrize(("kind", "plugin"), [("qos", "preempt/qos"), ("partition", "preempt/partition_prio")])
-def test_jobs_give_way_by_qos_or_by_partition(kind: str, plugin: str, mode: str) -> None:
-    preemption = {"type": kind, "mode": mode, "exempt_time": "10"}
-    found = settings(preemption=preemption)
+@pytest.mark.parametrize(
+    ("kind", "plugin", "sections"), [("qos", "preempt/qos", {"qos": QOS}), ("partition", "preempt/partition_prio", {})]
+)
+def test_jobs_give_way_by_qos_or_by_partition(kind: str, plugin: str, sections: dict[str, Any], mode: str) -> None:
+    sections = {**sections, "preemption": {"type": kind, "mode": mode, "exempt_time": "10"}}
+    found = settings(**sections)
     assert found["PreemptType"] == plugin
     assert found["PreemptMode"] == mode.upper()
     assert found["PreemptExemptTime"] == "10"
-    assert found.get("JobRequeue") == ("1" if mode == "requeue" else None)
-    assert partition("OverSubscribe", preemption=preemption) == {"main": "", "gpu": ""}
+    assert found["JobRequeue"] == "1"
+    assert partition("OverSubscribe", **sections) == {"main": "", "gpu": ""}
 
 
-@pytest.mark.parametrize(
-    ("sections", "mode", "oversubscribe"),
-    [
-        ({"preemption": {"type": "partition", "mode": "suspend"}}, "SUSPEND,GANG", {"main", "gpu"}),
-        (
-            {"preemption": {"type": "partition"}, "partitions": with_partition(preempt_mode="suspend")},
-            "REQUEUE,GANG",
-            {"main"},
-        ),
-        (
-            {
-                "preemption": {"type": "partition", "mode": "suspend"},
-                "partitions": with_partition(preempt_mode="requeue"),
-            },
-            "SUSPEND,GANG",
-            {"gpu"},
-        ),
-        ({"preemption": {"type": "qos", "mode": "suspend"}}, "SUSPEND,GANG", {"main", "gpu"}),
-        (
-            {"preemption": {"type": "qos"}, "qos": {"low": {"preempt_mode": "suspend"}}},
-            "REQUEUE,GANG",
-            {"main", "gpu"},
-        ),
-        ({"preemption": {"type": "qos"}, "partitions": with_partition(preempt_mode="cancel")}, "REQUEUE", set()),
-    ],
-)
-def test_suspended_jobs_are_woken_again_and_their_partitions_allow_it(
-    sections: dict[str, Any], mode: str, oversubscribe: set[str]
-) -> None:
-    assert settings(**sections)["PreemptMode"] == mode
-    found = partition("OverSubscribe", **sections)
-    assert {name for name, value in found.items() if value == "FORCE:1"} == oversubscribe
-
-
-def test_a_partition_may_have_a_mode_of_its_own() -> None:
-    found = partition("PreemptMode", preemption={"type": "partition"}, partitions=with_partition(preempt_mode="off"))
-    assert found == {"main": "OFF", "gpu": ""}
+def test_suspended_jobs_are_woken_again_and_their_partitions_allow_it() -> None:
+    preemption = {"type": "partition", "mode": "suspend"}
+    assert settings(preemption=preemption)["PreemptMode"] == "SUSPEND,GANG"
+    assert partition("OverSubscribe", preemption=preemption) == {"main": "FORCE:1", "gpu": "FORCE:1"}
+    partitions = with_partition(preempt_mode="requeue")
+    assert partition("PreemptMode", preemption=preemption, partitions=partitions) == {"main": "REQUEUE", "gpu": ""}
+    assert partition("OverSubscribe", preemption=preemption, partitions=partitions) == {"main": "", "gpu": "FORCE:1"}
 
 
 def test_licenses_are_counted_and_planned_for() -> None:
