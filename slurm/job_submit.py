@@ -11,9 +11,6 @@ from config.cluster import ClusterConfig
 if TYPE_CHECKING:
     from slurm.partitions import PartitionLine
 
-PLUGIN = "lua"
-"""The one of JobSubmitPlugins that no setting can take away where there are rules: they would silently not hold."""
-
 FILE = "job_submit.lua"
 """slurmctld looks for it beside slurm.conf, and it alone: workers do not get it."""
 
@@ -36,7 +33,7 @@ def has_rules(config: ClusterConfig) -> bool:
 
 def job_submit_settings(config: ClusterConfig) -> dict[str, str]:
     """Keys of slurm.conf; none without rules, so that no job is held up by an empty script."""
-    return {"JobSubmitPlugins": PLUGIN} if has_rules(config) else {}
+    return {"JobSubmitPlugins": "lua"} if has_rules(config) else {}
 
 
 def script_values(config: ClusterConfig, lines: Iterable[PartitionLine]) -> dict[str, object]:

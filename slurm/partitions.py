@@ -8,7 +8,6 @@ from config.cluster import ClusterConfig
 from config.partitions import Partition
 from slurm.preemption import partition_options
 from slurm.settings import merge
-from slurm.times import minutes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,25 +40,15 @@ def _line(config: ClusterConfig, name: str, partition: Partition, *, alone: bool
     options = {"MaxTime": partition.max_time, "State": "UP"}
     if partition.default or alone:
         options["Default"] = "YES"
-    default_time = partition.default_time or _common_default_time(config, partition)
+    # The common one is an option of partitions and no rule at submission: a job that names several partitions gets the
+    # time of the one in which it starts.
+    default_time = partition.default_time or config.job_submit.default_time
     if default_time is not None:
         options["DefaultTime"] = default_time
     options |= _access(partition)
     options |= partition_options(config, partition)
     options = merge(options, partition.settings)
     return PartitionLine(name=name, node_sets=partition.pools, options=tuple(options.items()))
-
-
-def _common_default_time(config: ClusterConfig, partition: Partition) -> str | None:
-    """`job_submit.default_time`, as far as the partition allows: Slurm refuses a default above the longest time.
-
-    An option of the partition does this and no rule at submission: a job that names several partitions gets the
-    default of the one in which it starts.
-    """
-    wanted = config.job_submit.default_time
-    if wanted is None:
-        return None
-    return min(wanted, partition.max_time, key=minutes)
 
 
 def _access(partition: Partition) -> dict[str, str]:

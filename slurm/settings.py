@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from config.cluster import ClusterConfig
 from config.slurm import SettingValue
-from slurm.job_submit import PLUGIN, has_rules, job_submit_settings
+from slurm.job_submit import job_submit_settings
 from slurm.licenses import license_parameters, license_settings
 from slurm.names import CONTROLLER_HOST, SLURMCTLD_PORT, SLURMD_PORT, SRUN_PORTS, STATE_DIR
 from slurm.preemption import preemption_settings
@@ -34,17 +34,10 @@ def effective_settings(config: ClusterConfig) -> dict[str, str]:
     Slurm's keys do not depend on case, so `defmempercpu` replaces `DefMemPerCPU` too.
     """
     settings = merge(_defaults(config), config.slurm.settings)
-    _keep(settings, "SlurmctldParameters", CONFIGLESS)
-    if has_rules(config):
-        _keep(settings, "JobSubmitPlugins", PLUGIN)
+    parameters = settings["SlurmctldParameters"].split(",")
+    if CONFIGLESS not in parameters:
+        settings["SlurmctldParameters"] = ",".join([CONFIGLESS, *parameters])
     return settings
-
-
-def _keep(settings: dict[str, str], key: str, part: str) -> None:
-    """See to it that a list still has a part of ours which the user's own value left out."""
-    parts = settings[key].split(",")
-    if part not in parts:
-        settings[key] = ",".join([part, *parts])
 
 
 def merge(defaults: Mapping[str, str], settings: Mapping[str, SettingValue]) -> dict[str, str]:
