@@ -63,7 +63,8 @@ def test_without_partitions_there_is_one_over_all_pools_and_it_is_the_default() 
 
 
 def test_partition_options_are_written_once() -> None:
-    sections = with_change(stacks.dev(), "partitions.main.settings", {"maxtime": "5", "PriorityTier": 3})
+    main = {"pools": ["default"], "settings": {"maxtime": "5", "PriorityTier": 3}}
+    sections = with_change(stacks.dev(), "partitions.main", main)
     (line,) = partition_lines(load_config(sections))
     assert str(line).count("Time=") == 1
     assert "MaxTime=5 " in str(line)

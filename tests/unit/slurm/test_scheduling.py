@@ -121,7 +121,7 @@ def test_the_common_default_time_is_for_partitions_without_one() -> None:
     assert partition("DefaultTime") == {"main": "", "gpu": ""}
 
 
-ACCOUNTS = {"accounts": {"ml": {}}}
+ACCOUNTS: dict[str, Any] = {"accounts": {"ml": {}}}
 
 
 def test_there_is_a_script_only_where_there_is_a_rule() -> None:
