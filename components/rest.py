@@ -225,7 +225,7 @@ def _proxy(args: RestArgs) -> k8s.core.v1.ContainerArgs:
         command=program("rest-proxy"),
         ports=[k8s.core.v1.ContainerPortArgs(name="https", container_port=REST_PORT)],
         readiness_probe=k8s.core.v1.ProbeArgs(
-            http_get=healthz, period_seconds=5, timeout_seconds=3, failure_threshold=2
+            http_get=healthz, period_seconds=10, timeout_seconds=5, failure_threshold=2
         ),
         security_context=_without_rights(),
         volume_mounts=[

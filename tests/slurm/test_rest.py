@@ -309,9 +309,10 @@ def test_a_request_that_runs_is_finished_when_the_pod_leaves(rest: Rest) -> None
     token = rest.token()
     argv = [*CURL, "--fail", "-H", f"X-SLURM-USER-TOKEN: {token}", f"https://rest:6820/slurm/{rest.api}/jobs/"]
     proxy = rest.pod.processes[1]
+    before = rest.pod.log("slurmrestd").count("/jobs/")
     with paused_slurmctld(rest):
         request = subprocess.Popen(rest.sandbox.pods["client"].command(argv), stdout=subprocess.PIPE)
-        wait_until(lambda: "slurmrestd.sock" in rest.pod.run("ss --unix --no-header state connected").stdout, "asked")
+        wait_until(lambda: rest.pod.log("slurmrestd").count("/jobs/") > before, rest.sandbox.logs)
         rest.pod.run("pkill -TERM -f libexec/slurmstack/rest-proxy")
         wait_until(lambda: "leaving" in rest.pod.log("rest-proxy"), rest.sandbox.logs)
 
