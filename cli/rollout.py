@@ -18,18 +18,20 @@ Tell = Callable[[str], None]
 
 
 def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
-    """Return when all jobs have completed and all StatefulSets but the worker pools are up to date and ready.
+    """Return when all jobs have completed and all StatefulSets and Deployments are up to date and ready.
 
     Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
     deadline = time.monotonic() + timeout
     jobs = [item.name for item in objects if item.kind == "Job"]
+    deployments = [item.name for item in objects if item.kind == "Deployment"]
     sets = [item.name for item in objects if item.kind == "StatefulSet" and not _is_worker_pool(item)]
     while True:
         with ThreadPoolExecutor() as pool:
             late = pool.submit(_missing_sets, kubectl, namespace, sets)
-            missing = _missing_jobs(kubectl, namespace, jobs) + late.result()
+            missing = _missing_jobs(kubectl, namespace, jobs)
+            missing += _missing_deployments(kubectl, namespace, deployments) + late.result()
         if not missing:
             return
         tell("waiting for " + ", ".join(missing))
@@ -72,6 +74,19 @@ def _missing_jobs(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> lis
 
 def _missing_sets(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> list[str]:
     return _unready(_get(kubectl, namespace, "statefulset", names))
+
+
+def _missing_deployments(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> list[str]:
+    """Those whose new pods are not all ready, or whose old ones are still there."""
+    missing = []
+    for item in _get(kubectl, namespace, "deployment", names):
+        status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
+        seen = status.get("observedGeneration") == item["metadata"]["generation"]
+        old = int(status.get("replicas", 0)) - int(status.get("updatedReplicas", 0))
+        ready = min(int(status.get("availableReplicas", 0)), int(status.get("updatedReplicas", 0)))
+        if not seen or old or ready < wanted:
+            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
+    return missing
 
 
 def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
