@@ -15,12 +15,12 @@ def accounting_settings(config: ClusterConfig) -> dict[str, str]:
     if not config.accounting.enabled:
         return {}
     enforce = enforcement(config)
-    gpus = any(pool.resources.gpus for pool in config.worker_nodes.values())
+    tracked = tracked_resources(config)
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": ACCOUNTING_HOST,
         "AccountingStoragePort": str(SLURMDBD_PORT),
-        **({"AccountingStorageTRES": "gres/gpu"} if gpus else {}),
+        **({"AccountingStorageTRES": ",".join(tracked)} if tracked else {}),
         **({"AccountingStorageEnforce": ",".join(enforce)} if enforce else {}),
         "JobAcctGatherType": "jobacct_gather/linux",
         "MaxDBDMsgs": str(MAX_DBD_MESSAGES),
@@ -32,3 +32,16 @@ def enforcement(config: ClusterConfig) -> tuple[str, ...]:
     if config.accounting.enforce is not None:
         return tuple(config.accounting.enforce)
     return ("associations", "limits", "qos", "safe") if config.accounts else ()
+
+
+def tracked_resources(config: ClusterConfig) -> list[str]:
+    """Resources that Slurm tracks only if asked: GPUs where there are any, and all that a limit or a weight names.
+
+    sacctmgr refuses a limit of a resource that is not tracked.
+    """
+    holders = [*config.accounts.values(), *config.qos.values()]
+    holders += [association for user in config.users.values() for association in user.accounts.values()]
+    limits = (value for holder in holders for _, value in holder if isinstance(value, dict))
+    named = {resource for limit in (*limits, config.priority.weights.tres) for resource in limit}
+    gpus = any(pool.resources.gpus for pool in config.worker_nodes.values())
+    return sorted({resource for resource in named if "/" in resource} | ({"gres/gpu"} if gpus else set()))
