@@ -33,6 +33,7 @@ from components.sssd import with_sssd
 from components.volumes import DataVolume
 from config.services import Login as LoginConfig
 from slurm.names import JAIL_DIR, NODES_SERVICE, SSH_PORT
+from slurm.users import login_limits
 
 COMPONENT = "login"
 
@@ -138,12 +139,17 @@ def _spread(scope: Scope) -> k8s.core.v1.TopologySpreadConstraintArgs:
     )
 
 
+def _limits(args: LoginArgs) -> dict[str, str]:
+    limits = login_limits(args.login.user_limits)
+    return {"USER_LIMITS": limits} if limits else {}
+
+
 def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="sshd",
         image=args.image,
         command=program("sshd"),
-        env=env(JAIL=JAIL_DIR, **args.jail.env, **mounts_env(args.mounts)),
+        env=env(JAIL=JAIL_DIR, **_limits(args), **args.jail.env, **mounts_env(args.mounts)),
         ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
         readiness_probe=tcp_probe(SSH_PORT, period=10),
         security_context=into_jail(),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from config.base import parse_bytes
 from config.cluster import ClusterConfig
+from config.services import UserLimits
 from config.users import Group, User
 
 FILES: Final = ("passwd", "group")
@@ -63,3 +65,18 @@ def _group(users: Mapping[str, User], groups: Mapping[str, Group]) -> str:
         if own_gid(user) not in declared:
             lines[name] = (own_gid(user), [])
     return "".join(f"{name}:x:{gid}:{','.join(members)}\n" for name, (gid, members) in sorted(lines.items()))
+
+
+def login_limits(limits: UserLimits) -> str:
+    """Limits of a login node's users by their names in limits.conf(5), as the login image's sshd reads them.
+
+    `as` in KiB and `cpu` in minutes, as that file has them; the others are counts.
+    """
+    values = {
+        "nproc": limits.processes,
+        "nofile": limits.open_files,
+        "as": None if limits.memory is None else parse_bytes(limits.memory) // 1024,
+        "cpu": limits.cpu_minutes,
+        "maxlogins": limits.logins,
+    }
+    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)

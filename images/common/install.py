@@ -18,7 +18,12 @@ PROGRAMS = {
         "await-config": "images.controller.await_config",
     },
     "worker": {"slurmd": "images.worker.slurmd", "leave": "images.worker.leave"},
-    "login": {"sackd": "images.login.sackd", "sshd": "images.login.sshd"},
+    "login": {
+        "sackd": "images.login.sackd",
+        "sshd": "images.login.sshd",
+        "admit": "images.login.admit",
+        "make-home": "images.login.make_home",
+    },
     "accounting": {
         "slurmdbd": "images.accounting.slurmdbd",
         "check-database": "images.accounting.check_database",

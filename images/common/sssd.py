@@ -6,7 +6,7 @@ certificates and passwords that the configuration names.
 
 from __future__ import annotations
 
-import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ from images.common.wait import wait_for
 
 SECRET: Final = Path("/secrets/sssd")
 CONFIG: Final = "sssd.conf"
+SSSD: Final = "/usr/sbin/sssd"
 
 _DIRECTORIES: Final = {
     "etc/sssd": 0o711,
@@ -37,7 +38,6 @@ def prepare(secret: Path, root: Path, log: Callable[[str], None]) -> None:
         # Sockets of the container before this one, where it has ended: whoever waits for them must not find them.
         if not stale.is_dir():
             stale.unlink()
-    shutil.rmtree(root / "etc/sssd/conf.d", ignore_errors=True)
     names = sorted(path.name for path in secret.iterdir() if path.is_file() and not path.name.startswith("."))
     for name in names:
         target = root / "etc/sssd" / (name if name == CONFIG else f"secrets/{name}")
@@ -49,6 +49,8 @@ def main() -> None:
     """Entry point."""
     end_on_sigterm()
     log = Log("sssd")
+    if not Path(SSSD).exists():
+        sys.exit("sssd: this image has no SSSD; Debian's suite with Slurm 24.11 has it, the one with 26.05 has not")
     wait_for(f"the key {CONFIG} of the Secret ({SECRET})", (SECRET / CONFIG).is_file, log)
     prepare(SECRET, Path("/"), log)
-    become(["/usr/sbin/sssd", "--interactive", "--logger=stderr"], log)
+    become([SSSD, "--interactive", "--logger=stderr"], log)

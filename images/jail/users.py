@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from images.common.files import write_atomically
+from images.common.homes import make_home
+from images.common.jail_view import JailViewError
 from images.common.log import Log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.process import end_on_sigterm
@@ -51,7 +52,7 @@ def main() -> int:
     except AccountError as error:
         log(f"nothing was changed:\n{error}")
         return 2
-    except WrongFilesystemError as error:
+    except (WrongFilesystemError, JailViewError) as error:
         log(str(error))
         return 1
     return 0
@@ -89,7 +90,8 @@ def apply_users(jail: Path, declared: Declared, log: Callable[[str], None]) -> N
     _write_record(jail, _both(ours, declared))
     _write_accounts(jail, before, after)
     for name, user in sorted(declared.users.items()):
-        _make_home(jail, name, user, after)
+        row = after.passwd.find(name)
+        make_home(jail, row[5] if row else f"/home/{name}", user.uid, user.gid)
     _write_keys(jail, declared.users, removed=removed)
     _write_sudoers(jail, declared.users)
     _write_record(jail, declared)
@@ -127,25 +129,6 @@ def _write_accounts(jail: Path, before: Accounts, after: Accounts) -> None:
             status = path.stat() if path.exists() else None
             owner = (status.st_uid, status.st_gid) if status else (os.getuid(), os.getgid())
             write_atomically(path, text.encode(errors="surrogateescape"), mode=mode, owner=owner)
-
-
-def _make_home(jail: Path, name: str, user: User, accounts: Accounts) -> None:
-    row = accounts.passwd.find(name)
-    home = jail / (row[5] if row else f"home/{name}").lstrip("/")
-    if home.exists():
-        return
-    temporary = home.with_name(f".{name}.new")
-    shutil.rmtree(temporary, ignore_errors=True)
-    skeleton = jail / "etc/skel"
-    home.parent.mkdir(parents=True, exist_ok=True)
-    if skeleton.is_dir():
-        shutil.copytree(skeleton, temporary, symlinks=True)
-    else:
-        temporary.mkdir()
-    for path in (temporary, *temporary.rglob("*")):
-        os.lchown(path, user.uid, user.gid)
-    temporary.chmod(0o700)
-    temporary.rename(home)
 
 
 def _write_keys(jail: Path, declared: Mapping[str, User], removed: set[str]) -> None:

@@ -17,6 +17,7 @@ from images.common.mountinfo import WrongFilesystemError
 from images.common.process import become, end_on_sigterm
 from images.common.readiness import wait_for_jail, wait_for_munge
 from images.common.wait import wait_for
+from images.login.access import parse_limits, set_up_access
 
 SECRET_KEY: Final = Path("/secrets/ssh/ssh_host_ed25519_key")
 HOST_KEY: Final = Path("/etc/ssh/ssh_host_ed25519_key")
@@ -62,12 +63,14 @@ def main() -> NoReturn:
     """Entry point."""
     end_on_sigterm()
     log = Log("sshd")
+    limits = parse_limits(os.environ.get("USER_LIMITS", ""))
     try:
         prepare(Path(os.environ.get("JAIL", "/jail")), log)
     except (JailViewError, UnsafeJailError, WrongFilesystemError) as error:
         log(str(error))
         sys.exit(1)
-    become(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG)], log)
+    options = set_up_access(limits, log, sssd=bool(os.environ.get("SSSD_PIPES")))
+    become(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options], log)
 
 
 if __name__ == "__main__":
