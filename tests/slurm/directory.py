@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
+import datetime as dt
 import os
 import subprocess
 import textwrap
@@ -23,7 +22,8 @@ from tests.slurm.sandbox import Pod, wait_until
 REQUIREMENTS = (Requirement(packages=("slapd",), programs=("slapd", "slapadd")),)
 BASE = "dc=example,dc=org"
 READER = f"cn=reader,{BASE}"
-PASSWORD = "directory-password"  # noqa: S105 - of a directory that lives as long as one test
+PASSWORD = "directory-password"
+"""Of a directory that lives as long as one test."""
 
 CONFIG = """\
 include {schema}/core.schema
@@ -81,11 +81,11 @@ class Directory:
             f"dn: cn={name},ou=groups,{BASE}\nobjectClass: posixGroup\ncn: {name}\ngidNumber: {gid}\n{lines}"
         )
 
-    def start(self, pod: Pod, address: str) -> None:
+    def start(self, pod: Pod) -> None:
         """Listen on the pod's network; the program itself is the host's."""
         tools = ensure_tools(PlainReport(), REQUIREMENTS)
         (self.work / "data").mkdir(parents=True)
-        self._write_certificate(address)
+        self._write_certificate()
         config = self.work / "slapd.conf"
         config.write_text(
             CONFIG.format(
@@ -119,19 +119,19 @@ class Directory:
             command, env=tools.env(os.environ), input=given, capture_output=True, text=True, check=False
         )
 
-    def _write_certificate(self, address: str) -> None:
+    def _write_certificate(self) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.host)])
-        now = datetime.datetime.now(datetime.UTC)
-        names = x509.SubjectAlternativeName([x509.DNSName(self.host), x509.IPAddress(ipaddress.ip_address(address))])
+        now = dt.datetime.now(dt.UTC)
+        names = x509.SubjectAlternativeName([x509.DNSName(self.host)])
         certificate = (
             x509.CertificateBuilder()
             .subject_name(name)
             .issuer_name(name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_before(now - dt.timedelta(hours=1))
+            .not_valid_after(now + dt.timedelta(days=1))
             .add_extension(names, critical=False)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .sign(key, hashes.SHA256())

@@ -82,8 +82,8 @@ def test_jobs_are_not_bound_by_the_login_s_limits(cluster: SlurmSandbox) -> None
 def test_a_user_has_no_more_sessions_than_allowed(cluster: SlurmSandbox) -> None:
     client = cluster.pods["client"]
     for number in range(3):
-        held = f"ssh {OPTIONS} alice@login-0 'echo in; sleep 60' </dev/null >/tmp/{number} 2>&1 & echo $! >/tmp/{number}.pid"
-        client.run(["bash", "-c", held])
+        held = f"ssh {OPTIONS} alice@login-0 'echo in; sleep 60' </dev/null >/tmp/{number} 2>&1 &"
+        client.run(["bash", "-c", f"{held} echo $! >/tmp/{number}.pid"])
     wait_until(lambda: client.run("cat /tmp/[012]").stdout == "in\nin\nin\n", "three sessions of alice")
     try:
         code, out = ssh_to(cluster, "alice", "true", program="ssh -o LogLevel=INFO")
