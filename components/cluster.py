@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.accounting import Accounting, AccountingArgs
 from components.clouds.base import CloudResources
 from components.configuration import Configuration, ConfigurationArgs
 from components.controller import Controller, ControllerArgs
+from components.database import Database, DatabaseArgs
 from components.jail import Jail, JailArgs
 from components.login import Login, LoginArgs
 from components.mounts import Mount, MountArgs
@@ -20,12 +22,15 @@ from components.secrets import Secrets, SecretsArgs
 from components.topology import Topology, TopologyArgs
 from components.users import Users, UsersArgs
 from components.workers import WorkerPool, WorkerPoolArgs
+from config.accounting import Database as DatabaseConfig
 from config.cluster import ClusterConfig
 from config.services import ImageRole
+from slurm.accounting import own_database
 from slurm.conf import render
 from slurm.images import DEFAULT_REGISTRY, image_reference, image_tag
 from slurm.names import NODES_SERVICE
 from slurm.settings import effective_settings
+from slurm.slurmdbd import render_slurmdbd
 from slurm.topology import uses_tree
 from slurm.users import accounts, group_numbers
 
@@ -48,6 +53,8 @@ class SlurmCluster(pulumi.ComponentResource):
     namespace: k8s.core.v1.Namespace
     login: Login
     secrets: Secrets
+    accounting: Accounting | None
+    """None where the stack file turns it off."""
 
     def __init__(self, name: str, args: SlurmClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:SlurmCluster", name, None, opts)
@@ -71,6 +78,7 @@ class SlurmCluster(pulumi.ComponentResource):
         self.mounts = [self._create_mount(mount) for mount in sorted(config.mounts)]
         self.users = self._create_users()
         self.configuration = self._create_configuration()
+        self.accounting = self._create_accounting() if config.accounting.enabled else None
         self.controller = self._create_controller()
         if uses_tree(effective_settings(config)):
             self._create_topology()
@@ -158,6 +166,35 @@ class SlurmCluster(pulumi.ComponentResource):
             placement=self._args.cloud.placement("system"),
         )
         return Configuration(f"{self._name}-configuration", args, opts=self._inside)
+
+    def _create_accounting(self) -> Accounting:
+        accounting = self._args.config.accounting
+        if (database := own_database(self._args.config)) is not None:
+            self._create_database(database)
+        args = AccountingArgs(
+            scope=self._scope,
+            accounting=accounting,
+            conf=render_slurmdbd(self._args.config),
+            image=self._image("accounting"),
+            placement=self._args.cloud.placement("controller"),
+            munge_secret=self.secrets.munge.metadata.name,
+            jwt_secret=self.secrets.jwt.metadata.name,
+            database_secret=self.secrets.database.metadata.name,
+            config_map=self.configuration.files.metadata.name,
+        )
+        return Accounting(f"{self._name}-accounting", args, opts=self._inside)
+
+    def _create_database(self, database: DatabaseConfig) -> Database:
+        args = DatabaseArgs(
+            scope=self._scope,
+            cloud=self._args.cloud,
+            image=self._image("database"),
+            database=database,
+            password_secret=self.secrets.database.metadata.name,
+            protect=self._args.config.protects_data,
+            outside_namespace=self._outside,
+        )
+        return Database(f"{self._name}-database", args, opts=self._inside)
 
     def _create_controller(self) -> Controller:
         controller = self._args.config.controller

@@ -9,7 +9,18 @@ import pulumi_kubernetes as k8s
 
 from components.pods import SLURM_NODE_LABEL, Scope, children_of
 from config.rest import Rest
-from slurm.names import AGENT_PORT, CONTROLLER, REST, REST_PORT, SLURMCTLD_PORT, SSH_PORT
+from slurm.names import (
+    ACCOUNTING,
+    AGENT_PORT,
+    CONTROLLER,
+    DATABASE,
+    DATABASE_PORT,
+    REST,
+    REST_PORT,
+    SLURMCTLD_PORT,
+    SLURMDBD_PORT,
+    SSH_PORT,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +52,9 @@ class NetworkPolicies(pulumi.ComponentResource):
             args.scope.selector(CONTROLLER),
             [_ingress([members], SLURMCTLD_PORT), _ingress([configuration], AGENT_PORT)],
         )
+        self._create_policy("slurmdbd", args.scope.selector(ACCOUNTING), [_ingress([members], SLURMDBD_PORT)])
+        clients = [_pods(args.scope.selector(component)) for component in (ACCOUNTING, "policy")]
+        self._create_policy("database", args.scope.selector(DATABASE), [_ingress(clients, DATABASE_PORT)])
         # MPI programs, srun and steps connect to each other on ports of their own choice.
         self._create_policy("slurm-nodes", {SLURM_NODE_LABEL: "true"}, [_ingress([slurm_nodes, controller])])
         self._create_policy("login", args.scope.selector("login"), [_ingress(None, SSH_PORT)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from config.accounting import Database
 from config.cluster import ClusterConfig
 from slurm.names import ACCOUNTING_HOST, SLURMDBD_PORT
 
@@ -25,6 +26,12 @@ def accounting_settings(config: ClusterConfig) -> dict[str, str]:
         "JobAcctGatherType": "jobacct_gather/linux",
         "MaxDBDMsgs": str(MAX_DBD_MESSAGES),
     }
+
+
+def own_database(config: ClusterConfig) -> Database | None:
+    """The MariaDB that the cluster brings along; None without accounting, and with an external server."""
+    database = config.accounting.database
+    return database if config.accounting.enabled and database.external is None else None
 
 
 def enforcement(config: ClusterConfig) -> tuple[str, ...]:

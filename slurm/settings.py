@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from config.cluster import ClusterConfig
 from config.slurm import SettingValue
+from slurm.accounting import accounting_settings
 from slurm.job_submit import job_submit_settings
 from slurm.licenses import license_parameters, license_settings
 from slurm.names import CONTROLLER_HOST, SLURMCTLD_PORT, SLURMD_PORT, SRUN_PORTS, STATE_DIR
@@ -70,6 +71,7 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "ReturnToService": "2",
         **_execution(config),
         **_scheduling(config),
+        **accounting_settings(config),
         **priority_settings(config),
         **preemption_settings(config),
         **license_settings(config),

@@ -140,7 +140,9 @@ def test_no_secret_value_is_anywhere_but_in_a_secret(stack: str) -> None:
 
 def test_data_of_a_secret_is_marked_secret(recording: Recording) -> None:
     found = recording.of_type("kubernetes:core/v1:Secret")
-    assert {"munge-key", "jwt-key", "ssh-host-keys"} <= {item.inputs["metadata"]["name"] for item in found}
+    assert {"munge-key", "jwt-key", "ssh-host-keys", "database-password"} <= {
+        item.inputs["metadata"]["name"] for item in found
+    }
     for item in found:
         data: Any = item.inputs.get("data") or item.inputs.get("stringData")
         assert isinstance(data, Secret) or all(isinstance(value, Secret) for value in data.values())
