@@ -11,6 +11,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 
 from components.clouds.base import Placement
 from components.pods import Scope, children_of, empty_dir, env, mount, pod_template, program, resources
+from components.sssd import with_sssd
 from config.rest import Rest as RestConfig
 from slurm.certificates import authority_certificate, is_address, server_certificate
 from slurm.names import REST, REST_PORT
@@ -170,7 +171,7 @@ class Rest(pulumi.ComponentResource):
                     rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_unavailable=0, max_surge=1),
                 ),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(REST)),
-                template=pod_template(scope.labels(REST), args.placement, pod),
+                template=pod_template(scope.labels(REST), args.placement, with_sssd(scope, pod, args.image)),
             ),
             opts=self._child,
         )

@@ -30,14 +30,16 @@ def with_sssd(scope: Scope, pod: k8s.core.v1.PodSpecArgs, image: str) -> k8s.cor
         command=program("sssd"),
         restart_policy="Always",
         startup_probe=_answers(),
+        # Also in pods whose daemon has no rights: sssd looks users up as root, as Debian sets it up.
+        security_context=k8s.core.v1.SecurityContextArgs(run_as_user=0, run_as_group=0, run_as_non_root=False),
         volume_mounts=[mount("sssd", _SECRET_DIR, read_only=True), mount("sss-pipes", PIPES)],
         resources=resources(cpu="5m", memory=sssd.memory),
     )
-    for container in _items(pod.containers):
+    for container in (*_items(pod.init_containers), *_items(pod.containers)):
         container.volume_mounts = [*_items(container.volume_mounts), mount("sss-pipes", PIPES)]
         container.env = [*_items(container.env), *env(SSSD_PIPES=PIPES)]
     source = k8s.core.v1.SecretVolumeSourceArgs(secret_name=sssd.secret, default_mode=0o400)
-    pod.init_containers = [*_items(pod.init_containers), sidecar]
+    pod.init_containers = [sidecar, *_items(pod.init_containers)]
     pod.volumes = [*_items(pod.volumes), k8s.core.v1.VolumeArgs(name="sssd", secret=source), empty_dir("sss-pipes")]
     return pod
 

@@ -152,7 +152,8 @@ def conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[st
                     f"{declared.groups[name].gid}; give one of them another name"
                 )
         found += [
-            f"user {name}: the group {wanted} is neither declared nor in the jail; add it to slurmstack:groups"
+            f"user {name}: the group {wanted} is neither declared nor in the jail; add it to slurmstack:groups, or "
+            "install what makes it"
             for wanted in user.groups
             if wanted not in declared.groups and accounts.group.find(wanted) is None
         ]

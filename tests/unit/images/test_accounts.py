@@ -126,7 +126,7 @@ def test_a_second_run_changes_nothing(accounts: Accounts) -> None:
         (Declared(groups={"M L": ML}), "group 'M L': not a valid group name"),
         (
             Declared(users={"alice": alice("nowhere")}),
-            "user alice: the group nowhere is neither declared nor in the jail; add it to slurmstack:groups",
+            "user alice: the group nowhere is neither declared nor in the jail; add it to slurmstack:groups, or",
         ),
         (
             Declared(users={"alice": alice()}, groups={"alice": ML}),
