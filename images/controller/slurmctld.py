@@ -32,6 +32,16 @@ def own_state(state: Path, uid: int, gid: int) -> int:
     return changed
 
 
+def command(state: Path) -> list[str]:
+    """slurmctld's command line.
+
+    26.05 saves the usage of associations every five minutes, and refuses to start where it did not come to that
+    ("fatal: No Assoc usage file"): killed in its first minutes, it would never start again. `-i` lets it.
+    """
+    began = (state / "clustername").exists() and not (state / "assoc_usage").exists()
+    return ["/usr/sbin/slurmctld", "-D", *(["-i"] if began else []), "-f", str(SLURM_CONF)]
+
+
 def main() -> None:
     """Entry point."""
     end_on_sigterm()
@@ -41,4 +51,4 @@ def main() -> None:
     user = pwd.getpwnam("slurm")
     install_jwt_key(user.pw_uid, user.pw_gid, log)
     own_state(STATE, user.pw_uid, user.pw_gid)
-    become(["/usr/sbin/slurmctld", "-D", "-f", str(SLURM_CONF)], log)
+    become(command(STATE), log)

@@ -8,6 +8,9 @@ from typing import Final
 
 PORT: Final = 6820
 
+TOKEN_CHECK: Final = "v0.0.42"
+"""A version of the API that both Slurm 24.11 and 26.05 have."""
+
 MAX_BODY: Final = "8m"
 """Twice the largest job script that Slurm takes by default (max_script_size, 4 MB): JSON needs room for escapes."""
 
@@ -87,14 +90,40 @@ http {{
         # A list of a hundred thousand jobs goes through at the client's pace; the files would be in memory.
         proxy_max_temp_file_size 0;
 
-        location ~ ^/(slurm|slurmdb|openapi)(/|$) {{
+        # Here it would say 502 (slurmdbd), or not ask anybody. So slurmctld is asked for something small before.
+        location ~ ^/(slurmdb/|openapi(/|$)|slurm/[^/]+/ping/?$) {{
+            if ($has_token = "") {{
+                return 401 '{no_token}';
+            }}
+            auth_request /token;
+            error_page 401 = @bad_token;
+            proxy_pass http://slurmrestd;
+        }}
+
+        # slurmrestd says 511 when slurmctld did not take the token.
+        location ~ ^/slurm/ {{
             if ($has_token = "") {{
                 return 401 '{no_token}';
             }}
             proxy_intercept_errors on;
-            # What slurmrestd answers when slurmctld or slurmdbd did not take the token.
             error_page 511 = @bad_token;
             proxy_pass http://slurmrestd;
+        }}
+
+        location = /token {{
+            internal;
+            proxy_pass_request_body off;
+            proxy_set_header Content-Length "";
+            proxy_set_header Connection close;
+            proxy_intercept_errors on;
+            error_page 511 = @bad_token;
+            # slurmctld is away: what is asked for may be slurmdbd's, which checks for itself.
+            error_page 500 502 503 504 = @unchecked;
+            proxy_pass http://slurmrestd/slurm/{token_check}/licenses/;
+        }}
+
+        location @unchecked {{
+            return 204;
         }}
 
         location @bad_token {{
@@ -138,6 +167,7 @@ def render(*, run: Path, certificate: Path, slurmrestd: Path, ipv6: bool, shutdo
         listen=f"[::]:{PORT} ssl ipv6only=off" if ipv6 else f"{PORT} ssl",
         shutdown_seconds=shutdown_seconds,
         max_body=MAX_BODY,
+        token_check=TOKEN_CHECK,
         away=_error("slurmrestd does not answer; try again"),
         no_token=_error("a token is missing: scontrol token makes one; send it as X-SLURM-USER-TOKEN"),
         bad_token=_error("the token is not valid, or no longer: scontrol token makes another"),

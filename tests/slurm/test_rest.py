@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from slurm.certificates import CERTIFICATE_SEED_BYTES, server_certificate
-from slurm.rest import TOKEN_SETTINGS
-from tests.slurm.conftest import minimal_config
+from tests.slurm.accounting import AccountingSandbox, accounting_config
 from tests.slurm.sandbox import Pod, SlurmSandbox, wait_until
 
 API = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
@@ -89,11 +88,10 @@ def add_users(pod: Pod) -> None:
 
 @pytest.fixture(scope="module")
 def rest(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
-    """One worker, the REST API and a client."""
-    settings = "\n".join(f"{key}={value}" for key, value in TOKEN_SETTINGS.items())
+    """One worker, accounting, the REST API and a client."""
     secret = tmp_path_factory.mktemp("tls")
     secret.chmod(0o755)
-    with SlurmSandbox(slurm_version, config=minimal_config(slurm_version, settings), workers=1) as sandbox:
+    with AccountingSandbox(slurm_version, config=accounting_config(slurm_version), workers=1) as sandbox:
         found = Rest(sandbox, secret, API[slurm_version])
         found.renew("rest")
         pod = sandbox.add_pod(
@@ -165,6 +163,40 @@ def test_a_job_is_listed_with_its_user_and_cancelled(rest: Rest) -> None:
 
     assert rest.ask("DELETE", f"/slurm/API/job/{job['job_id']}", token=token)[0] == 200
     wait_until(lambda: rest.state(job["job_id"], token) == "CANCELLED", rest.sandbox.logs)
+
+
+def test_nobody_cancels_the_job_of_another_and_slurmctld_goes_on(rest: Rest) -> None:
+    """Without accounting, slurmctld hangs for ever after this (24.11.5 and 26.05.5)."""
+    token = rest.token()
+    _, submitted = rest.submit("sleep 300", token)
+    path = f"/slurm/API/job/{submitted['job_id']}"
+
+    _, refused = rest.ask("DELETE", path, token=rest.token("bob"))
+    assert refused["errors"] or refused["status"][0]["error"]["code"], refused
+
+    assert rest.state(submitted["job_id"], token) in {"PENDING", "RUNNING"}
+    assert rest.ask("DELETE", path, token=token)[0] == 200
+
+
+def test_records_of_finished_jobs_come_from_slurmdbd(rest: Rest) -> None:
+    token = rest.token()
+    _, submitted = rest.submit("true", token)
+
+    def recorded() -> bool:
+        status, answer = rest.ask("GET", f"/slurmdb/API/job/{submitted['job_id']}", token=token)
+        assert status in {200, 404}, answer
+        return [job["state"]["current"] for job in answer.get("jobs", [])] == [["COMPLETED"]]
+
+    wait_until(recorded, rest.sandbox.logs)
+
+
+@pytest.mark.parametrize("path", ["/slurmdb/API/jobs/", "/slurm/API/ping/", "/openapi/v3"])
+def test_what_slurmctld_has_no_part_in_wants_a_good_token_too(rest: Rest, path: str) -> None:
+    assert rest.ask("GET", path, token=rest.token())[0] == 200
+    for token in ("", "nonsense", own_token(rest, age=120)):
+        status, answer = rest.ask("GET", path, token=token)
+        assert status == 401, answer
+        assert "token" in answer["errors"][0]["error"]
 
 
 def test_a_token_is_taken_as_a_bearer_too(rest: Rest) -> None:
@@ -289,6 +321,8 @@ def test_slurmctld_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> 
     assert status == 502
     assert "Unable to contact slurm controller" in answer["errors"][0]["error"]
     assert is_healthy(rest), "a pod that was taken out could not even say why"
+    assert rest.ask("GET", "/slurmdb/API/jobs/", token=token)[0] == 200, "slurmdbd is there, and checks for itself"
+    assert rest.ask("GET", "/slurmdb/API/jobs/", token="nonsense")[0] >= 400
 
     controller.start_program("slurmctld")
     wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=token)[0] == 200, rest.sandbox.logs, 60)
