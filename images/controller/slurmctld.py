@@ -33,7 +33,7 @@ def own_state(state: Path, uid: int, gid: int) -> int:
 
 
 def command(state: Path) -> list[str]:
-    """slurmctld's command line.
+    """Command line of slurmctld.
 
     26.05 saves the usage of associations every five minutes, and refuses to start where it did not come to that
     ("fatal: No Assoc usage file"): killed in its first minutes, it would never start again. `-i` lets it.

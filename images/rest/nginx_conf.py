@@ -8,7 +8,7 @@ from typing import Final
 
 PORT: Final = 6820
 
-TOKEN_CHECK: Final = "v0.0.42"
+COMMON_API: Final = "v0.0.42"
 """A version of the API that both Slurm 24.11 and 26.05 have."""
 
 MAX_BODY: Final = "8m"
@@ -93,7 +93,7 @@ http {{
         # Here it would say 502 (slurmdbd), or not ask anybody. So slurmctld is asked for something small before.
         location ~ ^/(slurmdb/|openapi(/|$)|slurm/[^/]+/ping/?$) {{
             if ($has_token = "") {{
-                return 401 '{no_token}';
+                return 401;
             }}
             auth_request /token;
             error_page 401 = @bad_token;
@@ -103,10 +103,10 @@ http {{
         # slurmrestd says 511 when slurmctld did not take the token.
         location ~ ^/slurm/ {{
             if ($has_token = "") {{
-                return 401 '{no_token}';
+                return 401;
             }}
             proxy_intercept_errors on;
-            error_page 511 = @bad_token;
+            error_page 401 511 = @bad_token;
             proxy_pass http://slurmrestd;
         }}
 
@@ -119,7 +119,7 @@ http {{
             error_page 511 = @bad_token;
             # slurmctld is away: what is asked for may be slurmdbd's, which checks for itself.
             error_page 500 502 503 504 = @unchecked;
-            proxy_pass http://slurmrestd/slurm/{token_check}/licenses/;
+            proxy_pass http://slurmrestd/slurm/{common_api}/licenses/;
         }}
 
         location @unchecked {{
@@ -127,6 +127,9 @@ http {{
         }}
 
         location @bad_token {{
+            if ($has_token = "") {{
+                return 401 '{no_token}';
+            }}
             return 401 '{bad_token}';
         }}
 
@@ -167,7 +170,7 @@ def render(*, run: Path, certificate: Path, slurmrestd: Path, ipv6: bool, shutdo
         listen=f"[::]:{PORT} ssl ipv6only=off" if ipv6 else f"{PORT} ssl",
         shutdown_seconds=shutdown_seconds,
         max_body=MAX_BODY,
-        token_check=TOKEN_CHECK,
+        common_api=COMMON_API,
         away=_error("slurmrestd does not answer; try again"),
         no_token=_error("a token is missing: scontrol token makes one; send it as X-SLURM-USER-TOKEN"),
         bad_token=_error("the token is not valid, or no longer: scontrol token makes another"),
