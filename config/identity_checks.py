@@ -95,6 +95,6 @@ def _partition_groups(sections: Sections, users: Mapping[str, User]) -> Iterator
     known = {*sections.names("groups"), *users}
     for name, partition in sections.get("partitions").items():
         for group in partition.allow_groups:
-            if group not in known and group not in BASE_GROUPS:
+            if group not in known:
                 message = unknown_name(group, known, what="a group that slurmctld knows: declare it in groups")
                 yield Problem(where=f"partitions.{name}.allow_groups", message=message)

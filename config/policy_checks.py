@@ -88,6 +88,9 @@ def _user(
         if account not in account_names:
             yield Problem(where=where, message=unknown_name(account, account_names, what="an account"))
         yield from _association(where, association, account, accounts, qos_names)
+    if user.admin_level != "none" and account_names and not user.accounts:
+        message = f"needs an account: Slurm keeps rights only of users who have one; add users.{name}.accounts"
+        yield Problem(where=f"users.{name}.admin_level", message=message)
     if user.default_account is not None and user.default_account not in user.accounts:
         message = f"{user.default_account!r} is not among the user's accounts"
         if user.accounts:

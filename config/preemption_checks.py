@@ -24,6 +24,7 @@ def preemption_problems(sections: Sections) -> Iterator[Problem]:
     partitions: Mapping[str, Partition] = sections.get("partitions")
     preemption: Preemption | None = sections.get("preemption")
     slurm: Slurm | None = sections.get("slurm")
+    yield from _exempt_times(preemption, qos)
     if preemption is None or slurm is None or folded(slurm.settings).keys() & {"preempttype", "preemptmode"}:
         return  # who sets these by hand, has Slurm's own checks
     match preemption.type:
@@ -34,6 +35,16 @@ def preemption_problems(sections: Sections) -> Iterator[Problem]:
         case "partition":
             yield from _by_partition(preemption, qos, partitions)
     yield from _grace(preemption, qos)
+
+
+def _exempt_times(preemption: Preemption | None, qos: Mapping[str, Qos]) -> Iterator[Problem]:
+    """To Slurm an infinite time is one that is not set (slurm.conf(5), PreemptExemptTime)."""
+    times = {f"qos.{name}.preempt_exempt_time": one.preempt_exempt_time for name, one in qos.items()}
+    times["preemption.exempt_time"] = None if preemption is None else preemption.exempt_time
+    for where, time in times.items():
+        if time is not None and seconds(time) is None:
+            message = "cannot be unlimited: Slurm would take it for no time at all; write a long time, such as 365-0"
+            yield Problem(where=where, message=message)
 
 
 def _without(preemption: Preemption, qos: Mapping[str, Qos], partitions: Mapping[str, Partition]) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 from config.base import Section
 from config.names import AccountName
 from config.partitions import PartitionName
+from config.policy import TresName
 from config.times import TimeLimit
 from config.users import UserName
 
@@ -60,7 +61,7 @@ class Weights(Section):
     """Size of the job."""
     association: Weight = 0
     """Priority of the association."""
-    tres: dict[Annotated[str, Field(pattern=r"^[A-Za-z/:_0-9-]+$")], Weight] = Field(default_factory=dict)
+    tres: dict[TresName, Weight] = Field(default_factory=dict)
     """Resources that a job asks for, relative to all of the cluster: `{cpu: 1000, gres/gpu: 3000}`."""
 
 

@@ -11,7 +11,7 @@ from config.policy import Qos
 from config.rest import Rest
 from config.scheduling import JobSubmit
 from config.sections import Sections
-from config.services import ImageRole, Images
+from config.services import ImageRole, Images, NetworkPolicies
 from config.setting_checks import has_gpus, slurmdbd_setting_problems
 from config.times import longer
 
@@ -37,7 +37,7 @@ def accounting_problems(sections: Sections) -> Iterator[Problem]:
 
 
 def _without_accounting(accounting: Accounting, sections: Sections) -> Iterator[Problem]:
-    for section in ("accounts", "qos", "reservations"):
+    for section in ("accounts", "qos", "reservations", "priority"):
         if sections.names(section):
             yield Problem(where=section, message=_OFF)
     for field in ("enforce", "prune"):
@@ -141,6 +141,10 @@ def rest_problems(sections: Sections) -> Iterator[Problem]:
         yield Problem(where="rest.enabled", message=f"{message} through the API")
     if rest.node_port is not None and rest.service_type != "NodePort":
         yield Problem(where="rest.node_port", message="is only for service_type NodePort")
+    policies: NetworkPolicies | None = sections.get("network_policies")
+    if rest.source_ranges and rest.service_type != "LoadBalancer" and policies is not None and not policies.enabled:
+        message = "has no effect: only network policies could enforce it, and network_policies.enabled is false"
+        yield Problem(where="rest.source_ranges", message=message)
     if rest.tls.names and rest.tls.secret is not None:
         message = "has no effect on a certificate of your own (tls.secret); remove it"
         yield Problem(where="rest.tls.names", message=message)
@@ -180,6 +184,9 @@ def limit_problems(sections: Sections) -> Iterator[Problem]:
             value = getattr(level, field)
             for resource in value if "tres" in field else ():
                 yield from _resource(f"{where}.{field}", resource, licenses, gpus=gpus)
+    priority = sections.get("priority")
+    for resource in {} if priority is None else priority.weights.tres:
+        yield from _resource("priority.weights.tres", resource, licenses, gpus=gpus)
     for name, one in sections.get("qos").items():
         yield from _qos_limits(f"qos.{name}", one)
 
@@ -187,11 +194,11 @@ def limit_problems(sections: Sections) -> Iterator[Problem]:
 def _resource(where: str, resource: str, licenses: list[str], *, gpus: bool) -> Iterator[Problem]:
     kind, _, name = resource.partition("/")
     if kind == "license" and name not in licenses:
-        message = f"limits {resource!r}, and slurmstack:licenses has no {name!r}; add it there, or remove this"
+        message = f"names {resource!r}, and slurmstack:licenses has no {name!r}; add it there, or remove this"
         yield Problem(where=where, message=message)
     if kind == "gres" and (name.partition(":")[0] != "gpu" or not gpus):
         what = "no pool has GPUs" if name.partition(":")[0] == "gpu" else "nodes have no generic resource but gpu"
-        yield Problem(where=where, message=f"limits {resource!r}, and {what}; remove it")
+        yield Problem(where=where, message=f"names {resource!r}, and {what}; remove it")
 
 
 def _qos_limits(where: str, qos: Qos) -> Iterator[Problem]:

@@ -24,9 +24,10 @@ from typing import Any
 
 from config.cluster import ClusterConfig
 from config.policy import Account, Association, Qos
+from config.reservation_checks import FOREVER
 from config.scheduling import Reservation
+from config.times import seconds
 from config.users import User
-from slurm.times import minutes
 
 VERSION = 1
 """Of the document's format, which `images/accounting/document.py` reads."""
@@ -110,6 +111,8 @@ def _user(user: User, *, everybody: bool) -> dict[str, Any]:
 def _reservation(reservation: Reservation) -> dict[str, Any]:
     start = timestamp(reservation.start)
     length = timestamp(reservation.end) - start if reservation.end else seconds(reservation.duration or "0")
+    if length is None:  # what Slurm makes of it (slurmctld/reservation.c)
+        length = int(FOREVER.total_seconds())
     # Slurm makes none for nobody. Maintenance that names no one is for the administrator.
     nobody = not reservation.users and not reservation.accounts
     return {
@@ -125,11 +128,7 @@ def timestamp(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
-def seconds(limit: str) -> int:
-    """Seconds of a time limit."""
-    return round(minutes(limit) * 60)
-
-
 def _minutes(limit: str | None) -> int | None:
-    """Whole minutes, rounded up as Slurm does."""
-    return None if limit is None else -(-seconds(limit) // 60)
+    """Whole minutes, rounded up as Slurm does; None for no limit."""
+    span = None if limit is None else seconds(limit)
+    return None if span is None else -(-span // 60)

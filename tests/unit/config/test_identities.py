@@ -69,7 +69,7 @@ def test_a_group_that_nobody_declared_is_named_with_the_nearest() -> None:
 
 
 def test_a_partition_s_groups_must_be_known_to_slurmctld() -> None:
-    partition = {"pools": ["cpu"], "allow_groups": ["reserch", "alice", "video"]}
+    partition = {"pools": ["cpu"], "allow_groups": ["reserch", "alice"]}
     sections = {"partitions": {"main": partition}, "groups": {"research": {"gid": 5000}}}
     complaint = policy_complaint(**sections)
     assert complaint.startswith("partitions.main.allow_groups: 'reserch'")

@@ -114,6 +114,12 @@ def test_a_user_s_qos_must_have_the_default_of_the_account() -> None:
     assert complaint.startswith("users.alice.accounts.science.qos: leaves out 'normal', the default_qos")
 
 
+def test_rights_in_slurm_need_an_account() -> None:
+    complaint = policy_complaint(accounts=TEAMS, qos=QOS, users={"bob": {"uid": 10002, "admin_level": "operator"}})
+    assert complaint.startswith("users.bob.admin_level: needs an account")
+    load_config(with_sections(users={"bob": {"uid": 10002, "admin_level": "operator"}}))
+
+
 def test_an_empty_list_of_qos_would_let_no_job_run() -> None:
     assert "allows no QOS" in policy_complaint(accounts={"a": {"qos": []}})
 
@@ -180,9 +186,9 @@ def test_limits_name_only_what_the_cluster_has() -> None:
     )
     where = "accounts.a.grp_tres"
     assert found == [
-        f"{where}: limits 'gres/gpu', and no pool has GPUs; remove it",
-        f"{where}: limits 'gres/fpga', and nodes have no generic resource but gpu; remove it",
-        f"{where}: limits 'license/ansis', and slurmstack:licenses has no 'ansis'; add it there, or remove this",
+        f"{where}: names 'gres/gpu', and no pool has GPUs; remove it",
+        f"{where}: names 'gres/fpga', and nodes have no generic resource but gpu; remove it",
+        f"{where}: names 'license/ansis', and slurmstack:licenses has no 'ansis'; add it there, or remove this",
     ]
 
 

@@ -79,6 +79,8 @@ def test_preemption_that_fits_together_is_accepted(sections: dict[str, Any]) -> 
         ),
         ({"priority": {"decay_half_life": "UNLIMITED"}}, "priority.decay_half_life: cannot be unlimited"),
         ({"priority": {"max_age": "0"}}, "priority.max_age: must be a time"),
+        ({"priority": {"weights": {"tres": {"gres/fpga": 5}}}}, "priority.weights.tres: names 'gres/fpga'"),
+        (qos(preempt_exempt_time="UNLIMITED"), "qos.low.preempt_exempt_time: cannot be unlimited"),
     ],
 )
 def test_preemption_and_priority_that_contradict_themselves_are_named(sections: dict[str, Any], complaint: str) -> None:

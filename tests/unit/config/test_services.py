@@ -23,6 +23,7 @@ MAIN: dict[str, Any] = {"pools": ["cpu"]}
     [
         ({"accounts": {"ml": {}}}, "accounts"),
         ({"qos": {"high": {}}}, "qos"),
+        ({"priority": {"max_age": "1-0"}}, "priority"),
         (
             {
                 "reservations": {
@@ -120,6 +121,13 @@ def test_keys_of_the_rest_api_that_do_not_fit_are_named(sections: dict[str, Any]
 def test_the_rest_api_needs_accounting() -> None:
     complaint = policy_complaint(rest={"enabled": True}, accounting=OFF)
     assert complaint.startswith("rest.enabled: needs accounting.enabled")
+
+
+def test_ranges_that_nothing_could_enforce_are_named() -> None:
+    rest = {"enabled": True, "service_type": "NodePort", "source_ranges": ["10.0.0.0/8"]}
+    load_config(with_sections(rest=rest))
+    complaint = policy_complaint(rest=rest, network_policies={"enabled": False})
+    assert complaint.startswith("rest.source_ranges: has no effect: only network policies could enforce it")
 
 
 def test_digests_of_the_controller_want_those_of_the_other_daemons() -> None:

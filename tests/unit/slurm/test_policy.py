@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from config import load_config
+from config.times import seconds
 from images.accounting.document import load
 from slurm.accounting import tracked_resources
-from slurm.policy import policy, policy_document, seconds
+from slurm.policy import policy, policy_document
 from tests import stacks
 
 USERS = {"bob": {"uid": 10002}, "alice": {"uid": 10001}}
@@ -55,13 +56,17 @@ def test_a_user_s_first_account_is_the_default_unless_named() -> None:
 
 
 def test_times_are_in_the_units_that_slurm_keeps() -> None:
-    qos = {"high": {"max_wall": "1-12", "preempt_exempt_time": "1:30", "grace_time": 20}}
+    qos = {
+        "high": {"max_wall": "1-12", "preempt": ["low"], "preempt_exempt_time": "1:30", "grace_time": 20},
+        "low": {"max_wall": "UNLIMITED"},
+    }
 
     accounts = {"ml": {"max_wall": "0:30", "grp_wall": "90"}}
     found = document(qos=qos, accounts=accounts, preemption={"type": "qos"})
 
     assert found["qos"]["high"]["max_wall"] == 36 * 60
     assert found["qos"]["high"]["preempt_exempt_time"] == 90
+    assert found["qos"]["low"]["max_wall"] is None
     assert found["accounts"]["ml"]["max_wall"] == 1  # rounded up, as Slurm does
     assert found["accounts"]["ml"]["grp_wall"] == 90
     assert seconds("2-01:00:05") == 2 * 86400 + 3605
@@ -70,6 +75,7 @@ def test_times_are_in_the_units_that_slurm_keeps() -> None:
 def test_a_reservation_has_a_start_and_a_length_and_somebody() -> None:
     reservations = {
         "course": {"start": "2099-12-01T08:00:00", "end": "2099-12-01T09:30:00", "node_count": 1, "users": ["bob"]},
+        "endless": {"start": "2099-12-01T08:00:00", "duration": "UNLIMITED", "node_count": 1, "users": ["bob"]},
         "maint": {"start": "2099-12-01T08:00:00", "duration": "2:00:00", "nodes": ["default-0"], "maintenance": True},
     }
 
@@ -77,6 +83,7 @@ def test_a_reservation_has_a_start_and_a_length_and_somebody() -> None:
 
     assert (found["course"]["start"], found["course"]["duration"]) == (4099795200, 5400)
     assert found["course"]["users"] == ["bob"]
+    assert found["endless"]["duration"] == 365 * 86400  # what Slurm makes of UNLIMITED
     assert (found["maint"]["duration"], found["maint"]["users"]) == (7200, ["root"])
 
 
