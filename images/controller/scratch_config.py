@@ -92,12 +92,15 @@ def _value(text: str, key: str) -> str | None:
     return found[-1].lower() if found else None
 
 
+def setting(files: Mapping[str, str], key: str) -> str | None:
+    """Value of a key of slurm.conf in small letters, as Slurm itself reads it; None where it is not set."""
+    values = [_value(content, key) for content in _slurm_confs(files).values()]
+    return next((value for value in values if value is not None), None)
+
+
 def uses_database(files: Mapping[str, str]) -> bool:
     """Whether the configuration keeps its accounts in slurmdbd."""
-    return any(
-        _value(content, "AccountingStorageType") == "accounting_storage/slurmdbd"
-        for content in _slurm_confs(files).values()
-    )
+    return setting(files, "AccountingStorageType") == "accounting_storage/slurmdbd"
 
 
 def _slurm_confs(files: Mapping[str, str]) -> dict[str, str]:

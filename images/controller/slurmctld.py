@@ -12,7 +12,8 @@ from images.common.log import Log
 from images.common.process import become, end_on_sigterm
 from images.common.readiness import wait_for_munge
 from images.common.wait import wait_for
-from images.controller.publish import READY, SLURM_CONF, STATE
+from images.controller.cluster_id import ClusterId
+from images.controller.publish import READY, SLURM_CONF, STATE, read_files
 
 _OWNED_BY_AGENT: Final = "slurmstack"
 """Directory in the state volume that the config agent writes; slurmctld only reads it."""
@@ -50,5 +51,9 @@ def main() -> None:
     wait_for_munge(log)
     user = pwd.getpwnam("slurm")
     install_jwt_key(user.pw_uid, user.pw_gid, log)
+    files, cluster_id = read_files(SLURM_CONF.parent), ClusterId()
+    while obstacle := cluster_id.obstacle(files):
+        wait_for(obstacle, lambda: cluster_id.obstacle(files) is None, log, poll_seconds=0.2)
+    cluster_id.prepare(files)
     own_state(STATE, user.pw_uid, user.pw_gid)
     become(command(STATE), log)
