@@ -12,7 +12,7 @@ from config.rest import Rest
 from config.scheduling import JobSubmit
 from config.sections import Sections
 from config.services import ImageRole, Images, NetworkPolicies
-from config.setting_checks import has_gpus, slurmdbd_setting_problems
+from config.setting_checks import has_gpus, named_resources, slurmdbd_setting_problems
 from config.times import longer
 
 _OFF = "needs accounting, and accounting.enabled is false; set it to true, or remove this"
@@ -175,18 +175,8 @@ def limit_problems(sections: Sections) -> Iterator[Problem]:
     """Limits that contradict each other or name what the cluster does not have."""
     licenses = sections.names("licenses")
     gpus = has_gpus(sections) or "worker_nodes" not in sections.valid
-    levels = [(f"accounts.{name}", one) for name, one in sections.get("accounts").items()]
-    levels += [(f"qos.{name}", one) for name, one in sections.get("qos").items()]
-    for user, person in sections.get("users").items():
-        levels += [(f"users.{user}.accounts.{name}", one) for name, one in person.accounts.items()]
-    for where, level in levels:
-        for field in type(level).model_fields:
-            value = getattr(level, field)
-            for resource in value if "tres" in field else ():
-                yield from _resource(f"{where}.{field}", resource, licenses, gpus=gpus)
-    priority = sections.get("priority")
-    for resource in {} if priority is None else priority.weights.tres:
-        yield from _resource("priority.weights.tres", resource, licenses, gpus=gpus)
+    for where, resource in named_resources(sections):
+        yield from _resource(where, resource, licenses, gpus=gpus)
     for name, one in sections.get("qos").items():
         yield from _qos_limits(f"qos.{name}", one)
 

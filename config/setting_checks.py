@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from config.accounting import Accounting
 from config.errors import Problem
-from config.scheduling import JobSubmit
+from config.scheduling import JobSubmit, Priority
 from config.sections import Sections
 from config.slurm import Slurm, folded
 
@@ -76,7 +76,7 @@ def setting_problems(sections: Sections) -> Iterator[Problem]:
             yield from _setting(key, sections)
         yield from _job_submit(slurm, sections.get("job_submit"))
         yield from _accounts_without_enforcement(slurm, sections)
-        yield from _gpus_not_recorded(slurm, sections)
+        yield from _not_recorded(slurm, sections)
     for name, partition in sections.get("partitions").items():
         for key in partition.settings:
             field = _SAME_IN_PARTITIONS.get(key.lower())
@@ -129,17 +129,36 @@ def _accounts_without_enforcement(slurm: Slurm, sections: Sections) -> Iterator[
         yield Problem(where="slurm.settings", message=message)
 
 
-def _gpus_not_recorded(slurm: Slurm, sections: Sections) -> Iterator[Problem]:
+def _not_recorded(slurm: Slurm, sections: Sections) -> Iterator[Problem]:
+    """Resources that Slurm records only if asked, where the list of them is written by hand."""
     tracked = folded(slurm.settings).get("accountingstoragetres")
     accounting: Accounting | None = sections.get("accounting")
     if tracked is None or accounting is None or not accounting.enabled:
         return
-    parts = [str(part) for part in (tracked if isinstance(tracked, tuple) else str(tracked).split(","))]
-    if has_gpus(sections) and "gres/gpu" not in [part.strip().lower() for part in parts]:
+    parts = tracked if isinstance(tracked, tuple) else str(tracked).split(",")
+    needed = {resource for _, resource in named_resources(sections) if "/" in resource}
+    missing = sorted((needed | ({"gres/gpu"} if has_gpus(sections) else set())) - {str(part).strip() for part in parts})
+    if missing:
         message = (
-            "has the key 'AccountingStorageTRES' without gres/gpu, so no GPU hours would be recorded; add gres/gpu"
+            f"has the key 'AccountingStorageTRES' without {', '.join(missing)}, which would not be recorded, and no "
+            f"limit of it would hold; add it there"
         )
         yield Problem(where="slurm.settings", message=message)
+
+
+def named_resources(sections: Sections) -> Iterator[tuple[str, str]]:
+    """Every resource that a limit or a weight names, with its place."""
+    levels: list[tuple[str, BaseModel]] = []
+    for section in ("accounts", "qos"):
+        levels += [(f"{section}.{name}", one) for name, one in sections.get(section).items()]
+    for user, person in sections.get("users").items():
+        levels += [(f"users.{user}.accounts.{name}", one) for name, one in person.accounts.items()]
+    priority: Priority | None = sections.get("priority")
+    if priority is not None:
+        levels.append(("priority.weights", priority.weights))
+    for where, level in levels:
+        for field, value in level:
+            yield from ((f"{where}.{field}", str(resource)) for resource in (value if isinstance(value, dict) else ()))
 
 
 def has_gpus(sections: Sections) -> bool:

@@ -195,7 +195,12 @@ def test_gpus_in_gpu_partitions_only_is_accepted_where_there_are_both() -> None:
         ({"AccountingStorageEnforce": "safe"}, {"accounting": {"enforce": []}, **TEAMS}, "accounting.enforce says"),
         ({"AccountingStorageEnforce": "safe"}, {}, "but no accounts are declared"),
         ({"JobSubmitPlugins": "lua"}, {"job_submit": {"default_time": "1:00:00"}}, "the rules of job_submit need"),
-        ({"AccountingStorageTRES": "license/ansys"}, {}, "without gres/gpu, so no GPU hours would be recorded"),
+        ({"AccountingStorageTRES": "license/ansys"}, {}, "without gres/gpu, which would not be recorded"),
+        (
+            {"AccountingStorageTRES": ["gres/gpu"]},
+            {"licenses": {"ansys": 3}, "qos": {"cad": {"grp_tres": {"license/ansys": 2}}}},
+            "without license/ansys, which would not be recorded",
+        ),
     ],
 )
 def test_settings_that_contradict_a_section_are_named(
