@@ -10,6 +10,12 @@ from cli.usage.records import RecordError, Run, parse_runs, sacct_command
 from config.cluster import ClusterConfig
 from slurm.names import CONTROLLER_HOST
 
+_DISABLED = "accounting storage is disabled"
+_AWAY = (
+    "`slurmstack status` shows whether controller-0, slurmdbd-0 and the database run. Jobs go on without them, and "
+    "what they used is recorded when they are back"
+)
+
 
 def refuse_without_accounting(config: ClusterConfig) -> None:
     """Raises Failure where nothing is recorded."""
@@ -31,11 +37,10 @@ def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) 
             for line in (message(done.stderr) or done.stdout.strip() or "no message").splitlines()
             if not line.startswith("command terminated with exit code")
         )
-        raise Failure(
-            f"sacct could not read the records: {complaint}",
-            hint="`slurmstack status` shows whether controller-0, slurmdbd-0 and the database run. Jobs go on without "
-            "them, and what they used is recorded when they are back",
+        hint = (
+            _AWAY if _DISABLED not in complaint else "the cluster was applied without it; `slurmstack up` turns it on"
         )
+        raise Failure(f"sacct could not read the records: {complaint}", hint=hint)
     try:
         return parse_runs(done.stdout.splitlines())
     except RecordError as error:

@@ -362,6 +362,13 @@ def test_sacct_s_own_message_is_shown_when_slurmdbd_is_away() -> None:
     assert "slurmdbd-0" in caught.value.hint
 
 
+def test_a_cluster_that_was_applied_without_accounting_is_no_outage() -> None:
+    controller: Any = Controller(stderr="Slurm accounting storage is disabled\n", code=1)
+    with pytest.raises(Failure) as caught:
+        read_runs(controller, "slurm", START, NOW)
+    assert "`slurmstack up` turns it on" in caught.value.hint
+
+
 def test_what_sacct_cannot_have_printed_is_no_traceback() -> None:
     controller: Any = Controller("hello\n")
     with pytest.raises(Failure, match="not understood"):
