@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import resource
 from pathlib import Path
 
@@ -133,8 +134,8 @@ def test_a_home_is_never_made_through_a_symbolic_link(jail: Path, tmp_path_facto
 
 @pytest.mark.parametrize("home", ["/", "relative", "/home/../../etc/x"])
 def test_a_home_that_is_no_place_for_one_is_left_alone(jail: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
-    user = make_home_program.pwd.struct_passwd(("lena", "x", 10001, 10001, "", home, "/bin/sh"))
-    monkeypatch.setattr(make_home_program.pwd, "getpwnam", lambda _: user)
+    user = pwd.struct_passwd(("lena", "x", 10001, 10001, "", home, "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: user)
     monkeypatch.setattr(make_home_program, "JAIL", jail)
     monkeypatch.setenv("PAM_TYPE", "open_session")
     before = sorted(jail.rglob("*"))
