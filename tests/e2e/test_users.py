@@ -1,4 +1,4 @@
-"""Users and groups of the stack file, on real Kubernetes: the same everywhere, and what is left of one who is removed."""
+"""Users and groups of the stack file, on real Kubernetes: the same everywhere, and what a removed one leaves."""
 
 from __future__ import annotations
 
