@@ -10,6 +10,9 @@ from config.sections import Sections
 from config.system_names import BASE_GROUPS, PACKAGE_GROUPS
 from config.users import Group, User
 
+SSSD_VERSIONS = ("24.11",)
+"""Versions of Slurm whose Debian suite has SSSD: trixie has it, forky (26.05) has not (November 2026)."""
+
 
 def identity_problems(sections: Sections) -> Iterator[Problem]:
     """Numbers that several have, and groups that are nowhere.
@@ -23,6 +26,13 @@ def identity_problems(sections: Sections) -> Iterator[Problem]:
     yield from _memberships(users, sections.names("groups"))
     if "sssd" not in sections.written:  # groups of a directory are known only in the cluster
         yield from _partition_groups(sections, users)
+    slurm = sections.get("slurm")
+    if sections.get("sssd") is not None and slurm is not None and slurm.version not in SSSD_VERSIONS:
+        message = (
+            f"is not there with Slurm {slurm.version}: Debian's suite with that version has no SSSD; take "
+            f"slurm.version {' or '.join(SSSD_VERSIONS)}, or declare the users in slurmstack:users"
+        )
+        yield Problem(where="sssd", message=message)
 
 
 def _numbers(users: Mapping[str, User], groups: Mapping[str, Group]) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from cli.recording import Recording, record, reveal
 from tests import stacks
 from tests.stacks import with_change
 
-PODS = ("slurm-controller-pods", "slurm-pool-cpu-pods", "slurm-login-pods")
+PODS = ("slurm-controller-pods", "slurm-accounting-pods", "slurm-pool-cpu-pods", "slurm-login-pods")
 PIPES = "/var/lib/sss/pipes"
 
 

@@ -82,3 +82,9 @@ def test_all_of_it_is_told_at_once() -> None:
         users={"alice": {"uid": 10001, "groups": ["x1"]}, "bob": {"uid": 10001}}, groups={"sudo": {"gid": 5000}}
     )
     assert len(found) == 3
+
+
+def test_sssd_is_refused_with_a_version_whose_images_have_none() -> None:
+    complaint = policy_complaint(sssd={"secret": "ldap"}, slurm={"version": "26.05"})
+    assert complaint.startswith("sssd: is not there with Slurm 26.05: Debian's suite with that version has no SSSD")
+    load_config(with_sections(sssd={"secret": "ldap"}, slurm={"version": "24.11"}))
