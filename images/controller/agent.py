@@ -25,6 +25,11 @@ SURVIVAL_SECONDS: Final = 5.0
 Not longer: a slurmctld that died is restarted by Kubernetes, ever more slowly while it finds the same files.
 """
 
+SURVIVAL_QUESTIONS: Final = 5
+"""How often it is asked at least. A dead slurmctld is told by a refused connection, at once; on a machine that is
+overloaded a living one leaves question after question unanswered, each for seconds, and was taken for dead (measured
+with sixteen times more work than cores)."""
+
 DIED: Final = "slurmctld ended when it read this, although a trial start went well; its own log says why"
 
 SETTLE_SECONDS: Final = 0.2
@@ -189,7 +194,9 @@ class Agent:
 
     def _survives(self) -> bool:
         deadline = self._clock.now() + SURVIVAL_SECONDS
-        while self._clock.now() < deadline:
+        questions = 0
+        while self._clock.now() < deadline or questions < SURVIVAL_QUESTIONS:
+            questions += 1
             if self._slurmctld.is_up():
                 self._clock.sleep(SETTLE_SECONDS)
                 if self._slurmctld.is_up():
