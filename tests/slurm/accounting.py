@@ -88,10 +88,12 @@ def wait_for_database(pod: Pod) -> None:
     wait_until(lambda: pod.run(probe).returncode == 0, lambda: f"mariadbd: {pod.log('mariadbd')}", START_SECONDS)
 
 
-def start_accounting(sandbox: SlurmSandbox, *, wait: bool = True, **settings: str) -> Pod:
+def start_accounting(
+    sandbox: SlurmSandbox, *, wait: bool = True, binds: Mapping[Path, str] | None = None, **settings: str
+) -> Pod:
     """A pod `slurmdbd-0` with munged and slurmdbd. `settings`: of slurmdbd.conf, besides `SLURMDBD`."""
-    binds = {**password_binds(sandbox), sandbox.jwt_secret: "/secrets/jwt", **slurmdbd_binds(sandbox, **settings)}
-    pod = sandbox.add_pod("slurmdbd-0", "accounting", binds)
+    mounted = {**password_binds(sandbox), sandbox.jwt_secret: "/secrets/jwt", **slurmdbd_binds(sandbox, **settings)}
+    pod = sandbox.add_pod("slurmdbd-0", "accounting", {**mounted, **(binds or {})})
     pod.start_program("slurmdbd")
     if wait:
         wait_for_accounting(sandbox)
@@ -116,6 +118,20 @@ def wait_for_registration(sandbox: SlurmSandbox) -> None:
         return "|6817|" in sacctmgr(sandbox, "show cluster format=cluster,controlhost,controlport,rpc").stdout
 
     wait_until(registered, lambda: f"slurmctld is not registered: {sandbox.logs()}", 60)
+
+
+class BareSandbox(SlurmSandbox):
+    """A sandbox in which nothing of Slurm runs: the first pod only carries the network of the others."""
+
+    def start_controller(self, *, daemons: bool = True) -> Pod:
+        """Without its daemons."""
+        del daemons
+        return super().start_controller(daemons=False)
+
+    def wait_for_nodes(self, count: int, state: str = "idle", timeout: float = 120) -> float:
+        """There are none."""
+        del count, state, timeout
+        return 0.0
 
 
 class AccountingSandbox(SlurmSandbox):
