@@ -152,11 +152,10 @@ class AccountingSandbox(SlurmSandbox):
 
 
 def job_records(sandbox: SlurmSandbox) -> list[dict[str, Any]]:
-    """What sacct knows of all jobs, without their steps."""
+    """What sacct knows of all jobs, without their steps; nothing while slurmdbd does not answer."""
     command = "sacct --allusers --starttime=now-1days --allocations --json"
     done = sandbox.run(command, pod="slurmdbd-0", env={"SLURM_CONF": "/config/slurm/slurm.conf"})
-    assert done.returncode == 0, done.stderr
-    jobs: list[dict[str, Any]] = json.loads(done.stdout)["jobs"]
+    jobs: list[dict[str, Any]] = json.loads(done.stdout)["jobs"] if done.returncode == 0 else []
     return jobs
 
 
