@@ -33,6 +33,7 @@ class Server:
         self.asked: list[str] = []
 
     def __call__(self, argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
+        del timeout, env
         assert "s3cret" not in " ".join(argv), "it would be seen in the list of processes"
         statement = argv[-1].removeprefix("--execute=")
         self.asked.append(statement)
