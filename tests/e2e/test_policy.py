@@ -175,13 +175,20 @@ def test_a_job_above_a_limit_of_what_may_run_waits(slurm: SlurmOnKubernetes, acc
     slurm.await_job(second, "RUNNING")
 
 
-def test_a_job_above_a_limit_that_it_could_never_meet_is_refused(slurm: SlurmOnKubernetes) -> None:
-    said = slurm.refusal("--account=short", "--time=11", user="carol")
-    assert "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)" in said
+def test_a_job_may_not_be_longer_than_its_account_allows(slurm: SlurmOnKubernetes) -> None:
+    longer = slurm.submit("true", "--account=short", "--time=11", user="carol")
     slurm.await_job(slurm.submit("true", "--account=short", "--time=10", user="carol"))
+    unnamed = slurm.submit("true", "--account=short", "--hold", user="carol")
+    assert slurm.job_field(unnamed, "TimeLimit") == "00:10:00", "a job that names no time gets what is allowed"
+    slurm.await_reason(longer, "AssocMaxWallDurationPerJobLimit")
+
+
+def test_more_jobs_than_may_be_queued_are_refused(slurm: SlurmOnKubernetes) -> None:
     for _ in range(2):
         slurm.submit("sleep 600", "--account=few", user="carol")
-    assert "AssocMaxSubmitJobLimit" in slurm.refusal("--account=few", user="carol")
+    said = slurm.refusal("--account=few", user="carol")
+    assert "AssocMaxSubmitJobLimit" in said
+    assert "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)" in said
 
 
 def test_only_declared_accounts_and_qos_are_accepted(slurm: SlurmOnKubernetes) -> None:
@@ -204,7 +211,7 @@ def test_a_reservation_keeps_others_out_and_lets_its_users_in(slurm: SlurmOnKube
         assert slurm.job_field(inside, "NodeList") == "default-1"
         slurm.await_job(beside)
         assert slurm.ssh("cat beside.out", user="bob") == "default-0\n"
-        slurm.await_reason(outside, "ReqNodeNotAvail,_Reserved_for_maintenance", "ReqNodeNotAvail", "Reservation")
+        slurm.await_reason(outside, "ReqNodeNotAvail,_May_be_reserved_for_other_job")
         assert slurm.job_state(outside) == "PENDING"
     finally:
         slurm.slurm("scancel --state=pending; scancel --state=running; scontrol delete reservation=course")
