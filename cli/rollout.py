@@ -114,9 +114,12 @@ def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:
 def _purpose(job: str) -> str:
     """What a job is for, from its name."""
     stem = job.rsplit("-", 1)[0]
-    return {"populate-jail": "filling the jail", "users": "making users", "config": "the Slurm configuration"}.get(
-        stem, job
-    )
+    return {
+        "populate-jail": "filling the jail",
+        "users": "making users",
+        "config": "the Slurm configuration",
+        "policy": "the policy",
+    }.get(stem, job)
 
 
 def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
@@ -124,7 +127,8 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
     pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name={job}")
     pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
     for pod in reversed(pods):
-        for container in pod.get("status", {}).get("containerStatuses", []):
+        status = pod.get("status", {})
+        for container in [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]:
             message = container.get("state", {}).get("terminated", {}).get("message", "")
             if message:
                 return str(message).strip()

@@ -17,6 +17,7 @@ from components.login import Login, LoginArgs
 from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from components.pods import SLURM_NODE_LABEL, Scope, recommended_labels
+from components.policy import Policy, PolicyArgs
 from components.rest import Rest, RestArgs
 from components.secrets import Secrets, SecretsArgs
 from components.topology import Topology, TopologyArgs
@@ -29,6 +30,7 @@ from slurm.accounting import own_database
 from slurm.conf import render
 from slurm.images import DEFAULT_REGISTRY, image_reference, image_tag
 from slurm.names import NODES_SERVICE
+from slurm.policy import environment, policy_document
 from slurm.settings import effective_settings
 from slurm.slurmdbd import render_slurmdbd
 from slurm.topology import uses_tree
@@ -82,6 +84,8 @@ class SlurmCluster(pulumi.ComponentResource):
         self.controller = self._create_controller()
         if uses_tree(effective_settings(config)):
             self._create_topology()
+        if self.accounting is not None:
+            self._create_policy(self.accounting)
         self.pools = [self._create_pool(pool) for pool in config.worker_nodes]
         self.login = self._create_login()
         self.rest = self._create_rest() if config.rest.enabled else None
@@ -217,6 +221,22 @@ class SlurmCluster(pulumi.ComponentResource):
     def _create_topology(self) -> Topology:
         args = TopologyArgs(scope=self._scope, account=self.controller.account, outside_namespace=self._outside)
         return Topology(f"{self._name}-topology", args, opts=self._inside)
+
+    def _create_policy(self, accounting: Accounting) -> Policy:
+        config = self._args.config
+        args = PolicyArgs(
+            scope=self._scope,
+            document=policy_document(config),
+            environment=environment(config),
+            image=self._image("accounting"),
+            placement=self._args.cloud.placement("system"),
+            munge_secret=self.secrets.munge.metadata.name,
+            configuration=self.configuration,
+            accounting=accounting,
+            database=[render_slurmdbd(config), config.accounting.database.model_dump(mode="json")],
+            after=self.users.job,
+        )
+        return Policy(f"{self._name}-policy", args, opts=self._inside)
 
     def _create_pool(self, pool_name: str) -> WorkerPool:
         pool = self._args.config.worker_nodes[pool_name]

@@ -45,12 +45,13 @@ class NetworkPolicies(pulumi.ComponentResource):
         members = _pods({"app.kubernetes.io/instance": args.scope.name})
         slurm_nodes = _pods({SLURM_NODE_LABEL: "true"})
         controller = _pods(args.scope.selector(CONTROLLER))
-        configuration = _pods(args.scope.selector("configuration"))
+        # Both kinds of jobs wait until slurmctld has its new configuration.
+        waiting = [_pods(args.scope.selector(component)) for component in ("configuration", "policy")]
         self._create_policy("default-deny", k8s.meta.v1.LabelSelectorArgs(), [])
         self._create_policy(
             "controller",
             args.scope.selector(CONTROLLER),
-            [_ingress([members], SLURMCTLD_PORT), _ingress([configuration], AGENT_PORT)],
+            [_ingress([members], SLURMCTLD_PORT), _ingress(waiting, AGENT_PORT)],
         )
         self._create_policy("slurmdbd", args.scope.selector(ACCOUNTING), [_ingress([members], SLURMDBD_PORT)])
         clients = [_pods(args.scope.selector(component)) for component in (ACCOUNTING, "policy")]

@@ -1,6 +1,6 @@
 """The policy document: accounts, QOS, users and reservations as the program `policy` in the cluster reads them.
 
-A JSON object, in which every default is filled in:
+A JSON object. Limits that are not set are left out, so that the document of some thousand users fits into a ConfigMap:
 
 - `version`: of this format.
 - `prune`: whether what was made by hand goes.
@@ -28,6 +28,8 @@ from config.reservation_checks import FOREVER
 from config.scheduling import Reservation
 from config.times import seconds
 from config.users import User
+from slurm.names import ACCOUNTING_HOST, CONTROLLER_HOST, SLURMCTLD_PORT, SLURMDBD_PORT
+from slurm.settings import effective_settings
 
 VERSION = 1
 """Of the document's format, which `images/accounting/document.py` reads."""
@@ -37,10 +39,26 @@ DEFAULT_ACCOUNT = "default"
 
 ROOT = "root"
 
+COMPONENT = "policy"
+"""Name of the job's container, and the beginning of the job's own."""
+
+POLICY_FILE = "policy.json"
+"""The document in its ConfigMap."""
+
 
 def policy_document(config: ClusterConfig) -> str:
     """The document of a stack. The same stack file always gives the same bytes."""
     return json.dumps(policy(config), indent=1)
+
+
+def environment(config: ClusterConfig) -> dict[str, str]:
+    """How the program reaches Slurm. None of it is secret."""
+    return {
+        "CLUSTER_NAME": config.slurm.cluster_name,
+        "CONTROLLER": f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}",
+        "ACCOUNTING": f"{ACCOUNTING_HOST}:{SLURMDBD_PORT}",
+        "AUTH_TYPE": effective_settings(config)["AuthType"],
+    }
 
 
 def policy(config: ClusterConfig) -> dict[str, Any]:
@@ -85,11 +103,16 @@ def _account(name: str, accounts: Mapping[str, Account]) -> dict[str, Any]:
 
 def _association(association: Association) -> dict[str, Any]:
     values = association.model_dump(mode="json", include=set(Association.model_fields))
-    return {**values, "grp_wall": _minutes(association.grp_wall), "max_wall": _minutes(association.max_wall)}
+    return _set({**values, "grp_wall": _minutes(association.grp_wall), "max_wall": _minutes(association.max_wall)})
+
+
+def _set(values: dict[str, Any]) -> dict[str, Any]:
+    """Without what says that there is no limit."""
+    return {key: value for key, value in values.items() if value not in (None, {}, [])}
 
 
 def _qos(name: str, qos: Qos) -> dict[str, Any]:
-    return {
+    values = {
         **qos.model_dump(mode="json"),
         "description": qos.description or name,
         "grp_wall": _minutes(qos.grp_wall),
@@ -97,6 +120,7 @@ def _qos(name: str, qos: Qos) -> dict[str, Any]:
         "preempt_exempt_time": None if qos.preempt_exempt_time is None else seconds(qos.preempt_exempt_time),
         "usage_factor": round(qos.usage_factor, 6),
     }
+    return _set(values)
 
 
 def _user(user: User, *, everybody: bool) -> dict[str, Any]:

@@ -37,7 +37,8 @@ def commands(plan: Plan, present: State, cluster: str, now: float) -> Iterator[C
     yield from _leaving_users(by_kind["-user"], by_kind["-association"], cluster)
     yield from _narrowed(by_kind["~account"], by_kind["~association"], plan.target, cluster)
     for change in by_kind["-account"]:
-        yield ["delete", "account", "where", f"name={change.key[0]}", f"cluster={cluster}"]
+        # With `cluster=` its description and organization would stay behind (measured).
+        yield ["delete", "account", "where", f"name={change.key[0]}"]
     for change in by_kind["-qos"]:
         yield ["delete", "qos", "where", f"name={change.key[0]}"]
 

@@ -28,7 +28,7 @@ from images.common.wait import Clock, Reminder
 FAILED: Final = 1
 REFUSED: Final = 2
 
-WAIT_SECONDS: Final = 300.0
+WAIT_SECONDS: Final = 600.0
 """How long slurmdbd and slurmctld may take to answer. On a first start they pull images meanwhile."""
 
 PLAN_WAIT_SECONDS: Final = 5.0

@@ -108,7 +108,7 @@ def test_slurmdbd_that_never_answers_is_told_with_slurm_s_words_and_nothing_is_c
     assert start(tmp_path, monkeypatch, unreachable) == policy.REFUSED
 
     printed = capsys.readouterr().out
-    assert "slurmdbd and slurmctld cannot be used after 300 s; nothing was changed" in printed
+    assert "slurmdbd and slurmctld cannot be used after 600 s; nothing was changed" in printed
     assert said in printed
 
 
