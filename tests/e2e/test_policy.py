@@ -131,9 +131,11 @@ def test_a_high_qos_preempts_and_the_victim_runs_again_to_its_end(slurm: SlurmOn
     slurm.slurm(f"scontrol update jobid={victim} starttime=now")
     slurm.await_job(victim)
     assert slurm.ssh("cat runs; rm runs") == "run 0\nrun 1\n"
-    states = slurm.slurm(f"sacct --noheader --duplicates --allocations --jobs={victim} --format=state --parsable2")
-    wait_until(lambda: "COMPLETED" in states, f"accounting has both runs: {states}")
-    assert states.split() == ["PREEMPTED", "COMPLETED"]
+    command = f"sacct --noheader --duplicates --allocations --jobs={victim} --format=state --parsable2"
+    wait_until(
+        lambda: slurm.slurm(command).split() == ["PREEMPTED", "COMPLETED"],
+        f"accounting has both runs: {slurm.slurm(command)}",
+    )
 
 
 def test_a_chain_of_jobs_goes_on_as_each_one_ends(slurm: SlurmOnKubernetes) -> None:
