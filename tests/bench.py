@@ -21,14 +21,29 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from config import load_config
 from local import cluster as local_cluster
+from slurm.policy import policy_document
+from tests.bench_accounting import ACCOUNTS, JOBS, REAL_JOBS, USERS, apply_policy, make_records, many_users, todays_jobs
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.stacks import ROOT, dev, with_change, with_pools
 
 RESULTS = ROOT / "bench-results"
 NAMESPACE = "bench"
 
-PARTS = ["stack", "unchanged", "scaling", "setting", "controller", "start", "array", "rest", "render"]
+PARTS = [
+    "stack",
+    "unchanged",
+    "scaling",
+    "setting",
+    "controller",
+    "start",
+    "array",
+    "rest",
+    "policy",
+    "records",
+    "render",
+]
 TASKS = 1000
 """Tasks of the large array job."""
 
@@ -80,6 +95,8 @@ class Bench:
             "start": self._start_of_a_job,
             "array": self._array,
             "rest": self._rest,
+            "policy": self._policy,
+            "records": self._records,
         }
         if "stack" not in parts:
             self.slurm.up()
@@ -214,6 +231,25 @@ class Bench:
             self._figure(what, SUBMISSIONS / 50, 5, lambda _: once(connections))  # noqa: B023  used at once
             figure = self.figures[-1]
             figure.note = f"{SUBMISSIONS / figure.median:.0f} a second"
+
+    def _policy(self) -> None:
+        own, document = policy_document(load_config(self.slurm.sections)), many_users(self.slurm.sections)
+        again = Figure("the same again, unchanged", 3)
+
+        def once(_: int) -> float:
+            taken = timed(lambda: apply_policy(self.slurm, document))
+            again.times.append(timed(lambda: apply_policy(self.slurm, document)))
+            apply_policy(self.slurm, own, prune=True)
+            return taken
+
+        self._figure(f"policy of {USERS} users in {ACCOUNTS} accounts from nothing", 20, 3, once)
+        self.figures.append(again)
+
+    def _records(self) -> None:
+        make_records(self.slurm)
+        note = f"{REAL_JOBS} real array tasks, their records copied in the database"
+        what = f"sacct of a day with {JOBS} finished jobs"
+        self._figure(what, 2, 5, lambda _: timed(lambda: todays_jobs(self.slurm)), note)
 
 
 SUBMISSIONS = 100
