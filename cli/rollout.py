@@ -152,4 +152,11 @@ def _reasons(kubectl: Kubectl, namespace: str) -> list[str]:
                 reasons.append(
                     f"{name}/{container['name']}: {waiting.get('reason')} {waiting.get('message', '')}".rstrip()
                 )
+                reasons.extend(f"  {line}" for line in _said_at_its_end(container))
     return reasons
+
+
+def _said_at_its_end(container: Mapping[str, Any]) -> list[str]:
+    """The last lines of a container that ends again and again, where its termination message has them."""
+    message = container.get("lastState", {}).get("terminated", {}).get("message", "")
+    return str(message).strip().splitlines()[-4:]

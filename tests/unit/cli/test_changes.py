@@ -219,6 +219,21 @@ def test_what_is_not_ready_in_time_is_named_with_the_reason() -> None:
     assert "login-1: 0/2 nodes are available" in caught.value.message
 
 
+def test_a_container_that_ends_again_and_again_tells_why() -> None:
+    document = {"kind": "StatefulSet", "metadata": {"name": "slurmdbd", "generation": 1}, "spec": {"replicas": 1}}
+    live = {**document, "status": {"observedGeneration": 1, "readyReplicas": 0, "updatedReplicas": 1}}
+    container = {
+        "name": "slurmdbd",
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+        "lastState": {"terminated": {"exitCode": 2, "message": "slurmdbd: the database has a newer schema (99)\n"}},
+    }
+    pod = {"metadata": {"name": "slurmdbd-0"}, "status": {"containerStatuses": [container]}}
+    kubectl = FakeKubectl(answers=[({"get", "statefulset"}, listed(live), ""), ({"get", "pod"}, listed(pod), "")])
+    with pytest.raises(Failure) as caught:
+        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
+    assert "slurmdbd: the database has a newer schema (99)" in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("status", "ready"),
     [
