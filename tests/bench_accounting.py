@@ -17,14 +17,14 @@ REAL_JOBS = 1000
 """Tasks of a real array; their records are copied in the database until there are `JOBS`, steps included."""
 
 COPY = """
-SET @jobs = (SELECT MAX(job_db_inc) FROM {cluster}_job_table);
+SET @jobs = (SELECT MAX(job_db_inx) FROM {cluster}_job_table);
 SET @ids = (SELECT MAX(id_job) FROM {cluster}_job_table);
 CREATE TEMPORARY TABLE some_jobs AS SELECT * FROM {cluster}_job_table WHERE account = 'bench';
 CREATE TEMPORARY TABLE some_steps AS
-  SELECT * FROM {cluster}_step_table WHERE job_db_inc IN (SELECT job_db_inc FROM some_jobs);
+  SELECT * FROM {cluster}_step_table WHERE job_db_inx IN (SELECT job_db_inx FROM some_jobs);
 """ + "".join(
-    "UPDATE some_jobs SET job_db_inc = job_db_inc + @jobs, id_job = id_job + @ids;"
-    "UPDATE some_steps SET job_db_inc = job_db_inc + @jobs;"
+    "UPDATE some_jobs SET job_db_inx = job_db_inx + @jobs, id_job = id_job + @ids;"
+    "UPDATE some_steps SET job_db_inx = job_db_inx + @jobs;"
     "INSERT INTO {cluster}_job_table SELECT * FROM some_jobs;"
     "INSERT INTO {cluster}_step_table SELECT * FROM some_steps;\n"
     for _ in range(JOBS // REAL_JOBS - 1)
