@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 from nebius.sdk import SDK
 from rich.console import Console
@@ -39,10 +42,30 @@ def diagnose(
     sdk = open_sdk(credentials=credentials, profile=profile)
     try:
         with _progress() as tell:
-            answers = asyncio.run(_interview(sdk, config, settings, wanted, limit=limit, tell=tell))
-    finally:
+            answers = _run_aside(_interview(sdk, config, settings, wanted, limit=limit, tell=tell))
+    except Exception:
         close_sdk(sdk)
+        raise
+    close_sdk(sdk)
     return list(findings(answers, config, settings, wanted))
+
+
+def _run_aside(interview: Coroutine[Any, Any, Answers]) -> Answers:
+    """The answers, or KeyboardInterrupt at once.
+
+    In a thread of its own: asyncio answers Ctrl-C by cancelling what waits, and a call that does not let itself be
+    cancelled just then kept the command until its time limit (seen under load). The process ends without that thread.
+    """
+    done: Future[Answers] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(asyncio.run(interview))
+        except Exception as error:  # noqa: BLE001  raised again where it is waited for
+            done.set_exception(error)
+
+    Thread(target=work, name="interview", daemon=True).start()
+    return done.result()
 
 
 def findings(answers: Answers, config: ClusterConfig, settings: NebiusCloud, wanted: Needs) -> Iterator[Finding]:

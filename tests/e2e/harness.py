@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from cli.kubectl import Kubectl, connect
+from cli.rollout import await_workers
 from config import load_config
 from tests.stacks import ROOT, with_change
 
@@ -161,6 +162,14 @@ class SlurmOnKubernetes:
         wait_until(
             lambda: self.nodes() == dict.fromkeys(names, "idle"), f"{names} idle: {self.nodes()}", timeout=timeout
         )
+
+    def await_rolled(self, *names: str) -> None:
+        """Wait until every worker pod is of the newest template, and exactly these nodes are there, and idle.
+
+        A worker of the old template may look idle until its turn comes.
+        """
+        await_workers(self.kubectl, self.namespace, timeout=300, tell=lambda _: None)
+        self.await_idle(*names)
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Pods of the cluster that belong to no job, by name."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import re
+import secrets
 import subprocess
-import time
 
 import pytest
 
@@ -28,11 +28,13 @@ class Before:
         self.slurm = slurm
         self.host_key = _host_key(slurm)
         self.pods = slurm.pod_uids()
-        submitted = time.time()
-        self.held = slurm.submit("echo held >held.out", "--hold", "--job-name=held")
+        self.name = f"held-{secrets.token_hex(4)}"
+        self.held = slurm.submit("echo held >held.out", "--hold", f"--job-name={self.name}")
         # slurmctld writes its queue down within seconds of a change, not before it answers sbatch.
         queue = local_directory() / "volumes" / slurm.namespace / "controller-state" / "job_state"
-        wait_until(lambda: queue.exists() and queue.stat().st_mtime > submitted + 1, "slurmctld has saved its queue")
+        wait_until(
+            lambda: queue.exists() and self.name.encode() in queue.read_bytes(), "slurmctld has saved its queue"
+        )
 
     def check(self, *, replaced: set[str] | None = None) -> None:
         slurm = self.slurm
@@ -44,7 +46,7 @@ class Before:
             )
         slurm.await_idle("default-0", "default-1", timeout=180)
         wait_until(lambda: len(slurm.pods()) == len(self.pods), "all pods are back")
-        assert slurm.slurm("squeue --noheader --format='%i %j'").split() == [self.held, "held"]
+        assert slurm.slurm("squeue --noheader --format='%i %j'").split() == [self.held, self.name]
         assert _host_key(slurm) == self.host_key
         wait_until(lambda: "alice" in slurm.ssh("id", check=False), "login works again, with the same host key")
         slurm.slurm(f"scontrol release {self.held}")

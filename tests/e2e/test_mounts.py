@@ -13,10 +13,10 @@ from tests.e2e.harness import SlurmOnKubernetes
 def with_mount(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
     """The cluster with a volume at /data/shared, taken out of the stack file afterwards."""
     slurm.change("mounts", {"data": {"path": "/data/shared", "size": "2Gi"}})
-    slurm.await_idle("default-0", "default-1", timeout=300)
+    slurm.await_rolled("default-0", "default-1")
     yield slurm
     slurm.change("mounts", {})
-    slurm.await_idle("default-0", "default-1", timeout=300)
+    slurm.await_rolled("default-0", "default-1")
 
 
 def test_users_and_jobs_on_all_nodes_see_the_same_volume(with_mount: SlurmOnKubernetes) -> None:
