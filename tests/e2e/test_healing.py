@@ -32,9 +32,7 @@ class Before:
         self.held = slurm.submit("echo held >held.out", "--hold", f"--job-name={self.name}")
         # slurmctld writes its queue down within seconds of a change, not before it answers sbatch.
         queue = local_directory() / "volumes" / slurm.namespace / "controller-state" / "job_state"
-        wait_until(
-            lambda: queue.exists() and self.name.encode() in queue.read_bytes(), "slurmctld has saved its queue"
-        )
+        wait_until(lambda: queue.exists() and self.name.encode() in queue.read_bytes(), "slurmctld has saved its queue")
 
     def check(self, *, replaced: set[str] | None = None) -> None:
         slurm = self.slurm
