@@ -248,8 +248,8 @@ class Bench:
     def _records(self) -> None:
         make_records(self.slurm)
         note = f"{REAL_JOBS} real array tasks, their records copied in the database"
-        what = f"sacct of a day with {JOBS} finished jobs"
-        self._figure(what, 2, 5, lambda _: timed(lambda: todays_jobs(self.slurm)), note)
+        for what, steps in ((f"sacct of a day with {JOBS} finished jobs", False), ("the same with their steps", True)):
+            self._figure(what, 2, 5, lambda _: timed(lambda: todays_jobs(self.slurm, steps=steps)), note)  # noqa: B023
 
 
 SUBMISSIONS = 100

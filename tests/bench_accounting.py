@@ -17,14 +17,16 @@ REAL_JOBS = 1000
 """Tasks of a real array; their records are copied in the database until there are `JOBS`, steps included."""
 
 COPY = """
-SET @jobs = (SELECT MAX(job_db_inx) FROM {cluster}_job_table);
 SET @ids = (SELECT MAX(id_job) FROM {cluster}_job_table);
 CREATE TEMPORARY TABLE some_jobs AS SELECT * FROM {cluster}_job_table WHERE account = 'bench';
 CREATE TEMPORARY TABLE some_steps AS
   SELECT * FROM {cluster}_step_table WHERE job_db_inx IN (SELECT job_db_inx FROM some_jobs);
+CREATE TEMPORARY TABLE numbers AS SELECT job_db_inx AS old, ROW_NUMBER() OVER () AS new FROM some_jobs;
+UPDATE some_jobs JOIN numbers ON job_db_inx = old SET job_db_inx = new;
+UPDATE some_steps JOIN numbers ON job_db_inx = old SET job_db_inx = new;
 """ + "".join(
-    "UPDATE some_jobs SET job_db_inx = job_db_inx + @jobs, id_job = id_job + @ids;"
-    "UPDATE some_steps SET job_db_inx = job_db_inx + @jobs;"
+    "UPDATE some_jobs SET job_db_inx = job_db_inx + 1048576, id_job = id_job + @ids;"
+    "UPDATE some_steps SET job_db_inx = job_db_inx + 1048576;"
     "INSERT INTO {cluster}_job_table SELECT * FROM some_jobs;"
     "INSERT INTO {cluster}_step_table SELECT * FROM some_steps;\n"
     for _ in range(JOBS // REAL_JOBS - 1)
@@ -57,9 +59,8 @@ def apply_policy(slurm: SlurmOnKubernetes, document: str, *, prune: bool = False
 def make_records(slurm: SlurmOnKubernetes) -> None:
     """Let 10,000 finished jobs of today be in the database: 1,000 real ones and nine copies of their records."""
     cluster = load_config(slurm.sections).slurm.cluster_name
-    slurm.slurm("sacctmgr --immediate add account bench && sacctmgr --immediate add user root account=bench")
+    slurm.slurm("sacctmgr --immediate add account bench && sacctmgr --immediate add user alice account=bench")
     array = f"sbatch --account=bench --uid=10001 --chdir=/tmp --array=1-{REAL_JOBS} --output=/dev/null --wrap true"
-    slurm.slurm("sacctmgr --immediate add user alice account=bench")
     slurm.slurm(array)
     wait_until(lambda: not slurm.slurm("squeue --noheader").strip(), "the array is done", timeout=1800)
     wait_until(lambda: count_records(slurm) >= REAL_JOBS, "its records have arrived", timeout=120)
@@ -73,7 +74,7 @@ def count_records(slurm: SlurmOnKubernetes) -> int:
     return len(todays_jobs(slurm).splitlines())
 
 
-def todays_jobs(slurm: SlurmOnKubernetes) -> str:
-    """`sacct` of one day, each job with its steps; without the steps printed."""
-    command = "sacct --allusers --allocations --noheader --parsable2 --starttime=midnight --endtime=now"
+def todays_jobs(slurm: SlurmOnKubernetes, *, steps: bool = False) -> str:
+    """`sacct` of one day: a line per job, or also one per step, for which slurmdbd asks the database once per job."""
+    command = f"sacct --allusers {'' if steps else '--allocations'} --noheader --parsable2 --starttime=midnight"
     return slurm.slurm(f"{command} --accounts=bench --format=jobid,user,account,state,elapsed,cputimeraw,alloctres")
