@@ -28,7 +28,7 @@ KEPT_VALUES = "slurmstack-generated"
 _PART_OF = "applyset.kubernetes.io/part-of"
 
 _PRUNED_KINDS = (
-    "statefulset,job,service,configmap,secret,serviceaccount,"
+    "statefulset,deployment,job,service,configmap,secret,serviceaccount,"
     "role.rbac.authorization.k8s.io,rolebinding.rbac.authorization.k8s.io,networkpolicy.networking.k8s.io"
 )
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from cli import engine as engines
+from cli import policy as policies
 from cli.against import Comparison, against_state, refuse, removal
 from cli.apply import Plan, apply, explain, plan
 from cli.apply import preview as compare
@@ -72,13 +73,15 @@ def preview(config: ConfigOption = None, *, engine: EngineOption = "auto", as_js
     planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
     found = compare(kubectl, planned)
     summary = summarize(stack.config)
+    policy = policies.planned_policy(kubectl if planned.exists else None, stack.config)
     if as_json:
         changes = [asdict(change) for change in found]
         document = {"changes": changes, "notes": list(planned.leaving), "summary": as_data(summary)}
-        typer.echo(json.dumps(document, indent=1))
+        typer.echo(json.dumps(document | {"policy": policies.as_data(policy)}, indent=1))
     else:
         print_summary(summary)
         _print_changes(found, planned.leaving)
+        policies.print_policy(policy)
 
 
 def _preview_with_pulumi(stack: Stack, *, as_json: bool) -> int:
@@ -90,12 +93,14 @@ def _preview_with_pulumi(stack: Stack, *, as_json: bool) -> int:
         code, printed = engines.read(stack, [*command, "--json"])
         try:
             document = {**json.loads(printed), "summary": as_data(summary, comparison.effects)}
+            document["policy"] = policies.as_data(policies.policy_of(stack))
         except ValueError as error:
             raise Failure(f"pulumi preview printed no JSON: {printed.strip() or 'nothing'}") from error
         typer.echo(json.dumps(document, indent=1))
     else:
         print_summary(summary)
         _tell(stack, comparison)
+        policies.print_policy(policies.policy_of(stack))
         code = engines.run(stack, command)
     refuse(comparison)
     return code
@@ -135,25 +140,32 @@ def up(
     report = open_report()
     ensure_local_images(report, stack.config)
     if chosen == "pulumi":
-        comparison = against_state(stack, engines.export(stack))
-        _tell(stack, comparison)
-        refuse(comparison)
-        code = engines.run(stack, ["up", "--refresh", *(["--yes"] if yes else [])])
-        if code != 0:
-            raise typer.Exit(FAILED)
+        _up_with_pulumi(stack, yes=yes)
     else:
         _up_with_kubectl(stack, report, yes=yes, timeout=timeout)
     if run_srun:
         verify(reach(stack), stack, report, timeout=timeout)
 
 
+def _up_with_pulumi(stack: Stack, *, yes: bool) -> None:
+    comparison = against_state(stack, engines.export(stack))
+    _tell(stack, comparison)
+    refuse(comparison)
+    before = policies.prepare(stack)
+    if engines.run(stack, ["up", "--refresh", *(["--yes"] if yes else [])]) != 0:
+        raise typer.Exit(FAILED)
+    policies.print_done(stack, before)
+
+
 def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int) -> None:
     kubectl = reach(stack)
     planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+    policy = policies.planned_policy(kubectl if planned.exists else None, stack.config)
     if yes:
         _print_notes(planned.leaving)
-    elif not _agreed(kubectl, planned):
+    elif not _agreed(kubectl, planned, policy):
         return
+    before = policies.run_again(kubectl, stack.config, policy)
     with report.step(f"Applying {len(planned.objects)} objects to namespace {planned.namespace}"):
         apply(kubectl, planned)
     with report.step("Waiting until they have taken effect") as step:
@@ -164,13 +176,15 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int) -
             timeout=timeout,
             tell=lambda text: step.progress(0, 0, text),
         )
+    policies.print_done_by(kubectl, stack.config, before)
 
 
-def _agreed(kubectl: Kubectl, planned: Plan) -> bool:
+def _agreed(kubectl: Kubectl, planned: Plan, policy: policies.PolicyPlan | None) -> bool:
     """Show the changes and ask. Without a terminal there is nobody to ask."""
     found = compare(kubectl, planned)
     _print_changes(found, planned.leaving)
-    if not found:
+    policies.print_policy(policy)
+    if not found and not (policy and policy.changes):
         return True
     _require_terminal()
     return typer.confirm("Apply these changes?")

@@ -37,7 +37,11 @@ _STATE = "the job queue and Slurm's other state"
 _DATA: Mapping[str, str] = {
     "jail": "all users' files and the software in the jail",
     "controller-state": _STATE,
+    "database-data": "the records of all jobs, and the accounts, QOS and users in them",
 }
+
+_SECTIONS: Mapping[str, str] = {"controller-state": "controller", "database-data": "accounting.database"}
+"""Keys of the stack file that are not called like the volume."""
 
 _COSTS: Mapping[str, str] = {
     "Kubernetes cluster": "everything in Kubernetes is lost: all jobs, the keys, and all volumes but those on file "
@@ -322,8 +326,8 @@ class _Judge:
     def _where(self) -> str:
         """The key of the stack file that describes the volume."""
         key = self._key()
-        if key == "controller-state":
-            return "controller"
+        if key in _SECTIONS:
+            return _SECTIONS[key]
         return f"mounts.{key.removeprefix('mount-')}" if key.startswith("mount-") else key
 
     def _pool(self) -> str:

@@ -10,7 +10,15 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from cli import cluster_commands, doctor_commands, images_commands, kube_token, local_commands, stack_commands
+from cli import (
+    cluster_commands,
+    doctor_commands,
+    images_commands,
+    kube_token,
+    local_commands,
+    stack_commands,
+    usage_commands,
+)
 from cli.entry import INTERRUPTED
 from cli.errors import FAILED, USAGE, Failure
 from config import ConfigError
@@ -27,6 +35,7 @@ app = typer.Typer(
 )
 stack_commands.register(app)
 cluster_commands.register(app)
+usage_commands.register(app)
 app.add_typer(local_commands.app, name="local")
 app.add_typer(doctor_commands.app, name="doctor")
 kube_token.register(app)

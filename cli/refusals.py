@@ -13,7 +13,11 @@ from config.cluster import ClusterConfig
 from config.nebius import NebiusCloud
 from slurm.names import CONTROLLER, SIZE_ANNOTATION
 
-_SECTION = {"jail": "jail.size", "controller-state": "controller.storage"}
+_SECTION = {
+    "jail": "jail.size",
+    "controller-state": "controller.storage",
+    "database-data": "accounting.database.storage",
+}
 
 
 def refuse_shrinking(objects: Iterable[Manifest], live: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:

@@ -18,18 +18,20 @@ Tell = Callable[[str], None]
 
 
 def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
-    """Return when all jobs have completed and all StatefulSets but the worker pools are up to date and ready.
+    """Return when all jobs have completed and all StatefulSets and Deployments are up to date and ready.
 
     Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
     deadline = time.monotonic() + timeout
     jobs = [item.name for item in objects if item.kind == "Job"]
+    deployments = [item.name for item in objects if item.kind == "Deployment"]
     sets = [item.name for item in objects if item.kind == "StatefulSet" and not _is_worker_pool(item)]
     while True:
         with ThreadPoolExecutor() as pool:
             late = pool.submit(_missing_sets, kubectl, namespace, sets)
-            missing = _missing_jobs(kubectl, namespace, jobs) + late.result()
+            missing = _missing_jobs(kubectl, namespace, jobs)
+            missing += _missing_deployments(kubectl, namespace, deployments) + late.result()
         if not missing:
             return
         tell("waiting for " + ", ".join(missing))
@@ -74,6 +76,19 @@ def _missing_sets(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> lis
     return _unready(_get(kubectl, namespace, "statefulset", names))
 
 
+def _missing_deployments(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> list[str]:
+    """Those whose new pods are not all ready, or whose old ones are still there."""
+    missing = []
+    for item in _get(kubectl, namespace, "deployment", names):
+        status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
+        seen = status.get("observedGeneration") == item["metadata"]["generation"]
+        old = int(status.get("replicas", 0)) - int(status.get("updatedReplicas", 0))
+        ready = min(int(status.get("availableReplicas", 0)), int(status.get("updatedReplicas", 0)))
+        if not seen or old or ready < wanted:
+            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
+    return missing
+
+
 def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
     """Those StatefulSets whose pods are not all ready, or not all of the newest template."""
     missing = []
@@ -99,9 +114,12 @@ def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:
 def _purpose(job: str) -> str:
     """What a job is for, from its name."""
     stem = job.rsplit("-", 1)[0]
-    return {"populate-jail": "filling the jail", "users": "making users", "config": "the Slurm configuration"}.get(
-        stem, job
-    )
+    return {
+        "populate-jail": "filling the jail",
+        "users": "making users",
+        "config": "the Slurm configuration",
+        "policy": "the policy",
+    }.get(stem, job)
 
 
 def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
@@ -109,7 +127,8 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
     pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name={job}")
     pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
     for pod in reversed(pods):
-        for container in pod.get("status", {}).get("containerStatuses", []):
+        status = pod.get("status", {})
+        for container in [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]:
             message = container.get("state", {}).get("terminated", {}).get("message", "")
             if message:
                 return str(message).strip()
@@ -133,4 +152,11 @@ def _reasons(kubectl: Kubectl, namespace: str) -> list[str]:
                 reasons.append(
                     f"{name}/{container['name']}: {waiting.get('reason')} {waiting.get('message', '')}".rstrip()
                 )
+                reasons.extend(f"  {line}" for line in _said_at_its_end(container))
     return reasons
+
+
+def _said_at_its_end(container: Mapping[str, Any]) -> list[str]:
+    """The last lines of a container that ends again and again, where its termination message has them."""
+    message = container.get("lastState", {}).get("terminated", {}).get("message", "")
+    return str(message).strip().splitlines()[-4:]

@@ -15,7 +15,7 @@ from cli.destroy import slurm
 from cli.kubectl import Kubectl
 from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
-from slurm.names import AGENT_PORT, CONTROLLER_HOST
+from slurm.names import AGENT_PORT, CONTROLLER_HOST, REST, REST_PORT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,8 @@ class Status:
     configuration: str
     """`active`, `pending`, `rejected: ...`, `other than the stack file`, or `unknown`."""
     login_address: str | None
+    rest_address: str | None
+    """None without a REST API."""
     healthy: bool
 
 
@@ -73,13 +75,25 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         nodes=nodes,
         configuration=configuration,
         login_address=login_address(kubectl, namespace),
+        rest_address=rest_address(kubectl, namespace) if config.rest.enabled else None,
         healthy=bool(pods) and all(pod.ready for pod in pods) and usable >= wanted and configuration in _FINE,
     )
 
 
 def login_address(kubectl: Kubectl, namespace: str) -> str | None:
-    """Address of the login Service: its load balancer's where it has one, else the cluster IP."""
-    found = kubectl.items("service", "login", "-n", namespace)
+    """Address of the login Service."""
+    return _address(kubectl, namespace, "login")
+
+
+def rest_address(kubectl: Kubectl, namespace: str) -> str | None:
+    """Where the REST API is."""
+    address = _address(kubectl, namespace, REST)
+    return f"https://{address}:{REST_PORT}" if address else None
+
+
+def _address(kubectl: Kubectl, namespace: str, service: str) -> str | None:
+    """Address of a Service: its load balancer's where it has one, else the cluster IP."""
+    found = kubectl.items("service", service, "-n", namespace)
     if not found:
         return None
     for ingress in found[0].get("status", {}).get("loadBalancer", {}).get("ingress", []):
@@ -155,3 +169,5 @@ def print_status(status: Status) -> None:
     console.print()
     console.print(f"configuration: {status.configuration}", markup=False)
     console.print(f"login address: {status.login_address or 'none'}", markup=False)
+    if status.rest_address:
+        console.print(f"REST API: {status.rest_address}", markup=False)

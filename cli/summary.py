@@ -13,6 +13,7 @@ from cli.changes import SYMBOLS, short
 from cli.effects import Effect
 from config.cluster import ClusterConfig
 from config.nebius import NebiusCloud
+from slurm.accounting import own_database
 from slurm.needs import gibibytes, needs
 
 _STYLES = {"replace": "magenta", "delete": "red", "update": "yellow", "create": "green"}
@@ -41,7 +42,7 @@ class Volume:
     """A volume that holds data."""
 
     name: str
-    """Key in the stack file: `jail`, `controller`, `mounts.<name>`."""
+    """Key in the stack file: `jail`, `controller`, `accounting.database`, `mounts.<name>`."""
     size_gib: int
     """Capacity in GiB, rounded up."""
     kind: str
@@ -125,6 +126,8 @@ def _of_cloud(config: ClusterConfig) -> Summary:
 
 def _volumes(config: ClusterConfig, kinds: Mapping[str, tuple[str, str]], *, other: str = "") -> Iterator[Volume]:
     sizes = {"jail": config.jail.size, "controller": config.controller.storage}
+    database = own_database(config)
+    sizes |= {"accounting.database": database.storage} if database is not None else {}
     sizes |= {f"mounts.{name}": mount.size for name, mount in config.mounts.items()}
     for name, size in sizes.items():
         kind, existing = kinds.get(name, (other, ""))

@@ -7,26 +7,34 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.accounting import Accounting, AccountingArgs
 from components.clouds.base import CloudResources
 from components.configuration import Configuration, ConfigurationArgs
 from components.controller import Controller, ControllerArgs
+from components.database import Database, DatabaseArgs
 from components.jail import Jail, JailArgs
 from components.login import Login, LoginArgs
 from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from components.pods import SLURM_NODE_LABEL, Scope, recommended_labels
+from components.policy import Policy, PolicyArgs
+from components.rest import Rest, RestArgs
 from components.secrets import Secrets, SecretsArgs
 from components.topology import Topology, TopologyArgs
 from components.users import Users, UsersArgs
 from components.workers import WorkerPool, WorkerPoolArgs
+from config.accounting import Database as DatabaseConfig
 from config.cluster import ClusterConfig
 from config.services import ImageRole
+from slurm.accounting import own_database
 from slurm.conf import render
 from slurm.images import DEFAULT_REGISTRY, image_reference, image_tag
 from slurm.names import NODES_SERVICE
+from slurm.policy import environment, policy_document
 from slurm.settings import effective_settings
+from slurm.slurmdbd import render_slurmdbd
 from slurm.topology import uses_tree
-from slurm.users import accounts
+from slurm.users import accounts, group_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +55,8 @@ class SlurmCluster(pulumi.ComponentResource):
     namespace: k8s.core.v1.Namespace
     login: Login
     secrets: Secrets
+    accounting: Accounting | None
+    """None where the stack file turns it off."""
 
     def __init__(self, name: str, args: SlurmClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:SlurmCluster", name, None, opts)
@@ -62,6 +72,7 @@ class SlurmCluster(pulumi.ComponentResource):
             namespace=self.namespace.metadata.name,
             cluster_domain=config.cloud.cluster_domain,
             pull_secret=config.images.pull_secret,
+            sssd=config.sssd,
         )
         self._create_nodes_service()
         self.secrets = self._create_secrets()
@@ -69,13 +80,19 @@ class SlurmCluster(pulumi.ComponentResource):
         self.mounts = [self._create_mount(mount) for mount in sorted(config.mounts)]
         self.users = self._create_users()
         self.configuration = self._create_configuration()
+        self.accounting = self._create_accounting() if config.accounting.enabled else None
         self.controller = self._create_controller()
         if uses_tree(effective_settings(config)):
             self._create_topology()
+        if self.accounting is not None:
+            self._create_policy(self.accounting)
         self.pools = [self._create_pool(pool) for pool in config.worker_nodes]
         self.login = self._create_login()
+        self.rest = self._create_rest() if config.rest.enabled else None
         if config.network_policies.enabled:
-            NetworkPolicies(f"{name}-network-policies", NetworkPoliciesArgs(scope=self._scope), opts=self._inside)
+            NetworkPolicies(
+                f"{name}-network-policies", NetworkPoliciesArgs(scope=self._scope, rest=config.rest), opts=self._inside
+            )
         self.register_outputs({"namespace": self.namespace.metadata})
 
     def _image(self, role: ImageRole) -> str:
@@ -138,6 +155,7 @@ class SlurmCluster(pulumi.ComponentResource):
         args = UsersArgs(
             scope=self._scope,
             users=accounts(self._args.config.users, extra_keys=self._args.cloud.login_keys),
+            groups=group_numbers(self._args.config.groups),
             image=self._image("jail"),
             jail=self.jail.volume,
             placement=self._args.cloud.placement("system"),
@@ -153,6 +171,35 @@ class SlurmCluster(pulumi.ComponentResource):
         )
         return Configuration(f"{self._name}-configuration", args, opts=self._inside)
 
+    def _create_accounting(self) -> Accounting:
+        accounting = self._args.config.accounting
+        if (database := own_database(self._args.config)) is not None:
+            self._create_database(database)
+        args = AccountingArgs(
+            scope=self._scope,
+            accounting=accounting,
+            conf=render_slurmdbd(self._args.config),
+            image=self._image("accounting"),
+            placement=self._args.cloud.placement("controller"),
+            munge_secret=self.secrets.munge.metadata.name,
+            jwt_secret=self.secrets.jwt.metadata.name,
+            database_secret=self.secrets.database.metadata.name,
+            config_map=self.configuration.files.metadata.name,
+        )
+        return Accounting(f"{self._name}-accounting", args, opts=self._inside)
+
+    def _create_database(self, database: DatabaseConfig) -> Database:
+        args = DatabaseArgs(
+            scope=self._scope,
+            cloud=self._args.cloud,
+            image=self._image("database"),
+            database=database,
+            password_secret=self.secrets.database.metadata.name,
+            protect=self._args.config.protects_data,
+            outside_namespace=self._outside,
+        )
+        return Database(f"{self._name}-database", args, opts=self._inside)
+
     def _create_controller(self) -> Controller:
         controller = self._args.config.controller
         args = ControllerArgs(
@@ -164,6 +211,7 @@ class SlurmCluster(pulumi.ComponentResource):
             storage=controller.storage,
             storage_class=controller.storage_class,
             munge_secret=self.secrets.munge.metadata.name,
+            jwt_secret=self.secrets.jwt.metadata.name,
             config_map=self.configuration.files.metadata.name,
             protect=self._args.config.protects_data,
             outside_namespace=self._outside,
@@ -173,6 +221,22 @@ class SlurmCluster(pulumi.ComponentResource):
     def _create_topology(self) -> Topology:
         args = TopologyArgs(scope=self._scope, account=self.controller.account, outside_namespace=self._outside)
         return Topology(f"{self._name}-topology", args, opts=self._inside)
+
+    def _create_policy(self, accounting: Accounting) -> Policy:
+        config = self._args.config
+        args = PolicyArgs(
+            scope=self._scope,
+            document=policy_document(config),
+            environment=environment(config),
+            image=self._image("accounting"),
+            placement=self._args.cloud.placement("system"),
+            munge_secret=self.secrets.munge.metadata.name,
+            configuration=self.configuration,
+            accounting=accounting,
+            database=[render_slurmdbd(config), config.accounting.database.model_dump(mode="json")],
+            after=self.users.job,
+        )
+        return Policy(f"{self._name}-policy", args, opts=self._inside)
 
     def _create_pool(self, pool_name: str) -> WorkerPool:
         pool = self._args.config.worker_nodes[pool_name]
@@ -201,3 +265,14 @@ class SlurmCluster(pulumi.ComponentResource):
             mounts=self.mounts,
         )
         return Login(f"{self._name}-login", args, opts=self._inside)
+
+    def _create_rest(self) -> Rest:
+        args = RestArgs(
+            scope=self._scope,
+            rest=self._args.config.rest,
+            image=self._image("rest"),
+            config_map=self.configuration.files.metadata.name,
+            seed=self.secrets.rest_seed,
+            placement=self._args.cloud.placement("system"),
+        )
+        return Rest(f"{self._name}-rest", args, opts=self._inside)

@@ -38,10 +38,13 @@ class Configuration(pulumi.ComponentResource):
     """
 
     files: k8s.core.v1.ConfigMap
+    identity: list[str]
+    """What decides the content of `waiting_container`."""
 
     def __init__(self, name: str, args: ConfigurationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Configuration", name, None, opts)
         self._child = children_of(self, opts)
+        self.identity = [config_hash(args.files), args.image]
         self.files = k8s.core.v1.ConfigMap(
             f"{name}-files",
             metadata=args.scope.metadata(CONFIG_MAP, "configuration"),
@@ -51,22 +54,26 @@ class Configuration(pulumi.ComponentResource):
         self.active = self._create_job(name, args)
         self.register_outputs({"files": self.files.metadata})
 
+    def waiting_container(self) -> k8s.core.v1.ContainerArgs:
+        """A container that ends when these files are active, or fails with the parser's message."""
+        wanted, image = self.identity
+        return k8s.core.v1.ContainerArgs(
+            name="await-config",
+            image=image,
+            command=[f"{LIBEXEC}/await-config", wanted],
+            env=env(AGENT_URL=f"http://{CONTROLLER_HOST}:{AGENT_PORT}"),
+            resources=resources(cpu="10m", memory="32Mi"),
+        )
+
     def _create_job(self, name: str, args: ConfigurationArgs) -> k8s.batch.v1.Job:
-        wanted = config_hash(args.files)
         return k8s.batch.v1.Job(
             f"{name}-active",
-            metadata=args.scope.metadata(content_name("config", [wanted, args.image]), "configuration"),
+            metadata=args.scope.metadata(content_name("config", self.identity), "configuration"),
             spec=job_spec(
                 args.scope,
                 "configuration",
                 args.placement,
-                k8s.core.v1.ContainerArgs(
-                    name="await-config",
-                    image=args.image,
-                    command=[f"{LIBEXEC}/await-config", wanted],
-                    env=env(AGENT_URL=f"http://{CONTROLLER_HOST}:{AGENT_PORT}"),
-                    resources=resources(cpu="10m", memory="32Mi"),
-                ),
+                self.waiting_container(),
                 deadline=DEADLINE,
             ),
             opts=named_by_content(self._child, self.files),

@@ -14,6 +14,8 @@ from components.pods import (
     claim_volume,
     empty_dir,
     env,
+    jwt_mount,
+    jwt_volume,
     mount,
     munge_mount,
     munge_sidecar,
@@ -23,6 +25,7 @@ from components.pods import (
     resources,
     tcp_probe,
 )
+from components.sssd import with_sssd
 from components.volumes import DataVolume, DataVolumeArgs, data_volume
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST, NODES_SERVICE, SLURMCTLD_PORT, STATE_DIR
 
@@ -45,6 +48,7 @@ class ControllerArgs:
     """Capacity of the state volume as a Kubernetes quantity."""
     storage_class: str | None
     munge_secret: pulumi.Input[str]
+    jwt_secret: pulumi.Input[str]
     config_map: pulumi.Input[str]
     protect: bool
     outside_namespace: pulumi.ResourceOptions
@@ -152,6 +156,7 @@ class Controller(pulumi.ComponentResource):
             containers=[_slurmctld(args), _config_agent(args, self._volume)],
             volumes=[
                 *munge_volumes(args.munge_secret),
+                jwt_volume(args.jwt_secret),
                 claim_volume("state", self.claim.metadata.name),
                 empty_dir("run"),
                 k8s.core.v1.VolumeArgs(name="config", config_map=config),
@@ -164,7 +169,9 @@ class Controller(pulumi.ComponentResource):
                 replicas=1,
                 service_name=NODES_SERVICE,
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(CONTROLLER)),
-                template=pod_template(scope.labels(CONTROLLER), args.cloud.placement("controller"), pod),
+                template=pod_template(
+                    scope.labels(CONTROLLER), args.cloud.placement("controller"), with_sssd(scope, pod, args.image)
+                ),
             ),
             opts=self._child,
         )
@@ -183,7 +190,7 @@ def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
         # For Slurm's own commands in this container: `kubectl exec controller-0 -c slurmctld -- sinfo`.
         env=env(SLURM_CONF=ACTIVE_CONF),
         readiness_probe=tcp_probe(SLURMCTLD_PORT, period=5),
-        volume_mounts=_mounts(),
+        volume_mounts=[*_mounts(), jwt_mount()],
         resources=resources(cpu=args.cpu, memory=args.memory),
     )
 

@@ -28,6 +28,8 @@ def job_spec(
     container: k8s.core.v1.ContainerArgs,
     volumes: list[k8s.core.v1.VolumeArgs] | None = None,
     *,
+    sidecars: list[k8s.core.v1.ContainerArgs] | None = None,
+    before: list[k8s.core.v1.ContainerArgs] | None = None,
     deadline: int | None = None,
 ) -> k8s.batch.v1.JobSpecArgs:
     """A job of one container that is tried until it succeeds, but only once if it says that trying again is useless.
@@ -35,24 +37,26 @@ def job_spec(
     All other failures are ignored, rather than this one singled out by the rule `FailJob`: Pulumi knows a job as failed
     only by its backoff limit or its deadline, and waited ten minutes for one that a rule had failed (provider 4.32).
 
-    The last lines of a failed container's log become its termination message, which `pulumi up` prints. `deadline` is
-    in seconds.
+    The last lines of a failed container's log become its termination message, which `pulumi up` prints. `sidecars` run
+    beside it, `before` are containers that have to succeed first. `deadline` is in seconds.
     """
-    container.termination_message_policy = "FallbackToLogsOnError"
+    steps = [*(before or []), container]
+    for step in steps:
+        step.termination_message_policy = "FallbackToLogsOnError"
     disrupted = k8s.batch.v1.PodFailurePolicyRuleArgs(
         action="Ignore",
         on_pod_conditions=[
             k8s.batch.v1.PodFailurePolicyOnPodConditionsPatternArgs(type="DisruptionTarget", status="True")
         ],
     )
-    not_refused = k8s.batch.v1.PodFailurePolicyRuleArgs(
-        action="Ignore",
-        on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="NotIn", values=[REFUSED]),
-    )
+    # A sidecar is ended at the end, and its status says nothing about the work.
+    counted = [step.name for step in steps] if sidecars or before else [None]
     return k8s.batch.v1.JobSpecArgs(
         backoff_limit=0,
         active_deadline_seconds=deadline,
-        pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(rules=[disrupted, not_refused]),
+        pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(
+            rules=[disrupted, *(_unless_refused(name) for name in counted)]
+        ),
         template=pod_template(
             scope.labels(component),
             placement,
@@ -61,8 +65,19 @@ def job_spec(
                 automount_service_account_token=False,
                 enable_service_links=False,
                 image_pull_secrets=scope.pull_secrets,
+                init_containers=[*(sidecars or []), *(before or [])] or None,
                 containers=[container],
                 volumes=volumes,
             ),
+        ),
+    )
+
+
+def _unless_refused(container: pulumi.Input[str] | None) -> k8s.batch.v1.PodFailurePolicyRuleArgs:
+    """A failure with any other status of this container, or of whichever there is, does not count."""
+    return k8s.batch.v1.PodFailurePolicyRuleArgs(
+        action="Ignore",
+        on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(
+            container_name=container, operator="NotIn", values=[REFUSED]
         ),
     )

@@ -29,9 +29,11 @@ from components.pods import (
     resources,
     tcp_probe,
 )
+from components.sssd import with_sssd
 from components.volumes import DataVolume
 from config.services import Login as LoginConfig
 from slurm.names import JAIL_DIR, NODES_SERVICE, SSH_PORT
+from slurm.users import login_limits
 
 COMPONENT = "login"
 
@@ -118,7 +120,11 @@ class Login(pulumi.ComponentResource):
                 service_name=NODES_SERVICE,
                 pod_management_policy="Parallel",
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT)),
-                template=pod_template({**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"}, args.placement, pod),
+                template=pod_template(
+                    {**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"},
+                    args.placement,
+                    with_sssd(scope, pod, args.image),
+                ),
             ),
             opts=self._child,
         )
@@ -133,12 +139,17 @@ def _spread(scope: Scope) -> k8s.core.v1.TopologySpreadConstraintArgs:
     )
 
 
+def _limits(args: LoginArgs) -> dict[str, str]:
+    limits = login_limits(args.login.user_limits)
+    return {"USER_LIMITS": limits} if limits else {}
+
+
 def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="sshd",
         image=args.image,
         command=program("sshd"),
-        env=env(JAIL=JAIL_DIR, **args.jail.env, **mounts_env(args.mounts)),
+        env=env(JAIL=JAIL_DIR, **_limits(args), **args.jail.env, **mounts_env(args.mounts)),
         ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
         readiness_probe=tcp_probe(SSH_PORT, period=10),
         security_context=into_jail(),

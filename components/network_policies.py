@@ -8,7 +8,19 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.pods import SLURM_NODE_LABEL, Scope, children_of
-from slurm.names import AGENT_PORT, CONTROLLER, SLURMCTLD_PORT, SSH_PORT
+from config.rest import Rest
+from slurm.names import (
+    ACCOUNTING,
+    AGENT_PORT,
+    CONTROLLER,
+    DATABASE,
+    DATABASE_PORT,
+    REST,
+    REST_PORT,
+    SLURMCTLD_PORT,
+    SLURMDBD_PORT,
+    SSH_PORT,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +28,7 @@ class NetworkPoliciesArgs:
     """Inputs of `NetworkPolicies`."""
 
     scope: Scope
+    rest: Rest
 
 
 class NetworkPolicies(pulumi.ComponentResource):
@@ -32,16 +45,22 @@ class NetworkPolicies(pulumi.ComponentResource):
         members = _pods({"app.kubernetes.io/instance": args.scope.name})
         slurm_nodes = _pods({SLURM_NODE_LABEL: "true"})
         controller = _pods(args.scope.selector(CONTROLLER))
-        configuration = _pods(args.scope.selector("configuration"))
+        # Both kinds of jobs wait until slurmctld has its new configuration.
+        waiting = [_pods(args.scope.selector(component)) for component in ("configuration", "policy")]
         self._create_policy("default-deny", k8s.meta.v1.LabelSelectorArgs(), [])
         self._create_policy(
             "controller",
             args.scope.selector(CONTROLLER),
-            [_ingress([members], SLURMCTLD_PORT), _ingress([configuration], AGENT_PORT)],
+            [_ingress([members], SLURMCTLD_PORT), _ingress(waiting, AGENT_PORT)],
         )
+        self._create_policy("slurmdbd", args.scope.selector(ACCOUNTING), [_ingress([members], SLURMDBD_PORT)])
+        clients = [_pods(args.scope.selector(component)) for component in (ACCOUNTING, "policy")]
+        self._create_policy("database", args.scope.selector(DATABASE), [_ingress(clients, DATABASE_PORT)])
         # MPI programs, srun and steps connect to each other on ports of their own choice.
         self._create_policy("slurm-nodes", {SLURM_NODE_LABEL: "true"}, [_ingress([slurm_nodes, controller])])
         self._create_policy("login", args.scope.selector("login"), [_ingress(None, SSH_PORT)])
+        if args.rest.enabled:
+            self._create_policy(REST, args.scope.selector(REST), [_ingress(_rest_peers(args.rest, members), REST_PORT)])
         self.register_outputs({})
 
     def _create_policy(
@@ -59,6 +78,19 @@ class NetworkPolicies(pulumi.ComponentResource):
             ),
             opts=self._child,
         )
+
+
+def _rest_peers(
+    rest: Rest, members: k8s.networking.v1.NetworkPolicyPeerArgs
+) -> list[k8s.networking.v1.NetworkPolicyPeerArgs] | None:
+    """The cluster's own pods and the address ranges of the stack file; all, where the Service leads outside without."""
+    if not rest.source_ranges and rest.service_type != "ClusterIP":
+        return None
+    ranges = [
+        k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=k8s.networking.v1.IPBlockArgs(cidr=cidr))
+        for cidr in rest.source_ranges
+    ]
+    return [members, *ranges]
 
 
 def _pods(labels: dict[str, str]) -> k8s.networking.v1.NetworkPolicyPeerArgs:

@@ -9,6 +9,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
+from config.sssd import Sssd
 from config.workers import Toleration
 from slurm.names import CONTROLLER_HOST, JAIL_DIR, NODES_SERVICE, SLURMCTLD_PORT
 
@@ -45,6 +46,7 @@ class Scope:
     """The same name as an output of the Namespace, so that each object depends on it."""
     cluster_domain: str
     pull_secret: str | None = None
+    sssd: Sssd | None = None
 
     def labels(self, component: str, **more: str) -> dict[str, str]:
         """The labels that Kubernetes recommends, for one component of this cluster."""
@@ -126,6 +128,17 @@ def munge_volumes(secret: pulumi.Input[str]) -> list[k8s.core.v1.VolumeArgs]:
 def munge_mount() -> k8s.core.v1.VolumeMountArgs:
     """The socket of the munge sidecar."""
     return mount("munge", "/run/munge")
+
+
+def jwt_volume(secret: pulumi.Input[str]) -> k8s.core.v1.VolumeArgs:
+    """The key of the tokens, for slurmctld and slurmdbd."""
+    source = k8s.core.v1.SecretVolumeSourceArgs(secret_name=secret, default_mode=0o400)
+    return k8s.core.v1.VolumeArgs(name="jwt-key", secret=source)
+
+
+def jwt_mount() -> k8s.core.v1.VolumeMountArgs:
+    """Where images/common/jwt_key.py looks for it."""
+    return mount("jwt-key", "/secrets/jwt", read_only=True)
 
 
 def jail_mount() -> k8s.core.v1.VolumeMountArgs:

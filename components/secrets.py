@@ -1,4 +1,4 @@
-"""Keys that are made once and kept: munge's key and the SSH host key."""
+"""Keys that are made once and kept: of munge, of tokens, of the database and of SSH hosts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ import pulumi_kubernetes as k8s
 import pulumi_random as random
 
 from components.pods import Scope, children_of
+from slurm.certificates import CERTIFICATE_SEED_BYTES
 from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
 
 MUNGE_KEY_BYTES = 128
 """munge(7) accepts 32 to 1024 bytes; 128 is what its own `mungekey` makes."""
+
+DATABASE_PASSWORD_BYTES = 24
+"""32 characters of Base64, none of which slurmdbd.conf has a meaning for."""
+
+JWT_KEY_BYTES = 32
+"""HS256 wants 256 bits at least (RFC 7518, section 3.2); slurm.conf's documentation makes 32 bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +37,15 @@ class Secrets(pulumi.ComponentResource):
     """
 
     munge: k8s.core.v1.Secret
+    jwt: k8s.core.v1.Secret
+    """Whoever has this key can be any user of Slurm; only slurmctld and slurmdbd mount it."""
     ssh_host_keys: k8s.core.v1.Secret
+    database: k8s.core.v1.Secret
+    """The password of slurmdbd in the cluster's own database. It is there with an external one, too: a stack
+    that comes back to its own database needs no new password."""
+    rest_seed: pulumi.Output[str]
+    """For the certificate of the REST API. It is there without one, too: an API that is turned off and on again keeps
+    the authority that its users know."""
     host_public_key: pulumi.Output[str]
 
     def __init__(self, name: str, args: SecretsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -38,12 +53,20 @@ class Secrets(pulumi.ComponentResource):
         self._random = pulumi.ResourceOptions(parent=self, protect=args.protect)
         self._child = children_of(self, opts)
         munge_key = random.RandomBytes(f"{name}-munge", length=MUNGE_KEY_BYTES, opts=self._random)
+        jwt_key = random.RandomBytes(f"{name}-jwt", length=JWT_KEY_BYTES, opts=self._random)
+        rest_seed = random.RandomBytes(f"{name}-rest-seed", length=CERTIFICATE_SEED_BYTES, opts=self._random)
         host_seed = random.RandomBytes(f"{name}-host-seed", length=SEED_BYTES, opts=self._random)
         self.munge = self._create_secret(name, "munge-key", args.scope, data={"munge.key": munge_key.base64})
+        self.jwt = self._create_secret(name, "jwt-key", args.scope, data={"jwt_hs256.key": jwt_key.base64})
+        password = random.RandomBytes(f"{name}-database", length=DATABASE_PASSWORD_BYTES, opts=self._random)
+        self.database = self._create_secret(
+            name, "database-password", args.scope, string_data={"password": password.base64}
+        )
         private_key = host_seed.base64.apply(ed25519_private_key_pem)
         self.ssh_host_keys = self._create_secret(
             name, "ssh-host-keys", args.scope, string_data={"ssh_host_ed25519_key": private_key}
         )
+        self.rest_seed = rest_seed.base64
         self.host_public_key = pulumi.Output.unsecret(host_seed.base64.apply(ed25519_public_key))
         self.register_outputs({"host_public_key": self.host_public_key})
 

@@ -25,6 +25,8 @@ class UsersArgs:
     scope: Scope
     users: Mapping[str, Mapping[str, object]]
     """What `slurm.users.accounts` returns."""
+    groups: Mapping[str, Mapping[str, object]]
+    """What `slurm.users.group_numbers` returns."""
     image: str
     jail: DataVolume
     placement: Placement
@@ -34,14 +36,15 @@ class Users(pulumi.ComponentResource):
     """A list of accounts and the job that brings the jail in line with it.
 
     Both are named after their content: a changed list is a new job, and the update waits until the accounts are there.
-    An account that left the list is locked; its home stays.
+    An account that left the list is locked; its home stays. A group that left it stays, without members of ours.
     """
 
     def __init__(self, name: str, args: UsersArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Users", name, None, opts)
         self._child = children_of(self, opts)
-        document = json.dumps({"users": args.users}, indent=1, sort_keys=True)
-        object_name = content_name("users", {"users": args.users, "image": args.image})
+        declared = {"users": args.users, "groups": args.groups}
+        document = json.dumps(declared, indent=1, sort_keys=True)
+        object_name = content_name("users", {**declared, "image": args.image})
         self.accounts = k8s.core.v1.ConfigMap(
             f"{name}-list",
             metadata=args.scope.metadata(object_name, "users"),

@@ -29,6 +29,7 @@ from components.pods import (
     program,
     resources,
 )
+from components.sssd import with_sssd
 from components.volumes import DataVolume
 from config.workers import Toleration
 from config.workers import WorkerPool as WorkerPoolConfig
@@ -87,6 +88,7 @@ class WorkerPool(pulumi.ComponentResource):
         metadata = scope.metadata(pool_name, COMPONENT, pool=pool_name)
         metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT}
         labels = {**scope.labels(COMPONENT, pool=pool_name), SLURM_NODE_LABEL: "true"}
+        pod = with_sssd(scope, _pod(pool_name, args), args.image)
         return k8s.apps.v1.StatefulSet(
             f"{name}-pods",
             metadata=metadata,
@@ -95,7 +97,7 @@ class WorkerPool(pulumi.ComponentResource):
                 service_name=NODES_SERVICE,
                 pod_management_policy="Parallel",
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT, pool=pool_name)),
-                template=pod_template(labels, placement_of(args.pool, args.placement), _pod(pool_name, args)),
+                template=pod_template(labels, placement_of(args.pool, args.placement), pod),
             ),
             opts=self._child.merge(pulumi.ResourceOptions(depends_on=[*args.placement.machines])),
         )

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
+from config.accounting import Accounting
 from config.base import Section
 from config.cloud import Cloud, ExistingCloud
+from config.names import AccountName, GroupName, QosName
 from config.partitions import Partition, PartitionName
+from config.policy import Account, Qos
+from config.rest import Rest
+from config.scheduling import JobSubmit, LicenseName, Preemption, Priority, Reservation, ReservationName
 from config.services import Cluster, Controller, Images, Jail, Login, NetworkPolicies
 from config.slurm import Slurm
+from config.sssd import Sssd
 from config.storage import Mount, MountName
 from config.topology import Topology
-from config.users import User, UserName
+from config.users import Group, User, UserName
 from config.workers import PoolName, WorkerPool
 
 
@@ -47,6 +55,39 @@ class ClusterConfig(Section):
 
     users: dict[UserName, User] = Field(default_factory=dict)
     """People who may log in, by name."""
+
+    groups: dict[GroupName, Group] = Field(default_factory=dict)
+    """Groups in the jail, by name."""
+
+    sssd: Sssd | None = None
+    """Users from LDAP, Active Directory or FreeIPA."""
+
+    accounting: Accounting = Field(default_factory=Accounting)
+    """slurmdbd and its database."""
+
+    accounts: dict[AccountName, Account] = Field(default_factory=dict)
+    """Slurm's accounts, by name: a tree with shares and limits."""
+
+    qos: dict[QosName, Qos] = Field(default_factory=dict)
+    """Qualities of service, by name. `normal` is there in any case."""
+
+    priority: Priority = Field(default_factory=Priority)
+    """What makes up a job's priority."""
+
+    preemption: Preemption = Field(default_factory=Preemption)
+    """Which jobs give way to others."""
+
+    reservations: dict[ReservationName, Reservation] = Field(default_factory=dict)
+    """Nodes that are kept for somebody at a time, by name."""
+
+    licenses: dict[LicenseName, Annotated[int, Field(ge=1, le=4_000_000, strict=True)]] = Field(default_factory=dict)
+    """Licenses that jobs may ask for (`--licenses`), and how many there are."""
+
+    job_submit: JobSubmit = Field(default_factory=JobSubmit)
+    """Rules for every job at its submission."""
+
+    rest: Rest = Field(default_factory=Rest)
+    """Slurm's REST API."""
 
     slurm: Slurm = Field(default_factory=Slurm)
     """Version and settings of Slurm."""

@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from config.cloud import ExistingCloud
 from config.errors import Problem, unknown_name
+from config.identity_checks import identity_problems
 from config.nebius import NebiusCloud
 from config.nebius_checks import nebius_problems
 from config.partitions import Partition
-from config.users import User
+from config.policy_checks import policy_problems
+from config.preemption_checks import preemption_problems, priority_problems
+from config.reservation_checks import reservation_problems
+from config.sections import Sections
+from config.service_checks import (
+    accounting_problems,
+    image_problems,
+    limit_problems,
+    rest_problems,
+    submit_problems,
+)
+from config.setting_checks import setting_problems
 from config.volume_checks import ignored_problems, mount_problems, shared_memory_problems
 
 MAX_NODES = 10_000
 """Nodes of one cluster at most: far above what Kubernetes is tested to, low enough to catch a slip of the keyboard."""
 
 
-def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any]) -> list[Problem]:
-    """Problems between sections. `valid` has the sections that could be read, `written` all of them as written."""
+def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any], now: datetime | None = None) -> list[Problem]:
+    """Problems between sections. `valid` has the sections that could be read, `written` all of them as written.
+
+    `now`: what reservations are compared with; default: the clock's time.
+    """
     pools = written.get("worker_nodes")
     pool_names = [str(name) for name in pools] if isinstance(pools, Mapping) else []
     problems: list[Problem] = []
     problems += _pools(valid.get("worker_nodes") or {}, pool_names)
     problems += _partitions(valid.get("partitions") or {}, pool_names)
-    problems += _users(valid.get("users") or {})
     login = valid.get("login")
     if login is not None and login.node_port is not None and login.service_type != "NodePort":
         problems.append(Problem(where="login.node_port", message="is only for service_type NodePort"))
     if login is not None and login.source_ranges and login.service_type != "LoadBalancer":
         problems.append(Problem(where="login.source_ranges", message="is only for service_type LoadBalancer"))
+    problems += _policy(Sections(valid=valid, written=written), now or datetime.now(UTC))
     problems += mount_problems(valid.get("mounts") or {})
     problems += shared_memory_problems(valid.get("worker_nodes") or {})
     cloud = valid.get("cloud") if "cloud" in written else ExistingCloud()
@@ -45,6 +60,21 @@ def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any]) -> list[Pr
         )
         problems.append(Problem(where="cloud.context", message=message))
     return problems
+
+
+def _policy(sections: Sections, now: datetime) -> Iterator[Problem]:
+    """Who may use what, who goes first, and the services for that."""
+    yield from identity_problems(sections)
+    yield from policy_problems(sections)
+    yield from limit_problems(sections)
+    yield from preemption_problems(sections)
+    yield from priority_problems(sections)
+    yield from reservation_problems(sections, now)
+    yield from accounting_problems(sections)
+    yield from submit_problems(sections)
+    yield from rest_problems(sections)
+    yield from image_problems(sections)
+    yield from setting_problems(sections)
 
 
 def _pools(pools: Mapping[str, Any], names: list[str]) -> Iterator[Problem]:
@@ -72,12 +102,3 @@ def _partitions(partitions: Mapping[str, Partition], pool_names: list[str]) -> I
     if len(default) > 1:
         message = f"{' and '.join(default)} are all marked default; only one partition can be"
         yield Problem(where="partitions", message=message)
-
-
-def _users(users: Mapping[str, User]) -> Iterator[Problem]:
-    for attribute in ("uid", "gid"):
-        numbers = Counter(getattr(user, attribute) for user in users.values())
-        for number, count in numbers.items():
-            if count > 1 and number is not None:
-                owners = " and ".join(name for name, user in users.items() if getattr(user, attribute) == number)
-                yield Problem(where="users", message=f"{owners} have the same {attribute} {number}")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
 from typing import Any
 
+from config.accounting import Accounting
 from config.base import parse_bytes
 from config.errors import Problem, unknown_name
 from config.nebius import NebiusCloud, SystemNodes
@@ -168,12 +169,19 @@ def _fits(
         yield Problem(where=f"{where}.max_size", message=message)
 
 
+_ON_DISK_OTHERWISE = ("controller", "accounting.database")
+"""Sections whose volume is a disk unless they name a file system."""
+
+
 def _shared(valid: Mapping[str, Any]) -> Iterator[tuple[str, str, Filesystem, str | None]]:
     """Place, size, file system and storage class of every volume that is a shared file system here."""
     jail, controller = valid.get("jail") or Jail(), valid.get("controller") or Controller()
     yield "jail", jail.size, jail.filesystem, jail.storage_class
     if controller.filesystem is not None:
         yield "controller", controller.storage, controller.filesystem, controller.storage_class
+    database = (valid.get("accounting") or Accounting()).database
+    if database.filesystem is not None:
+        yield "accounting.database", database.storage, database.filesystem, database.storage_class
     for name, mount in (valid.get("mounts") or {}).items():
         yield f"mounts.{name}", mount.size, mount.filesystem, mount.storage_class
 
@@ -183,13 +191,13 @@ def _filesystems(valid: Mapping[str, Any]) -> Iterator[Problem]:
     for where, size, filesystem, storage_class in _shared(valid):
         if storage_class is not None:
             message = (
-                "is not used with controller.filesystem; remove one of them"
-                if where == "controller"
+                f"is not used with {where}.filesystem; remove one of them"
+                if where in _ON_DISK_OTHERWISE
                 else "is not used here, where the volume is a shared file system of the cloud; remove it"
             )
             yield Problem(where=f"{where}.storage_class", message=message)
         if filesystem.id is None:
-            yield from whole_gibibytes(f"{where}.{'storage' if where == 'controller' else 'size'}", size)
+            yield from whole_gibibytes(f"{where}.{'storage' if where in _ON_DISK_OTHERWISE else 'size'}", size)
             continue
         for field in sorted(filesystem.model_fields_set - {"id"}):
             message = "cannot be chosen for a file system that exists already (filesystem.id); remove it"

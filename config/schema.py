@@ -11,7 +11,7 @@ from config.load import PROJECT
 
 def stack_file_schema() -> dict[str, Any]:
     """JSON schema (draft 2020-12) of a whole `Pulumi.<stack>.yaml`."""
-    schema = ClusterConfig.model_json_schema(mode="validation")
+    schema = _only_matching_names(ClusterConfig.model_json_schema(mode="validation"))
     sections = schema["properties"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -34,6 +34,18 @@ def stack_file_schema() -> dict[str, Any]:
         },
         "$defs": schema["$defs"],
     }
+
+
+def _only_matching_names(schema: Any) -> Any:
+    """The schema with every map of named things closed for names that its pattern does not match."""
+    if isinstance(schema, list):
+        return [_only_matching_names(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: _only_matching_names(part) for key, part in schema.items()}
+    if isinstance(closed.get("patternProperties"), dict):
+        closed.setdefault("additionalProperties", False)
+    return closed
 
 
 if __name__ == "__main__":

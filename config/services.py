@@ -56,8 +56,26 @@ class Controller(Section):
     """Memory that slurmctld asks Kubernetes for. There is no limit: a queue of 100,000 jobs must not kill it."""
 
 
+class UserLimits(Section):
+    """What one user may take of a login node. Jobs are not bound by these. Left out: no limit."""
+
+    processes: int | None = Field(default=None, ge=10, le=1_000_000, strict=True)
+    """Processes and threads of all of the user's sessions (`nproc`)."""
+    open_files: int | None = Field(default=None, ge=64, le=1_048_576, strict=True)
+    """Open files of each process (`nofile`)."""
+    memory: Quantity | None = None
+    """Address space of each process (`as`)."""
+    cpu_minutes: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
+    """CPU time of each process, in minutes (`cpu`)."""
+    logins: int | None = Field(default=None, ge=1, le=10_000, strict=True)
+    """Sessions at the same time on one login node (`maxlogins`)."""
+
+
 class Login(Section):
     """Login nodes: sshd into the jail."""
+
+    user_limits: UserLimits = Field(default_factory=UserLimits)
+    """What one user may take of a login node."""
 
     size: int = Field(default=2, ge=0, le=100, strict=True)
     """Number of login nodes behind the one Service; a connection goes to a random one."""
@@ -95,7 +113,7 @@ class Jail(Section):
     """The cloud's file system behind it."""
 
 
-ImageRole = Literal["controller", "worker", "login", "jail"]
+ImageRole = Literal["controller", "worker", "login", "jail", "accounting", "database", "rest"]
 
 
 class Images(Section):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
@@ -55,6 +56,11 @@ def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
 
 Settings = Annotated[dict[str, SettingValue], AfterValidator(_settings)]
 """Keys of slurm.conf and their values, as slurm.conf(5) has them."""
+
+
+def folded(settings: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
+    """The settings by their keys in small letters: Slurm takes no notice of case."""
+    return {key.lower(): value for key, value in settings.items()}
 
 
 def _unquoted_version(value: object) -> object:

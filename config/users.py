@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from config.base import Section
+from config.names import AccountName, GroupName
+from config.policy import Association
+from config.system_names import SYSTEM_USERS
 
 _NAME = re.compile(r"^[a-z_][a-z0-9_-]{0,31}$")
 _KEY_TYPES = (
@@ -21,10 +24,6 @@ _KEY_TYPES = (
     "sk-ecdsa-sha2-nistp256@openssh.com",
     "ssh-rsa",
 )
-_SYSTEM_NAMES = frozenset(
-    {"root", "slurm", "munge", "nobody", "sshd", "daemon", "bin", "sys", "sync", "mail", "backup"}
-)
-
 FIRST_UID = 1000
 """Lowest uid of a person, as in Debian's `/etc/adduser.conf`. Lower ones belong to the system."""
 
@@ -37,7 +36,7 @@ def _user_name(name: str) -> str:
         raise ValueError(
             "is not a user name: small letters, digits, '_' and '-', at most 32, beginning with a letter or '_'"
         )
-    if name in _SYSTEM_NAMES:
+    if name in SYSTEM_USERS:
         raise ValueError("is a user of the system; take another name")
     return name
 
@@ -72,8 +71,17 @@ def _fields_fill(blob: bytes) -> bool:
     return offset == len(blob) and fields >= 2
 
 
-UserName = Annotated[str, AfterValidator(_user_name)]
+UserName = Annotated[str, AfterValidator(_user_name), Field(json_schema_extra={"pattern": _NAME.pattern})]
 SshPublicKey = Annotated[str, AfterValidator(_ssh_public_key)]
+
+
+def _names_to_associations(value: object) -> object:
+    """A list of accounts is short for a map without shares and limits."""
+    if not isinstance(value, tuple | list):
+        return value
+    if not all(isinstance(name, str) for name in value):
+        raise ValueError("is no list of accounts' names; with shares and limits write a map: {ml: {fairshare: 2}}")
+    return {name: {} for name in value}
 
 
 class User(Section):
@@ -83,7 +91,8 @@ class User(Section):
     """Numeric user id, the same on all nodes and for ever: files belong to the number."""
 
     gid: int | None = Field(default=None, ge=FIRST_UID, le=LAST_UID, strict=True)
-    """Numeric id of the user's own group. Default: the uid."""
+    """Numeric id of the user's primary group. Default: the uid, as a group of the user's own. The gid of a group in
+    `slurmstack:groups` makes that group the primary one."""
 
     ssh_authorized_keys: tuple[SshPublicKey, ...] = ()
     """Public keys, each a line as in `~/.ssh/authorized_keys`. The user may add more in the own home."""
@@ -93,3 +102,28 @@ class User(Section):
 
     sudo: bool = Field(default=False, strict=True)
     """Whether the user may become root in the jail (`sudo`), for example to install packages for everyone."""
+
+    groups: tuple[GroupName, ...] = ()
+    """Further groups of the user: names in `slurmstack:groups`, or those of Debian and its usual packages, which are in
+    the jail already (`video`, `docker`)."""
+
+    accounts: Annotated[
+        dict[AccountName, Association],
+        BeforeValidator(
+            _names_to_associations, json_schema_input_type=dict[AccountName, Association] | list[AccountName]
+        ),
+    ] = Field(default_factory=dict)
+    """Accounts that the user's jobs may be booked on, with shares and limits: `{ml: {fairshare: 2}}`. Short: `[ml]`."""
+
+    default_account: AccountName | None = None
+    """Account of jobs that name none. Default: the first one."""
+
+    admin_level: Literal["none", "operator", "administrator"] = "none"
+    """Rights in Slurm itself, as sacctmgr(1) has them."""
+
+
+class Group(Section):
+    """A group in the jail."""
+
+    gid: int = Field(ge=FIRST_UID, le=LAST_UID, strict=True)
+    """Numeric id, the same on all nodes and for ever: files belong to the number."""

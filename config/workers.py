@@ -17,7 +17,7 @@ MAX_POOL_SIZE = 5000
 MIN_WORKER_MEMORY = "256Mi"
 """Memory of a worker at least: slurmd, munged and the smallest job."""
 
-RESERVED_POOL_NAMES = frozenset({"controller", "login", "nodes", "all"})
+RESERVED_POOL_NAMES = frozenset({"controller", "login", "nodes", "all", "slurmdbd", "database", "rest"})
 """Names of our own workloads and Services, and `ALL`, which Slurm reads as every node."""
 
 _FEATURE = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]*$")

@@ -36,7 +36,7 @@ SOURCES = paths.SOURCES.parent / "images"
 KEEP_BUILDS = 4
 """Builds whose archives stay: two Slurm versions, now and before the last change."""
 
-_STAGES = ("common", "spank", "controller", "worker", "login", "jail")
+_STAGES = ("common", "spank", *ROLES)
 _NEEDED_BYTES = 4_000_000_000
 _MACHINE_LOCK = Path("/run/lock/slurmstack-images.lock")
 """Builds with other cache directories wait too: they share the directory that `leave_no_trace` removes at the end."""
@@ -175,7 +175,7 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
         build("common")
         plugin, controller = pool.submit(build, "spank"), pool.submit(build, "controller")
         plugin.result()
-        jail, pods = pool.submit(build, "jail"), pool.submit(build, "worker", "login")
+        jail, pods = pool.submit(build, "jail"), pool.submit(build, "worker", "login", "accounting", "database", "rest")
         for future in (controller, pods, jail):
             future.result()
 

@@ -110,9 +110,9 @@ class Tools:
         return [found for pattern in _LIB_GLOBS for found in sorted(self.tree.glob(pattern))] if self.tree else []
 
 
-def ensure_tools(report: Report) -> Tools:
-    """Return the programs that the local cluster and the image builds need; fetch what the host lacks, once."""
-    missing = _missing(REQUIREMENTS)
+def ensure_tools(report: Report, requirements: Iterable[Requirement] = REQUIREMENTS) -> Tools:
+    """Return programs, by default those of the local cluster and the image builds; fetch what the host lacks, once."""
+    missing = _missing(requirements)
     if not missing:
         return Tools(None)
     tree = paths.cache_tools() / tools_key(missing, _suite(), platform.machine())

@@ -10,7 +10,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-ROLES = ("controller", "worker", "login", "jail")
+ROLES = ("controller", "worker", "login", "jail", "accounting", "database", "rest")
 """One image per role; each is a target of `images/Containerfile`."""
 
 DEFAULT_REGISTRY = "localhost/slurmstack"

@@ -17,6 +17,22 @@ SSH_PORT = 22
 AGENT_PORT = 8817
 """HTTP port of the configuration agent."""
 
+SLURMDBD_PORT = 6819
+REST_PORT = 6820
+DATABASE_PORT = 3306
+
+ACCOUNTING = "slurmdbd"
+"""Name of slurmdbd's StatefulSet."""
+
+ACCOUNTING_HOST = "slurmdbd-0"
+"""slurmdbd's host: the pod's name, and the name of the ClusterIP Service whose address survives the pod."""
+
+DATABASE = "database"
+"""Name of MariaDB's StatefulSet and of its Service."""
+
+REST = "rest"
+"""Name of slurmrestd's Deployment and of its Service."""
+
 SRUN_PORTS = (60001, 63000)
 """Ports on which `srun` and `salloc` listen for their steps, on login nodes and workers."""
 

@@ -15,6 +15,7 @@ from config.nebius import NebiusCloud, SystemNodes
 from config.platforms import Preset, nebius_catalogue
 from config.storage import Filesystem
 from config.workers import WorkerPool
+from slurm.accounting import own_database
 
 GIBIBYTE = 2**30
 
@@ -67,7 +68,7 @@ class FilesystemNeed:
     """A shared file system."""
 
     tag: str
-    """`jail`, `controller-state` or `mount-<name>`: the tag that machines mount it by."""
+    """`jail`, `controller-state`, `database-data` or `mount-<name>`: the tag that machines mount it by."""
     where: str
     """Key in the stack file that has its size."""
     type: str
@@ -139,14 +140,13 @@ def needs(config: ClusterConfig) -> Needs:
         return Needs(volume_gib={}, fabrics={}, gpu_clusters={})
     pools = config.worker_nodes
     balanced = config.login.service_type == "LoadBalancer"
-    state_on_disk = config.controller.filesystem is None and config.controller.storage_class is None
     return Needs(
         nodes=(
             *_role_nodes(config, config.cloud),
             *(_worker_nodes(name, pool) for name, pool in pools.items()),
         ),
         filesystems=tuple(_filesystems(config)),
-        volume_gib={STATE_DISK_TYPE: gibibytes(config.controller.storage)} if state_on_disk else {},
+        volume_gib=_sums((STATE_DISK_TYPE, gibibytes(size)) for size in _disks(config)),
         fabrics=_platforms_by(pools, "infiniband_fabric"),
         gpu_clusters=_platforms_by(pools, "id"),
         load_balancers=int(balanced),
@@ -217,8 +217,18 @@ def _filesystems(config: ClusterConfig) -> Iterator[FilesystemNeed]:
     yield _filesystem("jail", "jail.size", config.jail.filesystem, config.jail.size)
     if state is not None:
         yield _filesystem("controller-state", "controller.storage", state, config.controller.storage)
+    database = own_database(config)
+    if database is not None and database.filesystem is not None:
+        yield _filesystem("database-data", "accounting.database.storage", database.filesystem, database.storage)
     for name, mount in config.mounts.items():
         yield _filesystem(f"mount-{name}", f"mounts.{name}.size", mount.filesystem, mount.size)
+
+
+def _disks(config: ClusterConfig) -> Iterator[str]:
+    """Sizes of the volumes that the default storage class serves."""
+    for volume in (config.controller, own_database(config)):
+        if volume is not None and volume.filesystem is None and volume.storage_class is None:
+            yield volume.storage
 
 
 def _filesystem(tag: str, where: str, filesystem: Filesystem, size: str) -> FilesystemNeed:

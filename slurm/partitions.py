@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from config.cluster import ClusterConfig
 from config.partitions import Partition
-from slurm.settings import format_value
+from slurm.preemption import partition_options
+from slurm.settings import merge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,23 +22,50 @@ class PartitionLine:
         options = " ".join(f"{key}={value}" for key, value in self.options)
         return f"PartitionName={self.name} Nodes={','.join(self.node_sets)} {options}"
 
+    def option(self, key: str) -> str:
+        """Value of an option, empty where it is not set. Slurm's keys do not depend on case."""
+        return next((value for name, value in self.options if name.lower() == key.lower()), "")
 
-def partition_lines(partitions: Mapping[str, Partition], pools: Mapping[str, object]) -> list[PartitionLine]:
+
+def partition_lines(config: ClusterConfig) -> list[PartitionLine]:
     """The partitions as written, or the one partition `main` with all pools if none is written.
 
     A partition that is alone is the default one, so that `sbatch` without `--partition` always works there.
     """
-    declared = partitions or {"main": Partition(pools=tuple(pools))}
-    return [_line(name, partition, alone=len(declared) == 1) for name, partition in declared.items()]
+    declared = config.partitions or {"main": Partition(pools=tuple(config.worker_nodes))}
+    return [_line(config, name, partition, alone=len(declared) == 1) for name, partition in declared.items()]
 
 
-def _line(name: str, partition: Partition, *, alone: bool) -> PartitionLine:
+def _line(config: ClusterConfig, name: str, partition: Partition, *, alone: bool) -> PartitionLine:
     options = {"MaxTime": partition.max_time, "State": "UP"}
     if partition.default or alone:
         options["Default"] = "YES"
-    if partition.default_time is not None:
-        options["DefaultTime"] = partition.default_time
-    lower = {key.lower(): key for key in options}
-    for key, value in partition.settings.items():
-        options[lower.get(key.lower(), key)] = format_value(value)
+    # The common one is an option of partitions and no rule at submission: a job that names several partitions gets the
+    # time of the one in which it starts.
+    default_time = partition.default_time or config.job_submit.default_time
+    if default_time is not None:
+        options["DefaultTime"] = default_time
+    options |= _access(partition)
+    options |= partition_options(config, partition)
+    options = merge(options, partition.settings)
     return PartitionLine(name=name, node_sets=partition.pools, options=tuple(options.items()))
+
+
+def _access(partition: Partition) -> dict[str, str]:
+    """Who may run jobs in it, and how they stand against those of other partitions."""
+    lists = {
+        "AllowAccounts": partition.allow_accounts,
+        "DenyAccounts": partition.deny_accounts,
+        "AllowGroups": partition.allow_groups,
+        "AllowQos": partition.allow_qos,
+        "DenyQos": partition.deny_qos,
+    }
+    values = {
+        "QOS": partition.qos,
+        "PriorityTier": partition.priority_tier,
+        "PriorityJobFactor": partition.priority_job_factor,
+    }
+    return {
+        **{key: ",".join(names) for key, names in lists.items() if names},
+        **{key: str(value) for key, value in values.items() if value is not None},
+    }

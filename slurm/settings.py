@@ -6,7 +6,13 @@ from collections.abc import Mapping
 
 from config.cluster import ClusterConfig
 from config.slurm import SettingValue
+from slurm.accounting import accounting_settings
+from slurm.job_submit import job_submit_settings
+from slurm.licenses import license_parameters, license_settings
 from slurm.names import CONTROLLER_HOST, SLURMCTLD_PORT, SLURMD_PORT, SRUN_PORTS, STATE_DIR
+from slurm.preemption import preemption_settings
+from slurm.priority import priority_settings
+from slurm.rest import TOKEN_SETTINGS
 from slurm.sizing import default_memory_per_cpu_mib, max_node_count
 from slurm.topology import topology_settings
 
@@ -54,6 +60,7 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "SlurmUser": "slurm",
         "AuthType": "auth/munge",
         "CredType": "cred/munge",
+        **TOKEN_SETTINGS,
         "StateSaveLocation": STATE_DIR,
         "SlurmdSpoolDir": "/var/spool/slurmd",
         # Workers fetch this file from slurmctld, and register themselves with the address that they have just now.
@@ -64,6 +71,11 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "ReturnToService": "2",
         **_execution(config),
         **_scheduling(config),
+        **accounting_settings(config),
+        **priority_settings(config),
+        **preemption_settings(config),
+        **license_settings(config),
+        **job_submit_settings(config),
         **topology_settings(config),
         **_logging(),
     }
@@ -75,7 +87,8 @@ def _execution(config: ClusterConfig) -> dict[str, str]:
         "TaskPlugin": "task/none",
         # Debian's build of 26.05 has no PMIx, and with MpiDefault=pmix every srun fails there (measured).
         "MpiDefault": "pmix" if config.slurm.version == "24.11" else "none",
-        # Groups are looked up on the worker, in the jail's own /etc/group: slurmctld does not know the jail's users.
+        # A job's groups are looked up on the worker, in the jail's own /etc/group: slurmctld knows declared groups, but
+        # none that was made in the jail. AllowGroups of a partition is judged by slurmctld alone, either way.
         "LaunchParameters": "disable_send_gids,use_interactive_step",
         # Limits of a login pod say nothing about the worker pod where the job runs.
         "PropagateResourceLimits": "NONE",
@@ -100,7 +113,7 @@ def _scheduling(config: ClusterConfig) -> dict[str, str]:
         "DefMemPerCPU": str(default_memory_per_cpu_mib(config.worker_nodes)),
         "EnforcePartLimits": "ALL",
         "SchedulerType": "sched/backfill",
-        "SchedulerParameters": ",".join(_SCHEDULER_PARAMETERS),
+        "SchedulerParameters": ",".join([*_SCHEDULER_PARAMETERS, *license_parameters(config)]),
         "MaxJobCount": "100000",
         "MaxArraySize": "10001",
         "MinJobAge": "300",

@@ -1,10 +1,17 @@
-"""Accounts as the program in the jail reads them."""
+"""Accounts as the program in the jail reads them, and as the daemons outside the jail look them up."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-from config.users import User
+from config.base import parse_bytes
+from config.cluster import ClusterConfig
+from config.services import UserLimits
+from config.users import Group, User
+
+FILES: Final = ("passwd", "group")
+"""The two files beside slurm.conf that libnss-extrausers reads in the pods of the daemons."""
 
 
 def accounts(users: Mapping[str, User], *, extra_keys: Sequence[str]) -> dict[str, dict[str, object]]:
@@ -12,11 +19,64 @@ def accounts(users: Mapping[str, User], *, extra_keys: Sequence[str]) -> dict[st
     return {
         name: {
             "uid": user.uid,
-            "gid": user.uid if user.gid is None else user.gid,
-            "groups": [],
+            "gid": own_gid(user),
+            "groups": list(user.groups),
             "shell": user.shell,
             "ssh_authorized_keys": list(dict.fromkeys((*user.ssh_authorized_keys, *extra_keys))),
             "sudo": user.sudo,
         }
         for name, user in users.items()
     }
+
+
+def group_numbers(groups: Mapping[str, Group]) -> dict[str, dict[str, object]]:
+    """One entry per declared group."""
+    return {name: {"gid": group.gid} for name, group in groups.items()}
+
+
+def own_gid(user: User) -> int:
+    """Number of the user's first group."""
+    return user.uid if user.gid is None else user.gid
+
+
+def identity_files(config: ClusterConfig) -> dict[str, str]:
+    """`passwd` and `group` with the declared users and groups: slurmctld, slurmdbd and slurmrestd know these.
+
+    They are published with Slurm's own files, so that an apply waits until slurmctld has them. What users or
+    administrators add inside the jail is not in them, and no key is. Sorted: the order in a stack file means nothing.
+    """
+    return dict(zip(FILES, (_passwd(config.users), _group(config.users, config.groups)), strict=True))
+
+
+def _passwd(users: Mapping[str, User]) -> str:
+    return "".join(
+        f"{name}:x:{user.uid}:{own_gid(user)}::/home/{name}:{user.shell}\n" for name, user in sorted(users.items())
+    )
+
+
+def _group(users: Mapping[str, User], groups: Mapping[str, Group]) -> str:
+    """Declared groups with their members, and the own group of each user whose gid is no declared group's."""
+    declared = {group.gid for group in groups.values()}
+    lines = {
+        name: (group.gid, sorted(user for user, entry in users.items() if name in entry.groups))
+        for name, group in groups.items()
+    }
+    for name, user in users.items():
+        if own_gid(user) not in declared:
+            lines[name] = (own_gid(user), [])
+    return "".join(f"{name}:x:{gid}:{','.join(members)}\n" for name, (gid, members) in sorted(lines.items()))
+
+
+def login_limits(limits: UserLimits) -> str:
+    """Limits of a login node's users by their names in limits.conf(5), as the login image's sshd reads them.
+
+    `as` in KiB and `cpu` in minutes, as that file has them; the others are counts.
+    """
+    values = {
+        "nproc": limits.processes,
+        "nofile": limits.open_files,
+        "as": None if limits.memory is None else parse_bytes(limits.memory) // 1024,
+        "cpu": limits.cpu_minutes,
+        "maxlogins": limits.logins,
+    }
+    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)

@@ -6,6 +6,7 @@ that is missed is marked, never hidden. Needs the local cluster (`make up`); it 
 
 from __future__ import annotations
 
+import base64
 import json
 import statistics
 import subprocess
@@ -20,14 +21,29 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from config import load_config
 from local import cluster as local_cluster
+from slurm.policy import policy_document
+from tests.bench_accounting import ACCOUNTS, JOBS, REAL_JOBS, USERS, apply_policy, make_records, many_users, todays_jobs
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.stacks import ROOT, dev, with_change, with_pools
 
 RESULTS = ROOT / "bench-results"
 NAMESPACE = "bench"
 
-PARTS = ["stack", "unchanged", "scaling", "setting", "controller", "start", "array", "render"]
+PARTS = [
+    "stack",
+    "unchanged",
+    "scaling",
+    "setting",
+    "controller",
+    "start",
+    "array",
+    "rest",
+    "policy",
+    "records",
+    "render",
+]
 TASKS = 1000
 """Tasks of the large array job."""
 
@@ -78,6 +94,9 @@ class Bench:
             "controller": self._controller,
             "start": self._start_of_a_job,
             "array": self._array,
+            "rest": self._rest,
+            "policy": self._policy,
+            "records": self._records,
         }
         if "stack" not in parts:
             self.slurm.up()
@@ -195,6 +214,73 @@ class Bench:
             return time.monotonic() - started
 
         self._figure(f"{TASKS}-task array of `true` on two nodes of two slots", 100, 2, once)
+
+    def _rest(self) -> None:
+        self.slurm.change("rest", {"enabled": True})
+        (secret,) = self.slurm.kubectl.items("secret", "rest-tls", "-n", NAMESPACE)
+        authority = base64.b64decode(secret["data"]["ca.crt"]).decode()
+
+        def once(connections: int) -> float:
+            command = f"eval \"$(scontrol token)\"; python3 - {SUBMISSIONS} {connections} <<'END'\n{REST_CLIENT}\nEND"
+            taken = float(self._as_alice(f"cat > ca.pem <<'END'\n{authority}\nEND\n{command}"))
+            wait_until(lambda: not self.slurm.slurm("squeue --noheader").strip(), "the jobs are done", timeout=300)
+            return taken
+
+        for connections in (1, 4, 16):
+            what = f"{SUBMISSIONS} submissions through REST with one token, {connections} connections"
+            self._figure(what, SUBMISSIONS / 50, 5, lambda _: once(connections))  # noqa: B023  used at once
+            figure = self.figures[-1]
+            figure.note = f"{SUBMISSIONS / figure.median:.0f} a second"
+
+    def _policy(self) -> None:
+        own, document = policy_document(load_config(self.slurm.sections)), many_users(self.slurm.sections)
+        again = Figure("the same again, unchanged", 3)
+
+        def once(_: int) -> float:
+            taken = timed(lambda: apply_policy(self.slurm, document))
+            again.times.append(timed(lambda: apply_policy(self.slurm, document)))
+            apply_policy(self.slurm, own, prune=True)
+            return taken
+
+        self._figure(f"policy of {USERS} users in {ACCOUNTS} accounts from nothing", 20, 3, once)
+        self.figures.append(again)
+
+    def _records(self) -> None:
+        make_records(self.slurm)
+        note = f"{REAL_JOBS} real array tasks, their records copied in the database"
+        for what, steps in ((f"sacct of a day with {JOBS} finished jobs", False), ("the same with their steps", True)):
+            self._figure(what, 2, 5, lambda _: timed(lambda: todays_jobs(self.slurm, steps=steps)), note)  # noqa: B023
+
+
+SUBMISSIONS = 100
+"""Jobs that are submitted through the REST API."""
+
+REST_CLIENT = """
+import http.client, json, os, ssl, sys, threading, time
+number, connections = map(int, sys.argv[1:])
+context = ssl.create_default_context(cafile="ca.pem")
+headers = {"X-SLURM-USER-TOKEN": os.environ["SLURM_JWT"], "Content-Type": "application/json"}
+job = {"current_working_directory": "/tmp", "environment": ["PATH=/bin"], "standard_output": "/dev/null"}
+body = json.dumps({"script": "#!/bin/sh\\ntrue\\n", "job": job})
+def submit(count):
+    connection = http.client.HTTPSConnection("rest", 6820, context=context)
+    for _ in range(count):
+        connection.request("POST", "/slurm/v0.0.42/job/submit", body, headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        if answer.status != 200:
+            os.write(2, text)
+            os._exit(1)
+started = time.monotonic()
+counts = [number // connections + (index < number % connections) for index in range(connections)]
+threads = [threading.Thread(target=submit, args=(count,)) for count in counts]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(time.monotonic() - started)
+"""
+"""What a user's script would do: connections that stay open, one request after the other on each."""
 
 
 def render_figures() -> list[Figure]:

@@ -45,6 +45,11 @@ def existing() -> dict[str, Any]:
     }
 
 
+def existing_full() -> dict[str, Any]:
+    """The same with what is off by default."""
+    return {**existing(), "rest": {"enabled": True, "size": 2}}
+
+
 def nebius() -> dict[str, Any]:
     """The committed example for Nebius: two GPU nodes on a fabric, a CPU pool, one of everything else."""
     return read_sections(ROOT / "Pulumi.nebius.yaml")

@@ -1,6 +1,6 @@
 """Build step of the images: makes the programs of some folders executable under /usr/libexec/slurmstack.
 
-Run once, in the Containerfile: `python3 install.py common worker [--users-from-jail]`.
+It also says where the pods of a role look users up. Run once, in the Containerfile: `python3 install.py common worker`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,42 @@ from pathlib import Path
 
 LIBRARY = Path("/usr/lib/slurmstack")
 PROGRAMS = {
-    "common": {"munged": "images.common.munged"},
+    "common": {"munged": "images.common.munged", "sssd": "images.common.sssd"},
     "controller": {
         "slurmctld": "images.controller.slurmctld",
         "config-agent": "images.controller.config_agent",
         "await-config": "images.controller.await_config",
     },
     "worker": {"slurmd": "images.worker.slurmd", "leave": "images.worker.leave"},
-    "login": {"sackd": "images.login.sackd", "sshd": "images.login.sshd"},
+    "login": {
+        "sackd": "images.login.sackd",
+        "sshd": "images.login.sshd",
+        "admit": "images.login.admit",
+        "make-home": "images.login.make_home",
+    },
+    "accounting": {
+        "slurmdbd": "images.accounting.slurmdbd",
+        "check-database": "images.accounting.check_database",
+        "policy": "images.accounting.policy",
+    },
+    "database": {"mariadbd": "images.database.mariadbd"},
+    "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
     "jail": {"populate": "images.jail.populate", "users": "images.jail.users"},
 }
 """Folder below images/ -> program -> the module whose main() it runs."""
+
+USERS_FROM = {
+    "controller": "/var/spool/slurmctld/slurmstack/current",
+    "worker": "/jail/etc",
+    "login": "/jail/etc",
+    "accounting": "/config/slurm",
+    "rest": "/config/slurm",
+}
+"""Where the pods of a role find users: what the configuration agent has published, the jail (slurmd and sshd look users
+up outside it), or the mounted ConfigMap. The jail itself has them in its own files."""
+
+IN_JAIL = ("worker", "login")
+"""Roles whose pods lead users into the jail: they also see whether an account is locked."""
 
 LAUNCHER = """\
 #!/usr/bin/python3 -I
@@ -47,33 +72,35 @@ def install_programs(folder: str, root: Path) -> list[Path]:
     return written
 
 
-def take_users_from_jail(root: Path) -> None:
-    """Let the pod know the jail's users, by way of libnss-extrausers, which reads /var/lib/extrausers.
+def take_users(folder: str, root: Path) -> None:
+    """Let the pods of a role know the users.
 
-    slurmd and sshd look users up outside the jail; the files themselves are inside and change at run time.
+    libnss-extrausers reads /var/lib/extrausers, anew for each question: the links lead to files that change at run
+    time. `sss` asks the SSSD of the pod, and is told at once that there is none where none is configured.
     """
-    extrausers = root / "var/lib/extrausers"
-    extrausers.mkdir(parents=True, exist_ok=True)
-    for name in ("passwd", "group", "shadow"):
-        link = extrausers / name
-        link.unlink(missing_ok=True)
-        link.symlink_to(f"/jail/etc/{name}")
+    source = USERS_FROM.get(folder)
+    if source is not None:
+        extrausers = root / "var/lib/extrausers"
+        extrausers.mkdir(parents=True, exist_ok=True)
+        for name in ("passwd", "group", "shadow") if folder in IN_JAIL else ("passwd", "group"):
+            link = extrausers / name
+            link.unlink(missing_ok=True)
+            link.symlink_to(f"{source}/{name}")
+    services = "files sss" if source is None else "files extrausers sss"
     switch = root / "etc/nsswitch.conf"
     lines = []
     for line in switch.read_text().splitlines():
         database = line.partition(":")[0]
-        replaced = database in {"passwd", "group", "shadow"}
-        lines.append(f"{database + ':':<16}files extrausers" if replaced else line)
+        lines.append(f"{database + ':':<16}{services}" if database in {"passwd", "group", "shadow"} else line)
     switch.write_text("\n".join(lines) + "\n")
 
 
 def main(arguments: list[str]) -> int:
     """Entry point."""
     root = Path("/")
-    for folder in [argument for argument in arguments if not argument.startswith("--")]:
+    for folder in arguments:
         install_programs(folder, root)
-    if "--users-from-jail" in arguments:
-        take_users_from_jail(root)
+    take_users(arguments[-1], root)
     (root / "usr/lib/slurmstack/images/__init__.py").touch()
     # Containers run on read-only layers: without this every start would compile the modules again.
     compileall.compile_dir(str(root / "usr/lib/slurmstack/images"), quiet=1)

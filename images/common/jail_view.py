@@ -7,6 +7,7 @@ namespace: nobody else sees them, and they are gone when the container is.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,23 @@ COMMON_BINDS: Final = (
     Bind(path="/etc/hosts"),
     Bind(path="/etc/hostname"),
 )
+SSSD_PIPES: Final = "/var/lib/sss/pipes"
+"""Sockets of the pod's SSSD. A jail that was populated before there was one lacks the directory."""
+
 WORKER_BINDS: Final = (*COMMON_BINDS, Bind(path="/var/spool/slurmd"))
 LOGIN_BINDS: Final = COMMON_BINDS
+
+
+def sssd_binds(jail: Path, log: Callable[[str], None]) -> tuple[Bind, ...]:
+    """What programs inside the jail need to know the users of SSSD, where the pod has one (SSSD_PIPES is set)."""
+    if not os.environ.get("SSSD_PIPES"):
+        return ()
+    if not list(jail.glob("usr/lib/*/libnss_sss.so.2")):
+        log(
+            "the jail lacks libnss-sss, so programs in it do not know the users of SSSD by name: install it there "
+            "(apt-get install libnss-sss), and have 'passwd: files sss' and 'group: files sss' in /etc/nsswitch.conf"
+        )
+    return (Bind(path=SSSD_PIPES, make=True),)
 
 
 class JailViewError(Exception):

@@ -29,7 +29,12 @@ def can_connect(address: str, *, timeout: float = 1.0) -> bool:
 
 
 def is_munge_ready(path: Path = MUNGE_SOCKET) -> bool:
-    """Whether munged listens. A socket file alone may be left over from a container that ended."""
+    """Whether munged listens."""
+    return accepts_connections(path)
+
+
+def accepts_connections(path: Path) -> bool:
+    """Whether somebody listens on a socket. The file alone may be left over from a container that ended."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(1.0)
         try:

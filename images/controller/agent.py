@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from images.common.command import TIMED_OUT, Result
 from images.common.wait import Clock
 from images.controller.check import Verdict
+from images.controller.cluster_id import ClusterId
 from images.controller.publish import READY, Files, Store, stack_part, version_of
 from images.controller.server import Rejection, Status, StatusBoard
 from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, label_keys, render
@@ -23,6 +24,11 @@ SURVIVAL_SECONDS: Final = 5.0
 
 Not longer: a slurmctld that died is restarted by Kubernetes, ever more slowly while it finds the same files.
 """
+
+SURVIVAL_QUESTIONS: Final = 5
+"""How often it is asked at least. A dead slurmctld is told by a refused connection, at once; on a machine that is
+overloaded a living one leaves question after question unanswered, each for seconds, and was taken for dead (measured
+with sixteen times more work than cores)."""
 
 DIED: Final = "slurmctld ended when it read this, although a trial start went well; its own log says why"
 
@@ -56,8 +62,11 @@ class Agent:
         ready: Path = READY,
         clock: Clock | None = None,
         first_topology: Callable[[tuple[str, ...]], str] = lambda _keys: render({}),
+        cluster_id: ClusterId | None = None,
     ) -> None:
         """`first_topology`: a topology.conf for the labels of these keys, for the moment when a tree is asked for."""
+        self._cluster_id = cluster_id or ClusterId()
+        self._held: Files | None = None
         self._first_topology = first_topology
         self._store = store
         self._check = check
@@ -73,13 +82,18 @@ class Agent:
         files = self._with_topology(files)
         version = version_of(files)
         self._update(pending=stack_part(version))
+        self._held = None
         if self._ready.exists():
             self._apply(version, files)
         else:
             self._boot(version, files)
 
     def tick(self) -> None:
-        """Notice that slurmctld came up with the configuration that waits for it."""
+        """Notice that slurmctld came up with the configuration that waits for it, or that one can be taken at last."""
+        if self._held is not None and self._cluster_id.obstacle(self._held) is None:
+            files, self._held = self._held, None
+            self._apply(version_of(files), files)
+            return
         status = self._board.get()
         if status.pending is None or not self._slurmctld.is_up():
             return
@@ -159,12 +173,17 @@ class Agent:
         if rejection is not None:
             self._reject(version, rejection)
             return
-        was_up = self._slurmctld.is_up()
-        self._store.publish(files)
-        if not was_up:
+        if not self._slurmctld.is_up():
+            self._store.publish(files)
             self._log(f"configuration {version} is published; slurmctld is not up and will start with it")
             self._update(rejected=None)
             return
+        if obstacle := self._cluster_id.obstacle(files):
+            self._log(f"configuration {version} passed its check; before slurmctld reads it: waiting for {obstacle}")
+            self._held = files
+            return
+        self._cluster_id.prepare(files)
+        self._store.publish(files)
         result = self._slurmctld.reconfigure()
         if not result.ok and result.code != TIMED_OUT:
             self._go_back(version, previous, f"scontrol reconfigure: {result.message}")
@@ -175,7 +194,9 @@ class Agent:
 
     def _survives(self) -> bool:
         deadline = self._clock.now() + SURVIVAL_SECONDS
-        while self._clock.now() < deadline:
+        questions = 0
+        while self._clock.now() < deadline or questions < SURVIVAL_QUESTIONS:
+            questions += 1
             if self._slurmctld.is_up():
                 self._clock.sleep(SETTLE_SECONDS)
                 if self._slurmctld.is_up():
@@ -190,6 +211,7 @@ class Agent:
         """
         self._reject(version, message)
         if previous is not None:
+            self._cluster_id.prepare(self._store.files(previous))
             self._store.select(previous)
             self._update(pending=stack_part(previous))
             self._log(f"the configuration before, {previous}, is in force again")

@@ -11,6 +11,7 @@ import contextlib
 import os
 import pwd
 import re
+import secrets
 import selectors
 import shutil
 import signal
@@ -23,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from images.common.files import write_atomically
+from images.common.jwt_key import KEY
 from images.controller.publish import Files
 from images.controller.scratch_config import Scratch, scratch_files
 
@@ -42,9 +45,16 @@ _NOISE: Final = tuple(
         r"error: _xgetaddrinfo: getaddrinfo\(\) failed",
         r"error: .*[Cc]onnection refused",
         r"error: Unable to (?:resolve|contact) ",
+        # Without slurmdbd, which the scratch slurmctld must not talk to, there is nowhere to store it.
+        r"error: Job accounting information gathered, but not stored",
     )
 )
-"""`error:` lines that come from the scratch slurmctld's empty state, or from the network of the moment."""
+"""`error:` lines that come from the scratch slurmctld's empty state, from the network of the moment, or from what
+scratch_config.py leaves out."""
+
+_UNKNOWN_GROUP: Final = re.compile(r"error: \w*get_group_members: Could not find configured group (\S+)")
+"""The scratch slurmctld looks users up where the configuration in force says, and does not see a group that comes with
+the one to be checked."""
 
 _PREFIX: Final = re.compile(r"^(?:slurmctld: )?(?:\[[0-9T:.+\-]+\] )?(?:slurmctld: )?")
 _COMPLAINT: Final = re.compile(r"^(?:error|fatal): ")
@@ -71,10 +81,16 @@ def clean(line: str, directory: str) -> str:
     return _PREFIX.sub("", line.rstrip()).replace(f"{directory}/", "")
 
 
-def complaints_in(lines: list[str]) -> tuple[str, ...]:
-    """The lines that speak against a configuration, each once."""
-    wanted = (line for line in lines if _COMPLAINT.match(line) and not any(noise.match(line) for noise in _NOISE))
-    return tuple(dict.fromkeys(wanted))
+def complaints_in(lines: list[str], groups: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """The lines that speak against a configuration, each once. `groups`: those that it brings along."""
+
+    def speaks_against(line: str) -> bool:
+        unknown = _UNKNOWN_GROUP.match(line)
+        if unknown is not None and unknown[1] in groups:
+            return False
+        return _COMPLAINT.match(line) is not None and not any(noise.match(line) for noise in _NOISE)
+
+    return tuple(dict.fromkeys(line for line in lines if speaks_against(line)))
 
 
 class Checker:
@@ -94,7 +110,8 @@ class Checker:
         directory = tempfile.mkdtemp(prefix="slurmstack-check-")
         try:
             self._write(directory, files)
-            return self._run(directory)
+            groups = frozenset(line.partition(":")[0] for line in files.get("group", "").splitlines())
+            return self._run(directory, groups)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -103,6 +120,7 @@ class Checker:
         scratch = Scratch(directory=directory, slurmctld_port=slurmctld_port, slurmd_port=slurmd_port)
         root = Path(directory)
         (root / "state").mkdir()
+        write_atomically(root / KEY.name, secrets.token_bytes(32), mode=0o600)
         for name, content in scratch_files(files, scratch).items():
             (root / name).write_text(content, encoding="utf-8")
         if self._user is not None:
@@ -110,7 +128,7 @@ class Checker:
             for path in (root, *root.iterdir()):
                 os.chown(path, owner.pw_uid, owner.pw_gid)
 
-    def _run(self, directory: str) -> Verdict:
+    def _run(self, directory: str, groups: frozenset[str]) -> Verdict:
         path = "/usr/sbin:/usr/bin:/sbin:/bin"
         environment: Mapping[str, str] = {"PATH": path, "SLURM_CONF": f"{directory}/slurm.conf"}
         process = subprocess.Popen(
@@ -123,7 +141,7 @@ class Checker:
         finally:
             _kill(process)
         cleaned = [clean(line, directory) for line in lines]
-        complaints = complaints_in(cleaned)
+        complaints = complaints_in(cleaned, groups)
         if timed_out:
             last = cleaned[-1] if cleaned else "(none)"
             complaints += (f"error: slurmctld is not up after {self._timeout:g} s; its last line: {last}",)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from images.common.jwt_key import KEY
 from images.controller.topology import TOPOLOGY_CONF
 
 _REPLACED: Final = (
@@ -30,15 +31,22 @@ _DROPPED: Final = (
 _DROPPED_WITH_DATABASE: Final = (
     "AccountingStorageType", "AccountingStorageHost", "AccountingStorageBackupHost", "AccountingStoragePort",
     "AccountingStoragePass", "AccountingStorageUser", "AccountingStorageEnforce", "AccountingStorageTRES",
-    "AccountingStorageExternalHost", "AccountingStoreFlags",
+    "AccountingStorageExternalHost", "AccountingStoreFlags", "PriorityWeightAge", "PriorityWeightFairshare",
+    "PriorityWeightTRES",
 )  # fmt: skip
 """Left out where slurmdbd is used: they are an error without it."""
 
 _LEAF_NODES: Final = re.compile(r"(?im)(?<!\S)Nodes\s*=\s*\S+")
 _STAND_IN: Final = "slurmstack-scratch-"
 
-_PARTITION_DATABASE_KEYS: Final = ("AllowQos", "DenyQos", "QOS", "AllowAccounts", "DenyAccounts")
+_PARTITION_DATABASE_KEYS: Final = (
+    "AllowQos", "DenyQos", "QOS", "AllowAccounts", "DenyAccounts", "TRESBillingWeights",
+)  # fmt: skip
 """Refer to what only the database knows."""
+
+_ALLOW_GROUPS: Final = re.compile(r"(?i)(?<!\S)AllowGroups\s*=\s*(\S+)")
+GROUP_FILE: Final = "group"
+"""Declared groups, published with slurm.conf: this machine knows them only when that has happened."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,17 +77,30 @@ def _without(line: str, keys: Iterable[str]) -> str:
     return re.sub(rf"(?i)(?<!\S)(?:{names})\s*=\s*(?:\"[^\"]*\"|\S+)", "", line)
 
 
+def _without_groups(line: str, known: frozenset[str]) -> str:
+    """A partition's line without the groups that will be known once the files are published."""
+
+    def unknown(found: re.Match[str]) -> str:
+        names = [name for name in found[1].split(",") if name not in known]
+        return f"AllowGroups={','.join(names)}" if names else ""
+
+    return _ALLOW_GROUPS.sub(unknown, line)
+
+
 def _value(text: str, key: str) -> str | None:
     found = re.findall(rf"(?im)^(?!\s*#)(?:.*\s)?{re.escape(key)}\s*=\s*(\S+)", text)
     return found[-1].lower() if found else None
 
 
+def setting(files: Mapping[str, str], key: str) -> str | None:
+    """Value of a key of slurm.conf in small letters, as Slurm itself reads it; None where it is not set."""
+    values = [_value(content, key) for content in _slurm_confs(files).values()]
+    return next((value for value in values if value is not None), None)
+
+
 def uses_database(files: Mapping[str, str]) -> bool:
     """Whether the configuration keeps its accounts in slurmdbd."""
-    return any(
-        _value(content, "AccountingStorageType") == "accounting_storage/slurmdbd"
-        for content in _slurm_confs(files).values()
-    )
+    return setting(files, "AccountingStorageType") == "accounting_storage/slurmdbd"
 
 
 def _slurm_confs(files: Mapping[str, str]) -> dict[str, str]:
@@ -95,17 +116,22 @@ def _slurm_confs(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def scratch_files(files: Mapping[str, str], scratch: Scratch) -> dict[str, str]:
-    """The files as the scratch slurmctld gets them."""
+    """The files as the scratch slurmctld gets them.
+
+    The key of the tokens is one of its own: the real one is slurmctld's, and may not be there yet.
+    """
     database = uses_database(files)
     keys = [*_REPLACED, *_DROPPED, *(_DROPPED_WITH_DATABASE if database else ())]
+    groups = frozenset(line.partition(":")[0] for line in files.get(GROUP_FILE, "").splitlines())
     result = dict(files)
     for name, content in _slurm_confs(files).items():
         lines = []
         for line in content.splitlines():
             changed = line if line.lstrip().startswith("#") else _without(line, keys)
-            if database and changed.lstrip().lower().startswith("partitionname="):
-                changed = _without(changed, _PARTITION_DATABASE_KEYS)
-            lines.append(changed)
+            if changed.lstrip().lower().startswith("partitionname="):
+                changed = _without_groups(changed, groups)
+                changed = _without(changed, _PARTITION_DATABASE_KEYS) if database else changed
+            lines.append(changed.replace(str(KEY), f"{scratch.directory}/{KEY.name}"))
         result[name] = "\n".join(lines) + "\n"
     result["slurm.conf"] = result.get("slurm.conf", "") + "".join(
         f"{key}={value}\n" for key, value in scratch.settings().items()

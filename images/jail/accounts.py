@@ -15,14 +15,19 @@ LOCKED: Final = "!"
 NO_PASSWORD: Final = "*"  # noqa: S105 - no password at all
 """No password matches, but keys do: sshd without PAM refuses accounts that are locked with `!`."""
 
-FIRST_FREE_GID: Final = 30000
-"""Groups that are named but not numbered by the configuration get numbers from here."""
+EXPIRED: Final = "1"
+"""Day on which a locked account expired. sshd itself refuses what is locked with `!`, but leaves that to PAM where it
+uses PAM, and PAM goes by this."""
+
+FIRST_ID: Final = 1000
+LAST_ID: Final = 59999
+"""Numbers outside belong to the system."""
 
 _USER_NAME: Final = re.compile(r"^[a-z_][a-z0-9_-]{0,31}$")
 
 
 class AccountError(Exception):
-    """The declared users do not fit the jail; nothing was changed. Every conflict is in the message."""
+    """The declared users and groups do not fit the jail; nothing was changed. Every conflict is in the message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +52,25 @@ class User:
         return User(**data)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """A group as declared. Who is in it is said by the users."""
+
+    gid: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What a stack file says, or said at the last run."""
+
+    users: Mapping[str, User] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
+
+    def members(self, group: str) -> list[str]:
+        """The users that name a group."""
+        return sorted(name for name, user in self.users.items() if group in user.groups)
+
+
 @dataclass
 class Table:
     """A file of lines with fields that are separated by colons, the first of which is a name."""
@@ -61,6 +85,10 @@ class Table:
     def find(self, name: str) -> list[str] | None:
         """The fields of a name."""
         return next((row for row in self.rows if row[0] == name), None)
+
+    def numbers(self) -> dict[int, str]:
+        """The name of each number in the third field."""
+        return {int(row[2]): row[0] for row in self.rows if len(row) > 2 and row[2].isdigit()}
 
     def put(self, row: list[str]) -> None:
         """Replace the line of this name, or add it."""
@@ -93,16 +121,16 @@ class Accounts:
         return Accounts(self.passwd.copy(), self.shadow.copy(), self.group.copy(), self.gshadow.copy())
 
 
-def conflicts(accounts: Accounts, declared: Mapping[str, User], ours: Mapping[str, User]) -> list[str]:
-    """Everything that speaks against the declared users. `ours`: the users of the run before."""
-    found = []
-    by_uid = {int(row[2]): row[0] for row in accounts.passwd.rows if len(row) > 2 and row[2].isdigit()}
-    by_gid = {int(row[2]): row[0] for row in accounts.group.rows if len(row) > 2 and row[2].isdigit()}
+def conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[str]:
+    """Everything that speaks against what is declared. `ours`: what the run before declared."""
+    found = _group_conflicts(accounts, declared, ours)
+    by_uid, by_gid = accounts.passwd.numbers(), accounts.group.numbers()
+    declared_gids = {group.gid for group in declared.groups.values()}
     uids: dict[int, str] = {}
-    for name, user in sorted(declared.items()):
+    for name, user in sorted(declared.users.items()):
         if not _USER_NAME.match(name):
             found.append(f"user {name!r}: not a valid user name")
-        if user.uid < 1000 or user.gid < 1:
+        if user.uid < FIRST_ID or user.gid < 1:
             found.append(f"user {name}: uid {user.uid} and gid {user.gid}: uids below 1000 belong to the system")
         if user.uid in uids:
             found.append(f"users {uids[user.uid]} and {name} have the same uid {user.uid}")
@@ -112,34 +140,76 @@ def conflicts(accounts: Accounts, declared: Mapping[str, User], ours: Mapping[st
             found.append(f"user {name}: uid {user.uid} belongs to {holder} in the jail")
         row = accounts.passwd.find(name)
         if row is not None and int(row[2]) != user.uid:
-            whose = "has" if name in ours else "was not made by slurmstack and has"
+            whose = "has" if name in ours.users else "was not made by slurmstack and has"
             found.append(f"user {name}: {whose} uid {row[2]} in the jail, not {user.uid}; files carry that number")
         group = accounts.group.find(name)
-        if group is not None and int(group[2]) != user.gid and user.gid not in by_gid:
-            found.append(f"user {name}: group {name} has gid {group[2]} in the jail, not {user.gid}")
+        if user.gid not in by_gid and user.gid not in declared_gids:
+            if group is not None and int(group[2]) != user.gid:
+                found.append(f"user {name}: group {name} has gid {group[2]} in the jail, not {user.gid}")
+            elif name in declared.groups:
+                found.append(
+                    f"user {name}: the own group would have gid {user.gid}, but the group {name} is declared with gid "
+                    f"{declared.groups[name].gid}; give one of them another name"
+                )
+        found += [
+            f"user {name}: the group {wanted} is neither declared nor in the jail; add it to slurmstack:groups, or "
+            "install what makes it"
+            for wanted in user.groups
+            if wanted not in declared.groups and accounts.group.find(wanted) is None
+        ]
     return found
 
 
-def apply(accounts: Accounts, declared: Mapping[str, User], ours: Mapping[str, User], today: int) -> Accounts:
-    """The account files with the declared users in, and users of `ours` that are no longer declared locked.
+def _group_conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[str]:
+    found = []
+    by_gid = accounts.group.numbers()
+    gids: dict[int, str] = {}
+    for name, group in sorted(declared.groups.items()):
+        if not _USER_NAME.match(name):
+            found.append(f"group {name!r}: not a valid group name")
+        if group.gid < FIRST_ID:
+            found.append(f"group {name}: gid {group.gid}: gids below {FIRST_ID} belong to the system")
+        if group.gid in gids:
+            found.append(f"groups {gids[group.gid]} and {name} have the same gid {group.gid}")
+        gids[group.gid] = name
+        row = accounts.group.find(name)
+        holder = by_gid.get(group.gid)
+        if row is not None and row[2] != str(group.gid):
+            whose = "has" if name in ours.groups else "was not made by slurmstack and has"
+            found.append(f"group {name}: {whose} gid {row[2]} in the jail, not {group.gid}; files carry that number")
+        elif holder not in {None, name}:
+            found.append(f"group {name}: gid {group.gid} belongs to {holder} in the jail")
+    return found
 
-    `today`: days since 1970. Raises AccountError and leaves its arguments as they are.
+
+def apply(accounts: Accounts, declared: Declared, ours: Declared, today: int) -> Accounts:
+    """The account files with what is declared in, and users of `ours` that are no longer declared locked.
+
+    Declared groups have exactly the declared members. Any other group keeps the members that somebody added by hand,
+    and loses those whom `ours` had put there. `today`: days since 1970. Raises AccountError and leaves its arguments
+    as they are.
     """
     problems = conflicts(accounts, declared, ours)
     if problems:
         raise AccountError("\n".join(problems))
     result = accounts.copy()
-    for name, user in sorted(declared.items()):
+    for name, group in sorted(declared.groups.items()):
+        if result.group.find(name) is None:
+            _add_group(result, name, group.gid)
+    for name, user in sorted(declared.users.items()):
         _put_user(result, name, user, today)
-    for name in sorted(set(ours) - set(declared)):
+    for name in sorted(set(ours.users) - set(declared.users)):
         _lock(result, name)
-    for name in sorted({*declared, *ours}):
-        wanted = set(declared[name].groups) if name in declared else set()
-        had = set(ours[name].groups) if name in ours else set()
-        for group in sorted(wanted):
-            _set_member(result, group, name, member=True)
-        for group in sorted(had - wanted):
-            _set_member(result, group, name, member=False)
+    for name in sorted({*declared.users, *ours.users}):
+        wanted = set(declared.users[name].groups) if name in declared.users else set()
+        had = set(ours.users[name].groups) if name in ours.users else set()
+        for group_name in sorted(wanted):
+            _set_member(result, group_name, name, member=True)
+        for group_name in sorted(had - wanted):
+            _set_member(result, group_name, name, member=False)
+    for name in sorted(declared.groups):
+        _set_members(result, name, declared.members(name))
+    _expire_locked(result, declared)
     return result
 
 
@@ -154,7 +224,9 @@ def _put_user(accounts: Accounts, name: str, user: User, today: int) -> None:
         accounts.shadow.put([name, NO_PASSWORD, str(today), "0", "99999", "7", "", "", ""])
     elif shadow[1].startswith(LOCKED):
         # Declared again after it was locked. A password that a user set by hand (for sudo) is left alone.
-        accounts.shadow.put([name, shadow[1].lstrip(LOCKED) or NO_PASSWORD, *shadow[2:]])
+        expires = "" if shadow[7:8] == [EXPIRED] else "".join(shadow[7:8])
+        unlocked = shadow[1].lstrip(LOCKED) or NO_PASSWORD
+        accounts.shadow.put([name, unlocked, *shadow[2:7], expires, *shadow[8:]])
 
 
 def _lock(accounts: Accounts, name: str) -> None:
@@ -165,21 +237,34 @@ def _lock(accounts: Accounts, name: str) -> None:
         accounts.shadow.put([name, LOCKED, *shadow[2:]])
 
 
+def _expire_locked(accounts: Accounts, declared: Declared) -> None:
+    """Let accounts that are locked and have no shell be expired, too: those of this run, and of earlier versions."""
+    for row in accounts.passwd.rows:
+        if len(row) < 7 or row[0] in declared.users or row[6] != NOLOGIN or not row[2].isdigit():
+            continue
+        if not FIRST_ID <= int(row[2]) <= LAST_ID:
+            continue
+        shadow = accounts.shadow.find(row[0])
+        if shadow is not None and len(shadow) > 8 and shadow[1].startswith(LOCKED):
+            accounts.shadow.put([*shadow[:7], EXPIRED, *shadow[8:]])
+
+
 def _add_group(accounts: Accounts, name: str, gid: int) -> None:
     accounts.group.put([name, "x", str(gid), ""])
     accounts.gshadow.put([name, "!", "", ""])
 
 
 def _set_member(accounts: Accounts, group: str, user: str, *, member: bool) -> None:
-    row = accounts.group.find(group)
-    if row is None:
-        if not member:
-            return
-        taken = {int(other[2]) for other in accounts.group.rows if len(other) > 2 and other[2].isdigit()}
-        _add_group(accounts, group, next(gid for gid in range(FIRST_FREE_GID, 60000) if gid not in taken))
     for table in (accounts.group, accounts.gshadow):
         found = table.find(group)
         if found is None or len(found) < 4:
             continue
         members = [name for name in found[3].split(",") if name and name != user]
         table.put([*found[:3], ",".join([*members, user] if member else members)])
+
+
+def _set_members(accounts: Accounts, group: str, members: list[str]) -> None:
+    for table in (accounts.group, accounts.gshadow):
+        found = table.find(group)
+        if found is not None and len(found) >= 4:
+            table.put([*found[:3], ",".join(members)])

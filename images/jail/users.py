@@ -1,7 +1,8 @@
 """users FILE: makes the jail's accounts what the stack file declares.
 
 Runs as a Kubernetes Job whenever the declared users change. All is decided first (accounts.py); a conflict changes
-nothing. Users who were declared once and no longer are get locked, their files stay.
+nothing. Users who were declared once and no longer are get locked, their files stay; a group stays, without the members
+that it had from here.
 """
 
 from __future__ import annotations
@@ -9,25 +10,26 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
 from images.common.files import write_atomically
+from images.common.homes import make_home
+from images.common.jail_view import JailViewError
 from images.common.log import Log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.process import end_on_sigterm
 from images.common.readiness import wait_for_jail
-from images.jail.accounts import AccountError, Accounts, Table, User, apply
+from images.jail.accounts import AccountError, Accounts, Declared, Group, Table, User, apply
 
 JAIL: Final = Path("/jail")
 RECORD: Final = ".slurmstack/users.json"
-"""The users that we made, as they were declared at the last run."""
+"""The users and groups that we made, as they were declared at the last run."""
 
 KEYS: Final = "etc/ssh/authorized_keys.d"
 SUDOERS: Final = "etc/sudoers.d/slurmstack"
@@ -44,25 +46,28 @@ def main() -> int:
         return 64
     try:
         wait_for_jail(JAIL, log)
-        declared = read_users(Path(sys.argv[1]))
+        declared = read_declared(Path(sys.argv[1]))
         with account_lock(JAIL):
             apply_users(JAIL, declared, log)
     except AccountError as error:
         log(f"nothing was changed:\n{error}")
         return 2
-    except WrongFilesystemError as error:
+    except (WrongFilesystemError, JailViewError) as error:
         log(str(error))
         return 1
     return 0
 
 
-def read_users(path: Path) -> dict[str, User]:
-    """The users in a users.json; an absent file has none."""
+def read_declared(path: Path) -> Declared:
+    """The users and groups in a users.json; an absent file has none."""
     if not path.exists():
-        return {}
+        return Declared()
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        return {name: User.from_json(value) for name, value in (document.get("users") or {}).items()}
+        return Declared(
+            users={name: User.from_json(value) for name, value in (document.get("users") or {}).items()},
+            groups={name: Group(**value) for name, value in (document.get("groups") or {}).items()},
+        )
     except (ValueError, TypeError, AttributeError) as error:
         raise AccountError(f"{path}: {error}") from error
 
@@ -75,24 +80,37 @@ def account_lock(jail: Path) -> Iterator[None]:
         yield
 
 
-def apply_users(jail: Path, declared: Mapping[str, User], log: Callable[[str], None]) -> None:
+def apply_users(jail: Path, declared: Declared, log: Callable[[str], None]) -> None:
     """Make the jail's accounts, homes, keys and sudo rights what is declared. Raises AccountError before any change."""
-    ours = read_users(jail / RECORD)
+    ours = read_declared(jail / RECORD)
     before = _read_accounts(jail)
     after = apply(before, declared, ours, today=int(time.time() // 86400))
+    removed = set(ours.users) - set(declared.users)
     # Recorded first: a run that is interrupted still knows later whom it made.
-    _write_record(jail, {**ours, **declared})
+    _write_record(jail, _both(ours, declared))
     _write_accounts(jail, before, after)
-    for name, user in sorted(declared.items()):
-        _make_home(jail, name, user, after)
-    _write_keys(jail, declared, removed=set(ours) - set(declared))
-    _write_sudoers(jail, declared)
+    for name, user in sorted(declared.users.items()):
+        row = after.passwd.find(name)
+        make_home(jail, row[5] if row else f"/home/{name}", user.uid, user.gid)
+    _write_keys(jail, declared.users, removed=removed)
+    _write_sudoers(jail, declared.users)
     _write_record(jail, declared)
-    for name in sorted(set(declared) - set(ours)):
-        log(f"user {name} (uid {declared[name].uid}) is there")
-    for name in sorted(set(ours) - set(declared)):
+    for name in sorted(set(declared.users) - set(ours.users)):
+        log(f"user {name} (uid {declared.users[name].uid}) is there")
+    for name in sorted(removed):
         log(f"user {name} is no longer declared: locked; the files in /home/{name} stay")
-    log(f"{len(declared)} users are as declared")
+    for name in sorted(set(ours.groups) - set(declared.groups)):
+        log(f"group {name} is no longer declared: it stays, as files belong to its number {ours.groups[name].gid}")
+    log(f"{len(declared.users)} users and {len(declared.groups)} groups are as declared")
+
+
+def _both(ours: Declared, declared: Declared) -> Declared:
+    """What an interrupted run may have made: of a user in both, the groups of both."""
+    users = {**ours.users, **declared.users}
+    for name in set(ours.users) & set(declared.users):
+        groups = dict.fromkeys((*ours.users[name].groups, *declared.users[name].groups))
+        users[name] = replace(users[name], groups=tuple(groups))
+    return Declared(users=users, groups={**ours.groups, **declared.groups})
 
 
 def _read_accounts(jail: Path) -> Accounts:
@@ -111,25 +129,6 @@ def _write_accounts(jail: Path, before: Accounts, after: Accounts) -> None:
             status = path.stat() if path.exists() else None
             owner = (status.st_uid, status.st_gid) if status else (os.getuid(), os.getgid())
             write_atomically(path, text.encode(errors="surrogateescape"), mode=mode, owner=owner)
-
-
-def _make_home(jail: Path, name: str, user: User, accounts: Accounts) -> None:
-    row = accounts.passwd.find(name)
-    home = jail / (row[5] if row else f"home/{name}").lstrip("/")
-    if home.exists():
-        return
-    temporary = home.with_name(f".{name}.new")
-    shutil.rmtree(temporary, ignore_errors=True)
-    skeleton = jail / "etc/skel"
-    home.parent.mkdir(parents=True, exist_ok=True)
-    if skeleton.is_dir():
-        shutil.copytree(skeleton, temporary, symlinks=True)
-    else:
-        temporary.mkdir()
-    for path in (temporary, *temporary.rglob("*")):
-        os.lchown(path, user.uid, user.gid)
-    temporary.chmod(0o700)
-    temporary.rename(home)
 
 
 def _write_keys(jail: Path, declared: Mapping[str, User], removed: set[str]) -> None:
@@ -153,9 +152,12 @@ def _write_sudoers(jail: Path, declared: Mapping[str, User]) -> None:
         path.unlink(missing_ok=True)
 
 
-def _write_record(jail: Path, users: Mapping[str, User]) -> None:
+def _write_record(jail: Path, declared: Declared) -> None:
     (jail / RECORD).parent.mkdir(mode=0o755, exist_ok=True)
-    document = {"users": {name: asdict(user) for name, user in sorted(users.items())}}
+    document = {
+        "users": {name: asdict(user) for name, user in sorted(declared.users.items())},
+        "groups": {name: asdict(group) for name, group in sorted(declared.groups.items())},
+    }
     write_atomically(jail / RECORD, json.dumps(document, indent=1) + "\n", mode=0o600)
 
 

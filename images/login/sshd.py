@@ -11,12 +11,13 @@ from typing import Final, NoReturn
 from images.common.command import run
 from images.common.files import write_atomically
 from images.common.jail_mounts import bind_mounts, parse_mounts
-from images.common.jail_view import LOGIN_BINDS, JailViewError, bind_into_jail, open_tmp
+from images.common.jail_view import LOGIN_BINDS, JailViewError, bind_into_jail, open_tmp, sssd_binds
 from images.common.log import Log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.process import become, end_on_sigterm
 from images.common.readiness import wait_for_jail, wait_for_munge
 from images.common.wait import wait_for
+from images.login.access import parse_limits, set_up_access
 
 SECRET_KEY: Final = Path("/secrets/ssh/ssh_host_ed25519_key")
 HOST_KEY: Final = Path("/etc/ssh/ssh_host_ed25519_key")
@@ -52,7 +53,7 @@ def prepare(jail: Path, log: Callable[[str], None]) -> None:
     wait_for_jail(jail, log)
     RUN_SLURM.mkdir(parents=True, exist_ok=True)
     open_tmp()
-    bind_into_jail(jail, LOGIN_BINDS, run, log)
+    bind_into_jail(jail, (*LOGIN_BINDS, *sssd_binds(jail, log)), run, log)
     bind_mounts(jail, parse_mounts(os.environ.get("MOUNTS", "")), run, log)
     check_chroot(jail)
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
@@ -62,12 +63,14 @@ def main() -> NoReturn:
     """Entry point."""
     end_on_sigterm()
     log = Log("sshd")
+    limits = parse_limits(os.environ.get("USER_LIMITS", ""))
     try:
         prepare(Path(os.environ.get("JAIL", "/jail")), log)
     except (JailViewError, UnsafeJailError, WrongFilesystemError) as error:
         log(str(error))
         sys.exit(1)
-    become(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG)], log)
+    options = set_up_access(limits, log, sssd=bool(os.environ.get("SSSD_PIPES")))
+    become(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options], log)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import NoReturn
 from images.common.command import run
 from images.common.gpu_view import bind_driver
 from images.common.jail_mounts import bind_mounts, parse_mounts
-from images.common.jail_view import WORKER_BINDS, JailViewError, bind_into_jail, open_tmp
+from images.common.jail_view import WORKER_BINDS, JailViewError, bind_into_jail, open_tmp, sssd_binds
 from images.common.log import Log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.process import become, end_on_sigterm, required_env
@@ -65,7 +65,7 @@ def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool
 def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None:
     """Everything of the pod that jobs need inside the jail. Raises JailViewError."""
     open_tmp()
-    bind_into_jail(jail, WORKER_BINDS, run, log)
+    bind_into_jail(jail, (*WORKER_BINDS, *sssd_binds(jail, log)), run, log)
     bind_mounts(jail, parse_mounts(os.environ.get("MOUNTS", "")), run, log)
     if not bind_driver(jail, run, log) and "Gres=gpu" in node_conf:
         log(

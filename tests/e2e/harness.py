@@ -123,17 +123,31 @@ class SlurmOnKubernetes:
             assert done.returncode == 0, f"ssh {command!r}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def submit(self, script: str, *options: str) -> str:
-        """Submit a batch job as alice from a login node; its id."""
+    def submit(self, script: str, *options: str, user: str = "alice") -> str:
+        """Submit a batch job from a login node; its id."""
         quoted = script.replace("'", "'\\''")
-        job = self.ssh(f"sbatch --parsable {' '.join(options)} --wrap '{quoted}'").strip()
+        job = self.ssh(f"sbatch --parsable {' '.join(options)} --wrap '{quoted}'", user=user).strip()
         assert job.isdigit(), f"sbatch printed {job!r}"
         return job
 
+    def refusal(self, *options: str, user: str = "alice") -> str:
+        """What sbatch says to a user whose job it refuses."""
+        said = self.ssh(f"sbatch {' '.join(options)} --wrap true 2>&1 && echo accepted", user=user, check=False)
+        assert said.startswith("sbatch: error: "), said
+        return said
+
+    def job_field(self, job: str, key: str) -> str:
+        """A field of a job as slurmctld has it; empty where it no longer knows the job."""
+        shown = self.slurm(f"scontrol show job {job}", check=False)
+        return next((word.partition("=")[2] for word in shown.split() if word.startswith(f"{key}=")), "")
+
     def job_state(self, job: str) -> str:
         """`RUNNING`, `COMPLETED`, ... as slurmctld has it."""
-        shown = self.slurm(f"scontrol show job {job}", check=False)
-        return next((word.split("=")[1] for word in shown.split() if word.startswith("JobState=")), "")
+        return self.job_field(job, "JobState")
+
+    def await_reason(self, job: str, *reasons: str) -> None:
+        """Wait until a job waits for one of these reasons, as `squeue` shows them."""
+        wait_until(lambda: self.job_field(job, "Reason").rstrip(",") in reasons, f"job {job} waits for {reasons}")
 
     def await_job(self, job: str, state: str = "COMPLETED", *, timeout: float = 60) -> None:
         wait_until(lambda: self.job_state(job) == state, f"job {job} is {state}", timeout=timeout)

@@ -71,15 +71,3 @@ def test_an_mpi_program_compiled_at_login_runs_over_two_nodes(two_nodes: SlurmOn
 
 def test_a_node_s_name_resolves_on_every_node(two_nodes: SlurmOnKubernetes) -> None:
     assert two_nodes.ssh("srun -N1 -w default-0 getent hosts default-1").split()[0].count(".") == 3
-
-
-def test_a_removed_user_cannot_log_in_and_keeps_the_home(two_nodes: SlurmOnKubernetes) -> None:
-    slurm = two_nodes
-    alice = slurm.sections["users"]["alice"]
-    slurm.change("users", {"alice": alice, "bob": {"uid": 10002, "ssh_authorized_keys": alice["ssh_authorized_keys"]}})
-    assert slurm.ssh("id -un; echo mine > note", user="bob").strip() == "bob"
-    slurm.change("users", {"alice": alice})
-    slurm.sections["users"] = {"alice": alice, "bob": {"uid": 10002}}  # for the command, which would refuse the name
-    assert slurm.ssh("id", user="bob", check=False) == ""
-    slurm.sections["users"] = {"alice": alice}
-    assert slurm.ssh("sudo cat /home/bob/note").strip() == "mine"

@@ -9,7 +9,7 @@ from tests import stacks
 from tests.graph.nebius_recordings import STACKS
 
 
-@pytest.fixture(scope="session", params=["dev", "existing", "nebius", "nebius_minimum", "nebius_full"])
+@pytest.fixture(scope="session", params=["dev", "existing", "existing_full", "nebius", "nebius_minimum", "nebius_full"])
 def recording(request: pytest.FixtureRequest) -> Recording:
     """What the program registers for the committed stacks, for one on a foreign cluster, and for all that a cloud can
     be asked for."""

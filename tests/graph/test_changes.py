@@ -32,6 +32,9 @@ FORCES_REPLACEMENT: dict[str, tuple[str, ...]] = {
 }
 """Input properties whose change makes the provider replace the object, as the provider itself lists them."""
 
+FILES_AND_JOBS = {"slurm-configuration-files", "slurm-configuration-active", "slurm-policy-job"}
+"""What changes with any of Slurm's files: they, and the jobs that wait until slurmctld has them."""
+
 _NAME_AND_PLACE = ("metadata.name", "metadata.namespace")
 
 
@@ -80,15 +83,14 @@ def test_adding_a_pool_touches_no_other_pool() -> None:
     diff = Diff(stacks.existing(), with_change(stacks.existing(), "worker_nodes.another", pool))
     assert diff.added == ["slurm-pool-another", "slurm-pool-another-pods"]
     assert not diff.removed
-    assert set(diff.changed) == {"slurm-configuration-files", "slurm-configuration-active"}
+    assert set(diff.changed) == FILES_AND_JOBS
 
 
 def test_reordering_pools_changes_nothing_but_the_order_of_lines() -> None:
     reordered = stacks.existing()
     reordered["worker_nodes"] = dict(reversed(reordered["worker_nodes"].items()))
     assert set(Diff(stacks.existing(), reordered).changed) <= {
-        "slurm-configuration-files",
-        "slurm-configuration-active",
+        *FILES_AND_JOBS,
     }
 
 
@@ -97,26 +99,47 @@ def test_removing_a_pool_touches_only_that_pool() -> None:
     del without["worker_nodes"]["plain"]
     diff = Diff(stacks.existing(), without)
     assert diff.removed == ["slurm-pool-plain", "slurm-pool-plain-pods"]
-    assert set(diff.changed) == {"slurm-configuration-files", "slurm-configuration-active"}
+    assert set(diff.changed) == FILES_AND_JOBS
 
 
 def test_a_slurm_setting_changes_the_files_in_place_and_touches_no_pod() -> None:
     diff = Diff(stacks.existing(), with_change(stacks.existing(), "slurm.settings.DefMemPerCPU", 600))
     assert diff.changed["slurm-configuration-files"] == ["data.slurm.conf"]
-    assert set(diff.changed) == {"slurm-configuration-files", "slurm-configuration-active"}
-    assert diff.replaced == ["slurm-configuration-active"], "the job that waits until Slurm has taken the files"
+    assert set(diff.changed) == FILES_AND_JOBS
+    assert diff.replaced == [
+        "slurm-configuration-active",
+        "slurm-policy-job",
+    ], "the jobs that wait until Slurm has taken the files"
 
 
 def test_a_new_user_is_a_new_list_and_a_new_job_and_touches_no_pod() -> None:
     diff = Diff(stacks.existing(), with_change(stacks.existing(), "users.bob", {"uid": 10002}))
-    assert diff.replaced == ["slurm-users-job", "slurm-users-list"]
+    # slurmctld learns of the user with its configuration, so the job that waits for that is a new one, too.
+    assert diff.replaced == [
+        "slurm-configuration-active",
+        "slurm-policy-document",
+        "slurm-policy-job",
+        "slurm-users-job",
+        "slurm-users-list",
+    ]
+    assert set(diff.changed) == {*diff.replaced, "slurm-configuration-files"}
+
+
+def test_a_new_key_changes_the_jail_s_list_and_nothing_of_slurm_s() -> None:
+    diff = Diff(stacks.existing(), with_change(stacks.existing(), "users.alice.ssh_authorized_keys", []))
     assert set(diff.changed) == {"slurm-users-job", "slurm-users-list"}
 
 
 def test_another_image_rolls_the_pods_but_replaces_neither_them_nor_data() -> None:
     diff = Diff(stacks.existing(), with_change(stacks.existing(), "images.tag", "other"))
     assert not {"StatefulSet", "PersistentVolumeClaim"} & {name.rsplit("-", 1)[1] for name in diff.replaced}
-    assert diff.replaced == ["slurm-configuration-active", "slurm-jail-populate", "slurm-users-job", "slurm-users-list"]
+    assert diff.replaced == [
+        "slurm-configuration-active",
+        "slurm-jail-populate",
+        "slurm-policy-job",
+        "slurm-users-job",
+        "slurm-users-list",
+    ]
     assert "slurm-controller-pods" in diff.changed
     assert "slurm-pool-cpu-pods" in diff.changed
 

@@ -20,8 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from images.common.install import install_programs, take_users
 from local.images import rootfs
 from local.report import PlainReport
+from tests.stacks import ROOT
 
 NETWORK = "10.231.0"
 BRIDGE_ADDRESS = "02:00:0a:e7:00:01"
@@ -52,6 +54,25 @@ exec chroot . /bin/bash -c 'trap "exit 0" TERM; touch /run/pod-is-up; while :; d
 """
 
 
+PREBUILT = os.environ.get("SLURMSTACK_SANDBOX_IMAGES", "")
+"""For work on images/: a directory with <version>/rootfs-<role>/ of an earlier build. The programs are laid over
+it, so that a changed one needs no build of the images. Unset, as in continuous integration: the images."""
+
+
+def _lower(role: str, version: str, work: Path) -> str:
+    """The lower directories of a pod's root file system, topmost first, as overlayfs wants them."""
+    if not PREBUILT:
+        return str(rootfs(role, version, PlainReport()))
+    programs = work / "programs"
+    for folder in ("common", role):
+        shutil.copytree(ROOT / "images" / folder, programs / "usr/lib/slurmstack/images" / folder)
+        install_programs(folder, programs)
+    (programs / "etc").mkdir()
+    shutil.copy(f"{PREBUILT}/{version}/rootfs-{role}/etc/nsswitch.conf", programs / "etc/nsswitch.conf")
+    take_users(role, programs)
+    return f"{programs}:{PREBUILT}/{version}/rootfs-{role}"
+
+
 def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], timeout: float = 30.0) -> float:
     """Poll until it holds; returns the seconds that took. Fails the test with `what` when time runs out.
 
@@ -71,7 +92,7 @@ class Pod:
 
     name: str
     role: str
-    lower: Path
+    lower: str
     work: Path
     binds: Mapping[Path, str]
     holder: subprocess.Popen[bytes] | None = None
@@ -84,7 +105,7 @@ class Pod:
         env = {
             **os.environ,
             "NAME": self.name,
-            "LOWER": str(self.lower),
+            "LOWER": self.lower,
             "WORK": str(self.work),
             "BINDS": " ".join(f"{source}:{target.lstrip('/')}" for source, target in self.binds.items()),
         }
@@ -219,8 +240,11 @@ class SlurmSandbox:
         self._numbers: dict[str, int] = {}
         self._workers = workers
         self._secret = self.work / "secrets"
-        for directory in (self.config_directory, self.state, self._secret):
+        self.jwt_secret = self.work / "jwt"
+        """The key of the tokens as slurmctld and slurmdbd mount it, at /secrets/jwt."""
+        for directory in (self.config_directory, self.state, self._secret, self.jwt_secret):
             directory.mkdir()
+        (self.jwt_secret / "jwt_hs256.key").write_bytes(secrets.token_bytes(32))
         (self._secret / "munge.key").write_bytes(secrets.token_bytes(128))
         self.set_config(config)
 
@@ -259,13 +283,23 @@ class SlurmSandbox:
     def start_controller(self, *, daemons: bool = True) -> Pod:
         """A controller pod: munged, config-agent and slurmctld."""
         pod = self.add_pod(
-            "controller-0", "controller", {self.config_directory: "/config/slurm", self.state: "/var/spool/slurmctld"}
+            "controller-0",
+            "controller",
+            {
+                self.config_directory: "/config/slurm",
+                self.state: "/var/spool/slurmctld",
+                self.jwt_secret: "/secrets/jwt",
+            },
         )
         if daemons:
-            pod.start_program("config-agent")
-            pod.start_program("slurmctld")
-            wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, self._why(pod, "config-agent", "slurmctld"))
+            self.start_controller_daemons(pod)
         return pod
+
+    def start_controller_daemons(self, pod: Pod) -> None:
+        """config-agent and slurmctld; returns when slurmctld answers."""
+        pod.start_program("config-agent")
+        pod.start_program("slurmctld")
+        wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, self._why(pod, "config-agent", "slurmctld"))
 
     def start_worker(self, name: str, *, role: str = "worker") -> Pod:
         """A worker pod: munged and slurmd."""
@@ -293,7 +327,7 @@ class SlurmSandbox:
         """A pod in which munged runs, and nothing else yet."""
         work = self.work / f"pod-{name}"
         pod = Pod(
-            name=name, role=role, lower=rootfs(role, self.version, PlainReport()), work=work,
+            name=name, role=role, lower=_lower(role, self.version, work), work=work,
             binds={self._secret: "/secrets/munge", **(binds or {})},
         )  # fmt: skip
         self.pods[name] = pod
@@ -394,7 +428,7 @@ def populate_jail(version: str, directory: Path) -> str:
     directory.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="slurm-populate-"))
     pod = Pod(
-        name="populate", role="jail", lower=rootfs("jail", version, PlainReport()), work=work / "pod",
+        name="populate", role="jail", lower=_lower("jail", version, work), work=work / "pod",
         binds={directory: "/jail"},
     )  # fmt: skip
     try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from slurm.rest import TOKEN_SETTINGS
 from tests.slurm.conftest import minimal_config
 from tests.slurm.sandbox import LIBEXEC, Pod, SlurmSandbox, populate_jail, wait_until
 
@@ -48,7 +51,9 @@ def jail(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(scope="module")
 def cluster(slurm_version: str, jail: Path) -> Iterator[SlurmSandbox]:
     """Two workers with the jail, and a login pod with alice."""
-    config = minimal_config(slurm_version, **{"plugstack.conf": PLUGSTACK})
+    tokens = "\n".join(f"{key}={value}" for key, value in TOKEN_SETTINGS.items())
+    known = {"passwd": "alice:x:10001:10001::/home/alice:/bin/bash\n", "group": "alice:x:10001:\n"}
+    config = minimal_config(slurm_version, tokens, **{"plugstack.conf": PLUGSTACK}, **known)
     with SlurmSandbox(slurm_version, config=config, workers=2, jail=jail) as sandbox:
         users = sandbox.add_pod("users", "jail", {jail: "/jail"}, munged=False)
         (users.root / "config/slurm/users.json").write_text(json.dumps(USERS))
@@ -110,6 +115,27 @@ def test_srun_inside_a_job_starts_steps_on_other_nodes(cluster: SlurmSandbox) ->
         " && sbatch --wait -N2 -o multi.out multi.sh && cat multi.out",
     )
     assert set(out.split()) >= {"default-0", "default-1"}
+
+
+def claims(printed: str) -> dict[str, Any]:
+    """What is in a token, unchecked."""
+    assert printed.startswith("SLURM_JWT="), printed
+    body = printed.strip().split(".")[1]
+    return dict(json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))))
+
+
+def test_users_make_tokens_at_login_and_in_jobs(cluster: SlurmSandbox) -> None:
+    for command in ("scontrol token lifespan=90", "srun scontrol token lifespan=90"):
+        found = claims(as_alice(cluster, command))
+        assert (found["sun"], found["exp"] - found["iat"]) == ("alice", 90)
+
+
+def test_daemons_without_the_key_of_the_tokens_do_not_miss_it(cluster: SlurmSandbox) -> None:
+    as_alice(cluster, "srun true")
+    for pod, program in (("default-0", "slurmd"), ("login-0", "sackd")):
+        log = cluster.pods[pod].log(program).lower()
+        assert log
+        assert "jwt" not in log
 
 
 def test_a_job_sees_its_own_node_in_the_jail(cluster: SlurmSandbox) -> None:

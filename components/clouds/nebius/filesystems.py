@@ -1,4 +1,4 @@
-"""Shared file systems: the jail, the controller's state, and what the stack file mounts besides."""
+"""Shared file systems: the jail, the controller's state, the database, and what the stack file mounts besides."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from components.clouds.nebius.scope import CloudScope
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
 from config.storage import Filesystem
+from slurm.accounting import own_database
 from slurm.needs import gibibytes
 
 JAIL_TAG = "jail"
 STATE_TAG = "controller-state"
+DATABASE_TAG = "database-data"
+OF_CONTROLLER = (STATE_TAG, DATABASE_TAG)
+"""File systems that only the machines of the role `controller` mount."""
+
 MOUNT_ROOT = "/mnt/slurmstack"
 """Directory of the machines below which each file system is mounted, under its tag."""
 
@@ -41,6 +46,9 @@ def shared_filesystems(config: ClusterConfig) -> list[SharedFilesystem]:
     if config.controller.filesystem is not None and config.controller.storage_class is None:
         state = config.controller.filesystem
         found.append(SharedFilesystem(tag=STATE_TAG, filesystem=state, size=config.controller.storage))
+    database = own_database(config)
+    if database is not None and database.filesystem is not None and database.storage_class is None:
+        found.append(SharedFilesystem(tag=DATABASE_TAG, filesystem=database.filesystem, size=database.storage))
     found += [
         SharedFilesystem(tag=f"mount-{name}", filesystem=mount.filesystem, size=mount.size)
         for name, mount in sorted(config.mounts.items())

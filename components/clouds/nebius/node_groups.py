@@ -10,7 +10,7 @@ import pulumi_nebius as nebius
 
 from components.clouds.base import Role
 from components.clouds.nebius.cloud_init import cloud_init
-from components.clouds.nebius.filesystems import JAIL_TAG, STATE_TAG
+from components.clouds.nebius.filesystems import JAIL_TAG, OF_CONTROLLER
 from components.clouds.nebius.placement import (
     drivers_preset,
     role_labels,
@@ -49,10 +49,10 @@ class NodeGroupsArgs:
 
 def create_role_groups(scope: CloudScope, args: NodeGroupsArgs) -> list[nebius.Mk8sV1NodeGroup]:
     """The machines of our own roles, one group each, with the file systems that their pods mount."""
-    everywhere = [tag for tag in args.filesystems if tag != STATE_TAG]
+    everywhere = [tag for tag in args.filesystems if tag not in OF_CONTROLLER]
     roles: dict[Role, tuple[SystemNodes, list[str]]] = {
-        "system": (args.cloud.system_nodes, _only(args, JAIL_TAG)),
-        "controller": (args.cloud.controller_nodes, _only(args, STATE_TAG)),
+        "system": (args.cloud.system_nodes, _only(args, (JAIL_TAG,))),
+        "controller": (args.cloud.controller_nodes, _only(args, OF_CONTROLLER)),
         "login": (args.cloud.login_nodes, everywhere),
     }
     return [
@@ -75,8 +75,8 @@ def create_worker_groups(
     ]
 
 
-def _only(args: NodeGroupsArgs, tag: str) -> list[str]:
-    return [tag] if tag in args.filesystems else []
+def _only(args: NodeGroupsArgs, tags: Sequence[str]) -> list[str]:
+    return [tag for tag in tags if tag in args.filesystems]
 
 
 def _role_group(name: str, role: Role, nodes: SystemNodes, tags: Sequence[str]) -> GroupArgs:
@@ -106,7 +106,7 @@ def _worker_group(name: str, args: NodeGroupsArgs, pool_name: str, pool: WorkerP
         max_pods=pool.max_pods,
         labels=worker_labels(pool_name, pool),
         taints=worker_taints(pool),
-        tags=[tag for tag in args.filesystems if tag != STATE_TAG],
+        tags=[tag for tag in args.filesystems if tag not in OF_CONTROLLER],
         gpu_cluster=args.gpu_clusters.get(pool_name),
         drivers_preset=drivers_preset(args.cloud, pool),
         preemptible=pool.preemptible,

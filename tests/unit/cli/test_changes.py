@@ -219,6 +219,48 @@ def test_what_is_not_ready_in_time_is_named_with_the_reason() -> None:
     assert "login-1: 0/2 nodes are available" in caught.value.message
 
 
+def test_a_container_that_ends_again_and_again_tells_why() -> None:
+    document = {"kind": "StatefulSet", "metadata": {"name": "slurmdbd", "generation": 1}, "spec": {"replicas": 1}}
+    live = {**document, "status": {"observedGeneration": 1, "readyReplicas": 0, "updatedReplicas": 1}}
+    container = {
+        "name": "slurmdbd",
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+        "lastState": {"terminated": {"exitCode": 2, "message": "slurmdbd: the database has a newer schema (99)\n"}},
+    }
+    pod = {"metadata": {"name": "slurmdbd-0"}, "status": {"containerStatuses": [container]}}
+    kubectl = FakeKubectl(answers=[({"get", "statefulset"}, listed(live), ""), ({"get", "pod"}, listed(pod), "")])
+    with pytest.raises(Failure) as caught:
+        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
+    assert "slurmdbd: the database has a newer schema (99)" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("status", "ready"),
+    [
+        ({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}, 2),
+        ({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 1}, 1),
+        ({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 3}, 2),
+        ({"observedGeneration": 2, "replicas": 2}, 0),
+    ],
+    ids=["not seen yet", "not ready", "an old pod is there", "no new pod"],
+)
+def test_a_deployment_is_waited_for_until_all_its_pods_are_new_and_ready(status: dict[str, int], ready: int) -> None:
+    document = {"kind": "Deployment", "metadata": {"name": "rest", "generation": 2}, "spec": {"replicas": 2}}
+
+    def wait(status: dict[str, int]) -> None:
+        kubectl = FakeKubectl(
+            answers=[
+                ({"get", "deployment"}, listed({**document, "status": status}), ""),
+                ({"get", "pod"}, listed(), ""),
+            ]
+        )
+        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
+
+    with pytest.raises(Failure, match=rf"rest \({ready} of 2 ready\)"):
+        wait(status)
+    wait({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2})
+
+
 def test_worker_pools_are_not_waited_for() -> None:
     document = stateful_set(2, annotations={"pulumi.com/waitFor": "jsonpath={.status.observedGeneration}"})
     await_rollout(FakeKubectl(), [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)

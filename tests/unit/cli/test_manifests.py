@@ -140,4 +140,5 @@ def test_each_key_is_kept_under_its_own_name_however_the_registrations_interleav
     kept = KeptValues({})
     for _ in range(20):
         record(stacks.dev(), stack="dev", generated=kept)
-    assert set(kept.values) == {"slurm-secrets-munge", "slurm-secrets-host-seed"}
+    keys = ("munge", "jwt", "host-seed", "rest-seed", "database")
+    assert set(kept.values) == {f"slurm-secrets-{key}" for key in keys}

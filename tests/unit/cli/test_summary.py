@@ -31,14 +31,14 @@ def test_a_stack_that_makes_its_machines_shows_all_of_them_and_what_they_hold() 
     ]
     assert volumes == (
         "file systems: jail 2Ti NETWORK_SSD (existing, computefilesystem-e00a), controller 10Gi disk, "
-        "mounts.data 1536Gi NETWORK_SSD"
+        "accounting.database 10Gi disk, mounts.data 1536Gi NETWORK_SSD"
     )
 
 
 def test_a_stack_on_a_cluster_that_is_there_needs_two_lines() -> None:
     assert shown(stacks.existing()) == [
         "6 nodes (4 cpu, 2 gpu, 0 plain), 320 CPUs, 16 GPUs",
-        "volumes: jail 1Ti, controller 10Gi",
+        "volumes: jail 1Ti, controller 10Gi, accounting.database 10Gi",
     ]
     nodes, volumes = shown(stacks.dev())
     assert nodes == "2 nodes (2 default), 4 CPUs"

@@ -36,3 +36,19 @@ def only_complaint(*changes: tuple[str, Any]) -> str:
     """The one problem of the smallest stack for Nebius with these changes."""
     (complaint,) = complaints(minimum(*changes))
     return complaint
+
+
+def with_sections(**sections: Any) -> dict[str, Any]:
+    """The stack on somebody's cluster with one of everything, with these sections replaced or added."""
+    return {**stacks.existing(), **sections}
+
+
+def policy_complaints(**sections: Any) -> list[str]:
+    """Every problem of that stack with these sections."""
+    return complaints(with_sections(**sections))
+
+
+def policy_complaint(**sections: Any) -> str:
+    """The one problem of that stack with these sections."""
+    (complaint,) = policy_complaints(**sections)
+    return complaint

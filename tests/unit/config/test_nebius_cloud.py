@@ -125,6 +125,16 @@ def test_a_mount_s_name_fits_into_the_tag_by_which_machines_mount_it(length: int
             "controller.storage_class: is not used with controller.filesystem; remove one of them",
         ),
         (
+            "accounting.database",
+            {"storage": "10G", "filesystem": {}},
+            "accounting.database.storage: 10G is no whole number of GiB",
+        ),
+        (
+            "accounting.database",
+            {"storage_class": "x", "filesystem": {}},
+            "accounting.database.storage_class: is not used with accounting.database.filesystem; remove one of them",
+        ),
+        (
             "jail.filesystem",
             {"id": "computefilesystem-a", "type": "NETWORK_SSD"},
             "jail.filesystem.type: cannot be chosen for a file system that exists already",

@@ -152,6 +152,27 @@ def test_a_change_back_to_the_active_version_clears_the_rejection_without_a_reco
     assert world.slurmctld.reconfigured == 0
 
 
+def test_slurmctld_that_is_only_slow_to_answer_keeps_the_change(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an overloaded machine each question about it takes its whole time limit of seconds."""
+    world.start()
+    clock = world.agent._clock
+    answers = iter([True, False, False, False, True, True])
+
+    def is_up() -> bool:
+        answer = next(answers)
+        if not answer:
+            clock.sleep(5)
+        return answer
+
+    monkeypatch.setattr(world.slurmctld, "is_up", is_up)
+    changed = {"slurm.conf": "ClusterName=other\n"}
+
+    world.agent.take(changed)
+
+    assert world.board.get().active == config_hash(changed)
+    assert world.board.get().rejected is None
+
+
 def test_slurmctld_that_dies_of_a_change_gets_the_version_before_back(world: World) -> None:
     world.start()
     deadly = {"slurm.conf": "deadly\n"}

@@ -56,6 +56,13 @@ def test_a_complaint_that_is_repeated_is_told_once() -> None:
     assert complaints_in(["error: Bad SelectTypeParameter: X"] * 2) == ("error: Bad SelectTypeParameter: X",)
 
 
+def test_a_group_that_comes_with_the_configuration_is_no_complaint_and_an_unknown_one_is() -> None:
+    """The scratch slurmctld looks users up in the files in force, where a new group is not yet."""
+    lines = [f"error: _get_group_members: Could not find configured group {name}" for name in ("vision", "visoin")]
+
+    assert complaints_in(lines, frozenset({"ml", "vision"})) == (lines[1],)
+
+
 def test_a_configuration_that_starts_without_complaint_is_taken() -> None:
     assert Verdict(starts=True, complaints=()).rejection() is None
 

@@ -13,7 +13,7 @@ import pytest
 
 from images.common.command import Result, run
 from images.common.files import swap_symlink, write_atomically
-from images.common.install import PROGRAMS, install_programs, take_users_from_jail
+from images.common.install import PROGRAMS, USERS_FROM, install_programs, take_users
 from images.common.jail_view import Bind, JailViewError, bind_into_jail
 from images.common.log import Log, open_pod_log
 from images.common.mountinfo import WrongFilesystemError
@@ -218,13 +218,29 @@ def test_programs_need_nothing_but_pythons_own_library() -> None:
                 assert top == "images" or top in sys.stdlib_module_names, f"{path}: {line}"
 
 
-def test_pods_learn_users_from_the_jail(tmp_path: Path) -> None:
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
     (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/nsswitch.conf").write_text("passwd:         files\ngroup:  files\nhosts:  files dns\n")
+    (tmp_path / "etc/nsswitch.conf").write_text("passwd:         files\ngroup:  files sss\nhosts:  files dns\n")
+    return tmp_path
 
-    take_users_from_jail(tmp_path)
 
-    assert (tmp_path / "var/lib/extrausers/passwd").readlink() == Path("/jail/etc/passwd")
-    text = (tmp_path / "etc/nsswitch.conf").read_text()
-    assert "passwd:         files extrausers\n" in text
-    assert "hosts:  files dns\n" in text
+@pytest.mark.parametrize("role", USERS_FROM)
+def test_pods_find_users_where_those_of_their_role_are(root: Path, role: str) -> None:
+    take_users(role, root)
+
+    assert (root / "var/lib/extrausers/passwd").readlink() == Path(USERS_FROM[role]) / "passwd"
+    text = (root / "etc/nsswitch.conf").read_text()
+    assert text == "passwd:         files extrausers sss\ngroup:          files extrausers sss\nhosts:  files dns\n"
+
+
+def test_only_where_users_log_in_or_run_jobs_it_is_seen_who_is_locked(root: Path) -> None:
+    take_users("worker", root)
+    assert (root / "var/lib/extrausers/shadow").readlink() == Path("/jail/etc/shadow")
+
+
+def test_the_jail_has_users_in_its_own_files_and_from_sssd(root: Path) -> None:
+    take_users("jail", root)
+
+    assert not (root / "var/lib/extrausers").exists()
+    assert "group:          files sss\n" in (root / "etc/nsswitch.conf").read_text()

@@ -63,6 +63,34 @@ def test_the_database_is_left_alone_and_what_needs_it_is_left_out() -> None:
     assert "State=UP" in conf
 
 
+def test_priorities_that_are_made_from_the_database_are_left_out() -> None:
+    conf = scratch_conf(
+        "AccountingStorageType=accounting_storage/slurmdbd\nPriorityWeightAge=1\nPriorityWeightFairshare=2\n"
+        "PriorityWeightTRES=gres/gpu=3\nPriorityDecayHalfLife=7-0\n"
+        "PartitionName=main Nodes=ALL TRESBillingWeights=GRES/gpu=8 MaxTime=5\n"
+    )
+
+    assert "PriorityWeight" not in conf
+    assert "TRESBillingWeights" not in conf
+    assert "PriorityDecayHalfLife=7-0" in conf
+    assert conf.splitlines()[5].split() == ["PartitionName=main", "Nodes=ALL", "MaxTime=5"]
+
+
+def test_groups_that_come_with_the_configuration_are_not_looked_up_on_this_machine() -> None:
+    line = "PartitionName=main Nodes=ALL AllowGroups={} MaxTime=5\n"
+    group = "physics:x:2000:alice\nbiology:x:2001:\n"
+
+    assert "AllowGroups" not in scratch_conf(line.format("physics,biology"), group=group)
+    assert "AllowGroups=elsewhere MaxTime=5" in scratch_conf(line.format("physics,elsewhere"), group=group)
+    assert "AllowGroups=physics" in scratch_conf(line.format("physics"))
+
+
+def test_a_partition_keeps_all_its_options_where_there_is_no_database() -> None:
+    line = "PartitionName=main Nodes = ALL QOS=x TRESBillingWeights=CPU=1 State=UP"
+
+    assert scratch_conf(f"{line}\n").splitlines()[0] == line
+
+
 def test_without_a_database_a_setting_that_needs_one_is_still_an_error_of_the_user() -> None:
     assert "AccountingStorageTRES=gres/gpu" in scratch_conf("AccountingStorageTRES=gres/gpu\n")
 
@@ -88,3 +116,15 @@ def test_included_files_are_cleaned_too() -> None:
 
 def test_a_key_that_only_ends_like_another_is_kept() -> None:
     assert "XSlurmctldPort=1" in scratch_conf("XSlurmctldPort=1\n")
+
+
+def test_the_key_of_the_tokens_is_one_of_the_scratch_slurmctlds_own() -> None:
+    line = "AuthAltParameters=jwt_key=/run/slurmstack/keys/jwt_hs256.key,disable_token_creation"
+
+    assert scratch_conf(f"{line}\n").splitlines()[0] == (
+        "AuthAltParameters=jwt_key=/tmp/s/jwt_hs256.key,disable_token_creation"
+    )
+
+
+def test_a_key_at_another_place_is_looked_for_there() -> None:
+    assert "jwt_key=/mine\n" in scratch_conf("AuthAltParameters=jwt_key=/mine\n")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from images.jail.accounts import AccountError, Table, User
-from images.jail.users import apply_users, read_users
+from images.jail.accounts import AccountError, Declared, Group, Table, User
+from images.jail.users import apply_users, read_declared
 
 KEY = "ssh-ed25519 AAAA alice@laptop"
 
@@ -38,7 +38,7 @@ def user(**changes: Any) -> User:
 
 def apply(jail: Path, **users: User) -> list[str]:
     log: list[str] = []
-    apply_users(jail, users, log.append)
+    apply_users(jail, Declared(users=users), log.append)
     return log
 
 
@@ -83,7 +83,9 @@ def test_a_user_who_is_no_longer_declared_is_locked_and_keeps_the_home(jail: Pat
 
     log = apply(jail)
 
-    assert (line(jail, "shadow", "alice") or [])[1].startswith("!")
+    shadow = line(jail, "shadow", "alice") or []
+    assert shadow[1].startswith("!")
+    assert shadow[7] == "1", "where sshd uses PAM, only an expired account is refused to those who have keys"
     assert (line(jail, "passwd", "alice") or [])[6] == "/usr/sbin/nologin"
     assert not (jail / "etc/ssh/authorized_keys.d/alice").exists()
     assert not (jail / "etc/sudoers.d/slurmstack").exists()
@@ -98,8 +100,21 @@ def test_a_user_who_is_declared_again_can_log_in_again(jail: Path) -> None:
 
     apply(jail, alice=user())
 
-    assert (line(jail, "shadow", "alice") or [])[1] == "*"
+    shadow = line(jail, "shadow", "alice") or []
+    assert (shadow[1], shadow[7]) == ("*", "")
     assert (line(jail, "passwd", "alice") or [])[6] == "/bin/bash"
+
+
+def test_a_user_whom_an_earlier_version_locked_is_expired_now_and_the_system_s_are_not(jail: Path) -> None:
+    with (jail / "etc/passwd").open("a") as file:
+        file.write("former:x:1234:1234::/home/former:/usr/sbin/nologin\n")
+    with (jail / "etc/shadow").open("a") as file:
+        file.write("former:!:20000:0:99999:7:::\n")
+
+    apply(jail)
+
+    assert line(jail, "shadow", "former") == ["former", "!", "20000", "0", "99999", "7", "", "1", ""]
+    assert (line(jail, "shadow", "slurm") or [])[7] == ""
 
 
 def test_users_whom_somebody_made_by_hand_are_left_alone(jail: Path) -> None:
@@ -155,15 +170,6 @@ def test_all_conflicts_are_told_at_once(jail: Path) -> None:
     assert len(str(error.value).splitlines()) == 2
 
 
-def test_a_group_that_the_jail_does_not_have_is_made(jail: Path) -> None:
-    apply(jail, alice=user(groups=("team",)))
-
-    group = line(jail, "group", "team")
-    assert group is not None
-    assert int(group[2]) >= 30000
-    assert group[3] == "alice"
-
-
 def test_leaving_a_group_in_the_declaration_leaves_it_in_the_jail(jail: Path) -> None:
     apply(jail, alice=user(groups=("video",)))
     apply(jail, alice=user())
@@ -186,20 +192,29 @@ def test_the_file_of_the_stack_is_read(tmp_path: Path) -> None:
             {
                 "users": {
                     "alice": {"uid": 10001, "gid": 10001, "groups": [], "shell": None, "ssh_authorized_keys": [KEY]}
-                }
+                },
+                "groups": {"ml": {"gid": 20001}},
             }
         )
     )
 
-    assert read_users(path) == {"alice": User(uid=10001, gid=10001, ssh_authorized_keys=(KEY,))}
+    assert read_declared(path) == Declared(
+        users={"alice": User(uid=10001, gid=10001, ssh_authorized_keys=(KEY,))}, groups={"ml": Group(gid=20001)}
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["{", '{"users": {"alice": {"uid": 1}}}', '{"users": {"alice": {"uid": 1, "gid": 1, "sudoo": true}}}']
+    "text",
+    [
+        "{",
+        '{"users": {"alice": {"uid": 1}}}',
+        '{"users": {"alice": {"uid": 1, "gid": 1, "sudoo": true}}}',
+        '{"groups": {"ml": {"members": ["alice"]}}}',
+    ],
 )
 def test_a_broken_file_is_a_clear_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "users.json"
     path.write_text(text)
 
     with pytest.raises(AccountError, match=r"users\.json"):
-        read_users(path)
+        read_declared(path)

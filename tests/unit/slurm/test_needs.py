@@ -41,7 +41,7 @@ def test_the_example_of_two_machines_takes_sixteen_gpus_and_three_machines_for_o
     assert found.cpu_vcpus == 16 + 8 + 16, "system, controller, login"
     assert found.vcpus == 2 * 128 + found.cpu_vcpus
     assert found.boot_disk_gib == {"NETWORK_SSD": 2 * 512 + 3 * 128}
-    assert found.volume_gib == {"NETWORK_SSD": 10}, "the controller's state"
+    assert found.volume_gib == {"NETWORK_SSD": 10 + 10}, "the controller's state, and the database"
     assert found.filesystem_gib == {"NETWORK_SSD": 2048}
     assert found.fabrics == {"fabric-6": (H100,)}
     assert found.load_balancers == 1
@@ -95,20 +95,32 @@ def test_an_existing_file_system_takes_nothing_new_but_is_named() -> None:
     sections = _stack() | {
         "jail": {"size": "3Ti", "filesystem": {"id": "computefilesystem-e00a"}},
         "controller": {"filesystem": {"type": "NETWORK_HDD"}, "storage": "100Gi"},
+        "accounting": {"database": {"filesystem": {"type": "NETWORK_SSD"}, "storage": "50Gi"}},
         "mounts": {"data": {"path": "/data", "size": "1.5Ti", "filesystem": {"type": "WEKA"}}},
     }
     found = _needs(sections)
     assert [(item.tag, item.size_gib, item.existing_id) for item in found.filesystems] == [
         ("jail", 3072, "computefilesystem-e00a"),
         ("controller-state", 100, None),
+        ("database-data", 50, None),
         ("mount-data", 1536, None),
     ]
-    assert found.filesystem_gib == {"NETWORK_HDD": 100, "WEKA": 1536}
-    assert found.volume_gib == {}, "the state lies on the file system"
+    assert found.filesystem_gib == {"NETWORK_HDD": 100, "NETWORK_SSD": 50, "WEKA": 1536}
+    assert found.volume_gib == {}, "state and records lie on file systems"
 
 
 def test_a_disk_of_another_storage_class_is_not_counted_as_one_of_the_default_kind() -> None:
-    assert _needs(with_change(_stack(), "controller.storage_class", "fast")).volume_gib == {}
+    faster = with_change(_stack(), "controller.storage_class", "fast")
+    assert _needs(faster).volume_gib == {"NETWORK_SSD": 10}, "the database's"
+    assert _needs(with_change(faster, "accounting.database.storage_class", "fast")).volume_gib == {}
+
+
+@pytest.mark.parametrize(
+    "accounting",
+    [{"enabled": False}, {"database": {"external": {"host": "db.example", "password": {"name": "db", "key": "p"}}}}],
+)
+def test_without_a_database_of_its_own_a_stack_takes_no_disk_for_one(accounting: dict[str, Any]) -> None:
+    assert _needs(_stack() | {"accounting": accounting}).volume_gib == {"NETWORK_SSD": 10}
 
 
 def test_an_internal_load_balancer_takes_no_public_address() -> None:

@@ -26,7 +26,7 @@ from tests.stacks import with_change
 def test_every_file_is_rendered_for_both_versions() -> None:
     for version in ("24.11", "26.05"):
         files = render(load_config(with_change(stacks.dev(), "slurm.version", version)))
-        assert set(files) == set(FILES)
+        assert set(files) == {*FILES, "passwd", "group"}
         assert f"Slurm {version}" in files["slurm.conf"]
         assert all(content.endswith("\n") for content in files.values())
 
@@ -58,15 +58,14 @@ def test_values_are_written_as_slurm_reads_them() -> None:
 def test_without_partitions_there_is_one_over_all_pools_and_it_is_the_default() -> None:
     sections = stacks.existing()
     del sections["partitions"]
-    config = load_config(sections)
-    (line,) = partition_lines(config.partitions, config.worker_nodes)
+    (line,) = partition_lines(load_config(sections))
     assert str(line) == "PartitionName=main Nodes=cpu,gpu,plain MaxTime=UNLIMITED State=UP Default=YES"
 
 
 def test_partition_options_are_written_once() -> None:
-    sections = with_change(stacks.dev(), "partitions.main.settings", {"maxtime": "5", "PriorityTier": 3})
-    config = load_config(sections)
-    (line,) = partition_lines(config.partitions, config.worker_nodes)
+    main = {"pools": ["default"], "settings": {"maxtime": "5", "PriorityTier": 3}}
+    sections = with_change(stacks.dev(), "partitions.main", main)
+    (line,) = partition_lines(load_config(sections))
     assert str(line).count("Time=") == 1
     assert "MaxTime=5 " in str(line)
     assert "PriorityTier=3" in str(line)

@@ -9,7 +9,7 @@ import pytest
 from config import load_config
 from config.errors import ConfigError
 from config.machines import GpuCluster
-from slurm.conf import FILES, render
+from slurm.conf import render
 from slurm.topology import LABELS_FILE, TREE
 from tests import stacks
 from tests.stacks import with_change
@@ -21,7 +21,7 @@ def _files(sections: dict[str, Any]) -> dict[str, str]:
 
 def test_without_a_fabric_slurms_files_say_nothing_of_topology() -> None:
     files = _files(stacks.existing())
-    assert set(files) == set(FILES)
+    assert LABELS_FILE not in files
     assert "topology" not in "".join(files.values()).lower()
 
 
@@ -38,7 +38,7 @@ def test_a_pool_on_a_fabric_brings_the_tree() -> None:
     with_fabric = config.model_copy(update={"worker_nodes": {"default": pool}})
     assert f"TopologyPlugin={TREE}\n" in render(with_fabric)["slurm.conf"]
     without = with_fabric.model_copy(update={"topology": config.topology.model_copy(update={"plugin": "none"})})
-    assert set(render(without)) == set(FILES)
+    assert LABELS_FILE not in render(without)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Who used how many CPU and GPU hours."""

@@ -1,0 +1,98 @@
+"""A report as a table, as JSON and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cli.usage.totals import Row, Usage
+
+DIGITS = 6
+"""Decimal places of hours for programs: less than a hundredth of a second."""
+
+
+def iso(time: datetime) -> str:
+    """A time in UTC as `2026-11-01T00:00:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def as_data(usage: Usage, *, namespace: str) -> dict[str, Any]:
+    """The report for scripts. Keys are only ever added to it, never renamed (docs/accounting.md)."""
+    return {
+        "namespace": namespace,
+        "start": iso(usage.start),
+        "end": iso(usage.end),
+        "by": list(usage.by),
+        "step": usage.step,
+        "rows": [_row(usage.by, row) for row in usage.rows],
+        "total": _row((), usage.total),
+    }
+
+
+def _row(by: Sequence[str], row: Row) -> dict[str, Any]:
+    return {
+        **dict(zip(by, row.group, strict=True)),
+        "start": iso(row.start),
+        "end": iso(row.end),
+        "jobs": row.jobs,
+        "cpu_hours": round(row.cpu_hours, DIGITS),
+        "gpu_hours": round(row.gpu_hours, DIGITS),
+    }
+
+
+def as_csv(usage: Usage) -> str:
+    """The rows of the report, with a heading. There is no row for the total."""
+    columns = [*usage.by, "start", "end", "jobs", "cpu_hours", "gpu_hours"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_row(usage.by, row) for row in usage.rows)
+    return text.getvalue()
+
+
+def period(usage: Usage) -> str:
+    """From when to when."""
+    return f"{usage.start:%Y-%m-%d %H:%M} to {usage.end:%Y-%m-%d %H:%M} UTC"
+
+
+def print_table(usage: Usage) -> None:
+    """A table for people."""
+    console = Console(highlight=False, emoji=False)
+    if not usage.rows:
+        console.print(f"no job ran from {period(usage)}", markup=False)
+        return
+    table = Table(box=None, pad_edge=False, caption=f"{period(usage)}", caption_justify="left")
+    names = [*([usage.step.upper()] if usage.step else []), *(name.upper() for name in usage.by)]
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for name in ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %"):
+        table.add_column(name, justify="right", no_wrap=True)
+    before: datetime | None = None
+    for row in usage.rows:
+        when = [] if usage.step is None else ["" if row.start == before else f"{row.start:%Y-%m-%d}"]
+        before = row.start
+        table.add_row(*when, *(escape(name) for name in row.group), *_numbers(row, usage.total))
+    table.add_section()
+    table.add_row("[bold]all[/]", *[""] * (len(names) - 1), *_numbers(usage.total, usage.total), style="bold")
+    console.print(table)
+
+
+def _numbers(row: Row, total: Row) -> list[str]:
+    return [
+        f"{row.jobs:,}",
+        f"{row.cpu_hours:,.2f}",
+        _percent(row.cpu_hours, total.cpu_hours),
+        f"{row.gpu_hours:,.2f}",
+        _percent(row.gpu_hours, total.gpu_hours),
+    ]
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.1f}" if whole else "-"

@@ -1,0 +1,47 @@
+"""Asks slurmdbd, through sacct in the controller's pod."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cli.errors import USAGE, Failure
+from cli.kubectl import Kubectl, message
+from cli.usage.records import RecordError, Run, parse_runs, sacct_command
+from config.cluster import ClusterConfig
+from slurm.names import CONTROLLER_HOST
+
+_DISABLED = "accounting storage is disabled"
+_AWAY = (
+    "`slurmstack status` shows whether controller-0, slurmdbd-0 and the database run. Jobs go on without them, and "
+    "what they used is recorded when they are back"
+)
+
+
+def refuse_without_accounting(config: ClusterConfig) -> None:
+    """Raises Failure where nothing is recorded."""
+    if not config.accounting.enabled:
+        raise Failure(
+            "this cluster records nothing: accounting.enabled is false in the stack file",
+            hint="set it to true and apply; jobs are recorded from then on",
+            code=USAGE,
+        )
+
+
+def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) -> list[Run]:
+    """All runs of jobs between two times. Raises Failure with sacct's own message."""
+    command = sacct_command(start, end)
+    done = kubectl.run("exec", "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--", *command, check=False)
+    if done.returncode != 0:
+        complaint = "\n".join(
+            line
+            for line in (message(done.stderr) or done.stdout.strip() or "no message").splitlines()
+            if not line.startswith("command terminated with exit code")
+        )
+        hint = (
+            _AWAY if _DISABLED not in complaint else "the cluster was applied without it; `slurmstack up` turns it on"
+        )
+        raise Failure(f"sacct could not read the records: {complaint}", hint=hint)
+    try:
+        return parse_runs(done.stdout.splitlines())
+    except RecordError as error:
+        raise Failure(str(error)) from error

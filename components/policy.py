@@ -1,0 +1,119 @@
+"""The policy: accounts, QOS, users and reservations in Slurm, made from the stack file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.accounting import Accounting
+from components.clouds.base import Placement
+from components.configuration import Configuration
+from components.jobs import job_spec, named_by_content
+from components.pods import (
+    LIBEXEC,
+    Scope,
+    children_of,
+    env,
+    mount,
+    munge_mount,
+    munge_sidecar,
+    munge_volumes,
+    resources,
+)
+from slurm.naming import content_name
+from slurm.policy import COMPONENT, POLICY_FILE
+
+DATABASE_WAIT = 600
+"""Seconds for the database to answer at all. On a first start its image is pulled meanwhile."""
+
+DEADLINE = 1800
+"""Seconds for the whole job. The program itself gives up earlier, with a message (images/accounting/policy.py)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyArgs:
+    """Inputs of `Policy`."""
+
+    scope: Scope
+    document: str
+    """What `slurm.policy.policy_document` returns."""
+    environment: Mapping[str, str]
+    """What `slurm.policy.environment` returns."""
+    image: str
+    """The accounting image, which has the program."""
+    placement: Placement
+    munge_secret: pulumi.Input[str]
+    configuration: Configuration
+    """Waited for: slurmctld must know partitions, tracked resources and the users' numbers."""
+    accounting: Accounting
+    """Its database is checked before anything is changed."""
+    database: object
+    """All that decides what `accounting` gives to check-database: slurmdbd.conf and the section of the stack file."""
+    after: pulumi.Resource
+    """The job that makes the users in the jail."""
+
+
+class Policy(pulumi.ComponentResource):
+    """The policy document and the job that brings Slurm in line with it.
+
+    Both are named after their content: a changed document is a new job, and so is another configuration of Slurm. The
+    update waits until the policy is in force, or shows why Slurm refused it, and then the one before is.
+    """
+
+    def __init__(self, name: str, args: PolicyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:Policy", name, None, opts)
+        self._child = children_of(self, opts)
+        self.document = k8s.core.v1.ConfigMap(
+            f"{name}-document",
+            metadata=args.scope.metadata(content_name(COMPONENT, args.document), COMPONENT),
+            data={POLICY_FILE: args.document},
+            immutable=True,
+            opts=named_by_content(self._child),
+        )
+        self.job = self._create_job(name, args)
+        self.register_outputs({"document": self.document.metadata})
+
+    def _create_job(self, name: str, args: PolicyArgs) -> k8s.batch.v1.Job:
+        # A job's template cannot be changed: whatever comes into it has to change its name.
+        parts = [args.document, args.image, dict(args.environment), args.configuration.identity, args.database]
+        source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.document.metadata.name)
+        return k8s.batch.v1.Job(
+            f"{name}-job",
+            metadata=args.scope.metadata(content_name(COMPONENT, parts), COMPONENT),
+            spec=job_spec(
+                args.scope,
+                COMPONENT,
+                args.placement,
+                k8s.core.v1.ContainerArgs(
+                    name=COMPONENT,
+                    image=args.image,
+                    command=[f"{LIBEXEC}/policy", f"/config/policy/{POLICY_FILE}"],
+                    env=env(**args.environment),
+                    volume_mounts=[munge_mount(), mount("policy", "/config/policy", read_only=True)],
+                    resources=resources(cpu="50m", memory="64Mi"),
+                ),
+                [
+                    *munge_volumes(args.munge_secret),
+                    *args.accounting.database_volumes,
+                    k8s.core.v1.VolumeArgs(name="policy", config_map=source),
+                ],
+                sidecars=[munge_sidecar(args.image)],
+                before=[args.configuration.waiting_container(), self._check_database(args)],
+                deadline=DEADLINE,
+            ),
+            opts=named_by_content(
+                self._child, args.configuration.active, args.accounting.stateful_set, args.after, self.document
+            ),
+        )
+
+    def _check_database(self, args: PolicyArgs) -> k8s.core.v1.ContainerArgs:
+        return k8s.core.v1.ContainerArgs(
+            name="check-database",
+            image=args.image,
+            command=[f"{LIBEXEC}/check-database", "--wait", str(DATABASE_WAIT)],
+            volume_mounts=args.accounting.database_mounts,
+            resources=resources(cpu="10m", memory="32Mi"),
+        )

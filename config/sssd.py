@@ -1,0 +1,19 @@
+"""`slurmstack:sssd`: users from LDAP, Active Directory or FreeIPA."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from config.base import Section
+from config.names import SecretName
+
+
+class Sssd(Section):
+    """SSSD in all pods that have to know users, with the same configuration."""
+
+    secret: SecretName
+    """Secret in the cluster's namespace with the key `sssd.conf`, and files that it names below /etc/sssd/secrets (each
+    further key is one). It is read at the start of a pod."""
+
+    memory: str = Field(default="64Mi", pattern=r"^\d+(Mi|Gi)$")
+    """Memory that each SSSD asks Kubernetes for."""

@@ -1,0 +1,49 @@
+"""Slurm's notation of time spans."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+_UNLIMITED = frozenset({"INFINITE", "UNLIMITED"})
+_PATTERN = (
+    r"^(\d{1,9}|\d{1,9}:\d\d|\d{1,9}:\d\d:\d\d|\d{1,6}-\d{1,9}|\d{1,6}-\d{1,9}:\d\d|\d{1,6}-\d{1,9}:\d\d:\d\d"
+    r"|[Uu][Nn][Ll][Ii][Mm][Ii][Tt][Ee][Dd]|[Ii][Nn][Ff][Ii][Nn][Ii][Tt][Ee])$"
+)
+_TIME = re.compile(_PATTERN)
+
+
+def _time_limit(value: str) -> str:
+    if _TIME.fullmatch(value):
+        return value
+    raise ValueError(
+        "is not a Slurm time: minutes, [hours:]minutes:seconds, days-hours[:minutes[:seconds]] or UNLIMITED"
+    )
+
+
+TimeLimit = Annotated[str, AfterValidator(_time_limit), Field(json_schema_extra={"pattern": _PATTERN})]
+"""Slurm's notation: `30` (minutes), `1:30:00`, `1-00:00:00` (days-hours:minutes:seconds), `UNLIMITED`."""
+
+
+def seconds(limit: str) -> int | None:
+    """Seconds of a TimeLimit; None if there is no limit."""
+    if limit.upper() in _UNLIMITED:
+        return None
+    days, dash, rest = limit.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if dash:  # days-hours[:minutes[:seconds]]
+        hours, minutes, secs = (*parts, 0, 0)[:3]
+    elif len(parts) == 3:
+        hours, minutes, secs = parts
+    else:  # minutes[:seconds]
+        hours, (minutes, secs) = 0, (*parts, 0)[:2]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + secs
+
+
+def longer(limit: str, other: str) -> bool:
+    """Whether one span is longer than another."""
+    most = seconds(other)
+    span = seconds(limit)
+    return most is not None and (span is None or span > most)

@@ -1,0 +1,147 @@
+"""Brings Slurm's policy in line, and back to what it was where that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from images.accounting.commands import commands, tool
+from images.accounting.document import Policy, State
+from images.accounting.plan import Change, Plan, plan
+from images.accounting.present import Job, Slurm, SlurmError, UnreachableError, active_jobs, read
+from images.common.wait import Clock
+
+ROUNDS: Final = 3
+"""How often the state is compared and changed at most. One is enough unless Slurm remembers values of something that
+was removed long ago, or somebody else is at work."""
+
+PROGRESS_SECONDS: Final = 2.0
+
+NODES_SECONDS: Final = 300.0
+"""How long nodes that a reservation names may take to register, after a first start above all."""
+
+
+class RefusedError(Exception):
+    """What cannot be done, for a reason that trying again does not change."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applier:
+    """One run."""
+
+    slurm: Slurm
+    log: Callable[[str], None]
+    wall_time: Callable[[], float]
+    clock: Clock
+
+    def bring_in_line(self, policy: Policy) -> None:
+        """Apply a policy.
+
+        Raises RefusedError with Slurm's message when the state before is in force (or a line says why it is not), and
+        UnreachableError when a daemon went away: then what is done stays, and the next run goes on from there.
+        """
+        before = read(self.slurm)
+        planned = self._plan(before, policy)
+        for line in planned.notes:
+            self.log(line)
+        if not planned.changes:
+            self.log("nothing to change")
+            return
+        self.refuse_active(planned.changes)
+        self._await_nodes(planned.changes)
+        for line in planned.lines:
+            self.log(line)
+        try:
+            self._converge(before, planned, policy)
+        except SlurmError as error:
+            self._go_back(before)
+            raise RefusedError(str(error)) from error
+        self.log(f"the policy is in force: {len(planned.changes)} changes")
+
+    def _plan(self, present: State, policy: Policy) -> Plan:
+        return plan(present, policy.wanted, prune=policy.prune, now=self.wall_time())
+
+    def _converge(self, present: State, planned: Plan, policy: Policy) -> None:
+        for _ in range(ROUNDS):
+            self._carry_out(planned, present)
+            present = read(self.slurm)
+            planned = self._plan(present, policy)
+            if not planned.changes:
+                return
+        raise SlurmError("Slurm accepted everything, but still has something else:\n" + "\n".join(planned.lines))
+
+    def _carry_out(self, planned: Plan, present: State) -> None:
+        calls = list(commands(planned, present, self.slurm.cluster, self.wall_time()))
+        said = self.clock.now()
+        for number, call in enumerate(calls):
+            if self.clock.now() - said >= PROGRESS_SECONDS:
+                said = self.clock.now()
+                self.log(f"{number} of {len(calls)} commands done")
+            try:
+                self.slurm.call(tool(call))
+            except SlurmError as error:
+                raise SlurmError(f"{error}\nwhile doing: {' '.join(call)[:500]}") from error
+
+    def _go_back(self, before: State) -> None:
+        """Make everything as it was. Reservations keep their times, whatever the clock says."""
+        self.log("Slurm refused a change: going back to the policy before")
+        try:
+            present = read(self.slurm)
+            undo = plan(present, before, prune=True, now=self.wall_time(), exact=True)
+            self._carry_out(undo, present)
+            left = plan(read(self.slurm), before, prune=True, now=self.wall_time(), exact=True)
+        except (SlurmError, UnreachableError) as error:
+            self.log(f"that failed too; the next run starts from what is there now: {error}")
+            return
+        if left.changes:
+            self.log("not everything is as before:\n" + "\n".join(left.lines))
+        else:
+            self.log("the policy before is in force again")
+
+    def refuse_active(self, changes: Iterable[Change]) -> None:
+        """Slurm removes neither users, accounts nor QOS under a job. Known before anything has been changed."""
+        gone = [change for change in changes if change.action == "-" and change.kind != "reservation"]
+        if not gone:
+            return
+        jobs = list(active_jobs(self.slurm))
+        told = [
+            f"cannot do `{change.line}`: jobs {', '.join(job.id for job in found)} of it wait or run"
+            for change in gone
+            if (found := [job for job in jobs if _belongs(job, change)])
+        ]
+        if told:
+            raise RefusedError(
+                "\n".join([*told, "nothing was changed; cancel these jobs or wait for their end, then apply again"])
+            )
+
+    def _await_nodes(self, changes: Iterable[Change]) -> None:
+        """A reservation needs its nodes, which may still be starting."""
+        needed = [change for change in changes if change.kind == "reservation" and change.action != "-"]
+        names = {name for change in needed for name in change.new["nodes"]}
+        count = max((change.new["node_count"] or 0 for change in needed), default=0)
+        if not names and not count:
+            return
+        started = said = self.clock.now()
+        while True:
+            there = set(self.slurm.call(["scontrol", "show", "node", "--oneliner"]).split())
+            nodes = {word.removeprefix("NodeName=") for word in there if word.startswith("NodeName=")}
+            missing = sorted(names - nodes)
+            if not missing and len(nodes) >= count:
+                return
+            what = f"nodes {', '.join(missing)}" if missing else f"{count} nodes ({len(nodes)} are there)"
+            now = self.clock.now()
+            if now - started > NODES_SECONDS:
+                raise RefusedError(f"a reservation needs {what}; nothing was changed")
+            if now == started or now - said >= 10:
+                said = now
+                self.log(f"waiting for {what}, which a reservation needs")
+            self.clock.sleep(1.0)
+
+
+def _belongs(job: Job, change: Change) -> bool:
+    if change.kind == "qos":
+        return job.qos == change.key[0]
+    if change.kind == "association":
+        return (job.user, job.account) == change.key[:2]
+    return change.key[0] == (job.user if change.kind == "user" else job.account)

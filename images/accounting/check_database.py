@@ -1,0 +1,238 @@
+"""check-database: says in one message why slurmdbd could not work with its database, before anything is tried with it.
+
+Exit status 0: it can. 2: it cannot, and trying again is useless. Arguments: `--wait SECONDS` for a database that cannot
+be reached yet (default 120).
+"""
+
+from __future__ import annotations
+
+import argparse
+import pwd
+import re
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from images.accounting.conf import PASSWORD, RENDERED, Storage, install_certificates, read_password, storage_of
+from images.common.command import TIMED_OUT, Result, Runner, run
+from images.common.log import Log
+from images.common.process import end_on_sigterm
+from images.common.wait import Clock, Reminder, wait_for
+
+REFUSED: Final = 2
+DEFAULT_WAIT: Final = 120.0
+POLL_SECONDS: Final = 1.0
+
+KNOWN_SCHEMAS: Final = {"24.11": 16, "26.05": 16}
+"""Release of Slurm -> the number that its slurmdbd writes to `convert_version_table` of a new database. Read there
+after a start of Debian's 24.11.5 and 26.05.5; slurmdbd refuses a larger one."""
+
+OLDEST_SERVERS: Final = {"MariaDB": (10, 2, 1), "MySQL": (5, 7, 0)}
+"""What the oldest server must be. MariaDB before 10.2.1 and MySQL before 5.7 cut or refuse defaults of `text` columns
+and long keys, which slurmdbd's tables have."""
+
+_NO_DATABASE: Final = 1049
+
+_CANNOT_REACH: Final = frozenset({1040, 1053, 1152, 1158, 1159, 1160, 1161, 2002, 2003, 2005, 2006, 2012, 2013})
+"""Too many connections, shutting down, network errors: such a server may answer in a moment."""
+
+_DENIED: Final = frozenset({1045, 1130, 1251, 1698, 1862, 4151})
+_TLS: Final = frozenset({2026, 3159})
+_PRIVILEGES: Final = frozenset({1044, 1142, 1143, 1227, 1304, 1370, 1410, 1419})
+
+_PRIVILEGED: Final = (
+    "CREATE TABLE OWN (number int not null, name text not null)",
+    "INSERT INTO OWN VALUES (1, 'one')",
+    "UPDATE OWN SET number = 2",
+    "DELETE FROM OWN",
+    "ALTER TABLE OWN ADD COLUMN other int",
+    "CREATE INDEX other ON OWN (other)",
+    "DROP TABLE OWN",
+    "CREATE PROCEDURE OWN() SELECT 1",
+    "CALL OWN()",
+    "DROP PROCEDURE OWN",
+)
+"""What slurmdbd does with its tables and procedures; OWN stands for a name that nobody else uses."""
+
+
+class UnreachableError(Exception):
+    """The database does not answer at the moment."""
+
+
+class RefusedError(Exception):
+    """The database cannot be used as it is. The message says what to change."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What is known of a database that slurmdbd can work with."""
+
+    server: str
+    schema: int | None
+    """None: slurmdbd has never used it."""
+
+
+class DatabaseCheck:
+    """Asks one database."""
+
+    def __init__(self, storage: Storage, *, release: str, runner: Runner = run) -> None:
+        self._storage = storage
+        self._release = release
+        self._runner = runner
+
+    def __call__(self) -> Answer:
+        """Raises UnreachableError or RefusedError."""
+        with self._client() as ask:
+            server = self._check_server(ask("SELECT VERSION()"))
+            self._check_privileges(ask)
+            return Answer(server=server, schema=self._check_schema(ask))
+
+    @contextmanager
+    def _client(self) -> Iterator[Callable[[str], str]]:
+        """Runs statements in slurmdbd's database, which it makes where there is none, as slurmdbd would."""
+        with tempfile.NamedTemporaryFile("w", prefix="slurmstack-", suffix=".cnf") as file:  # made with mode 0600
+            file.write(self._storage.client_options())
+            file.flush()
+            client = ["/usr/bin/mariadb", f"--defaults-file={file.name}", "--batch", "--skip-column-names"]
+
+            def ask(sql: str, *, database: str = self._storage.database) -> str:
+                result = self._runner([*client, f"--database={database}", f"--execute={sql}"], timeout=30.0)
+                if _error_number(result) == _NO_DATABASE:
+                    ask(f"CREATE DATABASE `{self._storage.database}`", database="")
+                    return ask(sql)
+                if not result.ok:
+                    raise self._problem(result)
+                return result.stdout.strip()
+
+            yield ask
+
+    def _problem(self, result: Result) -> Exception:
+        storage = self._storage
+        number = _error_number(result)
+        said = result.message
+        if number in _CANNOT_REACH or result.code == TIMED_OUT:
+            return UnreachableError(said)
+        if number in _DENIED:
+            return RefusedError(
+                f"the database at {storage.where} refuses user {storage.user!r}: {said}\n"
+                "Is the password in the Secret the user's, and may the user come from the cluster's addresses?"
+            )
+        if number in _TLS:
+            return RefusedError(
+                f"no TLS with the database at {storage.where}: {said}\n"
+                "Look at accounting.database.external.tls: `ca` must have signed the server's certificate, which must "
+                "name the host"
+            )
+        if number in _PRIVILEGES:
+            return RefusedError(
+                f"user {storage.user!r} has not enough rights in the database at {storage.where}: {said}\n"
+                f"GRANT ALL PRIVILEGES ON {storage.database}.* TO the user"
+            )
+        return RefusedError(f"the database at {storage.where} does not work: {said}")
+
+    def _check_server(self, version: str) -> str:
+        kind = "MariaDB" if "mariadb" in version.lower() else "MySQL"
+        match = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", version)
+        found = (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
+        oldest = OLDEST_SERVERS[kind]
+        if found < oldest:
+            raise RefusedError(
+                f"the database at {self._storage.where} is {kind} {version}: slurmdbd needs "
+                f"{' or '.join(f'{name} {_dotted(least)}' for name, least in OLDEST_SERVERS.items())} or later"
+            )
+        return f"{kind} {_dotted(found)}"
+
+    def _check_privileges(self, ask: Callable[[str], str]) -> None:
+        """Do what slurmdbd does with its tables and procedures, to one of our own that is gone afterwards."""
+        own = f"slurmstack_check_{secrets.token_hex(4)}"
+        for statement in _PRIVILEGED:
+            ask(statement.replace("OWN", own))
+
+    def _check_schema(self, ask: Callable[[str], str]) -> int | None:
+        known = KNOWN_SCHEMAS.get(self._release)
+        there = ask("SHOW TABLES LIKE 'convert_version_table'")
+        found = ask("SELECT MAX(version) FROM convert_version_table") if there else ""
+        if not found.isdigit():
+            return None
+        if known is not None and int(found) > known:
+            raise RefusedError(
+                f"the database {self._storage.database!r} at {self._storage.where} has a newer schema ({found}) than "
+                f"Slurm {self._release} knows ({known}): a newer slurmdbd has used it, and there is no way back.\n"
+                "Set slurm.version to that release, or restore a dump that was made before"
+            )
+        return int(found)
+
+
+def _error_number(result: Result) -> int:
+    match = re.search(r"ERROR (\d+)", result.stderr)
+    return int(match[1]) if match and not result.ok else 0
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))
+
+
+def slurm_release(runner: Runner = run) -> str:
+    """`24.11` for the slurmdbd of this image."""
+    match = re.search(r"(\d+\.\d+)", runner(["/usr/sbin/slurmdbd", "-V"]).stdout)
+    return match[1] if match else ""
+
+
+def await_database(
+    check: Callable[[], Answer],
+    where: str,
+    log: Callable[[str], None],
+    *,
+    seconds: float | None,
+    clock: Clock | None = None,
+) -> Answer:
+    """Ask until there is an answer.
+
+    Raises RefusedError, also when the database cannot be reached for `seconds` (None: wait for ever).
+    """
+    clock = clock or Clock()
+    reminder = Reminder(log, clock)
+    started = clock.now()
+    while True:
+        try:
+            return check()
+        except UnreachableError as error:
+            if seconds is not None and clock.now() - started >= seconds:
+                raise RefusedError(
+                    f"the database at {where} could not be reached for {seconds:g} s: {error}\n"
+                    "Is the address right, does the server run, and does a firewall let the cluster in?"
+                ) from error
+            reminder.waiting(f"the database at {where}: {error}")
+            clock.sleep(POLL_SECONDS)
+
+
+def main() -> int:
+    """Entry point."""
+    end_on_sigterm()
+    log = Log("check-database")
+    parser = argparse.ArgumentParser(prog="check-database")
+    parser.add_argument("--wait", type=float, default=DEFAULT_WAIT)
+    arguments = parser.parse_args()
+    for path in (RENDERED, PASSWORD):
+        wait_for(f"the file {path}", path.is_file, log)
+    owner = pwd.getpwnam("slurm")
+    install_certificates((owner.pw_uid, owner.pw_gid))
+    storage = storage_of(Path(RENDERED).read_text(encoding="utf-8"), read_password())
+    check = DatabaseCheck(storage, release=slurm_release())
+    try:
+        answer = await_database(check, storage.where, log, seconds=arguments.wait)
+    except RefusedError as error:
+        log(str(error))
+        return REFUSED
+    schema = "never used" if answer.schema is None else f"schema {answer.schema}"
+    log(f"the database at {storage.where} can be used: {answer.server}, {schema}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

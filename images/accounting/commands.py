@@ -1,0 +1,266 @@
+"""The calls of sacctmgr and scontrol that carry out a plan: as few as possible, for each costs slurmdbd 50 ms."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from images.accounting import reservation
+from images.accounting.document import Key, State
+from images.accounting.fields import ASSOCIATION, MARK, QOS, Attributes, Field, unset
+from images.accounting.plan import ROOT, Change, Plan
+
+Command = list[str]
+
+_NAMES: Final = 200
+"""Names in one command at most."""
+
+_DIRECT: Final = 60
+"""From this many commands on, associations are made bare first, many in one command, and then get their values."""
+
+_TEXTS: Final = ("description", "organization")
+
+
+def commands(plan: Plan, present: State, cluster: str, now: float) -> Iterator[Command]:
+    """Every call in its order. An object is there before anything refers to it, and goes after everything that did."""
+    by_kind: dict[str, list[Change]] = defaultdict(list)
+    for change in plan.changes:
+        by_kind[change.action + change.kind].append(change)
+    yield from _qos(by_kind["+qos"], by_kind["~qos"])
+    yield from _accounts(by_kind["+account"], by_kind["~account"], cluster)
+    yield from _new_associations(by_kind["+association"], present, plan.target, cluster)
+    changed = [(change.key, _options(ASSOCIATION, _widened(change))) for change in by_kind["~association"]]
+    yield from _changed_associations(changed, plan.target, cluster)
+    yield from _users(by_kind["+user"], by_kind["~user"], present, cluster)
+    yield from _reservations(by_kind, now)
+    yield from _leaving_users(by_kind["-user"], by_kind["-association"], cluster)
+    yield from _narrowed(by_kind["~account"], by_kind["~association"], plan.target, cluster)
+    for change in by_kind["-account"]:
+        # With `cluster=` its description and organization would stay behind (measured).
+        yield ["delete", "account", "where", f"name={change.key[0]}"]
+    for change in by_kind["-qos"]:
+        yield ["delete", "qos", "where", f"name={change.key[0]}"]
+
+
+# ---------------------------------------------------------------- values
+
+
+def _options(fields: Sequence[Field], change: tuple[Attributes, Attributes]) -> tuple[str, ...]:
+    """The words after `set` for what differs."""
+    old, new = change
+    return tuple(
+        field.option_for(old.get(field.key), new[field.key])
+        for field in fields
+        if field.key in new and old.get(field.key) != new[field.key]
+    )
+
+
+def _widened(change: Change) -> tuple[Attributes, Attributes]:
+    """A change that does not yet take any QOS away: it may still be the default of somebody below."""
+    if not _narrows(change):
+        return change.old, change.new
+    allowed = {*change.old["qos"], *change.new["qos"]} if change.new["qos"] else change.old["qos"]
+    return change.old, {**change.new, "qos": tuple(sorted(allowed))}
+
+
+def _narrows(change: Change) -> bool:
+    """Whether fewer QOS are allowed, as far as the object itself tells."""
+    return bool(change.old["qos"]) and not set(change.old["qos"]) <= set(change.new["qos"])
+
+
+def _narrowed(accounts: list[Change], users: list[Change], target: State, cluster: str) -> Iterator[Command]:
+    late = [(change.key, (f"qos={','.join(change.new['qos'])}",)) for change in users if _narrows(change)]
+    yield from _changed_associations(late, target, cluster)
+    for change in reversed([change for change in accounts if _narrows(change)]):
+        yield _modify_account([change.key[0]], cluster, (f"qos={','.join(change.new['qos'])}",))
+
+
+# ---------------------------------------------------------------- QOS
+
+
+def _qos(new: list[Change], changed: list[Change]) -> Iterator[Command]:
+    """A QOS may preempt one that is made after it, so these lists come last."""
+    for change in new:
+        bare = {**change.new, "preempt": ()}
+        yield ["add", "qos", change.key[0], *_options(QOS, (unset(QOS), bare))]
+    for change in new:
+        if change.new["preempt"]:
+            yield _modify_qos(change.key, (f"preempt={','.join(change.new['preempt'])}",))
+    for change in changed:
+        yield _modify_qos(change.key, _options(QOS, (change.old, change.new)))
+
+
+def _modify_qos(key: Key, options: Iterable[str]) -> Command:
+    return ["modify", "qos", "where", f"name={key[0]}", "set", *options]
+
+
+# ---------------------------------------------------------------- accounts
+
+
+def _accounts(new: list[Change], changed: list[Change], cluster: str) -> Iterator[Command]:
+    """New ones of the same kind together, level by level; then each one below its parent, from the top down.
+
+    Going down the wanted tree, a parent is never below its child at the time of the move.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for change in new:
+        words = (f"parent={change.new['parent']}", *_texts(change), *_from_nothing(change.new))
+        groups.setdefault(words, []).append(change.key[0])
+    for words, names in groups.items():
+        for some in _portions(names):
+            yield ["add", "account", ",".join(some), f"cluster={cluster}", *words]
+    for change in changed:
+        options = [f"{text}={change.new[text]}" for text in _TEXTS if change.old[text] != change.new[text]]
+        options += _options(ASSOCIATION, _widened(change))
+        if change.old["parent"] != change.new["parent"]:
+            yield _modify_account([change.key[0]], cluster, (f"parent={change.new['parent']}",))
+        if options:
+            yield _modify_account([change.key[0]], cluster, options)
+
+
+def _texts(change: Change) -> list[str]:
+    """Those that Slurm does not set to the same: the account's name, and its parent's where that is not the root."""
+    name, parent = change.key[0], change.new["parent"]
+    usual = {"description": name, "organization": name if parent == ROOT else parent}
+    return [f"{text}={change.new[text]}" for text in _TEXTS if change.new[text] != usual[text]]
+
+
+def _modify_account(names: list[str], cluster: str, options: Iterable[str]) -> Command:
+    return ["modify", "account", "where", f"name={','.join(names)}", f"cluster={cluster}", "set", *options]
+
+
+def _from_nothing(values: Attributes) -> tuple[str, ...]:
+    return _options(ASSOCIATION, (unset(ASSOCIATION), values))
+
+
+# ---------------------------------------------------------------- users in accounts
+
+
+def _new_associations(new: list[Change], present: State, target: State, cluster: str) -> Iterator[Command]:
+    """The first account that a user gets becomes the default one, so that is made first."""
+    first: list[Change] = []
+    others: list[Change] = []
+    for change in new:
+        user, account, _ = change.key
+        is_default = (user,) not in present.users and target.users[(user,)]["default_account"] == account
+        (first if is_default else others).append(change)
+    direct = [*_adding(first, cluster, bare=False), *_adding(others, cluster, bare=False)]
+    marked = [change for change in new if change.new["comment"] == MARK]
+    if len(direct) <= _DIRECT or len(marked) < len(new):
+        yield from direct
+        return
+    yield from _adding(first, cluster, bare=True)
+    yield from _adding(others, cluster, bare=True)
+    bare = {**unset(ASSOCIATION), "comment": MARK}
+    values = [(change.key, _options(ASSOCIATION, (bare, change.new))) for change in new]
+    yield from _changed_associations(values, target, cluster)
+
+
+def _adding(changes: list[Change], cluster: str, *, bare: bool) -> Iterator[Command]:
+    groups: dict[tuple[str, ...], list[Key]] = {}
+    for change in changes:
+        partition = change.key[2]
+        words = (f"comment={MARK}",) if bare else _from_nothing(change.new)
+        words = (*([f"partition={partition}"] if partition else []), *words)
+        groups.setdefault(words, []).append(change.key)
+    for words, keys in groups.items():
+        for users, accounts in _rectangles(keys):
+            for some in _portions(users):
+                yield [
+                    "add", "user", ",".join(some), f"cluster={cluster}", f"account={','.join(accounts)}", *words,
+                ]  # fmt: skip
+
+
+def _changed_associations(
+    values: Iterable[tuple[Key, tuple[str, ...]]], target: State, cluster: str
+) -> Iterator[Command]:
+    """Those with the same change together, and without naming accounts where it is the same in all of a user's."""
+    groups: dict[tuple[str, ...], list[Key]] = {}
+    for key, words in values:
+        if words:
+            groups.setdefault(words, []).append(key)
+    everything = _by_user(target.associations)
+    for words, keys in groups.items():
+        chosen = _by_user(keys)
+        whole = [user for user, accounts in chosen.items() if accounts == everything[user]]
+        rest = [key for key in keys if key[0] not in set(whole)]
+        targets = [(some, "") for some in _portions(whole)]
+        targets += [
+            (some, f"account={','.join(accounts)}")
+            for users, accounts in _rectangles(rest)
+            for some in _portions(users)
+        ]
+        for users, where in targets:
+            condition = [f"name={','.join(users)}", f"cluster={cluster}", *([where] if where else [])]
+            yield ["modify", "user", "where", *condition, "set", *words]
+
+
+def _by_user(keys: Iterable[Key]) -> dict[str, frozenset[tuple[str, str]]]:
+    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for user, account, partition in keys:
+        found[user].add((account, partition))
+    return {user: frozenset(accounts) for user, accounts in found.items()}
+
+
+def _rectangles(keys: Iterable[Key]) -> Iterator[tuple[list[str], tuple[str, ...]]]:
+    """Users and accounts such that each of these users is meant in each of these accounts."""
+    by_user: dict[str, list[str]] = defaultdict(list)
+    for user, account, _ in keys:
+        by_user[user].append(account)
+    by_accounts: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for user, accounts in by_user.items():
+        by_accounts[tuple(accounts)].append(user)
+    for common, users in by_accounts.items():
+        yield users, common
+
+
+def _portions(names: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(names), _NAMES):
+        yield names[start : start + _NAMES]
+
+
+def _users(new: list[Change], changed: list[Change], present: State, cluster: str) -> Iterator[Command]:
+    levels: dict[str, list[str]] = defaultdict(list)
+    defaults: dict[str, list[str]] = defaultdict(list)
+    for change in [*new, *changed]:
+        name = change.key[0]
+        if change.old.get("admin_level", "none") != change.new["admin_level"]:
+            levels[change.new["admin_level"]].append(name)
+        if (name,) in present.users and change.old["default_account"] != change.new["default_account"]:
+            defaults[change.new["default_account"]].append(name)
+    for word, groups in (("defaultaccount", defaults), ("adminlevel", levels)):
+        for value, names in groups.items():
+            for some in _portions(names):
+                where = [f"name={','.join(some)}", *([f"cluster={cluster}"] if word == "defaultaccount" else [])]
+                yield ["modify", "user", "where", *where, "set", f"{word}={value}"]
+
+
+# ---------------------------------------------------------------- the rest
+
+
+def _reservations(by_kind: Mapping[str, list[Change]], now: float) -> Iterator[Command]:
+    for change in by_kind["-reservation"]:
+        yield ["scontrol", *reservation.delete(change.key[0])]
+    for change in by_kind["~reservation"]:
+        for words in reservation.update(change.key[0], change.old, change.new, now):
+            yield ["scontrol", *words]
+    for change in by_kind["+reservation"]:
+        yield ["scontrol", *reservation.create(change.key[0], change.new, now)]
+
+
+def _leaving_users(wholly: list[Change], partly: list[Change], cluster: str) -> Iterator[Command]:
+    for users in _portions([change.key[0] for change in wholly]):
+        yield ["delete", "user", "where", f"name={','.join(users)}", f"cluster={cluster}"]
+    groups: dict[str, list[Key]] = defaultdict(list)
+    for change in partly:
+        groups[change.key[2]].append(change.key)
+    for partition, keys in groups.items():
+        for users, accounts in _rectangles(keys):
+            where = [f"name={','.join(users)}", f"cluster={cluster}", f"account={','.join(accounts)}"]
+            yield ["delete", "user", "where", *where, *([f"partition={partition}"] if partition else [])]
+
+
+def tool(command: Command) -> list[str]:
+    """The command line: all but reservations is sacctmgr's, which must not ask."""
+    return command if command[0] == "scontrol" else ["sacctmgr", "--immediate", *command]

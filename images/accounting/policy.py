@@ -1,0 +1,110 @@
+"""policy: accounts, QOS, users, shares, limits and reservations as the stack file declares them.
+
+`policy FILE` applies the document, or one on standard input for `-`. `policy --plan [--json] FILE` only tells what that
+would do. Exit status 2: refused, and trying again is useless; 1: something is not there yet or went away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from images.accounting import client_conf
+from images.accounting.apply import Applier, RefusedError
+from images.accounting.document import Policy, load
+from images.accounting.plan import plan
+from images.accounting.present import Slurm, SlurmError, UnreachableError, read
+from images.common.command import Result, Runner, run
+from images.common.log import Log
+from images.common.process import end_on_sigterm
+from images.common.wait import Clock, Reminder
+
+FAILED: Final = 1
+REFUSED: Final = 2
+
+WAIT_SECONDS: Final = 600.0
+"""How long slurmdbd and slurmctld may take to answer. On a first start they pull images meanwhile."""
+
+PLAN_WAIT_SECONDS: Final = 5.0
+"""The same for a plan, which somebody waits for."""
+
+
+def await_slurm(slurm: Slurm, log: Callable[[str], None], clock: Clock, seconds: float) -> None:
+    """Return when both daemons answer and know each other. Raises RefusedError after the time, with Slurm's words."""
+    deadline = clock.now() + seconds
+    reminder = Reminder(log, clock)
+    while True:
+        try:
+            if slurm.has_cluster():
+                slurm.call(["scontrol", "show", "reservation", "--oneliner"])
+                return
+            why = f"slurmctld has not introduced the cluster {slurm.cluster!r} to slurmdbd yet"
+        except (UnreachableError, SlurmError) as error:
+            why = str(error)
+        if clock.now() >= deadline:
+            raise RefusedError(
+                f"slurmdbd and slurmctld cannot be used after {seconds:g} s; nothing was changed:\n{why}"
+            )
+        reminder.waiting("slurmdbd and slurmctld")
+        clock.sleep(0.5)
+
+
+def show_plan(slurm: Slurm, policy: Policy, *, as_json: bool) -> str:
+    """What applying would do, as lines or as JSON with the lists `changes` and `notes`."""
+    planned = plan(read(slurm), policy.wanted, prune=policy.prune, now=time.time())
+    if as_json:
+        return json.dumps({"changes": planned.lines, "notes": list(planned.notes)}, indent=1)
+    return "\n".join([*planned.lines, *planned.notes])
+
+
+def main(arguments: Sequence[str] | None = None, *, runner: Runner = run, clock: Clock | None = None) -> int:
+    """Entry point."""
+    end_on_sigterm()
+    parser = argparse.ArgumentParser(prog="policy", description="Applies a policy document to Slurm.")
+    parser.add_argument("document", metavar="FILE", help="the document; - for standard input")
+    parser.add_argument("--plan", action="store_true", help="only tell what would be done")
+    parser.add_argument("--json", action="store_true", help="with --plan: as JSON")
+    options = parser.parse_args(arguments)
+    log, clock = Log("policy", sys.stderr if options.plan else None), clock or Clock()
+    try:
+        text = sys.stdin.read() if options.document == "-" else Path(options.document).read_text(encoding="utf-8")
+        policy = load(text)
+        env = client_conf.slurm_env(os.environ)
+    except (OSError, ValueError) as error:
+        log(str(error))
+        return REFUSED
+
+    def call(argv: Sequence[str], *, timeout: float = 10.0, **_: object) -> Result:
+        return runner(argv, timeout=timeout, env=env)
+
+    slurm = Slurm(runner=call, cluster=env["CLUSTER_NAME"])
+    try:
+        return _work(slurm, policy, log, clock, options)
+    except (RefusedError, ValueError, SlurmError) as error:
+        log(str(error))
+        return REFUSED
+    except UnreachableError as error:
+        log(f"a daemon went away; what is done stays, and the next try goes on from there: {error}")
+        return FAILED
+    finally:
+        client_conf.remove(env)
+
+
+def _work(slurm: Slurm, policy: Policy, log: Log, clock: Clock, options: argparse.Namespace) -> int:
+    await_slurm(slurm, log, clock, PLAN_WAIT_SECONDS if options.plan else WAIT_SECONDS)
+    if options.plan:
+        if said := show_plan(slurm, policy, as_json=options.json):
+            sys.stdout.write(f"{said}\n")
+        return 0
+    Applier(slurm=slurm, log=log, wall_time=time.time, clock=clock).bring_in_line(policy)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""The policy that is in force, read with sacctmgr and scontrol.
+
+Columns rather than --json: they have the names of the options, they are the same in 24.11 and 26.05, and scontrol's
+JSON leaves the comment of a reservation out (tried with both). Text that may contain the separator comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from images.accounting import reservation
+from images.accounting.document import Key, State
+from images.accounting.fields import ASSOCIATION, QOS, Field
+from images.common.command import TIMED_OUT, Runner
+
+TIMEOUT_SECONDS: Final = 60.0
+
+_LOST: Final = (
+    "connection refused", "connection timed out", "unable to contact", "problem talking to the database",
+    "connection reset", "failed to open persistent connection", "sending persistmsg", "not responding",
+    "unable to connect", "unable to establish", "communication", "zero bytes", "sendto", "connect failure",
+)  # fmt: skip
+"""What Slurm's commands say when the daemon that they need does not answer."""
+
+_ROOT: Final = "root"
+
+
+class UnreachableError(Exception):
+    """slurmdbd or slurmctld does not answer."""
+
+
+class SlurmError(Exception):
+    """Slurm has answered and refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm:
+    """Slurm's commands for one cluster."""
+
+    runner: Runner
+    cluster: str
+
+    def call(self, argv: Sequence[str]) -> str:
+        """What a command prints. Raises one of the two errors above with Slurm's own words."""
+        result = self.runner(argv, timeout=TIMEOUT_SECONDS)
+        if result.ok:
+            return result.stdout
+        said = f"{result.stderr}\n{result.stdout}".strip() or result.message
+        if result.code == TIMED_OUT or any(sign in said.lower() for sign in _LOST):
+            raise UnreachableError(said)
+        raise SlurmError(said)
+
+    def table(self, what: str, columns: Sequence[str], *where: str) -> list[list[str]]:
+        """Rows of `sacctmgr list`, each with as many values as there are columns.
+
+        A line break inside of the last column makes a line with fewer values, which is left out.
+        """
+        printed = self.call(["sacctmgr", "--noheader", "--parsable2", "list", *what.split(), *where,
+                             f"format={','.join(columns)}"])  # fmt: skip
+        rows = (line.split("|", len(columns) - 1) for line in printed.splitlines())
+        return [row for row in rows if len(row) == len(columns)]
+
+    def has_cluster(self) -> bool:
+        """Whether slurmctld has introduced itself to slurmdbd."""
+        return [self.cluster] in self.table("cluster", ["Cluster"])
+
+
+def read(slurm: Slurm) -> State:
+    """Everything that is there. Raises UnreachableError, SlurmError, or ValueError for what is not understood."""
+    with ThreadPoolExecutor() as pool:
+        qos = pool.submit(_read_qos, slurm)
+        rows = pool.submit(_read_associations, slurm)
+        texts = [pool.submit(_read_texts, slurm, column) for column in ("Descr", "Org")]
+        users = pool.submit(slurm.table, "user", ["User", "DefaultAccount", "Admin"])
+        reservations = pool.submit(slurm.call, ["scontrol", "show", "reservation", "--oneliner"])
+        accounts, associations = rows.result()
+        descriptions, organizations = (text.result() for text in texts)
+        for key, values in accounts.items():
+            values["description"] = descriptions.get(key[0], "")
+            values["organization"] = organizations.get(key[0], "")
+        named = {user for user, _, _ in associations}
+        return State(
+            qos=qos.result(),
+            accounts=accounts,
+            associations=associations,
+            users={
+                (user,): {"default_account": default, "admin_level": level.lower()}
+                for user, default, level in users.result()
+                if user in named
+            },
+            reservations=reservation.parse(reservations.result()),
+        )
+
+
+def _values(fields: Sequence[Field], texts: Sequence[str]) -> dict[str, Any]:
+    return {field.key: field.parse(text) for field, text in zip(fields, texts, strict=True)}
+
+
+def _read_qos(slurm: Slurm) -> dict[Key, dict[str, Any]]:
+    rows = slurm.table("qos", ["Name", *(field.column for field in QOS)])
+    return {(name,): _values(QOS, texts) for name, *texts in rows}
+
+
+def _read_associations(slurm: Slurm) -> tuple[dict[Key, dict[str, Any]], dict[Key, dict[str, Any]]]:
+    """Accounts and users in accounts, each with what it has itself and not from above (`wopl`)."""
+    columns = ["Account", "User", "Partition", "ParentName", *(field.column for field in ASSOCIATION)]
+    accounts: dict[Key, dict[str, Any]] = {}
+    associations: dict[Key, dict[str, Any]] = {}
+    for account, user, partition, parent, *texts in slurm.table(
+        "assoc wopl", columns, "where", f"cluster={slurm.cluster}"
+    ):
+        values = _values(ASSOCIATION, texts)
+        if user and user != _ROOT:
+            associations[(user, account, partition)] = values
+        elif not user and account != _ROOT:
+            accounts[(account,)] = {"parent": parent} | values
+    return accounts, associations
+
+
+def _read_texts(slurm: Slurm, column: str) -> dict[str, str]:
+    return {name: text.strip() for name, text in slurm.table("account", ["Account", column])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job that is not over."""
+
+    id: str
+    user: str
+    account: str
+    qos: str
+
+
+def active_jobs(slurm: Slurm) -> Iterator[Job]:
+    """Jobs that wait, run or are suspended, as slurmdbd knows them."""
+    states = "PENDING,RUNNING,SUSPENDED,REQUEUED,RESIZING"
+    printed = slurm.call(
+        ["sacct", "--allusers", "--allocations", "--noheader", "--parsable2", f"--clusters={slurm.cluster}",
+         f"--state={states}", "--format=JobID,User,Account,QOS"]
+    )  # fmt: skip
+    for line in printed.splitlines():
+        job, user, account, qos = line.split("|")
+        yield Job(id=job, user=user, account=account, qos=qos)

@@ -1,0 +1,179 @@
+"""Reservations as scontrol shows and takes them, and when two of them mean the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from images.accounting.fields import Attributes, parse_time
+
+REPEATS: Final = {
+    "hourly": timedelta(hours=1),
+    "daily": timedelta(days=1),
+    "weekday": timedelta(days=1),
+    "weekend": timedelta(days=1),
+    "weekly": timedelta(days=7),
+}
+
+_KEY: Final = re.compile(r"(?:^| )([A-Za-z]+)=")
+_SET: Final = ("starttime", "endtime", "nodes", "nodecnt", "partitionname", "users", "accounts")
+"""What `scontrol update` changes. A change of anything else makes the reservation anew."""
+
+
+def parse(text: str) -> dict[tuple[str, ...], dict[str, Any]]:
+    """What `scontrol show reservation --oneliner` printed, with times in UTC."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for line in text.splitlines():
+        if line.startswith("ReservationName="):
+            values = _split(line)
+            found[(values["ReservationName"],)] = _attributes(values)
+    return found
+
+
+def _split(line: str) -> dict[str, str]:
+    """Keys and values of a line. The comment comes last and may contain anything."""
+    front, _, comment = line.partition(" Comment=")
+    marks = list(_KEY.finditer(front))
+    ends = [mark.start() for mark in marks[1:]] + [len(front)]
+    values = {mark[1]: front[mark.end() : end] for mark, end in zip(marks, ends, strict=True)}
+    return {key: "" if value == "(null)" else value for key, value in {**values, "Comment": comment}.items()}
+
+
+def _attributes(values: Mapping[str, str]) -> dict[str, Any]:
+    flags = set(filter(None, values.get("Flags", "").split(",")))
+    chosen = "SPEC_NODES" in flags
+    start = _time(values["StartTime"])
+    return {
+        "start": start,
+        "duration": parse_time(values["Duration"]),
+        "nodes": expand(values["Nodes"]) if chosen else (),
+        "node_count": None if chosen else int(values["NodeCnt"] or 0),
+        "partition": values.get("PartitionName") or None,
+        "users": _names(values.get("Users", "")),
+        "accounts": _names(values.get("Accounts", "")),
+        "repeat": next((name for name in REPEATS if name.upper() in flags), None),
+        "maintenance": "MAINT" in flags,
+        "ignore_jobs": "IGNORE_JOBS" in flags,
+        "comment": values["Comment"],
+    }
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(sorted(filter(None, text.split(","))))
+
+
+def _time(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+
+
+def expand(hosts: str) -> tuple[str, ...]:
+    """Names in a host list such as `gpu-[0-3,7],cpu-0`."""
+    names: list[str] = []
+    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", hosts):
+        prefix, _, inside = part.strip(",").partition("[")
+        names += [prefix + number for number in _numbers(inside.rstrip("]"))] if inside else [prefix]
+    return tuple(sorted(names))
+
+
+def _numbers(ranges: str) -> Iterable[str]:
+    for item in ranges.split(","):
+        first, _, last = item.partition("-")
+        for number in range(int(first), int(last or first) + 1):
+            yield str(number).zfill(len(first))
+
+
+def has_ended(wanted: Attributes, now: float) -> bool:
+    """Whether its time is over for good."""
+    return wanted["repeat"] is None and int(wanted["start"]) + int(wanted["duration"]) <= now
+
+
+def next_start(wanted: Attributes, now: float) -> int:
+    """When to let it begin: Slurm takes no time in the past."""
+    start = int(wanted["start"])
+    if start > now:
+        return start
+    if wanted["repeat"] is None:
+        return int(now)
+    period = int(REPEATS[wanted["repeat"]].total_seconds())
+    start += (int(now) - start) // period * period + period
+    while not _is_day_of(wanted["repeat"], start):
+        start += period
+    return start
+
+
+def _is_day_of(repeat: str, start: int) -> bool:
+    weekend = datetime.fromtimestamp(start, UTC).weekday() >= 5
+    return {"weekday": not weekend, "weekend": weekend}.get(repeat, True)
+
+
+def settled(present: Attributes, wanted: Attributes, now: float) -> Attributes:
+    """`wanted` with what a reservation that is there already may rightly have instead.
+
+    A repeated one moves on by itself, one that was made after its start began later, and where no partition is asked
+    for, Slurm takes the default one.
+    """
+    start, duration = int(wanted["start"]), int(wanted["duration"])
+    if wanted["repeat"] and wanted["repeat"] == present["repeat"]:
+        period = int(REPEATS[wanted["repeat"]].total_seconds())
+        if present["start"] >= start and (present["start"] - start) % period == 0:
+            start = present["start"]
+    elif start <= now and present["start"] <= now:
+        end = start + duration
+        start = present["start"]
+        duration = end - start
+    return {**wanted, "start": start, "duration": duration, "partition": wanted["partition"] or present["partition"]}
+
+
+def create(name: str, wanted: Attributes, now: float) -> list[str]:
+    """Arguments of scontrol that make it."""
+    settings = _settings(wanted, now)
+    words = [f"{key}={value}" for key, value in settings.items() if value]
+    return ["create", "reservation", f"reservationname={name}", *words, *_flags(wanted), _comment(wanted)]
+
+
+def _flags(wanted: Attributes) -> list[str]:
+    flags = [wanted["repeat"]] if wanted["repeat"] else []
+    flags += [flag for flag, given in (("maint", "maintenance"), ("ignore_jobs", "ignore_jobs")) if wanted[given]]
+    return [f"flags={','.join(flags)}"] if flags else []
+
+
+def _comment(wanted: Attributes) -> str:
+    return f"comment={wanted['comment']}"
+
+
+def _settings(wanted: Attributes, now: float) -> dict[str, str]:
+    start = next_start(wanted, now)
+    late = start - int(wanted["start"]) if wanted["repeat"] is None else 0
+    return {
+        "starttime": _stamp(start),
+        "endtime": _stamp(start + int(wanted["duration"]) - late),
+        "nodes": ",".join(wanted["nodes"]),
+        "nodecnt": str(wanted["node_count"] or ""),
+        "partitionname": wanted["partition"] or "",
+        "users": ",".join(wanted["users"]),
+        "accounts": ",".join(wanted["accounts"]),
+    }
+
+
+def _stamp(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def update(name: str, present: Attributes, wanted: Attributes, now: float) -> list[list[str]]:
+    """Arguments of the calls of scontrol that turn one into the other."""
+    old, new = _settings(present, now), _settings(wanted, now)
+    changed = {key: new[key] for key in _SET if old[key] != new[key]}
+    remade = any(present[key] != wanted[key] for key in ("repeat", "maintenance", "ignore_jobs", "partition"))
+    if remade or any(not value for value in changed.values()):
+        return [delete(name), create(name, wanted, now)]
+    words = [f"{key}={value}" for key, value in changed.items()]
+    if present["comment"] != wanted["comment"]:
+        words.append(_comment(wanted))
+    return [["update", f"reservationname={name}", *words]]
+
+
+def delete(name: str) -> list[str]:
+    """Arguments of scontrol that remove it."""
+    return ["delete", f"reservationname={name}"]

@@ -1,0 +1,91 @@
+"""How sshd decides who may log in, beyond keys: per-user limits, and users whom only SSSD knows. Both need PAM.
+
+Without them sshd uses no PAM at all, and goes by what the jail's own files say.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from images.common.files import write_atomically
+
+PAM_SERVICE: Final = Path("/etc/pam.d/sshd")
+LIMITS_FILE: Final = Path("/run/slurmstack/user-limits.conf")
+LIBEXEC: Final = "/usr/libexec/slurmstack"
+LOGINS: Final = "maxlogins"
+"""Counted by our own program: pam_limits reads utmp, which sshd does not write in a container."""
+
+RESOURCES: Final = {
+    "nproc": (resource.RLIMIT_NPROC, 1),
+    "nofile": (resource.RLIMIT_NOFILE, 1),
+    "as": (resource.RLIMIT_AS, 1024),
+    "cpu": (resource.RLIMIT_CPU, 60),
+}
+"""Limits by their names in limits.conf(5): the kernel's resource, and in how many of its units they are counted."""
+
+
+def parse_limits(text: str) -> dict[str, int]:
+    """Limits by name from `nproc=200 as=4194304`. Raises ValueError."""
+    limits = {name: int(value) for name, _, value in (word.partition("=") for word in text.split())}
+    unknown = set(limits) - {*RESOURCES, LOGINS}
+    if unknown:
+        raise ValueError(f"USER_LIMITS: unknown limits {', '.join(sorted(unknown))}")
+    return limits
+
+
+def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
+    """limits.conf(5) for everybody but root, each limit at most what the pod itself may have.
+
+    pam_limits refuses a login when it cannot set a limit, and raising one needs a capability that the pod lacks.
+    """
+    lines = ["# Written by slurmstack from slurmstack:login.user_limits; `*` is everybody but root.\n"]
+    for name, value in limits.items():
+        if name == LOGINS:
+            continue
+        kind, unit = RESOURCES[name]
+        own = resource.getrlimit(kind)[1]
+        allowed = value if own == resource.RLIM_INFINITY else min(value, own // unit)
+        if allowed != value:
+            log(f"login.user_limits: {name} is {allowed} instead of {value}: more is not allowed to this pod")
+        lines.append(f"* - {name} {allowed}\n")
+    return "".join(lines)
+
+
+def pam_service(limits: Mapping[str, int], *, sssd: bool) -> str:
+    """The PAM service of sshd: only keys authenticate, so it is about accounts and sessions.
+
+    pam_unix refuses accounts that are expired, as those of removed users are. Users of the jail's own files are not
+    SSSD's business; for all others its access rules count, and their homes are made when they first come.
+    """
+    lines = ["auth required pam_deny.so", "password required pam_deny.so"]
+    if LOGINS in limits:
+        lines.append(f"account required pam_exec.so quiet stdout {LIBEXEC}/admit {limits[LOGINS]}")
+    lines.append("account required pam_unix.so")
+    if sssd:
+        lines += ["account sufficient pam_localuser.so file=/jail/etc/passwd", "account required pam_sss.so"]
+    if set(limits) - {LOGINS}:
+        lines.append(f"session required pam_limits.so conf={LIMITS_FILE}")
+    if sssd:
+        lines.append(f"session optional pam_exec.so quiet {LIBEXEC}/make-home")
+    lines.append("session required pam_permit.so")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def sshd_options(limits: Mapping[str, int], *, sssd: bool) -> list[str]:
+    """Arguments of sshd that win over its file."""
+    options = ["UsePAM=yes"] if limits or sssd else []
+    if sssd:
+        options += ["AuthorizedKeysCommand=/usr/bin/sss_ssh_authorizedkeys", "AuthorizedKeysCommandUser=nobody"]
+    return [part for option in options for part in ("-o", option)]
+
+
+def set_up_access(limits: Mapping[str, int], log: Callable[[str], None], *, sssd: bool) -> list[str]:
+    """Write what PAM reads; returns the further arguments of sshd."""
+    if limits or sssd:
+        LIMITS_FILE.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(LIMITS_FILE, limits_file(limits, log))
+        write_atomically(PAM_SERVICE, pam_service(limits, sssd=sssd))
+    return sshd_options(limits, sssd=sssd)

@@ -1,0 +1,1 @@
+"""slurmrestd and the TLS in front of it."""

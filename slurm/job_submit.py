@@ -1,0 +1,56 @@
+"""Rules for every job at its submission, as a script that slurmctld runs (`JobSubmitPlugins=lua`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from config.cluster import ClusterConfig
+
+if TYPE_CHECKING:
+    from slurm.partitions import PartitionLine
+
+FILE = "job_submit.lua"
+"""slurmctld looks for it beside slurm.conf, and it alone: workers do not get it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuPartition:
+    """What the rule about GPUs must know of a partition."""
+
+    name: str
+    some: bool
+    """Whether a node of it may have GPUs."""
+    every: bool
+    """Whether a job that asks for none would keep others from them."""
+
+
+def has_rules(config: ClusterConfig) -> bool:
+    """Whether slurmctld needs the script. `default_time` is an option of partitions (partitions.py)."""
+    return config.job_submit.require_account or config.job_submit.gpus_only_in_gpu_partitions
+
+
+def job_submit_settings(config: ClusterConfig) -> dict[str, str]:
+    """Keys of slurm.conf; none without rules, so that no job is held up by an empty script."""
+    return {"JobSubmitPlugins": "lua"} if has_rules(config) else {}
+
+
+def script_values(config: ClusterConfig, lines: Iterable[PartitionLine]) -> dict[str, object]:
+    """What the template of the script needs."""
+    lines = list(lines)
+    partitions = [_gpu_partition(config, line) for line in lines]
+    return {
+        "rules": config.job_submit,
+        "default_partition": next((line.name for line in lines if line.option("Default").upper() == "YES"), None),
+        "gpu_partitions": partitions,
+        "with_gpus": " or ".join(partition.name for partition in partitions if partition.some),
+        "without_gpus": " or ".join(partition.name for partition in partitions if not partition.every),
+    }
+
+
+def _gpu_partition(config: ClusterConfig, line: PartitionLine) -> GpuPartition:
+    gpus = [config.worker_nodes[pool].resources.gpus > 0 for pool in line.node_sets]
+    # Where every job gets whole nodes, it gets their GPUs too and need not ask.
+    whole_nodes = line.option("OverSubscribe").upper() == "EXCLUSIVE"
+    return GpuPartition(name=line.name, some=any(gpus), every=all(gpus) and not whole_nodes)

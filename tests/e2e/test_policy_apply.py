@@ -1,0 +1,118 @@
+"""The declared policy on real Kubernetes: shown before, applied, kept against changes by hand, refused as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import ENGINES
+from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack
+from tests.stacks import dev
+
+POLICY: dict[str, Any] = {
+    "accounts": {"ml": {"fairshare": 10}, "vision": {"parent": "ml", "grp_tres": {"cpu": 2}}},
+    "qos": {"high": {"priority": 100}},
+}
+
+LINES = [
+    "+ qos high (priority 100)",
+    "+ account ml (parent root, fairshare 10)",
+    "+ account vision (parent ml, organization ml, fairshare 1, grp tres cpu=2)",
+    "+ user alice in ml (fairshare 3)",
+    "+ user alice in vision",
+]
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def slurm(
+    request: pytest.FixtureRequest, local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SlurmOnKubernetes]:
+    """A cluster that was previewed and then applied; what both printed is in its directory."""
+    engine: str = request.param
+    directory = tmp_path_factory.mktemp(f"applied-{engine}")
+    key = make_key(directory / "key")
+    user = {"uid": 10001, "ssh_authorized_keys": [key], "accounts": {"ml": {"fairshare": 3}, "vision": {}}}
+    sections = dev() | POLICY | {"cluster": {"namespace": f"e2e-applied-{engine}"}, "users": {"alice": user}}
+    sections["login"] = {"size": 1, "service_type": "ClusterIP"}
+    if engine == "pulumi":
+        os.environ["PULUMI_BACKEND_URL"] = f"file://{directory}"
+        os.environ["PULUMI_CONFIG_PASSPHRASE"] = "test"
+    cluster = SlurmOnKubernetes(engine=engine, directory=directory, sections=sections)
+    try:
+        (directory / "preview.json").write_text(json.dumps(cluster.preview()["policy"]))
+        (directory / "up.txt").write_text(cluster.up().stdout)
+        cluster.await_idle("default-0", "default-1")
+    except BaseException:
+        print(f"logs: {cluster.collect_logs(f'setup-policy-{engine}')}")
+        raise
+    yield cluster
+    # The database lies on a static volume, which outlives the cluster: the next one would find this policy.
+    cluster.sections = {**cluster.sections, "accounts": {}, "qos": {}, "users": {}, "accounting": {"prune": True}}
+    cluster.up()
+    slurmstack("destroy", "--yes", "--kill-jobs", "--engine", engine, "--config", str(cluster.file))
+
+
+def policy(slurm: SlurmOnKubernetes) -> Any:
+    """What Slurm has, for comparison."""
+    columns = "account,user,parentname,share,grptres,comment"
+    lists = (f"assoc wopl format={columns}", "qos format=name,priority,description", "user")
+    return [slurm.slurm(f"sacctmgr --noheader --parsable2 list {what}").splitlines() for what in lists]
+
+
+def test_the_first_preview_and_the_first_up_tell_what_is_made(slurm: SlurmOnKubernetes) -> None:
+    previewed = json.loads((slurm.directory / "preview.json").read_text())
+    applied = [line.strip() for line in (slurm.directory / "up.txt").read_text().splitlines()]
+
+    assert previewed["changes"] == LINES
+    assert [line for line in applied if line in LINES] == LINES
+    assert "vision|alice||1||slurmstack" in policy(slurm)[0]
+
+
+def test_applied_twice_it_changes_nothing(slurm: SlurmOnKubernetes) -> None:
+    before = policy(slurm)
+
+    assert slurm.preview()["policy"] == {"changes": [], "notes": [], "compared": True}
+    slurm.up()
+
+    assert policy(slurm) == before
+
+
+def test_a_change_by_hand_is_shown_by_preview_and_undone_by_up(slurm: SlurmOnKubernetes) -> None:
+    before = policy(slurm)
+    slurm.slurm("sacctmgr --immediate modify account where name=ml set fairshare=77")
+    slurm.slurm("sacctmgr --immediate add account handmade")
+
+    shown = slurm.preview()["policy"]
+    done = slurm.up()
+
+    kept = "! account handmade was made by hand: kept (accounting.prune: true removes it)"
+    assert shown["changes"] == ["~ account ml: fairshare 77 => 10"]
+    assert shown["notes"] == [kept]
+    assert "~ account ml: fairshare 77 => 10" in done.stdout
+    assert kept in done.stdout
+    slurm.slurm("sacctmgr --immediate delete account where name=handmade")
+    assert policy(slurm) == before
+
+
+def test_a_policy_that_slurm_refuses_leaves_the_old_one_intact(slurm: SlurmOnKubernetes) -> None:
+    before, sections = policy(slurm), slurm.sections
+    tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT08:00:00}"
+    slurm.slurm(f"scontrol create reservationname=byhand starttime={tomorrow} duration=60 nodes=default-0 users=root")
+    course = {"start": tomorrow, "duration": "60", "nodes": ["default-0"], "accounts": ["ml"]}
+    slurm.sections = {**sections, "qos": {}, "reservations": {"course": course}}
+
+    done = slurm.change("accounts.ml.fairshare", 44, check=False)
+
+    slurm.sections = sections
+    assert done.returncode != 0
+    assert "overlaps with another reservation" in done.stdout + done.stderr
+    assert policy(slurm) == before
+    assert "course" not in slurm.slurm("scontrol show reservation")
+    slurm.slurm("scontrol delete reservationname=byhand")
+    slurm.up()
+    assert policy(slurm) == before

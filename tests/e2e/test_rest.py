@@ -1,0 +1,152 @@
+"""The REST API on the real local Kubernetes: asked with curl by a user on a login node, and from outside."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPSConnection
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import ENGINES
+from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
+from tests.stacks import dev, with_change
+
+API = "https://rest:6820/slurm/v0.0.42"
+
+
+@pytest.fixture(scope="module")
+def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmOnKubernetes]:
+    """One worker, one login node and two pods of the REST API, in a namespace of their own."""
+    directory = tmp_path_factory.mktemp("rest")
+    sections = with_change(with_change(dev(), "worker_nodes.default.size", 1), "login.size", 1)
+    key = make_key(directory / "key")
+    sections |= {
+        "cluster": {"namespace": "e2e-rest"},
+        "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [key]}},
+        "rest": {"enabled": True, "size": 2},
+    }
+    slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
+    try:
+        slurm.up()
+        slurm.await_idle("default-0")
+        slurm.ssh(f"cat > rest-ca.pem <<'END'\n{authority(slurm)}\nEND")
+    except BaseException:
+        print(f"logs: {slurm.collect_logs('setup-rest')}")
+        raise
+    yield slurm
+    slurmstack("destroy", "--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file))
+
+
+def authority(slurm: SlurmOnKubernetes) -> str:
+    """The certificate that docs/rest.md tells users to fetch."""
+    (secret,) = slurm.kubectl.items("secret", "rest-tls", "-n", slurm.namespace)
+    return base64.b64decode(secret["data"]["ca.crt"]).decode().strip()
+
+
+def token(slurm: SlurmOnKubernetes, *options: str) -> str:
+    """A token that alice makes for herself on a login node, in the jail."""
+    printed = slurm.ssh(f"scontrol token {' '.join(options)}").strip()
+    assert printed.startswith("SLURM_JWT="), printed
+    return printed.removeprefix("SLURM_JWT=")
+
+
+def ask(slurm: SlurmOnKubernetes, token: str, path: str, *options: str) -> tuple[int, Any]:
+    """(status, answer) of a request with curl on a login node."""
+    command = [
+        "curl", "--silent", "--show-error", "--cacert", "rest-ca.pem", "--max-time", "60",
+        "--write-out", r"\n%{http_code}", "-H", f"X-SLURM-USER-TOKEN: {token}", *options, f"{API}{path}",
+    ]  # fmt: skip
+    text, _, status = slurm.ssh(shlex.join(command)).strip().rpartition("\n")
+    return int(status), json.loads(text)
+
+
+def job(script: str) -> tuple[str, str]:
+    """A job as options of curl."""
+    work = {"name": "rest", "current_working_directory": "/home/alice", "environment": ["PATH=/usr/bin:/bin"]}
+    return "--json", json.dumps({"script": f"#!/bin/sh\n{script}\n", "job": work})
+
+
+def test_a_job_that_is_submitted_runs_in_the_jail_as_the_user_of_the_token(slurm: SlurmOnKubernetes) -> None:
+    status, answer = ask(slurm, token(slurm), "/job/submit", *job("id -un > who; test -e /.slurmstack/populated"))
+    assert status == 200, answer
+    slurm.await_job(str(answer["job_id"]))
+    assert slurm.ssh("cat who") == "alice\n"
+
+
+def test_a_job_is_listed_and_cancelled(slurm: SlurmOnKubernetes) -> None:
+    mine = token(slurm)
+    _, submitted = ask(slurm, mine, "/job/submit", *job("sleep 600"))
+    number = submitted["job_id"]
+    status, listed = ask(slurm, mine, "/jobs/")
+    assert status == 200
+    assert [(item["user_name"], item["name"]) for item in listed["jobs"] if item["job_id"] == number] == [
+        ("alice", "rest")
+    ]
+    assert ask(slurm, mine, f"/job/{number}", "-X", "DELETE")[0] == 200
+    slurm.await_job(str(number), "CANCELLED")
+
+
+def test_a_job_makes_a_token_and_asks_with_it(slurm: SlurmOnKubernetes) -> None:
+    script = (
+        f'eval "$(scontrol token)"; curl --silent --cacert rest-ca.pem -H "X-SLURM-USER-TOKEN: $SLURM_JWT" {API}/jobs/'
+    )
+    number = slurm.submit(script, "--output=inner.json")
+    slurm.await_job(number)
+    answer = json.loads(slurm.ssh("cat inner.json"))
+    assert int(number) in [item["job_id"] for item in answer["jobs"]]
+
+
+def test_bad_and_expired_tokens_are_refused(slurm: SlurmOnKubernetes) -> None:
+    short = token(slurm, "lifespan=1")
+    head, _, signature = token(slurm).rpartition(".")
+    for bad in ("", "nonsense", f"{head}.{signature[::-1]}"):
+        status, answer = ask(slurm, bad, "/job/submit", *job("true"))
+        assert status == 401, answer
+    wait_until(lambda: ask(slurm, short, "/jobs/")[0] == 401, "the token is over")
+
+
+def test_from_outside_it_is_reached_through_kubectl(slurm: SlurmOnKubernetes) -> None:
+    mine = token(slurm)
+    with forwarded(slurm) as port, closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as plain:
+        context = ssl.create_default_context(cadata=authority(slurm))
+        connection = HTTPSConnection("rest", port)
+        connection.sock = context.wrap_socket(plain, server_hostname="rest")
+        connection.request("GET", "/slurm/v0.0.42/nodes/", headers={"Authorization": f"Bearer {mine}"})
+        answer = connection.getresponse()
+        nodes = json.load(answer)["nodes"]
+    assert (answer.status, [node["name"] for node in nodes]) == (200, ["default-0"])
+
+
+@contextmanager
+def forwarded(slurm: SlurmOnKubernetes) -> Iterator[int]:
+    """A port of this machine that kubectl leads to the API."""
+    command = [*slurm.kubectl.command(), "port-forward", "-n", slurm.namespace, "service/rest", ":6820"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline().split(" -> ")[0].rpartition(":")[2])
+        finally:
+            process.terminate()
+
+
+def test_the_pods_are_replaced_without_a_failed_request(slurm: SlurmOnKubernetes) -> None:
+    before = {name for name in slurm.pod_uids() if name.startswith("rest-")}
+    quiet = f"curl --silent --output /dev/null --fail --cacert rest-ca.pem -H 'X-SLURM-USER-TOKEN: {token(slurm)}'"
+    loop = f"while [ ! -e stop ]; do echo asked; {quiet} --max-time 60 {API}/nodes/ || echo failed; done > log"
+    slurm.ssh(f"rm -f stop; nohup sh -c {shlex.quote(loop)} > /dev/null 2>&1 &")
+
+    slurm.kubectl.run("rollout", "restart", "deployment/rest", "-n", slurm.namespace)
+    slurm.kubectl.run("rollout", "status", "deployment/rest", "-n", slurm.namespace, "--timeout=180s")
+    wait_until(lambda: not before & slurm.pod_uids().keys(), "the old pods have left", timeout=90)
+
+    said = slurm.ssh("touch stop; cat log").split()
+    assert said.count("asked") > 10
+    assert "failed" not in said

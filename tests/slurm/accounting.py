@@ -1,0 +1,167 @@
+"""MariaDB and slurmdbd for a sandbox: the images' own programs, with the files that Kubernetes would mount."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from slurm.rest import TOKEN_SETTINGS
+from tests.slurm.conftest import minimal_config
+from tests.slurm.sandbox import Pod, SlurmSandbox, wait_until
+
+MEMORY_LIMIT = 512 * 2**20
+START_SECONDS = 120.0
+"""For MariaDB's first start, which makes its data directory, on a busy machine."""
+
+ACCOUNTING = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=slurmdbd-0
+AccountingStoragePort=6819
+JobAcctGatherType=jobacct_gather/linux
+""" + "".join(f"{key}={value}\n" for key, value in TOKEN_SETTINGS.items())
+"""Lines of slurm.conf."""
+
+SLURMDBD = {
+    "DbdHost": "slurmdbd-0",
+    "SlurmUser": "slurm",
+    "AuthType": "auth/munge",
+    **TOKEN_SETTINGS,
+    "PidFile": "/run/slurmdbd/slurmdbd.pid",
+    "DebugLevel": "info",
+    "LogTimeFormat": "iso8601_ms",
+    "StorageType": "accounting_storage/mysql",
+    "StorageHost": "database",
+    "StoragePort": "3306",
+    "StorageUser": "slurm",
+    "StorageLoc": "slurm_acct_db",
+}
+"""Lines of slurmdbd.conf."""
+
+
+def accounting_config(version: str, extra: str = "", **files: str) -> dict[str, str]:
+    """The least configuration with accounting; `extra` is added to slurm.conf."""
+    return minimal_config(version, ACCOUNTING + extra, **files)
+
+
+def _directory(sandbox: SlurmSandbox, name: str, files: Mapping[str, str | bytes] | None = None) -> Path:
+    """A directory to bind into pods, made once per sandbox."""
+    directory = sandbox.work / name
+    directory.mkdir(exist_ok=True)
+    for file, content in (files or {}).items():
+        data = content.encode() if isinstance(content, str) else content
+        if not (directory / file).exists():
+            (directory / file).write_bytes(data)
+    return directory
+
+
+def password_binds(sandbox: SlurmSandbox) -> dict[Path, str]:
+    """The Secret with the database's password, for any pod."""
+    return {_directory(sandbox, "database-password", {"password": secrets.token_hex(16)}): "/secrets/database"}
+
+
+def slurmdbd_binds(sandbox: SlurmSandbox, **settings: str) -> dict[Path, str]:
+    """The ConfigMaps with slurmdbd.conf and Slurm's other files, for a pod of the accounting image."""
+    text = "".join(f"{key}={value}\n" for key, value in {**SLURMDBD, **settings}.items())
+    directory = _directory(sandbox, "slurmdbd-conf")
+    (directory / "slurmdbd.conf").write_text(text)
+    return {directory: "/config/slurmdbd", sandbox.config_directory: "/config/slurm"}
+
+
+def start_database(sandbox: SlurmSandbox, *, wait: bool = True, role: str = "database") -> Pod:
+    """A pod `database` with MariaDB. Its volume outlives it: a second call serves the same data."""
+    volume = _directory(sandbox, "database-volume")
+    pod = sandbox.add_pod("database", role, {volume: "/var/lib/mysql", **password_binds(sandbox)}, munged=False)
+    pod.start_program("mariadbd", {"MEMORY_LIMIT": str(MEMORY_LIMIT)})
+    if wait:
+        wait_for_database(pod)
+    return pod
+
+
+def wait_for_database(pod: Pod) -> None:
+    """Until the readiness probe's query succeeds."""
+    probe = ["mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1"]
+    wait_until(lambda: pod.run(probe).returncode == 0, lambda: f"mariadbd: {pod.log('mariadbd')}", START_SECONDS)
+
+
+def start_accounting(
+    sandbox: SlurmSandbox, *, wait: bool = True, binds: Mapping[Path, str] | None = None, **settings: str
+) -> Pod:
+    """A pod `slurmdbd-0` with munged and slurmdbd. `settings`: of slurmdbd.conf, besides `SLURMDBD`."""
+    mounted = {**password_binds(sandbox), sandbox.jwt_secret: "/secrets/jwt", **slurmdbd_binds(sandbox, **settings)}
+    pod = sandbox.add_pod("slurmdbd-0", "accounting", {**mounted, **(binds or {})})
+    pod.start_program("slurmdbd")
+    if wait:
+        wait_for_accounting(sandbox)
+    return pod
+
+
+def wait_for_accounting(sandbox: SlurmSandbox) -> None:
+    """Until sacctmgr, started beside slurmdbd, gets an answer."""
+    wait_until(lambda: sacctmgr(sandbox, "show cluster").returncode == 0, lambda: f"slurmdbd: {sandbox.logs()}", 60)
+
+
+def sacctmgr(sandbox: SlurmSandbox, arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run sacctmgr in slurmdbd's pod, as root."""
+    environment = {"SLURM_CONF": "/config/slurm/slurm.conf"}
+    return sandbox.run(f"sacctmgr --immediate --noheader --parsable2 {arguments}", pod="slurmdbd-0", env=environment)
+
+
+def wait_for_registration(sandbox: SlurmSandbox) -> None:
+    """Until slurmctld is registered with slurmdbd: only then does it send records."""
+
+    def registered() -> bool:
+        return "|6817|" in sacctmgr(sandbox, "show cluster format=cluster,controlhost,controlport,rpc").stdout
+
+    wait_until(registered, lambda: f"slurmctld is not registered: {sandbox.logs()}", 60)
+
+
+class BareSandbox(SlurmSandbox):
+    """A sandbox in which nothing of Slurm runs: the first pod only carries the network of the others."""
+
+    def start_controller(self, *, daemons: bool = True) -> Pod:
+        """Without its daemons."""
+        del daemons
+        return super().start_controller(daemons=False)
+
+    def wait_for_nodes(self, count: int, state: str = "idle", timeout: float = 120) -> float:
+        """There are none."""
+        del count, state, timeout
+        return 0.0
+
+
+class AccountingSandbox(SlurmSandbox):
+    """A sandbox with MariaDB and slurmdbd. Its configuration must have `ACCOUNTING`, as `accounting_config` does.
+
+    slurmdbd is up before slurmctld: at its first start, slurmctld waits until slurmdbd has told it the cluster's id.
+    """
+
+    def start_controller(self, *, daemons: bool = True) -> Pod:
+        """The controller's pod comes first, as the network of all pods lives in it; then database and slurmdbd."""
+        pod = super().start_controller(daemons=False)
+        start_database(self)
+        start_accounting(self)
+        if daemons:
+            self.start_controller_daemons(pod)
+            wait_for_registration(self)
+        return pod
+
+
+def job_records(sandbox: SlurmSandbox) -> list[dict[str, Any]]:
+    """What sacct knows of all jobs, without their steps; nothing while slurmdbd does not answer."""
+    command = "sacct --allusers --starttime=now-1days --allocations --json"
+    done = sandbox.run(command, pod="slurmdbd-0", env={"SLURM_CONF": "/config/slurm/slurm.conf"})
+    jobs: list[dict[str, Any]] = json.loads(done.stdout)["jobs"] if done.returncode == 0 else []
+    return jobs
+
+
+def kill(pod: Pod, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to the daemon of a pod, and wait until it is gone."""
+    pids = pod.run(["pgrep", "--exact", name]).stdout.split()
+    assert pids, f"no {name} runs in {pod.name}"
+    pod.run(["kill", f"-{number.value}", *pids])
+    wait_until(lambda: not pod.run(["pgrep", "--exact", name]).stdout.strip(), f"{name} to end", 30)

@@ -1,0 +1,33 @@
+"""Logging in over the real sshd, for tests: keys, and the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from tests.slurm.sandbox import SlurmSandbox
+
+OPTIONS = "-i /root/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o LogLevel=ERROR"
+
+
+def write_host_key(secret: Path) -> None:
+    """The Secret with sshd's host key, as a directory."""
+    secret.mkdir()
+    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (secret / "ssh_host_ed25519_key").write_bytes(pem)
+
+
+def write_user_key(path: Path) -> str:
+    """A private key; returns the public line."""
+    key = Ed25519PrivateKey.generate()
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    path.chmod(0o600)
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def ssh_to(cluster: SlurmSandbox, user: str, command: str, program: str = "ssh") -> tuple[int, str]:
+    """(exit code, output) of a command over ssh, from the pod `client`, which has the key."""
+    done = cluster.run(["bash", "-c", f"{program} {OPTIONS} {user}@login-0 {command}"], pod="client")
+    return done.returncode, done.stdout + done.stderr

@@ -1,0 +1,151 @@
+"""slurmdbd and MariaDB for real: no record of a job is lost, whatever is away or killed meanwhile."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.slurm.accounting import (
+    AccountingSandbox,
+    accounting_config,
+    job_records,
+    kill,
+    start_accounting,
+    start_database,
+    wait_for_accounting,
+    wait_for_database,
+    wait_for_registration,
+)
+from tests.slurm.conftest import minimal_config
+from tests.slurm.sandbox import SlurmSandbox, wait_until
+
+BURST = 40
+"""Jobs that are submitted one after the other, as fast as one shell can."""
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str) -> Iterator[AccountingSandbox]:
+    """A cluster with accounting and one worker."""
+    config = accounting_config(slurm_version)
+    with AccountingSandbox(slurm_version, config=config, workers=1) as sandbox:
+        yield sandbox
+
+
+def submit(cluster: SlurmSandbox, count: int = 1) -> set[int]:
+    """Submit jobs that end at once; their ids."""
+    command = f"for n in $(seq {count}); do sbatch --parsable --output=/dev/null --mem=1 --wrap true; done"
+    done = cluster.run(command, timeout=120)
+    assert done.returncode == 0, done.stderr
+    ids = {int(line) for line in done.stdout.split()}
+    assert len(ids) == count
+    return ids
+
+
+def wait_for_end(cluster: SlurmSandbox) -> None:
+    """Until slurmctld has no job that waits or runs."""
+    queue = "squeue --noheader --states=pending,running,completing"
+    wait_until(lambda: not cluster.run(queue).stdout.strip(), lambda: cluster.run("squeue").stdout, 180)
+
+
+def wait_for_records(cluster: SlurmSandbox, ids: set[int]) -> None:
+    """Until sacct has every one of these jobs as completed."""
+
+    def missing() -> dict[int, str]:
+        found = {job["job_id"]: " ".join(job["state"]["current"]) for job in job_records(cluster)}
+        return {job: found.get(job, "no record") for job in ids if found.get(job) != "COMPLETED"}
+
+    wait_until(lambda: not missing(), lambda: f"records of all jobs: {missing()}\n{cluster.logs()}", 120)
+
+
+def test_a_job_is_recorded_with_its_end(cluster: AccountingSandbox) -> None:
+    wait_for_records(cluster, submit(cluster))
+
+
+def test_jobs_go_on_without_slurmdbd_and_all_are_recorded_when_it_is_back(cluster: AccountingSandbox) -> None:
+    before = submit(cluster, BURST // 2)
+    kill(cluster.pods["slurmdbd-0"], "slurmdbd")
+    after = submit(cluster, BURST // 2)
+    wait_for_end(cluster)
+    cluster.pods["slurmdbd-0"].start_program("slurmdbd")
+    wait_for_records(cluster, before | after)
+
+
+def test_jobs_go_on_when_the_database_is_killed_and_all_are_recorded_when_it_is_back(
+    cluster: AccountingSandbox,
+) -> None:
+    before = submit(cluster, BURST // 2)
+    kill(cluster.pods["database"], "mariadbd")
+    after = submit(cluster, BURST // 2)
+    wait_for_end(cluster)
+    cluster.pods["database"].start_program("mariadbd", {"MEMORY_LIMIT": str(512 * 2**20)})
+    wait_for_database(cluster.pods["database"])
+    wait_for_records(cluster, before | after)
+
+
+def test_slurmctld_starts_without_slurmdbd_and_keeps_what_is_not_recorded_yet(cluster: AccountingSandbox) -> None:
+    """It writes the records that wait to its state directory when it ends, as Kubernetes ends it: by SIGTERM."""
+    kill(cluster.pods["slurmdbd-0"], "slurmdbd")
+    ids = submit(cluster, 5)
+    wait_for_end(cluster)
+    kill(cluster.controller, "slurmctld", signal.SIGTERM)
+    cluster.controller.start_program("slurmctld")
+    wait_until(lambda: "is UP" in cluster.run("scontrol ping").stdout, cluster.logs)
+    more = submit(cluster, 5)
+    cluster.wait_for_nodes(1)
+    wait_for_end(cluster)
+    cluster.pods["slurmdbd-0"].start_program("slurmdbd")
+    wait_for_accounting(cluster)
+    wait_for_records(cluster, ids | more)
+
+
+def test_a_configuration_is_taken_while_slurmdbd_is_away(cluster: AccountingSandbox, slurm_version: str) -> None:
+    kill(cluster.pods["slurmdbd-0"], "slurmdbd")
+    cluster.set_config(accounting_config(slurm_version, "SchedulerParameters=bf_interval=17\n"))
+    wait_until(lambda: "bf_interval=17" in cluster.run("scontrol show config").stdout, cluster.logs, 40)
+    ids = submit(cluster, 3)
+    cluster.pods["slurmdbd-0"].start_program("slurmdbd")
+    wait_for_records(cluster, ids)
+
+
+@pytest.mark.parametrize("slurmdbd_first", [True, False])
+def test_accounting_can_be_turned_on_in_a_cluster_that_ran_without_it(
+    make_sandbox: Callable[..., SlurmSandbox], slurm_version: str, slurmdbd_first: bool
+) -> None:
+    """Its own id must go: slurmctld ended with "CLUSTER ID MISMATCH", and was never registered without slurmdbd."""
+    sandbox = make_sandbox(slurm_version, config=minimal_config(slurm_version), workers=1)
+    submit(sandbox)
+    wait_for_end(sandbox)
+    start_database(sandbox)
+    wanted = accounting_config(slurm_version)
+    if slurmdbd_first:
+        start_accounting(sandbox, wait=False)
+        slurmdbd = sandbox.pods["slurmdbd-0"]
+        wait_until(lambda: "started" in slurmdbd.log("slurmdbd"), lambda: slurmdbd.log("slurmdbd"))
+        sandbox.set_config(wanted)
+    else:
+        sandbox.set_config(wanted)
+        agent = sandbox.controller
+        wait_until(lambda: "waiting for slurmdbd" in agent.log("config-agent"), lambda: agent.log("config-agent"))
+        assert submit(sandbox), "the old configuration is in force meanwhile"
+        start_accounting(sandbox, wait=False)
+    wait_for_registration(sandbox)
+    wait_for_records(sandbox, submit(sandbox))
+
+
+def test_a_controller_that_starts_anew_with_accounting_takes_the_id_of_slurmdbd(
+    make_sandbox: Callable[..., SlurmSandbox], slurm_version: str
+) -> None:
+    """As when the images and the configuration change in one update."""
+    sandbox = make_sandbox(slurm_version, config=minimal_config(slurm_version), workers=1)
+    kill(sandbox.controller, "slurmctld", signal.SIGTERM)
+    sandbox.set_config(accounting_config(slurm_version))
+    agent = sandbox.controller
+    wait_until(lambda: "will start with it" in agent.log("config-agent"), lambda: agent.log("config-agent"))
+    sandbox.controller.start_program("slurmctld")
+    start_database(sandbox)
+    start_accounting(sandbox, wait=False)
+    wait_for_registration(sandbox)
+    sandbox.wait_for_nodes(1)
+    wait_for_records(sandbox, submit(sandbox))

@@ -1,0 +1,215 @@
+"""MariaDB's data directory, and what check-database says about a database that slurmdbd could not use."""
+
+from __future__ import annotations
+
+import subprocess
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from images.accounting.check_database import KNOWN_SCHEMAS
+from slurm.certificates import CERTIFICATE_SEED_BYTES, authority_certificate, server_certificate
+from tests.slurm.accounting import (
+    MEMORY_LIMIT,
+    AccountingSandbox,
+    BareSandbox,
+    accounting_config,
+    kill,
+    password_binds,
+    slurmdbd_binds,
+    start_accounting,
+    start_database,
+    wait_for_accounting,
+    wait_for_database,
+)
+from tests.slurm.sandbox import LIBEXEC, Pod, SlurmSandbox, wait_until
+
+CHECK = f"{LIBEXEC}/check-database"
+REFUSED = 2
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str) -> Iterator[AccountingSandbox]:
+    """A database that slurmdbd has used."""
+    with AccountingSandbox(slurm_version, config=accounting_config(slurm_version), workers=0) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def alone(slurm_version: str) -> Iterator[SlurmSandbox]:
+    """Pods for a database, and nothing else."""
+    with BareSandbox(slurm_version, config=accounting_config(slurm_version), workers=0) as sandbox:
+        yield sandbox
+
+
+def sql(sandbox: SlurmSandbox, statement: str) -> str:
+    """Run it as root in the database's pod."""
+    client = ["mariadb", "--socket=/run/mysqld/mysqld.sock", "--skip-column-names", "--batch", "slurm_acct_db"]
+    done = sandbox.pods["database"].run([*client, f"--execute={statement}"])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def check(sandbox: SlurmSandbox, *, wait: int = 1, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run check-database in slurmdbd's pod, with other settings in slurmdbd.conf."""
+    slurmdbd_binds(sandbox, **settings)
+    try:
+        return sandbox.run([CHECK, "--wait", str(wait)], pod="slurmdbd-0")
+    finally:
+        slurmdbd_binds(sandbox)
+
+
+@contextmanager
+def schema(sandbox: SlurmSandbox, version: int) -> Iterator[None]:
+    """Meanwhile, the database is one of a newer slurmdbd."""
+    before = sql(sandbox, "SELECT version FROM convert_version_table")
+    sql(sandbox, f"UPDATE convert_version_table SET version = {version}")
+    try:
+        yield
+    finally:
+        sql(sandbox, f"UPDATE convert_version_table SET version = {before}")
+
+
+def test_a_database_that_slurmdbd_uses_can_be_used(cluster: AccountingSandbox) -> None:
+    done = check(cluster)
+    assert done.returncode == 0, done.stdout
+    assert "can be used: MariaDB 11." in done.stdout
+    assert sql(cluster, "SHOW TABLES LIKE 'slurmstack%'") == "", "it leaves nothing behind"
+
+
+def test_the_schema_is_the_one_that_is_said_to_be_the_newest(cluster: AccountingSandbox, slurm_version: str) -> None:
+    """Of Debian's own slurmdbd: with another release of it, this table in check_database.py has to follow."""
+    assert sql(cluster, "SELECT version FROM convert_version_table") == str(KNOWN_SCHEMAS[slurm_version])
+
+
+def test_a_newer_schema_is_refused_by_name(cluster: AccountingSandbox, slurm_version: str) -> None:
+    with schema(cluster, 99):
+        done = check(cluster)
+        kill(cluster.pods["slurmdbd-0"], "slurmdbd")
+        again = cluster.pods["slurmdbd-0"].start_program("slurmdbd")
+        assert again.wait(60) == REFUSED
+    assert done.returncode == REFUSED
+    assert f"newer schema (99) than Slurm {slurm_version} knows" in done.stdout
+    assert "newer schema (99)" in cluster.pods["slurmdbd-0"].log("slurmdbd")
+    cluster.pods["slurmdbd-0"].start_program("slurmdbd")
+    wait_for_accounting(cluster)
+
+
+def test_a_wrong_password_is_named_and_not_shown(cluster: AccountingSandbox) -> None:
+    (secret,) = password_binds(cluster)
+    right = (secret / "password").read_text()
+    (secret / "password").write_text("open-sesame")
+    try:
+        done = check(cluster)
+    finally:
+        (secret / "password").write_text(right)
+    assert done.returncode == REFUSED
+    assert "refuses user 'slurm'" in done.stdout
+    assert "open-sesame" not in done.stdout + done.stderr
+
+
+def test_a_server_that_cannot_be_reached_is_waited_for_and_then_named(cluster: AccountingSandbox) -> None:
+    done = check(cluster, wait=2, StoragePort="3307")
+    assert done.returncode == REFUSED
+    assert "waiting for the database at database:3307" in done.stdout
+    assert "could not be reached for 2 s" in done.stdout
+
+
+def test_missing_privileges_are_named(cluster: AccountingSandbox) -> None:
+    (secret,) = password_binds(cluster)
+    password = (secret / "password").read_text()
+    sql(cluster, f"CREATE USER reader@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON slurm_acct_db.* TO reader@'%'")
+    done = check(cluster, StorageUser="reader")
+    sql(cluster, "DROP USER reader")
+    assert done.returncode == REFUSED
+    assert "'reader' has not enough rights" in done.stdout
+
+
+def test_slurmdbd_has_rights_in_its_own_database_only_and_root_only_on_the_socket(cluster: AccountingSandbox) -> None:
+    grants = sql(cluster, "SHOW GRANTS FOR slurm")
+    assert "GRANT USAGE ON *.*" in grants
+    assert "GRANT ALL PRIVILEGES ON `slurm_acct_db`.* TO" in grants
+    assert len(grants.splitlines()) == 2
+    over_network = sql(cluster, "SELECT user FROM mysql.user WHERE host != 'localhost' AND user != 'PUBLIC'")
+    assert over_network.split() == ["slurm"]
+    root = cluster.run(["mariadb", "--no-defaults", "--host=database", "--user=root"], pod="slurmdbd-0")
+    assert root.returncode != 0
+
+
+def test_the_password_is_in_no_log_and_on_no_command_line(cluster: AccountingSandbox) -> None:
+    (secret,) = password_binds(cluster)
+    password = (secret / "password").read_text()
+    assert password not in cluster.logs()
+    for name in ("database", "slurmdbd-0"):
+        assert password not in cluster.pods[name].run("cat /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
+    conf = cluster.pods["slurmdbd-0"].run("stat --format='%a %U' /etc/slurm/slurmdbd.conf").stdout
+    assert conf.split() == ["600", "slurm"]
+
+
+def test_a_changed_password_is_taken_at_the_next_start(cluster: AccountingSandbox) -> None:
+    (secret,) = password_binds(cluster)
+    (secret / "password").write_text("another-one")
+    restart(cluster.pods["database"])
+    kill(cluster.pods["slurmdbd-0"], "slurmdbd")
+    cluster.pods["slurmdbd-0"].start_program("slurmdbd")
+    wait_for_accounting(cluster)
+
+
+def restart(pod: Pod) -> None:
+    """Kill MariaDB and start it again."""
+    kill(pod, "mariadbd")
+    pod.run(["rm", "--force", "/run/mysqld/probe.cnf"])
+    pod.start_program("mariadbd", {"MEMORY_LIMIT": str(MEMORY_LIMIT)})
+    wait_for_database(pod)
+
+
+def test_a_first_start_that_is_killed_in_the_middle_begins_anew(alone: SlurmSandbox) -> None:
+    pod = start_database(alone, wait=False)
+    half_made = alone.work / "database-volume/data.new/mysql"
+    wait_until(half_made.is_dir, lambda: pod.log("mariadbd"))
+    alone.remove_pod("database")
+    assert half_made.is_dir()
+    assert not (alone.work / "database-volume/data").exists()
+    start_database(alone)
+    assert not half_made.exists()
+    assert sql(alone, "SELECT COUNT(*) FROM mysql.user WHERE user = 'slurm'") == "1"
+
+
+def test_data_of_an_older_mariadb_are_upgraded_and_those_of_a_newer_one_refused(alone: SlurmSandbox) -> None:
+    pod = start_database(alone)
+    note = alone.work / "database-volume/data/slurmstack-version"
+    ours = note.read_text()
+    note.write_text("10.11.2\n")
+    restart(pod)
+    assert "the data are up to date" in pod.log("mariadbd")
+    assert note.read_text() == ours
+    kill(pod, "mariadbd")
+    note.write_text("99.1.0\n")
+    assert pod.start_program("mariadbd", {"MEMORY_LIMIT": str(MEMORY_LIMIT)}).wait(60) == REFUSED
+    assert "the data are of MariaDB 99.1.0, and this image has" in pod.log("mariadbd")
+
+
+def test_tls_with_an_authority_of_ones_own(alone: SlurmSandbox) -> None:
+    """As with an external server: it accepts nothing but TLS, with a certificate that names its host."""
+    ours, other = (b64encode(bytes([number]) * CERTIFICATE_SEED_BYTES).decode() for number in (1, 2))
+    server_cert = server_certificate(ours, "external", ["database"])
+    pod = start_database(alone)
+    kill(pod, "mariadbd")
+    (pod.root / "run/mysqld/server.crt").write_text(server_cert.certificate)
+    (pod.root / "run/mysqld/server.key").write_text(server_cert.private_key)
+    arguments = ["--ssl-cert=/run/mysqld/server.crt", "--ssl-key=/run/mysqld/server.key", "--require-secure-transport"]
+    server = ["/usr/sbin/mariadbd", "--defaults-file=/run/mysqld/my.cnf", "--user=mysql", *arguments]
+    with (pod.work / "external.log").open("wb") as log:
+        pod.processes.append(subprocess.Popen(pod.command(server), stdout=log, stderr=log))
+    ca = alone.work / "ca"
+    ca.mkdir()
+    (ca / "ca.crt").write_text(authority_certificate(other, "external"))
+    parameters = {"StorageParameters": "SSL_CA=/run/slurmstack/keys/database-ca.crt"}
+    slurmdbd = start_accounting(alone, wait=False, binds={ca: "/secrets/database-ca"}, **parameters)
+    assert slurmdbd.processes[-1].wait(60) == REFUSED
+    assert "no TLS with the database at database:3306" in slurmdbd.log("slurmdbd")
+    (ca / "ca.crt").write_text(authority_certificate(ours, "external"))
+    slurmdbd.start_program("slurmdbd")
+    wait_for_accounting(alone)

@@ -1,0 +1,234 @@
+"""Rules for jobs at their submission, as a user meets them: the script that we render, in real slurmctlds."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from config import load_config
+from slurm.conf import config_hash, render
+from tests import stacks
+from tests.slurm.sandbox import SlurmSandbox, wait_until
+from tests.slurm.test_gpus import bring_driver
+
+GPU_RULE = {"gpus_only_in_gpu_partitions": True}
+WAYS = [
+    "--gpus=1", "--gpus=h100:1", "-G 1", "--gres=gpu:1", "--gres=gpu", "--gres=gpu:h100:1", "--gpus-per-node=1",
+    "--gpus-per-task=1 -n1", "--tres-per-task=gres/gpu:1 -n1", "--tres-per-task=cpu=1,gres/gpu=1 -n1",
+    "--gpus-per-socket=1 --sockets-per-node=1", "--gpus=1 --array=1-3", "--exclusive --gpus=1",
+]  # fmt: skip
+"""Ways to ask for GPUs."""
+NONE = ["", "--gpus=0", "--gres=gpu:0", "--gres=none", "--array=1-3", "--exclusive=user"]
+"""Ways to ask for none."""
+
+
+def files(version: str, **job_submit: Any) -> dict[str, str]:
+    """A pool with GPUs and one without; partitions over each, and over both."""
+    sections = stacks.existing() | {
+        "slurm": {"version": version},
+        "job_submit": job_submit,
+        "accounts": {"physics": {}},
+    }
+    sections["partitions"] = {
+        "cpu": {"pools": ["cpu"], "default": True, "max_time": "3:00:00"},
+        "gpu": {"pools": ["gpu"], "default_time": "5"},
+        "mixed": {"pools": ["cpu", "gpu"]},
+    }
+    return without_database(render(load_config(sections)))
+
+
+def without_database(rendered: dict[str, str]) -> dict[str, str]:
+    """The rules need no database, and slurmctld would wait for one."""
+    lines = rendered["slurm.conf"].splitlines()
+    kept = [line for line in lines if not line.startswith(("AccountingStorage", "PriorityWeight"))]
+    return {**rendered, "slurm.conf": "\n".join(kept) + "\n"}
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str) -> Iterator[SlurmSandbox]:
+    """One node of each pool."""
+    with SlurmSandbox(slurm_version, config=files(slurm_version), workers=0) as sandbox:
+        sandbox.start_worker_on("cpu-0", env={"NODE_CONF": "CPUs=2 RealMemory=2000 Feature=cpu"})
+        gpus = "CPUs=2 RealMemory=2000 Feature=gpu Gres=gpu:h100:2"
+        sandbox.start_worker_on("gpu-0", env={"NODE_CONF": gpus}, before=bring_driver)
+        sandbox.wait_for_nodes(2)
+        yield sandbox
+
+
+@pytest.fixture
+def gpu_rule(cluster: SlurmSandbox) -> SlurmSandbox:
+    """The cluster with the rule about GPUs in force."""
+    return apply(cluster, files(cluster.version, **GPU_RULE))
+
+
+def apply(cluster: SlurmSandbox, wanted: dict[str, str]) -> SlurmSandbox:
+    """Put a configuration in force, unless it is."""
+    if f"{config_hash(wanted)} is active" not in last_line(cluster):
+        cluster.set_config(wanted)
+        wait_until(lambda: f"{config_hash(wanted)} is active" in last_line(cluster), cluster.logs)
+    return cluster
+
+
+def last_line(cluster: SlurmSandbox) -> str:
+    return cluster.controller.log("config-agent").rstrip().rpartition("\n")[2]
+
+
+def await_rejection(cluster: SlurmSandbox, bad: dict[str, str]) -> None:
+    rejected = f"{config_hash(bad)} is rejected"
+    wait_until(lambda: rejected in cluster.controller.log("config-agent"), cluster.logs)
+
+
+def as_user(cluster: SlurmSandbox, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as somebody who is not an administrator."""
+    user = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
+    return cluster.run(f"cd /tmp && {user} {command}", pod="cpu-0")
+
+
+def submit(cluster: SlurmSandbox, options: str) -> str:
+    """Submit a job that stays held; its id."""
+    done = as_user(cluster, f"sbatch --parsable --hold {options} --wrap true")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def refusal(cluster: SlurmSandbox, options: str) -> str:
+    """The first line that a refused user sees."""
+    done = as_user(cluster, f"sbatch --parsable --hold {options} --wrap true")
+    assert (done.returncode, done.stdout) == (1, ""), done.stdout + done.stderr
+    return done.stderr.splitlines()[0]
+
+
+def update(cluster: SlurmSandbox, job: str, change: str) -> str:
+    """What `scontrol update` says, once slurmctld has time for it."""
+    said = ""
+
+    def decided() -> bool:
+        nonlocal said
+        done = as_user(cluster, f"scontrol update jobid={job} {change}")
+        said = done.stdout + done.stderr
+        return "temporarily unavailable" not in said
+
+    wait_until(decided, f"an answer to {change}")
+    return said
+
+
+@pytest.mark.parametrize("ask", WAYS)
+def test_a_job_with_gpus_is_refused_where_there_are_none(gpu_rule: SlurmSandbox, ask: str) -> None:
+    expected = "partition cpu has no GPUs: use --partition with gpu or mixed, or do not ask for GPUs"
+    assert refusal(gpu_rule, f"--partition=cpu {ask}") == f"sbatch: error: {expected}"
+    assert expected in refusal(gpu_rule, ask), "cpu is the default partition"
+    assert expected in refusal(gpu_rule, f"--partition=gpu,cpu {ask}"), "each of several partitions must be fit"
+
+
+@pytest.mark.parametrize("ask", WAYS)
+def test_a_job_with_gpus_is_accepted_where_there_are_some(gpu_rule: SlurmSandbox, ask: str) -> None:
+    for partition in ("gpu", "mixed", "gpu,mixed"):
+        submit(gpu_rule, f"--partition={partition} {ask}")
+
+
+@pytest.mark.parametrize("ask", NONE)
+def test_a_job_without_gpus_is_refused_where_every_node_has_some(gpu_rule: SlurmSandbox, ask: str) -> None:
+    expected = (
+        "partition gpu is for jobs with GPUs: ask for some, for example --gpus=1, or use --partition with cpu or mixed"
+    )
+    assert refusal(gpu_rule, f"--partition=gpu {ask}") == f"sbatch: error: {expected}"
+    assert expected in refusal(gpu_rule, f"--partition=cpu,gpu {ask}")
+
+
+@pytest.mark.parametrize("ask", NONE)
+def test_a_job_without_gpus_is_accepted_where_nodes_have_none(gpu_rule: SlurmSandbox, ask: str) -> None:
+    for partition in ("", "--partition=cpu", "--partition=mixed", "--partition=cpu,mixed"):
+        submit(gpu_rule, f"{partition} {ask}")
+
+
+def test_a_job_with_whole_nodes_has_their_gpus_and_need_not_ask(gpu_rule: SlurmSandbox) -> None:
+    script = "'echo $CUDA_VISIBLE_DEVICES >/tmp/devices'"
+    done = as_user(gpu_rule, f"sbatch --wait --partition=gpu --exclusive --mem=100 --output=/dev/null --wrap {script}")
+    assert done.returncode == 0, done.stderr + gpu_rule.logs()
+    assert gpu_rule.run("cat /tmp/devices", pod="gpu-0").stdout == "0,1\n"
+
+
+@pytest.mark.parametrize("program", ["srun", "salloc"])
+def test_interactive_jobs_are_refused_in_the_same_words(gpu_rule: SlurmSandbox, program: str) -> None:
+    done = as_user(gpu_rule, f"{program} --partition=cpu --gpus=1 true")
+    assert done.stderr.startswith(f"{program}: error: partition cpu has no GPUs: use --partition with gpu or mixed")
+    assert done.returncode == 1
+
+
+def test_a_queued_job_cannot_be_changed_into_one_that_would_be_refused(gpu_rule: SlurmSandbox) -> None:
+    with_gpu = submit(gpu_rule, "--partition=gpu --gpus-per-node=1")
+    without = submit(gpu_rule, "--partition=cpu")
+    assert "partition cpu has no GPUs" in update(gpu_rule, with_gpu, "partition=cpu")
+    assert "partition gpu is for jobs with GPUs" in update(gpu_rule, with_gpu, "gres=gpu:0")
+    assert "partition gpu is for jobs with GPUs" in update(gpu_rule, without, "partition=gpu")
+    assert "partition cpu has no GPUs" in update(gpu_rule, without, "gres=gpu:1")
+    shown = gpu_rule.run(f"squeue --noheader --format='%i %P %b' --jobs={with_gpu},{without} --sort=i").stdout
+    assert [line.split() for line in shown.splitlines()] == [
+        [with_gpu, "gpu", "gres/gpu:1"],
+        [without, "cpu", "N/A"],
+    ]
+
+
+def test_changes_that_have_nothing_to_do_with_gpus_are_left_alone(cluster: SlurmSandbox) -> None:
+    apply(cluster, files(cluster.version))
+    earlier = submit(cluster, "--partition=gpu")  # before there was a rule
+    apply(cluster, files(cluster.version, **GPU_RULE))
+    assert update(cluster, earlier, "nice=5 comment=hello") == ""
+    assert update(cluster, earlier, "partition=mixed") == ""
+
+
+def test_a_queued_job_may_change_within_the_rules(gpu_rule: SlurmSandbox) -> None:
+    job = submit(gpu_rule, "--partition=gpu --gpus-per-node=1")
+    assert update(gpu_rule, job, "gres=gpu:2") == ""
+    assert update(gpu_rule, job, "partition=cpu gres=gpu:0") == ""
+    assert gpu_rule.run(f"squeue --noheader --format=%P --jobs={job}").stdout.strip() == "cpu"
+
+
+def test_a_job_that_names_no_account_is_refused(cluster: SlurmSandbox) -> None:
+    apply(cluster, files(cluster.version, require_account=True))
+    expected = "sbatch: error: say what the job is booked on: --account=NAME"
+    assert refusal(cluster, "").startswith(expected)
+    assert refusal(cluster, "--account=''").startswith(expected)
+    job = submit(cluster, "--account=physics")
+    assert as_user(cluster, "env SBATCH_ACCOUNT=physics sbatch --hold --wrap true").returncode == 0
+    assert "a job must stay booked on an account" in update(cluster, job, "account=''")
+    assert update(cluster, job, "nice=5") == ""
+    assert "Account=physics" in cluster.run(f"scontrol show job {job}").stdout
+
+
+def test_both_rules_hold_together(cluster: SlurmSandbox) -> None:
+    apply(cluster, files(cluster.version, require_account=True, **GPU_RULE))
+    assert "--account=NAME" in refusal(cluster, "--partition=gpu --gpus=1")
+    assert "partition cpu has no GPUs" in refusal(cluster, "--account=physics --gpus=1")
+    submit(cluster, "--account=physics --partition=gpu --gpus=1")
+
+
+def test_jobs_that_name_no_time_get_the_common_one_unless_their_partition_has_its_own(cluster: SlurmSandbox) -> None:
+    apply(cluster, files(cluster.version, default_time="1:00:00"))
+
+    def limit(options: str) -> str:
+        return cluster.run(f"squeue --noheader --format=%l --jobs={submit(cluster, options)}").stdout.strip()
+
+    assert limit("--partition=mixed") == "1:00:00"
+    assert limit("--partition=gpu") == "5:00"
+    assert limit("--partition=mixed --time=2:00:00") == "2:00:00"
+    assert "JobSubmitPlugins        = (null)" in cluster.run("scontrol show config").stdout
+
+
+def test_a_script_that_does_not_load_is_rejected_and_the_rules_before_hold(gpu_rule: SlurmSandbox) -> None:
+    good = files(gpu_rule.version, **GPU_RULE)
+    pid = gpu_rule.run("pidof slurmctld").stdout
+    for script, message in (
+        ("function slurm_job_submit(\n", "near '<eof>'"),
+        ("return slurm.SUCCESS\n", "missing required function slurm_job_submit"),
+        ("local x = nil\nx.y = 1\nreturn slurm.SUCCESS\n", "attempt to index local 'x'"),
+    ):
+        bad = {**good, "job_submit.lua": script}
+        gpu_rule.set_config(bad)
+        await_rejection(gpu_rule, bad)
+        assert message in gpu_rule.controller.log("config-agent").rpartition("is rejected")[2]
+        assert "partition cpu has no GPUs" in refusal(gpu_rule, "--partition=cpu --gpus=1")
+    assert gpu_rule.run("pidof slurmctld").stdout == pid

@@ -1,0 +1,281 @@
+"""The policy program with real slurmdbd and slurmctld: from nothing, every kind of change, and back when refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from config import load_config
+from slurm.policy import environment, policy_document
+from tests import stacks
+from tests.slurm.accounting import AccountingSandbox, accounting_config, sacctmgr
+from tests.slurm.sandbox import LIBEXEC, wait_until
+
+PEOPLE = {"alice": 10001, "bob": 10002, "carol": 10003}
+
+FIRST: dict[str, Any] = {
+    "accounts": {
+        "ml": {
+            "fairshare": 10, "grp_tres": {"cpu": 100, "mem": 1025, "gres/gpu": 4}, "description": "Machine Learning",
+            "max_wall": "1-0", "qos": ["normal", "high"], "default_qos": "normal",
+        },
+        "vision": {"parent": "ml", "fairshare": 3, "qos": ["normal", "high"], "default_qos": "high"},
+        "physics": {"fairshare": 20},
+    },
+    "qos": {
+        "high": {
+            "priority": 100, "preempt": ["low"], "preempt_mode": "requeue", "flags": ["DenyOnLimit", "NoDecay"],
+            "max_tres_per_user": {"cpu": 10, "mem": 3000}, "limit_factor": 1.5,
+        },
+        "low": {"usage_factor": 0.5, "preempt_exempt_time": "0:30", "grace_time": 30, "max_wall": "90"},
+    },
+    "users": {
+        "alice": {
+            "uid": 10001, "accounts": {"ml": {"fairshare": 3, "default_qos": "high"}, "vision": {}},
+            "default_account": "vision", "admin_level": "operator",
+        },
+        "bob": {"uid": 10002, "accounts": ["physics"]},
+        "carol": {"uid": 10003, "accounts": {"physics": {"fairshare": "parent", "grp_jobs": 4, "priority": 7}}},
+    },
+    "preemption": {"type": "qos"},
+}  # fmt: skip
+
+SECOND: dict[str, Any] = {
+    "accounts": {
+        "ml": {"fairshare": 11, "grp_tres": {"cpu": 90}, "max_jobs": 0, "description": "machines"},
+        "vision": {"parent": "physics", "fairshare": 3, "qos": ["normal", "low"]},
+        "physics": {"fairshare": 20, "grp_submit_jobs": 5},
+        "bio": {"parent": "vision"},
+    },
+    "qos": {
+        "low": {"usage_factor": 0.75, "max_wall": "1-0", "min_prio_threshold": 3},
+        "fast": {"preempt": ["low"], "grp_tres_mins": {"cpu": 1000}},
+    },
+    "users": {
+        "alice": {"uid": 10001, "accounts": {"ml": {}, "bio": {"max_wall": "30"}}, "default_account": "ml"},
+        "carol": {"uid": 10003, "accounts": {"physics": {"fairshare": 5}, "vision": {}}, "default_account": "vision"},
+    },
+    "preemption": {"type": "qos"},
+}
+"""Another parent, other limits, a QOS less that was somebody's default, a user less, other default accounts."""
+
+
+def document(sections: dict[str, Any], **more: Any) -> str:
+    gpus = {"worker_nodes": {"default": {"size": 1, "resources": {"cpus": 2, "memory": "1Gi", "gpus": 1}}}}
+    return policy_document(load_config({**stacks.dev(), **gpus, **sections, **more}))
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str) -> Iterator[AccountingSandbox]:
+    """A cluster with accounting, one worker and three people."""
+    passwd = "".join(f"{name}:x:{uid}:{uid}::/tmp:/bin/sh\n" for name, uid in PEOPLE.items())
+    group = "".join(f"{name}:x:{uid}:\n" for name, uid in PEOPLE.items())
+    extra = "AccountingStorageTRES=gres/gpu\nGresTypes=gpu\n"
+    config = accounting_config(slurm_version, extra, passwd=passwd, group=group)
+    with AccountingSandbox(slurm_version, config=config, workers=1) as sandbox:
+        with (sandbox.pods["default-0"].root / "etc/passwd").open("a") as file:
+            file.write(passwd)
+        yield sandbox
+
+
+@pytest.fixture(autouse=True)
+def clean(cluster: AccountingSandbox) -> Iterator[None]:
+    """Each test starts without any policy."""
+    yield
+    cluster.run("scancel --state=RUNNING --state=PENDING --full $(squeue --noheader --format=%i)")
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), lambda: cluster.run("squeue").stdout)
+    apply(cluster, document({"users": {}}, accounting={"prune": True}))
+
+
+def run(cluster: AccountingSandbox, wanted: str, *options: str) -> subprocess.CompletedProcess[str]:
+    names = {**environment(load_config(stacks.dev())), "CLUSTER_NAME": "sandbox"}
+    return cluster.pods["slurmdbd-0"].run(
+        [f"{LIBEXEC}/policy", *options, "-"], stdin=wanted, env=names, timeout=300
+    )  # fmt: skip
+
+
+def apply(cluster: AccountingSandbox, wanted: str) -> list[str]:
+    """What it did, line by line."""
+    done = run(cluster, wanted)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line.removeprefix("policy: ") for line in done.stdout.splitlines()]
+
+
+def everything(cluster: AccountingSandbox) -> str:
+    """All that slurmdbd has."""
+    columns = (
+        "format=cluster,account,user,parentname,share,grptres,grpjobs,grpsubmit,maxwall,qos,defaultqos,comment,priority"
+    )
+    lists = (f"list assoc wopl {columns}", "list qos", "list user", "list account format=account,descr,org")
+    printed = [sacctmgr(cluster, what).stdout for what in lists]
+    assert all(printed), printed
+    return "\n".join("\n".join(sorted(text.splitlines())) for text in printed)
+
+
+def association(cluster: AccountingSandbox, account: str, user: str = "") -> list[str]:
+    columns = "format=share,grptres,maxjobs,maxwall,qos,defaultqos,parentname"
+    return sacctmgr(cluster, f"list assoc wopl where account={account} user={user} {columns}").stdout.strip().split("|")
+
+
+def test_a_policy_is_made_from_nothing_and_the_second_time_nothing_changes(cluster: AccountingSandbox) -> None:
+    planned = run(cluster, document(FIRST), "--plan", "--json")
+
+    did = apply(cluster, document(FIRST))
+
+    assert json.loads(planned.stdout)["changes"] == did[:-1]
+    assert "+ account vision (parent ml, organization ml, fairshare 3, qos high,normal, default qos high)" in did
+    expected = ["10", "cpu=100,gres/gpu=4,mem=1025M", "", "1-00:00:00", "high,normal", "normal", "root"]
+    assert association(cluster, "ml") == expected
+    assert "alice|vision|Operator" in sacctmgr(cluster, "list user").stdout
+    before = everything(cluster)
+    assert apply(cluster, document(FIRST)) == ["nothing to change"]
+    assert everything(cluster) == before
+
+
+def test_every_kind_of_change_is_made_and_taken_back(cluster: AccountingSandbox) -> None:
+    apply(cluster, document(FIRST))
+    before = everything(cluster)
+
+    did = apply(cluster, document(SECOND))
+
+    assert "- user bob (accounts physics)" in did
+    assert "- qos high" in did
+    assert association(cluster, "ml") == ["11", "cpu=90", "0", "", "", "", "root"]
+    assert association(cluster, "vision")[4:] == ["low,normal", "", "physics"]
+    assert "carol|vision|None" in sacctmgr(cluster, "list user").stdout
+    assert apply(cluster, document(SECOND)) == ["nothing to change"]
+    apply(cluster, document(FIRST))
+    assert everything(cluster) == before
+
+
+def test_what_was_made_by_hand_is_told_and_only_pruned_if_asked(cluster: AccountingSandbox) -> None:
+    apply(cluster, document(FIRST))
+    for made in ("account handmade", "qos byhand", "user bob account=handmade", "user zoe account=ml"):
+        assert sacctmgr(cluster, f"add {made}").returncode == 0
+    sacctmgr(cluster, "modify account where name=ml set fairshare=99")
+
+    did = apply(cluster, document(FIRST))
+
+    assert "~ account ml: fairshare 99 => 10" in did
+    for kept in ("account handmade", "qos byhand", "user bob in handmade", "user zoe in ml"):
+        assert f"! {kept} was made by hand: kept (accounting.prune: true removes it)" in did
+    assert "zoe|" in sacctmgr(cluster, "list assoc where user=zoe format=user,account").stdout
+
+    did = apply(cluster, document(FIRST, accounting={"prune": True}))
+
+    assert [line for line in did if line.startswith("- ")] == [
+        "- user zoe (accounts ml)",
+        "- user bob in handmade",
+        "- account handmade",
+        "- qos byhand",
+    ]
+    assert "handmade" not in everything(cluster)
+    assert "root|root|Administrator" in sacctmgr(cluster, "list user").stdout
+
+
+def test_a_refused_step_brings_the_policy_before_back(cluster: AccountingSandbox) -> None:
+    apply(cluster, document(FIRST))
+    before = everything(cluster)
+    wanted = json.loads(document(SECOND))
+    wanted["users"]["alice"]["associations"]["bio"]["grp_tres"] = {"gres/nosuch": 1}
+
+    done = run(cluster, json.dumps(wanted))
+
+    assert done.returncode == 2
+    assert "no TRES known by type gres/nosuch" in done.stdout
+    assert "policy: the policy before is in force again" in done.stdout
+    assert everything(cluster) == before
+
+
+def test_a_user_with_jobs_is_not_removed_and_nothing_else_is_changed(cluster: AccountingSandbox) -> None:
+    apply(cluster, document(FIRST))
+    before = everything(cluster)
+    asked = "sbatch --parsable --account=physics --output=/dev/null --chdir=/tmp --wrap 'sleep 600'"
+    job = cluster.run(f"setpriv --reuid=10002 --regid=10002 --clear-groups {asked}")
+    assert job.returncode == 0, job.stderr
+    state = f"squeue --noheader --format=%T --jobs={job.stdout.strip()}"
+    wait_until(lambda: cluster.run(state).stdout.strip() == "RUNNING", lambda: cluster.run("squeue").stdout)
+    wait_until(lambda: refused_for(cluster, job.stdout.strip()), "slurmdbd to hear of the job")
+
+    assert everything(cluster) == before
+    cluster.run(f"scancel {job.stdout.strip()}")
+    wait_until(lambda: run(cluster, document(SECOND)).returncode == 0, "the job to be over", 60)
+    assert "bob|" not in sacctmgr(cluster, "list assoc format=user,account").stdout
+
+
+def refused_for(cluster: AccountingSandbox, job: str) -> bool:
+    done = run(cluster, document(SECOND), "--plan")
+    assert "- user bob (accounts physics)" in done.stdout
+    active = "sacct --allusers --allocations --noheader --parsable2 --state=RUNNING --format=jobid"
+    if job not in cluster.run(active, pod="slurmdbd-0", env={"SLURM_CONF": "/config/slurm/slurm.conf"}).stdout:
+        return False
+    done = run(cluster, document(SECOND))
+    assert done.returncode == 2, done.stdout
+    assert f"cannot do `- user bob (accounts physics)`: jobs {job} of it wait or run" in done.stdout
+    return True
+
+
+def test_reservations_are_made_moved_and_removed(cluster: AccountingSandbox) -> None:
+    day = datetime.now(UTC) + timedelta(days=3)
+
+    def reserved(**changes: Any) -> str:
+        maintenance = {
+            "start": f"{day:%Y-%m-%dT08:00:00}", "duration": "2:00:00", "nodes": ["default-0"], "maintenance": True,
+            "repeat": "weekly", **changes,
+        }  # fmt: skip
+        course = {
+            "start": f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT08:00:00}", "duration": "4:00:00",
+            "node_count": 1, "accounts": ["ml"], "ignore_jobs": True,
+        }  # fmt: skip
+        return document(FIRST, reservations={"maint": maintenance, "course": course})
+
+    did = apply(cluster, reserved())
+    assert [line.split(" (")[0] for line in did if "reservation" in line] == [
+        "+ reservation course",
+        "+ reservation maint",
+    ]
+    assert apply(cluster, reserved()) == ["nothing to change"]
+
+    did = apply(cluster, reserved(duration="3:00:00"))
+    assert did[:-1] == ["~ reservation maint: duration 02:00:00 => 03:00:00"]
+    assert apply(cluster, reserved(duration="3:00:00")) == ["nothing to change"]
+    shown = cluster.run("scontrol show reservation maint --oneliner").stdout
+    assert "Duration=03:00:00" in shown
+    assert "Flags=MAINT,WEEKLY,SPEC_NODES" in shown
+
+    byhand = f"reservationname=byhand starttime={day:%Y-%m-%dT20:00:00} duration=60 nodes=default-0 users=root"
+    assert cluster.run(f"scontrol create {byhand}").returncode == 0
+    did = apply(cluster, document(FIRST))
+    assert [line for line in did if line.startswith("- ")] == ["- reservation course", "- reservation maint"]
+    assert "! reservation byhand was made by hand: kept (accounting.prune: true removes it)" in did
+
+
+def test_a_reservation_that_began_before_it_was_declared_is_made_for_the_rest(cluster: AccountingSandbox) -> None:
+    began, ends = datetime.now(UTC) - timedelta(hours=1), datetime.now(UTC) + timedelta(hours=1)
+    course = {
+        "start": f"{began:%Y-%m-%dT%H:%M:%S}", "end": f"{ends:%Y-%m-%dT%H:%M:%S}", "nodes": ["default-0"],
+        "accounts": ["ml"],
+    }  # fmt: skip
+    wanted = document(FIRST, reservations={"course": course})
+
+    apply(cluster, wanted)
+
+    assert f"EndTime={ends:%Y-%m-%dT%H:%M:%S}" in cluster.run("scontrol show reservation course --oneliner").stdout
+    assert apply(cluster, wanted) == ["nothing to change"]
+
+
+def test_an_unreachable_slurmdbd_is_named(cluster: AccountingSandbox) -> None:
+    names = {**environment(load_config(stacks.dev())), "CLUSTER_NAME": "sandbox", "ACCOUNTING": "slurmdbd-0:6888"}
+
+    done = cluster.pods["slurmdbd-0"].run(
+        [f"{LIBEXEC}/policy", "--plan", "-"], stdin=document(FIRST), env=names, timeout=120
+    )
+
+    assert done.returncode == 2
+    assert "slurmdbd and slurmctld cannot be used after 5 s; nothing was changed" in done.stderr
+    assert "Connection refused" in done.stderr

@@ -1,0 +1,357 @@
+"""The REST API: real slurmrestd behind real nginx, asked with curl from another pod, as in docs/rest.md."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm.certificates import CERTIFICATE_SEED_BYTES, server_certificate
+from tests.slurm.accounting import AccountingSandbox, accounting_config
+from tests.slurm.sandbox import Pod, SlurmSandbox, wait_until
+
+API = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
+"""The newest version of the API that each Slurm has."""
+SEED = base64.b64encode(bytes(range(CERTIFICATE_SEED_BYTES))).decode()
+USERS = {"alice": 10001, "bob": 10002}
+CURL = ("curl", "--silent", "--show-error", "--cacert", "/root/ca.pem", "--max-time", "60")
+
+
+@dataclass
+class Rest:
+    """A cluster with a REST API, and a pod to ask from."""
+
+    sandbox: SlurmSandbox
+    secret: Path
+    api: str
+
+    @property
+    def pod(self) -> Pod:
+        return self.sandbox.pods["rest"]
+
+    def token(self, user: str = "alice", lifespan: int = 600) -> str:
+        done = self.sandbox.run(f"scontrol token username={user} lifespan={lifespan}")
+        return done.stdout.strip().removeprefix("SLURM_JWT=")
+
+    def curl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        return self.sandbox.pods["client"].run([*CURL, *arguments], stdin=stdin)
+
+    def ask(
+        self, method: str, path: str, *headers: str, token: str = "", body: dict[str, Any] | None = None
+    ) -> tuple[int, Any]:
+        """(status, JSON of the answer) of one request."""
+        path = path.replace("API", self.api)
+        sent = [*([f"X-SLURM-USER-TOKEN: {token}"] if token else []), *headers]
+        data = ("--json", "@-") if body is not None else ()
+        done = self.curl(
+            "--request", method, "--write-out", "\n%{http_code}", *(part for line in sent for part in ("-H", line)),
+            *data, f"https://rest:6820{path}", stdin=None if body is None else json.dumps(body),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr + self.sandbox.logs()
+        text, _, status = done.stdout.rpartition("\n")
+        return int(status), json.loads(text)
+
+    def submit(self, script: str, token: str) -> tuple[int, Any]:
+        job = {"name": "rest", "current_working_directory": "/tmp", "environment": ["PATH=/usr/bin:/bin"]}
+        return self.ask(
+            "POST", "/slurm/API/job/submit", token=token, body={"script": f"#!/bin/sh\n{script}\n", "job": job}
+        )
+
+    def state(self, job: int, token: str) -> str:
+        status, answer = self.ask("GET", f"/slurm/API/job/{job}", token=token)
+        assert status == 200, answer
+        return str(answer["jobs"][0]["job_state"][0])
+
+    def renew(self, *names: str, key_of: str = SEED) -> None:
+        """Put another certificate into the Secret's volume."""
+        made = server_certificate(SEED, "sandbox", names)
+        (self.secret / "tls.key").write_text(server_certificate(key_of, "sandbox", names).private_key)
+        (self.secret / "tls.crt").write_text(made.certificate)
+
+
+def add_users(pod: Pod) -> None:
+    for file, line in (("passwd", "{0}:x:{1}:{1}::/tmp:/bin/sh\n"), ("group", "{0}:x:{1}:\n")):
+        path = pod.root / "etc" / file
+        path.write_text(path.read_text() + "".join(line.format(name, uid) for name, uid in USERS.items()))
+
+
+@pytest.fixture(scope="module")
+def rest(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
+    """One worker, accounting, the REST API and a client."""
+    secret = tmp_path_factory.mktemp("tls")
+    secret.chmod(0o755)
+    with AccountingSandbox(slurm_version, config=accounting_config(slurm_version), workers=1) as sandbox:
+        found = Rest(sandbox, secret, API[slurm_version])
+        found.renew("rest")
+        pod = sandbox.add_pod(
+            "rest", "rest", {sandbox.config_directory: "/config/slurm", secret: "/secrets/tls"}, munged=False
+        )
+        client = sandbox.add_pod("client", "jail", munged=False)
+        (client.root / "root/ca.pem").write_text(server_certificate(SEED, "sandbox", ["rest"]).authority)
+        for other in sandbox.pods.values():
+            add_users(other)
+        pod.start_program("slurmrestd", {"THREADS": "4", "MAX_CONNECTIONS": "64"})
+        pod.start_program("rest-proxy")
+        wait_until(lambda: is_healthy(found), sandbox.logs, 30)
+        yield found
+
+
+def is_healthy(rest: Rest) -> bool:
+    return rest.curl("--fail", "https://rest:6820/healthz").returncode == 0
+
+
+@contextmanager
+def paused_slurmctld(rest: Rest) -> Iterator[None]:
+    """slurmctld takes connections, and answers nothing until the end."""
+    controller = rest.sandbox.controller
+    controller.run("pkill -STOP -x slurmctld")
+    try:
+        yield
+    finally:
+        controller.run("pkill -CONT -x slurmctld")
+        for process in controller.processes:  # nsenter stops itself where its child stops
+            process.send_signal(signal.SIGCONT)
+
+
+def signed(key: bytes, **claims: Any) -> str:
+    """A token as slurmctld makes them, with claims and a key of our own choice."""
+    parts = [{"alg": "HS256", "typ": "JWT"}, claims]
+    head = b".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts)
+    signature = hmac.new(key, head, hashlib.sha256).digest()
+    return (head + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
+
+
+def own_token(rest: Rest, *, age: int = 0, key: bytes = b"") -> str:
+    """A token of alice that was made `age` seconds ago for a minute."""
+    made = int(time.time()) - age
+    kept = (rest.sandbox.jwt_secret / "jwt_hs256.key").read_bytes()
+    return signed(key or kept, iat=made, exp=made + 60, sun="alice")
+
+
+# ---------------------------------------------------------------- work
+
+
+def test_a_job_runs_as_the_user_of_the_token(rest: Rest) -> None:
+    for user in USERS:
+        token = rest.token(user)
+        status, answer = rest.submit(f"id -un > /tmp/{user}.out", token)
+        assert status == 200, answer
+        job = answer["job_id"]
+        wait_until(lambda: rest.state(job, token) == "COMPLETED", rest.sandbox.logs)  # noqa: B023  used at once
+        assert (rest.sandbox.pods["default-0"].root / f"tmp/{user}.out").read_text() == f"{user}\n"
+
+
+def test_a_job_is_listed_with_its_user_and_cancelled(rest: Rest) -> None:
+    token = rest.token()
+    _, submitted = rest.submit("sleep 300", token)
+
+    status, listed = rest.ask("GET", "/slurm/API/jobs/", token=token)
+    assert status == 200
+    (job,) = [job for job in listed["jobs"] if job["job_id"] == submitted["job_id"]]
+    assert (job["user_name"], job["name"]) == ("alice", "rest")
+
+    assert rest.ask("DELETE", f"/slurm/API/job/{job['job_id']}", token=token)[0] == 200
+    wait_until(lambda: rest.state(job["job_id"], token) == "CANCELLED", rest.sandbox.logs)
+
+
+def test_nobody_cancels_the_job_of_another_and_slurmctld_goes_on(rest: Rest) -> None:
+    """Without accounting, slurmctld hangs for ever after this (24.11.5 and 26.05.5)."""
+    token = rest.token()
+    _, submitted = rest.submit("sleep 300", token)
+    path = f"/slurm/API/job/{submitted['job_id']}"
+
+    _, refused = rest.ask("DELETE", path, token=rest.token("bob"))
+    assert refused["errors"] or refused["status"][0]["error"]["code"], refused
+
+    assert rest.state(submitted["job_id"], token) in {"PENDING", "RUNNING"}
+    assert rest.ask("DELETE", path, token=token)[0] == 200
+
+
+def test_records_of_finished_jobs_come_from_slurmdbd(rest: Rest) -> None:
+    token = rest.token()
+    _, submitted = rest.submit("true", token)
+
+    def recorded() -> bool:
+        status, answer = rest.ask("GET", f"/slurmdb/API/job/{submitted['job_id']}", token=token)
+        assert status in {200, 404}, answer
+        return [job["state"]["current"] for job in answer.get("jobs", [])] == [["COMPLETED"]]
+
+    wait_until(recorded, rest.sandbox.logs)
+
+
+@pytest.mark.parametrize("path", ["/slurmdb/API/jobs/", "/slurm/API/ping/", "/openapi/v3"])
+def test_what_slurmctld_has_no_part_in_wants_a_good_token_too(rest: Rest, path: str) -> None:
+    assert rest.ask("GET", path, token=rest.token())[0] == 200
+    for token in ("", "nonsense", own_token(rest, age=120)):
+        status, answer = rest.ask("GET", path, token=token)
+        assert status == 401, answer
+        assert ("is not valid" if token else "is missing") in answer["errors"][0]["error"]
+
+
+def test_a_token_is_taken_as_a_bearer_too(rest: Rest) -> None:
+    assert rest.ask("GET", "/slurm/API/jobs/", f"Authorization: Bearer {rest.token()}")[0] == 200
+
+
+def test_every_version_of_the_api_that_the_documentation_names_answers(rest: Rest, slurm_version: str) -> None:
+    versions = {"24.11": ("40", "41", "42"), "26.05": ("42", "43", "44", "45")}[slurm_version]
+    token = rest.token()
+    for version in versions:
+        assert rest.ask("GET", f"/slurm/v0.0.{version}/nodes/", token=token)[0] == 200
+
+
+# ---------------------------------------------------------------- who is let in
+
+
+@pytest.mark.parametrize("what", ["no token", "nonsense", "an expired one", "one of another key", "somebody else's"])
+def test_without_a_good_token_nothing_is_answered_and_nothing_done(rest: Rest, what: str) -> None:
+    headers: tuple[str, ...] = ()
+    token = {
+        "no token": "",
+        "nonsense": "nonsense",
+        "an expired one": own_token(rest, age=120),
+        "one of another key": own_token(rest, key=b"x" * 32),
+        "somebody else's": rest.token("bob"),
+    }[what]
+    if what == "somebody else's":
+        headers = ("X-SLURM-USER-NAME: alice",)
+    before = rest.sandbox.run("squeue --noheader --states=all --format=%i").stdout.split()
+
+    body = {"script": "#!/bin/sh\ntrue\n", "job": {"current_working_directory": "/tmp", "environment": ["A=b"]}}
+    for method, path, sent in (("GET", "/slurm/API/jobs/", None), ("POST", "/slurm/API/job/submit", body)):
+        status, answer = rest.ask(method, path, *headers, token=token, body=sent)
+        assert status == 401, answer
+        assert ("is missing" if what == "no token" else "is not valid") in answer["errors"][0]["error"]
+
+    assert rest.sandbox.run("squeue --noheader --states=all --format=%i").stdout.split() == before
+
+
+def test_the_tokens_that_are_refused_above_are_refused_for_what_they_lack(rest: Rest) -> None:
+    assert rest.ask("GET", "/slurm/API/jobs/", token=own_token(rest))[0] == 200
+
+
+def test_nothing_but_the_api_is_there(rest: Rest) -> None:
+    for path in ("/", "/metrics", "/slurmx/API/jobs/"):
+        assert rest.ask("GET", path, token=rest.token())[0] == 404
+
+
+def test_a_body_that_is_too_large_is_refused(rest: Rest) -> None:
+    done = rest.curl(
+        "-H", f"X-SLURM-USER-TOKEN: {rest.token()}", "--json", "@-", "--write-out", "\n%{http_code}",
+        f"https://rest:6820/slurm/{rest.api}/job/submit", stdin="x" * 9_000_000,
+    )  # fmt: skip
+    assert done.stdout.endswith("\n413")
+
+
+def test_no_token_is_in_a_log(rest: Rest) -> None:
+    token = rest.token()
+    rest.ask("GET", f"/slurm/API/jobs/?secret={token}", f"Authorization: Bearer {token}")
+
+    wait_until(lambda: "/jobs/" in rest.pod.log("rest-proxy"), "the request is logged")
+    assert token.split(".")[2] not in rest.pod.log("rest-proxy") + rest.pod.log("slurmrestd")
+
+
+# ---------------------------------------------------------------- TLS
+
+
+def test_plain_http_is_refused(rest: Rest) -> None:
+    done = rest.curl("--write-out", "\n%{http_code}", "-H", f"X-SLURM-USER-TOKEN: {rest.token()}", "http://rest:6820/")
+    assert done.stdout.endswith("\n400")
+    assert "plain HTTP request was sent to HTTPS port" in done.stdout
+
+
+def test_old_versions_of_tls_are_refused(rest: Rest) -> None:
+    url = "https://rest:6820/healthz"
+    assert rest.curl("--tlsv1.2", "--tls-max", "1.2", url).returncode == 0
+    assert rest.curl("--ciphers", "DEFAULT@SECLEVEL=0", "--tlsv1.0", "--tls-max", "1.1", url).returncode == 35
+
+
+def test_the_certificate_is_for_this_name_and_of_this_authority(rest: Rest) -> None:
+    address = rest.sandbox.run("getent hosts rest", pod="client").stdout.split()[0]
+    assert rest.curl("--connect-to", f"other:6820:{address}:6820", "https://other:6820/healthz").returncode == 60
+    assert rest.curl("--cacert", "/etc/ssl/certs/ca-certificates.crt", "https://rest:6820/healthz").returncode == 60
+
+
+def test_a_renewed_certificate_is_taken_without_a_failed_request(rest: Rest) -> None:
+    def answers_to(name: str) -> bool:
+        return rest.curl("--connect-to", f"{name}:6820:rest:6820", f"https://{name}:6820/healthz").returncode == 0
+
+    url = f"https://rest:6820/slurm/{rest.api}/nodes/"
+    # Twice the same address: the second request goes over the connection of the first.
+    once = f"{' '.join(CURL)} --fail -H 'X-SLURM-USER-TOKEN: {rest.token()}' {url} {url}"
+    loop = f"for i in $(seq 60); do {once} || echo cut; done"
+    requests = subprocess.Popen(
+        rest.sandbox.pods["client"].command(["bash", "-c", f"{loop} | grep -c cut; true"]),
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert not answers_to("renewed")
+
+    rest.renew("rest", "renewed")
+
+    wait_until(lambda: answers_to("renewed"), rest.sandbox.logs, 20)
+    assert requests.communicate()[0].strip() == "0"
+
+
+def test_a_certificate_that_does_not_fit_its_key_is_not_taken(rest: Rest) -> None:
+    rest.renew("rest", key_of=base64.b64encode(bytes(32)).decode())
+
+    wait_until(lambda: "is not taken, the one before stays" in rest.pod.log("rest-proxy"), rest.sandbox.logs)
+    assert is_healthy(rest)
+    rest.renew("rest")
+
+
+# ---------------------------------------------------------------- when something is away
+
+
+def test_slurmctld_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> None:
+    token, controller = rest.token(), rest.sandbox.controller
+    controller.run("pkill -KILL -x slurmctld")
+
+    status, answer = rest.ask("GET", "/slurm/API/jobs/", token=token)
+    assert status == 502
+    assert "Unable to contact slurm controller" in answer["errors"][0]["error"]
+    assert is_healthy(rest), "a pod that was taken out could not even say why"
+    assert rest.ask("GET", "/slurmdb/API/jobs/", token=token)[0] == 200, "slurmdbd is there, and checks for itself"
+    assert rest.ask("GET", "/slurmdb/API/jobs/", token="nonsense")[0] >= 400
+
+    controller.start_program("slurmctld")
+    wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=token)[0] == 200, rest.sandbox.logs, 60)
+
+
+def test_slurmrestd_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> None:
+    rest.pod.run("pkill -KILL -x slurmrestd")
+
+    wait_until(lambda: not is_healthy(rest), "the probe fails")
+    status, answer = rest.ask("GET", "/slurm/API/jobs/", token=rest.token())
+    assert (status, answer["errors"][0]["error"]) == (503, "slurmrestd does not answer; try again")
+
+    rest.pod.start_program("slurmrestd", {"THREADS": "4", "MAX_CONNECTIONS": "64"})
+    wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=rest.token())[0] == 200, rest.sandbox.logs)
+
+
+def test_a_request_that_runs_is_finished_when_the_pod_leaves(rest: Rest) -> None:
+    token = rest.token()
+    argv = [*CURL, "--fail", "-H", f"X-SLURM-USER-TOKEN: {token}", f"https://rest:6820/slurm/{rest.api}/jobs/"]
+    proxy = rest.pod.processes[1]
+    before = rest.pod.log("slurmrestd").count("/jobs/")
+    with paused_slurmctld(rest):
+        request = subprocess.Popen(rest.sandbox.pods["client"].command(argv), stdout=subprocess.PIPE)
+        wait_until(lambda: rest.pod.log("slurmrestd").count("/jobs/") > before, rest.sandbox.logs)
+        rest.pod.run("pkill -TERM -f libexec/slurmstack/rest-proxy")
+        wait_until(lambda: "leaving" in rest.pod.log("rest-proxy"), rest.sandbox.logs)
+
+    assert b"jobs" in request.communicate()[0]
+    assert request.returncode == 0
+    assert proxy.wait(timeout=30) == 0
+    rest.pod.start_program("rest-proxy")
+    wait_until(lambda: is_healthy(rest), rest.sandbox.logs)

@@ -1,0 +1,127 @@
+"""Users of a real LDAP server (slapd, with TLS): the same for slurmctld, login, worker, jail and job, through SSSD."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.conftest import minimal_config
+from tests.slurm.directory import Directory
+from tests.slurm.login import ssh_to, write_host_key, write_user_key
+from tests.slurm.sandbox import LIBEXEC, Pod, SlurmSandbox, populate_jail, wait_until
+
+VERSION = "24.11"
+"""Debian's suite with 26.05 has no SSSD."""
+
+PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
+PARTITION = "EnforcePartLimits=ALL\nPartitionName=team Nodes=default State=UP AllowGroups=hpc"
+ENV = {"SSSD_PIPES": "/var/lib/sss/pipes"}
+LENA = "uid=25001(lena) gid=25001(lena) groups=25001(lena),26001(hpc)"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSandbox]:
+    """LDAP users lena (in hpc, who may log in) and otto (not); alice is declared. SSSD in all pods that ask."""
+    jail, work = tmp_path_factory.mktemp("jail"), tmp_path_factory.mktemp("sssd")
+    populate_jail(VERSION, jail)
+    write_host_key(work / "ssh")
+    config = minimal_config(VERSION, **{"plugstack.conf": PLUGSTACK})
+    directory = Directory(work=work / "ldap", host="ldap-0")
+    with SlurmSandbox(VERSION, config=config, workers=0, jail=jail) as sandbox:
+        client = sandbox.add_pod("client", "jail", {jail: "/jail"}, munged=False)
+        public = write_user_key(client.root / "root/key")
+        directory.add_user("lena", 25001, public)
+        directory.add_user("otto", 25002, public)
+        directory.add_group("hpc", 26001, "lena")
+        server = sandbox.add_pod("ldap-0", "jail", munged=False)
+        directory.start(server)
+        try:
+            _start_cluster(sandbox, directory, work, public)
+            yield sandbox
+        finally:
+            directory.stop()
+    shutil.rmtree(jail, ignore_errors=True)
+
+
+def _start_cluster(sandbox: SlurmSandbox, directory: Directory, work: Path, public: str) -> None:
+    secret = work / "secret"
+    secret.mkdir()
+    for name, content in directory.secret().items():
+        (secret / name).write_bytes(content)
+
+    def start_sssd(pod: Pod) -> None:
+        shutil.copytree(secret, pod.root / "secrets/sssd")
+        pod.start_program("sssd")
+        wait_until((pod.root / "var/lib/sss/pipes/nss").exists, lambda: pod.log("sssd"))
+
+    start_sssd(sandbox.controller)
+    client = sandbox.pods["client"]
+    users = {"alice": {"uid": 25003, "gid": 25003, "ssh_authorized_keys": [public]}}
+    (client.root / "config/slurm/users.json").write_text(json.dumps({"users": users}))
+    done = client.run([f"{LIBEXEC}/users", "/config/slurm/users.json"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    sandbox.start_worker_on("default-0", env=ENV, before=start_sssd)
+    sandbox.wait_for_nodes(1)
+    login = sandbox.add_pod("login-0", "login", {sandbox.jail or Path(): "/jail", work / "ssh": "/secrets/ssh"})
+    start_sssd(login)
+    login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
+    login.start_program("sshd", {"JAIL": "/jail", **ENV})
+    wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, sandbox.logs)
+
+
+def test_a_user_of_the_directory_is_the_same_everywhere(cluster: SlurmSandbox) -> None:
+    found = {pod: cluster.run("id lena", pod=pod).stdout.strip() for pod in ("controller-0", "login-0", "default-0")}
+    found |= {
+        f"jail on {pod}": cluster.run(["chroot", "/jail", "id", "lena"], pod=pod).stdout.strip()
+        for pod in ("login-0", "default-0")
+    }
+
+    assert found == dict.fromkeys(found, LENA)
+
+
+def test_the_user_logs_in_with_the_key_in_the_directory_and_has_a_home(cluster: SlurmSandbox) -> None:
+    code, out = ssh_to(cluster, "lena", "'id -un; pwd; stat -c %U:%G:%a .; ls -A'")
+
+    assert code == 0, out + cluster.logs()
+    assert out.split()[:3] == ["lena", "/home/lena", "lena:lena:700"]
+    assert ".bashrc" in out.split()
+
+
+def test_the_home_stays_as_it_is_at_the_next_login(cluster: SlurmSandbox) -> None:
+    assert ssh_to(cluster, "lena", "'echo : mine > .bashrc'")[0] == 0
+    assert ssh_to(cluster, "lena", "cat .bashrc") == (0, ": mine\n")
+
+
+def test_the_user_runs_a_job_as_a_member_of_the_directory_s_group(cluster: SlurmSandbox) -> None:
+    assert ssh_to(cluster, "lena", "srun -Q id") == (0, LENA + "\n")
+    code, out = ssh_to(cluster, "lena", "'sbatch --wait --output=out.txt --wrap id >/dev/null; cat out.txt'")
+    assert (code, out) == (0, LENA + "\n"), cluster.logs()
+
+
+def test_a_partition_for_a_group_of_the_directory_takes_its_members_only(cluster: SlurmSandbox) -> None:
+    files = minimal_config(VERSION, PARTITION, **{"plugstack.conf": PLUGSTACK})
+    cluster.set_config(files)
+    wait_until(lambda: "PartitionName=team" in cluster.run("scontrol -o show partition").stdout, cluster.logs)
+
+    assert ssh_to(cluster, "lena", "srun -Q -p team id -un") == (0, "lena\n")
+    assert "not permitted" in ssh_to(cluster, "alice", "srun -Q -p team id -un")[1]
+
+
+def test_the_directory_s_access_rules_hold_and_declared_users_need_none(cluster: SlurmSandbox) -> None:
+    code, out = ssh_to(cluster, "otto", "true")
+
+    assert code != 0, out
+    assert not (cluster.pods["client"].root / "jail/home/otto").exists()
+    assert ssh_to(cluster, "alice", "id -un") == (0, "alice\n")
+
+
+def test_the_secret_is_readable_for_nobody_but_root_and_not_in_a_log(cluster: SlurmSandbox) -> None:
+    login = cluster.pods["login-0"]
+    shown = login.run("stat -c '%a %U' /etc/sssd/sssd.conf /etc/sssd/secrets /etc/sssd/secrets/ca.crt").stdout
+
+    assert shown.splitlines() == ["600 root", "700 root", "600 root"]
+    assert "directory-password" not in cluster.logs()

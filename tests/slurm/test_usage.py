@@ -1,0 +1,219 @@
+"""`slurmstack usage` on a real slurmdbd: the hours are those of Slurm's own `sreport`."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cli.errors import Failure
+from cli.usage.query import read_runs
+from cli.usage.records import Run
+from cli.usage.totals import Usage, summarize
+from tests.slurm.accounting import AccountingSandbox, accounting_config, kill, sacctmgr, wait_for_accounting
+from tests.slurm.sandbox import wait_until
+
+GPUS = "GresTypes=gpu\nAccountingStorageTRES=gres/gpu\n"
+PEOPLE = {"games": "physics", "backup": "biology"}
+"""Users who are in every Debian system, and their accounts."""
+
+TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+MIDNIGHT = TODAY - timedelta(days=1)
+"""Hours before and after it are over, so that slurmdbd has summed them up for sreport."""
+
+RUNS = (
+    ("games", "physics", "--ntasks=2 --gpus=1", -2.5, 1.25),
+    ("backup", "biology", "--ntasks=1", -1.0, -0.5),
+    ("backup", "physics", "--ntasks=1 --gpus=2", 0.5, 3.0),
+)
+"""User, account, what the job asks for, and from when to when it is said to have run, in hours after MIDNIGHT."""
+
+
+class Controller:
+    """kubectl for one pod of the sandbox."""
+
+    def __init__(self, sandbox: AccountingSandbox) -> None:
+        self.sandbox = sandbox
+
+    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """`kubectl exec -n NAMESPACE POD -c CONTAINER -- COMMAND`."""
+        verb, _, _, pod, _, _, _, *command = arguments
+        assert (verb, check) == ("exec", False)
+        return self.sandbox.pods[pod].run(command)
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str) -> Iterator[AccountingSandbox]:
+    """Two accounts, two users, and one worker that says it has two GPUs."""
+    config = accounting_config(
+        slurm_version, GPUS, **{"gres.conf": "Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n"}
+    )
+    node = "CPUs=2 RealMemory=1000 Feature=default Gres=gpu:2"
+    with AccountingSandbox(slurm_version, config=config, workers=1, node_conf=node) as sandbox:
+        for user, account in PEOPLE.items():
+            for command in (f"add account {account}", f"add user {user} account=physics,biology"):
+                sacctmgr(sandbox, command)
+            done = sacctmgr(sandbox, f"modify user {user} set defaultaccount={account}")
+            assert done.returncode == 0, done.stdout + done.stderr
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def past(cluster: AccountingSandbox) -> AccountingSandbox:
+    """Three finished jobs, of which the database says that they ran yesterday and the day before."""
+    jobs = [submit(cluster, user, account, asks, "true") for user, account, asks, _, _ in RUNS]
+    ended = f"--jobs={','.join(jobs)} --noheader --allocations --parsable2 --format=State"
+
+    def recorded() -> bool:
+        return cluster.run(f"sacct {ended}").stdout.split() == ["COMPLETED"] * len(jobs)
+
+    wait_until(recorded, lambda: f"{cluster.run(f'sacct {ended}').stdout}{cluster.logs()}")
+    pod = cluster.pods["slurmdbd-0"]
+    kill(pod, "slurmdbd")
+    long_ago = int((MIDNIGHT - timedelta(days=2)).timestamp())
+    sql = [
+        f"UPDATE sandbox_event_table SET time_start={long_ago} WHERE node_name='' ORDER BY time_start LIMIT 1",
+        "DELETE FROM sandbox_last_ran_table",
+        f"INSERT INTO sandbox_last_ran_table VALUES ({long_ago}, {long_ago}, {long_ago})",
+    ]
+    for job, (_, _, _, start, end) in zip(jobs, RUNS, strict=True):
+        begin, until = at(start), at(end)
+        sql.append(
+            f"UPDATE sandbox_job_table SET time_submit={begin}, time_eligible={begin}, time_start={begin}, "
+            f"time_end={until} WHERE id_job={job}"
+        )
+    database(cluster, "; ".join(sql))
+    pod.start_program("slurmdbd")
+    wait_for_accounting(cluster)
+    query = "SELECT MIN(daily_rollup) FROM sandbox_last_ran_table"
+    wait_until(
+        lambda: int(database(cluster, query).split()[-1]) >= int(TODAY.timestamp()),
+        lambda: f"slurmdbd has not summed up yesterday: {cluster.logs()}",
+        60,
+    )
+    return cluster
+
+
+def at(hour: float) -> int:
+    """Seconds since 1970 at an hour after MIDNIGHT."""
+    return int((MIDNIGHT + timedelta(hours=hour)).timestamp())
+
+
+def submit(sandbox: AccountingSandbox, user: str, account: str, asks: str, command: str) -> str:
+    """Submit a job of a user; returns its id."""
+    batch = f"sbatch --parsable --uid={user} --account={account} {asks} --output=/dev/null --wrap '{command}'"
+    done = sandbox.run(f"cd /tmp; {batch}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def database(sandbox: AccountingSandbox, sql: str) -> str:
+    """What MariaDB answers."""
+    command = ["mariadb", "--defaults-file=/run/mysqld/probe.cnf", "slurm_acct_db", "--execute", sql]
+    done = sandbox.pods["database"].run(command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def report(sandbox: AccountingSandbox, start: datetime, end: datetime, **arguments: Any) -> Usage:
+    """The command's own way from slurmdbd to hours."""
+    kubectl: Any = Controller(sandbox)
+    runs = read_runs(kubectl, "slurm", start, end)
+    return summarize(runs, start=start, end=end, by=("account", "user"), **arguments)
+
+
+def seconds(usage: Usage, start: datetime | None = None) -> dict[tuple[str, ...], int]:
+    """Seconds by account, user and resource; of one interval, or of all."""
+    found: dict[tuple[str, ...], int] = {}
+    for row in usage.rows:
+        if start in {None, row.start}:
+            found[*row.group, "cpu"] = round(row.cpu_hours * 3600)
+            found[*row.group, "gres/gpu"] = round(row.gpu_hours * 3600)
+    return {key: value for key, value in found.items() if value}
+
+
+def sreport(sandbox: AccountingSandbox, start: datetime, end: datetime) -> dict[tuple[str, ...], int]:
+    """What Slurm itself reports: seconds by account, user and resource."""
+    command = (
+        f"sreport --parsable2 --noheader -t Seconds --tres=cpu,gres/gpu cluster AccountUtilizationByUser "
+        f"Start={start:%Y-%m-%dT%H:%M:%S} End={end:%Y-%m-%dT%H:%M:%S} format=Account,Login,TresName,Used"
+    )
+    done = sandbox.run(command)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split("|") for line in done.stdout.splitlines()]
+    return {(account, login, tres): int(used) for account, login, tres, used in lines if login and int(used)}
+
+
+def test_the_hours_are_those_of_sreport(past: AccountingSandbox) -> None:
+    start, end = MIDNIGHT - timedelta(days=1), TODAY
+    expected = {
+        ("physics", "games", "cpu"): 27000,
+        ("physics", "games", "gres/gpu"): 13500,
+        ("biology", "backup", "cpu"): 1800,
+        ("physics", "backup", "cpu"): 9000,
+        ("physics", "backup", "gres/gpu"): 18000,
+    }
+    assert sreport(past, start, end) == expected
+    assert seconds(report(past, start, end)) == expected
+
+
+def test_the_hours_of_each_day_are_those_of_sreport(past: AccountingSandbox) -> None:
+    days = [MIDNIGHT - timedelta(days=1), MIDNIGHT]
+    usage = report(past, days[0], TODAY, step="day")
+    for day in days:
+        expected = sreport(past, day, day + timedelta(days=1))
+        assert ("physics", "games", "cpu") in expected
+        assert seconds(usage, day) == expected
+
+
+def test_a_part_of_a_day_counts_only_that_part(past: AccountingSandbox) -> None:
+    start, end = MIDNIGHT, MIDNIGHT + timedelta(hours=1)
+    found = seconds(report(past, start, end))
+    assert found == sreport(past, start, end)
+    assert found["physics", "games", "cpu"] == 7200
+    assert found["physics", "backup", "cpu"] == 1800
+
+
+def runs_of(sandbox: AccountingSandbox, job: str) -> list[Run]:
+    """Runs of a job that was submitted a moment ago."""
+    kubectl: Any = Controller(sandbox)
+    now = datetime.now(UTC)
+    return [run for run in read_runs(kubectl, "slurm", now - timedelta(minutes=10), now) if run.job == job]
+
+
+def test_a_running_job_counts_up_to_now(past: AccountingSandbox) -> None:
+    job = submit(past, "games", "physics", "--ntasks=2 --gpus=1", "sleep 600")
+    wait_until(lambda: bool(runs_of(past, job)), lambda: f"no run of job {job}: {past.logs()}")
+    (run,) = runs_of(past, job)
+    assert (run.user, run.account, run.cpus, run.gpus) == ("games", "physics", 2, 1)
+    assert run.end <= datetime.now(UTC)
+    wait_until(lambda: runs_of(past, job)[0].seconds > run.seconds, "the job's hours to grow")
+    past.run(f"scancel {job}")
+
+
+def test_every_run_of_a_requeued_job_counts(past: AccountingSandbox) -> None:
+    job = submit(past, "games", "physics", "--ntasks=1 --requeue", "sleep 600")
+    wait_until(lambda: len(runs_of(past, job)) == 1, lambda: f"no run of job {job}: {past.logs()}")
+    past.run(f"scontrol requeuehold {job}")
+
+    def runs_again() -> bool:
+        """A requeued job waits for two minutes and its epilog, unless somebody asks for less."""
+        past.run(f"scontrol release {job}; scontrol update jobid={job} starttime=now")
+        return len(runs_of(past, job)) == 2
+
+    wait_until(runs_again, lambda: f"job {job} did not run again: {past.logs()}", 180)
+    past.run(f"scancel {job}")
+
+
+def test_sacct_says_why_when_slurmdbd_is_away(past: AccountingSandbox) -> None:
+    pod = past.pods["slurmdbd-0"]
+    kill(pod, "slurmdbd")
+    kubectl: Any = Controller(past)
+    with pytest.raises(Failure, match=r"sacct could not read the records: sacct: error: .*Connection refused"):
+        read_runs(kubectl, "slurm", MIDNIGHT, TODAY)
+    pod.start_program("slurmdbd")
+    wait_for_accounting(past)
+    assert read_runs(kubectl, "slurm", MIDNIGHT, TODAY)

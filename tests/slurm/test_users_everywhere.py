@@ -1,0 +1,157 @@
+"""Declared users and groups are the same for slurmctld, on login nodes, on workers and in jobs; with real daemons."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config import load_config
+from images.controller.publish import config_hash
+from slurm.users import accounts, group_numbers, identity_files
+from tests import stacks
+from tests.slurm.conftest import minimal_config
+from tests.slurm.sandbox import LIBEXEC, SlurmSandbox, populate_jail, wait_until
+
+PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
+TEAM = "PartitionName=team Nodes=default State=UP AllowGroups=ml"
+FIRST: dict[str, Any] = {
+    "users": {"alice": {"uid": 23001, "groups": ["ml"]}, "bob": {"uid": 23002}},
+    "groups": {"ml": {"gid": 24001}, "ops": {"gid": 24002}},
+}
+
+
+@pytest.fixture(scope="module")
+def jail(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A populated jail without users."""
+    directory = tmp_path_factory.mktemp(f"jail-{slurm_version}")
+    directory.chmod(0o755)
+    populate_jail(slurm_version, directory)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str, jail: Path) -> Iterator[SlurmSandbox]:
+    """A worker, a login pod, slurmdbd's pod (without slurmdbd), and the pod that makes users in the jail."""
+    files = configuration(slurm_version, FIRST)
+    with SlurmSandbox(slurm_version, config=files, workers=1, jail=jail) as sandbox:
+        sandbox.add_pod("login-0", "login", {jail: "/jail"})
+        sandbox.add_pod("slurmdbd-0", "accounting", {sandbox.config_directory: "/config/slurm"})
+        sandbox.add_pod("users", "jail", {jail: "/jail"}, munged=False)
+        yield sandbox
+
+
+def configuration(version: str, sections: dict[str, Any], extra: str = "") -> dict[str, str]:
+    """The files of the ConfigMap with these users and groups."""
+    files = identity_files(load_config({**stacks.dev(), **sections}))
+    enforced = f"EnforcePartLimits=ALL\n{extra}"
+    return minimal_config(version, enforced, **{"plugstack.conf": PLUGSTACK}, **files)
+
+
+def declare(cluster: SlurmSandbox, sections: dict[str, Any], extra: str = "") -> None:
+    """What `up` does: the job that changes the jail, and the configuration, until it is active."""
+    config = load_config({**stacks.dev(), **sections})
+    document = {"users": accounts(config.users, extra_keys=()), "groups": group_numbers(config.groups)}
+    pod = cluster.pods["users"]
+    (pod.root / "config/slurm/users.json").write_text(json.dumps(document))
+    done = pod.run([f"{LIBEXEC}/users", "/config/slurm/users.json"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    files = configuration(cluster.version, sections, extra)
+    cluster.set_config(files)
+    env = {"AGENT_URL": "http://127.0.0.1:8817"}
+    active = cluster.run([f"{LIBEXEC}/await-config", config_hash(files)], env=env)
+    assert active.returncode == 0, active.stdout + cluster.logs()
+
+
+def user_id(cluster: SlurmSandbox, pod: str, name: str) -> str:
+    """What `id` prints there, or why it prints nothing."""
+    done = cluster.run(["id", name], pod=pod)
+    return (done.stdout or done.stderr).strip()
+
+
+def as_user(cluster: SlurmSandbox, uid: int, command: str) -> tuple[int, str]:
+    """(exit code, output) of a command of this user on the worker's side of the jail."""
+    user = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    done = cluster.run([*user, "bash", "-c", f"cd /tmp && {command}"], pod="default-0", timeout=60)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_user_is_the_same_for_slurmctld_slurmdbd_login_worker_and_job(cluster: SlurmSandbox) -> None:
+    declare(cluster, FIRST)
+
+    wanted = "uid=23001(alice) gid=23001(alice) groups=23001(alice),24001(ml)"
+    found = {pod: user_id(cluster, pod, "alice") for pod in ("controller-0", "slurmdbd-0", "login-0", "default-0")}
+    assert found == dict.fromkeys(found, wanted)
+    assert as_user(cluster, 23001, "srun -Q id") == (0, wanted + "\n")
+
+
+def test_slurmctld_knows_a_new_user_as_soon_as_the_configuration_is_active(cluster: SlurmSandbox) -> None:
+    declare(cluster, FIRST)
+    assert "no such user" in user_id(cluster, "controller-0", "carol")
+
+    declare(cluster, {**FIRST, "users": {**FIRST["users"], "carol": {"uid": 23003, "groups": ["ops"]}}})
+
+    wanted = "uid=23003(carol) gid=23003(carol) groups=23003(carol),24002(ops)"
+    assert user_id(cluster, "controller-0", "carol") == wanted
+    assert as_user(cluster, 23003, "srun -Q id") == (0, wanted + "\n")
+
+
+def test_a_changed_list_of_users_leaves_running_jobs_alone(cluster: SlurmSandbox) -> None:
+    declare(cluster, FIRST)
+    code, job = as_user(cluster, 23001, "sbatch --parsable --output=/dev/null --wrap 'sleep 600'")
+    assert code == 0, job
+    wait_until(lambda: state(cluster, job) == "RUNNING", cluster.logs)
+
+    declare(cluster, {**FIRST, "users": {"bob": FIRST["users"]["bob"]}})
+
+    # Their owner has left the stack file: the jobs go on, and the owner's number is on record.
+    assert state(cluster, job) == "RUNNING"
+    assert cluster.run(f"squeue -h -j {job.strip()} -o %U").stdout.strip() == "23001"
+    assert cluster.run(f"scancel {job.strip()}").returncode == 0
+
+
+def state(cluster: SlurmSandbox, job: str) -> str:
+    return cluster.run(f"squeue -h -j {job.strip()} -o %T").stdout.strip()
+
+
+def test_a_partition_for_a_group_takes_its_members_only(cluster: SlurmSandbox) -> None:
+    declare(cluster, FIRST, TEAM)
+
+    assert as_user(cluster, 23001, "srun -Q -p team id -un") == (0, "alice\n")
+    code, out = as_user(cluster, 23002, "srun -Q -p team id -un")
+    assert code != 0
+    assert "group not permitted" in out
+
+
+def test_a_group_and_the_partition_for_it_may_come_in_one_change(cluster: SlurmSandbox) -> None:
+    """The scratch slurmctld that tries the configuration finds users where the one in force says."""
+    declare(cluster, FIRST)
+    users = {**FIRST["users"], "bob": {"uid": 23002, "groups": ["vision"]}}
+    sections = {"users": users, "groups": {**FIRST["groups"], "vision": {"gid": 24009}}}
+
+    declare(cluster, sections, TEAM.replace("=ml", "=vision"))
+
+    assert as_user(cluster, 23002, "srun -Q -p team id -Gn") == (0, "bob vision\n")
+
+
+def test_who_leaves_the_group_may_no_longer_use_its_partition(cluster: SlurmSandbox) -> None:
+    declare(cluster, FIRST, TEAM)
+    assert as_user(cluster, 23001, "srun -Q -p team true")[0] == 0
+
+    declare(cluster, {**FIRST, "users": {**FIRST["users"], "alice": {"uid": 23001}}}, TEAM)
+
+    assert as_user(cluster, 23001, "srun -Q -p team true")[0] != 0
+
+
+def test_workers_are_not_handed_the_users_as_configuration(cluster: SlurmSandbox) -> None:
+    declare(cluster, FIRST)
+
+    fetched = cluster.run("ls /run/slurm/conf", pod="default-0").stdout.split()
+
+    assert "slurm.conf" in fetched
+    assert not {"passwd", "group"} & set(fetched)

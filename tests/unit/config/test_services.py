@@ -1,0 +1,268 @@
+"""Accounting, the REST API, images, rules at submission, and settings that say the same thing as a section."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from config import load_config
+from config.schema import stack_file_schema
+from tests.unit.config.messages import policy_complaint, policy_complaints, with_sections
+
+DIGEST = f"sha256:{'a' * 64}"
+EXTERNAL: dict[str, Any] = {"host": "db.example", "password": {"name": "db", "key": "password"}}
+TEAMS: dict[str, Any] = {"accounts": {"ml": {}}, "users": {"alice": {"uid": 10001, "accounts": ["ml"]}}}
+OFF = {"enabled": False}
+MAIN: dict[str, Any] = {"pools": ["cpu"]}
+
+
+@pytest.mark.parametrize(
+    ("sections", "where"),
+    [
+        ({"accounts": {"ml": {}}}, "accounts"),
+        ({"qos": {"high": {}}}, "qos"),
+        ({"priority": {"max_age": "1-0"}}, "priority"),
+        (
+            {
+                "reservations": {
+                    "r": {"start": "2999-01-01T00:00", "duration": "1", "node_count": 1, "users": ["alice"]}
+                }
+            },
+            "reservations",
+        ),
+        ({"accounting": OFF | {"prune": True}}, "accounting.prune"),
+        ({"accounting": OFF | {"enforce": ["nojobs"]}}, "accounting.enforce"),
+        ({"users": {"alice": {"uid": 10001, "admin_level": "operator"}}}, "users.alice.admin_level"),
+        ({"partitions": {"main": {**MAIN, "qos": "normal"}}}, "partitions.main.qos"),
+        ({"partitions": {"main": {**MAIN, "allow_accounts": ["root"]}}}, "partitions.main.allow_accounts"),
+    ],
+)
+def test_policy_needs_accounting(sections: dict[str, Any], where: str) -> None:
+    complaint = policy_complaint(**{"accounting": OFF, **sections})
+    assert complaint == (f"{where}: needs accounting, and accounting.enabled is false; set it to true, or remove this")
+
+
+def test_preemption_by_qos_needs_accounting() -> None:
+    found = policy_complaints(accounting=OFF, preemption={"type": "qos"}, qos={"a": {"preempt": ["b"]}, "b": {}})
+    assert any(line.startswith("preemption.type: qos needs accounting") for line in found)
+
+
+def test_a_cluster_without_accounting_is_accepted() -> None:
+    load_config(with_sections(accounting=OFF))
+
+
+@pytest.mark.parametrize("enforce", [["associations"], ["limits"], ["safe"], ["qos", "nosteps"]])
+def test_enforcement_without_accounts_would_let_nobody_run(enforce: list[str]) -> None:
+    complaint = policy_complaint(accounting={"enforce": enforce})
+    assert complaint.startswith("accounting.enforce: has ")
+    assert "no accounts are declared" in complaint
+    load_config(with_sections(accounting={"enforce": enforce}, **TEAMS))
+
+
+def test_access_by_account_needs_enforcement() -> None:
+    partitions = {"main": {**MAIN, "allow_accounts": ["ml"]}}
+    complaint = policy_complaint(accounting={"enforce": []}, partitions=partitions, **TEAMS)
+    assert complaint.startswith(
+        "partitions.main.allow_accounts: has no effect, as accounting.enforce lacks associations"
+    )
+    load_config(with_sections(partitions=partitions, **TEAMS))
+
+
+def test_an_unknown_kind_of_enforcement_is_named() -> None:
+    assert "did you mean 'limits'?" in policy_complaint(accounting={"enforce": ["limit"]})
+
+
+@pytest.mark.parametrize(("field", "value"), [("storage", "20Gi"), ("storage_class", "fast"), ("memory", "1Gi")])
+def test_an_external_database_has_no_volume_of_ours(field: str, value: str) -> None:
+    complaint = policy_complaint(accounting={"database": {"external": EXTERNAL, field: value}})
+    assert complaint.startswith(f"accounting.database.{field}: is for a MariaDB in the cluster, and external names")
+
+
+@pytest.mark.parametrize("user", ["a b", "x\nStoragePass=y", "", "x" * 81])
+def test_a_database_user_cannot_bring_another_line_in(user: str) -> None:
+    complaint = policy_complaint(accounting={"database": {"external": {**EXTERNAL, "user": user}}})
+    assert complaint.startswith("accounting.database.external.user: ")
+
+
+@pytest.mark.parametrize("age", ["90", "0days", "1 month", "70000hours", "3years"])
+def test_an_age_is_one_that_slurmdbd_knows(age: str) -> None:
+    assert policy_complaint(accounting={"retention": {"jobs": age}}).startswith("accounting.retention.jobs: ")
+
+
+def test_a_password_in_the_stack_file_is_refused() -> None:
+    complaint = policy_complaint(accounting={"settings": {"StoragePass": "secret"}})
+    assert "a password never belongs into a stack file" in complaint
+    assert "'secret'" not in complaint
+
+
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [("StorageHost", "accounting.database.external.host"), ("purgejobafter", "accounting.retention.jobs")],
+)
+def test_slurmdbd_s_keys_that_fields_write_are_refused(key: str, field: str) -> None:
+    assert field in policy_complaint(accounting={"settings": {key: "x"}})
+
+
+@pytest.mark.parametrize(
+    ("sections", "complaint"),
+    [
+        ({"service_type": "ClusterIP", "node_port": 30000}, "rest.node_port: is only for service_type NodePort"),
+        ({"tls": {"secret": "cert", "names": ["api.example"]}}, "rest.tls.names: has no effect on a certificate"),
+        ({"tls": {"secret": "cert", "issuer": {"name": "ca"}}}, "rest.tls: has both secret and issuer"),
+        ({"tls": {"names": ["https://api.example"]}}, "rest.tls.names.0: "),
+    ],
+)
+def test_keys_of_the_rest_api_that_do_not_fit_are_named(sections: dict[str, Any], complaint: str) -> None:
+    assert policy_complaint(rest={"enabled": True, **sections}).startswith(complaint)
+
+
+def test_the_rest_api_needs_accounting() -> None:
+    complaint = policy_complaint(rest={"enabled": True}, accounting=OFF)
+    assert complaint.startswith("rest.enabled: needs accounting.enabled")
+
+
+def test_ranges_that_nothing_could_enforce_are_named() -> None:
+    rest = {"enabled": True, "service_type": "NodePort", "source_ranges": ["10.0.0.0/8"]}
+    load_config(with_sections(rest=rest))
+    complaint = policy_complaint(rest=rest, network_policies={"enabled": False})
+    assert complaint.startswith("rest.source_ranges: has no effect: only network policies could enforce it")
+
+
+def test_digests_of_the_controller_want_those_of_the_other_daemons() -> None:
+    images: dict[str, Any] = {
+        "registry": "registry.example/x",
+        "digests": dict.fromkeys(("controller", "worker", "login", "jail"), DIGEST),
+    }
+    complaint = policy_complaint(images=images)
+    assert complaint.startswith("images.digests: pins the controller but not accounting and database, which this stack")
+    assert "accounting and rest," in policy_complaint(
+        images=images, accounting={"database": {"external": EXTERNAL}}, rest={"enabled": True}
+    )
+    load_config(with_sections(images=images, accounting=OFF))
+    images["digests"] |= {"accounting": DIGEST, "database": DIGEST}
+    load_config(with_sections(images=images))
+
+
+@pytest.mark.parametrize(
+    ("sections", "complaint"),
+    [
+        ({"job_submit": {"require_account": True}}, "job_submit.require_account: is set, but no accounts are declared"),
+        (
+            {"job_submit": {"default_time": "2-0"}},
+            "job_submit.default_time: 2-0 is longer than the max_time 1-00:00:00 of the partition 'main'",
+        ),
+        (
+            {"job_submit": {"default_time": "5"}, "partitions": {"main": {**MAIN, "default_time": "10"}}},
+            "job_submit.default_time: never matters",
+        ),
+        (
+            {"partitions": {"main": {**MAIN, "default_time": "UNLIMITED", "max_time": "1-0"}}},
+            "partitions.main.default_time: UNLIMITED is longer than max_time, 1-0",
+        ),
+        (
+            {
+                "job_submit": {"gpus_only_in_gpu_partitions": True},
+                "worker_nodes": {"cpu": {"size": 1, "resources": {"cpus": 2, "memory": "4Gi"}}},
+                "partitions": {"main": MAIN},
+            },
+            "job_submit.gpus_only_in_gpu_partitions: never matters: no pool has GPUs",
+        ),
+        (
+            {"job_submit": {"gpus_only_in_gpu_partitions": True}, "partitions": {"main": {"pools": ["cpu", "gpu"]}}},
+            "job_submit.gpus_only_in_gpu_partitions: never matters: every partition has nodes with and without GPUs",
+        ),
+    ],
+)
+def test_rules_that_cannot_matter_are_named(sections: dict[str, Any], complaint: str) -> None:
+    assert policy_complaint(**sections).startswith(complaint)
+
+
+def test_gpus_in_gpu_partitions_only_is_accepted_where_there_are_both() -> None:
+    load_config(with_sections(job_submit={"gpus_only_in_gpu_partitions": True, "default_time": "1:00:00"}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sections", "complaint"),
+    [
+        ({"AccountingStorageType": "accounting_storage/none"}, {}, "which belongs to slurmstack:accounting.enabled"),
+        ({"authaltparameters": "jwt_key=/x"}, {}, "which belongs to slurmstack:rest"),
+        ({"PreemptMode": "CANCEL"}, {"preemption": {"type": "partition", "mode": "cancel"}}, "preemption.mode says"),
+        ({"Licenses": "ansys:3"}, {"licenses": {"ansys": 3}}, "and licenses says the same thing"),
+        ({"PriorityWeightQOS": 5}, {"priority": {"weights": {"qos": 6}}}, "and priority.weights.qos says"),
+        ({"PriorityType": "priority/basic"}, {"priority": {"max_age": "1-0"}}, "and priority says"),
+        ({"AccountingStorageEnforce": "safe"}, {"accounting": {"enforce": []}, **TEAMS}, "accounting.enforce says"),
+        ({"AccountingStorageEnforce": "safe"}, {}, "but no accounts are declared"),
+        ({"JobSubmitPlugins": "lua"}, {"job_submit": {"default_time": "1:00:00"}}, "the rules of job_submit need"),
+        ({"AccountingStorageTRES": "license/ansys"}, {}, "without gres/gpu, which would not be recorded"),
+        (
+            {"AccountingStorageTRES": ["gres/gpu"]},
+            {"licenses": {"ansys": 3}, "qos": {"cad": {"grp_tres": {"license/ansys": 2}}}},
+            "without license/ansys, which would not be recorded",
+        ),
+    ],
+)
+def test_settings_that_contradict_a_section_are_named(
+    settings: dict[str, Any], sections: dict[str, Any], complaint: str
+) -> None:
+    found = policy_complaint(slurm={"settings": settings}, **sections)
+    assert found.startswith("slurm.settings: has the key ")
+    assert complaint in found
+
+
+def test_settings_win_over_defaults_that_nobody_wrote() -> None:
+    settings = {
+        "PriorityWeightQOS": 5,
+        "JobSubmitPlugins": "all_partitions",
+        "AccountingStorageTRES": ["gres/gpu", "billing"],
+    }
+    load_config(with_sections(slurm={"settings": settings}, priority={"weights": {"age": 5}}))
+
+
+def test_a_partition_s_option_is_given_once() -> None:
+    partition = {**MAIN, "priority_tier": 5, "settings": {"prioritytier": 10}}
+    complaint = policy_complaint(partitions={"main": partition})
+    assert complaint.startswith("partitions.main.settings: has the key 'prioritytier', and priority_tier says the same")
+
+
+@pytest.mark.parametrize(
+    ("section", "value"),
+    [
+        ("accounts", {"Physics": {}}),
+        ("accounts", {"physics": {"max_wall": "1 day"}}),
+        ("accounts", {"physics": {"fairshare": "parents"}}),
+        ("accounts", {"physics": {"grp_tres": {"gpu": 1}}}),
+        ("qos", {"a b": {}}),
+        ("users", {"Alice": {"uid": 10001}}),
+        ("users", {"alice": {"uid": 10001, "accounts": ["A B"]}}),
+        ("partitions", {"1st": {"pools": ["cpu"]}}),
+        ("reservations", {"r": {"start": "tomorrow"}}),
+        ("accounting", {"retention": {"jobs": "3years"}}),
+        ("sssd", {"secret": "SSSD"}),
+    ],
+)
+def test_editors_see_wrong_names_and_values_too(section: str, value: Any) -> None:
+    document = {"config": {f"slurmstack:{name}": part for name, part in with_sections(**{section: value}).items()}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, stack_file_schema())
+
+
+def test_editors_accept_what_we_accept() -> None:
+    sections = with_sections(
+        accounts={"ml": {"fairshare": "parent", "grp_tres": {"gres/gpu:h100": 8}}, "cv": {"fairshare": 3}},
+        users={
+            "alice": {"uid": 10001, "accounts": ["ml"]},
+            "bob": {"uid": 10002, "accounts": {"ml": {"max_wall": "unlimited"}}},
+        },
+        reservations={
+            "r": {"start": "2999-01-01T00:00", "duration": "1-0", "node_count": 1, "users": ["alice"]}
+        },
+        licenses={"ansys": 3},
+        accounting={"retention": {"jobs": "90days", "steps": None}, "database": {"external": EXTERNAL}},
+        sssd={"secret": "sssd"},
+    )  # fmt: skip
+    load_config(sections)
+    jsonschema.validate(
+        {"config": {f"slurmstack:{name}": part for name, part in sections.items()}}, stack_file_schema()
+    )

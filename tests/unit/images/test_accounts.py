@@ -1,0 +1,152 @@
+"""Declared groups in the jail: their numbers and members are the declaration's, everybody else's are left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from images.jail.accounts import AccountError, Accounts, Declared, Group, Table, User, apply
+
+NOTHING = Declared()
+ML = Group(gid=20001)
+
+
+@pytest.fixture
+def accounts() -> Accounts:
+    """A jail's files with two groups of the system, and one that somebody made by hand."""
+    return Accounts(
+        passwd=Table.parse("root:x:0:0:root:/root:/bin/bash\nvisitor:x:1234:1234::/home/visitor:/bin/bash\n"),
+        shadow=Table.parse("root:*:20000:0:99999:7:::\nvisitor:*:20000:0:99999:7:::\n"),
+        group=Table.parse("root:x:0:\nvideo:x:44:\ndocker:x:1500:visitor\n"),
+        gshadow=Table.parse("root:*::\nvideo:*::\ndocker:!::visitor\n"),
+    )
+
+
+def alice(*groups: str, uid: int = 10001, gid: int | None = None) -> User:
+    return User(uid=uid, gid=gid or uid, groups=groups)
+
+
+def after(accounts: Accounts, *steps: Declared) -> Accounts:
+    """The files after these declarations, one after the other."""
+    before = NOTHING
+    for declared in steps:
+        accounts, before = apply(accounts, declared, before, today=20000), declared
+    return accounts
+
+
+def members(accounts: Accounts, group: str) -> str:
+    row, shadow = accounts.group.find(group), accounts.gshadow.find(group)
+    assert row is not None
+    assert shadow is not None
+    assert row[3] == shadow[3], "both files say the same"
+    return row[3]
+
+
+def test_a_declared_group_has_its_number_and_its_members(accounts: Accounts) -> None:
+    declared = Declared(users={"bob": alice("ml", uid=10002), "alice": alice("ml")}, groups={"ml": ML})
+
+    result = after(accounts, declared)
+
+    assert result.group.find("ml") == ["ml", "x", "20001", "alice,bob"]
+    assert members(result, "ml") == "alice,bob"
+
+
+def test_a_group_without_members_is_made_too(accounts: Accounts) -> None:
+    assert after(accounts, Declared(groups={"ml": ML})).group.find("ml") == ["ml", "x", "20001", ""]
+
+
+def test_who_leaves_a_group_in_the_declaration_leaves_it_in_the_jail(accounts: Accounts) -> None:
+    first = Declared(users={"alice": alice("ml"), "bob": alice("ml", uid=10002)}, groups={"ml": ML})
+    second = Declared(users={"alice": alice(), "bob": alice("ml", uid=10002)}, groups={"ml": ML})
+
+    assert members(after(accounts, first, second), "ml") == "bob"
+
+
+def test_a_declared_group_has_no_members_but_the_declared(accounts: Accounts) -> None:
+    """slurmctld knows only the declared ones: another would be a member in some places and not in others."""
+    declared = Declared(users={"alice": alice("ml")}, groups={"ml": ML})
+    by_hand = after(accounts, declared)
+    by_hand.group.put(["ml", "x", "20001", "alice,visitor"])
+
+    assert members(apply(by_hand, declared, declared, today=20000), "ml") == "alice"
+
+
+def test_members_that_somebody_added_to_other_groups_stay(accounts: Accounts) -> None:
+    first = Declared(users={"alice": alice("docker")})
+    assert members(after(accounts, first), "docker") == "visitor,alice"
+
+    assert members(after(accounts, first, Declared(users={"alice": alice()})), "docker") == "visitor"
+
+
+def test_a_group_that_left_the_stack_file_stays_without_our_members(accounts: Accounts) -> None:
+    declared = Declared(users={"alice": alice("ml")}, groups={"ml": ML})
+    before = after(accounts, declared)
+    before.group.put(["ml", "x", "20001", "alice,visitor"])
+    before.gshadow.put(["ml", "!", "", "alice,visitor"])
+
+    result = apply(before, Declared(users={"alice": alice()}), declared, today=20000)
+
+    assert result.group.find("ml") == ["ml", "x", "20001", "visitor"]
+    assert members(result, "ml") == "visitor"
+
+
+def test_who_leaves_the_stack_file_leaves_its_groups(accounts: Accounts) -> None:
+    first = Declared(users={"alice": alice("ml", "video")}, groups={"ml": ML})
+
+    result = after(accounts, first, Declared(groups={"ml": ML}))
+
+    assert (members(result, "ml"), members(result, "video")) == ("", "")
+
+
+def test_a_declared_group_can_be_a_user_s_first_one(accounts: Accounts) -> None:
+    result = after(accounts, Declared(users={"alice": alice(gid=20001)}, groups={"ml": ML}))
+
+    assert (result.passwd.find("alice") or [])[3] == "20001"
+    assert result.group.find("alice") is None
+
+
+def test_a_second_run_changes_nothing(accounts: Accounts) -> None:
+    declared = Declared(users={"alice": alice("ml", "docker")}, groups={"ml": ML, "ops": Group(gid=20002)})
+    once = after(accounts, declared)
+
+    twice = apply(once, declared, declared, today=20100)
+
+    assert [table.text() for table in vars(twice).values()] == [table.text() for table in vars(once).values()]
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        (
+            Declared(groups={"video": ML}),
+            "group video: was not made by slurmstack and has gid 44 in the jail, not 20001",
+        ),
+        (Declared(groups={"ml": Group(gid=1500)}), "group ml: gid 1500 belongs to docker in the jail"),
+        (Declared(groups={"ml": Group(gid=44)}), "group ml: gid 44: gids below 1000 belong to the system"),
+        (Declared(groups={"ml": ML, "ai": ML}), "groups ai and ml have the same gid 20001"),
+        (Declared(groups={"M L": ML}), "group 'M L': not a valid group name"),
+        (
+            Declared(users={"alice": alice("nowhere")}),
+            "user alice: the group nowhere is neither declared nor in the jail; add it to slurmstack:groups, or",
+        ),
+        (
+            Declared(users={"alice": alice()}, groups={"alice": ML}),
+            "user alice: the own group would have gid 10001, but the group alice is declared with gid 20001",
+        ),
+    ],
+)
+def test_a_conflict_is_named_before_any_change(accounts: Accounts, declared: Declared, message: str) -> None:
+    before = [table.text() for table in vars(accounts).values()]
+
+    with pytest.raises(AccountError) as error:
+        apply(accounts, declared, NOTHING, today=20000)
+
+    assert message in str(error.value)
+    assert [table.text() for table in vars(accounts).values()] == before
+
+
+def test_a_changed_gid_is_refused_because_files_carry_the_old_one(accounts: Accounts) -> None:
+    first = Declared(groups={"ml": ML})
+    made = after(accounts, first)
+
+    with pytest.raises(AccountError, match="group ml: has gid 20001 in the jail, not 20009; files carry that number"):
+        apply(made, Declared(groups={"ml": Group(gid=20009)}), first, today=20000)

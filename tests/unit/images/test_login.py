@@ -1,0 +1,166 @@
+"""Who may log in and what sshd is told of it; homes that are made at a first login."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import resource
+from pathlib import Path
+
+import pytest
+
+from images.common.homes import make_home
+from images.common.jail_view import JailViewError, sssd_binds
+from images.login import access
+from images.login import make_home as make_home_program
+from images.login.access import limits_file, pam_service, parse_limits, sshd_options
+from images.login.admit import sessions
+
+LIMITS = {"nproc": 200, "as": 4194304, "maxlogins": 3}
+
+
+def test_limits_are_read_as_the_stack_writes_them() -> None:
+    assert parse_limits("nproc=200 as=4194304 maxlogins=3") == LIMITS
+    assert parse_limits("") == {}
+
+
+@pytest.mark.parametrize("text", ["nproc", "nproc=many", "stack=1"])
+def test_what_is_no_limit_stops_the_start(text: str) -> None:
+    with pytest.raises(ValueError, match=r"limit|int"):
+        parse_limits(text)
+
+
+def test_everybody_but_root_gets_the_limits_and_logins_are_ours_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+    text = limits_file(LIMITS, lambda _: None)
+
+    assert text.splitlines()[1:] == ["* - nproc 200", "* - as 4194304"]
+
+
+def test_a_limit_above_the_pod_s_own_becomes_that_as_no_login_would_work_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1, 600))
+    said: list[str] = []
+
+    text = limits_file({"nofile": 601, "cpu": 11, "nproc": 600}, said.append)
+
+    assert text.splitlines()[1:] == ["* - nofile 600", "* - cpu 10", "* - nproc 600"]
+    assert said == [
+        "login.user_limits: nofile is 600 instead of 601: more is not allowed to this pod",
+        "login.user_limits: cpu is 10 instead of 11: more is not allowed to this pod",
+    ]
+
+
+def test_without_limits_and_sssd_sshd_uses_no_pam() -> None:
+    assert sshd_options({}, sssd=False) == []
+    assert sshd_options(LIMITS, sssd=False) == ["-o", "UsePAM=yes"]
+    assert "AuthorizedKeysCommand=/usr/bin/sss_ssh_authorizedkeys" in sshd_options({}, sssd=True)
+
+
+def test_pam_never_authenticates_and_always_looks_whether_the_account_is_expired() -> None:
+    for limits in ({}, LIMITS):
+        for sssd in (False, True):
+            lines = pam_service(limits, sssd=sssd).splitlines()
+            assert [line for line in lines if line.startswith("auth")] == ["auth required pam_deny.so"]
+            account = [line for line in lines if line.startswith("account") and "pam_exec" not in line]
+            assert account[0] == "account required pam_unix.so", "before anything that is sufficient"
+
+
+def test_pam_does_what_is_asked_for_and_no_more() -> None:
+    assert "pam_sss" not in pam_service(LIMITS, sssd=False)
+    assert "admit 3" in pam_service(LIMITS, sssd=False)
+    assert "pam_limits" not in pam_service({"maxlogins": 3}, sssd=True)
+    assert "account required pam_sss.so\n" in pam_service({}, sssd=True)
+
+
+def test_what_pam_reads_is_only_written_where_pam_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "LIMITS_FILE", tmp_path / "run/limits.conf")
+    monkeypatch.setattr(access, "PAM_SERVICE", tmp_path / "sshd")
+
+    access.set_up_access({}, print, sssd=False)
+    assert not list(tmp_path.iterdir())
+    access.set_up_access({"maxlogins": 3}, print, sssd=False)
+    assert "admit 3" in (tmp_path / "sshd").read_text()
+
+
+def process(proc: Path, pid: int, name: str, uid: int, parent: int) -> None:
+    (proc / str(pid)).mkdir()
+    (proc / str(pid) / "status").write_text(f"Name:\t{name}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nPPid:\t{parent}\n")
+
+
+def test_a_session_is_a_connection_of_that_user(tmp_path: Path) -> None:
+    process(tmp_path, 1, "sshd", 0, 0)
+    process(tmp_path, 10, "sshd-session", 0, 1)
+    process(tmp_path, 11, "sshd-session", 10001, 10)
+    process(tmp_path, 12, "sshd-session", 10001, 11)  # sftp of the same connection
+    process(tmp_path, 13, "bash", 10001, 11)
+    process(tmp_path, 20, "sshd-session", 10002, 19)
+    (tmp_path / "30").mkdir()  # has just ended
+
+    assert sessions(10001, tmp_path) == 1
+    assert sessions(10002, tmp_path) == 1
+    assert sessions(10003, tmp_path) == 0
+
+
+@pytest.fixture
+def jail(tmp_path: Path) -> Path:
+    (tmp_path / "etc/skel").mkdir(parents=True)
+    (tmp_path / "etc/skel/.bashrc").write_text("# skeleton\n")
+    return tmp_path
+
+
+def test_a_home_is_made_once_and_only_its_owner_may_look(jail: Path) -> None:
+    assert make_home(jail, "/home/team/lena", os.getuid(), os.getgid())
+    (jail / "home/team/lena/.bashrc").write_text("mine\n")
+
+    assert not make_home(jail, "/home/team/lena", os.getuid(), os.getgid())
+
+    assert (jail / "home/team/lena/.bashrc").read_text() == "mine\n"
+    assert (jail / "home/team/lena").stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in (jail / "home/team").iterdir()] == ["lena"]
+
+
+def test_a_home_is_never_made_through_a_symbolic_link(jail: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (jail / "home").symlink_to(outside)
+
+    with pytest.raises(JailViewError, match="/home is a symbolic link"):
+        make_home(jail, "/home/lena", os.getuid(), os.getgid())
+
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize("home", ["/", "relative", "/home/../../etc/x"])
+def test_a_home_that_is_no_place_for_one_is_left_alone(jail: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    user = pwd.struct_passwd(("lena", "x", 10001, 10001, "", home, "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: user)
+    monkeypatch.setattr(make_home_program, "JAIL", jail)
+    monkeypatch.setenv("PAM_TYPE", "open_session")
+    before = sorted(jail.rglob("*"))
+
+    assert make_home_program.main() == 0
+    assert sorted(jail.rglob("*")) == before
+
+
+def test_the_jail_sees_the_pod_s_sssd_only_where_there_is_one(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.delenv("SSSD_PIPES", raising=False)
+    assert sssd_binds(jail, said.append) == ()
+
+    monkeypatch.setenv("SSSD_PIPES", "/var/lib/sss/pipes")
+    (bind,) = sssd_binds(jail, said.append)
+    assert (bind.path, bind.make) == ("/var/lib/sss/pipes", True)
+    assert "the jail lacks libnss-sss" in said[0]
+
+
+def test_a_jail_with_the_library_is_not_complained_about(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSSD_PIPES", "/var/lib/sss/pipes")
+    (jail / "usr/lib/x86_64-linux-gnu").mkdir(parents=True)
+    (jail / "usr/lib/x86_64-linux-gnu/libnss_sss.so.2").touch()
+    said: list[str] = []
+
+    sssd_binds(jail, said.append)
+
+    assert said == []

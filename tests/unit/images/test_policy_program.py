@@ -1,0 +1,237 @@
+"""The program `policy` as a pod starts it: what it prints, how it ends, and what it waits for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.accounting import policy
+from images.accounting.apply import Applier
+from images.accounting.client_conf import slurm_conf
+from images.accounting.document import load
+from images.accounting.fields import ASSOCIATION, QOS, parse_time, parse_tres
+from images.accounting.present import Slurm, read
+from images.accounting.reservation import create, expand, has_ended, parse, settled, update
+from images.common.command import Result
+from tests.unit.images.fake_sacctmgr import FakeSlurm
+from tests.unit.images.fakes import FakeClock
+
+ENVIRONMENT = {"CLUSTER_NAME": "test", "CONTROLLER": "controller-0:6817", "ACCOUNTING": "slurmdbd-0:6819"}
+NOW = 1_795_300_000.0  # 2026-11-21T22:26:40
+
+DOCUMENT: dict[str, Any] = {
+    "version": 1,
+    "prune": False,
+    "accounts": {"ml": {"parent": "root", "description": "ml", "organization": "ml", "fairshare": 10}},
+    "qos": {},
+    "users": {"ann": {"default_account": "ml", "admin_level": "none", "associations": {"ml": {"fairshare": 2}}}},
+    "reservations": {},
+}
+
+RESERVATIONS = """\
+ReservationName=maint StartTime=2026-12-08T08:00:00 EndTime=2026-12-08T10:00:00 Duration=02:00:00 \
+Nodes=gpu-[0-2],cpu-0 NodeCnt=4 CoreCnt=8 Features=(null) PartitionName=(null) Flags=MAINT,WEEKLY,SPEC_NODES \
+TRES=cpu=8 Users=root Groups=(null) Accounts=(null) State=INACTIVE BurstBuffer=(null) MaxStartDelay=(null) \
+Comment=slurmstack
+ReservationName=course StartTime=2026-11-21T20:00:00 EndTime=2026-12-02T08:00:00 Duration=10-12:00:00 Nodes=cpu-1 \
+NodeCnt=1 CoreCnt=2 Features=(null) PartitionName=main Flags=IGNORE_JOBS TRES=cpu=2 AllowedPartitions=(null) \
+QOS=(null) Users=(null) Groups=(null) Accounts=ml State=ACTIVE BurstBuffer=(null) MaxStartDelay=(null)
+"""
+
+
+def reservation(**changes: Any) -> dict[str, Any]:
+    wanted = {
+        "start": 1796112000, "duration": 7200, "nodes": ("gpu-0",), "node_count": None, "partition": None, "users": (),
+        "accounts": ("ml",), "repeat": None, "maintenance": False, "ignore_jobs": False, "comment": "slurmstack",
+    }  # fmt: skip
+    return {**wanted, **changes}
+
+
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slurm: Any, *options: str, document: Any = DOCUMENT) -> int:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(policy, "end_on_sigterm", lambda: None)
+    path = tmp_path / "policy.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return policy.main([*options, str(path)], runner=slurm, clock=FakeClock())
+
+
+def test_it_lists_what_it_did_and_the_second_time_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm = FakeSlurm()
+
+    assert start(tmp_path, monkeypatch, slurm) == 0
+    assert capsys.readouterr().out == (
+        "policy: + account ml (parent root, fairshare 10)\n"
+        "policy: + user ann in ml (fairshare 2)\n"
+        "policy: the policy is in force: 3 changes\n"
+    )
+    assert start(tmp_path, monkeypatch, slurm) == 0
+    assert capsys.readouterr().out == "policy: nothing to change\n"
+
+
+def test_a_plan_is_only_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm = FakeSlurm()
+
+    assert start(tmp_path, monkeypatch, slurm, "--plan", "--json") == 0
+
+    assert json.loads(capsys.readouterr().out) == {
+        "changes": ["+ account ml (parent root, fairshare 10)", "+ user ann in ml (fairshare 2)"],
+        "notes": [],
+    }
+    assert slurm.commands == []
+
+
+@pytest.mark.parametrize("document", ["not json", json.dumps({**DOCUMENT, "version": 2}), "[]", '{"version": 1}'])
+def test_a_document_that_is_none_is_refused(
+    document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert start(tmp_path, monkeypatch, FakeSlurm(), document=document) == policy.REFUSED
+    assert capsys.readouterr().out.startswith("policy: ")
+
+
+def test_slurmdbd_that_never_answers_is_told_with_slurm_s_words_and_nothing_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "sacctmgr: error: slurm_persist_conn_open: failed to open persistent connection to slurmdbd-0:6819"
+
+    def unreachable(argv: Sequence[str], **_: Any) -> Result:
+        return Result(code=1, stderr=said)
+
+    assert start(tmp_path, monkeypatch, unreachable) == policy.REFUSED
+
+    printed = capsys.readouterr().out
+    assert "slurmdbd and slurmctld cannot be used after 600 s; nothing was changed" in printed
+    assert said in printed
+
+
+def test_slurmdbd_that_goes_away_half_way_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm = FakeSlurm(refuse=lambda words: "Connection refused" if words[2:4] == ["add", "user"] else None)
+
+    assert start(tmp_path, monkeypatch, slurm) == policy.FAILED
+    assert "a daemon went away" in capsys.readouterr().out
+
+    slurm.refuse = lambda _: None
+    assert start(tmp_path, monkeypatch, slurm) == 0
+    assert ("ann", "ml", "") in slurm.associations
+
+
+def test_what_slurm_refuses_reaches_the_user_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm = FakeSlurm(refuse=lambda words: "no TRES known by type gres/x" if words[2:4] == ["add", "user"] else None)
+
+    assert start(tmp_path, monkeypatch, slurm) == policy.REFUSED
+
+    printed = capsys.readouterr().out
+    assert "no TRES known by type gres/x" in printed
+    assert "while doing: add user ann cluster=test account=ml" in printed
+    assert slurm.accounts == {}
+
+
+def test_a_missing_environment_variable_is_named() -> None:
+    with pytest.raises(ValueError, match="CLUSTER_NAME and CONTROLLER is not set"):
+        slurm_conf({"ACCOUNTING": "slurmdbd-0:6819"})
+
+
+def test_values_are_read_as_sacctmgr_prints_them() -> None:
+    assert parse_tres("cpu=10,gres/gpu=3,mem=2G,node=4") == {"cpu": 10, "gres/gpu": 3, "mem": 2048, "node": 4}
+    assert parse_tres("mem=1025M") == {"mem": 1025}
+    assert parse_time("6-22:40:00") == (6 * 24 + 22) * 3600 + 40 * 60
+    by_key = {field.key: field for field in (*ASSOCIATION, *QOS)}
+    assert by_key["grp_tres"].option_for({"cpu": 1, "mem": 5}, {"cpu": 2}) == "grptres=cpu=2,mem=-1"
+    assert by_key["max_jobs"].option_for(3, None) == "maxjobs=-1"
+    assert by_key["qos"].option_for(("high",), ()) == "qos="
+    assert by_key["flags"].option_for(("NoDecay",), ()) == "flags=-1"
+    assert by_key["preempt_exempt_time"].option_for(None, 90) == "preemptexempttime=00:01:30"
+
+
+def test_a_comment_with_the_separator_and_a_line_break_does_no_harm() -> None:
+    slurm = FakeSlurm()
+    slurm._change(["add", "account", "odd", "cluster=test", "parent=root"])
+    slurm.accounts["odd"]["comment"] = "a|b\nc"
+
+    found = read(Slurm(runner=slurm, cluster="test"))
+
+    assert found.accounts[("odd",)]["comment"] == "a|b"
+    assert found.accounts.keys() == {("odd",)}
+
+
+def test_reservations_are_read_as_scontrol_prints_them() -> None:
+    found = parse(RESERVATIONS)
+
+    assert found[("maint",)]["nodes"] == ("cpu-0", "gpu-0", "gpu-1", "gpu-2")
+    assert found[("maint",)]["repeat"] == "weekly"
+    assert found[("maint",)]["maintenance"]
+    assert found[("course",)]["node_count"] == 1
+    assert found[("course",)]["accounts"] == ("ml",)
+    assert found[("course",)]["comment"] == ""
+    assert expand("gpu-[08-11]") == ("gpu-08", "gpu-09", "gpu-10", "gpu-11")
+
+
+def test_a_repeated_reservation_that_has_moved_on_is_no_difference() -> None:
+    week = 7 * 86400
+    wanted = reservation(repeat="weekly")
+
+    assert settled({**wanted, "start": wanted["start"] + 2 * week}, wanted, NOW)["start"] == wanted["start"] + 2 * week
+    assert settled({**wanted, "start": wanted["start"] + week + 60}, wanted, NOW)["start"] == wanted["start"]
+
+
+def test_a_reservation_made_after_its_start_is_no_difference_but_another_end_is() -> None:
+    wanted = reservation(start=int(NOW) - 7200, duration=86400)
+    made = {**wanted, "start": int(NOW) - 60, "duration": 86400 - 7200 + 60}
+
+    assert settled(made, wanted, NOW) == made
+    longer = {**wanted, "duration": 90000}
+    assert settled(made, longer, NOW)["duration"] == made["duration"] + 3600
+
+
+def test_a_reservation_that_is_over_is_told_and_not_made_again() -> None:
+    wanted = {**reservation(start=int(NOW) - 7201), "nodes": ["gpu-0"], "users": [], "accounts": ["ml"]}
+    assert has_ended(wanted, NOW)
+    slurm, log = FakeSlurm(), list[str]()
+    applier = Applier(
+        slurm=Slurm(runner=slurm, cluster="test"), log=log.append, wall_time=lambda: NOW, clock=FakeClock()
+    )
+
+    applier.bring_in_line(load(json.dumps({**DOCUMENT, "reservations": {"over": wanted}})))
+
+    assert "! reservation over has ended: it is not made again" in log
+    assert not [words for words in slurm.commands if words[0] == "scontrol"]
+
+
+def test_what_scontrol_gets_for_new_changed_and_remade_reservations() -> None:
+    wanted = reservation()
+    late = create("r", {**wanted, "start": int(NOW) - 3600}, NOW)
+
+    assert create("r", {**wanted, "repeat": "weekly", "maintenance": True}, NOW) == [
+        "create", "reservation", "reservationname=r", "starttime=2026-12-01T08:00:00", "endtime=2026-12-01T10:00:00",
+        "nodes=gpu-0", "accounts=ml", "flags=weekly,maint", "comment=slurmstack",
+    ]  # fmt: skip
+    assert late[3:5] == ["starttime=2026-11-21T22:26:40", "endtime=2026-11-21T23:26:40"]
+    assert update("r", wanted, {**wanted, "nodes": ("gpu-1",)}, NOW) == [["update", "reservationname=r", "nodes=gpu-1"]]
+    assert [words[0] for words in update("r", wanted, {**wanted, "maintenance": True}, NOW)] == ["delete", "create"]
+    assert [words[0] for words in update("r", wanted, {**wanted, "nodes": (), "node_count": 2}, NOW)] == [
+        "delete",
+        "create",
+    ]
+
+
+def test_a_repeated_reservation_begins_at_the_next_time_of_its_kind() -> None:
+    friday = 1795161600 - 7 * 86400  # 2026-11-13T08:00:00
+
+    def first_start(repeat: str) -> str:
+        return create("r", reservation(start=friday, repeat=repeat), NOW)[3]  # NOW is a Saturday evening
+
+    assert first_start("weekday") == "starttime=2026-11-23T08:00:00"
+    assert first_start("weekend") == "starttime=2026-11-22T08:00:00"
+    assert first_start("weekly") == "starttime=2026-11-27T08:00:00"

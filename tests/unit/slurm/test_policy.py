@@ -1,0 +1,136 @@
+"""The policy document that the program in the cluster gets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from config import load_config
+from images.accounting.document import load
+from slurm.accounting import tracked_resources
+from slurm.policy import policy, policy_document
+from tests import stacks
+
+USERS = {"bob": {"uid": 10002}, "alice": {"uid": 10001}}
+
+
+def document(**sections: Any) -> dict[str, Any]:
+    return policy(load_config({**stacks.dev(), "users": USERS, **sections}))
+
+
+def test_without_accounts_everybody_is_in_one() -> None:
+    found = document()
+
+    assert list(found["accounts"]) == ["default"]
+    assert found["accounts"]["default"]["parent"] == "root"
+    assert {name: entry["default_account"] for name, entry in found["users"].items()} == {
+        "alice": "default",
+        "bob": "default",
+    }
+
+
+def test_accounts_come_after_their_parents_and_belong_to_the_topmost() -> None:
+    found = document(accounts={"a": {"parent": "z"}, "z": {}, "m": {"parent": "a", "organization": "own"}})
+
+    assert list(found["accounts"]) == ["z", "a", "m"]
+    assert [entry["organization"] for entry in found["accounts"].values()] == ["z", "z", "own"]
+    assert found["accounts"]["a"]["parent"] == "z"
+
+
+def test_a_user_s_first_account_is_the_default_unless_named() -> None:
+    users = {
+        "alice": {"uid": 10001, "accounts": {"ml": {"fairshare": 3}, "bio": {}}},
+        "bob": {"uid": 10002, "accounts": ["ml", "bio"], "default_account": "bio", "admin_level": "operator"},
+        "carol": {"uid": 10003},
+    }
+
+    found = document(accounts={"ml": {}, "bio": {}}, users=users)["users"]
+
+    assert found["alice"]["default_account"] == "ml"
+    assert found["alice"]["associations"]["ml"]["fairshare"] == 3
+    assert (found["bob"]["default_account"], found["bob"]["admin_level"]) == ("bio", "operator")
+    assert "carol" not in found
+
+
+def test_times_are_in_the_units_that_slurm_keeps() -> None:
+    qos = {
+        "high": {"max_wall": "1-12", "preempt": ["low"], "preempt_exempt_time": "1:30", "grace_time": 20},
+        "low": {"max_wall": "UNLIMITED"},
+    }
+
+    accounts = {"ml": {"max_wall": "0:30", "grp_wall": "90"}}
+    found = document(qos=qos, accounts=accounts, preemption={"type": "qos"})
+
+    assert found["qos"]["high"]["max_wall"] == 36 * 60
+    assert found["qos"]["high"]["preempt_exempt_time"] == 90
+    assert "max_wall" not in found["qos"]["low"]
+    assert found["accounts"]["ml"]["max_wall"] == 1  # rounded up, as Slurm does
+    assert found["accounts"]["ml"]["grp_wall"] == 90
+
+
+def test_a_reservation_has_a_start_and_a_length_and_somebody() -> None:
+    reservations = {
+        "course": {"start": "2099-12-01T08:00:00", "end": "2099-12-01T09:30:00", "node_count": 1, "users": ["bob"]},
+        "endless": {"start": "2099-12-01T08:00:00", "duration": "UNLIMITED", "node_count": 1, "users": ["bob"]},
+        "maint": {"start": "2099-12-01T08:00:00", "duration": "2:00:00", "nodes": ["default-0"], "maintenance": True},
+    }
+
+    found = document(reservations=reservations)["reservations"]
+
+    assert (found["course"]["start"], found["course"]["duration"]) == (4099795200, 5400)
+    assert found["course"]["users"] == ["bob"]
+    assert found["endless"]["duration"] == 365 * 86400  # what Slurm makes of UNLIMITED
+    assert (found["maint"]["duration"], found["maint"]["users"]) == (7200, ["root"])
+
+
+def test_the_same_stack_file_in_another_order_gives_the_same_bytes() -> None:
+    accounts = {"ml": {"fairshare": 3}, "bio": {"parent": "ml"}}
+    texts = {
+        policy_document(
+            load_config(
+                {
+                    **stacks.dev(),
+                    "users": dict(sorted(USERS.items(), reverse=turned)),
+                    "accounts": dict(sorted(accounts.items(), reverse=turned)),
+                }
+            )
+        )
+        for turned in (False, True)
+    }
+
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_the_program_reads_what_is_made_here(prune: bool) -> None:
+    sections = {
+        "accounting": {"prune": prune},
+        "accounts": {"ml": {"description": "Machine Learning", "grp_tres": {"cpu": 8}, "qos": ["high"]}},
+        "qos": {"high": {"priority": 5, "flags": ["NoDecay", "DenyOnLimit"], "usage_factor": 0.5}},
+        "users": {"alice": {"uid": 10001, "accounts": ["ml"]}},
+    }
+
+    read = load(json.dumps(document(**sections)))
+
+    assert read.prune == prune
+    account = read.wanted.accounts[("ml",)]
+    assert (account["description"], account["grp_tres"], account["qos"]) == ("machine learning", {"cpu": 8}, ("high",))
+    qos = read.wanted.qos[("high",)]
+    assert (qos["priority"], qos["flags"], qos["usage_factor"]) == (5, ("DenyOnLimit", "NoDecay"), 0.5)
+    assert read.wanted.users == {("alice",): {"default_account": "ml", "admin_level": "none"}}
+
+
+def test_slurm_tracks_every_resource_that_a_limit_names() -> None:
+    config = load_config(
+        {
+            **stacks.existing(),
+            "accounts": {"ml": {"grp_tres": {"cpu": 8, "gres/gpu:h100": 4}}},
+            "qos": {"high": {"max_tres_per_user": {"license/matlab": 1}}},
+            "users": {"alice": {"uid": 10001, "accounts": {"ml": {"grp_tres_mins": {"gres/gpu": 100}}}}},
+            "licenses": {"matlab": 4},
+        }
+    )
+
+    assert tracked_resources(config) == ["gres/gpu", "gres/gpu:h100", "license/matlab"]
