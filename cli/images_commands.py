@@ -79,7 +79,7 @@ def build(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Build the four images of a cluster with the tool that is there, from images/Containerfile.
+    """Build the images of a cluster with the tool that is there, from images/Containerfile.
 
     The tag follows the content of images/: the same sources give the same names. Needs a few minutes the first time.
     """
@@ -120,7 +120,7 @@ def push(
     """Push the images that `build` made, and print their digests for the stack file.
 
     A stack with digests runs exactly these images, whatever its registry's tags say later. --pin writes them into the
-    stack file, once all four are pushed.
+    stack file, once all are pushed.
     """
     stack = open_stack(config)
     names = choose_names(stack, registry=registry, tag=tag, slurm_version=slurm_version)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm.images import ROLES
 from tests.images.registry import Registry, install_buildah, install_podman
 
 INSTALL = {"buildah": install_buildah, "podman": install_podman}
@@ -47,7 +48,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("sources")
     text = "ARG BASE=docker.io/library/debian:trixie-slim\nFROM ${BASE} AS common\nCOPY common.txt /\n"
     (directory / "common.txt").write_text("in every image\n")
-    for role in ("controller", "worker", "login", "jail"):
+    for role in ROLES:
         text += f'FROM common AS {role}\nCOPY {role}.txt /\nCMD ["/{role}"]\n'
         (directory / f"{role}.txt").write_text(f"{role}\n")
     (directory / "Containerfile").write_text(text)

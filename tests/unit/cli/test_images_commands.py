@@ -125,7 +125,7 @@ def test_base_platform_and_cache_are_passed_on(tools: FakeTools, stack: Path, to
 def test_without_a_registry_the_names_are_those_that_a_stack_without_one_uses(tools: FakeTools, tmp_path: Path) -> None:
     tools.add("podman")
     result = images("build", stack=on_context(tmp_path, "kind-dev"))
-    assert result.stdout.split()[-4:] == references("localhost/slurmstack")
+    assert result.stdout.split()[-len(ROLES) :] == references("localhost/slurmstack")
 
 
 def test_a_failed_build_shows_the_last_lines_and_where_all_are(tools: FakeTools, stack: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_registry_without_tls_has_to_be_allowed(tools: FakeTools, stack: Path,
     images("push", stack=stack)
     assert not [call for call in tools.calls(tool, "push") if "--tls-verify=false" in call]
     images("push", "--no-tls-verify", stack=stack)
-    assert len([call for call in tools.calls(tool, "push") if "--tls-verify=false" in call]) == 4
+    assert len([call for call in tools.calls(tool, "push") if "--tls-verify=false" in call]) == len(ROLES)
 
 
 def test_docker_alone_decides_about_registries_without_tls(tools: FakeTools, stack: Path) -> None:
@@ -258,7 +258,7 @@ def test_docker_alone_decides_about_registries_without_tls(tools: FakeTools, sta
     assert "insecure-registries" in failure.hint
 
 
-@pytest.mark.parametrize(("tool", "archives"), [("docker", 1), ("podman", 1), ("buildah", 4)])
+@pytest.mark.parametrize(("tool", "archives"), [("docker", 1), ("podman", 1), ("buildah", len(ROLES))])
 def test_kind_gets_archives_of_all_images(tools: FakeTools, tmp_path: Path, tool: str, archives: int) -> None:
     tools.add(tool, "kind")
     tools.have(tool, *references("localhost/slurmstack"))

@@ -72,15 +72,15 @@ TWO_DIGESTS = f"""\
     pull_secret: s
 """
 
-FOUR_DIGESTS = f"""\
+ADDED = "".join(f"{role}: {digest}\n" for role, digest in DIGESTS.items() if role not in {"jail", "worker"})
+
+ALL_DIGESTS = f"""\
   slurmstack:images:
     registry: r.example/new
     digests: # pinned
       jail: {DIGESTS["jail"]} # big
       worker: {DIGESTS["worker"]}
-      controller: {DIGESTS["controller"]}
-      login: {DIGESTS["login"]}
-    pull_secret: s
+{indented(ADDED, 6)}    pull_secret: s
 """
 
 CASES = {
@@ -106,7 +106,7 @@ CASES = {
     "an empty registry": ("  slurmstack:images:\n    registry: # none\n", NEW.replace("new\n", "new # none\n")),
     "digests in lines": (
         TWO_DIGESTS,
-        FOUR_DIGESTS,
+        ALL_DIGESTS,
     ),
     "digests in braces": (
         f"  slurmstack:images:\n    digests: {{jail: '{DIGESTS['worker']}'}} # pinned\n    registry: r.example/old\n",

@@ -10,6 +10,7 @@ import pytest
 from local import debian, images
 from local.errors import LocalError
 from local.report import PlainReport
+from slurm.images import ROLES
 
 APT = debian.AptSettings(mirror="http://mirror.example/debian")
 
@@ -64,7 +65,7 @@ def test_names_are_those_that_the_pods_ask_for(report: PlainReport, monkeypatch:
 
     assert found.tag.startswith("26.05-")
     assert found.reference("worker") == f"localhost/slurmstack/worker:{found.tag}"
-    assert len(found.references) == 4
+    assert len(found.references) == len(ROLES)
 
 
 def test_an_unknown_version_names_the_known_ones(report: PlainReport) -> None:
