@@ -9,7 +9,7 @@ from typing import Final
 from images.accounting.commands import commands, tool
 from images.accounting.document import Policy, State
 from images.accounting.plan import Change, Plan, plan
-from images.accounting.present import Job, Slurm, SlurmError, UnreachableError, active_jobs, read
+from images.accounting.present import Slurm, SlurmError, UnreachableError, active_jobs, read
 from images.common.wait import Clock
 
 ROUNDS: Final = 3
@@ -20,6 +20,14 @@ PROGRESS_SECONDS: Final = 2.0
 
 NODES_SECONDS: Final = 300.0
 """How long nodes that a reservation names may take to register, after a first start above all."""
+
+
+def plan_for(slurm: Slurm, present: State, policy: Policy, now: float) -> Plan:
+    """What a policy changes. Slurm is asked for its jobs only where they matter."""
+    planned = plan(present, policy.wanted, prune=policy.prune, now=now)
+    if not any(change.action == "-" and change.kind != "reservation" for change in planned.changes):
+        return planned
+    return plan(present, policy.wanted, prune=policy.prune, now=now, jobs=list(active_jobs(slurm)))
 
 
 class RefusedError(Exception):
@@ -48,7 +56,6 @@ class Applier:
         if not planned.changes:
             self.log("nothing to change")
             return
-        self.refuse_active(planned.changes)
         self._await_nodes(planned.changes)
         for line in planned.lines:
             self.log(line)
@@ -60,7 +67,7 @@ class Applier:
         self.log(f"the policy is in force: {len(planned.changes)} changes")
 
     def _plan(self, present: State, policy: Policy) -> Plan:
-        return plan(present, policy.wanted, prune=policy.prune, now=self.wall_time())
+        return plan_for(self.slurm, present, policy, self.wall_time())
 
     def _converge(self, present: State, planned: Plan, policy: Policy) -> None:
         for _ in range(ROUNDS):
@@ -99,22 +106,6 @@ class Applier:
         else:
             self.log("the policy before is in force again")
 
-    def refuse_active(self, changes: Iterable[Change]) -> None:
-        """Slurm removes neither users, accounts nor QOS under a job. Known before anything has been changed."""
-        gone = [change for change in changes if change.action == "-" and change.kind != "reservation"]
-        if not gone:
-            return
-        jobs = list(active_jobs(self.slurm))
-        told = [
-            f"cannot do `{change.line}`: jobs {', '.join(job.id for job in found)} of it wait or run"
-            for change in gone
-            if (found := [job for job in jobs if _belongs(job, change)])
-        ]
-        if told:
-            raise RefusedError(
-                "\n".join([*told, "nothing was changed; cancel these jobs or wait for their end, then apply again"])
-            )
-
     def _await_nodes(self, changes: Iterable[Change]) -> None:
         """A reservation needs its nodes, which may still be starting."""
         needed = [change for change in changes if change.kind == "reservation" and change.action != "-"]
@@ -137,11 +128,3 @@ class Applier:
                 said = now
                 self.log(f"waiting for {what}, which a reservation needs")
             self.clock.sleep(1.0)
-
-
-def _belongs(job: Job, change: Change) -> bool:
-    if change.kind == "qos":
-        return job.qos == change.key[0]
-    if change.kind == "association":
-        return (job.user, job.account) == change.key[:2]
-    return change.key[0] == (job.user if change.kind == "user" else job.account)

@@ -29,13 +29,14 @@ def commands(plan: Plan, present: State, cluster: str, now: float) -> Iterator[C
         by_kind[change.action + change.kind].append(change)
     yield from _qos(by_kind["+qos"], by_kind["~qos"])
     yield from _accounts(by_kind["+account"], by_kind["~account"], cluster)
+    every = {*present.associations, *plan.target.associations}
     yield from _new_associations(by_kind["+association"], present, plan.target, cluster)
     changed = [(change.key, _options(ASSOCIATION, _widened(change))) for change in by_kind["~association"]]
-    yield from _changed_associations(changed, plan.target, cluster)
+    yield from _changed_associations(changed, every, cluster)
     yield from _users(by_kind["+user"], by_kind["~user"], present, cluster)
     yield from _reservations(by_kind, now)
     yield from _leaving_users(by_kind["-user"], by_kind["-association"], cluster)
-    yield from _narrowed(by_kind["~account"], by_kind["~association"], plan.target, cluster)
+    yield from _narrowed(by_kind["~account"], by_kind["~association"], every, cluster)
     for change in by_kind["-account"]:
         # With `cluster=` its description and organization would stay behind (measured).
         yield ["delete", "account", "where", f"name={change.key[0]}"]
@@ -57,10 +58,14 @@ def _options(fields: Sequence[Field], change: tuple[Attributes, Attributes]) -> 
 
 
 def _widened(change: Change) -> tuple[Attributes, Attributes]:
-    """A change that does not yet take any QOS away: it may still be the default of somebody below."""
+    """A change that does not yet take any QOS away: it may still be the default of somebody below.
+
+    A new default is allowed at once, also where the new list is none and what is above decides.
+    """
     if not _narrows(change):
         return change.old, change.new
-    allowed = {*change.old["qos"], *change.new["qos"]} if change.new["qos"] else change.old["qos"]
+    default = [change.new["default_qos"]] if change.new["default_qos"] else []
+    allowed = {*change.old["qos"], *change.new["qos"], *default}
     return change.old, {**change.new, "qos": tuple(sorted(allowed))}
 
 
@@ -69,9 +74,9 @@ def _narrows(change: Change) -> bool:
     return bool(change.old["qos"]) and not set(change.old["qos"]) <= set(change.new["qos"])
 
 
-def _narrowed(accounts: list[Change], users: list[Change], target: State, cluster: str) -> Iterator[Command]:
+def _narrowed(accounts: list[Change], users: list[Change], every: set[Key], cluster: str) -> Iterator[Command]:
     late = [(change.key, (f"qos={','.join(change.new['qos'])}",)) for change in users if _narrows(change)]
-    yield from _changed_associations(late, target, cluster)
+    yield from _changed_associations(late, every, cluster)
     for change in reversed([change for change in accounts if _narrows(change)]):
         yield _modify_account([change.key[0]], cluster, (f"qos={','.join(change.new['qos'])}",))
 
@@ -154,7 +159,7 @@ def _new_associations(new: list[Change], present: State, target: State, cluster:
     yield from _adding(others, cluster, bare=True)
     bare = {**unset(ASSOCIATION), "comment": MARK}
     values = [(change.key, _options(ASSOCIATION, (bare, change.new))) for change in new]
-    yield from _changed_associations(values, target, cluster)
+    yield from _changed_associations(values, {*present.associations, *target.associations}, cluster)
 
 
 def _adding(changes: list[Change], cluster: str, *, bare: bool) -> Iterator[Command]:
@@ -173,14 +178,17 @@ def _adding(changes: list[Change], cluster: str, *, bare: bool) -> Iterator[Comm
 
 
 def _changed_associations(
-    values: Iterable[tuple[Key, tuple[str, ...]]], target: State, cluster: str
+    values: Iterable[tuple[Key, tuple[str, ...]]], every: Iterable[Key], cluster: str
 ) -> Iterator[Command]:
-    """Those with the same change together, and without naming accounts where it is the same in all of a user's."""
+    """Those with the same change together, and without naming accounts where it is the same in all of a user's.
+
+    `every` counts those that leave, too: until they are gone they would be changed as well, which Slurm may refuse.
+    """
     groups: dict[tuple[str, ...], list[Key]] = {}
     for key, words in values:
         if words:
             groups.setdefault(words, []).append(key)
-    everything = _by_user(target.associations)
+    everything = _by_user(every)
     for words, keys in groups.items():
         chosen = _by_user(keys)
         whole = [user for user, accounts in chosen.items() if accounts == everything[user]]

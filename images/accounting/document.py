@@ -52,6 +52,16 @@ class Policy:
     prune: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job that is not over."""
+
+    id: str
+    user: str
+    account: str
+    qos: str
+
+
 def load(text: str) -> Policy:
     """Read a document. Raises ValueError if it is none."""
     try:

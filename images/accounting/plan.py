@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from images.accounting import reservation
-from images.accounting.document import DEFAULT_QOS, Key, ObjectKind, State, is_declared, untouched_default_qos
+from images.accounting.busy import with_busy, without_gone_qos
+from images.accounting.document import DEFAULT_QOS, Job, Key, ObjectKind, State, is_declared, untouched_default_qos
 from images.accounting.fields import Attributes
 from images.accounting.wording import change_line, kept_line
 
@@ -49,7 +50,7 @@ class Plan:
 
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
-    """Lines about things that were made by hand and stay, and about reservations that are over."""
+    """Lines about things that stay though no stack file wants them, and about reservations that are over."""
     target: State
     """What is there afterwards, of all that the changes are about."""
 
@@ -59,18 +60,19 @@ class Plan:
         return [line for change in self.changes if (line := change.line)]
 
 
-def plan(present: State, wanted: State, *, prune: bool, now: float, exact: bool = False) -> Plan:
+def plan(
+    present: State, wanted: State, *, prune: bool, now: float, jobs: Iterable[Job] = (), exact: bool = False
+) -> Plan:
     """Compare two states.
 
-    What is there and not wanted goes if a stack file had made it, or with `prune`; what was made by hand stays else.
-    `exact`: all of it goes, to come back to a state that was before.
+    What is there and not wanted goes if a stack file had made it, or with `prune`; what was made by hand stays else,
+    and so does for now what any of `jobs` uses. `exact`: all of it goes, to come back to a state that was before.
     """
     notes: list[str] = []
     if not exact:
         present, wanted, notes = _without_ended(present, wanted, now)
-        wanted = _with_default_qos(present, wanted)
-        wanted, kept = _with_handmade(present, wanted, prune=prune)
-        notes += kept
+        wanted, lines = _with_kept(present, _with_default_qos(present, wanted), jobs, prune=prune)
+        notes += lines
     wanted = replace(wanted, reservations=_settled(present, wanted, now))
     return Plan(changes=tuple(_changes(present, wanted)), notes=tuple(notes), target=wanted)
 
@@ -96,6 +98,18 @@ def _with_default_qos(present: State, wanted: State) -> State:
     return replace(wanted, qos={**wanted.qos, key: values})
 
 
+def _with_kept(present: State, declared: State, jobs: Iterable[Job], *, prune: bool) -> tuple[State, list[str]]:
+    """The declared and all that stays beside it, with a line about each."""
+    wanted, handmade = _with_handmade(present, declared, prune=prune)
+    wanted, busy = with_busy(present, wanted, jobs)
+    leaving = {
+        (user,) for (user, *_), values in present.associations.items() if prune or is_declared("association", values)
+    } - declared.users.keys()
+    users = {key: _user(key, values, wanted.associations) for key, values in wanted.users.items()}
+    users |= {key: {**users[key], "admin_level": "none"} for key in leaving & users.keys()}
+    return without_gone_qos(replace(wanted, users=users), declared), handmade + busy
+
+
 def _with_handmade(present: State, wanted: State, *, prune: bool) -> tuple[State, list[str]]:
     """The wanted state and what stays beside it, which is all that was made by hand, unless it is pruned."""
     kept: dict[ObjectKind, dict[Key, Attributes]] = {}
@@ -111,7 +125,7 @@ def _with_handmade(present: State, wanted: State, *, prune: bool) -> tuple[State
         qos={**wanted.qos, **kept["qos"]},
         accounts={**wanted.accounts, **accounts},
         associations=associations,
-        users={key: _user(key, values, associations) for key, values in {**users, **wanted.users}.items()},
+        users={**users, **wanted.users},
         reservations={**wanted.reservations, **kept["reservation"]},
     )
     return state, lines

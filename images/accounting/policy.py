@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from images.accounting import client_conf
-from images.accounting.apply import Applier, RefusedError
+from images.accounting.apply import Applier, RefusedError, plan_for
 from images.accounting.document import Policy, load
-from images.accounting.plan import plan
 from images.accounting.present import Slurm, SlurmError, UnreachableError, read
 from images.common.command import Result, Runner, run
 from images.common.log import Log
@@ -57,7 +56,7 @@ def await_slurm(slurm: Slurm, log: Callable[[str], None], clock: Clock, seconds:
 
 def show_plan(slurm: Slurm, policy: Policy, *, as_json: bool) -> str:
     """What applying would do, as lines or as JSON with the lists `changes` and `notes`."""
-    planned = plan(read(slurm), policy.wanted, prune=policy.prune, now=time.time())
+    planned = plan_for(slurm, read(slurm), policy, time.time())
     if as_json:
         return json.dumps({"changes": planned.lines, "notes": list(planned.notes)}, indent=1)
     return "\n".join([*planned.lines, *planned.notes])

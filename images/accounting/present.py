@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from images.accounting import reservation
-from images.accounting.document import Key, State
+from images.accounting.document import Job, Key, State
 from images.accounting.fields import ASSOCIATION, QOS, Field
 from images.common.command import TIMED_OUT, Runner
 
@@ -122,16 +122,6 @@ def _read_associations(slurm: Slurm) -> tuple[dict[Key, dict[str, Any]], dict[Ke
 
 def _read_texts(slurm: Slurm, column: str) -> dict[str, str]:
     return {name: text.strip() for name, text in slurm.table("account", ["Account", column])}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job that is not over."""
-
-    id: str
-    user: str
-    account: str
-    qos: str
 
 
 def active_jobs(slurm: Slurm) -> Iterator[Job]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from images.accounting.document import Key, ObjectKind
 from images.accounting.fields import ASSOCIATION, QOS, TAG, Attributes, unset
@@ -12,6 +13,9 @@ _HIDDEN = {"comment"}
 _TIMES = {"start"}
 _MINUTES = {"grp_wall", "max_wall"}
 _SECONDS = {"duration", "grace_time", "preempt_exempt_time"}
+
+_JOBS: Final = 5
+"""Numbers of jobs in a line at most."""
 
 
 def change_line(action: str, kind: ObjectKind, key: Key, old: Attributes, new: Attributes) -> str:
@@ -37,6 +41,18 @@ def change_line(action: str, kind: ObjectKind, key: Key, old: Attributes, new: A
 def kept_line(kind: ObjectKind, key: Key) -> str:
     """For something that was made by hand and stays."""
     return f"! {_subject(kind, key)} was made by hand: kept (accounting.prune: true removes it)"
+
+
+def busy_line(kind: ObjectKind, key: Key, jobs: Sequence[str]) -> str:
+    """For something that left the stack file while jobs use it."""
+    if not jobs:
+        return f"! {_subject(kind, key)} left the stack file, but something below it is kept: kept as well"
+    told = ", ".join(jobs[:_JOBS]) + (f" and {len(jobs) - _JOBS} more" if len(jobs) > _JOBS else "")
+    closed = ", without new jobs" if kind == "association" else ""
+    return (
+        f"! {_subject(kind, key)} left the stack file, but jobs wait or run with it ({told}): "
+        f"kept{closed}; the first `up` after their end removes it"
+    )
 
 
 def _subject(kind: ObjectKind, key: Key) -> str:

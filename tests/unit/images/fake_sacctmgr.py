@@ -110,6 +110,7 @@ class FakeSlurm:
 
     def _delete_qos(self, where: dict[str, str], _: dict[str, str]) -> None:
         self._known(self.qos, where["name"])
+        self._refuse_busy(qos=where["name"])
         del self.qos[where["name"]]
         for values in [*self.accounts.values(), *self.associations.values()]:
             values["qos"] = tuple(name for name in values["qos"] if name != where["name"])
@@ -145,6 +146,7 @@ class FakeSlurm:
             raise RefusedBySlurmError(f"{name} has accounts below")
         if any(key[1] == name for key in self.associations):
             raise RefusedBySlurmError(f"{name} has users")
+        self._refuse_busy(account=name)
         del self.accounts[name]
 
     def _add_user(self, names: list[str], options: dict[str, str]) -> None:
@@ -182,9 +184,18 @@ class FakeSlurm:
             if others and self.users[user]["default_account"] == account:
                 raise RefusedBySlurmError("You can not remove the default account of a user")
         for key in found:
+            self._refuse_busy(user=key[0], account=key[1])
             del self.associations[key]
         left = {key[0] for key in self.associations}
         self.users = {name: values for name, values in self.users.items() if name in left}
+
+    def _refuse_busy(self, **used: str) -> None:
+        for line in self.jobs.splitlines():
+            job = dict(zip(("id", "user", "account", "qos"), line.split("|"), strict=True))
+            if used.items() <= job.items():
+                raise RefusedBySlurmError(
+                    f"Error with request: Job(s) active, cancel job(s) before remove: {job['id']}"
+                )
 
     def _matching(self, where: dict[str, str]) -> dict[Key, dict[str, Any]]:
         names, accounts = where["name"].split(","), where.get("account")

@@ -8,7 +8,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -292,19 +291,76 @@ def test_the_default_qos_is_never_removed_and_loses_what_a_stack_file_had_given_
     assert slurm.qos["normal"] == unset(QOS) | {"description": "normal qos default"}
 
 
-@pytest.mark.parametrize(
-    ("gone", "told"),
-    [({"users": {}}, "- user u000 (accounts t00)"), ({"users": {}, "accounts": {}}, "- user u000 (accounts t00)")],
-)
-def test_nothing_is_changed_while_jobs_of_a_removed_user_wait_or_run(gone: dict[str, Any], told: str) -> None:
-    slurm = FakeSlurm()
-    applier(slurm).bring_in_line(policy(many(1, 1)))
+def jobs_of(*used: tuple[str, str, str]) -> str:
+    return "".join(f"{number}|{'|'.join(names)}\n" for number, names in enumerate(used, 12))
+
+
+@QUICK
+@given(documents(), documents(), st.data())
+def test_what_jobs_use_stays_until_they_end(first: dict[str, Any], second: dict[str, Any], data: st.DataObject) -> None:
+    slurm = with_handmade(FakeSlurm())
+    applier(slurm).bring_in_line(policy({**first, "prune": False}))
+    used = data.draw(st.sets(st.sampled_from(sorted(slurm.associations)), max_size=3))
+    qos = data.draw(st.sampled_from(sorted(slurm.qos)))
+    slurm.jobs = jobs_of(*((user, account, qos) for user, account, _ in used))
+
+    applier(slurm).bring_in_line(policy(second))
+
+    wanted = policy(second).wanted
+    assert matches(present(slurm), wanted)
+    assert used <= slurm.associations.keys()
+    left = {key for key in used - wanted.associations.keys() if slurm.associations[key]["comment"] == MARK}
+    assert all(slurm.associations[key]["max_submit_jobs"] == 0 for key in left)
+    assert all(slurm.users[user]["admin_level"] == "none" for user, *_ in left if (user,) not in wanted.users)
     slurm.commands.clear()
-    slurm.jobs = "12|u000|t00|normal\n13|u000|t00|normal\n14|other|elsewhere|normal\n"
-
-    with pytest.raises(RefusedError, match="jobs 12, 13 ") as refused:
-        applier(slurm).bring_in_line(policy({**many(1, 1), **gone, "qos": {"new": {"description": ""}}}))
-
-    assert told in str(refused.value)
-    assert "14" not in str(refused.value)
+    applier(slurm).bring_in_line(policy(second))
     assert slurm.commands == []
+
+    slurm.jobs = ""
+    applier(slurm).bring_in_line(policy({**second, "prune": True}))
+    assert present(slurm).associations.keys() == wanted.associations.keys()
+    assert present(slurm).accounts.keys() == wanted.accounts.keys()
+
+
+def test_lines_say_which_jobs_keep_something() -> None:
+    slurm, log = FakeSlurm(), list[str]()
+    applier(slurm).bring_in_line(policy({**many(2, 1), "qos": {"old": {"description": ""}}}))
+    slurm.jobs = jobs_of(*[("u000", "t00", "old")] * 7, ("other", "elsewhere", "normal"))
+
+    applier(slurm, log).bring_in_line(policy({**many(0, 0), "qos": {"new": {"description": ""}}}))
+
+    busy = "left the stack file, but jobs wait or run with it (12, 13, 14, 15, 16 and 2 more)"
+    assert log == [
+        f"! user u000 in t00 {busy}: kept, without new jobs; the first `up` after their end removes it",
+        f"! account t00 {busy}: kept; the first `up` after their end removes it",
+        f"! qos old {busy}: kept; the first `up` after their end removes it",
+        "+ qos new",
+        "~ user u000 in t00: max submit jobs none => 0",
+        "- user u001 (accounts t00)",
+        "the policy is in force: 3 changes",
+    ]
+
+
+def test_an_operator_who_left_keeps_the_jobs_and_not_the_rights() -> None:
+    slurm = FakeSlurm()
+    here = many(1, 1)
+    here["users"]["u000"]["admin_level"] = "operator"
+    applier(slurm).bring_in_line(policy(here))
+    slurm.jobs = jobs_of(("u000", "t00", "normal"))
+
+    applier(slurm).bring_in_line(policy(many(0, 1)))
+
+    assert slurm.users["u000"]["admin_level"] == "none"
+
+
+def test_a_qos_that_goes_leaves_what_was_made_by_hand() -> None:
+    slurm = FakeSlurm()
+    old = {"qos": {"old": {"description": ""}}}
+    applier(slurm).bring_in_line(policy({**many(1, 1), **old}))
+    slurm._change(["add", "user", "zoe", "cluster=test", "account=t00", "qos=normal,old", "defaultqos=old"])
+
+    applier(slurm).bring_in_line(policy(many(1, 1)))
+
+    assert "old" not in slurm.qos
+    assert slurm.associations[("zoe", "t00", "")]["qos"] == ("normal",)
+    assert slurm.associations[("zoe", "t00", "")]["default_qos"] is None
