@@ -140,11 +140,14 @@ class AccountingSandbox(SlurmSandbox):
     slurmdbd is up before slurmctld: at its first start, slurmctld waits until slurmdbd has told it the cluster's id.
     """
 
+    slurmdbd_settings: Mapping[str, Any] = {}
+    """Settings of slurmdbd.conf, besides `SLURMDBD`."""
+
     def start_controller(self, *, daemons: bool = True) -> Pod:
         """The controller's pod comes first, as the network of all pods lives in it; then database and slurmdbd."""
         pod = super().start_controller(daemons=False)
         start_database(self)
-        start_accounting(self)
+        start_accounting(self, **self.slurmdbd_settings)
         if daemons:
             self.start_controller_daemons(pod)
             wait_for_registration(self)

@@ -46,9 +46,7 @@ class KubernetesSandbox(SlurmSandbox):
         self._write_cluster()
 
     def start_controller(self, *, daemons: bool = True) -> Pod:
-        pod = self.add_pod(
-            "controller-0", "controller", {self.config_directory: "/config/slurm", self.state: "/var/spool/slurmctld"}
-        )
+        pod = super().start_controller(daemons=False)
         account = pod.root / SERVICE_ACCOUNT
         account.mkdir(parents=True)
         certificate = _certificate(self.work / "api.pem")
