@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from config.base import Quantity, Section
+from config.base import Quantity, Section, at_least
 from config.names import SecretName
 from config.slurm import Settings
 from config.storage import Filesystem
@@ -88,8 +88,8 @@ class Database(Section):
     cpu: str = Field(default="100m", pattern=r"^(\d+(\.\d+)?|\d+m)$")
     """CPU that MariaDB asks Kubernetes for."""
 
-    memory: Quantity = "512Mi"
-    """Memory of the MariaDB pod, as request and limit. Half of it becomes InnoDB's buffer pool."""
+    memory: Annotated[Quantity, at_least("256Mi", "MariaDB")] = "512Mi"
+    """Memory of the MariaDB pod, as request and limit; at least 256Mi. Half of it becomes InnoDB's buffer pool."""
 
     external: ExternalDatabase | None = None
     """A server of your own instead of a MariaDB in the cluster."""

@@ -46,6 +46,17 @@ Quantity = Annotated[
 """A size in bytes with a unit: `512Mi`, `20Gi`, `1.5Ti` (binary) or `20G` (decimal)."""
 
 
+def at_least(minimum: str, why: str) -> AfterValidator:
+    """A check of a `Quantity`: not less than `minimum`; `why` goes on after "is too little for"."""
+
+    def check(quantity: str) -> str:
+        if parse_bytes(quantity) < parse_bytes(minimum):
+            raise ValueError(f"is too little for {why}; {minimum} at least")
+        return quantity
+
+    return AfterValidator(check)
+
+
 def check_dns_label(name: str, *, longest: int) -> str:
     """The name if it is a DNS label of at most `longest` characters that begins with a letter, else ValueError."""
     if not _DNS_LABEL.fullmatch(name):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from config.base import Quantity, Section, check_dns_label
+from config.base import Quantity, Section, at_least, check_dns_label
 from config.storage import Filesystem
 
 
@@ -63,8 +63,8 @@ class UserLimits(Section):
     """Processes and threads of all of the user's sessions (`nproc`)."""
     open_files: int | None = Field(default=None, ge=64, le=1_048_576, strict=True)
     """Open files of each process (`nofile`)."""
-    memory: Quantity | None = None
-    """Address space of each process (`as`)."""
+    memory: Annotated[Quantity, at_least("64Mi", "a shell and the threads of srun")] | None = None
+    """Address space of each process (`as`); at least 64Mi."""
     cpu_minutes: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
     """CPU time of each process, in minutes (`cpu`)."""
     logins: int | None = Field(default=None, ge=1, le=10_000, strict=True)

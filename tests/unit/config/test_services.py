@@ -266,3 +266,20 @@ def test_editors_accept_what_we_accept() -> None:
     jsonschema.validate(
         {"config": {f"slurmstack:{name}": part for name, part in sections.items()}}, stack_file_schema()
     )
+
+
+@pytest.mark.parametrize(
+    ("sections", "told"),
+    [
+        (
+            {"login": {"user_limits": {"memory": "32Mi"}}},
+            "login.user_limits.memory: '32Mi' is too little for a shell and the threads of srun; 64Mi at least",
+        ),
+        (
+            {"accounting": {"database": {"memory": "255Mi"}}},
+            "accounting.database.memory: '255Mi' is too little for MariaDB; 256Mi at least",
+        ),
+    ],
+)
+def test_memory_that_cannot_be_enough_is_refused(sections: dict[str, Any], told: str) -> None:
+    assert policy_complaint(**sections) == told
