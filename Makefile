@@ -30,7 +30,8 @@ $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.txt
 	@touch $@
 
 test: $(VENV)/.ready-dev ## Run all tests: unit, graph, real Slurm daemons, real Kubernetes
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n auto --dist loadfile tests/unit tests/graph tests/slurm
+	@$(BIN)/pytest tests/images tests/e2e
 
 check: $(VENV)/.ready-dev ## Check format, lint and types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) images || { echo "run: make format"; exit 1; }

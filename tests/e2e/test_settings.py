@@ -41,7 +41,7 @@ def _starts(slurm: SlurmOnKubernetes) -> dict[str, list[int]]:
     [
         ("slurm.settings.DefMemPerCPUU", 5, "DefMemPerCPUU"),
         ("slurm.settings.PriorityType", "priority/nonsense", "priority/nonsense"),
-        ("partitions.main.settings", {"Nodes": "nowhere-7"}, "nowhere-7"),
+        ("partitions.main.settings", {"PreemptMode": "nonsense"}, "PreemptMode"),
     ],
 )
 def test_a_wrong_setting_fails_with_slurm_s_own_message_and_the_old_ones_go_on(
