@@ -24,6 +24,7 @@ class Fails:
     message: str = ""
 
 
+@dataclass(frozen=True)
 class Never:
     """No answer, ever."""
 
