@@ -103,15 +103,17 @@ def test_taking_a_bad_change_back_clears_the_rejection(cluster: SlurmSandbox, go
 
 
 def test_a_good_change_is_active_while_a_job_runs_on(cluster: SlurmSandbox, good: dict[str, str]) -> None:
-    job = cluster.run("sbatch --parsable --wrap 'sleep 600'").stdout.strip()
-    wait_until(lambda: "R" in cluster.run(f"squeue -h -j {job} -o %t").stdout, "the job to run")
+    # Not only in slurmctld's list: a job whose start is under way when slurmctld reads its files is started again.
+    job = cluster.run("sbatch --parsable --output=/dev/null --wrap 'touch /tmp/at-work; sleep 600'").stdout.strip()
+    workers = [pod for name, pod in cluster.pods.items() if name.startswith("default")]
+    wait_until(lambda: any((pod.root / "tmp/at-work").exists() for pod in workers), "the job to be at work")
 
     files = edited(good, "MaxJobCount=4321")
     found = change(cluster, files)
 
     assert found["active"] == config_hash(files)
     assert "4321" in cluster.run("scontrol show config | grep MaxJobCount").stdout
-    assert cluster.run(f"squeue -h -j {job} -o %t").stdout.strip() == "R"
+    assert cluster.run(f"squeue -h -j {job} -o %t").stdout.strip() == "R", cluster.logs()
     cluster.run(f"scancel {job}")
 
 
