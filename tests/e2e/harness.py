@@ -100,8 +100,8 @@ class SlurmOnKubernetes:
         return self.up(check=check)
 
     def preview(self) -> dict[str, Any]:
-        """What `slurmstack preview --json` prints (with kubectl as the engine)."""
-        printed = slurmstack("preview", "--json", "--engine", "kubectl", "--config", str(self.file)).stdout
+        """What `slurmstack preview --json` prints."""
+        printed = slurmstack("preview", "--json", "--engine", self.engine, "--config", str(self.file)).stdout
         return dict(json.loads(printed))
 
     def exec(self, pod: str, *command: str, container: str = "", check: bool = True) -> str:
