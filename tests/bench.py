@@ -221,7 +221,7 @@ class Bench:
         authority = base64.b64decode(secret["data"]["ca.crt"]).decode()
 
         def once(connections: int) -> float:
-            command = f"eval \"$(scontrol token)\"; python3 - {SUBMISSIONS} {connections} <<'END'\n{REST_CLIENT}\nEND"
+            command = f"export \"$(scontrol token)\"; python3 - {SUBMISSIONS} {connections} <<'END'\n{REST_CLIENT}\nEND"
             taken = float(self._as_alice(f"cat > ca.pem <<'END'\n{authority}\nEND\n{command}"))
             wait_until(lambda: not self.slurm.slurm("squeue --noheader").strip(), "the jobs are done", timeout=300)
             return taken
