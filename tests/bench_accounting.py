@@ -60,8 +60,7 @@ def make_records(slurm: SlurmOnKubernetes) -> None:
     """Let 10,000 finished jobs of today be in the database: 1,000 real ones and nine copies of their records."""
     cluster = load_config(slurm.sections).slurm.cluster_name
     slurm.slurm("sacctmgr --immediate add account bench && sacctmgr --immediate add user alice account=bench")
-    array = f"sbatch --account=bench --uid=10001 --chdir=/tmp --array=1-{REAL_JOBS} --output=/dev/null --wrap true"
-    slurm.slurm(array)
+    slurm.submit("true", "--account=bench", "--chdir=/tmp", f"--array=1-{REAL_JOBS}", "--output=/dev/null")
     wait_until(lambda: not slurm.slurm("squeue --noheader").strip(), "the array is done", timeout=1800)
     wait_until(lambda: count_records(slurm) >= REAL_JOBS, "its records have arrived", timeout=120)
     query = ["mariadb", "--defaults-file=/run/mysqld/probe.cnf", "slurm_acct_db", "--execute"]
