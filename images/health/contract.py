@@ -45,7 +45,8 @@ class Result:
 
     status: Status
     message: str = ""
-    """For people, in one line, with the figures: `/jail: 97 % of the space used, 95 % allowed`. Empty if all is well."""
+    """For people, in one line, with the figures: `/jail: 97 % of the space used, 95 % allowed`. Empty if all is
+    well."""
     fault: FaultClass | None = None
     """Of a warning or failure; None else."""
     values: Mapping[str, float] = field(default_factory=dict)
@@ -135,10 +136,10 @@ def worst(results: Iterable[Result]) -> Result:
     values: dict[str, float] = {}
     for result in found:
         values |= result.values
-    ranks: list[FaultClass] = ["user", "node", "hardware"]
+    ranks = ["user", "node", "hardware"]
     return Result(
         status=status,
         message="; ".join(result.message for result in found if result.message),
-        fault=max(faults, key=ranks.index, default=None),
+        fault=max(faults, key=lambda fault: ranks.index(fault), default=None),
         values=values,
     )
