@@ -132,14 +132,14 @@ def worst(results: Iterable[Result]) -> Result:
     found = list(results)
     order = [Status.OK, Status.WARN, Status.NOT_CHECKED, Status.FAIL]
     status = max((result.status for result in found), key=order.index, default=Status.OK)
-    faults = [result.fault for result in found if result.status == status and result.fault is not None]
+    faults = {result.fault for result in found if result.status == status}
     values: dict[str, float] = {}
     for result in found:
         values |= result.values
-    ranks = ["user", "node", "hardware"]
+    gravest: list[FaultClass] = ["hardware", "node", "user"]
     return Result(
         status=status,
         message="; ".join(result.message for result in found if result.message),
-        fault=max(faults, key=lambda fault: ranks.index(fault), default=None),
+        fault=next((fault for fault in gravest if fault in faults), None),
         values=values,
     )
