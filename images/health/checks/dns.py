@@ -40,6 +40,7 @@ Resolve = Callable[[str], Sequence[str]]
 
 def resolve(name: str) -> list[str]:
     """Addresses of a name. Raises OSError (socket.gaierror)."""
+    os.environ.setdefault("RES_OPTIONS", _RESOLVER)  # read when this process asks for the first time
     answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
@@ -93,7 +94,6 @@ def run(
     clock: Callable[[], float] = time.monotonic,
 ) -> Result:
     """Look up all of them. What no server answers for a minute is a failure."""
-    os.environ["RES_OPTIONS"] = _RESOLVER
     own, addresses = look_up(node.name, thresholds, ask, clock)
     if addresses and not any(ours(address) for address in addresses):
         message = f"{node.name}, this node's own name, leads to {addresses[0]}, which is not an address of this pod"

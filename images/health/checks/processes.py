@@ -13,6 +13,7 @@ from typing import Final
 
 from images.common.command import Runner
 from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.proc import user_of
 from images.health.since import held_for
 
 NAME: Final = "processes"
@@ -76,7 +77,7 @@ def read_processes(proc: Path) -> list[Process]:
     except OSError as error:
         raise UnknownError(f"{proc}: {error.strerror}") from None
     found, strange = [], 0
-    for number in numbers:
+    for number in sorted(numbers, key=int):
         try:
             with open(f"{proc}/{number}/stat", "rb") as file:  # noqa: PTH123
                 text = file.read().decode(errors="replace")
@@ -152,14 +153,7 @@ def _strays(proc: Path, processes: Iterable[Process]) -> list[Process]:
     found = list(processes)
     if any(one.name == "slurmstepd" for one in found):
         return []
-    strays = []
-    for one in found:
-        try:
-            if one.state != "Z" and os.stat(f"{proc}/{one.number}").st_uid >= FIRST_USER:  # noqa: PTH116
-                strays.append(one)
-        except OSError:
-            continue
-    return strays
+    return [one for one in found if one.state != "Z" and (user_of(one.number, proc) or 0) >= FIRST_USER]
 
 
 def _judge_zombies(
