@@ -11,7 +11,7 @@ from typing import Final
 
 PROC: Final = Path("/proc")
 
-_STEP: Final = re.compile(r"slurmstepd: \[(\d+)\.")
+_STEP: Final = r"slurmstepd: \[(\d+)\."
 """How slurmstepd names itself: `slurmstepd: [17.batch]`, `[17.0]`, `[17.extern]`."""
 
 
@@ -79,6 +79,6 @@ def jobs_here(proc: Path = PROC) -> set[str]:
             title = (proc / str(found.pid) / "cmdline").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue  # it has just ended
-        match = _STEP.match(title)
+        match = re.match(_STEP, title)
         jobs.add(match[1] if match else "?")
     return jobs

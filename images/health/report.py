@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import time
-from calendar import timegm
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -25,12 +24,11 @@ _WORD: Final = "health"
 _NOTE: Final = " || "
 _PART: Final = " | "
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-_HEAD: Final = re.compile(rf"{_WORD} (\d{{4}})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z")
 _NAME: Final = r"(?P<name>[a-z0-9][a-z0-9-]*)"
-_OK: Final = re.compile(r"ok: (?P<names>[a-z0-9 -]+)")
-_BAD: Final = re.compile(rf"(?P<status>fail|warn) {_NAME}(?: \[(?P<fault>user|node|hardware)\])?:(?: (?P<message>.*))?")
-_UNKNOWN: Final = re.compile(rf"not checked {_NAME}:(?: (?P<message>.*))?")
-_FIGURE: Final = re.compile(r"\d+(?:\.\d+)?")
+_OK: Final = r"ok: (?P<names>[a-z0-9 -]+)"
+_BAD: Final = rf"(?P<status>fail|warn) {_NAME}(?: \[(?P<fault>user|node|hardware)\])?:(?: (?P<message>.*))?"
+_UNKNOWN: Final = rf"not checked {_NAME}:(?: (?P<message>.*))?"
+# Patterns are compiled where they are used: a run of the checks on a healthy node needs none of them.
 _FAULTS: Final[Mapping[str, FaultClass]] = {"user": "user", "node": "node", "hardware": "hardware"}
 
 
@@ -49,7 +47,7 @@ class Report:
 def encode(report: Report) -> str:
     """The report as one line, failures first after what is well. Raises nothing."""
     well = sorted(name for name, result in report.results.items() if result.status is Status.OK)
-    parts = [f"{_WORD} {time.strftime(_TIME, time.gmtime(report.at))}"]
+    parts = [_head(report.at)]
     if well:
         parts.append(f"ok: {' '.join(well)}")
     for status in (Status.FAIL, Status.WARN, Status.NOT_CHECKED):
@@ -75,7 +73,7 @@ def decode(comment: str) -> Report | None:
     """The report of a Comment; None if there is none in it, which also means that no part of it is ours."""
     line, _, note = comment.partition(_NOTE)
     head, *parts = line.split(_PART)
-    at = _seconds(head)
+    at = _seconds(head.strip())
     if at is None:
         return None
     return Report(at=at, results={name: result for part in parts for name, result in _results(part)}, note=note)
@@ -88,48 +86,52 @@ def note_of(comment: str) -> str:
 
 
 def _seconds(head: str) -> int | None:
-    match = _HEAD.fullmatch(head.strip())
-    if match is None:
+    """Seconds since 1970 of `health 2026-11-21T21:55:03Z`."""
+    numbers = re.fullmatch(rf"{_WORD} (\d{{4}})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z", head)
+    if numbers is None:
         return None
-    year, month, day, *clock = (int(part) for part in match.groups())
-    try:
-        return timegm((year, month, day, *clock))
-    except ValueError:
-        return None
+    year, month, day, hours, minutes, seconds = (int(number) for number in numbers.groups())
+    years, months = (year, month - 3) if month > 2 else (year - 1, month + 9)  # a year that begins in March
+    days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * months + 2) // 5 + day - 719469
+    at = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return at if head == _head(at) else None
+
+
+def _head(at: int) -> str:
+    return f"{_WORD} {time.strftime(_TIME, time.gmtime(at))}"
 
 
 def _results(part: str) -> Iterator[tuple[str, Result]]:
     part = part.strip()
-    if match := _OK.fullmatch(part):
+    if match := re.fullmatch(_OK, part):
         for name in match["names"].split():
             yield name, Result(status=Status.OK)
-    elif match := _BAD.fullmatch(part):
+    elif match := re.fullmatch(_BAD, part):
         fault = _FAULTS.get(match["fault"] or "")
         yield match["name"], Result(status=Status(match["status"]), fault=fault, message=match["message"] or "")
-    elif match := _UNKNOWN.fullmatch(part):
+    elif match := re.fullmatch(_UNKNOWN, part):
         yield match["name"], Result(status=Status.NOT_CHECKED, message=match["message"] or "")
 
 
-def differs(old: Mapping[str, Result], new: Mapping[str, Result]) -> bool:
-    """Whether the new results say something else, apart from figures that move (`91 % used`, `92 % used`)."""
-    return {name: _gist(result) for name, result in old.items()} != {
-        name: _gist(result) for name, result in new.items()
-    }
+def gists(results: Mapping[str, Result]) -> dict[str, str]:
+    """What the results say, apart from figures that move (`91 % used`, `92 % used`). A change of it is told at once."""
+    return {name: _gist(result) for name, result in results.items()}
 
 
-def changes(old: Mapping[str, Result], new: Mapping[str, Result]) -> list[str]:
-    """What the log says about the new results: a line for each that is not what it was."""
+def changes(old: Mapping[str, str], results: Mapping[str, Result]) -> list[str]:
+    """What the log says about results: a line for each that is not what it was. `old`: the gists of the last ones."""
     lines = []
-    for name in sorted(new):
-        before, after = old.get(name), new[name]
-        if before is not None and _gist(before) == _gist(after):
+    for name in sorted(results):
+        before, after = old.get(name), results[name]
+        if before == _gist(after):
             continue
         if after.status is not Status.OK:
             lines.append(line_of(name, after))
         elif before is not None:
-            lines.append(f"ok {name}: it was {before.status.value}")
+            lines.append(f"ok {name}: it was {before.partition('|')[0]}")
     return lines
 
 
-def _gist(result: Result) -> tuple[Status, FaultClass | None, str]:
-    return result.status, result.fault, _FIGURE.sub("0", one_line(result.message))
+def _gist(result: Result) -> str:
+    message = re.sub(r"\d+(?:\.\d+)?", "0", one_line(result.message)) if result.message else ""
+    return f"{result.status.value}|{result.fault or ''}|{message}"
