@@ -77,7 +77,7 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
         nvidia.judged(node, reading, lambda gpu: judge(gpu, thresholds, narrow.get(gpu.fields["uuid"], 0.0))),
     ]
     if len(reading.gpus) > 1:
-        found += _nvlinks(node, runner, thresholds)
+        found += _nvlinks(node, runner, thresholds, len(reading.gpus))
     return worst(found)
 
 
@@ -88,12 +88,14 @@ def _is_narrow(gpu: nvidia.Gpu, thresholds: Thresholds) -> bool:
         return False  # judged as not checked
 
 
-def _nvlinks(node: Node, runner: Runner, thresholds: Thresholds) -> list[Result]:
+def _nvlinks(node: Node, runner: Runner, thresholds: Thresholds, gpus: int) -> list[Result]:
     try:
         links = nvlink.status(node, runner)
     except nvidia.UnansweredError as error:
         return [not_checked(f"NVLink: {error}")]
     found = nvlink.judge(links, thresholds.get(NAME, "nvlinks", AS_THE_BEST))
+    if len(links) < gpus:
+        found.append(not_checked(f"NVLink: {nvidia.TOOL} tells of {len(links)} GPUs of {gpus}"))
     if any(each.active for each in links):
         found += nvlink.errors(node, runner, thresholds.get(NAME, "nvlink_errors", ALLOWED_NVLINK_ERRORS))
     return found

@@ -28,12 +28,12 @@ COUNTERS: Final = (
     "excessive_buffer_overrun_errors",
 )
 """Errors of the link itself. What a busy fabric does as well (`port_xmit_discards`, `port_xmit_wait`) is no fault of
-the node."""
+the node. Some cards stop counting at 255 or 65535 until somebody sets the counter back: nothing rises any more then."""
 
 _DOWNED: Final = "link_downed"
 
 WARN_ERRORS: Final = 10.0
-"""New errors of one kind in an hour: what ibcheckerrs of infiniband-diags allows for these counters."""
+"""New errors of one kind in an hour: the threshold in the example of ibqueryerrors(8) of infiniband-diags."""
 
 WARN_DOWNS: Final = 1.0
 FAIL_DOWNS: Final = 3.0
