@@ -48,13 +48,14 @@ class Periodic:
 
     def run(self) -> dict[str, Result]:
         """Run the checks and tell what they found."""
+        began = self.now()
         again = self.state.again()
         node = with_jobs(self.local.node)
         outcomes = run_checks(self._checks(again), node, self.local.thresholds, seconds=self.seconds)
         for name, why in self._unusable():
             outcomes[name] = Outcome(result=not_checked(why))
         results = {name: outcome.result for name, outcome in outcomes.items()}
-        self._tell(results)
+        self._tell(results, int(began))
         self._write(METRICS, metrics(outcomes, self.now()))
         return results
 
@@ -70,13 +71,13 @@ class Periodic:
         if self.local.problem:
             yield "settings", self.local.problem
 
-    def _tell(self, results: dict[str, Result]) -> None:
+    def _tell(self, results: dict[str, Result], at: int) -> None:
         last = self.state.read_json(LAST)
         last = last if isinstance(last, dict) else {}
         seen = last.get("seen")
         for line in changes(seen if isinstance(seen, dict) else {}, results):
             self.log(line)
-        report = Report(at=int(self.now()), results=results)
+        report = Report(at=at, results=results)
         last["seen"] = gists(results)
         if self._is_due(report, last):
             problem = self._send(report)

@@ -12,9 +12,6 @@ from typing import Final
 
 from images.common.command import Result, Runner
 
-REASON_PREFIX: Final = "health/"
-"""Drains for what a check found have a reason `health/CHECK [CLASS]: MESSAGE`."""
-
 _TIMEOUT_SECONDS: Final = 10.0
 _REASON: Final = r"(?m)^\s+Reason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$"
 _COMMENT: Final = r"(?m)^\s+Comment=(.*?)\s*$"
@@ -41,9 +38,9 @@ class Record:
 
     @property
     def drained_for(self) -> str:
-        """The check that the node is drained for; empty if it is not, or not for a check."""
-        match = re.match(rf"{REASON_PREFIX}([a-z0-9-]+)", self.reason)
-        return match[1] if match else ""
+        """The check that the node is drained for; empty if it is not, or not for a check (watch/reason.py)."""
+        match = re.match(r"health/([a-z0-9-]+)", self.reason)
+        return match[1] if match and self.is_drained else ""
 
 
 def read_record(name: str, runner: Runner) -> Record:

@@ -37,7 +37,7 @@ class Report:
     """What the checks of one node found, and when."""
 
     at: int
-    """Seconds since 1970, by the node's clock."""
+    """When the checks began, in seconds since 1970 by the node's clock: what they say is at least as new."""
     results: Mapping[str, Result]
     """By name of the check. What came through Slurm has no `values`, and messages may be shortened."""
     note: str = ""

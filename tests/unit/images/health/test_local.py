@@ -17,11 +17,11 @@ SETTINGS = """{"thresholds": {"disks": {"used": 0.5}}, "off": ["dns"],
 
 
 def add_process(
-    proc: Path, pid: int, *, comm: str = "sleep", state: str = "S", title: str = "", uid: int = 1000
+    proc: Path, pid: int, *, comm: str = "sleep", state: str = "S", title: str = "", uid: int = 1000, parent: int = 1
 ) -> None:
     directory = proc / str(pid)
     directory.mkdir(parents=True)
-    (directory / "stat").write_text(f"{pid} ({comm}) {state} 1 {pid} " + "0 " * 16 + "4711 0 0\n")
+    (directory / "stat").write_text(f"{pid} ({comm}) {state} {parent} {pid} " + "0 " * 16 + "4711 0 0\n")
     (directory / "cmdline").write_text(title)
     (directory / "status").write_text(f"Name:\t{comm}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
 
