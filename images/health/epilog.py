@@ -186,7 +186,14 @@ def main() -> int:
         log = Log("health-epilog", open_pod_log())
         local = find_local(pod_environment())
         state = State(directory=local.node.state)
-        Epilog(local=local, registry=find_checks(), state=state, log=log, runner=Tools(), environment=os.environ).run()
+        Epilog(
+            local=local,
+            registry=find_checks(node=local.node),
+            state=state,
+            log=log,
+            runner=Tools(),
+            environment=os.environ,
+        ).run()
     except Exception as error:  # noqa: BLE001  (an epilog that fails drains the node)
         log(f"gave up: {type(error).__name__}: {error}")
     return 0

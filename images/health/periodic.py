@@ -30,7 +30,7 @@ from images.health.tools import Tools
 REFRESH_SECONDS: Final = 300
 """A report is renewed so often, so that the watcher can tell an old one from one that still holds."""
 
-ALL_SECONDS: Final = 30.0
+ALL_SECONDS: Final = 40.0
 """For all checks together. slurmd ends the program after 60 s."""
 
 
@@ -148,7 +148,7 @@ def main() -> int:
     state = State(directory=local.node.state)
     with state.only_me("periodic") as alone:
         if alone:
-            Periodic(local=local, registry=find_checks(), state=state, log=log, runner=Tools()).run()
+            Periodic(local=local, registry=find_checks(node=local.node), state=state, log=log, runner=Tools()).run()
     return 0
 
 

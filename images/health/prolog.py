@@ -111,7 +111,12 @@ def main() -> int:
         local = find_local(pod_environment())
         state = State(directory=local.node.state)
         return Prolog(
-            local=local, registry=find_checks(), state=state, log=log, runner=Tools(), environment=os.environ
+            local=local,
+            registry=find_checks(node=local.node),
+            state=state,
+            log=log,
+            runner=Tools(),
+            environment=os.environ,
         ).run()
     except Exception as error:  # noqa: BLE001
         log(f"gave up, the job starts all the same: {type(error).__name__}: {error}")

@@ -12,7 +12,7 @@ from typing import Final
 
 from images.common.command import Result, Runner
 
-_TIMEOUT_SECONDS: Final = 10.0
+_TIMEOUT_SECONDS: Final = 5.0
 _REASON: Final = r"(?m)^\s+Reason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$"
 _COMMENT: Final = r"(?m)^\s+Comment=(.*?)\s*$"
 _STATE: Final = r"(?m)^\s+State=(\S+)"

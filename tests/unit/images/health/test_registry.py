@@ -11,7 +11,8 @@ from types import ModuleType
 import pytest
 
 from images.health.contract import Check, Node
-from images.health.registry import find_checks
+from images.health.periodic import ALL_SECONDS
+from images.health.registry import find_checks, fits
 
 CHECK = """
 from images.health.contract import Check, ok
@@ -62,7 +63,7 @@ def test_a_file_may_declare_several_and_mention_those_of_others(write: Write) ->
 
 @pytest.mark.parametrize("text", ["import no_such_module\n", "def (\n", "1 / 0\n"])
 def test_a_file_that_cannot_be_loaded_is_told_and_costs_only_its_own_check(write: Write, text: str) -> None:
-    write("gpu_xid", text)
+    write("gpu_xid", text + "# Check(\n")
     package = write("disks", declared("disks"))
 
     found = find_checks(package)
@@ -105,4 +106,21 @@ def test_the_checks_that_come_with_slurmstack_can_all_be_loaded() -> None:
         assert check.summary
         assert name.replace("-", "").isalnum()
         assert name.islower()
-        assert 0 < check.seconds <= 15
+        assert 0 < check.seconds < ALL_SECONDS
+
+
+@pytest.mark.parametrize(
+    "node", [Node(name="w-0"), Node(name="w-0", gpus=8), Node(name="w-0", infiniband=True, gpus=1)], ids=str
+)
+def test_leaving_out_what_a_node_has_not_leaves_out_nothing_else(node: Node) -> None:
+    every = find_checks().checks
+
+    assert set(find_checks(node=node).checks) == {name for name, check in every.items() if fits(check, node)}
+
+
+def test_helpers_and_other_hardware_cost_a_node_nothing(write: Write) -> None:
+    write("helper", "raise ValueError\n")
+    package = write("gpu", "raise ValueError\n" + declared("gpu", hardware="gpu").replace("'", '"'))
+
+    assert find_checks(package, node=Node(name="w-0")).broken == {}
+    assert "gpu" in find_checks(package, node=Node(name="w-0", gpus=1)).broken
