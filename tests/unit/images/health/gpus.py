@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
-from images.health.checks import nvidia
 from images.health.contract import Node, Thresholds
+from images.health.nvidia import smi
 from tests.unit.images.fakes import Answer, FakeRunner
 
 DATA = Path(__file__).parent / "data"
@@ -80,4 +80,11 @@ def node(path: Path, gpus: int = 8) -> Node:
 
 def next_run(where: Node) -> None:
     """Let the answer that is kept for the checks of one run be too old for the next."""
-    (where.state / f"{nvidia.TOOL}.json").unlink(missing_ok=True)
+    (where.state / f"{smi.TOOL}.json").unlink(missing_ok=True)
+
+
+def wait(where: Node, check: str, seconds: float) -> None:
+    """Let what a check saw so far have been `seconds` earlier."""
+    path = where.state / f"{check}.since"
+    lines = [line.split(" ", 2) for line in path.read_text().splitlines()] if path.exists() else []
+    path.write_text("".join(f"{float(a) - seconds} {float(b) - seconds} {what}\n" for a, b, what in lines))

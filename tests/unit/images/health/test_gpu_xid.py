@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result
-from images.health.checks import gpu_presence, gpu_xid, xid_lines
 from images.health.contract import Node, Status, Thresholds
 from images.health.contract import Result as Found
+from images.health.nvidia import presence, xid, xid_lines
 from tests.unit.images.health.gpus import ABSENT, DEFAULTS, DMESG, HANGS, machine, node, text
 
 TABLE = json.loads((Path(xid_lines.__file__).with_name("xid_table.json")).read_text(encoding="utf-8"))
@@ -24,8 +24,8 @@ def log(name: str) -> Result:
 def look(where: Node, dmesg: Result) -> Found:
     """What the check finds once the GPUs' addresses are known."""
     runner = machine(dmesg=dmesg)
-    gpu_presence.run(where, runner, DEFAULTS)
-    return gpu_xid.run(where, runner, DEFAULTS)
+    presence.run(where, runner, DEFAULTS)
+    return xid.run(where, runner, DEFAULTS)
 
 
 def line(number: int, words: str, seconds: float = 99990.0, bus: str = "0000:18:00") -> str:
@@ -49,7 +49,7 @@ def test_a_gpu_off_the_bus_is_a_fault_of_the_hardware_and_named_by_its_index(tmp
 
 
 def test_a_gpu_is_named_by_its_address_where_nvidia_smi_has_never_answered(tmp_path: Path) -> None:
-    result = gpu_xid.run(node(tmp_path), machine(HANGS, dmesg=log("fallen-off")), DEFAULTS)
+    result = xid.run(node(tmp_path), machine(HANGS, dmesg=log("fallen-off")), DEFAULTS)
 
     assert result.message.startswith("0000:5d:00: Xid 79, GPU has fallen off the bus")
 
@@ -147,7 +147,7 @@ def test_a_divided_gpu_and_an_older_form_of_the_line_are_understood() -> None:
 
 
 def test_errors_of_nvlink_5_are_judged_by_the_severity_in_the_line(tmp_path: Path) -> None:
-    result = gpu_xid.run(node(tmp_path), machine(dmesg=log("nvlink5")), DEFAULTS)
+    result = xid.run(node(tmp_path), machine(dmesg=log("nvlink5")), DEFAULTS)
 
     assert result.status is Status.FAIL
     assert "0009:01:00: Xid 149, NVLink error (NETIR)" in result.message
@@ -184,7 +184,7 @@ def test_a_site_may_tell_warnings_longer(tmp_path: Path) -> None:
     (where.root / "proc/uptime").write_text("200000.00 0.0\n")
     runner = machine(dmesg=log("unknown"))
 
-    assert gpu_xid.run(where, runner, Thresholds({"gpu-xid": {"warn_seconds": 200000}})).status is Status.WARN
+    assert xid.run(where, runner, Thresholds({"gpu-xid": {"warn_seconds": 200000}})).status is Status.WARN
 
 
 def test_without_times_in_the_log_nothing_is_too_old(tmp_path: Path) -> None:
@@ -197,10 +197,10 @@ def test_a_node_where_nothing_shows_an_nvidia_driver_is_not_checked(tmp_path: Pa
     where = node(tmp_path)
     runner = machine(ABSENT, dmesg=Result(code=0, stdout="<6>[    0.000000] Linux version 6.8\n"))
 
-    assert gpu_xid.run(where, runner, DEFAULTS).status is Status.NOT_CHECKED
+    assert xid.run(where, runner, DEFAULTS).status is Status.NOT_CHECKED
     (where.root / "proc/driver/nvidia").mkdir(parents=True)
     (where.root / "proc/driver/nvidia/version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05")
-    assert gpu_xid.run(where, runner, DEFAULTS).status is Status.OK
+    assert xid.run(where, runner, DEFAULTS).status is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -249,6 +249,6 @@ def test_well_known_xids_are_judged_as_the_catalogue_says(number: int, judgement
 
 def test_dmesg_is_the_only_program_that_is_started(tmp_path: Path) -> None:
     runner = machine()
-    gpu_xid.run(node(tmp_path), runner, DEFAULTS)
+    xid.run(node(tmp_path), runner, DEFAULTS)
 
     assert runner.commands == [DMESG]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.health.checks import infiniband
+from images.health import infiniband
 from images.health.contract import Node, Result, Status, Thresholds
 from tests.unit.images.fakes import FakeRunner
 

@@ -14,12 +14,12 @@ from typing import Final
 
 from images.common.command import Result as Answer
 from images.common.command import Runner
-from images.health.checks import nvidia
 from images.health.contract import Node, Result, Status, not_checked
+from images.health.nvidia import smi
 
-_GPU: Final = re.compile(r"GPU (\d+): ([^(]+?)\s*(?:\(UUID: [^)]*\))?")
-_LINK: Final = re.compile(r"Link (\d+): (?:(?P<off><[a-z]+>)|[\d.]+ GB/s)", re.IGNORECASE)
-_COUNTER: Final = re.compile(r"Link (\d+): (\w[\w ]*): (\d+)")
+_GPU: Final = r"GPU (\d+): ([^(]+?)\s*(?:\(UUID: [^)]*\))?"
+_LINK: Final = r"(?i)Link (\d+): (?:(?P<off><[a-z]+>)|[\d.]+ GB/s)"
+_COUNTER: Final = r"Link (\d+): (\w[\w ]*): (\d+)"
 _DARK: Final = "all links are inactive"
 _NONE: Final = "not have or support nvlink"
 _JUDGED: Final = ("Replay Errors", "Recovery Errors")
@@ -40,10 +40,10 @@ class Links:
 
 
 def status(node: Node, runner: Runner) -> list[Links]:
-    """The links of every GPU. Raises nvidia.UnansweredError."""
-    answer = nvidia.call(node, runner, "nvlink", "--status")
-    if why := nvidia.explain(answer):
-        raise nvidia.UnansweredError(why)
+    """The links of every GPU. Raises smi.UnansweredError."""
+    answer = smi.call(node, runner, "nvlink", "--status")
+    if why := smi.explain(answer):
+        raise smi.UnansweredError(why)
     return parse_status(answer)
 
 
@@ -52,9 +52,9 @@ def parse_status(answer: Answer) -> list[Links]:
     found: list[Links] = []
     for line in (line.strip() for line in answer.stdout.splitlines()):
         last = found[-1] if found else None
-        if header := _GPU.fullmatch(line):
+        if header := re.fullmatch(_GPU, line):
             found.append(Links(index=int(header[1]), model=header[2]))
-        elif last is not None and (link := _LINK.fullmatch(line)):
+        elif last is not None and (link := re.fullmatch(_LINK, line)):
             on = link["off"] is None
             found[-1] = Links(
                 index=last.index, model=last.model, active=last.active + on, inactive=last.inactive + (not on)
@@ -62,9 +62,9 @@ def parse_status(answer: Answer) -> list[Links]:
         elif last is not None and _DARK in line.lower():
             found[-1] = Links(index=last.index, model=last.model, dark=True)
         elif line and not (last is not None and _NONE in line.lower()):
-            raise nvidia.UnansweredError(f"{nvidia.TOOL} nvlink says something unexpected: {line[:80]}")
+            raise smi.UnansweredError(f"{smi.TOOL} nvlink says something unexpected: {line[:80]}")
     if not answer.ok and not found:
-        raise nvidia.UnansweredError(f"{nvidia.TOOL} nvlink ended with {answer.code}: {answer.message[:80]}")
+        raise smi.UnansweredError(f"{smi.TOOL} nvlink ended with {answer.code}: {answer.message[:80]}")
     return found
 
 
@@ -82,7 +82,7 @@ def judge(links: Sequence[Links], wanted: float) -> list[Result]:
         needed = int(wanted) if wanted >= 0 else best[each.model]
         values = {f'gpu_nvlinks_active{{gpu="{each.index}"}}': float(each.active)} if _has_any(each) else {}
         if each.active < needed:
-            message = nvidia.about([each.index], f"{each.active} of {needed} NVLinks are active")
+            message = smi.about([each.index], f"{each.active} of {needed} NVLinks are active")
             found.append(Result(status=Status.FAIL, message=message, fault="hardware", values=values))
         else:
             found.append(Result(status=Status.OK, values=values))
@@ -95,11 +95,11 @@ def _has_any(links: Links) -> bool:
 
 def errors(node: Node, runner: Runner, allowed: float) -> list[Result]:
     """Errors of the links since the driver was loaded: a warning, since a link that fails gets an Xid of its own."""
-    answer = nvidia.call(node, runner, "nvlink", "--errorcounters")
-    if why := nvidia.explain(answer):
+    answer = smi.call(node, runner, "nvlink", "--errorcounters")
+    if why := smi.explain(answer):
         return [not_checked(why)]
     if not answer.ok:
-        return [not_checked(f"{nvidia.TOOL} nvlink --errorcounters: {answer.message[:80]}")]
+        return [not_checked(f"{smi.TOOL} nvlink --errorcounters: {answer.message[:80]}")]
     return judge_errors(answer.stdout, allowed)
 
 
@@ -108,20 +108,20 @@ def judge_errors(text: str, allowed: float) -> list[Result]:
     sums: dict[int, dict[str, int]] = {}
     gpu = None
     for line in (line.strip() for line in text.splitlines()):
-        if header := _GPU.fullmatch(line):
+        if header := re.fullmatch(_GPU, line):
             gpu = int(header[1])
-        elif gpu is not None and (counter := _COUNTER.fullmatch(line)):
+        elif gpu is not None and (counter := re.fullmatch(_COUNTER, line)):
             kinds = sums.setdefault(gpu, {})
             kinds[counter[2]] = kinds.get(counter[2], 0) + int(counter[3])
     if not sums:
-        return [not_checked(f"{nvidia.TOOL} nvlink --errorcounters names no counters")]
+        return [not_checked(f"{smi.TOOL} nvlink --errorcounters names no counters")]
     found = []
     for index, kinds in sums.items():
         bad = {kind: count for kind, count in kinds.items() if kind in _JUDGED and count > allowed}
         figures = {kind: float(count) for kind, count in kinds.items() if kind.endswith("Errors")}
         values = {f'gpu_nvlink_errors{{gpu="{index}",kind="{kind}"}}': count for kind, count in figures.items()}
         text = ", ".join(f"NVLink {kind}: {count}" for kind, count in bad.items())
-        message = nvidia.about([index], text)
+        message = smi.about([index], text)
         found.append(Result(status=Status.WARN if bad else Status.OK, message=message, fault=None, values=values))
     return [_with_fault(result) for result in found]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from images.common.command import Runner
-from images.health.checks import nvidia
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Node, Result, Status, Thresholds, not_checked, worst
+from images.health.nvidia import smi
 
 NAME: Final = "gpu-presence"
 
@@ -25,18 +25,18 @@ def recovery(action: str) -> Result:
     return Result(status=status, message=f"the driver asks for: {action[:40]}", fault="hardware")
 
 
-def _judge(gpu: nvidia.Gpu) -> Result:
+def _judge(gpu: smi.Gpu) -> Result:
     if gpu.is_lost:
         return Result(status=Status.FAIL, message=gpu.is_lost, fault="hardware")
     action = gpu.text("gpu_recovery_action")
     return Result(status=Status.OK) if action is None else recovery(action)
 
 
-def count(node: Node, reading: nvidia.Reading) -> Result:
+def count(node: Node, reading: smi.Reading) -> Result:
     """How many GPUs there are, against how many there should be; and each one's own state."""
     results = [(gpu.index, _judge(gpu)) for gpu in reading.gpus]
     found = [
-        Result(status=result.status, message=nvidia.about([index], result.message), fault=result.fault)
+        Result(status=result.status, message=smi.about([index], result.message), fault=result.fault)
         for index, result in results
     ]
     usable = sum(not gpu.is_lost for gpu in reading.gpus)
@@ -56,19 +56,9 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     if node.gpus <= 0:
         return not_checked("the stack file names no GPUs for this node")
     try:
-        reading = nvidia.read(node, runner)
-    except nvidia.NoDriverError as error:
+        reading = smi.read(node, runner)
+    except smi.NoDriverError as error:
         return Result(status=Status.FAIL, message=f"the NVIDIA driver does not work: {str(error)[:160]}", fault="node")
-    except nvidia.UnansweredError as error:
+    except smi.UnansweredError as error:
         return not_checked(str(error))
     return count(node, reading)
-
-
-CHECK: Final = Check(
-    name=NAME,
-    summary="all GPUs of the node are there, and the driver asks for no reset",
-    contexts=frozenset({"periodic"}),
-    run=run,
-    hardware="gpu",
-    seconds=nvidia.CHECK_SECONDS,
-)

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
-from images.health.checks import nvidia, xid_lines
-from images.health.checks.remembered import recall, remember, this_boot
-from images.health.checks.xid_lines import Event
-from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import FaultClass, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.nvidia import smi, xid_lines
+from images.health.nvidia.xid_lines import Event
+from images.health.remembered import recall, remember, this_boot
 
 NAME: Final = "gpu-xid"
 
@@ -120,7 +120,7 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
         log = read_log(runner)
     except LookupError as error:
         return not_checked(str(error.args[0]))
-    gpus = nvidia.bus_addresses(node)
+    gpus = smi.bus_addresses(node)
     if not gpus and "NVRM:" not in log and not (node.root / _DRIVER).exists():
         return not_checked("nothing here shows an NVIDIA driver, and only that one writes Xids")
     events = with_remembered(node, log)
@@ -138,12 +138,3 @@ def _uptime(node: Node) -> float | None:
         return float((node.root / "proc/uptime").read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
         return None
-
-
-CHECK: Final = Check(
-    name=NAME,
-    summary="errors of the GPUs in the kernel's log (Xids), as NVIDIA's catalogue classes them",
-    contexts=frozenset({"periodic"}),
-    run=run,
-    hardware="gpu",
-)

@@ -23,15 +23,15 @@ Judgement = Literal["fail", "warn", "user", "ignore"]
 _TABLE: Final = Path(__file__).with_name("xid_table.json")
 
 _PREFIX: Final = r"(?:<\d+>)?(?:\[\s*(?P<seconds>\d+\.\d+)\]\s*)?"
-_XID: Final = re.compile(
+_XID: Final = (
     _PREFIX + r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})[^)]*\): (?P<number>\d+)"
     r"(?:, (?P<text>.*))?"
 )
-_SWITCH: Final = re.compile(
+_SWITCH: Final = (
     _PREFIX + r"nvidia-(?P<switch>nvswitch\d+): SXid \([^)]*\): (?P<number>\d+), (?P<severity>Fatal|Non-fatal), .*"
 )
-_RECOVERY: Final = re.compile(r"GPU recovery action changed from 0x\w+ \([^)]*\) to 0x(\w+) \(([^)]*)\)")
-_FATAL: Final = re.compile(r"\bFatal\s+XC")
+_RECOVERY: Final = r"GPU recovery action changed from 0x\w+ \([^)]*\) to 0x(\w+) \(([^)]*)\)"
+_FATAL: Final = r"\bFatal\s+XC"
 _NO_ACTION: Final = "none"
 _RECOVERY_CHANGED: Final = 154
 _P2P: Final = "drain p2p"
@@ -74,7 +74,7 @@ def find(lines: Iterable[str]) -> list[Event]:
 
 
 def _gpu(line: str, table: dict[str, Any]) -> Event | None:
-    match = _XID.fullmatch(line)
+    match = re.fullmatch(_XID, line)
     if match is None:
         return None
     number, text = int(match["number"]), match["text"] or ""
@@ -92,14 +92,14 @@ def _gpu(line: str, table: dict[str, Any]) -> Event | None:
         return _recovery(base, text)
     judgement = entry.get("judgement") or table["by_action"].get(entry["action"], "warn")
     if judgement == "by severity":
-        judgement = "fail" if _FATAL.search(text) else "warn"
+        judgement = "fail" if re.search(_FATAL, text) else "warn"
     fault: Literal["user", "node", "hardware"] = "user" if judgement == "user" else entry.get("fault", "hardware")
     return replace(base, judgement=judgement, meaning=str(entry["meaning"]), fault=fault)
 
 
 def _recovery(base: Event, text: str) -> Event:
     """The driver's own summary: what is to be done before the GPU works again, or that nothing is any more."""
-    match = _RECOVERY.search(text)
+    match = re.search(_RECOVERY, text)
     if match is None:
         return replace(base, meaning="recovery action changed")
     action = match[2].strip()
@@ -110,7 +110,7 @@ def _recovery(base: Event, text: str) -> Event:
 
 
 def _switch(line: str) -> Event | None:
-    match = _SWITCH.fullmatch(line)
+    match = re.fullmatch(_SWITCH, line)
     if match is None:
         return None
     fatal = match["severity"] == "Fatal"

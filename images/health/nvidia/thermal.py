@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from images.common.command import Runner
-from images.health.checks import nvidia
-from images.health.checks.remembered import lasting
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked
+from images.health.contract import Node, Result, Status, Thresholds, not_checked
+from images.health.nvidia import smi
+from images.health.since import held_for
 
 NAME: Final = "gpu-thermal"
 
@@ -25,7 +25,7 @@ _SLOW: Final = {
 
 SLOW_SECONDS: Final = 20.0
 """Hardware that has slowed down for so long, in every look, is a fault; before that a warning. Less than the 30 s
-between two runs, more than the time for which several looks see the same answer (nvidia.FRESH_SECONDS)."""
+between two runs, more than the time for which several looks see the same answer (smi.FRESH_SECONDS)."""
 
 WARN_CELSIUS: Final = 90.0
 """For GPUs that do not tell their own limit. Those slow down between 83 and 95 °C, depending on the type; a site that
@@ -35,7 +35,7 @@ WARN_MEMORY_CELSIUS: Final = 95.0
 """nvidia-smi gives 95 °C as "Memory Max Operating Temp" of A100 and H100."""
 
 
-def judge(gpu: nvidia.Gpu, thresholds: Thresholds, slow_seconds: float) -> Result:
+def judge(gpu: smi.Gpu, thresholds: Thresholds, slow_seconds: float) -> Result:
     """One GPU; `slow_seconds`: for how long its hardware has slowed down, as far as it has."""
     reasons = gpu.number("clocks_event_reasons.active")
     celsius = gpu.number("temperature.gpu")
@@ -83,25 +83,15 @@ def _warm(celsius: float | None, margin: float | None, memory: float | None, thr
 def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Look at all GPUs, and at how long they have been slow."""
     try:
-        reading = nvidia.read(node, runner)
-    except nvidia.UnansweredError as error:
+        reading = smi.read(node, runner)
+    except smi.UnansweredError as error:
         return not_checked(str(error))
-    slow = lasting(node, NAME, [gpu.fields["uuid"] for gpu in reading.gpus if _is_slow(gpu)])
-    return nvidia.judged(node, reading, lambda gpu: judge(gpu, thresholds, slow.get(gpu.fields["uuid"], 0.0)))
+    slow = held_for(node.state, NAME, [gpu.fields["uuid"] for gpu in reading.gpus if _is_slow(gpu)])
+    return smi.judged(node, reading, lambda gpu: judge(gpu, thresholds, slow.get(gpu.fields["uuid"], 0.0)))
 
 
-def _is_slow(gpu: nvidia.Gpu) -> bool:
+def _is_slow(gpu: smi.Gpu) -> bool:
     try:
         return bool(slowed(gpu.number("clocks_event_reasons.active")))
-    except nvidia.UnreadableError:
+    except smi.UnreadableError:
         return False  # judged as not checked
-
-
-CHECK: Final = Check(
-    name=NAME,
-    summary="temperatures of the GPUs, and clocks that the hardware has lowered",
-    contexts=frozenset({"periodic"}),
-    run=run,
-    hardware="gpu",
-    seconds=nvidia.CHECK_SECONDS,
-)

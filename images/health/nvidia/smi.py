@@ -1,7 +1,7 @@
 """What nvidia-smi says about the node's GPUs, asked once for all checks of a run.
 
 Each call of nvidia-smi costs tens of milliseconds of CPU time, and seconds where the driver has to wake the GPUs up.
-The checks run as processes of their own, so the answer lies in a file of the state directory for some seconds.
+So the answer lies in a file of the state directory for some seconds: a check that is killed takes its memory along.
 
 The names of fields are those of `nvidia-smi --help-query-gpu` (driver R580). An older driver refuses the whole question
 for one name that it does not know, and says which; that name is then left out, or replaced by its former one.
@@ -20,16 +20,13 @@ from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
 from images.common.command import Result as Answer
-from images.health.checks.remembered import recall, remember
 from images.health.contract import Node, Result, Status, not_checked, worst
+from images.health.remembered import recall, remember
 
 TOOL: Final = "nvidia-smi"
 
 SECONDS: Final = 8.0
 """For one call. Without persistence mode the driver initializes every GPU for it, about one second each."""
-
-CHECK_SECONDS: Final = 12.0
-"""Time limit of a check that uses this: one call, or waiting for another check's, and some."""
 
 FRESH_SECONDS: Final = 15.0
 """An answer of this age serves the other checks of the same run; the next run, 30 s later, asks anew."""
@@ -55,11 +52,11 @@ _FORMER: Final = {
 
 _NEEDED: Final = ("index", "uuid", "pci.bus_id", "name")
 
-_UNKNOWN_FIELD: Final = re.compile(r'Field "([^"]+)" is not a valid field to query')
-_NO_HANDLE: Final = re.compile(r"Unable to determine the device handle for GPU.*|.*GPU is lost.*", re.IGNORECASE)
-_NO_DRIVER: Final = re.compile(
-    r"couldn't communicate with the NVIDIA driver|Driver/library version mismatch|Driver Not Loaded", re.IGNORECASE
-)
+# Texts and not compiled patterns, as are those of the other modules here: a program that runs twice a minute, and
+# mostly on healthy GPUs, would compile them for nothing.
+_UNKNOWN_FIELD: Final = r'Field "([^"]+)" is not a valid field to query'
+_NO_HANDLE: Final = r"(?i)Unable to determine the device handle for GPU.*|.*GPU is lost.*"
+_NO_DRIVER: Final = r"(?i)couldn't communicate with the NVIDIA driver|Driver/library version mismatch|Driver Not Loaded"
 _NO_DEVICES: Final = "No devices were found"
 _EXIT_NO_DRIVER: Final = 9
 _EXIT_LOST: Final = 15
@@ -223,9 +220,9 @@ def understand(kept: Mapping[str, Any]) -> Reading:
         raise UnansweredError(str(kept.get("why", f"{TOOL} was not asked"))) from None
     if why := explain(answer):
         raise UnansweredError(why)
-    if answer.code == _EXIT_NO_DRIVER or _NO_DRIVER.search(answer.stdout + answer.stderr):
-        raise NoDriverError(answer.message)
     gpus, lost, odd = _lines(answer, fields)
+    if not gpus and (answer.code == _EXIT_NO_DRIVER or re.search(_NO_DRIVER, answer.stdout + answer.stderr)):
+        raise NoDriverError(answer.message)
     nothing = _NO_DEVICES in answer.stdout + answer.stderr
     if answer.code == _EXIT_LOST and not lost:
         lost.append(answer.message)
@@ -246,11 +243,11 @@ def _lines(answer: Answer, fields: Sequence[str]) -> tuple[list[Gpu], list[str],
         if len(values) == len(fields) > 1 and values[0].isdecimal():
             named = {current.get(name, name): value for name, value in zip(fields, values, strict=True)}
             gpus.append(Gpu(index=int(values[0]), fields=named))
-        elif _NO_HANDLE.match(line.strip()):
+        elif re.match(_NO_HANDLE, line.strip()):
             lost.append(line.strip())
         elif line.strip() and _NO_DEVICES not in line:
             odd.append(line.strip())
-    lost += [line.strip() for line in answer.stderr.splitlines() if _NO_HANDLE.match(line.strip())]
+    lost += [line.strip() for line in answer.stderr.splitlines() if re.match(_NO_HANDLE, line.strip())]
     if len({gpu.index for gpu in gpus}) < len(gpus):
         odd.append("one GPU twice")
     return gpus, lost, odd
@@ -276,7 +273,7 @@ def _ask(node: Node, runner: Runner) -> dict[str, Any]:
 def _refused(answer: Answer, fields: Sequence[str]) -> list[str]:
     if answer.code == 0:
         return []
-    named = _UNKNOWN_FIELD.findall(answer.stdout + answer.stderr)
+    named = re.findall(_UNKNOWN_FIELD, answer.stdout + answer.stderr)
     return [name for name in dict.fromkeys(named) if name in fields and name not in _NEEDED]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from images.common.command import Runner
-from images.health.checks import nvidia, nvlink
-from images.health.checks.remembered import lasting
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Node, Result, Status, Thresholds, not_checked, worst
+from images.health.nvidia import nvlink, smi
+from images.health.since import held_for
 
 NAME: Final = "gpu-links"
 
@@ -28,7 +28,7 @@ _AWAKE: Final = "P0"
 _FABRIC_READY: Final = "completed"
 
 
-def too_slow(gpu: nvidia.Gpu, thresholds: Thresholds) -> tuple[str, str]:
+def too_slow(gpu: smi.Gpu, thresholds: Thresholds) -> tuple[str, str]:
     """What is wrong with the width, and with the generation, of an awake GPU's PCIe link; empty if nothing.
 
     Compared with the most that this GPU can have in this machine, as the driver says, or with the site's own numbers.
@@ -44,7 +44,7 @@ def too_slow(gpu: nvidia.Gpu, thresholds: Thresholds) -> tuple[str, str]:
     return narrow, old if generation is not None and generation < best else ""
 
 
-def judge(gpu: nvidia.Gpu, thresholds: Thresholds, narrow_seconds: float) -> Result:
+def judge(gpu: smi.Gpu, thresholds: Thresholds, narrow_seconds: float) -> Result:
     """One GPU's PCIe link and its state in the NVLink fabric."""
     width = gpu.number("pcie.link.width.current")
     fabric = gpu.text("fabric.state")
@@ -69,43 +69,33 @@ def judge(gpu: nvidia.Gpu, thresholds: Thresholds, narrow_seconds: float) -> Res
 def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Look at all GPUs' PCIe links, and at the NVLinks where there is more than one GPU."""
     try:
-        reading = nvidia.read(node, runner)
-    except nvidia.UnansweredError as error:
+        reading = smi.read(node, runner)
+    except smi.UnansweredError as error:
         return not_checked(str(error))
-    narrow = lasting(node, NAME, [gpu.fields["uuid"] for gpu in reading.gpus if _is_narrow(gpu, thresholds)])
+    narrow = held_for(node.state, NAME, [gpu.fields["uuid"] for gpu in reading.gpus if _is_narrow(gpu, thresholds)])
     found = [
-        nvidia.judged(node, reading, lambda gpu: judge(gpu, thresholds, narrow.get(gpu.fields["uuid"], 0.0))),
+        smi.judged(node, reading, lambda gpu: judge(gpu, thresholds, narrow.get(gpu.fields["uuid"], 0.0))),
     ]
     if len(reading.gpus) > 1:
         found += _nvlinks(node, runner, thresholds, len(reading.gpus))
     return worst(found)
 
 
-def _is_narrow(gpu: nvidia.Gpu, thresholds: Thresholds) -> bool:
+def _is_narrow(gpu: smi.Gpu, thresholds: Thresholds) -> bool:
     try:
         return bool(too_slow(gpu, thresholds)[0])
-    except nvidia.UnreadableError:
+    except smi.UnreadableError:
         return False  # judged as not checked
 
 
 def _nvlinks(node: Node, runner: Runner, thresholds: Thresholds, gpus: int) -> list[Result]:
     try:
         links = nvlink.status(node, runner)
-    except nvidia.UnansweredError as error:
+    except smi.UnansweredError as error:
         return [not_checked(f"NVLink: {error}")]
     found = nvlink.judge(links, thresholds.get(NAME, "nvlinks", AS_THE_BEST))
     if len(links) < gpus:
-        found.append(not_checked(f"NVLink: {nvidia.TOOL} tells of {len(links)} GPUs of {gpus}"))
+        found.append(not_checked(f"NVLink: {smi.TOOL} tells of {len(links)} GPUs of {gpus}"))
     if any(each.active for each in links):
         found += nvlink.errors(node, runner, thresholds.get(NAME, "nvlink_errors", ALLOWED_NVLINK_ERRORS))
     return found
-
-
-CHECK: Final = Check(
-    name=NAME,
-    summary="width and generation of the GPUs' PCIe links, active NVLinks and their errors",
-    contexts=frozenset({"periodic"}),
-    run=run,
-    hardware="gpu",
-    seconds=nvidia.CHECK_SECONDS + 2 * nvidia.SECONDS,
-)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from images.common.command import Runner
-from images.health.checks import nvidia
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Node, Result, Status, Thresholds, not_checked, worst
+from images.health.nvidia import smi
 
 NAME: Final = "gpu-memory"
 
@@ -22,7 +22,7 @@ ALLOWED_UNCORRECTED: Final = 0.0
 _REMAPPED: Final = ("remapped_rows.pending", "remapped_rows.failure")
 
 
-def remapped(node: Node, runner: Runner, reading: nvidia.Reading) -> dict[str, dict[str, str]]:
+def remapped(node: Node, runner: Runner, reading: smi.Reading) -> dict[str, dict[str, str]]:
     """GPU's UUID -> state of its remapped rows, for drivers that tell it only if asked on its own.
 
     Empty where no GPU remaps rows (before Ampere). Raises UnansweredError.
@@ -30,18 +30,18 @@ def remapped(node: Node, runner: Runner, reading: nvidia.Reading) -> dict[str, d
     if not reading.unknown_fields.intersection(_REMAPPED):
         return {}
     wanted = ",".join(["gpu_uuid", *_REMAPPED])
-    answer = nvidia.call(node, runner, f"--query-remapped-rows={wanted}", "--format=csv,noheader,nounits")
-    if why := nvidia.explain(answer):
-        raise nvidia.UnansweredError(why)
+    answer = smi.call(node, runner, f"--query-remapped-rows={wanted}", "--format=csv,noheader,nounits")
+    if why := smi.explain(answer):
+        raise smi.UnansweredError(why)
     if not answer.ok:
         return {}  # a driver from before there was such a thing
     rows = [[value.strip() for value in line.split(",")] for line in answer.stdout.splitlines() if line.strip()]
     if any(len(row) != 1 + len(_REMAPPED) for row in rows):
-        raise nvidia.UnansweredError(f"{nvidia.TOOL} says something unexpected of remapped rows")
+        raise smi.UnansweredError(f"{smi.TOOL} says something unexpected of remapped rows")
     return {row[0]: dict(zip(_REMAPPED, row[1:], strict=True)) for row in rows}
 
 
-def judge(gpu: nvidia.Gpu, allowed: float) -> Result:
+def judge(gpu: smi.Gpu, allowed: float) -> Result:
     """One GPU's memory."""
     uncorrected = gpu.number("ecc.errors.uncorrected.volatile.total")
     corrected = gpu.number("ecc.errors.corrected.volatile.total")
@@ -69,28 +69,18 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Look at all GPUs."""
     allowed = thresholds.get(NAME, "uncorrected", ALLOWED_UNCORRECTED)
     try:
-        reading = nvidia.read(node, runner)
-    except nvidia.UnansweredError as error:
+        reading = smi.read(node, runner)
+    except smi.UnansweredError as error:
         return not_checked(str(error))
     rows: Mapping[str, Mapping[str, str]] = {}
     found = []
     try:
         rows = remapped(node, runner, reading)
-    except nvidia.UnansweredError as error:
+    except smi.UnansweredError as error:
         found.append(not_checked(f"remapped rows: {error}"))
 
-    def one(gpu: nvidia.Gpu) -> Result:
+    def one(gpu: smi.Gpu) -> Result:
         more = rows.get(gpu.fields["uuid"], {})
-        return judge(nvidia.Gpu(index=gpu.index, fields={**gpu.fields, **more}), allowed)
+        return judge(smi.Gpu(index=gpu.index, fields={**gpu.fields, **more}), allowed)
 
-    return worst([nvidia.judged(node, reading, one), *found])
-
-
-CHECK: Final = Check(
-    name=NAME,
-    summary="uncorrectable memory errors (ECC), remapped rows and retired pages of the GPUs",
-    contexts=frozenset({"periodic"}),
-    run=run,
-    hardware="gpu",
-    seconds=nvidia.CHECK_SECONDS + nvidia.SECONDS,
-)
+    return worst([smi.judged(node, reading, one), *found])

@@ -1,0 +1,1 @@
+"""What the checks of NVIDIA GPUs do; `images/health/checks/gpu.py` declares them."""
