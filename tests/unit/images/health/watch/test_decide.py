@@ -115,6 +115,8 @@ def test_a_node_that_slurm_does_not_use_is_left_alone(state: str) -> None:
         "health",
         "health/",
         "x health/disks",
+        "health/disks is no matter, keep it",
+        "health/disks [node] looked at by me",
     ],
 )
 @pytest.mark.parametrize("result", [OK, failed(fault="hardware")])
@@ -236,6 +238,11 @@ def test_the_last_node_that_takes_jobs_is_never_drained() -> None:
     assert not decide([view("w-0", disks=failed()), *closed], policy("100"), NOW).actions
 
 
+def test_a_part_is_one_of_the_nodes_that_are_there() -> None:
+    asleep = [view(f"s-{number}", "IDLE", "POWERED_DOWN") for number in range(90)]
+    assert len(decide([*faults(10), *asleep], policy("10%"), NOW).actions) == 1
+
+
 def test_a_limit_of_none_drains_nothing() -> None:
     assert not decide(faults(5) + SPARE, policy("0"), NOW).actions
 
@@ -322,6 +329,17 @@ def test_the_last_node_is_set_down_when_it_is_lost() -> None:
     assert decide([view(kubernetes=GONE)], policy("1"), NOW).actions
 
 
+def test_drained_nodes_and_lost_ones_share_the_limit() -> None:
+    drained = view("d-0", "IDLE", "DRAIN", reason=OURS, disks=failed())
+    assert not deciding(drained, view(kubernetes=GONE), by=policy("1")).actions
+    assert deciding(drained, view(kubernetes=GONE), by=policy("2")).actions
+
+
+def test_a_machine_that_somebody_wants_free_goes_before_a_fault_of_the_last_node() -> None:
+    nodes = [view("w-0", gpu_xid=failed("Xid 79", "hardware")), view("w-1", kubernetes=CORDONED)]
+    assert [action.node.name for action in decide(nodes, policy(), NOW).actions] == ["w-1"]
+
+
 def test_losing_all_machines_at_once_ends_the_jobs_of_few() -> None:
     fresh = [view(f"w-{number}", kubernetes=GONE) for number in range(10)]
     cordoned = [view(f"c-{n}", "ALLOCATED", "DRAIN", reason=CORDON_REASON, kubernetes=GONE) for n in range(10)]
@@ -347,6 +365,17 @@ def test_jobs_on_a_cordoned_machine_are_requeued_after_the_deadline_and_not_befo
     assert at(600, "MIXED", by=600) == [Kind.REQUEUE]
     assert at(600, "IDLE", by=600) == []
     assert at(10**6, "ALLOCATED", by=None) == []
+
+
+def test_no_job_is_requeued_while_nobody_knows_about_the_machine() -> None:
+    node = view("w-0", "MIXED", "DRAIN", reason=CORDON_REASON, drained_ago=9999, kubernetes=UNKNOWN)
+    assert not deciding(node, by=policy(requeue_after=60)).actions
+
+
+def test_a_deadline_that_runs_is_not_started_again_by_another_fault() -> None:
+    hardware = failed("Xid 79", "hardware")
+    node = view("w-0", "MIXED", "DRAIN", reason=CORDON_REASON, gpu_xid=hardware, kubernetes=kube("not ready"))
+    assert not deciding(node, by=policy(requeue_after=600)).actions
 
 
 def test_the_deadline_is_for_machines_and_not_for_failed_checks() -> None:

@@ -16,6 +16,7 @@ from images.health.watch.machines import (
     Machines,
     Place,
     Told,
+    judge,
     machine_of,
     place_of,
     takes_connection,
@@ -73,6 +74,10 @@ def test_a_ready_machine_is_well_and_its_slurmd_is_not_bothered() -> None:
     cluster = Cluster()
     assert cluster.look().result.status is Status.OK
     assert cluster.probed == []
+
+
+def test_a_silent_slurmd_alone_is_no_lost_machine() -> None:
+    assert judge("m-0", READY, silent=True, drain_conditions=frozenset()).result.status is Status.OK
 
 
 def test_a_cordoned_machine_fails_because_somebody_said_so() -> None:
