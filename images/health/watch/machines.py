@@ -9,8 +9,9 @@ answer, all is `not checked`.
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,12 +24,16 @@ from images.health.watch.slurm import Record
 CONDITION: Final = "SlurmNodeFault"
 """The condition that the watcher writes, and so must not read as somebody else's."""
 
-SILENT_ROUNDS: Final = 3
-"""Connections that fail in a row before slurmd counts as silent: with a round every 2 s and a time limit of 1 s, 4 to
-9 s after Kubernetes has lost the machine, which takes it 40 to 50 s."""
+TRIES: Final = 3
+"""Connections that fail in a row before slurmd counts as silent: 4 s after Kubernetes has lost the machine, which takes
+Kubernetes 40 to 50 s by itself."""
 CONNECT_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 0.5
+"""Between two tries."""
+MISSING_ROUNDS: Final = 3
+"""Pods and Nodes are followed apart: a pod may be heard of before the new machine that it is on."""
 _AT_ONCE: Final = 32
-"""Connections at a time: 300 lost machines take 10 s a round, in which no other node is looked at."""
+"""Machines that are tried at a time; the others wait for their turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,8 +140,18 @@ def takes_connection(address: str, port: int) -> bool:
     try:
         with socket.create_connection((address, port), timeout=CONNECT_SECONDS):
             return True
-    except OSError:
+    except (OSError, ValueError):  # ValueError: what is no name of a host
         return False
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether slurmd takes a connection in one of some tries."""
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(PAUSE_SECONDS)
+        if takes_connection(address, port):
+            return True
+    return False
 
 
 class Machines:
@@ -148,14 +163,18 @@ class Machines:
         pods: Following[Place],
         nodes: Following[Machine],
         drain_conditions: frozenset[str] = frozenset(),
-        probe: Callable[[str, int], bool] = takes_connection,
+        probe: Callable[[str, int], bool] = answers,
+        pool: Executor | None = None,
     ) -> None:
+        """`probe` may take seconds: it runs in threads of `pool`, and no round waits for it."""
         self._pods = pods
         self._nodes = nodes
         self._drain_conditions = drain_conditions
         self._probe = probe
         self._places: dict[str, Place] = {}
-        self._silent: dict[str, int] = {}
+        self._pool = pool or ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="probe")
+        self._silent: set[str] = set()
+        self._trying: dict[str, Future[bool]] = {}
         self._missing: dict[str, int] = {}
 
     @property
@@ -172,10 +191,11 @@ class Machines:
         return self._places
 
     def findings(self, records: Iterable[Record], now: float) -> dict[str, Finding]:
-        """Look at the machine of each node. Takes a second where one is lost."""
+        """Look at the machine of each node."""
         records = list(records)
         if not self.synced:
             self._silent.clear()
+            self._trying.clear()
             self._missing.clear()
             unknown = Finding(result=not_checked("the Kubernetes API does not answer"), at=now)
             return {record.name: unknown for record in records}
@@ -207,30 +227,29 @@ class Machines:
         return machine is None or machine.ready not in {"True", "False"}
 
     def _listen(self, records: Iterable[Record]) -> None:
-        """Try slurmd of these, and count in a row how often it was silent."""
-        unheard = list(records)
-        if not unheard:
-            self._silent.clear()
-            return
-        with ThreadPoolExecutor(max_workers=min(len(unheard), _AT_ONCE)) as pool:
-            answers = list(pool.map(lambda record: self._probe(record.address, record.port), unheard))
-        self._silent = {
-            record.name: self._silent.get(record.name, 0) + 1
-            for record, answered in zip(unheard, answers, strict=True)
-            if not answered
-        }
+        """Try slurmd of these, again and again, and take what the last tries brought."""
+        unheard = {record.name: record for record in records}
+        self._silent &= unheard.keys()
+        self._trying = {name: trying for name, trying in self._trying.items() if name in unheard}
+        for name, trying in list(self._trying.items()):
+            if trying.done():
+                (self._silent.discard if trying.result() else self._silent.add)(name)
+                del self._trying[name]
+        # Those that are known to be silent are tried last: what matters is who else is.
+        for name in sorted(unheard.keys() - self._trying.keys(), key=lambda name: (name in self._silent, name)):
+            if len(self._trying) < _AT_ONCE:
+                self._trying[name] = self._pool.submit(self._probe, unheard[name].address, unheard[name].port)
 
     def _finding(self, name: str, machines: Mapping[str, Machine], now: float) -> Finding:
         place = self._places.get(name)
         if place is None:
             return Finding(result=not_checked("its pod is not known"), at=now)
-        if 0 < self._missing.get(name, 0) < SILENT_ROUNDS:
-            # Pods and Nodes are followed apart: a pod may be heard of before the new machine that it is on.
+        if 0 < self._missing.get(name, 0) < MISSING_ROUNDS:
             return Finding(result=not_checked(f"machine {place.node} is not known"), at=now)
         verdict = judge(
             place.node,
             machines.get(place.node),
-            silent=self._silent.get(name, 0) >= SILENT_ROUNDS,
+            silent=name in self._silent,
             drain_conditions=self._drain_conditions,
         )
         return Finding(result=verdict.result, at=now, arrived=now, declared=verdict.declared, lost=verdict.lost)
