@@ -20,6 +20,9 @@ from images.health.probe_directory import open_probe_directory
 
 NAME: Final = "clock"
 
+SECONDS: Final = 3.0
+"""Time limit. A jail that hangs keeps several checks waiting, one after another."""
+
 WARN_SECONDS: Final = 2.0
 """From here on `make` and `rsync` take new files for old ones."""
 FAIL_SECONDS: Final = 60.0
@@ -142,4 +145,5 @@ CHECK: Final = Check(
     summary="whether the clock is kept right, and its distance to the shared file system's",
     contexts=frozenset({"periodic"}),
     run=run,
+    seconds=SECONDS,
 )

@@ -18,8 +18,8 @@ from images.health.since import held_for
 
 NAME: Final = "dns"
 
-SECONDS: Final = 12.0
-"""Time limit: two names, each asked twice of up to three servers (`_RESOLVER`)."""
+SECONDS: Final = 9.0
+"""Time limit: two names, each asked twice, of two servers (`_RESOLVER`)."""
 
 WARN_SECONDS: Final = 1.0
 """For one name. It takes a millisecond; the second one here is a lost packet."""

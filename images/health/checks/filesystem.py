@@ -19,7 +19,7 @@ from images.health.since import held_for
 
 NAME: Final = "filesystem"
 
-SECONDS: Final = 12.0
+SECONDS: Final = 9.0
 """Time limit: all four operations may fail slowly within it."""
 
 WARN_SECONDS: Final = 0.5

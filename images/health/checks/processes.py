@@ -79,8 +79,11 @@ def read_processes(proc: Path) -> list[Process]:
     found, strange = [], 0
     for number in sorted(numbers, key=int):
         try:
-            with open(f"{proc}/{number}/stat", "rb") as file:  # noqa: PTH123
-                text = file.read().decode(errors="replace")
+            file = os.open(f"{proc}/{number}/stat", os.O_RDONLY | os.O_CLOEXEC)  # half the time of open()
+            try:
+                text = os.read(file, 4096).decode(errors="replace")
+            finally:
+                os.close(file)
         except OSError:
             continue  # it has just ended
         process = parse(int(number), text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,8 +119,26 @@ def test_an_unknown_kernel_does_not_hide_a_wrong_clock(tmp_path: Path) -> None:
 class FakeLibc:
     """A C library whose adjtimex answers something."""
 
-    def __init__(self, answer: Callable[[object], int]) -> None:
+    def __init__(self, answer: Callable[..., int]) -> None:
         self.adjtimex = answer
+
+
+STA_PLL, STA_UNSYNC = 0x0001, 0x0040
+
+
+@pytest.mark.parametrize(("status", "synchronised"), [(STA_PLL, True), (STA_PLL | STA_UNSYNC, False)])
+def test_the_kernels_answer_is_read(monkeypatch: pytest.MonkeyPatch, status: int, synchronised: bool) -> None:
+    """At the offsets of struct timex on 64-bit Linux: maxerror 24, status 40, time 72."""
+
+    def answer(timex: ctypes.Array[ctypes.c_long]) -> int:
+        struct.pack_into("q", timex, 24, 31_500)
+        struct.pack_into("i", timex, 40, status)
+        struct.pack_into("q", timex, 72, int(time.time()))
+        return 0
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_a, **_k: FakeLibc(answer))
+
+    assert clock.read_kernel() == Kept(synchronised=synchronised, error_seconds=0.0315)
 
 
 def test_an_answer_in_another_layout_is_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,9 +86,12 @@ def test_a_full_jail_is_told_and_then_a_fault(tmp_path: Path, answer: Say, free:
 
 def test_what_is_kept_for_root_is_not_free(tmp_path: Path, answer: Say) -> None:
     node = make_node(tmp_path)
-    answer(node.root, figures(free=6, for_users=1))  # 94 used of 95 that users may have
+    answer(node.root, figures(free=20, for_users=5))  # 80 used of 85 that users may have
 
-    assert check(node).status is Status.FAIL
+    result = check(node)
+
+    assert result.status is Status.WARN
+    assert result.values[f'disk_used_ratio{{path="{node.root}"}}'] == pytest.approx(80 / 85)
 
 
 def test_used_up_inodes_are_a_fault_on_a_disk_with_room(tmp_path: Path, answer: Say) -> None:
@@ -101,11 +104,15 @@ def test_used_up_inodes_are_a_fault_on_a_disk_with_room(tmp_path: Path, answer: 
     assert result.message == f"{node.root}: 95 % of the inodes used, 95 % allowed"
 
 
-def test_inodes_without_a_number_are_no_fault(tmp_path: Path, answer: Say) -> None:
+@pytest.mark.parametrize(("inodes", "free"), [(0, 0), (0, 2**32), (100, 500)])
+def test_inodes_without_a_number_are_no_fault(tmp_path: Path, answer: Say, inodes: int, free: int) -> None:
     node = make_node(tmp_path)
-    answer(node.root, figures(inodes=0, inodes_free=0))
+    answer(node.root, figures(inodes=inodes, inodes_free=free))
 
-    assert check(node).status is Status.OK
+    result = check(node)
+
+    assert result.status is Status.OK
+    assert f'disk_inodes_used_ratio{{path="{node.root}"}}' not in result.values
 
 
 def test_a_few_percent_of_a_huge_file_system_are_enough(tmp_path: Path, answer: Say) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import ctypes
 import os
 import socket
@@ -32,7 +31,7 @@ def hang(*_: object, **__: object) -> None:
         (clock.CHECK, os, "utime"),
         (clock.CHECK, ctypes, "CDLL"),
         (memory.CHECK, Path, "read_text"),
-        (processes.CHECK, builtins, "open"),
+        (processes.CHECK, os, "listdir"),
         (dns.CHECK, socket, "getaddrinfo"),
     ],
 )

@@ -178,7 +178,9 @@ def test_version_1_of_cgroups_is_understood(tmp_path: Path) -> None:
 def test_a_whole_machine_is_not_taken_for_the_pod(tmp_path: Path) -> None:
     node = make_node(tmp_path)
     use(node, anon=60 * GIB, limit="max")
-    assert twice(node).status is Status.NOT_CHECKED
+    result = twice(node)
+    assert result.status is Status.NOT_CHECKED
+    assert "no memory limit" in result.message
 
     old = make_node(tmp_path / "old")
     use_version_1(old, limit="9223372036854771712")
