@@ -131,6 +131,23 @@ def test_two_jobs_that_end_together_leave_nothing_when_the_last_step_is_gone(end
     assert list(end.tmp.iterdir()) == []
 
 
+def test_the_jobs_own_last_step_is_no_other_job(end: FakeEnd) -> None:
+    leave_things(end)
+    end.queue = Command(code=0, stdout="17 COMPLETING\n")
+    add_process(end.proc, 30, comm="slurmstepd", title="slurmstepd: [17.extern]", uid=0)
+    end.run()
+
+    assert list(end.tmp.iterdir()) == []
+
+
+def test_an_answer_that_is_not_understood_is_told(end: FakeEnd) -> None:
+    leave_things(end)
+    end.queue = Command(code=0, stdout="garbage\n")
+    end.run()
+
+    assert "stays, as slurmctld does not say who is here: squeue said 'garbage'" in end.log[0]
+
+
 def test_nothing_of_root_or_slurm_is_touched(end: FakeEnd, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_things(end)
     monkeypatch.setattr(leftovers, "PROTECTED", frozenset({UID}))

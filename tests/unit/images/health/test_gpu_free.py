@@ -115,7 +115,8 @@ def test_where_slurms_numbers_may_mean_other_gpus_nobody_is_accused(
 
 
 def test_without_a_job_all_gpus_count_and_while_jobs_run_none(node: Node) -> None:
-    idle = replace(node, job="", job_gpus=())
+    idle, unused = replace(node, job="", job_gpus=()), smi(BUSY)
 
     assert run(idle, smi(BUSY), Thresholds()).status is Status.FAIL
-    assert run(replace(idle, other_jobs=True), smi(BUSY), Thresholds()).status is Status.NOT_CHECKED
+    assert run(replace(idle, other_jobs=True), unused, Thresholds()).status is Status.NOT_CHECKED
+    assert unused.commands == []

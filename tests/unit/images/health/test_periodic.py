@@ -120,6 +120,21 @@ def test_a_clock_that_was_set_back_does_not_silence_the_node(fake: FakeNode) -> 
     assert fake.run() == 1
 
 
+def test_a_report_is_as_old_as_its_checks_began(fake: FakeNode) -> None:
+    fake.add("disks", ok())
+    times = iter([1000.0, 1040.0, 1050.0])
+    Periodic(
+        local=fake.local,
+        registry=fake.registry,
+        state=State(directory=fake.node.state),
+        log=fake.log.append,
+        runner=fake.runner,
+        now=lambda: next(times),
+    ).run()
+
+    assert fake.report.at == 1000
+
+
 def test_the_log_tells_changes_only(fake: FakeNode) -> None:
     fake.add("disks", FULL)
     fake.add("clock", ok())

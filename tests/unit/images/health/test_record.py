@@ -56,6 +56,13 @@ def test_an_undrained_node_has_no_reason_and_no_comment() -> None:
     assert record.drained_for == ""
 
 
+def test_a_reason_that_stayed_after_the_drain_means_nothing() -> None:
+    assert (
+        read_record("w-0", shown("MIXED", "Reason=health/disks [node]: full [root@2026-11-21T21:55:03]")).drained_for
+        == ""
+    )
+
+
 @pytest.mark.parametrize("reason", ["bad memory", "see health/disks", "healthy", "Prolog error"])
 def test_an_administrators_reason_names_no_check(reason: str) -> None:
     assert read_record("w-0", shown("IDLE+DRAIN", f"Reason={reason} [anna@2026-11-21T21:55:03]")).drained_for == ""

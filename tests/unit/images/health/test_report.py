@@ -98,7 +98,15 @@ def test_an_administrators_comment_stays_behind_the_report() -> None:
 
 
 @pytest.mark.parametrize(
-    "comment", ["", "RMA 4711", "health of this node is poor", "health 2026-13-45Txx | ok: disks", "ok: disks"]
+    "comment",
+    [
+        "",
+        "RMA 4711",
+        "health of this node is poor",
+        "health 2026-13-01T00:00:00Z | ok: disks",
+        "health 2026-02-30T00:00:00Z | ok: disks",
+        "ok: disks",
+    ],
 )
 def test_a_comment_that_is_not_ours_is_no_report_and_wholly_the_administrators(comment: str) -> None:
     assert decode(comment) is None
