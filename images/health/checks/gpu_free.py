@@ -20,8 +20,9 @@ USED_MIB: Final = 1024.0
 """Our choice: more than drivers keep for themselves (those before R510 count what they reserve as used, hundreds of MiB
 on large GPUs), and little for a job that was left running. Not measured on GPUs."""
 
-_SECONDS: Final = 1.8
-"""Prologs have two seconds."""
+_SECONDS: Final = 1.3
+_NAMING_SECONDS: Final = 0.5
+"""Prologs have two seconds for all: asking for names must not make them miss what was found."""
 
 _MEMORY: Final = ["nvidia-smi", "--query-gpu=pci.bus_id,index,memory.used", "--format=csv,noheader,nounits"]
 _PROCESSES: Final = ["nvidia-smi", "--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader,nounits"]
@@ -96,7 +97,7 @@ def _numbers(node: Node, gpus: list[Gpu]) -> tuple[int, ...]:
 
 
 def _by_whom(runner: Runner) -> str:
-    answer = runner(_PROCESSES, timeout=1.0)
+    answer = runner(_PROCESSES, timeout=_NAMING_SECONDS)
     lines = [line.strip() for line in answer.stdout.splitlines() if re.match(r"\s*\d+\s*,", line)] if answer.ok else []
     return f", by {'; '.join(lines[:4])} MiB" if lines else ""
 
@@ -107,5 +108,5 @@ CHECK: Final = Check(
     contexts=frozenset({"prolog", "epilog"}),
     run=run,
     hardware="gpu",
-    seconds=_SECONDS + 1.2,
+    seconds=_SECONDS + _NAMING_SECONDS + 0.1,
 )

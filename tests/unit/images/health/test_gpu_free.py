@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result as Command
-from images.health.checks.gpu_free import run
+from images.health import prolog
+from images.health.checks.gpu_free import CHECK, run
 from images.health.contract import Node, Status, Thresholds
 from tests.unit.images.fakes import FakeRunner
 from tests.unit.images.health.test_local import add_process
@@ -56,6 +57,10 @@ def test_memory_in_use_fails_and_names_what_can_be_seen(node: Node) -> None:
     assert hidden.message == "GPU 1: 38021 MiB in use before a job"
 
 
+def test_prologs_have_time_for_it() -> None:
+    assert CHECK.seconds < prolog.SECONDS
+
+
 def test_the_site_sets_how_much_is_much(node: Node) -> None:
     assert run(node, smi(BUSY), Thresholds({"gpu-free": {"used_mib": 40000}})).status is Status.OK
     assert run(node, smi(FREE), Thresholds({"gpu-free": {"used_mib": 3}})).status is Status.FAIL
@@ -72,7 +77,7 @@ def test_a_job_without_gpus_is_not_kept_waiting(node: Node) -> None:
     "answer",
     [
         Command(code=127, stderr="nvidia-smi: no such program"),
-        Command(code=124, stderr="nvidia-smi: no answer within 1.8 s"),
+        Command(code=124, stderr="nvidia-smi: no answer within 1.3 s"),
         Command(code=9, stdout="NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
         Command(code=0),
         Command(code=0, stdout="No devices were found\n"),
