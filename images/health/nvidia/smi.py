@@ -28,6 +28,9 @@ TOOL: Final = "nvidia-smi"
 SECONDS: Final = 8.0
 """For one call. Without persistence mode the driver initializes every GPU for it, about one second each."""
 
+CHECK_SECONDS: Final = 12.0
+"""Time limit of a check that asks once, or waits for the answer to another check, and some."""
+
 FRESH_SECONDS: Final = 15.0
 """An answer of this age serves the other checks of the same run; the next run, 30 s later, asks anew."""
 

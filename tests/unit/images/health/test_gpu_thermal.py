@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result
+from images.health.checks import gpu_thermal
 from images.health.contract import Status, Thresholds
-from images.health.nvidia import thermal
 from tests.unit.images.health.gpus import ABSENT, DEFAULTS, GARBAGE, HANGS, Smi, machine, next_run, node, wait
 
 REASONS = "clocks_event_reasons.active"
@@ -16,7 +16,7 @@ REASONS = "clocks_event_reasons.active"
 
 def test_cool_gpus_are_well_whatever_they_tell(tmp_path: Path) -> None:
     for name, gpus in [("h100-8", 8), ("rtx4090-2", 2), ("t4-1", 1)]:
-        result = thermal.run(node(tmp_path / name, gpus), machine(Smi(name)), DEFAULTS)
+        result = gpu_thermal.run(node(tmp_path / name, gpus), machine(Smi(name)), DEFAULTS)
 
         assert (result.status, result.message) == (Status.OK, "")
         assert result.values['gpu_temperature_celsius{gpu="0"}'] in (30, 34, 36)
@@ -33,11 +33,11 @@ def test_cool_gpus_are_well_whatever_they_tell(tmp_path: Path) -> None:
 def test_slow_hardware_is_a_warning_and_in_the_next_run_a_fault(tmp_path: Path, bits: str, message: str) -> None:
     where, runner = node(tmp_path), machine(Smi("h100-8", {(2, REASONS): bits}))
 
-    first = thermal.run(where, runner, DEFAULTS)
+    first = gpu_thermal.run(where, runner, DEFAULTS)
     wait(where, "gpu-thermal", 1)
-    again_by_hand = thermal.run(where, runner, DEFAULTS)
+    again_by_hand = gpu_thermal.run(where, runner, DEFAULTS)
     wait(where, "gpu-thermal", 29)
-    second = thermal.run(where, runner, DEFAULTS)
+    second = gpu_thermal.run(where, runner, DEFAULTS)
 
     assert (first.status, first.fault, first.message) == (Status.WARN, "hardware", f"GPU 2: {message}")
     assert again_by_hand.status is Status.WARN
@@ -50,16 +50,16 @@ def test_slow_moments_that_are_far_apart_do_not_add_up(tmp_path: Path) -> None:
 
     for runner, expected in [(slow, Status.WARN), (well, Status.OK), (slow, Status.WARN)]:
         next_run(where)
-        assert thermal.run(where, runner, DEFAULTS).status is expected
+        assert gpu_thermal.run(where, runner, DEFAULTS).status is expected
         wait(where, "gpu-thermal", 30)
     wait(where, "gpu-thermal", 3600)  # nobody looked
-    assert thermal.run(where, slow, DEFAULTS).status is Status.WARN
+    assert gpu_thermal.run(where, slow, DEFAULTS).status is Status.WARN
 
 
 def test_power_caps_and_idle_clocks_are_no_fault(tmp_path: Path) -> None:
     smi = Smi("h100-8", {(0, REASONS): "0x0000000000000004", (1, REASONS): "0x0000000000000001"})
 
-    assert thermal.run(node(tmp_path), machine(smi), DEFAULTS).status is Status.OK
+    assert gpu_thermal.run(node(tmp_path), machine(smi), DEFAULTS).status is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_power_caps_and_idle_clocks_are_no_fault(tmp_path: Path) -> None:
     ],
 )
 def test_a_warm_gpu_is_a_warning(tmp_path: Path, field: str, value: str, message: str) -> None:
-    result = thermal.run(node(tmp_path), machine(Smi("h100-8", {(5, field): value})), DEFAULTS)
+    result = gpu_thermal.run(node(tmp_path), machine(Smi("h100-8", {(5, field): value})), DEFAULTS)
 
     assert (result.status, result.fault, result.message) == (Status.WARN, "hardware", f"GPU 5: {message}")
 
@@ -79,15 +79,15 @@ def test_a_warm_gpu_is_a_warning(tmp_path: Path, field: str, value: str, message
 def test_a_gpu_that_tells_no_limit_has_the_sites(tmp_path: Path) -> None:
     runner = machine(Smi("rtx4090-2", {(1, "temperature.gpu"): "86"}))
 
-    assert thermal.run(node(tmp_path, gpus=2), runner, DEFAULTS).status is Status.OK
-    result = thermal.run(node(tmp_path, gpus=2), runner, Thresholds({"gpu-thermal": {"warn_celsius": 85}}))
+    assert gpu_thermal.run(node(tmp_path, gpus=2), runner, DEFAULTS).status is Status.OK
+    result = gpu_thermal.run(node(tmp_path, gpus=2), runner, Thresholds({"gpu-thermal": {"warn_celsius": 85}}))
     assert (result.status, result.message) == (Status.WARN, "GPU 1: at or above 85 °C")
 
 
 def test_a_gpu_that_tells_nothing_is_not_checked(tmp_path: Path) -> None:
     silent = dict.fromkeys([(0, "temperature.gpu"), (0, "temperature.gpu.tlimit"), (0, REASONS)], "[N/A]")
 
-    result = thermal.run(node(tmp_path), machine(Smi("h100-8", silent)), DEFAULTS)
+    result = gpu_thermal.run(node(tmp_path), machine(Smi("h100-8", silent)), DEFAULTS)
 
     assert (result.status, result.message) == (
         Status.NOT_CHECKED,
@@ -98,11 +98,11 @@ def test_a_gpu_that_tells_nothing_is_not_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["[Unknown Error]", "0xzz", "hot"])
 def test_a_field_that_holds_no_number_is_not_checked(tmp_path: Path, value: str) -> None:
     assert (
-        thermal.run(node(tmp_path), machine(Smi("h100-8", {(0, REASONS): value})), DEFAULTS).status
+        gpu_thermal.run(node(tmp_path), machine(Smi("h100-8", {(0, REASONS): value})), DEFAULTS).status
         is Status.NOT_CHECKED
     )
 
 
 @pytest.mark.parametrize("answer", [HANGS, ABSENT, GARBAGE], ids=["hangs", "absent", "garbage"])
 def test_without_an_answer_nobody_knows(tmp_path: Path, answer: Result) -> None:
-    assert thermal.run(node(tmp_path), machine(answer), DEFAULTS).status is Status.NOT_CHECKED
+    assert gpu_thermal.run(node(tmp_path), machine(answer), DEFAULTS).status is Status.NOT_CHECKED

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result
+from images.health.checks import gpu_presence, gpu_xid
 from images.health.contract import Node, Status, Thresholds
 from images.health.contract import Result as Found
-from images.health.nvidia import presence, xid, xid_lines
+from images.health.nvidia import xid_lines
 from tests.unit.images.health.gpus import ABSENT, DEFAULTS, DMESG, HANGS, machine, node, text
 
 TABLE = json.loads((Path(xid_lines.__file__).with_name("xid_table.json")).read_text(encoding="utf-8"))
@@ -24,8 +25,8 @@ def log(name: str) -> Result:
 def look(where: Node, dmesg: Result) -> Found:
     """What the check finds once the GPUs' addresses are known."""
     runner = machine(dmesg=dmesg)
-    presence.run(where, runner, DEFAULTS)
-    return xid.run(where, runner, DEFAULTS)
+    gpu_presence.run(where, runner, DEFAULTS)
+    return gpu_xid.run(where, runner, DEFAULTS)
 
 
 def line(number: int, words: str, seconds: float = 99990.0, bus: str = "0000:18:00") -> str:
@@ -49,7 +50,7 @@ def test_a_gpu_off_the_bus_is_a_fault_of_the_hardware_and_named_by_its_index(tmp
 
 
 def test_a_gpu_is_named_by_its_address_where_nvidia_smi_has_never_answered(tmp_path: Path) -> None:
-    result = xid.run(node(tmp_path), machine(HANGS, dmesg=log("fallen-off")), DEFAULTS)
+    result = gpu_xid.run(node(tmp_path), machine(HANGS, dmesg=log("fallen-off")), DEFAULTS)
 
     assert result.message.startswith("0000:5d:00: Xid 79, GPU has fallen off the bus")
 
@@ -91,6 +92,25 @@ def test_a_fault_holds_until_the_driver_says_that_nothing_is_left_to_recover(tmp
     assert "GPU 4: Xid 48, uncorrectable memory error (ECC)" in before.message
     assert after.status is Status.OK
     assert (once_more.status, once_more.message) == (Status.FAIL, "GPU 4: Xid 95, uncontained memory error")
+
+
+@pytest.mark.parametrize(
+    ("action", "status"),
+    [("0x1 (GPU Reset Required)", "fail"), ("0x4 (Drain and Reset)", "fail"), ("0x3 (Drain P2P)", "warn")],
+)
+def test_the_recovery_that_the_driver_asks_for_is_told(tmp_path: Path, action: str, status: str) -> None:
+    words = f"pid='<unknown>', name=<unknown>, GPU recovery action changed from 0x0 (None) to {action}"
+
+    result = look(node(tmp_path), Result(code=0, stdout=QUIET + line(154, words)))
+
+    assert result.status is Status(status)
+    assert result.message == f"GPU 0: Xid 154, the driver asks for: {action[5:-1]}"
+
+
+def test_a_log_that_is_read_again_counts_once(tmp_path: Path) -> None:
+    where = node(tmp_path)
+
+    assert look(where, log("fallen-off")) == look(where, log("fallen-off"))
 
 
 def test_one_gpus_recovery_does_not_settle_another_ones_fault(tmp_path: Path) -> None:
@@ -147,7 +167,7 @@ def test_a_divided_gpu_and_an_older_form_of_the_line_are_understood() -> None:
 
 
 def test_errors_of_nvlink_5_are_judged_by_the_severity_in_the_line(tmp_path: Path) -> None:
-    result = xid.run(node(tmp_path), machine(dmesg=log("nvlink5")), DEFAULTS)
+    result = gpu_xid.run(node(tmp_path), machine(dmesg=log("nvlink5")), DEFAULTS)
 
     assert result.status is Status.FAIL
     assert "0009:01:00: Xid 149, NVLink error (NETIR)" in result.message
@@ -184,7 +204,7 @@ def test_a_site_may_tell_warnings_longer(tmp_path: Path) -> None:
     (where.root / "proc/uptime").write_text("200000.00 0.0\n")
     runner = machine(dmesg=log("unknown"))
 
-    assert xid.run(where, runner, Thresholds({"gpu-xid": {"warn_seconds": 200000}})).status is Status.WARN
+    assert gpu_xid.run(where, runner, Thresholds({"gpu-xid": {"warn_seconds": 200000}})).status is Status.WARN
 
 
 def test_without_times_in_the_log_nothing_is_too_old(tmp_path: Path) -> None:
@@ -197,10 +217,10 @@ def test_a_node_where_nothing_shows_an_nvidia_driver_is_not_checked(tmp_path: Pa
     where = node(tmp_path)
     runner = machine(ABSENT, dmesg=Result(code=0, stdout="<6>[    0.000000] Linux version 6.8\n"))
 
-    assert xid.run(where, runner, DEFAULTS).status is Status.NOT_CHECKED
+    assert gpu_xid.run(where, runner, DEFAULTS).status is Status.NOT_CHECKED
     (where.root / "proc/driver/nvidia").mkdir(parents=True)
     (where.root / "proc/driver/nvidia/version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05")
-    assert xid.run(where, runner, DEFAULTS).status is Status.OK
+    assert gpu_xid.run(where, runner, DEFAULTS).status is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -249,6 +269,6 @@ def test_well_known_xids_are_judged_as_the_catalogue_says(number: int, judgement
 
 def test_dmesg_is_the_only_program_that_is_started(tmp_path: Path) -> None:
     runner = machine()
-    xid.run(node(tmp_path), runner, DEFAULTS)
+    gpu_xid.run(node(tmp_path), runner, DEFAULTS)
 
     assert runner.commands == [DMESG]

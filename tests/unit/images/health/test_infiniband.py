@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.health import infiniband
+from images.health.checks import infiniband
 from images.health.contract import Node, Result, Status, Thresholds
 from tests.unit.images.fakes import FakeRunner
 
@@ -137,6 +137,18 @@ def test_new_errors_are_a_warning_for_an_hour_and_old_ones_are_none(machine: Mac
     for _ in range(8):
         now[0] += 500
         assert machine.look().status is (Status.WARN if now[0] <= 1_800_003_600 else Status.OK)
+
+
+def test_late_errors_are_told_when_the_first_figures_are_too_old(machine: Machine, now: list[float]) -> None:
+    machine.look()
+    now[0] += 3000
+    machine.look()
+    machine.port("mlx5_2", counters__symbol_error="11")
+    now[0] += 30
+    assert machine.look().status is Status.WARN
+    now[0] += 900
+
+    assert machine.look().message == "mlx5_2: 11 symbol_error in the last hour"
 
 
 def test_a_link_that_goes_down_is_a_warning_and_often_a_fault(machine: Machine, now: list[float]) -> None:

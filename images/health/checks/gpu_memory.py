@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
 from images.health.nvidia import smi
 
 NAME: Final = "gpu-memory"
@@ -84,3 +84,13 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
         return judge(smi.Gpu(index=gpu.index, fields={**gpu.fields, **more}), allowed)
 
     return worst([smi.judged(node, reading, one), *found])
+
+
+CHECK: Final = Check(
+    name=NAME,
+    summary="uncorrectable memory errors (ECC), remapped rows and retired pages of the GPUs",
+    contexts=frozenset({"periodic"}),
+    run=run,
+    hardware="gpu",
+    seconds=smi.CHECK_SECONDS + smi.SECONDS,  # older drivers have to be asked twice
+)

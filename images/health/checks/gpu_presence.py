@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
 from images.health.nvidia import smi
 
 NAME: Final = "gpu-presence"
@@ -62,3 +62,14 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     except smi.UnansweredError as error:
         return not_checked(str(error))
     return count(node, reading)
+
+
+# Not before a job: one call of nvidia-smi takes longer than a prolog should.
+CHECK: Final = Check(
+    name=NAME,
+    summary="all GPUs of the node are there, and the driver asks for no reset",
+    contexts=frozenset({"periodic"}),
+    run=run,
+    hardware="gpu",
+    seconds=smi.CHECK_SECONDS,
+)

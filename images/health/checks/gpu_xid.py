@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
-from images.health.contract import FaultClass, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds, not_checked, worst
 from images.health.nvidia import smi, xid_lines
 from images.health.nvidia.xid_lines import Event
 from images.health.remembered import recall, remember, this_boot
@@ -138,3 +138,12 @@ def _uptime(node: Node) -> float | None:
         return float((node.root / "proc/uptime").read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
         return None
+
+
+CHECK: Final = Check(
+    name=NAME,
+    summary="errors of the GPUs in the kernel's log (Xids), as NVIDIA's catalogue classes them",
+    contexts=frozenset({"periodic"}),
+    run=run,
+    hardware="gpu",
+)

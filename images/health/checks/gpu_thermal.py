@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Node, Result, Status, Thresholds, not_checked
+from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked
 from images.health.nvidia import smi
 from images.health.since import held_for
 
@@ -95,3 +95,13 @@ def _is_slow(gpu: smi.Gpu) -> bool:
         return bool(slowed(gpu.number("clocks_event_reasons.active")))
     except smi.UnreadableError:
         return False  # judged as not checked
+
+
+CHECK: Final = Check(
+    name=NAME,
+    summary="temperatures of the GPUs, and clocks that the hardware has lowered",
+    contexts=frozenset({"periodic"}),
+    run=run,
+    hardware="gpu",
+    seconds=smi.CHECK_SECONDS,
+)

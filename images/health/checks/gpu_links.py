@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
 from images.health.nvidia import nvlink, smi
 from images.health.since import held_for
 
@@ -99,3 +99,13 @@ def _nvlinks(node: Node, runner: Runner, thresholds: Thresholds, gpus: int) -> l
     if any(each.active for each in links):
         found += nvlink.errors(node, runner, thresholds.get(NAME, "nvlink_errors", ALLOWED_NVLINK_ERRORS))
     return found
+
+
+CHECK: Final = Check(
+    name=NAME,
+    summary="width and generation of the GPUs' PCIe links, active NVLinks and their errors",
+    contexts=frozenset({"periodic"}),
+    run=run,
+    hardware="gpu",
+    seconds=smi.CHECK_SECONDS + 2 * smi.SECONDS,  # for the state of the NVLinks and for their counters
+)
