@@ -224,6 +224,16 @@ def test_without_the_api_server_nothing_is_known_and_no_time_of_it_counts() -> N
     assert not cluster.look().lost
 
 
+def test_a_machine_is_missing_anew_after_the_api_server_was_away() -> None:
+    cluster = Cluster()
+    del cluster.nodes.copy["m-0"]
+    cluster.look(times=MISSING_ROUNDS - 1)
+    cluster.nodes.synced = False
+    cluster.look()
+    cluster.nodes.synced = True
+    assert cluster.look().result.status is Status.NOT_CHECKED
+
+
 def test_a_node_object_is_read() -> None:
     told = {"type": CONDITION, "status": "True", "reason": "HardwareFault", "message": "w-0: gpu-xid"}
     machine = machine_of(
