@@ -44,8 +44,8 @@ def too_slow(gpu: smi.Gpu, thresholds: Thresholds) -> tuple[str, str]:
     return narrow, old if generation is not None and generation < best else ""
 
 
-def judge(gpu: smi.Gpu, thresholds: Thresholds, narrow_seconds: float) -> Result:
-    """One GPU's PCIe link and its state in the NVLink fabric."""
+def judge(gpu: smi.Gpu, thresholds: Thresholds, narrow_seconds: float, *, alone: bool) -> Result:
+    """One GPU's PCIe link and its state in the NVLink fabric; `alone`: there is no other GPU to talk to."""
     width = gpu.number("pcie.link.width.current")
     fabric = gpu.text("fabric.state")
     if width is None and fabric is None:
@@ -56,7 +56,7 @@ def judge(gpu: smi.Gpu, thresholds: Thresholds, narrow_seconds: float) -> Result
     # `state  Completed` is what some drivers print
     if fabric is not None and not fabric.lower().endswith(_FABRIC_READY):
         message = f"not part of the NVLink fabric: {fabric[:40]}"
-        found.append(Result(status=Status.FAIL, message=message, fault="node"))
+        found.append(Result(status=Status.WARN if alone else Status.FAIL, message=message, fault="node"))
     if narrow:
         needed = thresholds.get(NAME, "narrow_seconds", NARROW_SECONDS)
         status = Status.FAIL if narrow_seconds >= needed else Status.WARN
@@ -73,9 +73,11 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     except smi.UnansweredError as error:
         return not_checked(str(error))
     narrow = held_for(node.state, NAME, [gpu.fields["uuid"] for gpu in reading.gpus if _is_narrow(gpu, thresholds)])
-    found = [
-        smi.judged(node, reading, lambda gpu: judge(gpu, thresholds, narrow.get(gpu.fields["uuid"], 0.0))),
-    ]
+
+    def one(gpu: smi.Gpu) -> Result:
+        return judge(gpu, thresholds, narrow.get(gpu.fields["uuid"], 0.0), alone=node.gpus <= 1)
+
+    found = [smi.judged(node, reading, one)]
     if len(reading.gpus) > 1:
         found += _nvlinks(node, runner, thresholds, len(reading.gpus))
     return worst(found)

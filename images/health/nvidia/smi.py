@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,9 +108,12 @@ class Gpu:
         if value is None:
             return None
         try:
-            return float(int(value, 16)) if value.startswith("0x") else float(value)
+            number = float(int(value, 16)) if value.startswith("0x") else float(value)
         except ValueError:
-            raise UnreadableError(f"{name}: {value[:40]!r} is no number") from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise UnreadableError(f"{name}: {value[:40]!r} is no number")
+        return number
 
     def yes(self, name: str) -> bool | None:
         """Whether a field that says Yes or No says yes; None if this GPU or driver does not have it."""
@@ -228,7 +232,7 @@ def understand(kept: Mapping[str, Any]) -> Reading:
         raise NoDriverError(answer.message)
     nothing = _NO_DEVICES in answer.stdout + answer.stderr
     if answer.code == _EXIT_LOST and not lost:
-        lost.append(answer.message)
+        lost, odd = [answer.message], []
     if odd:
         raise UnansweredError(f"{TOOL} says something unexpected: {odd[0][:80]}")
     if (answer.code != 0 or not gpus) and not lost and not nothing:

@@ -104,6 +104,12 @@ def test_a_gpu_outside_the_nvlink_fabric_is_a_fault_of_the_node(tmp_path: Path, 
     assert result.fault == ("node" if status == "fail" else None)
 
 
+def test_a_single_gpu_can_do_without_the_nvlink_fabric(tmp_path: Path) -> None:
+    runner = machine(Smi("t4-1", {(0, "fabric.state"): "In Progress"}))
+
+    assert gpu_links.run(node(tmp_path, gpus=1), runner, DEFAULTS).status is Status.WARN
+
+
 @pytest.mark.parametrize(
     ("recording", "message"),
     [

@@ -100,7 +100,7 @@ def test_a_missing_gpu_is_not_well(tmp_path: Path) -> None:
     assert gpu_memory.run(node(tmp_path), machine(Smi("h100-8", gone=[5])), DEFAULTS).status is Status.NOT_CHECKED
 
 
-@pytest.mark.parametrize("value", ["[Unknown Error]", "many", "[Insufficient Permissions]"])
+@pytest.mark.parametrize("value", ["[Unknown Error]", "many", "nan", "[Insufficient Permissions]"])
 def test_a_field_that_holds_no_number_is_not_checked(tmp_path: Path, value: str) -> None:
     result = gpu_memory.run(node(tmp_path), machine(Smi("h100-8", {(3, UNCORRECTED): value})), DEFAULTS)
 

@@ -10,9 +10,14 @@ import pytest
 
 from images.common.command import Result
 from images.health.checks import gpu_memory, gpu_presence, gpu_thermal
+from images.health.contract import Result as Found
 from images.health.contract import Status
 from images.health.nvidia import smi
 from tests.unit.images.health.gpus import ABSENT, DEFAULTS, GARBAGE, HANGS, QUERY, Smi, machine, next_run, node, text
+
+
+def presence_of(path: Path, answer: Result) -> Found:
+    return gpu_presence.run(node(path), machine(answer), DEFAULTS)
 
 
 def test_all_gpus_of_any_type_are_there(tmp_path: Path) -> None:
@@ -41,6 +46,14 @@ def test_a_gpu_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
         assert (result.status, result.fault) == (Status.FAIL, "hardware")
         assert " of 8 GPUs are there: Unable to determine the device handle for GPU0000:AB:00.0" in result.message
+
+
+def test_an_exit_code_that_means_a_lost_gpu_is_enough(tmp_path: Path) -> None:
+    for answer in (Result(code=15), Result(code=15, stdout="in words of tomorrow\n")):
+        result = presence_of(tmp_path / str(len(answer.stdout)), answer)
+
+        assert (result.status, result.fault) == (Status.FAIL, "hardware")
+        assert result.message == f"0 of 8 GPUs are there: {answer.message}"
 
 
 @pytest.mark.parametrize("words", ["[GPU is lost]", "[GPU requires reset]"])

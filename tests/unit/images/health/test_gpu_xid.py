@@ -70,6 +70,12 @@ def test_an_error_of_an_application_is_told_to_its_user_for_some_minutes(tmp_pat
     assert later.values['gpu_xids{number="31"}'] == 2
 
 
+def test_an_xid_that_the_catalogue_says_to_ignore_is_only_counted(tmp_path: Path) -> None:
+    result = look(node(tmp_path), Result(code=0, stdout=QUIET + line(106, "SMBPBI test")))
+
+    assert (result.status, result.message, result.values) == (Status.OK, "", {'gpu_xids{number="106"}': 1})
+
+
 def test_an_unknown_xid_is_a_warning_for_a_day(tmp_path: Path) -> None:
     where = node(tmp_path)
 
