@@ -1,0 +1,1 @@
+"""The checks of a worker node, one module each with a `CHECK`."""

@@ -1,0 +1,135 @@
+"""disks: room on the jail and on local disks, and whether the pod's own disk can be written to at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from images.common.command import Runner
+from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
+
+NAME: Final = "disks"
+
+SECONDS: Final = 3.0
+"""Time limit. A jail that hangs keeps several checks waiting, one after another."""
+
+WARN_PERCENT: Final = 90.0
+FAIL_PERCENT: Final = 95.0
+"""Of the space that users may have, as `df` counts. kubelet ends pods from 90 % on (its default
+`nodefs.available<10%`) and removes unused images from 85 % on, so less than 90 % is nothing to speak of."""
+
+WARN_INODES_PERCENT: Final = 90.0
+FAIL_INODES_PERCENT: Final = 95.0
+"""kubelet's own limit is 95 % (`nodefs.inodesFree<5%`)."""
+
+ENOUGH_GIB: Final = 200.0
+"""So much free space is enough however large the file system is: 5 % of 100 TiB are 5 TiB."""
+
+WRITTEN: Final = ("tmp", "var/spool/slurmd")
+"""Below the root: what slurmd and every job write to. It lies on the machine's own disk, which the kernel makes
+read-only, or stops, after an error."""
+
+_DISK_ERRORS: Final = frozenset({errno.EROFS, errno.EIO, errno.EUCLEAN, errno.ESHUTDOWN, errno.ENODEV})
+_NOT_THERE: Final = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EISDIR})
+"""No such directory here, or a file system without files that have no name."""
+
+_GIB: Final = 2**30
+_PAGE: Final = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """How full a file system is."""
+
+    used: float
+    """Share of the space, 0 to 1, as `df` counts: what is kept for root counts as neither used nor free."""
+    free_bytes: int
+    inodes_used: float | None
+    """Share of the inodes; None where a file system has no fixed number (btrfs, some network file systems)."""
+
+
+def read_room(path: Path) -> Room:
+    """Ask the kernel. Raises OSError; ValueError for figures that make no sense."""
+    figures = os.statvfs(path)
+    used = figures.f_blocks - figures.f_bfree
+    if used < 0 or used + figures.f_bavail <= 0:
+        raise ValueError("the file system tells no size")
+    inodes = None
+    if 0 <= figures.f_ffree <= figures.f_files:
+        available = min(figures.f_favail, figures.f_ffree)
+        taken = figures.f_files - figures.f_ffree
+        inodes = taken / (taken + available) if taken + available else None
+    return Room(
+        used=used / (used + figures.f_bavail), free_bytes=figures.f_bavail * figures.f_frsize, inodes_used=inodes
+    )
+
+
+def judge(path: Path, room: Room, thresholds: Thresholds) -> Result:
+    """One file system against the limits."""
+    values = {f'disk_used_ratio{{path="{path}"}}': room.used}
+    found = []
+    if room.free_bytes < thresholds.get(NAME, "enough_gib", ENOUGH_GIB) * _GIB:
+        warn = thresholds.get(NAME, "warn_percent", WARN_PERCENT)
+        fail = thresholds.get(NAME, "fail_percent", FAIL_PERCENT)
+        found.append(_against(f"{path}: {{:.0f}} % of the space used", room.used, warn, fail))
+    if room.inodes_used is not None:
+        values[f'disk_inodes_used_ratio{{path="{path}"}}'] = room.inodes_used
+        warn = thresholds.get(NAME, "warn_inodes_percent", WARN_INODES_PERCENT)
+        fail = thresholds.get(NAME, "fail_inodes_percent", FAIL_INODES_PERCENT)
+        found.append(_against(f"{path}: {{:.0f}} % of the inodes used", room.inodes_used, warn, fail))
+    return worst([*found, Result(status=Status.OK, values=values)])
+
+
+def _against(text: str, share: float, warn: float, fail: float) -> Result:
+    percent = share * 100
+    if percent < min(warn, fail):
+        return Result(status=Status.OK)
+    status = Status.FAIL if percent >= fail else Status.WARN
+    return Result(status=status, message=f"{text.format(percent)}, {fail:g} % allowed", fault="node")
+
+
+def try_to_write(directory: Path) -> Result:
+    """Write a file without a name (open(2), O_TMPFILE), which is gone when it is closed."""
+    try:
+        file = os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, b"\0" * _PAGE)
+        finally:
+            os.close(file)
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return Result(status=Status.OK)
+        message = f"cannot write to {directory}: {error.strerror}"
+        if error.errno in _DISK_ERRORS:
+            return Result(status=Status.FAIL, message=message, fault="hardware")
+        if error.errno == errno.ENOSPC:
+            return Result(status=Status.FAIL, message=message, fault="node")
+        return not_checked(message)
+    return Result(status=Status.OK)
+
+
+def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
+    """Look at all of them; one that cannot be looked at does not hide the others."""
+    paths = [*([node.jail] if node.jail else []), *node.local_disks]
+    found = [try_to_write(node.root / directory) for directory in WRITTEN]
+    for path in dict.fromkeys(paths):
+        try:
+            found.append(judge(path, read_room(path), thresholds))
+        except OSError as error:
+            found.append(not_checked(f"{path}: {error.strerror}"))
+        except ValueError as error:
+            found.append(not_checked(f"{path}: {error}"))
+    return worst(found)
+
+
+# Never before a job: a full jail would fail the prolog on every node, and Slurm drains for that without any limit.
+CHECK: Final = Check(
+    name=NAME,
+    summary="space and inodes of the jail and the local disks, and whether the local one can be written to",
+    contexts=frozenset({"periodic"}),
+    run=run,
+    seconds=SECONDS,
+)

@@ -1,0 +1,126 @@
+"""dns: slurmctld's name leads somewhere, and the node's own name leads here.
+
+Through the C library, as Slurm does it, with /etc/hosts and search domains.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from images.common.command import Runner
+from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.since import held_for
+
+NAME: Final = "dns"
+
+SECONDS: Final = 9.0
+"""Time limit: two names, each asked twice, of two servers (`_RESOLVER`)."""
+
+WARN_SECONDS: Final = 1.0
+"""For one name. It takes a millisecond; the second one here is a lost packet."""
+
+PERSISTS_SECONDS: Final = 60.0
+"""A name server that is away for less, while its pod is replaced, is no reason to stop jobs."""
+
+CONFIGURATION: Final = "run/slurm/conf/slurm.conf"
+"""Below the root: where slurmd keeps what it fetched."""
+
+_RESOLVER: Final = "timeout:1 attempts:2"
+"""For resolv.conf(5)'s RES_OPTIONS: the defaults wait for 20 s and more on servers that are away."""
+
+_HOST: Final = re.compile(r"(?im)^[ \t]*SlurmctldHost[ \t]*=[ \t]*([^\s(#]+)(?:\(([^)\s]+)\))?")
+
+Resolve = Callable[[str], Sequence[str]]
+
+
+def resolve(name: str) -> list[str]:
+    """Addresses of a name. Raises OSError (socket.gaierror)."""
+    os.environ.setdefault("RES_OPTIONS", _RESOLVER)  # read when this process asks for the first time
+    answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+
+
+def is_ours(address: str) -> bool:
+    """Whether this pod has an address. Asked of the kernel: nobody can bind to another's."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as trial:
+        try:
+            trial.bind((address.partition("%")[0], 0))
+        except OSError:
+            return False
+    return True
+
+
+def controllers(configuration: str) -> list[str]:
+    """Names, or addresses, under which slurmctld is looked for: slurm.conf(5), `SlurmctldHost=NAME(ADDRESS)`."""
+    return list(dict.fromkeys(match[2] or match[1] for match in _HOST.finditer(configuration)))
+
+
+def look_up(name: str, thresholds: Thresholds, ask: Resolve, clock: Callable[[], float]) -> tuple[Result, list[str]]:
+    """One name: what there is to say, and its addresses."""
+    started = clock()
+    try:
+        addresses = list(ask(name))
+    except socket.gaierror as error:
+        if error.errno in {socket.EAI_NONAME, _NO_DATA}:
+            return Result(status=Status.FAIL, message=f"{name} is not known", fault="node"), []
+        if error.errno == socket.EAI_AGAIN:
+            return Result(status=Status.WARN, message=f"{name}: no name server answers", fault="node"), []
+        return not_checked(f"{name}: {error.strerror}"), []
+    took = clock() - started
+    values = {f'dns_seconds{{name="{name}"}}': took}
+    if took >= thresholds.get(NAME, "warn_seconds", WARN_SECONDS):
+        message = f"{name} took {took:.1f} s"
+        return Result(status=Status.WARN, message=message, fault="node", values=values), addresses
+    return Result(status=Status.OK, values=values), addresses
+
+
+_NO_DATA: Final = getattr(socket, "EAI_NODATA", socket.EAI_NONAME)
+"""The name is known and has no address; not on all systems."""
+
+
+def run(
+    node: Node,
+    _runner: Runner,
+    thresholds: Thresholds,
+    *,
+    ask: Resolve = resolve,
+    ours: Callable[[str], bool] = is_ours,
+    clock: Callable[[], float] = time.monotonic,
+) -> Result:
+    """Look up all of them. What no server answers for a minute is a failure."""
+    own, addresses = look_up(node.name, thresholds, ask, clock)
+    if addresses and not any(ours(address) for address in addresses):
+        message = f"{node.name}, this node's own name, leads to {addresses[0]}, which is not an address of this pod"
+        own = Result(status=Status.FAIL, message=message, fault="node", values=own.values)
+    found = [own, *_controllers(node, thresholds, ask, clock)]
+    silent = [result.message for result in found if result.status is Status.WARN and not result.values]
+    lasted = held_for(node.state, NAME, ["silent"] if silent else [], clock).get("silent", 0.0)
+    if lasted >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS):
+        found.append(Result(status=Status.FAIL, message=f"for {lasted:.0f} s now", fault="node"))
+    return worst(found)
+
+
+def _controllers(node: Node, thresholds: Thresholds, ask: Resolve, clock: Callable[[], float]) -> list[Result]:
+    try:
+        text = (node.root / CONFIGURATION).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        return [not_checked(f"cannot read slurmctld's name in /{CONFIGURATION}: {error.strerror}")]
+    names = controllers(text)
+    if not names:
+        return [not_checked(f"/{CONFIGURATION} names no SlurmctldHost")]
+    return [look_up(name, thresholds, ask, clock)[0] for name in names]
+
+
+CHECK: Final = Check(
+    name=NAME,
+    summary="slurmctld's name resolves, and the node's own name leads to it",
+    contexts=frozenset({"periodic"}),
+    run=run,
+    seconds=SECONDS,
+)

@@ -1,0 +1,149 @@
+"""gpu-xid: errors that the NVIDIA driver has written to the kernel's log since the machine started.
+
+A fault of the hardware holds until one of these: the machine restarts (its log is empty then), the driver says that
+nothing is left to recover (Xid 154 to "None", after a reset), or an administrator who has reset the GPU empties the log
+with `dmesg --clear`. It also holds when newer lines have pushed it out of the log, for which the check remembers it; a
+pod that restarts forgets that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
+from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.nvidia import smi, xid_lines
+from images.health.nvidia.xid_lines import Event
+from images.health.remembered import recall, remember, this_boot
+
+NAME: Final = "gpu-xid"
+
+SECONDS: Final = 4.0
+"""For reading the log, which is at most some megabytes of memory."""
+
+TELL_SECONDS: Final = 600.0
+"""For how long an application's error is told: its user learns why a job ended."""
+
+WARN_SECONDS: Final = 86400.0
+"""For how long other errors are told that need no reset."""
+
+_DRIVER: Final = "proc/driver/nvidia/version"
+
+
+def read_log(runner: Runner) -> str:
+    """The kernel's log since it was last emptied, in the form of syslog(2). Raises LookupError with the reason."""
+    answer = runner(["dmesg", "--raw"], timeout=SECONDS)
+    if answer.code == TIMED_OUT:
+        raise LookupError(f"dmesg did not end in {SECONDS:g} s")
+    if answer.code == NO_PROGRAM:
+        raise LookupError("there is no dmesg")
+    if not answer.ok:
+        raise LookupError(answer.message[:160])
+    lines = [line for line in answer.stdout.splitlines() if line.strip()]
+    if lines and not any(line.startswith("<") for line in lines):
+        raise LookupError(f"dmesg says something unexpected: {lines[0][:80]}")
+    return answer.stdout
+
+
+def with_remembered(node: Node, log: str) -> list[Event]:
+    """What is in the log, and before it the faults that were in it once, unless somebody has emptied it.
+
+    A log that has lost its oldest lines still ends in what was its last line at the run before; one that was emptied
+    does not have that line any more.
+    """
+    lines = log.splitlines()
+    found = xid_lines.find(lines)
+    boot, before = this_boot(node), recall(node, NAME)
+    earlier: list[Event] = []
+    if before.get("boot") == boot and before.get("last") in lines:
+        present = {(event.bus, event.number, event.seconds) for event in found}
+        known = [event for event in map(_event, before.get("failing", [])) if event is not None]
+        earlier = [event for event in known if (event.bus, event.number, event.seconds) not in present]
+    events = xid_lines.unsettled([*earlier, *found])
+    failing = {(event.bus, event.number): event for event in events if event.judgement == "fail"}
+    last = lines[-1] if lines else ""
+    remember(node, NAME, {"boot": boot, "last": last, "failing": [_plain(event) for event in failing.values()]})
+    return events
+
+
+def _plain(event: Event) -> dict[str, Any]:
+    return {"bus": event.bus, "number": event.number, "meaning": event.meaning, "seconds": event.seconds}
+
+
+def _event(kept: Any) -> Event | None:
+    try:
+        seconds = None if kept["seconds"] is None else float(kept["seconds"])
+        return Event(
+            bus=str(kept["bus"]),
+            number=int(kept["number"]),
+            judgement="fail",
+            meaning=str(kept["meaning"]),
+            seconds=seconds,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def told(event: Event, uptime: float | None, thresholds: Thresholds) -> bool:
+    """Whether it is still worth a word. What has no time, or a time that makes no sense, is."""
+    if event.judgement == "ignore":
+        return False
+    if event.judgement == "fail" or event.seconds is None or uptime is None:
+        return True
+    key, default = ("tell_seconds", TELL_SECONDS) if event.judgement == "user" else ("warn_seconds", WARN_SECONDS)
+    return uptime - event.seconds <= thresholds.get(NAME, key, default)
+
+
+def judge(events: list[Event], gpus: Mapping[str, int]) -> Result:
+    """All events as one result: each Xid once, with the GPUs that it is about."""
+    groups: dict[tuple[Status, FaultClass, str], dict[str, None]] = {}
+    for event in events:
+        status = Status.FAIL if event.judgement == "fail" else Status.WARN
+        place = f"GPU {gpus[event.bus]}" if event.bus in gpus else event.bus
+        groups.setdefault((status, event.fault, f"{event.name}, {event.meaning}"), {})[place] = None
+    return worst(
+        Result(status=status, message=f"{_join(places)}: {message}", fault=fault)
+        for (status, fault, message), places in groups.items()
+    )
+
+
+def _join(places: Mapping[str, None]) -> str:
+    numbers = sorted(int(place.removeprefix("GPU ")) for place in places if place.startswith("GPU "))
+    gpus = [f"GPU {', '.join(map(str, numbers))}"] if numbers else []
+    return ", ".join([*gpus, *sorted(place for place in places if not place.startswith("GPU "))])
+
+
+def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
+    """Read the log and judge what the driver wrote."""
+    try:
+        log = read_log(runner)
+    except LookupError as error:
+        return not_checked(str(error.args[0]))
+    gpus = smi.bus_addresses(node)
+    if not gpus and "NVRM:" not in log and not (node.root / _DRIVER).exists():
+        return not_checked("nothing here shows an NVIDIA driver, and only that one writes Xids")
+    events = with_remembered(node, log)
+    uptime = _uptime(node)
+    counts: dict[str, float] = {}
+    for event in events:
+        label = f'gpu_xids{{number="{event.number}"}}'
+        counts[label] = counts.get(label, 0.0) + 1.0
+    result = judge([event for event in events if told(event, uptime, thresholds)], gpus)
+    return Result(status=result.status, message=result.message, fault=result.fault, values=counts)
+
+
+def _uptime(node: Node) -> float | None:
+    try:
+        return float((node.root / "proc/uptime").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+CHECK: Final = Check(
+    name=NAME,
+    summary="errors of the GPUs in the kernel's log (Xids), as NVIDIA's catalogue classes them",
+    contexts=frozenset({"periodic"}),
+    run=run,
+    hardware="gpu",
+)

@@ -1,0 +1,247 @@
+"""processes: zombies, processes that never wake up, job steps without a job, and what jobs have left running."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from images.common.command import Runner
+from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.proc import user_of
+from images.health.since import held_for
+
+NAME: Final = "processes"
+
+WARN_ZOMBIES: Final = 100.0
+FAIL_ZOMBIES: Final = 1000.0
+"""A zombie costs a process number, of which a container has a few thousand where the site limits them
+(kubelet's `podPidsLimit`)."""
+
+STUCK_SECONDS: Final = 120.0
+"""Waiting for a device or a file system without a break: the kernel itself calls such a task hung after 120 s
+(`kernel.hung_task_timeout_secs`)."""
+
+STEP_SECONDS: Final = 120.0
+"""How long a slurmstepd may have nothing left to look after; then we ask whether its job is still there. Slurm itself
+gives processes 60 s to die (`UnkillableStepTimeout`)."""
+
+STRAY_SECONDS: Final = 60.0
+"""How long a user's process may outlive the last step."""
+
+FIRST_USER: Final = 1000
+"""Numbers below are the system's own (Debian policy, 9.2.2)."""
+
+_KERNEL_THREAD: Final = 0x00200000
+"""PF_KTHREAD (include/linux/sched.h)."""
+_SQUEUE_SECONDS: Final = 3.0
+_ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
+_OWN: Final = "health"
+"""Beginning of our programs' names. One of ours that is stuck is reported by the check that it was: not checked."""
+
+
+class UnknownError(Exception):
+    """Something does not answer, or not in a way that we know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A line of /proc/PID/stat."""
+
+    number: int
+    name: str
+    state: str
+    parent: int
+    ticks: int
+    """Processor time that it has used."""
+    started: int
+
+    @property
+    def key(self) -> str:
+        """Numbers are used again; a number with its start is not."""
+        return f"{self.number}:{self.started}"
+
+
+def read_processes(proc: Path) -> list[Process]:
+    """All of this pod but kernel threads. Raises UnknownError.
+
+    Only `stat`: to read the command line of a process that hangs can hang.
+    """
+    try:
+        numbers = [name for name in os.listdir(proc) if name.isdigit()]  # noqa: PTH208 (a third of the time of Path's)
+    except OSError as error:
+        raise UnknownError(f"{proc}: {error.strerror}") from None
+    found, strange = [], 0
+    for number in sorted(numbers, key=int):
+        try:
+            file = os.open(f"{proc}/{number}/stat", os.O_RDONLY | os.O_CLOEXEC)  # half the time of open()
+            try:
+                text = os.read(file, 4096).decode(errors="replace")
+            finally:
+                os.close(file)
+        except OSError:
+            continue  # it has just ended
+        process = parse(int(number), text)
+        strange += process is None
+        if process is not None and process.state:
+            found.append(process)
+    if strange or not found:
+        raise UnknownError(f"{strange} of {len(numbers)} processes in {proc} are not as expected")
+    return found
+
+
+def parse(number: int, text: str) -> Process | None:
+    """proc_pid_stat(5); None for what is not like it. A kernel thread comes back without a state."""
+    name, _, rest = text.partition("(")[2].rpartition(") ")
+    fields = rest.split()
+    try:
+        return Process(
+            number=number,
+            name=name,
+            state="" if int(fields[6]) & _KERNEL_THREAD else fields[0],
+            parent=int(fields[1]),
+            ticks=int(fields[11]) + int(fields[12]),
+            started=int(fields[19]),
+        )
+    except (IndexError, ValueError):
+        return None
+
+
+def run(node: Node, runner: Runner, thresholds: Thresholds, *, clock: Callable[[], float] = time.monotonic) -> Result:
+    """Look at all of them."""
+    proc = node.root / "proc"
+    try:
+        processes = read_processes(proc)
+    except UnknownError as error:
+        return not_checked(str(error))
+    busy = node.other_jobs or bool(node.job)
+    stuck = {f"stuck {one.key} {one.ticks}": one for one in processes if one.state == "D" and not _is_own(one)}
+    steps = {f"step {one.key}": one for one in _steps_without_work(processes, busy=busy)}
+    strays = {f"stray {one.key}": one for one in ([] if busy else _strays(proc, processes))}
+    held = held_for(node.state, NAME, [*stuck, *steps, *strays], clock)
+    limits = {
+        "stuck": thresholds.get(NAME, "stuck_seconds", STUCK_SECONDS),
+        "step": thresholds.get(NAME, "step_seconds", STEP_SECONDS),
+        "stray": thresholds.get(NAME, "stray_seconds", STRAY_SECONDS),
+    }
+    lasting = {key: seconds for key, seconds in held.items() if seconds >= limits[key.partition(" ")[0]]}
+    return worst(
+        [
+            _judge_zombies([one for one in processes if one.state == "Z"], processes, thresholds, busy=busy),
+            _judge_stuck([(one, lasting[key]) for key, one in stuck.items() if key in lasting], busy=busy),
+            _judge_steps(node, runner, proc, [(one, lasting[key]) for key, one in steps.items() if key in lasting]),
+            _judge_strays([one for key, one in strays.items() if key in lasting]),
+        ]
+    )
+
+
+def _is_own(process: Process) -> bool:
+    return process.name.startswith(_OWN)
+
+
+def _steps_without_work(processes: Iterable[Process], *, busy: bool) -> list[Process]:
+    """Each slurmstepd that has no process to look after; on a node without jobs, each."""
+    parents = {one.parent for one in processes if one.state != "Z"}
+    steps = [one for one in processes if one.name == "slurmstepd" and one.state not in {"Z", "D"}]
+    return [one for one in steps if not busy or one.number not in parents]
+
+
+def _strays(proc: Path, processes: Iterable[Process]) -> list[Process]:
+    """Users' processes where no step runs that could have started them."""
+    found = list(processes)
+    if any(one.name == "slurmstepd" for one in found):
+        return []
+    return [one for one in found if one.state != "Z" and (user_of(one.number, proc) or 0) >= FIRST_USER]
+
+
+def _judge_zombies(
+    zombies: list[Process], processes: Iterable[Process], thresholds: Thresholds, *, busy: bool
+) -> Result:
+    values = {"processes_zombies": float(len(zombies))}
+    warn = thresholds.get(NAME, "warn_zombies", WARN_ZOMBIES)
+    fail = thresholds.get(NAME, "fail_zombies", FAIL_ZOMBIES)
+    if len(zombies) < min(warn, fail):
+        return Result(status=Status.OK, values=values)
+    parent, count = Counter(one.parent for one in zombies).most_common(1)[0]
+    name = next((one.name for one in processes if one.number == parent), "?")
+    status = Status.FAIL if len(zombies) >= fail and not busy else Status.WARN
+    message = f"{len(zombies)} zombies, {fail:g} allowed; {count} of them children of {name} ({parent})"
+    return Result(status=status, message=message, fault="node", values=values)
+
+
+def _judge_stuck(stuck: list[tuple[Process, float]], *, busy: bool) -> Result:
+    """While a job runs it may be the job's own, which waits for a slow disk: told, and no more."""
+    values = {"processes_stuck": float(len(stuck))}
+    if not stuck:
+        return Result(status=Status.OK, values=values)
+    status = Status.WARN if busy else Status.FAIL
+    return Result(status=status, message=f"stuck in the kernel: {_list(stuck)}", fault="node", values=values)
+
+
+def _judge_steps(node: Node, runner: Runner, proc: Path, steps: list[tuple[Process, float]]) -> Result:
+    """Steps that are suspect: Slurm is asked only if there are any."""
+    jobs = {one.number: _job_of(proc, one) for one, _ in steps}
+    suspect = [(one, seconds) for one, seconds in steps if jobs[one.number]]
+    if not suspect:
+        return Result(status=Status.OK, values={"processes_steps_without_job": 0.0})
+    try:
+        known = _jobs_on(node.name, runner)
+    except UnknownError as error:
+        return not_checked(f"{len(suspect)} steps seem to have no job: {error}")
+    lost = [(one, seconds) for one, seconds in suspect if jobs[one.number] not in known]
+    values = {"processes_steps_without_job": float(len(lost))}
+    if not lost:
+        return Result(status=Status.OK, values=values)
+    numbers = ", ".join(dict.fromkeys(jobs[one.number] for one, _ in lost))
+    message = f"steps of jobs that have ended ({numbers}): {_list(lost)}"
+    return Result(status=Status.FAIL, message=message, fault="node", values=values)
+
+
+def _job_of(proc: Path, step: Process) -> str:
+    """The job's number in `slurmstepd: [123.batch]`; empty for a slurmstepd that is no step's, or has ended."""
+    try:
+        with open(f"{proc}/{step.number}/cmdline", "rb") as file:  # noqa: PTH123
+            match = re.match(rb"slurmstepd: \[(\d+)\.", file.read())
+    except OSError:
+        return ""
+    return match[1].decode() if match else ""
+
+
+def _jobs_on(name: str, runner: Runner) -> set[str]:
+    """The jobs that Slurm knows on this node. Raises UnknownError."""
+    result = runner(
+        ["squeue", "--noheader", f"--states={_ON_NODE}", f"--nodelist={name}", "--format=%A"], timeout=_SQUEUE_SECONDS
+    )
+    jobs = set(result.stdout.split())
+    if not result.ok:
+        raise UnknownError(result.message[:100])
+    if not all(job.isdigit() for job in jobs):
+        raise UnknownError("squeue said something that is no job's number")
+    return jobs
+
+
+def _judge_strays(strays: list[Process]) -> Result:
+    values = {"processes_stray": float(len(strays))}
+    if not strays:
+        return Result(status=Status.OK, values=values)
+    names = ", ".join(f"{one.name} ({one.number})" for one in strays[:3])
+    message = f"{len(strays)} processes of users without a job: {names}{' ...' if len(strays) > 3 else ''}"
+    return Result(status=Status.WARN, message=message, fault="user", values=values)
+
+
+def _list(found: list[tuple[Process, float]]) -> str:
+    first = ", ".join(f"{one.name} ({one.number}) for {seconds:.0f} s" for one, seconds in found[:3])
+    return first + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+CHECK: Final = Check(
+    name=NAME,
+    summary="zombies, processes stuck in the kernel, job steps without a job, what jobs left running",
+    contexts=frozenset({"periodic"}),
+    run=run,
+)

@@ -1,0 +1,145 @@
+"""What a check is: a small program with a declared contract.
+
+A check looks at one thing and says how it is. It changes nothing, and decides nothing: whether a node is drained is up
+to the watcher (`images/health/watch`), which sees all nodes. A check that cannot tell says so (`not checked`); silence,
+a crash and a check that does not end in time count as that too, never as healthy and never as a fault.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from images.common.command import Runner
+
+Context = Literal["periodic", "prolog", "epilog"]
+"""When a check runs: every interval (`HealthCheckProgram`), before a job, after a job. Any check can be run by hand."""
+
+Hardware = Literal["any", "gpu", "infiniband"]
+"""What must be there. On a node without it the check does not run and gives no result; a node that *should* have it, as
+the stack file says (`Node.gpus`), and does not is the fault of the checks that look for exactly that."""
+
+FaultClass = Literal["user", "node", "hardware"]
+"""Whose fault it is, and so what helps: something that a user's job left behind; the node's software and its
+surroundings (a full disk, a file system that hangs); the machine (needs a reset or a replacement)."""
+
+
+class Status(enum.StrEnum):
+    """What a check found."""
+
+    OK = "ok"
+    WARN = "warn"
+    """Not good, but jobs can run: told, never drained for."""
+    FAIL = "fail"
+    """Jobs should not start here: the node is drained for it."""
+    NOT_CHECKED = "not checked"
+    """Nobody knows: the tool is absent, hung, failed, or said something that the check does not understand."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What one check found on one node."""
+
+    status: Status
+    message: str = ""
+    """For people, in one line, with the figures: `/jail: 97 % of the space used, 95 % allowed`. Empty if all is
+    well."""
+    fault: FaultClass | None = None
+    """Of a warning or failure; None else."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    """Figures for metrics: name with unit (Prometheus' rules) and perhaps labels -> value, for example
+    `disk_used_ratio{path="/jail"}`. Without the prefix that all get, `slurmstack_health_`."""
+
+
+def ok(**values: float) -> Result:
+    """All is well."""
+    return Result(status=Status.OK, values=values)
+
+
+def not_checked(why: str) -> Result:
+    """Nobody knows."""
+    return Result(status=Status.NOT_CHECKED, message=why)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """The node on which a check runs, and what the stack file says about it."""
+
+    name: str
+    """Slurm's name of it."""
+    gpus: int = 0
+    """GPUs that it should have."""
+    infiniband: bool = False
+    """Whether it should have InfiniBand."""
+    jail: Path | None = Path("/jail")
+    """The shared root file system; None on a pool without one."""
+    local_disks: tuple[Path, ...] = (Path("/"),)
+    """Other file systems whose room matters."""
+    job: str = ""
+    """Number of the job, in prolog and epilog."""
+    job_uid: int | None = None
+    """Its user."""
+    job_gpus: tuple[int, ...] = ()
+    """Indices of its GPUs."""
+    other_jobs: bool = False
+    """Whether the node has (other) jobs now: what a running job does is not a fault."""
+    root: Path = Path("/")
+    """Where /proc, /sys and /dev are found. Tests give another."""
+    state: Path = Path("/run/slurmstack/health")
+    """A directory for what a check must remember until its next run, which a restart of the pod forgets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """The declared contract of a check, and its program."""
+
+    name: str
+    """Short, in small letters with `-`: it is in drain reasons, metrics and options."""
+    summary: str
+    """What it looks at, in one line, for `health list`."""
+    contexts: frozenset[Context]
+    run: Callable[[Node, Runner, Thresholds], Result]
+    """The program. It must not change anything on the node, may raise anything (which is `not checked`), and starts
+    other programs only through the runner, with a time limit."""
+    hardware: Hardware = "any"
+    seconds: float = 5.0
+    """Time limit. After it the check is ended, where the kernel lets it be, and counts as not checked."""
+
+
+class Thresholds:
+    """Limits that a site may set: `slurmstack:health.thresholds`, by check and name. A check names its defaults."""
+
+    def __init__(self, given: Mapping[str, Mapping[str, float]] | None = None) -> None:
+        self._given = given or {}
+
+    def get(self, check: str, name: str, default: float) -> float:
+        """The site's value, or the default of the check."""
+        return float(self._given.get(check, {}).get(name, default))
+
+
+NAME_PREFIX: Final = "slurmstack_health_"
+"""Of all metrics."""
+
+
+def worst(results: Iterable[Result]) -> Result:
+    """Several findings of one check as one result: the worst status, all messages that are not about something well.
+
+    A failure is worse than not knowing, and not knowing is worse than a warning.
+    """
+    found = list(results)
+    order = [Status.OK, Status.WARN, Status.NOT_CHECKED, Status.FAIL]
+    status = max((result.status for result in found), key=order.index, default=Status.OK)
+    faults = {result.fault for result in found if result.status == status}
+    values: dict[str, float] = {}
+    for result in found:
+        values |= result.values
+    gravest: list[FaultClass] = ["hardware", "node", "user"]
+    return Result(
+        status=status,
+        message="; ".join(result.message for result in found if result.message),
+        fault=next((fault for fault in gravest if fault in faults), None),
+        values=values,
+    )

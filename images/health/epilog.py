@@ -1,0 +1,203 @@
+"""health-epilog: Slurm's `Epilog`, on each node of a job after its last step.
+
+It removes the job's temporary directory. If the user has no other job on the node, it ends the processes that are left
+of the user's and removes the user's files in /tmp and /dev/shm: memory that nobody could free otherwise. Then it looks
+whether the node is clean; what it finds is in the node's next report. It always succeeds: Slurm would drain the node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from images.common.command import Runner
+from images.common.log import Log, open_pod_log
+from images.common.wait import Clock
+from images.health import job_directory, leftovers
+from images.health.contract import Node, Status
+from images.health.leftovers import Moment
+from images.health.local import Local, find_local, pod_environment, prepare_environment, with_job
+from images.health.proc import Process, jobs_here
+from images.health.prolog import remember_failures
+from images.health.registry import Registry, find_checks
+from images.health.report import line_of
+from images.health.runner import run_checks
+from images.health.state import State
+from images.health.tools import Tools
+
+SECONDS: Final = 2.0
+"""For all checks together: the node takes no other job meanwhile."""
+
+REMOVAL_SECONDS: Final = 2.0
+"""So long the epilog waits for the removal of files; then that goes on by itself."""
+
+ASK_SECONDS: Final = 3.0
+
+_ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
+
+
+class UnknownJobsError(Exception):
+    """slurmctld did not say which jobs are here."""
+
+
+@dataclass(kw_only=True)
+class Epilog:
+    """After one job."""
+
+    local: Local
+    registry: Registry
+    state: State
+    log: Callable[[str], None]
+    runner: Runner
+    environment: Mapping[str, str]
+    jobs: Path = job_directory.JOBS
+    places: tuple[Path, ...] = leftovers.PLACES
+    clock: Clock = field(default_factory=Clock)
+    kill: Callable[[int, int], None] = os.kill
+    moment: Callable[[], Moment] = leftovers.now
+    seconds: float = SECONDS
+
+    def run(self) -> None:
+        """Clean up, then look."""
+        before = self.moment()
+        node = with_job(self.local.node, self.environment)
+        removals: list[Callable[[], int]] = []
+        gone = self._retire(node.job)
+        if gone is not None:
+            removals.append(lambda: leftovers.remove_tree(gone))
+        uid = node.job_uid
+        if uid is not None and uid not in leftovers.PROTECTED and self._may_clean(node, uid, before):
+            self._end_processes(node, uid, before)
+            removals.append(lambda: leftovers.remove_files(uid, before, self.places))
+            removals.append(lambda: leftovers.remove_shared_memory(list(leftovers.shared_memory(uid, self._proc))))
+        if removals:
+            in_background(removals, REMOVAL_SECONDS, lambda text: self.log(f"job {node.job}: {text}"))
+        self._look(node)
+
+    @property
+    def _proc(self) -> Path:
+        return self.local.node.root / "proc"
+
+    def _retire(self, job: str) -> Path | None:
+        try:
+            return job_directory.retire(job, self.jobs)
+        except (OSError, ValueError) as error:
+            self.log(f"cannot remove the temporary directory of job {job}: {error}")
+            return None
+
+    def _may_clean(self, node: Node, uid: int, before: Moment) -> bool:
+        """Whether something is left of the user's, and the user has no other job here.
+
+        slurmctld is only asked where something is left: most jobs leave nothing, and there may be many of them.
+        """
+        left = (
+            bool(leftovers.left_processes(uid, before, self._proc))
+            or leftovers.has_files(uid, self.places)
+            or next(leftovers.shared_memory(uid, self._proc), None) is not None
+        )
+        if not left:
+            return False
+        try:
+            return not self._other_jobs(node, uid)
+        except UnknownJobsError as error:
+            self.log(f"job {node.job}: what its user has left stays, as slurmctld does not say who is here: {error}")
+            return False
+
+    def _other_jobs(self, node: Node, uid: int) -> bool:
+        """Whether the user has another job here. One that ends just now has, as long as a step of it lives."""
+        argv = ["squeue", "--noheader", f"--states={_ON_NODE}", f"--nodelist={node.name}", f"--user={uid}"]
+        answer = self.runner([*argv, "--format=%A %T"], timeout=ASK_SECONDS)
+        if not answer.ok:
+            raise UnknownJobsError(answer.message)
+        steps = jobs_here(self._proc)
+        for line in answer.stdout.splitlines():
+            job, _, state = line.strip().partition(" ")
+            if not job.isdigit():
+                raise UnknownJobsError(f"squeue said {line[:80]!r}")
+            if job != node.job and (state != "COMPLETING" or steps & {job, "?"}):
+                return True
+        return False
+
+    def _end_processes(self, node: Node, uid: int, before: Moment) -> None:
+        left = leftovers.left_processes(uid, before, self._proc)
+        if not left:
+            return
+        self.log(f"job {node.job}: ending what it has left: {_names(left)}")
+        stuck = leftovers.end_processes(left, self._proc, self.clock, self.kill)
+        if stuck:
+            self.log(f"job {node.job}: these do not end: {_names(stuck)}")
+
+    def _look(self, node: Node) -> None:
+        checks = self.registry.of("epilog", node, self.local.off)
+        if not checks:
+            return
+        outcomes = run_checks(checks, node, self.local.thresholds, seconds=self.seconds, shared=False)
+        for name, found in outcomes.items():
+            if found.result.status is not Status.OK:
+                self.log(f"after job {node.job}: {line_of(name, found.result)}")
+        failed = {name: found.result for name, found in outcomes.items() if found.result.status is Status.FAIL}
+        remember_failures(self.state, failed, self.log)
+
+
+def _names(found: Sequence[Process]) -> str:
+    counts = Counter(process.comm for process in found)
+    return ", ".join(f"{count} {name}" if count > 1 else name for name, count in sorted(counts.items()))
+
+
+def in_background(removals: Sequence[Callable[[], int]], seconds: float, log: Callable[[str], None]) -> None:
+    """Do it in a process of its own, and wait for it for a while only: a million files take their time.
+
+    Its own session, as slurmd ends what is left of an epilog's process group.
+    """
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(nothing, descriptor)
+            removed = sum(removal() for removal in removals)
+            if removed:
+                log(f"removed {removed} files and directories")
+        finally:
+            os._exit(0)
+    deadline = time.monotonic() + (seconds if math.isfinite(seconds) else 3600)
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(child, os.WNOHANG)[0] == 0:
+            if time.monotonic() >= deadline:
+                log("files are still being removed")
+                return
+            time.sleep(0.005)
+
+
+def main() -> int:
+    """Entry point."""
+    log = Log("health-epilog", sys.stderr)
+    try:
+        prepare_environment()
+        log = Log("health-epilog", open_pod_log())
+        local = find_local(pod_environment())
+        state = State(directory=local.node.state)
+        Epilog(
+            local=local,
+            registry=find_checks(node=local.node),
+            state=state,
+            log=log,
+            runner=Tools(),
+            environment=os.environ,
+        ).run()
+    except Exception as error:  # noqa: BLE001  (an epilog that fails drains the node)
+        log(f"gave up: {type(error).__name__}: {error}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

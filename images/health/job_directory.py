@@ -1,0 +1,49 @@
+"""A job's own temporary directory on the node: `/tmp/jobs/NUMBER`, there while the job is, for its user only."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+JOBS: Final = Path("/tmp/jobs")
+"""Belongs to root, so that nobody can take a later job's name. The same inside the jail, whose /tmp is the pod's."""
+
+_GONE: Final = ".gone-"
+
+
+def make(job: str, uid: int, gid: int, jobs: Path = JOBS) -> Path:
+    """Make the directory. Raises OSError, also where somebody else has put something in its place."""
+    jobs.mkdir(mode=0o755, exist_ok=True)
+    status = jobs.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise PermissionError(f"{jobs} is not a directory of root alone")
+    directory = jobs / _name(job)
+    try:
+        directory.mkdir(mode=0o700)
+    except FileExistsError:
+        retire(job, jobs)  # the job was here before, and its end was not seen
+        directory.mkdir(mode=0o700)
+    os.chown(directory, uid, gid, follow_symlinks=False)
+    return directory
+
+
+def retire(job: str, jobs: Path = JOBS) -> Path | None:
+    """Move the directory aside, so that the job's next run on this node gets a new one; None if there is none.
+
+    What is returned is for `leftovers.remove_tree`, which may take its time. Raises OSError.
+    """
+    directory = jobs / _name(job)
+    gone = jobs / f"{_GONE}{job}-{os.getpid()}"
+    try:
+        directory.rename(gone)
+    except FileNotFoundError:
+        return None
+    return gone
+
+
+def _name(job: str) -> str:
+    if not job.isdigit():
+        raise ValueError(f"{job!r} is no job's number")
+    return job

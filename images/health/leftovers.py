@@ -1,0 +1,174 @@
+"""What a job's user has left on the node: processes, files in /tmp and /dev/shm, shared memory.
+
+slurmd ends what descends from the job's steps. A process that made itself a daemon does not any more (the node has no
+cgroups of its own to keep it in), and memory in /dev/shm belongs to nobody's process. Only what is older than the
+moment `before` is touched, so that a job of the same user that starts meanwhile loses nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from images.common.wait import Clock
+from images.health.proc import Process, lives, processes, user_of
+
+PLACES: Final = (Path("/tmp"), Path("/dev/shm"))
+
+PROTECTED: Final = frozenset({0, 950, 64030, 65534})
+"""root, munge, slurm and nobody: their processes and files here are not a job's, or not only."""
+
+TERM_SECONDS: Final = 0.5
+"""Between asking a process to end and ending it. The job itself had Slurm's KillWait for that."""
+KILL_SECONDS: Final = 1.0
+
+_DEPTH: Final = 64
+"""Levels of directories. Deeper ones are left, as each takes an open file."""
+_ENTER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """A point in time on the clocks that files and processes are dated by."""
+
+    seconds: float
+    """Since 1970: files."""
+    ticks: float
+    """Clock ticks since the machine's start: processes."""
+
+
+def now() -> Moment:
+    """This moment."""
+    return Moment(seconds=time.time(), ticks=time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def left_processes(uid: int, before: Moment, proc: Path) -> list[Process]:
+    """The user's processes that belong to no step."""
+    every = {found.pid: found for found in processes(proc)}
+
+    def in_step(found: Process) -> bool:
+        seen = set()
+        parent = every.get(found.parent)
+        while parent is not None and parent.pid not in seen:
+            if parent.comm.startswith("slurmstepd"):
+                return True
+            seen.add(parent.pid)
+            parent = every.get(parent.parent)
+        return False
+
+    return [
+        found
+        for found in every.values()
+        if found.state not in "ZX" and found.start <= before.ticks and user_of(found.pid, proc) == uid
+        if not in_step(found)
+    ]
+
+
+def end_processes(
+    left: list[Process],
+    proc: Path,
+    clock: Clock,
+    kill: Callable[[int, int], None] = os.kill,
+) -> list[Process]:
+    """End processes, politely first. Returns those that do not end."""
+    for number, seconds in ((signal.SIGTERM, TERM_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
+        for found in left:
+            if lives(found.pid, found.start, proc):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(found.pid, number)
+        deadline = clock.now() + seconds
+        while left := [found for found in left if lives(found.pid, found.start, proc)]:
+            if clock.now() >= deadline:
+                break
+            clock.sleep(0.02)
+    return left
+
+
+def has_files(uid: int, places: tuple[Path, ...] = PLACES) -> bool:
+    """Whether something of the user lies there."""
+    for place in places:
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            if any(entry.stat(follow_symlinks=False).st_uid == uid for entry in entries):
+                return True
+    return False
+
+
+def remove_files(uid: int, before: Moment, places: tuple[Path, ...] = PLACES) -> int:
+    """Remove the user's files. Directories of others are not entered, and other file systems neither.
+
+    Returns how many entries were removed.
+    """
+    removed = 0
+    for place in places:
+        with contextlib.suppress(OSError):
+            removed += _empty(os.open(place, _ENTER), uid, before.seconds, _DEPTH)
+    return removed
+
+
+def remove_tree(directory: Path) -> int:
+    """Remove a directory with all that is in it, whoever it belongs to. Returns how many entries were removed."""
+    removed = 0
+    with contextlib.suppress(OSError):
+        removed = _empty(os.open(directory, _ENTER), None, float("inf"), _DEPTH)
+        directory.rmdir()
+    return removed
+
+
+def _empty(directory: int, uid: int | None, before: float, depth: int) -> int:
+    """Remove what is in an open directory, which is closed.
+
+    By descriptors and never through a symbolic link: this is root at work where users write.
+    """
+    removed = 0
+    try:
+        device = os.fstat(directory).st_dev
+        with os.scandir(directory) as found:
+            entries = list(found)
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                status = os.stat(entry.name, dir_fd=directory, follow_symlinks=False)
+                if status.st_dev != device or not _is_prey(status, uid, before):
+                    continue
+                if not stat.S_ISDIR(status.st_mode):
+                    os.unlink(entry.name, dir_fd=directory)
+                elif depth:
+                    inner = os.open(entry.name, _ENTER, dir_fd=directory)
+                    if not _is_prey(os.fstat(inner), uid, before):  # another one has taken its place
+                        os.close(inner)
+                        continue
+                    removed += _empty(inner, uid, before, depth - 1)
+                    os.rmdir(entry.name, dir_fd=directory)
+                removed += 1
+    finally:
+        os.close(directory)
+    return removed
+
+
+def _is_prey(status: os.stat_result, uid: int | None, before: float) -> bool:
+    return uid is None or (status.st_uid == uid and status.st_ctime <= before)
+
+
+def shared_memory(uid: int, proc: Path) -> Iterator[int]:
+    """Numbers of the user's System V segments that no process has attached."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = (proc / "sysvipc/shm").read_text(encoding="ascii", errors="replace").splitlines()
+        names = lines[0].split()
+        for line in lines[1:]:
+            row = dict(zip(names, line.split(), strict=False))
+            if row.get("uid") == str(uid) and row.get("nattch") == "0":
+                yield int(row["shmid"])
+
+
+def remove_shared_memory(segments: list[int]) -> int:
+    """Remove segments. Returns how many were removed."""
+    import ctypes  # noqa: PLC0415  (it takes milliseconds, and hardly any job leaves segments)
+
+    libc = ctypes.CDLL(None)
+    return sum(libc.shmctl(segment, 0, None) == 0 for segment in segments)  # 0: IPC_RMID

@@ -1,0 +1,107 @@
+"""What is known about the node on which a program of this folder runs.
+
+slurmd gives the programs that it starts hardly any environment, so the pod's is read from its first process. What a
+site sets comes from a file, which Kubernetes renews in running pods:
+
+    {"thresholds": {"disks": {"used": 0.9}}, "off": ["dns"],
+     "pools": {"h100": {"infiniband": true, "local_disks": ["/", "/mnt/scratch"]}}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from images.health.contract import Node, Thresholds
+from images.health.proc import jobs_here
+
+SETTINGS: Final = Path("/config/health/settings.json")
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin"
+
+_GPUS: Final = r"\bGres=(?:\S*,)?gpu(?::[A-Za-z0-9_.-]+)?:(\d+)"
+"""In `slurmd --conf`, as the stack file makes it: `Gres=gpu:h100:8`, `Gres=gpu:8`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local:
+    """This node, and the site's settings for its checks."""
+
+    node: Node
+    thresholds: Thresholds
+    off: frozenset[str] = frozenset()
+    """Checks that the site does not want."""
+    problem: str = ""
+    """Why the settings could not be read, and the defaults of the checks are used."""
+
+
+def pod_environment(first: Path = Path("/proc/1/environ")) -> dict[str, str]:
+    """The environment of the pod's first process, under the one of this program."""
+    try:
+        pairs = [part.partition("=") for part in first.read_text(encoding="utf-8", errors="replace").split("\0")]
+    except OSError:
+        pairs = []
+    return {name: value for name, _, value in pairs if name} | dict(os.environ)
+
+
+def prepare_environment() -> None:
+    """What all tools need: a search path, which slurmd does not give, and messages that are the same everywhere."""
+    os.environ.setdefault("PATH", PATH)
+    os.environ["LC_ALL"] = "C"
+
+
+def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Local:
+    """This node. Never raises: what cannot be read is left at its default, and `problem` says so."""
+    gpus = re.search(_GPUS, environment.get("NODE_CONF", ""))
+    jail = environment.get("JAIL", "")
+    node = Node(
+        name=environment.get("SLURMD_NODENAME") or os.uname().nodename,
+        gpus=int(gpus[1]) if gpus else 0,
+        jail=Path(jail) if jail else None,
+    )
+    try:
+        return _with_settings(node, environment.get("POOL", ""), json.loads(settings.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return Local(node=node, thresholds=Thresholds())
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        problem = f"{settings} cannot be used, defaults are: {type(error).__name__}: {error}"
+        return Local(node=node, thresholds=Thresholds(), problem=problem)
+
+
+def _with_settings(node: Node, pool: str, settings: Mapping[str, Any]) -> Local:
+    of_pool = settings.get("pools", {}).get(pool, {})
+    given = {
+        str(check): {str(name): float(value) for name, value in limits.items()}
+        for check, limits in settings.get("thresholds", {}).items()
+    }
+    node = replace(
+        node,
+        gpus=int(of_pool.get("gpus", node.gpus)),
+        infiniband=bool(of_pool.get("infiniband", node.infiniband)),
+        local_disks=tuple(Path(path) for path in of_pool.get("local_disks", node.local_disks)),
+    )
+    return Local(node=node, thresholds=Thresholds(given), off=frozenset(settings.get("off", ())))
+
+
+def with_job(node: Node, environment: Mapping[str, str]) -> Node:
+    """The node as a prolog or epilog sees it."""
+    job, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
+    gpus: list[int] = []
+    for match in re.finditer(r"(\d+)(?:-(\d+))?", environment.get("SLURM_JOB_GPUS", "")):
+        gpus += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return replace(
+        node,
+        job=job,
+        job_uid=int(uid) if uid.isdigit() else None,
+        job_gpus=tuple(gpus),
+        other_jobs=bool(jobs_here(node.root / "proc") - {job}),
+    )
+
+
+def with_jobs(node: Node) -> Node:
+    """The node between jobs, or beside them."""
+    return replace(node, other_jobs=bool(jobs_here(node.root / "proc")))

@@ -1,0 +1,314 @@
+"""What nvidia-smi says about the node's GPUs, asked once for all checks of a run.
+
+Each call of nvidia-smi costs tens of milliseconds of CPU time, and seconds where the driver has to wake the GPUs up.
+So the answer lies in a file of the state directory for some seconds: a check that is killed takes its memory along.
+
+The names of fields are those of `nvidia-smi --help-query-gpu` (driver R580). An older driver refuses the whole question
+for one name that it does not know, and says which; that name is then left out, or replaced by its former one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
+from images.common.command import Result as Answer
+from images.health.contract import Node, Result, Status, not_checked, worst
+from images.health.remembered import recall, remember
+
+TOOL: Final = "nvidia-smi"
+
+SECONDS: Final = 8.0
+"""For one call. Without persistence mode the driver initializes every GPU for it, about one second each."""
+
+CHECK_SECONDS: Final = 12.0
+"""Time limit of a check that asks once, or waits for the answer to another check, and some."""
+
+FRESH_SECONDS: Final = 15.0
+"""An answer of this age serves the other checks of the same run; the next run, 30 s later, asks anew."""
+
+FIELDS: Final = (
+    "index", "uuid", "pci.bus_id", "pstate",
+    "gpu_recovery_action",
+    "ecc.mode.current", "ecc.errors.corrected.volatile.total", "ecc.errors.uncorrected.volatile.total",
+    "retired_pages.pending",
+    "remapped_rows.correctable", "remapped_rows.uncorrectable", "remapped_rows.pending", "remapped_rows.failure",
+    "pcie.link.gen.gpucurrent", "pcie.link.gen.max", "pcie.link.width.current", "pcie.link.width.max",
+    "fabric.state",
+    "temperature.gpu", "temperature.gpu.tlimit", "temperature.memory",
+    "clocks_event_reasons.active",
+    "name",
+)  # fmt: skip
+
+_FORMER: Final = {
+    "clocks_event_reasons.active": "clocks_throttle_reasons.active",
+    "pcie.link.gen.gpucurrent": "pcie.link.gen.current",
+}
+"""Names that older drivers know; newer ones call them deprecated."""
+
+_NEEDED: Final = ("index", "uuid", "pci.bus_id", "name")
+
+# Texts and not compiled patterns, as are those of the other modules here: a program that runs twice a minute, and
+# mostly on healthy GPUs, would compile them for nothing.
+_UNKNOWN_FIELD: Final = r'Field "([^"]+)" is not a valid field to query'
+_NO_HANDLE: Final = r"(?i)Unable to determine the device handle for GPU.*|.*GPU is lost.*"
+_NO_DRIVER: Final = r"(?i)couldn't communicate with the NVIDIA driver|Driver/library version mismatch|Driver Not Loaded"
+_NO_DEVICES: Final = "No devices were found"
+_EXIT_NO_DRIVER: Final = 9
+_EXIT_LOST: Final = 15
+"""Exit codes that nvidia-smi(1) documents: "NVIDIA driver is not loaded", "The GPU has fallen off the bus or has
+otherwise become inaccessible"."""
+
+_NOTHING: Final = frozenset({"n/a", "not supported", "not available", ""})
+"""What a GPU or driver says of a field that it does not have."""
+
+LOST: Final = frozenset({"gpu is lost", "gpu requires reset"})
+"""What stands in the fields of a GPU that nobody can use any more."""
+
+
+class UnansweredError(Exception):
+    """nvidia-smi gave nothing to judge by; the text says why."""
+
+
+class NoDriverError(UnansweredError):
+    """nvidia-smi runs, and the NVIDIA driver does not, or not the one that it fits."""
+
+
+class UnreadableError(Exception):
+    """A field of one GPU holds neither a value nor the statement that there is none."""
+
+
+def _bare(value: str) -> str:
+    return value.strip().removeprefix("[").removesuffix("]").strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU, as nvidia-smi describes it."""
+
+    index: int
+    fields: Mapping[str, str]
+
+    def text(self, name: str) -> str | None:
+        """The field's text; None if this GPU or driver does not have it."""
+        value = _bare(self.fields.get(name, "N/A"))
+        return None if value.lower() in _NOTHING else value
+
+    def number(self, name: str) -> float | None:
+        """The field's number, also a hexadecimal one; None if this GPU or driver does not have it."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            number = float(int(value, 16)) if value.startswith("0x") else float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise UnreadableError(f"{name}: {value[:40]!r} is no number")
+        return number
+
+    def yes(self, name: str) -> bool | None:
+        """Whether a field that says Yes or No says yes; None if this GPU or driver does not have it."""
+        value = self.text(name)
+        if value is None:
+            return None
+        if value.lower() not in {"yes", "no"}:
+            raise UnreadableError(f"{name}: {value[:40]!r} is neither Yes nor No")
+        return value.lower() == "yes"
+
+    @property
+    def is_lost(self) -> str:
+        """What it says in place of its values, if nobody can use it; else empty."""
+        return next((bare for value in self.fields.values() if (bare := _bare(value)).lower() in LOST), "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One answer."""
+
+    gpus: tuple[Gpu, ...] = ()
+    lost: tuple[str, ...] = ()
+    """What nvidia-smi says of GPUs that it could not open."""
+    unknown_fields: frozenset[str] = field(default_factory=frozenset)
+    """Fields that this driver does not have."""
+
+
+def read(node: Node, runner: Runner) -> Reading:
+    """Ask nvidia-smi, or take what another check has asked just before. Raises UnansweredError."""
+    with _alone(node):
+        kept = recall(node, TOOL) if _is_fresh(node.state / f"{TOOL}.json") else {}
+        if "stdout" not in kept:
+            kept = _ask(node, runner)
+            remember(node, TOOL, kept)
+    return understand(kept)
+
+
+def bus_addresses(node: Node) -> dict[str, int]:
+    """PCI address as the kernel's log writes it (`0000:3b:00`) -> index, from the last answer of this boot, if any."""
+    try:
+        reading = understand(recall(node, TOOL))
+    except UnansweredError:
+        return {}
+    return {kernel_address(gpu.fields["pci.bus_id"]): gpu.index for gpu in reading.gpus}
+
+
+def kernel_address(bus_id: str) -> str:
+    """`00000000:3B:00.0`, as nvidia-smi writes it, or `0000:3B:00` -> `0000:3b:00`."""
+    domain, _, rest = bus_id.strip().lower().partition(":")
+    return f"{domain[-4:]}:{rest.partition('.')[0]}"
+
+
+def call(node: Node, runner: Runner, *options: str) -> Answer:
+    """Run nvidia-smi. Not while one that the kernel does not let die still hangs here: each call would add another."""
+    started = node.state / f"{TOOL}.started"
+    if started.exists() and _hangs(node.root / "proc"):
+        raise UnansweredError(f"an earlier {TOOL} hangs in the kernel")
+    with contextlib.suppress(OSError):
+        node.state.mkdir(parents=True, exist_ok=True)
+        started.touch()
+    answer = runner([TOOL, *options], timeout=SECONDS)
+    if answer.code != TIMED_OUT:
+        with contextlib.suppress(OSError):
+            started.unlink(missing_ok=True)
+    return answer
+
+
+def explain(answer: Answer) -> str:
+    """Why there is no answer; empty if there is one, whatever it says."""
+    if answer.code == TIMED_OUT:
+        return f"{TOOL} did not end in {SECONDS:g} s"
+    if answer.code == NO_PROGRAM:
+        return f"there is no {TOOL}"
+    return ""
+
+
+def judged(node: Node, reading: Reading, judge: Callable[[Gpu], Result]) -> Result:
+    """Every GPU's result as one: messages once, with the GPUs that they are about.
+
+    A GPU that should be there and is not described is not well as far as this check knows: it is not checked.
+    """
+    groups: dict[tuple[Status, str, str], tuple[Result, list[int]]] = {}
+    values: dict[str, float] = {}
+    for gpu in reading.gpus:
+        try:
+            result = not_checked(gpu.is_lost) if gpu.is_lost else judge(gpu)
+        except UnreadableError as error:
+            result = not_checked(str(error))
+        values |= result.values
+        groups.setdefault((result.status, str(result.fault), result.message), (result, []))[1].append(gpu.index)
+    found = [
+        Result(status=result.status, fault=result.fault, message=about(indices, result.message))
+        for result, indices in groups.values()
+    ]
+    if len(reading.gpus) < node.gpus or not reading.gpus:
+        found.append(not_checked(f"{TOOL} describes {len(reading.gpus)} GPUs of {node.gpus}"))
+    return worst([*found, Result(status=Status.OK, values=values)])
+
+
+def about(indices: Sequence[int], message: str) -> str:
+    """`GPU 0, 3: message`, or nothing if there is no message."""
+    return f"GPU {', '.join(str(index) for index in indices)}: {message}" if message else ""
+
+
+def understand(kept: Mapping[str, Any]) -> Reading:
+    """What an answer says. Raises UnansweredError."""
+    try:
+        answer = Answer(code=int(kept["code"]), stdout=str(kept["stdout"]), stderr=str(kept["stderr"]))
+        fields = tuple(str(name) for name in kept["fields"])
+    except (KeyError, TypeError, ValueError):
+        raise UnansweredError(str(kept.get("why", f"{TOOL} was not asked"))) from None
+    if why := explain(answer):
+        raise UnansweredError(why)
+    gpus, lost, odd = _lines(answer, fields)
+    if not gpus and (answer.code == _EXIT_NO_DRIVER or re.search(_NO_DRIVER, answer.stdout + answer.stderr)):
+        raise NoDriverError(answer.message)
+    nothing = _NO_DEVICES in answer.stdout + answer.stderr
+    if answer.code == _EXIT_LOST and not lost:
+        lost, odd = [answer.message], []
+    if odd:
+        raise UnansweredError(f"{TOOL} says something unexpected: {odd[0][:80]}")
+    if (answer.code != 0 or not gpus) and not lost and not nothing:
+        raise UnansweredError(f"{TOOL} ended with {answer.code}: {answer.message[:120]}")
+    known = {*fields, *(new for new, old in _FORMER.items() if old in fields)}
+    return Reading(gpus=tuple(gpus), lost=tuple(lost), unknown_fields=frozenset(FIELDS) - known)
+
+
+def _lines(answer: Answer, fields: Sequence[str]) -> tuple[list[Gpu], list[str], list[str]]:
+    """GPUs, what is said of lost ones, and lines of the standard output that are neither."""
+    current = {old: new for new, old in _FORMER.items()}
+    gpus, lost, odd = [], [], []
+    for line in answer.stdout.splitlines():
+        values = [value.strip() for value in line.split(",", maxsplit=len(fields) - 1)]
+        if len(values) == len(fields) > 1 and values[0].isdecimal():
+            named = {current.get(name, name): value for name, value in zip(fields, values, strict=True)}
+            gpus.append(Gpu(index=int(values[0]), fields=named))
+        elif re.match(_NO_HANDLE, line.strip()):
+            lost.append(line.strip())
+        elif line.strip() and _NO_DEVICES not in line:
+            odd.append(line.strip())
+    lost += [line.strip() for line in answer.stderr.splitlines() if re.match(_NO_HANDLE, line.strip())]
+    if len({gpu.index for gpu in gpus}) < len(gpus):
+        odd.append("one GPU twice")
+    return gpus, lost, odd
+
+
+def _ask(node: Node, runner: Runner) -> dict[str, Any]:
+    """Ask for all fields that this driver knows. What it does not know is remembered, before anything takes long."""
+    kept = recall(node, "nvidia-fields").get("fields")
+    fields = [str(name) for name in kept] if isinstance(kept, list) and kept else list(FIELDS)
+    try:
+        answer = call(node, runner, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+        while refused := _refused(answer, fields):
+            for name in refused:
+                place = fields.index(name)
+                fields[place : place + 1] = [_FORMER[name]] if name in _FORMER else []
+            remember(node, "nvidia-fields", {"fields": fields})
+            answer = call(node, runner, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+    except UnansweredError as error:
+        return {"stdout": None, "why": str(error)}
+    return {"fields": fields, "code": answer.code, "stdout": answer.stdout, "stderr": answer.stderr}
+
+
+def _refused(answer: Answer, fields: Sequence[str]) -> list[str]:
+    if answer.code == 0:
+        return []
+    named = re.findall(_UNKNOWN_FIELD, answer.stdout + answer.stderr)
+    return [name for name in dict.fromkeys(named) if name in fields and name not in _NEEDED]
+
+
+@contextlib.contextmanager
+def _alone(node: Node) -> Iterator[None]:
+    """One check at a time asks; the others wait and find its answer. Without a state directory each asks itself."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            node.state.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context((node.state / f"{TOOL}.lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _is_fresh(path: Path) -> bool:
+    try:
+        return 0 <= time.time() - path.stat().st_mtime <= FRESH_SECONDS
+    except OSError:
+        return False
+
+
+def _hangs(proc: Path) -> bool:
+    """Whether some nvidia-smi sleeps uninterruptibly (state D of proc_pid_stat(5))."""
+    for stat in proc.glob("[0-9]*/stat"):
+        try:
+            name, _, rest = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")
+        except OSError:
+            continue  # it has just ended
+        if name.partition("(")[2] == TOOL and rest.split()[:1] == ["D"]:
+            return True
+    return False

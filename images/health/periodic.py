@@ -1,0 +1,156 @@
+"""health-periodic: Slurm's `HealthCheckProgram`, on every node in every interval.
+
+It runs the checks and tells what they found: in the comment of the node's record, when that changed or 5 minutes have
+passed; in the pod's log, when it changed; in the metrics file, always. It drains nothing and lifts no drain: that is
+for the watcher, which sees all nodes. It always succeeds, as Slurm would only log that it did not.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from images.common.command import Runner
+from images.common.log import Log, open_pod_log
+from images.health.contract import Check, Result, Status, not_checked
+from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
+from images.health.metrics import metrics
+from images.health.record import NoRecordError, Record, read_record, write_comment
+from images.health.registry import Registry, find_checks, fits
+from images.health.report import Report, changes, encode, gists, note_of
+from images.health.runner import Outcome, run_checks
+from images.health.state import LAST, METRICS, State
+from images.health.tools import Tools
+
+REFRESH_SECONDS: Final = 300
+"""A report is renewed so often, so that the watcher can tell an old one from one that still holds."""
+
+ALL_SECONDS: Final = 40.0
+"""For all checks together. slurmd ends the program after 60 s."""
+
+
+@dataclass(kw_only=True)
+class Periodic:
+    """One run."""
+
+    local: Local
+    registry: Registry
+    state: State
+    log: Callable[[str], None]
+    runner: Runner
+    now: Callable[[], float] = time.time
+    seconds: float = ALL_SECONDS
+
+    def run(self) -> dict[str, Result]:
+        """Run the checks and tell what they found."""
+        began = self.now()
+        again = self.state.again()
+        node = with_jobs(self.local.node)
+        outcomes = run_checks(self._checks(again), node, self.local.thresholds, seconds=self.seconds)
+        for name, why in self._unusable():
+            outcomes[name] = Outcome(result=not_checked(why))
+        results = {name: outcome.result for name, outcome in outcomes.items()}
+        self._tell(results, int(began))
+        self._write(METRICS, metrics(outcomes, self.now()))
+        return results
+
+    def _checks(self, again: Iterable[str]) -> list[Check]:
+        checks = self.registry.of("periodic", self.local.node, self.local.off)
+        known = {check.name for check in checks}
+        more = [self.registry.checks[name] for name in sorted(again) if name in self.registry.checks]
+        wanted = [check for check in more if check.name not in self.local.off and fits(check, self.local.node)]
+        return checks + [check for check in wanted if check.name not in known]
+
+    def _unusable(self) -> Iterable[tuple[str, str]]:
+        yield from sorted(self.registry.broken.items())
+        if self.local.problem:
+            yield "settings", self.local.problem
+
+    def _tell(self, results: dict[str, Result], at: int) -> None:
+        last = self.state.read_json(LAST)
+        last = last if isinstance(last, dict) else {}
+        seen = last.get("seen")
+        for line in changes(seen if isinstance(seen, dict) else {}, results):
+            self.log(line)
+        report = Report(at=at, results=results)
+        last["seen"] = gists(results)
+        if self._is_due(report, last):
+            problem = self._send(report)
+            if problem is None:
+                last |= {"sent": last["seen"], "sent_at": report.at}
+            elif problem != last.get("problem"):
+                self.log(f"cannot write the report to Slurm: {problem}")
+            last["problem"] = problem
+        self._write(LAST, json.dumps(last))
+
+    @staticmethod
+    def _is_due(report: Report, last: dict[str, Any]) -> bool:
+        at = last.get("sent_at")
+        # A clock that was set back must not silence the node.
+        return last.get("sent") != last["seen"] or not isinstance(at, int) or not 0 <= report.at - at < REFRESH_SECONDS
+
+    def _send(self, report: Report) -> str | None:
+        """Write the comment. Returns what is in the way."""
+        try:
+            record = read_record(self.local.node.name, self.runner)
+        except NoRecordError as error:
+            return str(error)
+        told = write_comment(
+            self.local.node.name,
+            encode(Report(at=report.at, results=report.results, note=note_of(record.comment))),
+            self.runner,
+        )
+        if not told.ok:
+            return told.message
+        self._keep_looking(record, report)
+        return None
+
+    def _keep_looking(self, record: Record, report: Report) -> None:
+        """Note which checks of prologs and epilogs run in the next interval too.
+
+        Those that have not passed, and the one that the node is drained for, be it by an earlier pod.
+        """
+        names = {
+            name
+            for name in self.state.again()
+            if name not in report.results or report.results[name].status is not Status.OK
+        }
+        check = self.registry.checks.get(record.drained_for)
+        if check is not None and "periodic" not in check.contexts:
+            names.add(check.name)
+        try:
+            self.state.remember_again(names & set(self.registry.checks))
+        except OSError as error:
+            self.log(f"cannot remember: {error}")
+
+    def _write(self, name: str, text: str) -> None:
+        try:
+            self.state.write(name, text)
+        except OSError as error:
+            self.log(f"cannot write {self.state.directory / name}: {error.strerror}")
+
+
+def _end(_number: int, _frame: object) -> NoReturn:
+    sys.exit(0)
+
+
+def main() -> int:
+    """Entry point."""
+    prepare_environment()
+    signal.signal(signal.SIGTERM, _end)
+    log = Log("health", open_pod_log())
+    local = find_local(pod_environment())
+    state = State(directory=local.node.state)
+    with state.only_me("periodic") as alone:
+        if alone:
+            Periodic(local=local, registry=find_checks(node=local.node), state=state, log=log, runner=Tools()).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""What the watcher writes to the Kubernetes API: a condition of a Node, and events about worker pods.
+
+Needs `create` of events in the cluster's namespace, and `patch` of nodes/status; nothing is deleted or evicted.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from images.controller.kube import REQUEST_TIMEOUT_SECONDS, Kube, KubeError
+
+COMPONENT: Final = "slurmstack-health"
+_CREATED: Final = frozenset({http.client.OK, http.client.CREATED})
+_MERGE: Final = "application/strategic-merge-patch+json"
+"""Merges the list of conditions by their type, so that the others, which kubelet writes, stay."""
+_EVENT_LENGTH: Final = 1000
+"""Kubernetes takes 1024 characters."""
+
+
+def timestamp(seconds: float) -> str:
+    """A time as Kubernetes writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingKube(Kube):
+    """The client, with what is written."""
+
+    @staticmethod
+    def of(kube: Kube) -> WritingKube:
+        """A client of the same server."""
+        return WritingKube(
+            host=kube.host,
+            port=kube.port,
+            namespace=kube.namespace,
+            tls=kube.tls,
+            service_account=kube.service_account,
+        )
+
+    def set_condition(self, node: str, *, kind: str, status: str, reason: str, message: str, at: float) -> None:
+        """Set one condition of a Node. Raises KubeError."""
+        condition = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": timestamp(at),
+            "lastTransitionTime": timestamp(at),
+        }
+        self._send("PATCH", f"/api/v1/nodes/{quote(node)}/status", {"status": {"conditions": [condition]}}, _MERGE)
+
+    def tell(self, pod: str, uid: str, *, reason: str, message: str, warning: bool, at: float) -> None:
+        """Write an event about a pod of the namespace. Raises KubeError."""
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": pod, "namespace": self.namespace}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{pod}.{int(at * 1e6):x}", "namespace": self.namespace},
+            "involvedObject": {**reference, "uid": uid} if uid else reference,
+            "reason": reason,
+            "message": message[:_EVENT_LENGTH],
+            "type": "Warning" if warning else "Normal",
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "reportingInstance": COMPONENT,
+            "firstTimestamp": timestamp(at),
+            "lastTimestamp": timestamp(at),
+            "count": 1,
+        }
+        self._send("POST", f"/api/v1/namespaces/{self.namespace}/events", event, "application/json")
+
+    def _send(self, method: str, path: str, body: dict[str, Any], content_type: str) -> None:
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": COMPONENT}
+        token = self.service_account / "token"
+        connection = self._connect(REQUEST_TIMEOUT_SECONDS)
+        try:
+            if token.is_file():
+                headers["Authorization"] = f"Bearer {token.read_text(encoding='ascii').strip()}"
+            connection.request(method, path, body=json.dumps(body).encode(), headers=headers)
+            response = connection.getresponse()
+            answer = response.read(2000).decode(errors="replace")
+            if response.status not in _CREATED:
+                raise KubeError(f"{method} {path}: {response.status} {answer.strip()[:200]}", response.status)
+        except (OSError, http.client.HTTPException) as error:
+            raise KubeError(f"no answer from the API server: {error}") from error
+        finally:
+            connection.close()

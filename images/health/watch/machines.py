@@ -1,0 +1,255 @@
+"""The machines below the workers, as Kubernetes sees them, as findings of a check like any other.
+
+A cordoned machine, one with a condition that the site has named (maintenance), and one that is not ready is to be
+drained in Slurm. A machine counts as lost, which ends and requeues its jobs, only on two pieces of evidence: Kubernetes
+has not heard of it, and its slurmd does not take a connection, several times in a row. While the API server does not
+answer, all is `not checked`.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from images.controller.kube import Object
+from images.controller.topology_places import Following
+from images.health.contract import Result, Status, not_checked, ok
+from images.health.watch.decide import Finding
+from images.health.watch.slurm import Record
+
+CONDITION: Final = "SlurmNodeFault"
+"""The condition that the watcher writes, and so must not read as somebody else's."""
+
+TRIES: Final = 3
+"""Connections that fail in a row before slurmd counts as silent: 4 s after Kubernetes has lost the machine, which takes
+Kubernetes 40 to 50 s by itself."""
+CONNECT_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 0.5
+"""Between two tries."""
+MISSING_ROUNDS: Final = 3
+"""Pods and Nodes are followed apart: a pod may be heard of before the new machine that it is on."""
+_AT_ONCE: Final = 32
+"""Machines that are tried at a time; the others wait for their turn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """The condition that the watcher writes on a Node."""
+
+    status: str
+    reason: str
+    message: str
+
+    @staticmethod
+    def of(condition: Mapping[str, Any]) -> Told:
+        """As it is on the Node."""
+        return Told(
+            status=str(condition.get("status") or ""),
+            reason=str(condition.get("reason") or ""),
+            message=str(condition.get("message") or ""),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A Node of Kubernetes."""
+
+    ready: str
+    """Status of its condition Ready: True, False, or Unknown where kubelet is silent."""
+    why: str = ""
+    """Message of that condition."""
+    cordoned: bool = False
+    conditions: Mapping[str, str]
+    """Messages of conditions that are true, by type."""
+    told: Told | None = None
+    """The condition that the watcher writes, if it is there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a worker's pod is."""
+
+    node: str
+    """Kubernetes node; empty while it has none."""
+    uid: str = ""
+
+
+def machine_of(node: Object) -> Machine:
+    """What matters of a Node object."""
+    listed: Iterable[Mapping[str, Any]] = (node.get("status") or {}).get("conditions") or []
+    conditions = {str(item.get("type")): item for item in listed}
+    ready = conditions.get("Ready", {})
+    own = conditions.get(CONDITION)
+    return Machine(
+        ready=str(ready.get("status") or "Unknown"),
+        why=str(ready.get("message") or ""),
+        cordoned=bool((node.get("spec") or {}).get("unschedulable")),
+        conditions={
+            kind: str(item.get("message") or item.get("reason") or "")
+            for kind, item in conditions.items()
+            if item.get("status") == "True" and kind not in {"Ready", CONDITION}
+        },
+        told=None if own is None else Told.of(own),
+    )
+
+
+def place_of(pod: Object) -> Place:
+    """What matters of a Pod object."""
+    return Place(
+        node=str((pod.get("spec") or {}).get("nodeName") or ""), uid=str((pod.get("metadata") or {}).get("uid") or "")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A result, with what `Finding` says beside it."""
+
+    result: Result
+    declared: bool = False
+    lost: bool = False
+
+
+def judge(name: str, machine: Machine | None, *, silent: bool, drain_conditions: frozenset[str]) -> Verdict:
+    """How the machine of this name is; None: Kubernetes has no such Node any more."""
+    unheard = machine is None or machine.ready not in {"True", "False"}
+    if unheard and silent:
+        what = "is gone from Kubernetes" if machine is None else "is not heard of by Kubernetes"
+        return Verdict(result=_fail(f"machine {name} {what}, and slurmd does not answer"), lost=True)
+    if machine is None:
+        return Verdict(result=_fail(f"machine {name} is gone from Kubernetes"))
+    if machine.cordoned:
+        return Verdict(result=_fail(f"machine {name} is cordoned"), declared=True)
+    for kind in sorted(drain_conditions & machine.conditions.keys()):
+        message = f"machine {name} has the condition {kind}: {machine.conditions[kind]}"
+        return Verdict(result=_fail(message.rstrip(": ")), declared=True)
+    if machine.ready != "True":
+        return Verdict(result=_fail(f"machine {name} is not ready: {machine.why}".rstrip(": ")))
+    return Verdict(result=ok())
+
+
+def _fail(message: str) -> Result:
+    return Result(status=Status.FAIL, fault="node", message=message)
+
+
+def takes_connection(address: str, port: int) -> bool:
+    """Whether slurmd listens."""
+    try:
+        with socket.create_connection((address, port), timeout=CONNECT_SECONDS):
+            return True
+    except (OSError, ValueError):  # ValueError: what is no name of a host
+        return False
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether slurmd takes a connection in one of some tries."""
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(PAUSE_SECONDS)
+        if takes_connection(address, port):
+            return True
+    return False
+
+
+class Machines:
+    """Findings about the machines, by name of the Slurm node."""
+
+    def __init__(
+        self,
+        *,
+        pods: Following[Place],
+        nodes: Following[Machine],
+        drain_conditions: frozenset[str] = frozenset(),
+        probe: Callable[[str, int], bool] = answers,
+        pool: Executor | None = None,
+    ) -> None:
+        """`probe` may take seconds: it runs in threads of `pool`, and no round waits for it."""
+        self._pods = pods
+        self._nodes = nodes
+        self._drain_conditions = drain_conditions
+        self._probe = probe
+        self._places: dict[str, Place] = {}
+        self._pool = pool or ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="probe")
+        self._silent: set[str] = set()
+        self._trying: dict[str, Future[bool]] = {}
+        self._missing: dict[str, int] = {}
+
+    @property
+    def synced(self) -> bool:
+        """Whether the API server has told all, and still answers."""
+        return self._pods.synced and self._nodes.synced
+
+    def machines(self) -> Mapping[str, Machine]:
+        """All Nodes."""
+        return self._nodes.values()
+
+    def places(self) -> Mapping[str, Place]:
+        """Where the Slurm nodes are, or were before they lost their pod."""
+        return self._places
+
+    def findings(self, records: Iterable[Record], now: float) -> dict[str, Finding]:
+        """Look at the machine of each node."""
+        records = list(records)
+        if not self.synced:
+            self._silent.clear()
+            self._trying.clear()
+            self._missing.clear()
+            unknown = Finding(result=not_checked("the Kubernetes API does not answer"), at=now)
+            return {record.name: unknown for record in records}
+        self._follow_pods(records)
+        machines = self._nodes.values()
+        self._missing = {
+            name: self._missing.get(name, 0) + 1 for name, place in self._places.items() if place.node not in machines
+        }
+        self._listen(record for record in records if self._is_unheard(record.name, machines))
+        return {record.name: self._finding(record.name, machines, now) for record in records}
+
+    def _follow_pods(self, records: list[Record]) -> None:
+        """A node without a pod, or whose pod has no machine yet, keeps the place that it had."""
+        pods = self._pods.values()
+        places: dict[str, Place] = {}
+        for record in records:
+            place = pods.get(record.name)
+            if place is None or not place.node:
+                place = self._places.get(record.name)
+            if place is not None:
+                places[record.name] = place
+        self._places = places
+
+    def _is_unheard(self, name: str, machines: Mapping[str, Machine]) -> bool:
+        place = self._places.get(name)
+        if place is None:
+            return False
+        machine = machines.get(place.node)
+        return machine is None or machine.ready not in {"True", "False"}
+
+    def _listen(self, records: Iterable[Record]) -> None:
+        """Try slurmd of these, again and again, and take what the last tries brought."""
+        unheard = {record.name: record for record in records}
+        self._silent &= unheard.keys()
+        self._trying = {name: trying for name, trying in self._trying.items() if name in unheard}
+        for name, trying in list(self._trying.items()):
+            if trying.done():
+                (self._silent.discard if trying.result() else self._silent.add)(name)
+                del self._trying[name]
+        # Those that are known to be silent are tried last: what matters is who else is.
+        for name in sorted(unheard.keys() - self._trying.keys(), key=lambda name: (name in self._silent, name)):
+            if len(self._trying) < _AT_ONCE:
+                self._trying[name] = self._pool.submit(self._probe, unheard[name].address, unheard[name].port)
+
+    def _finding(self, name: str, machines: Mapping[str, Machine], now: float) -> Finding:
+        place = self._places.get(name)
+        if place is None:
+            return Finding(result=not_checked("its pod is not known"), at=now)
+        if 0 < self._missing.get(name, 0) < MISSING_ROUNDS:
+            return Finding(result=not_checked(f"machine {place.node} is not known"), at=now)
+        verdict = judge(
+            place.node,
+            machines.get(place.node),
+            silent=name in self._silent,
+            drain_conditions=self._drain_conditions,
+        )
+        return Finding(result=verdict.result, at=now, arrived=now, declared=verdict.declared, lost=verdict.lost)

@@ -1,0 +1,163 @@
+"""health-watch: drains nodes whose checks fail, and resumes them, within a limit over the whole cluster.
+
+A container beside slurmctld. Its settings are environment variables:
+
+MAX_DRAINED       how many nodes may be drained for checks at a time: `3`, or `10%` of all; the default is 10%
+REPORT_ONLY       names of checks whose failure is told and drains nothing
+REQUEUE_AFTER     seconds that jobs may go on when their machine is wanted free; empty: to their end
+MACHINES          `no`: do not look at the Kubernetes nodes
+DRAIN_CONDITIONS  types of Kubernetes node conditions that, while they are True, are to be drained for
+CONDITIONS        `yes`: write the condition SlurmNodeFault to the Kubernetes nodes
+
+`--once`: one round, for tests and by hand; exit code 1 if slurmctld does not answer. `--dry-run`: change nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from images.common.log import Log
+from images.common.process import end_on_sigterm
+from images.common.wait import Clock, Reminder
+from images.controller.kube import SERVICE_ACCOUNT, Kube
+from images.health.watch.decide import KUBERNETES, Policy
+from images.health.watch.kube_write import WritingKube
+from images.health.watch.kubernetes import Teller, follow_machines
+from images.health.watch.limit import Limit
+from images.health.watch.machines import Machines
+from images.health.watch.slurm import Slurm, SlurmError
+from images.health.watch.watcher import Watcher
+
+POLL_SECONDS: Final = 2.0
+LONGEST_POLL_SECONDS: Final = 10.0
+SHARE: Final = 5.0
+"""A round that takes long, with thousands of nodes, is followed by a pause of this many times its length, up to
+`LONGEST_POLL_SECONDS`."""
+SYNC_SECONDS: Final = 5.0
+"""How long `--once` waits for the API server."""
+
+
+def watch(watcher: Watcher, log: Callable[[str], None], clock: Clock | None = None) -> None:
+    """Watch for ever."""
+    clock = clock or Clock()
+    reminder = Reminder(log, clock)
+    while True:
+        started = clock.now()
+        try:
+            watcher.round()
+            reminder = Reminder(log, clock)
+        except SlurmError as error:
+            reminder.waiting(f"slurmctld: {error}")
+        clock.sleep(min(max(POLL_SECONDS, SHARE * (clock.now() - started)), LONGEST_POLL_SECONDS))
+
+
+def policy_from(env: Mapping[str, str]) -> Policy:
+    """What the site wants. Raises ValueError."""
+    after = env.get("REQUEUE_AFTER", "").strip()
+    if after and not after.isdigit():
+        raise ValueError(f"REQUEUE_AFTER: {after!r} is no number of seconds")
+    return Policy(
+        max_drained=Limit.parse(env.get("MAX_DRAINED", "").strip() or "10%"),
+        report_only=words(env.get("REPORT_ONLY", "")),
+        requeue_after=float(after) if after else None,
+    )
+
+
+def words(text: str) -> frozenset[str]:
+    """Names, divided by commas or blanks."""
+    return frozenset(text.replace(",", " ").split())
+
+
+def flag(env: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """`yes` or `no`. Raises ValueError."""
+    value = env.get(name, "").strip() or ("yes" if default else "no")
+    if value not in {"yes", "no"}:
+        raise ValueError(f"{name}: {value!r} is neither yes nor no")
+    return value == "yes"
+
+
+def _namespace(env: Mapping[str, str]) -> str:
+    mounted = SERVICE_ACCOUNT / "namespace"
+    return env.get("NAMESPACE") or (mounted.read_text(encoding="ascii").strip() if mounted.is_file() else "")
+
+
+class _Events:
+    """Of what was done, without conditions on the nodes."""
+
+    def __init__(self, teller: Teller) -> None:
+        self.acted = teller.acted
+
+    def saw(self, views: object, now: float) -> None:
+        """Say nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """The watcher with what it stands on."""
+
+    watcher: Watcher
+    machines: Machines | None = None
+    teller: Teller | None = None
+
+
+def build(env: Mapping[str, str], log: Callable[[str], None], *, dry_run: bool) -> Built:
+    """The watcher as the environment wants it. Raises ValueError."""
+    policy, slurm = policy_from(env), Slurm()
+    wants_machines = flag(env, "MACHINES", default=True)
+    wants_conditions = flag(env, "CONDITIONS", default=False)
+    kube = Kube.in_cluster(_namespace(env), env) if wants_machines else None
+    if kube is None:
+        log("nodes are watched by Slurm's records alone" + ("" if wants_machines else ": MACHINES=no"))
+        return Built(watcher=Watcher(slurm=slurm, policy=policy, log=log, dry_run=dry_run))
+    machines = follow_machines(kube, words(env.get("DRAIN_CONDITIONS", "")), log)
+    teller = Teller(kube=WritingKube.of(kube), machines=machines, log=log)
+    telling = None if dry_run else teller if wants_conditions else _Events(teller)
+    watcher = Watcher(
+        slurm=slurm, policy=policy, log=log, machines=(KUBERNETES, machines), teller=telling, dry_run=dry_run
+    )
+    return Built(watcher=watcher, machines=machines, teller=teller)
+
+
+def once(built: Built, log: Callable[[str], None], clock: Clock) -> int:
+    """One round; the exit code."""
+    deadline = clock.now() + SYNC_SECONDS
+    while built.machines is not None and not built.machines.synced and clock.now() < deadline:
+        clock.sleep(0.1)
+    try:
+        built.watcher.round()
+    except SlurmError as error:
+        log(f"slurmctld: {error}")
+        return 1
+    if built.teller is not None:
+        built.teller.write_waiting()
+    return 0
+
+
+def main() -> int:
+    """Entry point."""
+    end_on_sigterm()
+    parser = argparse.ArgumentParser(prog="health-watch", description="Drains and resumes nodes by their checks.")
+    parser.add_argument("--once", action="store_true", help="one round")
+    parser.add_argument("--dry-run", action="store_true", help="change nothing, say what would be done")
+    arguments = parser.parse_args()
+    log = Log("health-watch")
+    try:
+        built = build(os.environ, log, dry_run=arguments.dry_run)
+    except ValueError as error:
+        log(str(error))
+        return 2
+    if arguments.once:
+        return once(built, log, Clock())
+    if built.teller is not None:
+        built.teller.start()
+    watch(built.watcher, log)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""One look at all nodes, and what follows from it.
+
+The watcher remembers nothing that matters: all it needs is in Slurm (reports in the nodes' comments, reasons of drains)
+and in Kubernetes, so it may be restarted at any point. Before each change it reads the node's record again, and does
+nothing if somebody else was there meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from images.common.command import TIMED_OUT, Result
+from images.health.report import decode
+from images.health.watch.decide import Action, Decision, Finding, Kind, NodeView, Policy, decide
+from images.health.watch.slurm import Record, Slurm, SlurmError
+
+MOST_ACTIONS: Final = 100
+"""In a round; the next one is close."""
+REQUEUE_AGAIN_SECONDS: Final = 30.0
+"""Jobs need a moment to end, and some cannot be requeued."""
+MOST_FAILURES: Final = 3
+"""Questions without an answer in one round, after which the rest waits for the next: slurmctld may be stuck."""
+
+
+class Watching(Protocol):
+    """The machines below the nodes."""
+
+    def findings(self, records: list[Record], now: float) -> Mapping[str, Finding]:
+        """How they are."""
+        ...
+
+
+class Telling(Protocol):
+    """Who else is told."""
+
+    def acted(self, action: Action, now: float) -> None:
+        """Something was done."""
+        ...
+
+    def saw(self, views: list[NodeView], now: float) -> None:
+        """The nodes as they are."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Arrival:
+    report_at: int
+    seen: float | None
+
+
+class Watcher:
+    """Looks at all nodes, decides, and acts; one round at a time."""
+
+    def __init__(
+        self,
+        *,
+        slurm: Slurm,
+        policy: Policy,
+        log: Callable[[str], None],
+        machines: tuple[str, Watching] | None = None,
+        teller: Telling | None = None,
+        dry_run: bool = False,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """`machines`: the name of the check, and who does it. `wall`: the clock that slurmctld has too."""
+        self._slurm = slurm
+        self._policy = policy
+        self._log = log
+        self._machines = machines
+        self._teller = teller
+        self._dry_run = dry_run
+        self._wall = wall
+        self._arrivals: dict[str, _Arrival] | None = None
+        self._told: dict[tuple[Kind, str], str] = {}
+        self._held: frozenset[tuple[str, str]] = frozenset()
+        self._requeued: dict[str, float] = {}
+
+    def round(self) -> Decision:
+        """Look once, and act. Raises SlurmError when slurmctld does not answer."""
+        records = self._slurm.nodes()
+        now = self._wall()
+        views = self._views(records, now)
+        decision = decide(views, self._policy, now)
+        self._tell_held(decision)
+        self._forget(decision)
+        failures = 0
+        for action in decision.actions[:MOST_ACTIONS]:
+            failures += not self._act(action)
+            if failures >= MOST_FAILURES:
+                break
+        if self._teller is not None:
+            self._teller.saw(views, now)
+        return decision
+
+    def _views(self, records: list[Record], now: float) -> list[NodeView]:
+        known = self._arrivals
+        arrivals: dict[str, _Arrival] = {}
+        name, machines = self._machines if self._machines is not None else ("", None)
+        by_machine = machines.findings(records, now) if machines is not None else {}
+        views = []
+        for record in records:
+            findings: dict[str, Finding] = {}
+            report = decode(record.comment)
+            if report is not None:
+                arrival = _arrival(record.name, report.at, known, now)
+                arrivals[record.name] = arrival
+                for check, result in report.results.items():
+                    findings[check] = Finding(result=result, at=float(report.at), arrived=arrival.seen)
+            if record.name in by_machine:
+                findings[name] = by_machine[record.name]
+            views.append(
+                NodeView(
+                    name=record.name,
+                    states=record.states,
+                    reason=record.reason,
+                    reason_at=record.reason_at,
+                    findings=findings,
+                )
+            )
+        self._arrivals = arrivals
+        return views
+
+    def _act(self, action: Action) -> bool:
+        """Do it, and tell. Whether slurmctld has answered."""
+        name = action.node.name
+        if self._dry_run:
+            self._once(action, f"would {action.kind.value} {name}: {action.reason}")
+            return True
+        try:
+            result = self._change(action)
+        except SlurmError as error:
+            self._once(action, f"cannot {action.kind.value} {name}: {error}")
+            return False
+        if result is None:
+            return True
+        if not result.ok:
+            self._once(action, f"cannot {action.kind.value} {name}: {result.message}")
+            return result.code != TIMED_OUT
+        self._told.pop((action.kind, name), None)
+        self._log(f"{action.kind.value} {name}: {action.reason}")
+        if self._teller is not None:
+            self._teller.acted(action, self._wall())
+        return True
+
+    def _change(self, action: Action) -> Result | None:
+        """Do it; None: there is nothing to do (any more). Raises SlurmError."""
+        name, slurm = action.node.name, self._slurm
+        if action.kind is Kind.REQUEUE:
+            return self._requeue(action)
+        if not self._is_as_seen(action.node):
+            return None
+        if action.kind is Kind.RESUME:
+            return slurm.undrain(name, action.reason)
+        if action.kind is Kind.REASON:
+            return slurm.set_reason(name, action.reason)
+        drained = slurm.drain(name, action.reason)
+        # First drained: a down alone ends when slurmd is heard of again, and jobs would start there.
+        return slurm.set_down(name, action.reason) if action.kind is Kind.DOWN and drained.ok else drained
+
+    def _is_as_seen(self, seen: NodeView) -> bool:
+        """Whether nobody has changed the node since. What remains is the moment between this and the change."""
+        record = self._slurm.node(seen.name)
+        if record is None:
+            return False
+        now = NodeView(name=record.name, states=record.states, reason=record.reason)
+        return (now.reason, now.is_closed, now.is_down, now.is_asleep) == (
+            seen.reason,
+            seen.is_closed,
+            seen.is_down,
+            seen.is_asleep,
+        )
+
+    def _requeue(self, action: Action) -> Result | None:
+        name, now = action.node.name, self._wall()
+        if now - self._requeued.get(name, float("-inf")) < REQUEUE_AGAIN_SECONDS or not self._is_as_seen(action.node):
+            return None
+        self._requeued[name] = now
+        jobs = self._slurm.jobs_on(name)
+        refused = [f"job {job}: {result.message}" for job in jobs if not (result := self._slurm.requeue(job)).ok]
+        if refused:
+            return Result(code=1, stderr="; ".join(refused))
+        return Result(code=0) if jobs else None
+
+    def _once(self, action: Action, line: str) -> None:
+        """Log a line, unless it was the last one about this."""
+        key = (action.kind, action.node.name)
+        if self._told.get(key) != line:
+            self._told[key] = line
+            self._log(line)
+
+    def _forget(self, decision: Decision) -> None:
+        """What is no longer wished for is told again when it comes back."""
+        wanted = {(action.kind, action.node.name) for action in decision.actions}
+        self._told = {key: line for key, line in self._told.items() if key in wanted}
+        requeued = {name for kind, name in wanted if kind is Kind.REQUEUE}
+        self._requeued = {name: at for name, at in self._requeued.items() if name in requeued}
+
+    def _tell_held(self, decision: Decision) -> None:
+        held = frozenset((action.node.name, action.reason.partition(":")[0]) for action in decision.held)
+        if held and held != self._held:
+            names = ", ".join(f"{name} ({reason})" for name, reason in sorted(held)[:20])
+            more = f", and {len(held) - 20} more" if len(held) > 20 else ""
+            self._log(f"not drained, as the limit of {self._policy.max_drained} is reached: {names}{more}")
+        elif self._held and not held:
+            self._log("no node waits for the limit any more")
+        self._held = held
+
+
+def _arrival(name: str, report_at: int, known: Mapping[str, _Arrival] | None, now: float) -> _Arrival:
+    """When a report came: now if it was not there a round ago."""
+    if known is None:
+        return _Arrival(report_at=report_at, seen=None)
+    before = known.get(name)
+    return before if before is not None and before.report_at == report_at else _Arrival(report_at=report_at, seen=now)

@@ -1,0 +1,67 @@
+"""An nvidia-smi and a dmesg for machines without GPUs: which one it is, is its own name.
+
+What they say lies in the directory that FAKE_GPUS names (/run/fake-gpus if nothing does), to be changed while they
+are in use: `gpus.csv` (all fields, with names in the first line), `nvlink.txt`, `nvlink-errors.txt`, `kernel.log`. With
+a file `hang` there nvidia-smi never ends. Needs no more than Python's standard library, so that it runs in images.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+SAYS = Path(os.environ.get("FAKE_GPUS", "/run/fake-gpus"))
+
+
+def _text(name: str) -> str:
+    path = SAYS / name
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _query(wanted: list[str]) -> int:
+    lines = _text("gpus.csv").splitlines()
+    if len(lines) < 2:
+        print("No devices were found")
+        return 6
+    names = lines[0].split(", ")
+    for field in wanted:
+        if field not in names:
+            print(f'Field "{field}" is not a valid field to query.\n')
+            return 2
+    for line in lines[1:]:
+        values = dict(zip(names, line.split(", "), strict=True))
+        print(", ".join(values[field] for field in wanted))
+    return 0
+
+
+def nvidia_smi(arguments: list[str]) -> int:
+    """The calls that the checks make."""
+    while (SAYS / "hang").exists():
+        time.sleep(1)
+    first = arguments[0] if arguments else ""
+    if first.startswith("--query-gpu="):
+        return _query(first.partition("=")[2].split(","))
+    if arguments[:2] == ["nvlink", "--status"]:
+        sys.stdout.write(_text("nvlink.txt"))
+        return 0
+    if arguments[:2] == ["nvlink", "--errorcounters"]:
+        sys.stdout.write(_text("nvlink-errors.txt"))
+        return 0
+    if first.startswith("--query-compute-apps="):
+        return 0
+    print("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")
+    return 2
+
+
+def main() -> int:
+    """Entry point."""
+    if Path(sys.argv[0]).name == "dmesg":
+        sys.stdout.write(_text("kernel.log"))
+        return 0
+    return nvidia_smi(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

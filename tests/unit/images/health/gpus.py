@@ -1,0 +1,90 @@
+"""An nvidia-smi and a dmesg that play back texts, for a node with GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from images.common.command import NO_PROGRAM, TIMED_OUT, Result
+from images.health.contract import Node, Thresholds
+from images.health.nvidia import smi
+from tests.unit.images.fakes import Answer, FakeRunner
+
+DATA = Path(__file__).parent / "data"
+DEFAULTS = Thresholds()
+HANGS = Result(code=TIMED_OUT, stderr="no answer within 8 s")
+ABSENT = Result(code=NO_PROGRAM, stderr="no such program")
+GARBAGE = Result(code=0, stdout="Segmentation fault (core dumped)\n")
+
+QUERY = "nvidia-smi --query-gpu="
+REMAPPED = "nvidia-smi --query-remapped-rows="
+STATUS = "nvidia-smi nvlink --status"
+ERRORS = "nvidia-smi nvlink --errorcounters"
+DMESG = "dmesg --raw"
+
+
+def text(name: str) -> Result:
+    """A whole answer from a file."""
+    return Result(code=0, stdout=(DATA / name).read_text(encoding="utf-8"))
+
+
+class Smi:
+    """Answers `--query-gpu=` from a file with all fields; `changes` overrides fields by GPU's index and name."""
+
+    def __init__(
+        self,
+        name: str,
+        changes: Mapping[tuple[int, str], str] | None = None,
+        *,
+        unknown: Sequence[str] = (),
+        gone: Sequence[int] = (),
+    ) -> None:
+        lines = (DATA / "nvidia" / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+        names = lines[0].split(", ")
+        self.rows = [dict(zip(names, line.split(", "), strict=True)) for line in lines[1:]]
+        self.unknown = unknown
+        self.gone = gone
+        for (index, field), value in (changes or {}).items():
+            self.rows[index][field] = value
+
+    def __call__(self, argv: Sequence[str]) -> Result:
+        fields = argv[1].partition("=")[2].split(",")
+        for field in fields:
+            if field in self.unknown or field not in self.rows[0]:
+                return Result(code=2, stdout=f'Field "{field}" is not a valid field to query.\n\n')
+        rows = [row for row in self.rows if int(row["index"]) not in self.gone]
+        return Result(code=0, stdout="".join(", ".join(row[field] for field in fields) + "\n" for row in rows))
+
+
+def machine(query: Answer | None = None, **others: Answer) -> FakeRunner:
+    """A healthy machine with 8 H100, with other answers where given."""
+    names = {"remapped": REMAPPED, "status": STATUS, "errors": ERRORS, "dmesg": DMESG}
+    answers: dict[str, Answer] = {
+        "nvidia-smi": Result(code=2, stderr="the tests' nvidia-smi does not know this"),
+        QUERY: query or Smi("h100-8"),
+        STATUS: text("nvidia/nvlink-h100-8.txt"),
+        ERRORS: text("nvidia/nvlink-errors-h100-8.txt"),
+        DMESG: text("kernel/quiet.log"),
+    }
+    return FakeRunner(answers | {names[name]: answer for name, answer in others.items()})
+
+
+def node(path: Path, gpus: int = 8) -> Node:
+    """A node whose files are below `path`; the machine started 100000 s ago."""
+    proc = path / "proc"
+    (proc / "sys/kernel/random").mkdir(parents=True, exist_ok=True)
+    (proc / "sys/kernel/random/boot_id").write_text("5a0c5f4e-0001\n")
+    (proc / "uptime").write_text("100000.00 3000000.00\n")
+    return Node(name="gpu-0", gpus=gpus, root=path, state=path / "state")
+
+
+def next_run(where: Node) -> None:
+    """Let the answer that is kept for the checks of one run be too old for the next."""
+    (where.state / f"{smi.TOOL}.json").unlink(missing_ok=True)
+
+
+def wait(where: Node, check: str, seconds: float) -> None:
+    """Let what a check saw so far have been `seconds` earlier."""
+    path = where.state / f"{check}.since"
+    lines = [line.split(" ", 2) for line in path.read_text().splitlines()] if path.exists() else []
+    path.write_text("".join(f"{float(a) - seconds} {float(b) - seconds} {what}\n" for a, b, what in lines))

@@ -1,0 +1,219 @@
+"""After a job: what its user has left goes, unless the user has another job here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from images.common.command import Result as Command
+from images.health import epilog, job_directory, leftovers
+from images.health.contract import Check, Node, Result, Status, Thresholds
+from images.health.epilog import Epilog, in_background
+from images.health.leftovers import Moment
+from images.health.local import Local
+from images.health.registry import Registry
+from images.health.state import State
+from tests.unit.images.fakes import FakeClock, FakeRunner
+from tests.unit.images.health.test_local import add_process
+
+UID = os.getuid()
+
+
+class FakeEnd:
+    """A job that has ended on a node; its user is the one who runs the tests."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(leftovers, "PROTECTED", frozenset())
+        self.proc = directory / "proc"
+        self.proc.mkdir()
+        self.tmp = directory / "tmp"
+        self.tmp.mkdir()
+        self.jobs = directory / "jobs"
+        self.node = Node(name="w-0", root=directory, state=directory / "state")
+        self.registry = Registry()
+        self.log: list[str] = []
+        self.killed: list[tuple[int, int]] = []
+        self.queue = Command(code=0)
+        self.runner = FakeRunner({"squeue": lambda _: self.queue})
+        self.environment = {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": str(UID)}
+
+    def kill(self, pid: int, number: int) -> None:
+        self.killed.append((pid, number))
+        (self.proc / str(pid) / "stat").unlink()
+
+    def run(self) -> None:
+        Epilog(
+            local=Local(node=self.node, thresholds=Thresholds()),
+            registry=self.registry,
+            state=State(directory=self.node.state),
+            log=self.log.append,
+            runner=self.runner,
+            environment=self.environment,
+            jobs=self.jobs,
+            places=(self.tmp,),
+            clock=FakeClock(),
+            kill=self.kill,
+            moment=lambda: Moment(seconds=time.time() + 60, ticks=float("inf")),
+        ).run()
+
+
+@pytest.fixture
+def end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEnd:
+    return FakeEnd(tmp_path, monkeypatch)
+
+
+def leave_things(end: FakeEnd) -> None:
+    (end.tmp / "scratch").mkdir()
+    (end.tmp / "scratch/file").touch()
+    add_process(end.proc, 20, comm="daemon", uid=UID)
+
+
+def test_a_clean_end_asks_slurm_nothing_and_says_nothing(end: FakeEnd) -> None:
+    end.run()
+
+    assert end.runner.commands == []
+    assert end.log == []
+
+
+def test_the_jobs_directory_goes_even_if_the_user_has_other_jobs(end: FakeEnd) -> None:
+    (job_directory.make("17", UID, os.getgid(), end.jobs) / "file").touch()
+    (job_directory.make("18", UID, os.getgid(), end.jobs) / "file").touch()
+    leave_things(end)
+    end.queue = Command(code=0, stdout="18 RUNNING\n")
+    end.run()
+
+    assert [path.name for path in end.jobs.iterdir()] == ["18"]
+
+
+def test_processes_and_files_of_the_user_go(end: FakeEnd) -> None:
+    leave_things(end)
+    end.run()
+
+    assert end.killed == [(20, signal.SIGTERM)]
+    assert list(end.tmp.iterdir()) == []
+    assert "job 17: ending what it has left: daemon" in end.log
+    assert f"--nodelist=w-0 --user={UID}" in end.runner.commands[0]
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        Command(code=0, stdout="17 COMPLETING\n18 RUNNING\n"),
+        Command(code=0, stdout="18 CONFIGURING\n"),
+        Command(code=0, stdout="18 SUSPENDED\n"),
+        Command(code=124, stderr="squeue: no answer within 3 s"),
+        Command(code=1, stderr="slurm_load_jobs error: Unable to contact slurm controller"),
+        Command(code=0, stdout="garbage\n"),
+    ],
+)
+def test_another_job_of_the_user_or_no_clear_answer_keeps_everything(end: FakeEnd, queue: Command) -> None:
+    leave_things(end)
+    end.queue = queue
+    end.run()
+
+    assert end.killed == []
+    assert (end.tmp / "scratch/file").exists()
+
+
+def test_two_jobs_that_end_together_leave_nothing_when_the_last_step_is_gone(end: FakeEnd) -> None:
+    leave_things(end)
+    end.queue = Command(code=0, stdout="17 COMPLETING\n18 COMPLETING\n")
+    add_process(end.proc, 30, comm="slurmstepd", title="slurmstepd: [18.0]", uid=0)
+    end.run()
+    assert (end.tmp / "scratch/file").exists()
+
+    (end.proc / "30/stat").unlink()
+    end.run()
+    assert list(end.tmp.iterdir()) == []
+
+
+def test_the_jobs_own_last_step_is_no_other_job(end: FakeEnd) -> None:
+    leave_things(end)
+    end.queue = Command(code=0, stdout="17 COMPLETING\n")
+    add_process(end.proc, 30, comm="slurmstepd", title="slurmstepd: [17.extern]", uid=0)
+    end.run()
+
+    assert list(end.tmp.iterdir()) == []
+
+
+def test_an_answer_that_is_not_understood_is_told(end: FakeEnd) -> None:
+    leave_things(end)
+    end.queue = Command(code=0, stdout="garbage\n")
+    end.run()
+
+    assert "stays, as slurmctld does not say who is here: squeue said 'garbage'" in end.log[0]
+
+
+def test_nothing_of_root_or_slurm_is_touched(end: FakeEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_things(end)
+    monkeypatch.setattr(leftovers, "PROTECTED", frozenset({UID}))
+    end.run()
+
+    assert end.killed == []
+    assert (end.tmp / "scratch/file").exists()
+
+
+def test_root_munge_slurm_and_nobody_are_protected() -> None:
+    assert {0, 950, 64030, 65534} <= leftovers.PROTECTED
+
+
+def test_without_a_job_in_the_environment_nothing_happens(end: FakeEnd) -> None:
+    leave_things(end)
+    end.environment = {}
+    end.run()
+
+    assert end.killed == []
+    assert (end.tmp / "scratch/file").exists()
+
+
+def test_a_process_that_does_not_end_is_told(end: FakeEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_things(end)
+    monkeypatch.setattr(end, "kill", lambda *_: None)
+    end.run()
+
+    assert "job 17: these do not end: daemon" in end.log
+
+
+def test_what_is_not_clean_is_looked_at_again_in_the_next_interval(end: FakeEnd) -> None:
+    busy = Result(status=Status.FAIL, fault="user", message="GPU 0 in use")
+    end.registry.checks["gpu-free"] = Check(
+        name="gpu-free", summary="", contexts=frozenset({"epilog"}), run=lambda *_: busy, seconds=20
+    )
+    end.run()
+
+    assert State(directory=end.node.state).again() == {"gpu-free"}
+    assert end.log == ["after job 17: fail gpu-free [user]: GPU 0 in use"]
+    assert end.runner.commands == []
+
+
+def test_a_long_removal_goes_on_by_itself(tmp_path: Path) -> None:
+    log: list[str] = []
+
+    def slow() -> int:
+        while not (tmp_path / "go").exists():
+            time.sleep(0.01)
+        (tmp_path / "done").touch()
+        return 1
+
+    in_background([slow], 0.05, log.append)
+    assert log == ["files are still being removed"]
+    assert not (tmp_path / "done").exists()
+
+    (tmp_path / "go").touch()
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "done").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_mistake_in_the_program_itself_drains_no_node(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(epilog, "prepare_environment", lambda: 1 / 0)
+
+    assert epilog.main() == 0
+    assert "ZeroDivisionError" in capfd.readouterr().err

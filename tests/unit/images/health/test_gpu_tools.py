@@ -1,0 +1,94 @@
+"""All GPU checks with real programs, as a node runs them: an nvidia-smi and a dmesg that can be broken."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from images.health.checks import gpu_links, gpu_memory, gpu_presence, gpu_thermal, gpu_xid
+from images.health.contract import Result, Status
+from images.health.nvidia import smi
+from images.health.runner import run_checks
+from tests.unit.images.health.gpus import DATA, DEFAULTS, next_run, node
+
+CHECKS = [module.CHECK for module in (gpu_presence, gpu_xid, gpu_memory, gpu_links, gpu_thermal)]
+
+
+class Machine:
+    """Eight GPUs that are well, and the programs that say so."""
+
+    def __init__(self, path: Path) -> None:
+        self.says, self.node = path / "says", node(path / "node")
+        programs = path / "bin"
+        programs.mkdir()
+        self.says.mkdir()
+        script = Path(__file__).with_name("fake_gpu_tools.py").read_text(encoding="utf-8")
+        for name in ("nvidia-smi", "dmesg"):
+            (programs / name).write_text(f"#!{sys.executable} -IS\n{script}")
+            (programs / name).chmod(0o755)
+        self.programs = programs
+        names = {
+            "gpus.csv": "h100-8.csv",
+            "nvlink.txt": "nvlink-h100-8.txt",
+            "nvlink-errors.txt": "nvlink-errors-h100-8.txt",
+        }
+        for name, recorded in names.items():
+            shutil.copy(DATA / "nvidia" / recorded, self.says / name)
+        shutil.copy(DATA / "kernel/quiet.log", self.says / "kernel.log")
+
+    def change(self, name: str, old: str, new: str) -> None:
+        path = self.says / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    def look(self) -> dict[str, Result]:
+        """One run."""
+        next_run(self.node)
+        return {name: outcome.result for name, outcome in run_checks(CHECKS, self.node, DEFAULTS).items()}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The machine, with its programs on the PATH."""
+    machine = Machine(tmp_path)
+    monkeypatch.setenv("PATH", f"{machine.programs}:/usr/bin:/bin")
+    monkeypatch.setenv("FAKE_GPUS", str(machine.says))
+    return machine
+
+
+def failing(results: dict[str, Result]) -> dict[str, str]:
+    assert {result.status for result in results.values()} <= {Status.OK, Status.FAIL}
+    return {name: result.message for name, result in results.items() if result.status is Status.FAIL}
+
+
+def test_a_machine_that_breaks_is_told_by_the_right_check_and_heals(machine: Machine) -> None:
+    assert failing(machine.look()) == {}
+
+    machine.change("gpus.csv", "0, 0, No, No", "0, 1, Yes, No")
+    assert failing(machine.look()) == {"gpu-memory": "GPU 0: bad memory is taken out of use at the next reset"}
+
+    machine.change("gpus.csv", "0, 1, Yes, No", "0, 0, No, No")
+    shutil.copy(DATA / "kernel/fallen-off.log", machine.says / "kernel.log")
+    assert set(failing(machine.look())) == {"gpu-xid"}
+
+    (machine.says / "kernel.log").write_text("")  # emptied by an administrator
+    assert failing(machine.look()) == {}
+
+
+def test_an_nvidia_smi_that_hangs_is_reported_and_no_fault(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smi, "SECONDS", 0.5)
+    (machine.says / "hang").touch()
+
+    results = machine.look()
+
+    assert results.pop("gpu-xid").status is Status.OK
+    assert {(result.status, result.message) for result in results.values()} == {
+        (Status.NOT_CHECKED, "nvidia-smi did not end in 0.5 s")
+    }
+
+    (machine.says / "hang").unlink()
+    assert failing(machine.look()) == {}

@@ -1,0 +1,83 @@
+"""A job's temporary directory: its user's alone, and nobody can take its name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from images.health import job_directory
+from images.health.leftovers import remove_tree
+
+UID, GID = os.getuid(), os.getgid()
+
+
+def test_it_is_the_users_alone(tmp_path: Path) -> None:
+    directory = job_directory.make("17", UID, GID, tmp_path / "jobs")
+
+    assert directory == tmp_path / "jobs/17"
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "jobs").stat().st_mode & 0o022 == 0
+
+
+def test_it_belongs_to_the_jobs_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "chown", lambda _path, uid, gid, **_: owners.append((uid, gid)))
+    job_directory.make("17", 1234, 99, tmp_path / "jobs")
+
+    assert owners == [(1234, 99)]
+
+
+def test_a_job_that_comes_back_finds_an_empty_one(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    (job_directory.make("17", UID, GID, jobs) / "old").touch()
+
+    assert list(job_directory.make("17", UID, GID, jobs).iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "open"])
+def test_a_place_that_a_user_has_prepared_is_refused(tmp_path: Path, kind: str) -> None:
+    jobs, elsewhere = tmp_path / "jobs", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    if kind == "link":
+        jobs.symlink_to(elsewhere)
+    elif kind == "file":
+        jobs.touch()
+    else:
+        jobs.mkdir()
+        jobs.chmod(0o777)
+
+    with pytest.raises(OSError, match="jobs"):
+        job_directory.make("17", UID, GID, jobs)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("job", ["", "..", "1/2", "a"])
+def test_what_is_no_number_makes_and_removes_nothing(tmp_path: Path, job: str) -> None:
+    with pytest.raises(ValueError, match="no job's number"):
+        job_directory.make(job, UID, GID, tmp_path / "jobs")
+    with pytest.raises(ValueError, match="no job's number"):
+        job_directory.retire(job, tmp_path / "jobs")
+
+
+def test_it_is_moved_aside_at_once_and_removed_with_all_that_is_in_it(tmp_path: Path) -> None:
+    jobs, outside = tmp_path / "jobs", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").touch()
+    directory = job_directory.make("17", UID, GID, jobs)
+    (directory / "a/b").mkdir(parents=True)
+    (directory / "a/b/file").touch()
+    (directory / "link").symlink_to(outside)
+
+    gone = job_directory.retire("17", jobs)
+
+    assert not directory.exists()
+    assert gone is not None
+    assert remove_tree(gone) == 4
+    assert list(jobs.iterdir()) == []
+    assert (outside / "precious").exists()
+
+
+def test_a_job_without_one_leaves_nothing_to_remove(tmp_path: Path) -> None:
+    assert job_directory.retire("17", tmp_path / "jobs") is None

@@ -1,0 +1,199 @@
+"""What a user has left on a node goes, and nothing else does."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from images.health import leftovers
+from images.health.leftovers import Moment, end_processes, has_files, left_processes, remove_files, shared_memory
+from images.health.proc import PROC, process
+from tests.unit.images.fakes import FakeClock
+from tests.unit.images.health.test_local import add_process
+
+UID = os.getuid()
+OTHER = UID + 1
+LATER = Moment(seconds=time.time() + 3600, ticks=float("inf"))
+EARLIER = Moment(seconds=0.0, ticks=0.0)
+
+SHM = """       key      shmid perms       size  cpid  lpid nattch   uid   gid  cuid  cgid
+         0          5   600       4096   123   123      0  1000  1000  1000  1000
+         0          6   600       4096   123   123      1  1000  1000  1000  1000
+         0          7   600       4096   123   123      0  1001  1001  1001  1001
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    place = tmp_path / "tmp"
+    (place / "mine/deep").mkdir(parents=True)
+    (place / "mine/deep/file").touch()
+    (place / "file").touch()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/precious").touch()
+    (place / "link").symlink_to(tmp_path / "outside")
+    return place
+
+
+def test_the_users_files_go_and_links_are_not_followed(place: Path, tmp_path: Path) -> None:
+    assert has_files(UID, (place,))
+    assert remove_files(UID, LATER, (place, tmp_path / "none")) == 5
+    assert list(place.iterdir()) == []
+    assert not has_files(UID, (place,))
+    assert (tmp_path / "outside/precious").exists()
+
+
+def test_others_files_stay(place: Path) -> None:
+    assert not has_files(OTHER, (place,))
+    assert remove_files(OTHER, LATER, (place,)) == 0
+    assert len(list(place.rglob("*"))) == 5
+
+
+def test_files_that_came_later_stay(place: Path) -> None:
+    assert remove_files(UID, EARLIER, (place,)) == 0
+    assert len(list(place.rglob("*"))) == 5
+
+
+def test_a_directory_with_something_that_stays_in_it_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_prey = leftovers._is_prey
+    deep = (place / "mine/deep/file").stat().st_ino
+    monkeypatch.setattr(leftovers, "_is_prey", lambda status, *rest: status.st_ino != deep and is_prey(status, *rest))
+
+    assert remove_files(UID, LATER, (place,)) == 2
+    assert (place / "mine/deep/file").exists()
+
+
+def test_a_directory_that_another_has_put_in_place_meanwhile_is_not_entered(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fstat = os.fstat
+
+    def anothers(descriptor: int) -> os.stat_result:
+        found = list(fstat(descriptor))
+        found[4] = OTHER if found[1] == (place / "mine").stat().st_ino else found[4]
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "fstat", anothers)
+    remove_files(UID, LATER, (place,))
+
+    assert (place / "mine/deep/file").exists()
+    assert not (place / "file").exists()
+
+
+def test_a_link_in_place_of_the_directory_itself_leads_nowhere(place: Path, tmp_path: Path) -> None:
+    assert leftovers.remove_tree(place / "link") == 0
+    assert remove_files(UID, LATER, (place / "link",)) == 0
+    assert (tmp_path / "outside/precious").exists()
+
+
+def test_absurdly_deep_directories_do_no_harm(tmp_path: Path) -> None:
+    place = tmp_path / "tmp"
+    path = place
+    for _ in range(200):
+        path = path / "d"
+    path.mkdir(parents=True)
+
+    remove_files(UID, LATER, (place,))
+
+    assert list(place.iterdir())
+
+
+def test_processes_of_the_user_outside_of_steps_are_left_ones(tmp_path: Path) -> None:
+    add_process(tmp_path, 1, comm="tini", uid=0)
+    add_process(tmp_path, 20, comm="daemon", uid=1000)
+    add_process(tmp_path, 21, comm="other", uid=1001)
+    add_process(tmp_path, 22, comm="dead", uid=1000, state="Z")
+    add_process(tmp_path, 30, comm="slurmstepd", uid=0)
+    add_process(tmp_path, 31, comm="shell", uid=1000, parent=30)
+    add_process(tmp_path, 32, comm="python", uid=1000, parent=31)
+
+    assert [found.comm for found in left_processes(1000, LATER, tmp_path)] == ["daemon"]
+    assert left_processes(1000, EARLIER, tmp_path) == []
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "600"]) as running:
+        yield running
+        running.kill()
+
+
+def test_a_process_is_asked_first_and_then_ended(sleeper: subprocess.Popen[bytes]) -> None:
+    found = process(sleeper.pid)
+    assert found is not None
+    sent: list[int] = []
+
+    def kill(pid: int, number: int) -> None:
+        sent.append(number)
+        if number == signal.SIGKILL:
+            os.kill(pid, number)
+            sleeper.wait()
+
+    assert end_processes([found], PROC, FakeClock(), kill) == []
+    assert sent == [signal.SIGTERM, signal.SIGKILL]
+    assert sleeper.poll() == -signal.SIGKILL
+
+
+def test_a_process_that_ends_when_asked_is_not_killed(sleeper: subprocess.Popen[bytes]) -> None:
+    found = process(sleeper.pid)
+    assert found is not None
+    sent: list[int] = []
+
+    def kill(pid: int, number: int) -> None:
+        sent.append(number)
+        os.kill(pid, number)
+        sleeper.wait()
+
+    assert end_processes([found], PROC, FakeClock(), kill) == []
+    assert sent == [signal.SIGTERM]
+
+
+def test_a_process_that_does_not_end_is_told_and_not_waited_for(sleeper: subprocess.Popen[bytes]) -> None:
+    found = process(sleeper.pid)
+    assert found is not None
+    clock = FakeClock()
+
+    assert end_processes([found], PROC, clock, lambda *_: None) == [found]
+    assert clock.time < 2
+
+
+def test_another_process_with_the_same_number_is_not_hit(sleeper: subprocess.Popen[bytes]) -> None:
+    found = process(sleeper.pid)
+    assert found is not None
+    earlier = type(found)(found.pid, found.parent, found.group, found.state, found.start - 1, found.comm)
+
+    assert end_processes([earlier], PROC, FakeClock(), lambda *_: pytest.fail("hit")) == []
+
+
+def test_this_moment_is_after_what_is_there_and_before_what_comes(sleeper: subprocess.Popen[bytes]) -> None:
+    found = process(sleeper.pid)
+    assert found is not None
+
+    time.sleep(0.02)  # a clock tick is 0.01 s
+    assert found.start <= leftovers.now().ticks < found.start + 60 * os.sysconf("SC_CLK_TCK")
+
+
+def test_shared_memory_that_nobody_uses_is_found(tmp_path: Path) -> None:
+    (tmp_path / "sysvipc").mkdir()
+    (tmp_path / "sysvipc/shm").write_text(SHM)
+
+    assert list(shared_memory(1000, tmp_path)) == [5]
+    assert list(shared_memory(1002, tmp_path)) == []
+    assert list(shared_memory(1000, tmp_path / "none")) == []
+
+
+def test_a_real_segment_is_found_and_removed() -> None:
+    libc = ctypes.CDLL(None)
+    segment = libc.shmget(0, 4096, 0o600 | 0o1000)
+    assert segment >= 0
+
+    assert segment in set(shared_memory(os.geteuid(), PROC))
+    assert leftovers.remove_shared_memory([segment]) == 1
+    assert segment not in set(shared_memory(os.geteuid(), PROC))

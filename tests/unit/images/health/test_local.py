@@ -1,0 +1,154 @@
+"""What a program knows of the node on which it runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from images.health.contract import Node
+from images.health.local import find_local, pod_environment, with_job, with_jobs
+from images.health.proc import jobs_here, lives, process, user_of
+
+ENVIRONMENT = {"SLURMD_NODENAME": "h100-3", "JAIL": "/jail", "POOL": "h100", "NODE_CONF": "CPUs=8 Gres=gpu:h100:8 X=1"}
+SETTINGS = """{"thresholds": {"disks": {"used": 0.5}}, "off": ["dns"],
+               "pools": {"h100": {"infiniband": true, "local_disks": ["/", "/mnt/scratch"]}, "cpu": {"gpus": 3}}}"""
+
+
+def add_process(
+    proc: Path, pid: int, *, comm: str = "sleep", state: str = "S", title: str = "", uid: int = 1000, parent: int = 1
+) -> None:
+    directory = proc / str(pid)
+    directory.mkdir(parents=True)
+    (directory / "stat").write_text(f"{pid} ({comm}) {state} {parent} {pid} " + "0 " * 16 + "4711 0 0\n")
+    (directory / "cmdline").write_text(title)
+    (directory / "status").write_text(f"Name:\t{comm}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+
+
+def test_the_node_is_what_the_pod_says(tmp_path: Path) -> None:
+    local = find_local(ENVIRONMENT, tmp_path / "none")
+
+    assert local.node == Node(name="h100-3", gpus=8, jail=Path("/jail"))
+    assert local.off == frozenset()
+    assert local.problem == ""
+
+
+@pytest.mark.parametrize(
+    ("conf", "gpus"),
+    [
+        ("Gres=gpu:8", 8),
+        ("Gres=gpu:a100_80gb.x:4", 4),
+        ("Gres=shard:3,gpu:h100:2 Feature=gpu:9", 2),
+        ("CPUs=2 Feature=gpu:9", 0),
+        ("", 0),
+    ],
+)
+def test_gpus_are_counted_as_slurmd_registers_them(conf: str, gpus: int, tmp_path: Path) -> None:
+    assert find_local({"NODE_CONF": conf}, tmp_path / "none").node.gpus == gpus
+
+
+def test_a_pool_without_a_jail_has_none(tmp_path: Path) -> None:
+    assert find_local({"JAIL": ""}, tmp_path / "none").node.jail is None
+
+
+def test_the_sites_settings_count_for_its_pools(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(SETTINGS)
+
+    local = find_local(ENVIRONMENT, path)
+
+    assert local.node.infiniband
+    assert local.node.gpus == 8
+    assert local.node.local_disks == (Path("/"), Path("/mnt/scratch"))
+    assert local.thresholds.get("disks", "used", 0.9) == 0.5
+    assert local.off == {"dns"}
+    assert find_local({"POOL": "cpu"}, path).node.gpus == 3
+    assert not find_local({"POOL": "other"}, path).node.infiniband
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"thresholds": {"disks": 3}}', '{"thresholds": {"disks": {"a": "x"}}}']
+)
+def test_settings_that_cannot_be_used_are_told_and_the_defaults_hold(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(text)
+
+    local = find_local(ENVIRONMENT, path)
+
+    assert local.node.gpus == 8
+    assert local.thresholds.get("disks", "used", 0.9) == 0.9
+    assert "cannot be used" in local.problem
+
+
+def test_the_pods_environment_is_read_from_its_first_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "environ").write_bytes(b"POOL=h100\0HOME=/elsewhere\0\0")
+    monkeypatch.setenv("HOME", "/root")
+    monkeypatch.delenv("POOL", raising=False)
+
+    environment = pod_environment(tmp_path / "environ")
+
+    assert environment["POOL"] == "h100"
+    assert environment["HOME"] == "/root"
+    assert pod_environment(tmp_path / "none")["HOME"] == "/root"
+
+
+def test_a_prolog_knows_its_job(tmp_path: Path) -> None:
+    node = with_job(
+        Node(name="w-0", root=tmp_path_with_proc(tmp_path)),
+        {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "1000", "SLURM_JOB_GPUS": "0,2,5-7"},
+    )
+
+    assert (node.job, node.job_uid, node.job_gpus) == ("17", 1000, (0, 2, 5, 6, 7))
+    assert not node.other_jobs
+
+
+def tmp_path_with_proc(root: Path) -> Path:
+    (root / "proc").mkdir()
+    return root
+
+
+def test_steps_of_other_jobs_are_other_jobs_and_ended_ones_are_not(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    node = Node(name="w-0", root=tmp_path)
+    add_process(proc, 10, comm="slurmd", title="/usr/sbin/slurmd")
+    add_process(proc, 11, comm="slurmstepd", title="slurmstepd: [17.batch]\0")
+    add_process(proc, 12, comm="slurmstepd", title="slurmstepd: [18.0]", state="Z")
+
+    assert jobs_here(proc) == {"17"}
+    assert with_jobs(node).other_jobs
+    assert not with_job(node, {"SLURM_JOB_ID": "17"}).other_jobs
+    assert with_job(node, {"SLURM_JOB_ID": "16"}).other_jobs
+
+
+def test_a_step_that_does_not_say_whose_it_is_counts_as_anothers(tmp_path: Path) -> None:
+    add_process(tmp_path / "proc", 11, comm="slurmstepd", title="/usr/sbin/slurmstepd infinity")
+
+    assert with_job(Node(name="w-0", root=tmp_path), {"SLURM_JOB_ID": "17"}).other_jobs
+
+
+def test_a_process_is_known_by_its_number_and_its_beginning(tmp_path: Path) -> None:
+    add_process(tmp_path, 5, comm="a) b (c", uid=77)
+    add_process(tmp_path, 6, state="Z")
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/stat").write_text("garbage")
+
+    found = process(5, tmp_path)
+    assert found is not None
+    assert (found.comm, found.start, found.parent) == ("a) b (c", 4711, 1)
+    assert lives(5, 4711, tmp_path)
+    assert not lives(5, 4712, tmp_path)
+    assert not lives(6, 4711, tmp_path)
+    assert process(7, tmp_path) is None
+    assert process(8, tmp_path) is None
+    assert user_of(5, tmp_path) == 77
+    assert user_of(8, tmp_path) is None
+
+
+def test_the_kernels_own_lines_are_understood() -> None:
+    found = process(os.getpid())
+
+    assert found is not None
+    assert (found.parent, found.group) == (os.getppid(), os.getpgrp())
+    assert found.state == "R"
+    assert user_of(os.getpid()) == os.getuid()

@@ -1,0 +1,273 @@
+"""One interval: what the checks found is told once, to everybody, and nothing else is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from images.common.command import Result as Command
+from images.health.contract import Check, Context, Node, Result, Status, Thresholds, ok
+from images.health.local import Local
+from images.health.periodic import REFRESH_SECONDS, Periodic
+from images.health.registry import Registry
+from images.health.report import Report, decode
+from images.health.state import METRICS, State
+from tests.unit.images.fakes import FakeRunner
+
+FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used")
+
+
+class FakeNode:
+    """A node with checks whose results a test sets, and its record in Slurm."""
+
+    def __init__(self, directory: Path) -> None:
+        (directory / "proc").mkdir()
+        self.node = Node(name="w-0", root=directory, state=directory / "state")
+        self.local = Local(node=self.node, thresholds=Thresholds())
+        self.registry = Registry()
+        self.results: dict[str, Result] = {}
+        self.comment = ""
+        self.reason = ""
+        self.away = False
+        self.log: list[str] = []
+        self.time = 1795298103.0
+        self.runner = FakeRunner({"scontrol show node": self._show, "scontrol update": self._update})
+
+    def add(self, name: str, result: Result, *contexts: Context) -> None:
+        self.results[name] = result
+        run: Callable[..., Result] = lambda *_: self.results[name]  # noqa: E731
+        self.registry.checks[name] = Check(
+            name=name, summary="", contexts=frozenset(contexts or ("periodic",)), run=run, seconds=20
+        )
+
+    def run(self, *, after: float = 30) -> int:
+        """One interval. Returns how often it wrote to Slurm."""
+        before = len([command for command in self.runner.commands if "update" in command])
+        state = State(directory=self.node.state)
+        Periodic(
+            local=self.local,
+            registry=self.registry,
+            state=state,
+            log=self.log.append,
+            runner=self.runner,
+            now=lambda: self.time,
+        ).run()
+        self.time += after
+        return len([command for command in self.runner.commands if "update" in command]) - before
+
+    @property
+    def report(self) -> Report:
+        report = decode(self.comment)
+        assert report is not None
+        return report
+
+    def _show(self, _argv: object) -> Command:
+        if self.away:
+            return Command(code=1, stderr="Unable to contact slurm controller")
+        state = "IDLE+DRAIN" if self.reason else "IDLE"
+        lines = [f"State={state} X=1", f"Reason={self.reason} [root@2026-11-21T21:55:03]", f"Comment={self.comment}"]
+        return Command(code=0, stdout="NodeName=w-0\n" + "".join(f"   {line}\n" for line in lines))
+
+    def _update(self, argv: object) -> Command:
+        fields = dict(part.split("=", 1) for part in argv if "=" in part)  # type: ignore[attr-defined]
+        assert set(fields) == {"nodename", "comment"}
+        self.comment = fields["comment"]
+        return Command(code=0)
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeNode:
+    return FakeNode(tmp_path)
+
+
+def test_what_was_found_is_in_the_nodes_comment(fake: FakeNode) -> None:
+    fake.add("disks", FULL)
+    fake.add("clock", ok())
+    fake.run()
+
+    assert fake.comment == "health 2026-11-21T21:55:03Z | ok: clock | fail disks [node]: / 97 % used"
+
+
+def test_nothing_new_is_written_only_every_five_minutes(fake: FakeNode) -> None:
+    fake.add("disks", FULL)
+
+    writes = [fake.run() for _ in range(21)]
+
+    assert writes == [1, *[0] * 9, 1, *[0] * 9, 1]
+    assert fake.report.at == 1795298103 + 2 * REFRESH_SECONDS
+
+
+def test_a_change_is_written_in_the_same_interval_and_a_moving_figure_is_not(fake: FakeNode) -> None:
+    fake.add("disks", ok())
+    fake.run()
+
+    fake.results["disks"] = FULL
+    assert fake.run() == 1
+    fake.results["disks"] = Result(status=Status.FAIL, fault="node", message="/ 98 % used")
+    assert fake.run() == 0
+    fake.results["disks"] = ok()
+    assert fake.run() == 1
+    assert fake.report.results == {"disks": ok()}
+
+
+def test_a_clock_that_was_set_back_does_not_silence_the_node(fake: FakeNode) -> None:
+    fake.add("disks", ok())
+    fake.run(after=-86400)
+
+    assert fake.run() == 1
+
+
+def test_a_report_is_as_old_as_its_checks_began(fake: FakeNode) -> None:
+    fake.add("disks", ok())
+    times = iter([1000.0, 1040.0, 1050.0])
+    Periodic(
+        local=fake.local,
+        registry=fake.registry,
+        state=State(directory=fake.node.state),
+        log=fake.log.append,
+        runner=fake.runner,
+        now=lambda: next(times),
+    ).run()
+
+    assert fake.report.at == 1000
+
+
+def test_the_log_tells_changes_only(fake: FakeNode) -> None:
+    fake.add("disks", FULL)
+    fake.add("clock", ok())
+    fake.run()
+    fake.run()
+    fake.results["disks"] = ok()
+    fake.run()
+
+    assert fake.log == ["fail disks [node]: / 97 % used", "ok disks: it was fail"]
+
+
+def test_an_administrators_comment_is_kept_and_one_that_replaces_ours_too(fake: FakeNode) -> None:
+    fake.comment = "fan replaced"
+    fake.add("disks", ok())
+    fake.run(after=REFRESH_SECONDS)
+    assert fake.comment.endswith("| ok: disks || fan replaced")
+    fake.run(after=REFRESH_SECONDS)
+    assert fake.comment.endswith("| ok: disks || fan replaced")
+
+    fake.comment = "new mainboard"
+    fake.run()
+    assert fake.comment.endswith("| ok: disks || new mainboard")
+
+
+def test_without_slurmctld_the_comment_is_written_as_soon_as_it_is_back_and_told_once(fake: FakeNode) -> None:
+    fake.add("disks", FULL)
+    fake.away = True
+    assert [fake.run(), fake.run(), fake.run()] == [0, 0, 0]
+    fake.away = False
+
+    assert fake.run() == 1
+    assert fake.report.results == {"disks": FULL}
+    assert sum("cannot write the report" in line for line in fake.log) == 1
+
+
+def test_a_check_that_cannot_be_loaded_and_settings_that_cannot_be_read_are_not_checked(fake: FakeNode) -> None:
+    fake.registry.broken["gpu-xid"] = "cannot be loaded: SyntaxError"
+    fake.local = Local(node=fake.node, thresholds=Thresholds(), problem="no JSON")
+    fake.run()
+
+    assert {name: result.status for name, result in fake.report.results.items()} == {
+        "gpu-xid": Status.NOT_CHECKED,
+        "settings": Status.NOT_CHECKED,
+    }
+
+
+def test_a_check_that_is_turned_off_is_not_run(fake: FakeNode) -> None:
+    fake.local = Local(node=fake.node, thresholds=Thresholds(), off=frozenset({"dns"}))
+    fake.add("dns", FULL)
+    fake.add("disks", ok())
+    fake.run()
+
+    assert set(fake.report.results) == {"disks"}
+
+
+def test_figures_are_in_the_metrics_file(fake: FakeNode) -> None:
+    fake.add("disks", Result(status=Status.OK, values={'disk_used_ratio{path="/"}': 0.25}))
+    fake.run()
+
+    assert 'slurmstack_health_disk_used_ratio{path="/"} 0.25' in (fake.node.state / METRICS).read_text()
+
+
+def test_what_a_prolog_found_is_looked_at_again_until_it_is_well_and_the_drain_is_lifted(fake: FakeNode) -> None:
+    busy = Result(status=Status.FAIL, fault="user", message="GPU 0 is in use")
+    fake.add("disks", ok())
+    fake.add("gpu-free", busy, "prolog")
+    fake.run()
+    assert set(fake.report.results) == {"disks"}
+
+    State(directory=fake.node.state).remember_again({"gpu-free"})
+    fake.reason = "health/gpu-free [user]: GPU 0 is in use"
+    fake.run()
+    assert fake.report.results["gpu-free"] == busy
+
+    fake.results["gpu-free"] = ok()
+    fake.run()
+    assert fake.report.results["gpu-free"] == ok()
+    fake.run(after=REFRESH_SECONDS)
+    fake.run()
+    assert fake.report.results["gpu-free"] == ok(), "the watcher has not lifted the drain yet"
+
+    fake.reason = ""
+    fake.run(after=REFRESH_SECONDS)
+    fake.run(after=REFRESH_SECONDS)
+    fake.run()
+    assert set(fake.report.results) == {"disks"}
+
+
+def test_a_new_pod_looks_at_what_the_node_was_drained_for_under_the_old_one(fake: FakeNode) -> None:
+    fake.add("disks", ok())
+    fake.add("gpu-free", ok(), "prolog")
+    fake.reason = "health/gpu-free [user]: GPU 0 is in use"
+    fake.run()
+    fake.run()
+
+    assert fake.report.results["gpu-free"] == ok()
+
+
+@pytest.mark.parametrize("reason", ["bad memory", "health/no-such-check: x", "health/disks [node]: full"])
+def test_other_drains_start_no_further_check(fake: FakeNode, reason: str) -> None:
+    fake.add("disks", ok())
+    fake.reason = reason
+    fake.run()
+    fake.run()
+
+    assert set(fake.report.results) == {"disks"}
+    assert State(directory=fake.node.state).again() == set()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "\x00", json.dumps({"seen": 3, "sent_at": "x"})])
+def test_a_garbled_memory_is_none(fake: FakeNode, text: str) -> None:
+    fake.add("disks", FULL)
+    fake.node.state.mkdir()
+    (fake.node.state / "last.json").write_text(text)
+
+    assert fake.run() == 1
+    assert fake.run() == 0
+
+
+def test_a_state_directory_that_cannot_be_written_stops_no_report(fake: FakeNode) -> None:
+    fake.node.state.touch()
+    fake.add("disks", FULL)
+    fake.run()
+
+    assert fake.report.results == {"disks": FULL}
+
+
+def test_two_runs_at_once_are_one(tmp_path: Path) -> None:
+    state = State(directory=tmp_path / "state")
+
+    with state.only_me("periodic") as first, state.only_me("periodic") as second, state.only_me("other") as other:
+        assert (first, second, other) == (True, False, True)
+    with state.only_me("periodic") as later:
+        assert later
+    with State(directory=tmp_path / "state/periodic.lock/below").only_me("periodic") as unknown:
+        assert unknown

@@ -1,0 +1,122 @@
+"""Checks by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds, not_checked, ok
+from images.health.local import Local
+from images.health.registry import Registry
+from images.health.run import ByHand
+
+FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used", values={'disk_used_ratio{path="/"}': 0.97})
+
+
+class FakeShell:
+    def __init__(self, directory: Path) -> None:
+        (directory / "proc").mkdir()
+        self.node = Node(name="w-0", root=directory, state=directory / "state")
+        self.registry = Registry()
+        self.off: frozenset[str] = frozenset()
+        self.said: list[str] = []
+        self.complaints: list[str] = []
+
+    def add(self, name: str, result: Result, hardware: Hardware = "any") -> None:
+        self.registry.checks[name] = Check(
+            name=name,
+            summary=f"looks at {name}",
+            contexts=frozenset({"periodic", "prolog"}),
+            run=lambda *_: result,
+            hardware=hardware,
+            seconds=20,
+        )
+
+    def __call__(self, *arguments: str) -> int:
+        local = Local(node=self.node, thresholds=Thresholds(), off=self.off)
+        return ByHand(local=local, registry=self.registry, say=self.said.append, complain=self.complaints.append).run(
+            arguments
+        )
+
+
+@pytest.fixture
+def health(tmp_path: Path) -> FakeShell:
+    return FakeShell(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [(ok(), 0), (Result(status=Status.WARN, fault="node"), 0), (FULL, 1), (not_checked("no tool"), 3)],
+)
+def test_the_exit_code_says_how_it_is(health: FakeShell, result: Result, code: int) -> None:
+    health.add("disks", result)
+
+    assert health("run", "disks") == code
+
+
+def test_people_read_one_line_and_the_figures(health: FakeShell) -> None:
+    health.add("disks", FULL)
+    health.add("clock", ok())
+    health("run", "disks")
+    health("run", "clock")
+
+    assert health.said == ["fail disks [node]: / 97 % used", '  disk_used_ratio{path="/"} 0.97', "ok clock"]
+
+
+@pytest.mark.parametrize("arguments", [("run", "disks", "--json"), ("run", "--json", "disks")])
+def test_programs_read_json(health: FakeShell, arguments: tuple[str, ...]) -> None:
+    health.add("disks", FULL)
+
+    assert health(*arguments) == 1
+    said = json.loads(health.said[0])
+    assert said.pop("seconds") >= 0
+    assert said == {
+        "node": "w-0",
+        "check": "disks",
+        "status": "fail",
+        "fault": "node",
+        "message": "/ 97 % used",
+        "values": {'disk_used_ratio{path="/"}': 0.97},
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("run",), ("run", "disks", "clock"), ("walk",), ("run", "disk"), ("--json",)]
+)
+def test_what_there_is_not_is_a_mistake_of_use(health: FakeShell, arguments: tuple[str, ...]) -> None:
+    health.add("disks", ok())
+
+    assert health(*arguments) == 2
+    assert health.complaints
+    assert health.said == []
+
+
+def test_a_check_for_hardware_that_the_node_has_not_is_not_checked(health: FakeShell) -> None:
+    health.add("gpu-xid", ok(), "gpu")
+
+    assert health("run", "gpu-xid") == 3
+    assert health.said == ["not checked gpu-xid: this node should have no gpu"]
+
+
+def test_a_check_that_cannot_be_loaded_is_not_checked(health: FakeShell) -> None:
+    health.registry.broken["gpu-xid"] = "cannot be loaded: SyntaxError"
+
+    assert health("run", "gpu-xid") == 3
+
+
+def test_the_list_says_when_each_runs(health: FakeShell) -> None:
+    health.add("disks", ok())
+    health.add("gpu-xid", ok(), "gpu")
+    health.add("dns", ok())
+    health.off = frozenset({"dns"})
+    health.registry.broken["munge"] = "cannot be loaded: SyntaxError"
+
+    assert health("list") == 0
+    assert [" ".join(line.split()) for line in health.said] == [
+        "disks periodic, prolog looks at disks",
+        "dns turned off looks at dns",
+        "gpu-xid never: no gpu looks at gpu-xid",
+        "munge never cannot be loaded: SyntaxError",
+    ]

@@ -1,0 +1,245 @@
+"""Running checks: whatever one of them does, the others and the report go on."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from images.common.command import Result as Command
+from images.common.command import Runner
+from images.health import runner
+from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds, not_checked, ok
+from images.health.proc import processes
+from images.health.runner import run_checks
+from images.health.tools import LIMIT_BYTES, Tools
+
+Program = Callable[[Node, Runner, Thresholds], Result]
+FAILED = Result(status=Status.FAIL, fault="hardware", message="GPU 3: gone", values={'lost{gpu="3"}': 1.0})
+
+
+def check(name: str, program: Program, *, seconds: float = 20.0, hardware: Hardware = "any") -> Check:
+    return Check(
+        name=name,
+        summary="",
+        contexts=frozenset({"periodic"}),
+        run=program,
+        seconds=seconds,
+        hardware=hardware,
+    )
+
+
+def says(result: Result) -> Program:
+    return lambda _node, _runner, _thresholds: result
+
+
+def raises(error: BaseException) -> Program:
+    def program(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+        raise error
+
+    return program
+
+
+def hangs(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+    time.sleep(600)
+    return ok()
+
+
+def dies(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return ok()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(name="w-0", state=tmp_path / "state")
+
+
+def results(checks: list[Check], node: Node, *, seconds: float = math.inf, shared: bool = True) -> dict[str, Result]:
+    outcomes = run_checks(checks, node, Thresholds(), seconds=seconds, shared=shared)
+    return {name: outcome.result for name, outcome in outcomes.items()}
+
+
+def test_what_a_check_finds_comes_back_whole(node: Node) -> None:
+    found = results([check("a", says(FAILED)), check("b", says(ok(seconds=0.5)))], node)
+
+    assert found == {"a": FAILED, "b": ok(seconds=0.5)}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(node: Node, shared: bool) -> None:
+    found = results(
+        [
+            check("raises", raises(ValueError("no such field"))),
+            check("exits", raises(SystemExit(0))),
+            check("crashes", dies),
+            check("hangs", hangs, seconds=0.2),
+            check("nothing", says(None)),  # type: ignore[arg-type]
+            check("well", says(ok())),
+        ],
+        node,
+        shared=shared,
+    )
+
+    assert found["raises"] == not_checked("ValueError: no such field")
+    assert found["exits"].status is Status.NOT_CHECKED
+    assert found["crashes"] == not_checked("the check crashed: signal 9")
+    assert found["hangs"].status is Status.NOT_CHECKED
+    assert "did not end in 0." in found["hangs"].message
+    assert found["nothing"] == not_checked("the check returned None")
+    assert found["well"] == ok()
+
+
+def test_values_that_are_no_numbers_are_left_out(node: Node) -> None:
+    odd = Result(status=Status.OK, values={"a": "x", "b": 2})  # type: ignore[dict-item]
+
+    assert results([check("a", says(odd))], node)["a"] == ok(b=2.0)
+
+
+def test_checks_of_the_same_hardware_share_what_they_have_read(node: Node) -> None:
+    read: list[int] = []
+
+    def reads(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+        read.append(1)
+        return ok(reads=len(read))
+
+    checks = [check("gpu-a", reads, hardware="gpu"), check("gpu-b", reads, hardware="gpu"), check("disks", reads)]
+    for shared in (True, False):
+        found = results(checks, node, shared=shared)
+        assert [found[name].values["reads"] for name in ("gpu-a", "gpu-b", "disks")] == [1, 2, 1]
+    assert read == []
+
+
+def test_the_time_of_all_together_is_kept_and_what_did_not_run_is_not_checked(node: Node) -> None:
+    found = results([check("hangs", hangs), check("late", says(ok()))], node, seconds=0.2)
+
+    assert found["hangs"].status is Status.NOT_CHECKED
+    assert float(found["hangs"].message.split()[-2]) < 20, "its own limit"
+    assert found["late"] == not_checked("no time was left for it")
+
+
+def test_without_sharing_a_hanging_check_keeps_no_other_waiting(node: Node) -> None:
+    found = results([check("hangs", hangs), check("well", says(ok()))], node, seconds=0.5, shared=False)
+
+    assert found["well"] == ok()
+
+
+def test_nothing_that_a_check_started_outlives_it(node: Node) -> None:
+    def daemon(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+        subprocess.Popen(["sleep", "600"])
+        return ok(group=os.getpgrp())
+
+    def hanging_tool(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+        subprocess.run(["sleep", "601"], check=False)
+        return ok()
+
+    found = results([check("daemon", daemon), check("tool", hanging_tool, seconds=0.2)], node)
+
+    group = int(found["daemon"].values["group"])
+    assert group != os.getpgrp()
+    assert not [left for left in processes() if left.group == group and left.state != "Z"]
+    assert not (node.state / runner.STUCK).exists()
+
+
+@pytest.fixture
+def undying(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Processes that the kernel does not let die: killing does nothing."""
+    groups: list[int] = []
+    killpg = os.killpg
+    monkeypatch.setattr("os.killpg", lambda group, _signal: groups.append(group))
+    monkeypatch.setattr(runner, "_DYING_SECONDS", 0.05)
+    yield groups
+    for group in groups:
+        try:
+            killpg(group, signal.SIGKILL)
+            os.waitpid(group, 0)
+        except (ProcessLookupError, ChildProcessError):
+            continue
+
+
+def test_a_check_that_cannot_be_killed_is_not_started_again_while_it_lives(
+    node: Node, undying: list[int], tmp_path: Path
+) -> None:
+    def counts(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+        with (tmp_path / "starts").open("a") as file:
+            file.write("x")
+        time.sleep(600)
+        return ok()
+
+    checks = [check("disks", counts, seconds=0.2), check("well", says(ok()))]
+    assert results(checks, node)["well"] == ok()
+    again = results(checks, node)
+
+    assert again["disks"].status is Status.NOT_CHECKED
+    assert f"process {undying[0]}" in again["disks"].message
+    assert "does not end" in again["disks"].message
+    assert again["well"] == ok()
+    assert (tmp_path / "starts").read_text() == "x"
+
+    os.kill(undying[0], signal.SIGKILL)
+    os.waitpid(undying[0], 0)
+    results(checks, node)
+    assert (tmp_path / "starts").read_text() == "xx"
+
+
+def test_another_process_with_the_same_number_is_not_taken_for_the_stuck_one(node: Node) -> None:
+    node.state.mkdir()
+    (node.state / runner.STUCK).write_text(f'{{"disks": [[{os.getpid()}, 1]]}}')
+
+    assert results([check("disks", says(ok()))], node)["disks"] == ok()
+
+
+@pytest.mark.parametrize("garbage", ["", "[]", '{"disks": 3}', "\x00"])
+def test_a_garbled_list_of_stuck_checks_is_no_list(node: Node, garbage: str) -> None:
+    node.state.mkdir()
+    (node.state / runner.STUCK).write_text(garbage)
+
+    assert results([check("disks", says(ok()))], node)["disks"] == ok()
+
+
+def test_a_state_directory_that_cannot_be_made_stops_no_check(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    node = Node(name="w-0", state=tmp_path / "file/state")
+
+    assert results([check("disks", hangs, seconds=0.1)], node)["disks"].status is Status.NOT_CHECKED
+
+
+def test_a_tool_answers_with_its_code_and_its_words() -> None:
+    assert Tools()(["sh", "-c", "echo yes; echo no >&2; exit 3"]) == Command(code=3, stdout="yes\n", stderr="no\n")
+
+
+def test_a_tool_that_is_not_there_cannot_be_run_hangs_or_never_stops_talking_comes_back_with_a_code(
+    tmp_path: Path,
+) -> None:
+    tools = Tools()
+    (tmp_path / "no").touch()
+
+    assert tools([str(tmp_path / "absent")]).code == 127
+    assert tools([str(tmp_path / "no")]).code == 126
+    assert tools(["sleep", "600"], timeout=0.1) == Command(code=124, stderr="sleep: no answer within 0.1 s")
+    assert tools(["sh", "-c", "exec >&- 2>&-; sleep 600"], timeout=0.1).code == 124
+    assert tools(["sh", "-c", f"head -c {LIMIT_BYTES + 1} /dev/zero"], timeout=30).code == 124
+    assert tools.left == []
+
+
+def test_a_tool_that_cannot_be_killed_is_left_behind_and_its_check_waits_for_it(
+    node: Node, undying: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("images.health.tools._DYING_SECONDS", 0.05)
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda _self: None)
+
+    def asks(_node: Node, tools: Runner, _thresholds: Thresholds) -> Result:
+        return not_checked(tools(["sleep", "600"], timeout=0.1).stderr)
+
+    checks = [check("gpu", asks), check("well", says(ok()))]
+    first, second = results(checks, node), results(checks, node)
+
+    assert first == {"gpu": not_checked("sleep: no answer within 0.1 s"), "well": ok()}
+    assert "(sleep) of an earlier run does not end" in second["gpu"].message
+    assert second["well"] == ok()

@@ -1,0 +1,288 @@
+"""What Kubernetes is told: conditions of machines, events about workers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.controller.kube import Kube, KubeError
+from images.health.watch.decide import Action, Kind
+from images.health.watch.kube_write import WritingKube
+from images.health.watch.kubernetes import (
+    MOST_WAITING,
+    TRY_AGAIN_SECONDS,
+    Teller,
+    conditions,
+    keep_following,
+    says_the_same,
+)
+from images.health.watch.machines import CONDITION, Machine, Machines, Place, Told
+from images.health.watch.slurm import Record
+from tests.unit.images.fakes import FakeClock
+from tests.unit.images.health.watch.test_machines import Followed
+from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view
+
+PLACES = {"w-0": Place(node="m-0", uid="u0"), "w-1": Place(node="m-0"), "w-2": Place(node="m-2"), "w-3": Place(node="")}
+
+
+class FakeApi:
+    """Takes what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, str, str, str, Any]] = []
+        self.status = 201
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _take(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                headers = (self.headers["Content-Type"], self.headers.get("Authorization", ""))
+                api.written.append((self.command, self.path, *headers, body))
+                answer = json.dumps({"message": "nodes is forbidden"}).encode()
+                self.send_response(api.status)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def do_POST(self) -> None:
+                self._take()
+
+            def do_PATCH(self) -> None:
+                self._take()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    fake = FakeApi()
+    yield fake
+    fake.server.shutdown()
+    fake.server.server_close()
+
+
+@pytest.fixture
+def kube(api: FakeApi, tmp_path: Path) -> WritingKube:
+    (tmp_path / "token").write_text("secret\n")
+    return WritingKube.of(
+        Kube(host="127.0.0.1", port=api.server.server_address[1], namespace="ns", tls=False, service_account=tmp_path)
+    )
+
+
+class Setting:
+    """A teller on one machine with one worker."""
+
+    def __init__(self, kube: WritingKube) -> None:
+        self.nodes = Followed({"m-0": Machine(ready="True", conditions={})})
+        pods = Followed({"w-0": Place(node="m-0", uid="u0")})
+        self.machines = Machines(pods=pods, nodes=self.nodes)  # type: ignore[arg-type]
+        self.machines.findings([Record(name="w-0", states=frozenset({"IDLE"}))], NOW)
+        self.log: list[str] = []
+        self.teller = Teller(kube=kube, machines=self.machines, log=self.log.append)
+
+    def see(self, now: float = NOW, **findings: Any) -> None:
+        self.teller.saw([view("w-0", **findings)], now)
+        self.teller.write_waiting()
+
+
+# ---------------------------------------------------------------- the condition
+
+
+def test_a_hardware_fault_is_told_of_its_machine_alone() -> None:
+    views = [view("w-0", gpu_xid=failed("GPU 3: Xid 79", "hardware"), disks=OK), view("w-2", disks=OK)]
+    assert conditions(views, PLACES, NOW) == {
+        "m-0": Told(status="True", reason="HardwareFault", message="w-0: gpu-xid: GPU 3: Xid 79"),
+        "m-2": Told(status="False", reason="NoFaultFound", message="no check has found a fault"),
+    }
+
+
+def test_workers_of_one_machine_are_told_together() -> None:
+    views = [view("w-0", disks=failed("full")), view("w-1", gpu_xid=failed("Xid 79", "hardware"))]
+    told = conditions(views, PLACES, NOW)["m-0"]
+    assert (told.reason, told.message) == ("HardwareFault", "w-0: disks: full; w-1: gpu-xid: Xid 79")
+
+
+@pytest.mark.parametrize("result", [OK, WARN, failed("left behind", "user")])
+def test_what_is_not_the_machines_fault_is_none(result: Any) -> None:
+    assert conditions([view("w-0", memory=result)], PLACES, NOW)["m-0"].status == "False"
+
+
+def test_what_was_not_checked_is_never_told_as_healthy() -> None:
+    assert conditions([view("w-0", disks=UNKNOWN)], PLACES, NOW)["m-0"].status == "Unknown"
+    assert conditions([view("w-0")], PLACES, NOW)["m-0"].status == "Unknown"
+    assert conditions([view("w-0", disks=found(OK, ago=4000))], PLACES, NOW)["m-0"].status == "Unknown"
+    told = conditions([view("w-0", disks=UNKNOWN, dns=OK)], PLACES, NOW)["m-0"]
+    assert (told.status, told.message) == ("False", "no check has found a fault; w-0: disks: not checked")
+
+
+def test_what_kubernetes_said_is_not_told_back_to_it() -> None:
+    assert conditions([view("w-0", kubernetes=failed("cordoned"))], PLACES, NOW)["m-0"].status == "Unknown"
+
+
+def test_a_worker_without_a_machine_is_told_of_nowhere() -> None:
+    assert conditions([view("w-3", disks=failed()), view("w-9", disks=failed())], PLACES, NOW) == {}
+
+
+def test_figures_that_move_are_not_told_again() -> None:
+    def told(message: str) -> Told:
+        return Told(status="True", reason="NodeFault", message=message)
+
+    assert says_the_same(told("w-0: disks: 97.5 % used"), told("w-0: disks: 98 % used"))
+    assert not says_the_same(told("w-0: disks: full"), told("w-0: dns: no answer"))
+    assert not says_the_same(None, told("x"))
+    assert says_the_same(None, Told(status="Unknown", reason="NotChecked", message=""))
+
+
+# ---------------------------------------------------------------- writing
+
+
+def test_a_condition_is_merged_into_the_node(api: FakeApi, kube: WritingKube) -> None:
+    Setting(kube).see(gpu_xid=failed("Xid 79", "hardware"))
+
+    ((method, path, content_type, authorization, body),) = api.written
+    assert (method, path) == ("PATCH", "/api/v1/nodes/m-0/status")
+    assert content_type == "application/strategic-merge-patch+json"
+    assert authorization == "Bearer secret"
+    (condition,) = body["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == (CONDITION, "True", "HardwareFault")
+    assert condition["lastTransitionTime"].endswith("Z")
+
+
+def test_a_condition_is_written_once_and_again_only_if_kubernetes_does_not_show_it(
+    api: FakeApi, kube: WritingKube
+) -> None:
+    setting = Setting(kube)
+    for later in (0, 2, 4):
+        setting.see(NOW + later, disks=failed("full"))
+    assert len(api.written) == 1
+    setting.see(NOW + TRY_AGAIN_SECONDS, disks=failed("full"))
+    assert len(api.written) == 2
+    shown = Told(status="True", reason="NodeFault", message="w-0: disks: full")
+    setting.nodes.copy["m-0"] = Machine(ready="True", conditions={}, told=shown)
+    setting.see(NOW + 3 * TRY_AGAIN_SECONDS, disks=failed("full"))
+    assert len(api.written) == 2
+    setting.see(NOW + 3 * TRY_AGAIN_SECONDS, disks=OK)
+    assert [body["status"]["conditions"][0]["status"] for *_, body in api.written] == ["True", "True", "False"]
+
+
+def test_a_machine_that_the_workers_left_is_unknown(api: FakeApi, kube: WritingKube) -> None:
+    setting = Setting(kube)
+    setting.see(disks=failed("full"))
+    shown = Told(status="True", reason="NodeFault", message="w-0: disks: full")
+    setting.nodes.copy["m-0"] = Machine(ready="True", conditions={}, told=shown)
+    setting.teller.saw([], NOW)
+    setting.teller.write_waiting()
+    assert api.written[-1][-1]["status"]["conditions"][0]["status"] == "Unknown"
+
+
+def test_while_the_copy_may_be_old_nothing_is_written(api: FakeApi, kube: WritingKube) -> None:
+    setting = Setting(kube)
+    setting.nodes.synced = False
+    setting.see(disks=failed("full"))
+    assert api.written == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "severity"),
+    [(Kind.DRAIN, "SlurmNodeDrained", "Warning"), (Kind.RESUME, "SlurmNodeResumed", "Normal")],
+)
+def test_what_was_done_is_an_event_about_the_pod(
+    api: FakeApi, kube: WritingKube, kind: Kind, reason: str, severity: str
+) -> None:
+    setting = Setting(kube)
+    setting.teller.acted(Action(kind=kind, node=view("w-0"), reason="health/disks [node]: full"), NOW)
+    setting.teller.write_waiting()
+
+    ((method, path, content_type, _, body),) = api.written
+    assert (method, path, content_type) == ("POST", "/api/v1/namespaces/ns/events", "application/json")
+    assert (body["reason"], body["type"]) == (reason, severity)
+    assert body["message"] == f"{kind.value} w-0 (machine m-0): health/disks [node]: full"
+    pod = {"apiVersion": "v1", "kind": "Pod", "name": "w-0", "namespace": "ns", "uid": "u0"}
+    assert body["involvedObject"] == pod
+    assert body["metadata"]["name"].startswith("w-0.")
+
+
+def test_every_kind_of_action_has_an_event(api: FakeApi, kube: WritingKube) -> None:
+    setting = Setting(kube)
+    for kind in Kind:
+        setting.teller.acted(Action(kind=kind, node=view("w-7"), reason="r" * 2000), NOW)
+    setting.teller.write_waiting()
+    assert len({body["reason"] for *_, body in api.written}) == len(Kind)
+    assert all(len(body["message"]) <= 1024 for *_, body in api.written)
+
+
+def test_what_may_not_be_written_is_logged_once(api: FakeApi, kube: WritingKube) -> None:
+    api.status = 403
+    setting = Setting(kube)
+    for later in range(3):
+        setting.see(NOW + later * TRY_AGAIN_SECONDS, disks=failed("full"))
+    assert len(api.written) == 3
+    assert len(setting.log) == 1
+    assert "403" in setting.log[0]
+    assert "nodes is forbidden" in setting.log[0]
+
+
+def test_an_absent_api_server_is_a_kube_error(tmp_path: Path) -> None:
+    away = WritingKube(host="127.0.0.1", port=9, namespace="ns", tls=False, service_account=tmp_path)
+    with pytest.raises(KubeError, match="no answer"):
+        away.tell("w-0", "", reason="R", message="m", warning=True, at=NOW)
+
+
+def test_a_stuck_api_server_holds_up_nobody_and_fills_no_memory(kube: WritingKube) -> None:
+    setting = Setting(kube)
+    for _ in range(MOST_WAITING + 2):
+        setting.teller.acted(Action(kind=Kind.DRAIN, node=view("w-0"), reason="r"), NOW)
+    assert setting.log == ["Kubernetes is too slow: a message for it is left out"] * 2
+
+
+# ---------------------------------------------------------------- following
+
+
+class Ended(Exception):  # noqa: N818
+    """Ends a loop that has no end."""
+
+
+class FakeStream:
+    """A follower that fails as it is told."""
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self.synced = True
+        self.outcomes = list(outcomes)
+        self.seen: list[bool] = []
+
+    def follow_once(self) -> None:
+        self.seen.append(self.synced)
+        outcome = self.outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        self.synced = True
+
+
+@pytest.mark.parametrize(
+    "error", [KubeError("no answer"), KubeError("forbidden", 403), KeyError("items"), ValueError()]
+)
+def test_a_copy_that_is_not_kept_up_to_date_proves_nothing(error: Exception) -> None:
+    stream, log = FakeStream(error, None, Ended()), list[str]()
+    with pytest.raises(Ended):
+        keep_following(stream, "nodes", log.append, FakeClock())
+    assert stream.seen == [True, False, True]
+    assert log[0].startswith("waiting for nodes of the API server")
+
+
+def test_a_forgotten_version_is_read_again_at_once() -> None:
+    stream, log, clock = FakeStream(KubeError("gone", 410), Ended()), list[str](), FakeClock()
+    with pytest.raises(Ended):
+        keep_following(stream, "nodes", log.append, clock)
+    assert stream.seen == [True, True]
+    assert (log, clock.time) == ([], 0.0)

@@ -1,0 +1,140 @@
+"""The program around the rounds: settings, pauses, one round by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from images.common.command import Result
+from images.health.watch import program
+from images.health.watch.decide import Action, Kind, Policy
+from images.health.watch.kubernetes import Teller
+from images.health.watch.limit import Limit
+from images.health.watch.machines import Machines
+from images.health.watch.program import LONGEST_POLL_SECONDS, Built, build, flag, once, policy_from, watch, words
+from images.health.watch.slurm import Slurm
+from images.health.watch.watcher import Watcher
+from tests.unit.images.fakes import FakeClock, FakeRunner
+from tests.unit.images.health.watch.test_machines import Followed
+from tests.unit.images.health.watch.views import policy, view
+
+
+class Ended(Exception):  # noqa: N818
+    """Ends a loop that has no end."""
+
+
+def watcher(runner: FakeRunner) -> Watcher:
+    return Watcher(slurm=Slurm(runner=runner), policy=policy(), log=lambda _: None)
+
+
+NO_NODES = Result(code=0, stdout='{"nodes": []}')
+AWAY = Result(code=1, stderr="Unable to contact slurm controller")
+
+
+def test_the_settings_have_defaults_that_spare_the_cluster() -> None:
+    assert policy_from({}) == Policy(max_drained=Limit(number=10, percent=True))
+
+
+def test_the_settings_are_read() -> None:
+    env = {"MAX_DRAINED": "3", "REPORT_ONLY": "dns, clock", "REQUEUE_AFTER": "600"}
+    assert policy_from(env) == Policy(
+        max_drained=Limit(number=3), report_only=frozenset({"dns", "clock"}), requeue_after=600.0
+    )
+    assert policy_from({"REQUEUE_AFTER": "0"}).requeue_after == 0
+    assert words(" a,b  c,") == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    "env", [{"MAX_DRAINED": "some"}, {"REQUEUE_AFTER": "soon"}, {"MACHINES": "1"}, {"CONDITIONS": "x"}]
+)
+def test_a_setting_that_is_not_understood_is_refused(env: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"some|soon|MACHINES|CONDITIONS"):
+        build(env, lambda _: None, dry_run=False)
+
+
+def test_a_flag_is_yes_or_no() -> None:
+    assert flag({"X": "yes"}, "X", default=False)
+    assert not flag({"X": "no"}, "X", default=True)
+    assert flag({}, "X", default=True)
+
+
+@pytest.mark.parametrize("env", [{}, {"MACHINES": "no", "KUBERNETES_SERVICE_HOST": "10.0.0.1", "NAMESPACE": "ns"}])
+def test_outside_of_kubernetes_or_unasked_no_machine_is_looked_at(env: dict[str, str]) -> None:
+    log: list[str] = []
+    assert build(env, log.append, dry_run=False).machines is None
+    assert "Slurm's records alone" in log[0]
+
+
+@pytest.mark.parametrize(
+    ("wants", "dry_run", "acts", "sees"),
+    [("no", False, True, False), ("yes", False, True, True), ("yes", True, False, False)],
+)
+def test_conditions_are_written_only_if_asked_for_and_nothing_in_a_dry_run(
+    monkeypatch: pytest.MonkeyPatch, wants: str, dry_run: bool, acts: bool, sees: bool
+) -> None:
+    machines = Machines(pods=Followed({}), nodes=Followed({}), drain_conditions=frozenset())  # type: ignore[arg-type]
+    monkeypatch.setattr(program, "follow_machines", lambda *_: machines)
+    told: list[str] = []
+    monkeypatch.setattr(Teller, "acted", lambda *_: told.append("acted"))
+    monkeypatch.setattr(Teller, "saw", lambda *_: told.append("saw"))
+    env = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NAMESPACE": "ns", "CONDITIONS": wants}
+    built = build(env, lambda _: None, dry_run=dry_run)
+
+    telling = built.watcher._teller
+
+    assert built.machines is machines
+    assert (telling is not None) is acts
+    if telling is not None:
+        telling.saw([], 0.0)
+        telling.acted(Action(kind=Kind.DRAIN, node=view(), reason="r"), 0.0)
+    assert told == ["saw"] * sees + ["acted"] * acts
+
+
+def test_a_slurmctld_that_is_away_is_waited_for_and_told_at_most_every_ten_seconds() -> None:
+    clock, log = FakeClock(), list[str]()
+    runner = FakeRunner({"scontrol show nodes": AWAY})
+
+    def later() -> None:
+        if clock.time > 60:
+            runner.answers["scontrol show nodes"] = NO_NODES
+        if clock.time > 100:
+            raise Ended
+
+    clock.on_sleep = later
+    with pytest.raises(Ended):
+        watch(watcher(runner), log.append, clock)
+    assert 5 < len(log) <= 8
+    assert log[0] == "waiting for slurmctld: Unable to contact slurm controller"
+    assert 45 < len(runner.commands) < 55
+
+
+@pytest.mark.parametrize(("takes", "pause"), [(0.1, 2.0), (1.0, 5.0), (60.0, LONGEST_POLL_SECONDS)])
+def test_a_long_round_is_followed_by_a_longer_pause(takes: float, pause: float) -> None:
+    clock = FakeClock()
+
+    def slow(_argv: object) -> Result:
+        clock.time += takes
+        return NO_NODES
+
+    def end() -> None:
+        raise Ended
+
+    clock.on_sleep = end
+    with pytest.raises(Ended):
+        watch(watcher(FakeRunner({"scontrol show nodes": slow})), lambda _: None, clock)
+    assert clock.time == pytest.approx(takes + pause)
+
+
+@pytest.mark.parametrize(("answer", "code"), [(NO_NODES, 0), (AWAY, 1)])
+def test_one_round_by_hand_says_by_its_exit_code_whether_slurmctld_answered(answer: Result, code: int) -> None:
+    log: list[str] = []
+    built = Built(watcher=watcher(FakeRunner({"scontrol show nodes": answer})))
+    assert once(built, log.append, FakeClock()) == code
+    assert bool(log) is bool(code)
+
+
+def test_a_wrong_setting_ends_the_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(program, "end_on_sigterm", lambda: None)
+    monkeypatch.setattr("sys.argv", ["health-watch", "--once"])
+    monkeypatch.setenv("MAX_DRAINED", "a lot")
+    assert program.main() == 2
+    assert "'a lot' is no number of nodes" in capsys.readouterr().out

@@ -1,0 +1,342 @@
+"""Rounds of the watcher against a Slurm that changes under it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from images.common.command import TIMED_OUT
+from images.common.command import Result as CommandResult
+from images.health.contract import Result
+from images.health.report import Report, encode
+from images.health.watch.decide import KUBERNETES, Action, Finding, NodeView, Policy
+from images.health.watch.slurm import Record, Slurm, SlurmError
+from images.health.watch.watcher import MOST_FAILURES, REQUEUE_AGAIN_SECONDS, Watcher
+from tests.unit.images.health.watch.fake_slurm import FakeNode, FakeSlurmctld
+from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, policy
+
+FULL = failed("/jail 97 % used")
+FULL_REASON = "health/disks [node]: /jail 97 % used"
+
+
+class FakeMachines:
+    """Says what it is told to say."""
+
+    def __init__(self) -> None:
+        self.says: dict[str, Finding] = {}
+
+    def findings(self, records: list[Record], now: float) -> Mapping[str, Finding]:
+        del records, now
+        return self.says
+
+
+class FakeTeller:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.actions: list[tuple[str, str]] = []
+        self.views: list[NodeView] = []
+
+    def acted(self, action: Action, now: float) -> None:
+        del now
+        self.actions.append((action.kind.value, action.node.name))
+
+    def saw(self, views: list[NodeView], now: float) -> None:
+        del now
+        self.views = views
+
+
+class Cluster:
+    """Four nodes, their clock, and a watcher."""
+
+    def __init__(self) -> None:
+        self.time = NOW
+        self.slurmctld = FakeSlurmctld(
+            lambda: self.time, {f"w-{number}": FakeNode(states={"IDLE"}) for number in range(4)}
+        )
+        self.nodes = self.slurmctld.nodes
+        self.log: list[str] = []
+        self.machines = FakeMachines()
+        self.teller = FakeTeller()
+        self.start()
+
+    def start(self, by: Policy | None = None, *, dry_run: bool = False) -> None:
+        """Start a watcher, in the place of the last one."""
+        self.watcher = Watcher(
+            slurm=Slurm(runner=self.slurmctld.runner),
+            policy=by or policy(),
+            log=self.log.append,
+            machines=(KUBERNETES, self.machines),
+            teller=self.teller,
+            dry_run=dry_run,
+            wall=lambda: self.time,
+        )
+
+    def report(self, name: str, *, ahead: float = 0.0, **results: Result) -> None:
+        """A node says how it is."""
+        self.nodes[name].comment = encode(Report(at=int(self.time + ahead), results=results))
+
+    def round(self, later: float = 2.0) -> None:
+        self.time += later
+        self.watcher.round()
+
+    def drained(self) -> list[str]:
+        return [name for name, node in self.nodes.items() if "DRAIN" in node.states]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_a_fault_drains_exactly_that_node_and_it_returns_when_the_fault_is_gone(cluster: Cluster) -> None:
+    for name in cluster.nodes:
+        cluster.report(name, disks=OK)
+    cluster.round()
+    assert cluster.slurmctld.changes() == []
+
+    cluster.report("w-1", disks=FULL)
+    cluster.round()
+    assert cluster.drained() == ["w-1"]
+    assert cluster.nodes["w-1"].reason == FULL_REASON
+
+    cluster.round(later=30)
+    assert len(cluster.slurmctld.changes()) == 1
+    cluster.report("w-1", disks=OK)
+    cluster.round()
+    assert cluster.drained() == []
+    assert cluster.nodes["w-1"].reason == ""
+    assert cluster.log == [f"drain w-1: {FULL_REASON}", "resume w-1: lifted: health/disks"]
+    assert cluster.teller.actions == [("drain", "w-1"), ("resume", "w-1")]
+
+
+def test_a_drain_is_one_command_and_the_rest_only_reads(cluster: Cluster) -> None:
+    cluster.report("w-1", disks=FULL)
+    cluster.round()
+    assert cluster.slurmctld.changes() == [f"scontrol update nodename=w-1 state=drain reason={FULL_REASON}"]
+
+
+def test_after_a_restart_it_goes_on_where_it_was(cluster: Cluster) -> None:
+    cluster.report("w-1", disks=FULL)
+    cluster.round()
+    cluster.start()
+    cluster.round(later=30)
+    assert len(cluster.slurmctld.changes()) == 1
+    cluster.report("w-1", disks=OK)
+    cluster.start()
+    cluster.round()
+    assert cluster.drained() == []
+
+
+def test_a_report_that_stopped_long_ago_is_not_believed_after_a_restart(cluster: Cluster) -> None:
+    cluster.report("w-1", disks=FULL, ahead=-3600)
+    cluster.round()
+    assert cluster.drained() == []
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
+def test_a_node_with_a_wrong_clock_is_drained_when_its_report_is_seen_to_come(cluster: Cluster, ahead: float) -> None:
+    cluster.report("w-1", ahead=ahead, clock=OK)
+    cluster.round()
+    cluster.time += 30
+    cluster.report("w-1", ahead=ahead, clock=failed("3600 s off"))
+    cluster.round()
+    assert cluster.drained() == ["w-1"]
+
+
+def test_the_first_report_of_a_new_node_was_seen_to_come(cluster: Cluster) -> None:
+    cluster.round()
+    cluster.nodes["w-9"] = FakeNode(states={"IDLE"})
+    cluster.report("w-9", ahead=-3600, clock=failed("3600 s off"))
+    cluster.round()
+    assert cluster.drained() == ["w-9"]
+
+
+def test_garbage_in_a_comment_is_no_report(cluster: Cluster) -> None:
+    cluster.nodes["w-1"].comment = "health soon | fail disks [node]: x"
+    cluster.nodes["w-2"].comment = "fail disks: my own words"
+    cluster.round()
+    assert cluster.slurmctld.changes() == []
+
+
+def test_an_administrator_who_drains_in_the_same_moment_wins(cluster: Cluster) -> None:
+    cluster.report("w-1", disks=FULL)
+    node = cluster.nodes["w-1"]
+
+    def administrator() -> None:
+        node.states.add("DRAIN")
+        node.reason = "bad fan"
+
+    cluster.slurmctld.before_change = administrator
+    cluster.round()
+    cluster.round()
+    assert node.reason == "bad fan"
+    assert cluster.slurmctld.changes() == []
+
+
+def test_an_administrator_who_takes_over_the_drain_keeps_it(cluster: Cluster) -> None:
+    cluster.report("w-1", disks=FULL)
+    cluster.round()
+    cluster.round(later=30)
+    cluster.report("w-1", disks=OK)
+    cluster.slurmctld.before_change = lambda: setattr(cluster.nodes["w-1"], "reason", "keep for inspection")
+    cluster.round()
+    cluster.round()
+    assert cluster.drained() == ["w-1"]
+    assert cluster.nodes["w-1"].reason == "keep for inspection"
+
+
+def test_an_administrator_who_resumes_in_the_same_moment_is_seen(cluster: Cluster) -> None:
+    node = cluster.nodes["w-1"]
+    node.states, node.reason, node.reason_at = {"MIXED", "DRAIN"}, FULL_REASON, int(NOW) - 60
+    cluster.report("w-1", disks=OK, dns=failed("no answer"))
+    cluster.slurmctld.before_change = lambda: node.states.discard("DRAIN")
+    cluster.round()
+    assert cluster.slurmctld.changes() == []
+
+
+def test_a_busy_node_whose_drain_is_lifted_does_not_keep_our_reason(cluster: Cluster) -> None:
+    """Else a drain by slurmctld, which keeps what is there, would look like ours and be lifted."""
+    node = cluster.nodes["w-1"]
+    node.states = {"MIXED"}
+    cluster.report("w-1", disks=FULL)
+    cluster.round()
+    cluster.round(later=30)
+    cluster.report("w-1", disks=OK)
+    cluster.round()
+    node.states.add("DRAIN")
+    cluster.round(later=30)
+    cluster.report("w-1", disks=OK)
+    cluster.round()
+    assert cluster.drained() == ["w-1"]
+
+
+def test_a_node_that_vanishes_meanwhile_is_no_trouble(cluster: Cluster) -> None:
+    cluster.report("w-1", disks=FULL)
+    cluster.slurmctld.before_change = cluster.nodes.clear
+    cluster.round()
+    assert cluster.slurmctld.changes() == []
+
+
+def test_what_slurm_refuses_is_told_once_and_tried_again(cluster: Cluster) -> None:
+    cluster.slurmctld.refuses["w-1"] = "slurm_update error: Access denied"
+    cluster.report("w-1", disks=FULL)
+    for _ in range(5):
+        cluster.round()
+    assert cluster.log == ["cannot drain w-1: slurm_update error: Access denied"]
+    cluster.slurmctld.refuses.clear()
+    cluster.round()
+    assert cluster.drained() == ["w-1"]
+
+
+def test_without_slurmctld_there_is_nothing_to_do(cluster: Cluster) -> None:
+    cluster.report("w-1", disks=FULL)
+    cluster.slurmctld.away = CommandResult(code=1, stderr="Unable to contact slurm controller")
+    with pytest.raises(SlurmError, match="Unable to contact"):
+        cluster.round()
+    assert cluster.slurmctld.changes() == []
+
+
+def test_a_slurmctld_that_gets_stuck_ends_the_round(cluster: Cluster) -> None:
+    for number in range(4, 30):
+        cluster.nodes[f"w-{number}"] = FakeNode(states={"IDLE"})
+    for name in cluster.nodes:
+        cluster.report(name, disks=FULL)
+
+    def stuck() -> None:
+        cluster.slurmctld.away = CommandResult(code=TIMED_OUT, stderr="no answer within 10 s")
+
+    cluster.slurmctld.before_change = stuck
+    cluster.round()
+    assert sum("show node " in command for command in cluster.slurmctld.runner.commands) == MOST_FAILURES
+
+
+def test_what_the_limit_holds_back_is_told_when_it_changes(cluster: Cluster) -> None:
+    cluster.start(policy("1"))
+    for name in ("w-0", "w-1", "w-2"):
+        cluster.report(name, disks=FULL)
+    for _ in range(3):
+        cluster.round()
+    assert cluster.drained() == ["w-0"]
+    told = [line for line in cluster.log if "limit" in line]
+    assert told == ["not drained, as the limit of 1 is reached: w-1 (health/disks [node]), w-2 (health/disks [node])"]
+    cluster.time += 30
+    for name in ("w-0", "w-1", "w-2"):
+        cluster.report(name, disks=OK)
+    cluster.round()
+    assert cluster.log[-2:] == ["no node waits for the limit any more", "resume w-0: lifted: health/disks"]
+
+
+def test_a_dry_run_says_what_it_would_do_once_and_changes_nothing(cluster: Cluster) -> None:
+    cluster.start(dry_run=True)
+    cluster.report("w-1", disks=FULL)
+    cluster.round()
+    cluster.round()
+    assert cluster.log == [f"would drain w-1: {FULL_REASON}"]
+    assert cluster.slurmctld.changes() == []
+
+
+def test_others_see_reports_and_machines_of_each_node(cluster: Cluster) -> None:
+    cluster.report("w-1", disks=FULL)
+    cluster.machines.says["w-1"] = Finding(result=UNKNOWN, at=NOW)
+    cluster.round()
+    (seen,) = (view for view in cluster.teller.views if view.name == "w-1")
+    assert set(seen.findings) == {"disks", KUBERNETES}
+
+
+# ---------------------------------------------------------------- machines
+
+
+def wanted_free(cluster: Cluster, *names: str, lost: bool = False) -> None:
+    for name in names:
+        cluster.machines.says[name] = Finding(
+            result=failed("machine m is cordoned"), at=cluster.time, declared=not lost, lost=lost
+        )
+
+
+def test_a_lost_machine_has_its_jobs_requeued_and_takes_none_until_it_is_back(cluster: Cluster) -> None:
+    node = cluster.nodes["w-1"]
+    node.states, node.jobs = {"MIXED"}, ("17", "18")
+    wanted_free(cluster, "w-1", lost=True)
+    cluster.round()
+    assert cluster.slurmctld.requeued == ["17", "18"]
+    assert node.states == {"DOWN", "DRAIN"}
+    order = [command.split("state=")[1].split()[0] for command in cluster.slurmctld.changes()]
+    assert order == ["drain", "down"]
+
+    cluster.time += 60
+    node.states = {"IDLE", "DRAIN"}  # slurmd registers again
+    cluster.machines.says["w-1"] = Finding(result=OK, at=cluster.time)
+    cluster.round()
+    assert cluster.drained() == []
+
+
+def test_a_drain_that_fails_is_not_followed_by_a_down(cluster: Cluster) -> None:
+    cluster.slurmctld.refuses["w-1"] = "Invalid node state"
+    wanted_free(cluster, "w-1", lost=True)
+    cluster.round()
+    assert len(cluster.slurmctld.changes()) == 1
+
+
+def test_jobs_are_requeued_at_the_deadline_and_those_that_cannot_be_are_told(cluster: Cluster) -> None:
+    cluster.start(policy(requeue_after=100))
+    node = cluster.nodes["w-1"]
+    node.states, node.jobs = {"MIXED"}, ("17", "18")
+    cluster.slurmctld.refuses["18"] = "Requested operation is presently disabled"
+    wanted_free(cluster, "w-1")
+    cluster.round()
+    wanted_free(cluster, "w-1")
+    cluster.round(later=98)
+    assert cluster.slurmctld.requeued == []
+    for _ in range(5):
+        wanted_free(cluster, "w-1")
+        cluster.round()
+    assert cluster.slurmctld.requeued == ["17"]
+    assert list(node.jobs) == ["18"]
+    assert cluster.log[-1] == "cannot requeue w-1: job 18: Requested operation is presently disabled"
+    tried = cluster.slurmctld.runner.commands.count("scontrol requeue 18")
+    assert tried == 1
+    wanted_free(cluster, "w-1")
+    cluster.round(later=REQUEUE_AGAIN_SECONDS)
+    assert cluster.slurmctld.runner.commands.count("scontrol requeue 18") == 2
