@@ -1,0 +1,136 @@
+"""What `health-nodes` prints for `slurmstack health`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.common.command import NO_PROGRAM, Result
+from images.health import nodes
+from images.health.contract import Result as Finding
+from images.health.contract import Status
+from images.health.report import Report, encode
+from images.health.watch.decide import SKEW_SECONDS, STALE_SECONDS
+from images.health.watch.slurm import Record, Slurm
+from tests.unit.images.fakes import FakeRunner
+
+DATA = Path(__file__).parent / "data"
+NOW = 1_795_000_000.0
+"""2026-11-18T11:06:40Z."""
+
+
+def record(*states: str, comment: str = "", reason: str = "") -> Record:
+    return Record(name="w-0", states=frozenset(states or ("IDLE",)), comment=comment, reason=reason)
+
+
+def one(found: Record) -> dict[str, Any]:
+    (node,) = nodes.document([found], NOW)["nodes"]
+    return dict(node)
+
+
+def comment(age: float, note: str = "", **results: Finding) -> str:
+    return encode(Report(at=int(NOW - age), results=results or {"disks": Finding(status=Status.OK)}, note=note))
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[Result], tuple[int, Any]]:
+    """The program's exit code and what it wrote, for an answer of scontrol."""
+
+    def run(given: Result) -> tuple[int, Any]:
+        monkeypatch.setattr(nodes, "Slurm", lambda: Slurm(runner=FakeRunner({"scontrol show nodes --json": given})))
+        code = nodes.main()
+        return code, capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+def test_the_nodes_of_both_versions_are_printed_with_their_results(
+    version: str, answer: Callable[[Result], tuple[int, Any]]
+) -> None:
+    code, printed = answer(Result(code=0, stdout=(DATA / f"nodes-{version}.json").read_text()))
+
+    assert code == 0
+    first, second, third = json.loads(printed.out)["nodes"]
+    assert (first["name"], first["states"], first["reported_at"]) == (
+        "w-0", ["DYNAMIC_NORM", "IDLE"], "2026-11-18T11:06:30Z",
+    )  # fmt: skip
+    assert first["results"]["disks"] == {"status": "ok", "fault": None, "message": ""}
+    assert first["results"]["munge"]["status"] == "not checked"
+    assert first["results"]["munge"]["message"] == "munge did not end in 5 s"
+    assert (first["note"], first["closed"], first["drained_for"]) == ("rack 7", False, None)
+    assert (second["closed"], second["drained_for"]) == (True, "disks")
+    assert second["reason"] == "health/disks [node]: /jail 97 % used"
+    assert second["reason_at"] == "2026-11-18T11:06:40Z"
+    assert third["closed"]
+    assert third["drained_for"] is None
+
+
+def test_a_failure_has_its_class_and_message() -> None:
+    bad = Finding(status=Status.FAIL, fault="hardware", message="GPU 3: Xid 79")
+    assert one(record(comment=comment(1, xid=bad)))["results"] == {
+        "xid": {"status": "fail", "fault": "hardware", "message": "GPU 3: Xid 79"}
+    }
+
+
+def test_a_node_that_never_reported_says_so_and_keeps_its_note() -> None:
+    node = one(record(comment="rack 7"))
+    assert (node["reported_at"], node["age_seconds"], node["fresh"]) == (None, None, False)
+    assert (node["results"], node["note"]) == ({}, "rack 7")
+
+
+@pytest.mark.parametrize(
+    ("age", "fresh"),
+    [
+        (0, True),
+        (STALE_SECONDS, True),
+        (STALE_SECONDS + 1, False),
+        (-SKEW_SECONDS, True),
+        (-SKEW_SECONDS - 1, False),
+        (-86400, False),
+    ],
+)
+def test_a_report_is_fresh_as_long_as_the_watcher_believes_it(age: float, fresh: bool) -> None:
+    node = one(record(comment=comment(age)))
+    assert (node["age_seconds"], node["fresh"]) == (age, fresh)
+
+
+@pytest.mark.parametrize(
+    ("states", "reason", "check"),
+    [
+        (("IDLE", "DRAIN"), "health/gpu-xid [hardware]: GPU 3: Xid 79", "gpu-xid"),
+        (("DOWN",), "health/kubernetes [node]: machine m is gone", "kubernetes"),
+        (("IDLE",), "health/gpu-xid [hardware]: a reason outlives its drain", None),
+        (("IDLE", "FAIL"), "health/gpu-xid [hardware]: somebody has set this", None),
+        (("IDLE", "DRAIN"), "broken fan", None),
+        (("IDLE", "DRAIN"), "lifted: health/gpu-xid", None),
+    ],
+)
+def test_a_node_is_drained_for_a_check_only_while_it_is_closed_for_it(
+    states: tuple[str, ...], reason: str, check: str | None
+) -> None:
+    assert one(record(*states, reason=reason))["drained_for"] == check
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        (Result(code=1, stderr="slurm_load_node error: Unable to contact slurm controller\n"), "Unable to contact"),
+        (Result(code=NO_PROGRAM, stderr="scontrol: no such program"), "no such program"),
+        (Result(code=0, stdout="garbage"), "not understood"),
+    ],
+    ids=["away", "no scontrol", "garbage"],
+)
+def test_without_an_answer_of_slurmctld_there_is_one_line_and_no_empty_list(
+    result: Result, why: str, answer: Callable[[Result], tuple[int, Any]]
+) -> None:
+    code, printed = answer(result)
+    assert code == 1
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert line.startswith("slurmctld ")
+    assert why in line
