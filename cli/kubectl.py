@@ -112,6 +112,12 @@ def message(stderr: str) -> str:
     return "\n".join(lines[-6:])
 
 
+def complaint(done: subprocess.CompletedProcess[str]) -> str:
+    """Why a command in a pod has failed, in its own words, or in those of kubectl where it was not even started."""
+    lines = [line for line in message(done.stderr).splitlines() if not line.startswith("command terminated with")]
+    return "\n".join(lines) or done.stdout.strip() or "no message"
+
+
 def as_list(documents: Sequence[dict[str, Any]]) -> str:
     """Objects as one JSON list for kubectl's standard input."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)})

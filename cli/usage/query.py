@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cli.errors import USAGE, Failure
-from cli.kubectl import Kubectl, message
+from cli.kubectl import Kubectl, complaint
 from cli.usage.records import RecordError, Run, parse_runs, sacct_command
 from config.cluster import ClusterConfig
 from slurm.names import CONTROLLER_HOST
@@ -32,15 +32,9 @@ def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) 
     command = sacct_command(start, end)
     done = kubectl.run("exec", "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--", *command, check=False)
     if done.returncode != 0:
-        complaint = "\n".join(
-            line
-            for line in (message(done.stderr) or done.stdout.strip() or "no message").splitlines()
-            if not line.startswith("command terminated with exit code")
-        )
-        hint = (
-            _AWAY if _DISABLED not in complaint else "the cluster was applied without it; `slurmstack up` turns it on"
-        )
-        raise Failure(f"sacct could not read the records: {complaint}", hint=hint)
+        why = complaint(done)
+        hint = _AWAY if _DISABLED not in why else "the cluster was applied without it; `slurmstack up` turns it on"
+        raise Failure(f"sacct could not read the records: {why}", hint=hint)
     try:
         return parse_runs(done.stdout.splitlines())
     except RecordError as error:
