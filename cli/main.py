@@ -13,6 +13,7 @@ from rich.markup import escape
 from cli import (
     cluster_commands,
     doctor_commands,
+    health_commands,
     images_commands,
     kube_token,
     local_commands,
@@ -36,6 +37,7 @@ app = typer.Typer(
 stack_commands.register(app)
 cluster_commands.register(app)
 usage_commands.register(app)
+app.add_typer(health_commands.app, name="health")
 app.add_typer(local_commands.app, name="local")
 app.add_typer(doctor_commands.app, name="doctor")
 kube_token.register(app)

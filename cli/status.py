@@ -61,7 +61,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     """Ask Kubernetes and Slurm. What does not answer is shown as missing, not raised."""
     namespace = config.cluster.namespace
     pods = tuple(
-        _pod(item)
+        pod_of(item)
         for item in kubectl.items("pod", "-n", namespace)
         if not any(owner["kind"] == "Job" for owner in item["metadata"].get("ownerReferences", []))
     )
@@ -110,7 +110,8 @@ def host_public_key(kubectl: Kubectl, namespace: str) -> str | None:
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
-def _pod(item: dict[str, Any]) -> Pod:
+def pod_of(item: dict[str, Any]) -> Pod:
+    """A pod as Kubernetes has it."""
     status = item.get("status", {})
     containers = status.get("containerStatuses", [])
     leaving = "deletionTimestamp" in item["metadata"]

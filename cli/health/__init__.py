@@ -1,0 +1,1 @@
+"""What the health checks say about the nodes."""

@@ -1,0 +1,156 @@
+"""Nodes as a table and as JSON, and what one check found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cli.health.nodes import Found, Node, Nodes
+
+SHORT = 24
+"""Characters of an administrator's reason in the table."""
+
+_UNBROKEN = 100_000
+"""Columns where no terminal has an end: what is read by grep must stay on one line."""
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "not checked": "magenta"}
+_BASES = ("IDLE", "MIXED", "ALLOCATED", "DOWN", "ERROR", "FUTURE", "UNKNOWN")
+_SILENT = {"DYNAMIC_NORM", "NOT_RESPONDING"}
+"""Flags that are not shown by name: the nodes of a pool are all dynamic, and the other is the asterisk."""
+
+
+def as_data(nodes: Nodes, *, namespace: str, failing: bool = False) -> dict[str, Any]:
+    """The nodes for scripts, all or those that are not well. Keys are only ever added (docs/health.md)."""
+    shown = nodes.bad if failing else nodes.nodes
+    return {
+        "namespace": namespace,
+        "at": nodes.at,
+        "nodes": [{**node.data, "health": node.verdict} for node in shown],
+        "counts": nodes.counts,
+    }
+
+
+def print_table(nodes: Nodes, *, failing: bool = False) -> None:
+    """A table for people, of all nodes or of those that are not well, and how many there are of each kind."""
+    console = _console()
+    shown = nodes.bad if failing else nodes.nodes
+    if shown:
+        table = Table(box=None, pad_edge=False)
+        for name in ("NODE", "STATE", "CHECKED", "DRAINED FOR"):
+            table.add_column(name, no_wrap=True)
+        table.add_column("RESULT", overflow="fold")
+        for node in shown:
+            first, *more = _lines(node)
+            table.add_row(node.name, _state(node), _checked(node), _drained_for(node), first)
+            for line in more:
+                table.add_row("", "", "", "", line)
+        console.print(table)
+    console.print(summary(nodes), soft_wrap=True)
+
+
+def summary(nodes: Nodes) -> str:
+    """For example `3 nodes: 2 well, 1 failing, 0 unknown`."""
+    counts = nodes.counts
+    asleep = f", {counts['asleep']} asleep" if counts["asleep"] else ""
+    total = len(nodes.nodes)
+    return (
+        f"{total} node{'' if total == 1 else 's'}: {counts['well']} well, {counts['failing']} failing, "
+        f"{counts['unknown']} unknown{asleep}"
+    )
+
+
+def _state(node: Node) -> Text:
+    """As Slurm's commands write it: `MIXED+DRAIN`, and `DOWN*` for a node that does not answer."""
+    base = next((state for state in _BASES if state in node.states), "")
+    flags = sorted(node.states - {base} - _SILENT)
+    words = [base + ("" if node.answers else "*"), *flags]
+    return Text("+".join(word for word in words if word), style="red" if node.closed or not node.answers else "")
+
+
+def _checked(node: Node) -> Text:
+    if node.age is None:
+        return Text("never", style="magenta")
+    if node.fresh:
+        return Text(f"{ago(node.age)} ago")
+    if node.age < 0:
+        return Text(f"its clock: {ago(-node.age)} ahead", style="magenta")
+    return Text(f"{ago(node.age)} ago: old", style="magenta")
+
+
+def ago(seconds: float) -> str:
+    """`12 s`, `4 min`, `3 h`, `2 d`, rounded down."""
+    seconds = max(int(seconds), 0)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size or (unit == "min" and seconds >= size):
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _drained_for(node: Node) -> Text:
+    """The check, else the beginning of whatever reason somebody gave."""
+    if node.drained_for is not None:
+        return Text(plain(node.drained_for), style="red")
+    reason = plain(node.reason) if node.closed else ""
+    return Text(reason if len(reason) <= SHORT else f"{reason[: SHORT - 3].rstrip()}...")
+
+
+def _lines(node: Node) -> Iterator[Text]:
+    """What the checks found, worst first: at least one line."""
+    fails = {found.check for found in node.found if found.status == "fail"}
+    if node.drained_for is not None and node.drained_for not in fails:
+        # What the watcher itself has found is in no report, and a drain may wait to be lifted.
+        yield Text(f"drained for {plain(node.reason).removeprefix('health/')}", style="red")
+    if not node.answers:
+        yield Text("not checked: slurmd does not answer", style=_STYLES["not checked"])
+    if node.age is None:
+        if node.verdict == "unknown" and node.answers:
+            yield Text("not checked: no report", style=_STYLES["not checked"])
+        elif node.verdict == "asleep":
+            yield Text("asleep")
+        return
+    was = "" if node.fresh else "was "
+    if not node.findings:
+        count = len(node.found)
+        checks = f"{count} check{'' if count == 1 else 's'}" if count else "no checks"
+        yield Text(f"{was}ok ({checks})" if count else f"{was}not checked: {checks}", style=_style("ok", node))
+    for found in node.findings:
+        yield Text(was + plain(found.line), style=_style(found.status, node))
+
+
+def _style(status: str, node: Node) -> str:
+    return _STYLES.get(status, _STYLES["not checked"]) if node.fresh else "dim"
+
+
+def print_found(found: Mapping[str, Any]) -> None:
+    """What one check found just now, with its figures."""
+    result = Found(
+        check=str(found["check"]),
+        status=str(found["status"]),
+        fault=found.get("fault"),
+        message=str(found["message"]),
+    )
+    console = _console()
+    console.print(Text(plain(result.line), style=_STYLES.get(result.status, "")), soft_wrap=True)
+    for name, value in sorted(found["values"].items()):
+        console.print(Text(f"  {plain(name)} {value:g}"), soft_wrap=True)
+
+
+def plain(text: str) -> str:
+    """One line, with single blanks."""
+    return " ".join(printable(text).split())
+
+
+def printable(text: str) -> str:
+    """A text without control characters: what tools on nodes say must not move the cursor of whoever reads it."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _console() -> Console:
+    console = Console(highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _UNBROKEN
+    return console

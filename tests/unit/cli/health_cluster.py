@@ -1,0 +1,113 @@
+"""A cluster for the tests of `slurmstack health`: kubectl with a controller and workers that answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli import health_commands
+from cli.errors import Failure
+from cli.kubectl import Kubectl
+from cli.main import app
+from images.health.contract import Result as Found
+from images.health.contract import Status
+from images.health.nodes import document
+from images.health.report import Report, encode
+from images.health.watch.slurm import Record
+
+NOW = 1_795_000_000.0
+"""Seconds since 1970: 2026-11-18T11:06:40Z."""
+
+NAMES = (
+    "clock", "disks", "dns", "filesystem", "gpu-free", "gpu-links", "gpu-memory", "gpu-presence", "gpu-thermal",
+    "gpu-xid", "infiniband", "memory", "munge", "processes",
+)  # fmt: skip
+
+Answer = subprocess.CompletedProcess[str]
+
+
+def answer(stdout: str = "", stderr: str = "", code: int = 0) -> Answer:
+    return subprocess.CompletedProcess([], code, stdout, stderr)
+
+
+def node(
+    name: str,
+    *states: str,
+    age: float | None = 12,
+    reason: str = "",
+    note: str = "",
+    results: dict[str, Found] | None = None,
+) -> Record:
+    """A node of which 14 checks are well but those that are given; `age` None: it never reported."""
+    found = {check: Found(status=Status.OK) for check in NAMES} | (results or {})
+    comment = note if age is None else encode(Report(at=int(NOW - age), results=found, note=note))
+    return Record(name=name, states=frozenset({*(states or ("IDLE",)), "DYNAMIC_NORM"}), reason=reason, comment=comment)
+
+
+def pod(name: str, phase: str = "Running", *, ready: bool = True, leaving: bool = False) -> dict[str, Any]:
+    """A worker's pod as Kubernetes has it."""
+    return {
+        "metadata": {"name": name, **({"deletionTimestamp": "2026-11-18T11:00:00Z"} if leaving else {})},
+        "spec": {"nodeName": "m1"},
+        "status": {"phase": phase, "containerStatuses": [{"ready": ready, "restartCount": 0}]},
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeCluster(Kubectl):
+    """kubectl, whose controller knows these nodes and whose workers give these answers."""
+
+    program: str = "kubectl"
+    context: str = "test"
+    kubeconfig: str | None = None
+    nodes: Sequence[Record] = ()
+    controller: Answer | None = None
+    """What the controller answers instead of its nodes."""
+    pods: Sequence[dict[str, Any]] = ()
+    worker: Answer = field(default_factory=answer)
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> Answer:
+        del stdin
+        self.asked.append(arguments)
+        match arguments:
+            case ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld", "--", program):
+                assert program == "/usr/libexec/slurmstack/health-nodes"
+                return self.controller or answer(json.dumps(document(self.nodes, NOW)))
+            case ("get", "--ignore-not-found", "pod", "-n", "slurm", "-l", selector, "-o", "json"):
+                assert selector == "app.kubernetes.io/component=worker"
+                return answer(json.dumps({"items": list(self.pods)}))
+            case ("exec", "-n", "slurm", _, "-c", "slurmd", "--", "/usr/libexec/slurmstack/health", *_):
+                assert not check
+                return self.worker
+        raise AssertionError(f"unexpected kubectl {arguments}")
+
+    @property
+    def commands(self) -> list[str]:
+        """What ran on workers: their names and the words."""
+        return [" ".join([words[3], *words[8:]]) for words in self.asked if "slurmd" in words]
+
+
+class Unreachable:
+    """In the place of `reach`, where the cluster does not answer."""
+
+    def __call__(self, _: object) -> Kubectl:
+        raise Failure("the cluster does not answer")
+
+
+def health(monkeypatch: pytest.MonkeyPatch, cluster: object, *arguments: str) -> Result:
+    """The command, on the development stack with this cluster."""
+    reach = cluster if isinstance(cluster, Unreachable) else lambda _: cluster
+    monkeypatch.setattr(health_commands, "reach", reach)
+    return CliRunner().invoke(app, ["health", *arguments])
+
+
+def failure_of(result: Result) -> Failure:
+    assert isinstance(result.exception, Failure), result.output
+    return result.exception

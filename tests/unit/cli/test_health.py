@@ -1,0 +1,289 @@
+"""`slurmstack health`: the table of nodes, and checks by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from cli.health.nodes import in_order
+from cli.health.present import ago
+from images.health.contract import Result as Found
+from images.health.contract import Status
+from images.health.nodes import document
+from tests.stacks import ROOT
+from tests.unit.cli.health_cluster import NOW, FakeCluster, answer, failure_of, health, node
+
+FULL = Found(status=Status.FAIL, fault="node", message="/jail: 97 % of the space used, 95 % allowed")
+XID = Found(status=Status.FAIL, fault="hardware", message="GPU 3: Xid 79: GPU has fallen off the bus")
+LATE = Found(status=Status.WARN, fault="node", message="the clock may be 1.2 s off")
+HUNG = Found(status=Status.NOT_CHECKED, message="nvidia-smi did not end in 5 s")
+
+WELL = node("cpu-0")
+DISKS = node("cpu-1", "IDLE", "DRAIN", reason=f"health/disks [node]: {FULL.message}", results={"disks": FULL})
+EXAMPLE = [
+    node("gpu-10", "DOWN", "NOT_RESPONDING", age=4000, reason="Not responding"),
+    node("gpu-2", "ALLOCATED", age=70, results={"clock": LATE}),
+    node("gpu-1", "MIXED", "DRAIN", reason="fan is replaced on Monday, ask Carol before you resume it"),
+    node(
+        "gpu-0", "MIXED", "DRAIN", age=65, reason=f"health/gpu-xid [hardware]: {XID.message}",
+        results={"clock": LATE, "gpu-xid": XID, "gpu-thermal": HUNG},
+    ),
+    node("gpu-3", "MIXED", "DRAIN", age=250, reason="health/kubernetes [node]: machine m7 is cordoned"),
+    DISKS,
+    WELL,
+]  # fmt: skip
+
+
+def rows(result: Result) -> list[str]:
+    """The lines of the table, without the spaces at their ends."""
+    return [line.rstrip() for line in result.stdout.splitlines()]
+
+
+def row(monkeypatch: pytest.MonkeyPatch, record: Any) -> tuple[list[str], int]:
+    """The columns of a cluster's only node, and the exit status."""
+    result = health(monkeypatch, FakeCluster(nodes=[record]))
+    head, *lines, _ = rows(result)
+    places = [head.index(name) for name in ("NODE", "STATE", "CHECKED", "DRAINED FOR", "RESULT")]
+    ends = [*places[1:], None]
+    cells = [[line[begin:end].strip() for line in lines] for begin, end in zip(places, ends, strict=True)]
+    return ["\n".join(column).strip() for column in cells], result.exit_code
+
+
+# ---------------------------------------------------------------- the table
+
+
+def test_the_table_is_the_one_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = health(monkeypatch, FakeCluster(nodes=EXAMPLE))
+    documented = (ROOT / "docs" / "health.md").read_text(encoding="utf-8")
+    assert "".join(f"    {line}\n" for line in rows(result)) in documented
+    assert result.exit_code == 1
+
+
+def test_a_well_node_is_a_line_and_the_exit_status_is_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, code = row(monkeypatch, WELL)
+    assert columns == ["cpu-0", "IDLE", "12 s ago", "", "ok (14 checks)"]
+    assert code == 0
+
+
+def test_warnings_are_shown_and_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, code = row(monkeypatch, node("w-0", results={"clock": LATE}))
+    assert columns[-1] == "warn clock [node]: the clock may be 1.2 s off"
+    assert code == 0
+
+
+def test_findings_are_one_a_line_and_the_worst_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = {"clock": LATE, "disks": FULL, "gpu-xid": XID, "gpu-thermal": HUNG}
+    columns, code = row(monkeypatch, node("w-0", results=results))
+    assert [line.partition(":")[0] for line in columns[-1].splitlines()] == [
+        "fail disks [node]", "fail gpu-xid [hardware]", "not checked gpu-thermal", "warn clock [node]",
+    ]  # fmt: skip
+    assert code == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "summary"),
+    [
+        (WELL, "1 node: 1 well, 0 failing, 0 unknown"),
+        (node("w-0", results={"disks": FULL}), "1 node: 0 well, 1 failing, 0 unknown"),
+        (node("w-0", results={"disks": FULL}, age=661), "1 node: 0 well, 0 failing, 1 unknown"),
+        (node("w-0", results={"dns": HUNG}), "1 node: 0 well, 0 failing, 1 unknown"),
+        (node("w-0", results={"dns": HUNG, "disks": FULL}), "1 node: 0 well, 1 failing, 0 unknown"),
+        (node("w-0", age=None), "1 node: 0 well, 0 failing, 1 unknown"),
+        (node("w-0", age=661), "1 node: 0 well, 0 failing, 1 unknown"),
+        (node("w-0", age=660), "1 node: 1 well, 0 failing, 0 unknown"),
+        (node("w-0", age=-3600), "1 node: 0 well, 0 failing, 1 unknown"),
+        (node("w-0", "DOWN", "NOT_RESPONDING"), "1 node: 0 well, 0 failing, 1 unknown"),
+        (node("w-0", "IDLE", "DRAIN", reason="fan"), "1 node: 1 well, 0 failing, 0 unknown"),
+        (node("w-0", "IDLE", "DRAIN", reason="health/dns [node]: x"), "1 node: 0 well, 1 failing, 0 unknown"),
+        (node("w-0", "IDLE", "POWERED_DOWN", age=None), "1 node: 0 well, 0 failing, 0 unknown, 1 asleep"),
+    ],
+    ids=[
+        "well", "failing", "failed long ago", "not checked", "failing and not checked", "never", "old", "just not old",
+        "future", "silent", "drained by somebody", "drained for a check that is well", "powered down",
+    ],
+)  # fmt: skip
+def test_what_is_not_known_is_never_well(monkeypatch: pytest.MonkeyPatch, record: Any, summary: str) -> None:
+    result = health(monkeypatch, FakeCluster(nodes=[record]))
+    assert rows(result)[-1] == summary
+    assert result.exit_code == (0 if "1 well" in summary or "asleep" in summary else 1)
+
+
+@pytest.mark.parametrize(
+    ("record", "checked", "result"),
+    [
+        (node("w-0", age=None), "never", "not checked: no report"),
+        (node("w-0", age=1500), "25 min ago: old", "was ok (14 checks)"),
+        (node("w-0", age=-3600), "its clock: 60 min ahead", "was ok (14 checks)"),
+        (node("w-0", age=-3), "0 s ago", "ok (14 checks)"),
+        (node("w-0", "IDLE", "POWERED_DOWN", age=None), "never", "asleep"),
+        (node("w-0", "IDLE", "NOT_RESPONDING", age=None), "never", "not checked: slurmd does not answer"),
+    ],
+    ids=["never", "old", "future", "a little ahead", "powered down", "silent"],
+)
+def test_the_age_of_a_report_is_told(monkeypatch: pytest.MonkeyPatch, record: Any, checked: str, result: str) -> None:
+    columns, _ = row(monkeypatch, record)
+    assert (columns[2], columns[4]) == (checked, result)
+
+
+def test_an_old_failure_is_told_as_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, _ = row(monkeypatch, node("w-0", age=90000, results={"disks": FULL}))
+    assert columns[2] == "25 h ago: old"
+    assert columns[4] == f"was fail disks [node]: {FULL.message}"
+
+
+@pytest.mark.parametrize(
+    ("record", "drained_for"),
+    [
+        (DISKS, "disks"),
+        (node("w-0", "IDLE", "DRAIN", reason="fan"), "fan"),
+        (node("w-0", "IDLE", "DRAIN", reason="fan is replaced on Monday"), "fan is replaced on Mo..."),
+        (node("w-0", reason="health/disks [node]: a reason outlives its drain"), ""),
+        (node("w-0", "IDLE", "FAIL", reason="health/disks [node]:..."), "health/disks [node]:..."),
+    ],
+    ids=["a check", "somebody", "at length", "not drained", "set to fail by somebody"],
+)  # fmt: skip
+def test_it_says_what_a_node_is_drained_for(monkeypatch: pytest.MonkeyPatch, record: Any, drained_for: str) -> None:
+    columns, _ = row(monkeypatch, record)
+    assert columns[3] == drained_for
+
+
+def test_a_drain_for_what_no_report_has_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "health/kubernetes [node]: machine m7 is cordoned"
+    columns, _ = row(monkeypatch, node("w-0", "MIXED", "DRAIN", reason=reason))
+    assert columns[3] == "kubernetes"
+    assert columns[4].splitlines() == ["drained for kubernetes [node]: machine m7 is cordoned", "ok (14 checks)"]
+
+
+@pytest.mark.parametrize(
+    ("states", "text"),
+    [
+        (("DRAIN", "MIXED"), "MIXED+DRAIN"),
+        (("DOWN", "NOT_RESPONDING"), "DOWN*"),
+        (("NOT_RESPONDING", "IDLE", "DRAIN", "COMPLETING"), "IDLE*+COMPLETING+DRAIN"),
+        (("BLOCKED",), "BLOCKED"),
+    ],
+    ids=["drained", "silent", "many", "none that is known"],
+)
+def test_states_are_written_as_slurm_writes_them(
+    monkeypatch: pytest.MonkeyPatch, states: tuple[str, ...], text: str
+) -> None:
+    columns, _ = row(monkeypatch, node("w-0", *states))
+    assert columns[1] == text
+
+
+def test_a_status_of_a_later_version_is_not_taken_for_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = document([WELL], NOW)
+    printed["nodes"][0]["results"]["disks"]["status"] = "repaired"
+    result = health(monkeypatch, FakeCluster(controller=answer(json.dumps(printed))))
+    assert "repaired disks" in result.stdout
+    assert rows(result)[-1].endswith("1 unknown")
+
+
+def test_what_a_node_says_cannot_move_the_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "\x1b[2J[red]all is well"
+    result = health(monkeypatch, FakeCluster(nodes=[node("w-0", "IDLE", "DRAIN", reason=reason)]))
+    assert "\x1b" not in result.stdout
+    assert "[red]all is well" in result.stdout
+
+
+def test_nodes_are_in_the_order_in_which_people_count() -> None:
+    names = ["w-10", "w-9", "gpu-a-1", "gpu-2"]
+    assert sorted(names, key=in_order) == ["gpu-2", "gpu-a-1", "w-9", "w-10"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (7199, "119 min"), (7200, "2 h"), (172799, "47 h"), (172800, "2 d")],
+)
+def test_ages_are_short(seconds: float, text: str) -> None:
+    assert ago(seconds) == text
+
+
+# ---------------------------------------------------------------- which nodes, and JSON
+
+
+def test_named_nodes_alone_are_shown_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster(nodes=[WELL, DISKS])
+    result = health(monkeypatch, cluster, "cpu-0")
+    assert "cpu-1" not in result.stdout
+    assert rows(result)[-1] == "1 node: 1 well, 0 failing, 0 unknown"
+    assert result.exit_code == 0
+
+
+def test_failing_leaves_out_what_is_well_but_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = health(monkeypatch, FakeCluster(nodes=[WELL, DISKS]), "--failing")
+    assert "cpu-0" not in result.stdout
+    assert "cpu-1" in result.stdout
+    assert rows(result)[-1] == "2 nodes: 1 well, 1 failing, 0 unknown"
+    assert (
+        health(monkeypatch, FakeCluster(nodes=[WELL]), "--failing").stdout == "1 node: 1 well, 0 failing, 0 unknown\n"
+    )
+
+
+def test_the_json_has_all_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node("w-0", note="rack 7"), node("w-1", results={"disks": FULL})]
+    result = health(monkeypatch, FakeCluster(nodes=nodes), "--json")
+    assert result.exit_code == 1
+    data = json.loads(result.stdout)
+    assert (data["namespace"], data["at"]) == ("slurm", "2026-11-18T11:06:40Z")
+    assert data["counts"] == {"well": 1, "failing": 1, "unknown": 0, "asleep": 0}
+    first, second = data["nodes"]
+    assert (first["name"], first["health"], first["note"], first["age_seconds"]) == ("w-0", "well", "rack 7", 12)
+    assert second["results"]["disks"] == {"status": "fail", "fault": "node", "message": FULL.message}
+    failing = json.loads(health(monkeypatch, FakeCluster(nodes=nodes), "--json", "--failing").stdout)
+    assert [entry["name"] for entry in failing["nodes"]] == ["w-1"]
+    assert failing["counts"] == data["counts"]
+
+
+def test_the_keys_of_the_json_are_documented(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = json.loads(health(monkeypatch, FakeCluster(nodes=[WELL]), "--json").stdout)
+    documented = (ROOT / "docs" / "health.md").read_text(encoding="utf-8")
+    missing = [key for key in [*data, *data["nodes"][0]] if f"`{key}`" not in documented]
+    assert missing == []
+
+
+def test_an_unknown_node_names_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    failure = failure_of(health(monkeypatch, FakeCluster(nodes=[WELL, DISKS]), "cpu-0", "cqu-1"))
+    assert failure.message == "there is no node 'cqu-1'; there are: cpu-0, cpu-1"
+    assert "cpu-1" in failure.hint
+    assert failure.code == 2
+
+
+def test_of_many_nodes_some_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node(f"w-{number}") for number in range(100)]
+    failure = failure_of(health(monkeypatch, FakeCluster(nodes=nodes), "gpu-0"))
+    assert failure.message.endswith("w-9, w-10, w-11 and 88 more")
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        (
+            answer(stderr="slurmctld does not tell its nodes: x\ncommand terminated with exit code 1\n", code=1),
+            "the controller could not be asked for the nodes: slurmctld does not tell its nodes: x",
+            "whether controller-0 runs",
+        ),
+        (
+            answer(stderr='Error from server (NotFound): pods "controller-0" not found\n', code=1),
+            'the nodes: Error from server (NotFound): pods "controller-0" not found',
+            "whether controller-0 runs",
+        ),
+        (
+            answer(stderr='exec: "/usr/libexec/slurmstack/health-nodes": no such file or directory\n', code=126),
+            "no such file or directory",
+            "`slurmstack up` brings it up to date",
+        ),
+        (answer("hello"), "is not understood: 'hello'", ""),
+        (answer('{"nodes": [{"name": "w-0"}], "at": ""}'), "is not understood", ""),
+    ],
+    ids=["slurmctld away", "no pod", "an old image", "garbage", "half a node"],
+)
+def test_what_goes_wrong_is_said_once(monkeypatch: pytest.MonkeyPatch, given: Any, message: str, hint: str) -> None:
+    failure = failure_of(health(monkeypatch, FakeCluster(controller=given)))
+    assert message in failure.message
+    assert "command terminated" not in failure.message
+    assert hint in failure.hint
+    assert failure.code == 1
