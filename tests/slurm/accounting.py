@@ -12,7 +12,8 @@ from typing import Any
 
 from slurm.rest import TOKEN_SETTINGS
 from tests.slurm.conftest import minimal_config
-from tests.slurm.sandbox import Pod, SlurmSandbox, wait_until
+from tests.slurm.pod import Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox
 
 MEMORY_LIMIT = 512 * 2**20
 START_SECONDS = 120.0

@@ -11,7 +11,8 @@ import pytest
 from local.errors import LocalError
 from local.images import ensure_images
 from local.report import PlainReport
-from tests.slurm.sandbox import PREBUILT, SlurmSandbox
+from tests.slurm.pod import PREBUILT
+from tests.slurm.sandbox import SlurmSandbox
 
 VERSIONS = ("24.11", "26.05")
 

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from local.report import PlainReport
 from local.tools import Requirement, Tools, ensure_tools
-from tests.slurm.sandbox import Pod, wait_until
+from tests.slurm.pod import Pod, wait_until
 
 REQUIREMENTS = (Requirement(packages=("slapd",), programs=("slapd", "slapadd")),)
 BASE = "dc=example,dc=org"

@@ -26,7 +26,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from tests.slurm.sandbox import Pod, SlurmSandbox, wait_until
+from tests.slurm.pod import Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox
 
 PORT = 6443
 NAMESPACE = "slurm"

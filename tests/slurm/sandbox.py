@@ -7,212 +7,19 @@ The programs that run are the images' own (/usr/libexec/slurmstack), as in Kuber
 
 from __future__ import annotations
 
-import contextlib
-import os
 import secrets
 import shutil
-import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from images.common.install import install_programs, take_users
-from local.images import rootfs
-from local.report import PlainReport
-from tests.stacks import ROOT
+from tests.slurm.pod import LIBEXEC, Pod, lower, wait_until
 
 NETWORK = "10.231.0"
 BRIDGE_ADDRESS = "02:00:0a:e7:00:01"
-LIBEXEC = "/usr/libexec/slurmstack"
 DEFAULT_NODE_CONF = "CPUs=2 RealMemory=1000 Feature=default"
-
-POD_INIT = r"""
-set -e
-mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$WORK/upper,workdir=$WORK/work" "$WORK/root"
-cd "$WORK/root"
-mount -t proc proc proc
-mount --rbind /sys sys
-mount -t tmpfs -o mode=755 tmpfs dev
-for node in null zero full random urandom tty; do touch dev/$node; mount --bind /dev/$node dev/$node; done
-mkdir dev/pts dev/shm
-mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts dev/pts
-ln -s pts/ptmx dev/ptmx; ln -s /proc/self/fd dev/fd; ln -s /proc/self/fd/1 dev/stdout; ln -s /proc/self/fd/2 dev/stderr
-mount -t tmpfs -o mode=1777 tmpfs dev/shm
-mount -t tmpfs -o mode=755 tmpfs run
-mount -t tmpfs -o mode=1777 tmpfs tmp
-mkdir -p run/munge run/slurm run/slurmstack run/sshd secrets/munge config/slurm
-for pair in $BINDS; do mkdir -p "./${pair#*:}"; mount --bind "${pair%%:*}" "./${pair#*:}"; done
-hostname "$NAME"
-printf '%s\n' "$NAME" > etc/hostname
-ip link set lo up
-# The first process only reaps: daemons are started beside it, and all end with it.
-exec chroot . /bin/bash -c 'trap "exit 0" TERM; touch /run/pod-is-up; while :; do sleep 3600 & wait $!; done'
-"""
-
-
-PREBUILT = os.environ.get("SLURMSTACK_SANDBOX_IMAGES", "")
-"""For work on images/: a directory with <version>/rootfs-<role>/ of an earlier build. The programs are laid over
-it, so that a changed one needs no build of the images. Unset, as in continuous integration: the images."""
-
-
-def _lower(role: str, version: str, work: Path) -> str:
-    """The lower directories of a pod's root file system, topmost first, as overlayfs wants them."""
-    if not PREBUILT:
-        return str(rootfs(role, version, PlainReport()))
-    programs = work / "programs"
-    for folder in ("common", role):
-        shutil.copytree(ROOT / "images" / folder, programs / "usr/lib/slurmstack/images" / folder)
-        install_programs(folder, programs)
-    (programs / "etc").mkdir()
-    shutil.copy(f"{PREBUILT}/{version}/rootfs-{role}/etc/nsswitch.conf", programs / "etc/nsswitch.conf")
-    take_users(role, programs)
-    return f"{programs}:{PREBUILT}/{version}/rootfs-{role}"
-
-
-def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], timeout: float = 30.0) -> float:
-    """Poll until it holds; returns the seconds that took. Fails the test with `what` when time runs out.
-
-    A callable is asked only then, so that logs have what happened meanwhile.
-    """
-    started = time.monotonic()
-    while not condition():
-        if time.monotonic() - started > timeout:
-            raise AssertionError(f"not within {timeout:g} s: {what if isinstance(what, str) else what()}")
-        time.sleep(0.02)
-    return time.monotonic() - started
-
-
-@dataclass
-class Pod:
-    """One set of namespaces with a root file system of one role."""
-
-    name: str
-    role: str
-    lower: str
-    work: Path
-    binds: Mapping[Path, str]
-    holder: subprocess.Popen[bytes] | None = None
-    pid: int = 0
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    def start(self) -> None:
-        for part in ("upper", "work", "root"):
-            (self.work / part).mkdir(parents=True)
-        env = {
-            **os.environ,
-            "NAME": self.name,
-            "LOWER": self.lower,
-            "WORK": str(self.work),
-            "BINDS": " ".join(f"{source}:{target.lstrip('/')}" for source, target in self.binds.items()),
-        }
-        unshare = [
-            "unshare",
-            "--mount",
-            "--pid",
-            "--uts",
-            "--ipc",
-            "--net",
-            "--fork",
-            "--kill-child",
-            "--propagation",
-            "private",
-        ]
-        log = (self.work / "pod.log").open("wb")
-        self.holder = subprocess.Popen(
-            [*unshare, "sh", "-c", POD_INIT], env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL
-        )
-        wait_until(self._find_first_process, f"pod {self.name}: {(self.work / 'pod.log').read_text()}", 10)
-        wait_until(self._is_up, f"pod {self.name}: {(self.work / 'pod.log').read_text()}", 10)
-
-    def _find_first_process(self) -> bool:
-        assert self.holder is not None
-        children = Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
-        found = children.read_text().split() if children.exists() else []
-        self.pid = int(found[0]) if found else 0
-        return bool(found)
-
-    def _is_up(self) -> bool:
-        assert self.holder is not None
-        if self.holder.poll() is not None:
-            raise AssertionError(f"pod {self.name} did not start:\n{(self.work / 'pod.log').read_text()}")
-        return Path(f"/proc/{self.pid}/root/run/pod-is-up").exists()
-
-    @property
-    def root(self) -> Path:
-        """The pod's root file system as seen from here."""
-        return Path(f"/proc/{self.pid}/root")
-
-    def command(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
-        """`argv` as a process of this pod."""
-        clean = [
-            "env",
-            "-i",
-            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME=/root",
-            "LC_ALL=C.UTF-8",
-        ]
-        clean += [f"{key}={value}" for key, value in (env or {}).items()]
-        return [
-            "nsenter",
-            f"--target={self.pid}",
-            "--mount",
-            "--pid",
-            "--uts",
-            "--ipc",
-            "--net",
-            "--root",
-            "--wdns=/",
-            *clean,
-            *argv,
-        ]
-
-    def run(
-        self,
-        argv: Sequence[str] | str,
-        *,
-        env: Mapping[str, str] | None = None,
-        timeout: float = 60,
-        stdin: str | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end; a string goes through the shell."""
-        command = ["bash", "-c", argv] if isinstance(argv, str) else list(argv)
-        full = self.command(command, {**self._slurm_env(), **(env or {})})
-        return subprocess.run(full, capture_output=True, text=True, timeout=timeout, input=stdin, check=False)
-
-    def _slurm_env(self) -> dict[str, str]:
-        return {"SLURM_CONF": "/var/spool/slurmctld/slurmstack/current/slurm.conf"} if self.role == "controller" else {}
-
-    def start_program(
-        self, program: str, env: Mapping[str, str] | None = None, *arguments: str
-    ) -> subprocess.Popen[bytes]:
-        """Start one of the image's programs; its output is in `log(program)`."""
-        with (self.work / f"{program}.log").open("ab") as log:
-            process = subprocess.Popen(
-                self.command([f"{LIBEXEC}/{program}", *arguments], env),
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-            )
-        self.processes.append(process)
-        return process
-
-    def log(self, program: str) -> str:
-        """What a program has written so far."""
-        path = self.work / f"{program}.log"
-        return path.read_text(errors="replace") if path.exists() else ""
-
-    def stop(self) -> None:
-        """End everything that runs in the pod."""
-        if self.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-        for process in [*self.processes, *([self.holder] if self.holder else [])]:
-            process.wait(timeout=20)
-        self.processes.clear()
 
 
 class SlurmSandbox:
@@ -315,20 +122,29 @@ class SlurmSandbox:
         before: Callable[[Pod], None] = lambda _: None,
     ) -> Pod:
         """A worker pod on a machine with more. `before`: what the machine does to the pod before slurmd starts."""
-        pod = self.add_pod(name, role, {**({self.jail: "/jail"} if self.jail else {}), **(binds or {})})
-        before(pod)
         own = {"CONTROLLER": "controller-0:6817", "POOL": name.rpartition("-")[0], "NODE_CONF": self.node_conf}
         if self.jail:
             own["JAIL"] = "/jail"
-        pod.start_program("slurmd", {**own, **(env or {})})
+        own |= env or {}
+        pod = self.add_pod(name, role, {**({self.jail: "/jail"} if self.jail else {}), **(binds or {})}, env=own)
+        before(pod)
+        pod.start_program("slurmd", own)
         return pod
 
-    def add_pod(self, name: str, role: str, binds: Mapping[Path, str] | None = None, *, munged: bool = True) -> Pod:
+    def add_pod(
+        self,
+        name: str,
+        role: str,
+        binds: Mapping[Path, str] | None = None,
+        *,
+        munged: bool = True,
+        env: Mapping[str, str] | None = None,
+    ) -> Pod:
         """A pod in which munged runs, and nothing else yet."""
         work = self.work / f"pod-{name}"
         pod = Pod(
-            name=name, role=role, lower=_lower(role, self.version, work), work=work,
-            binds={self._secret: "/secrets/munge", **(binds or {})},
+            name=name, role=role, lower=lower(role, self.version, work), work=work,
+            binds={self._secret: "/secrets/munge", **(binds or {})}, env=env or {},
         )  # fmt: skip
         self.pods[name] = pod
         # Never given twice: the kernel needs a moment to forget the network of a pod that has ended.
@@ -428,7 +244,7 @@ def populate_jail(version: str, directory: Path) -> str:
     directory.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="slurm-populate-"))
     pod = Pod(
-        name="populate", role="jail", lower=_lower("jail", version, work), work=work / "pod",
+        name="populate", role="jail", lower=lower("jail", version, work), work=work / "pod",
         binds={directory: "/jail"},
     )  # fmt: skip
     try:

@@ -19,7 +19,8 @@ from tests.slurm.accounting import (
     wait_for_registration,
 )
 from tests.slurm.conftest import minimal_config
-from tests.slurm.sandbox import SlurmSandbox, wait_until
+from tests.slurm.pod import wait_until
+from tests.slurm.sandbox import SlurmSandbox
 
 BURST = 40
 """Jobs that are submitted one after the other, as fast as one shell can."""

@@ -10,7 +10,8 @@ import pytest
 
 from images.controller.publish import config_hash
 from tests.slurm.conftest import minimal_config
-from tests.slurm.sandbox import SlurmSandbox, wait_until
+from tests.slurm.pod import wait_until
+from tests.slurm.sandbox import SlurmSandbox
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,8 @@ from tests.slurm.accounting import (
     wait_for_accounting,
     wait_for_database,
 )
-from tests.slurm.sandbox import LIBEXEC, Pod, SlurmSandbox, wait_until
+from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox
 
 CHECK = f"{LIBEXEC}/check-database"
 REFUSED = 2

@@ -17,7 +17,8 @@ from slurm.conf import render
 from slurm.sizing import node_conf
 from tests import stacks
 from tests.slurm.conftest import minimal_config
-from tests.slurm.sandbox import Pod, SlurmSandbox, populate_jail, wait_until
+from tests.slurm.pod import Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox, populate_jail
 from tests.slurm.test_jail import BIND
 
 DRIVER = r"""

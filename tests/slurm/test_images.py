@@ -11,6 +11,7 @@ from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS
 from local.images import rootfs
 from local.report import PlainReport
 from slurm.images import ROLES
+from tests.slurm.pod import MORE_FOLDERS
 
 JAIL_PROGRAMS = (
     "bash", "gcc", "g++", "make", "python3", "mpicc", "mpirun", "ssh", "git", "vi", "nano", "less", "curl", "rsync",
@@ -66,7 +67,8 @@ def test_every_image_starts_munged(root: Path) -> None:
 def test_each_role_has_its_programs(role: str, slurm_version: str) -> None:
     directory = rootfs(role, slurm_version, PlainReport()) / "usr/libexec/slurmstack"
 
-    assert {path.name for path in directory.iterdir()} == {*PROGRAMS["common"], *PROGRAMS[role]}
+    folders = ("common", *MORE_FOLDERS.get(role, ()), role)
+    assert {path.name for path in directory.iterdir()} == {name for folder in folders for name in PROGRAMS[folder]}
 
 
 @pytest.mark.parametrize("program", JAIL_PROGRAMS)

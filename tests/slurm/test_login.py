@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from tests.slurm.conftest import minimal_config
-from tests.slurm.sandbox import LIBEXEC, Pod, SlurmSandbox, populate_jail, wait_until
+from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox, populate_jail
 
 VERSION = "24.11"
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"

@@ -14,7 +14,7 @@ from config import load_config
 from slurm.policy import environment, policy_document
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox, accounting_config, sacctmgr
-from tests.slurm.sandbox import LIBEXEC, wait_until
+from tests.slurm.pod import LIBEXEC, wait_until
 
 PEOPLE = {"alice": 10001, "bob": 10002, "carol": 10003}
 

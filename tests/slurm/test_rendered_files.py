@@ -13,7 +13,7 @@ from slurm.sizing import node_conf
 from slurm.slurmdbd import slurmdbd_settings
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox
-from tests.slurm.sandbox import wait_until
+from tests.slurm.pod import wait_until
 
 SECTIONS = stacks.with_change(stacks.dev(), "worker_nodes.default.features", ["avx2"])
 """The development stack, with a feature."""

@@ -19,7 +19,8 @@ import pytest
 
 from slurm.certificates import CERTIFICATE_SEED_BYTES, server_certificate
 from tests.slurm.accounting import AccountingSandbox, accounting_config
-from tests.slurm.sandbox import Pod, SlurmSandbox, wait_until
+from tests.slurm.pod import Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox
 
 API = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 """The newest version of the API that each Slurm has."""

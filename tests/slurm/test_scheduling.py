@@ -12,7 +12,8 @@ from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox, sacctmgr
-from tests.slurm.sandbox import Pod, SlurmSandbox, wait_until
+from tests.slurm.pod import Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox
 
 USERS = {"alice": ("ml", 10001), "bob": ("web", 10002)}
 """User -> account and uid. alice is in the group physics, too."""

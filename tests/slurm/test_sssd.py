@@ -12,7 +12,8 @@ import pytest
 from tests.slurm.conftest import minimal_config
 from tests.slurm.directory import Directory
 from tests.slurm.login import ssh_to, write_host_key, write_user_key
-from tests.slurm.sandbox import LIBEXEC, Pod, SlurmSandbox, populate_jail, wait_until
+from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox, populate_jail
 
 VERSION = "24.11"
 """Debian's suite with 26.05 has no SSSD."""

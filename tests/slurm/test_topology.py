@@ -8,7 +8,7 @@ import pytest
 
 from tests.slurm.conftest import minimal_config
 from tests.slurm.fake_kube import ENVIRONMENT, KubernetesSandbox
-from tests.slurm.sandbox import wait_until
+from tests.slurm.pod import wait_until
 
 LABELS_FILE = {"topology.labels": "example/core\nexample/leaf\n"}
 TREE = "TopologyPlugin=topology/tree\nTopologyParam=SwitchAsNodeRank\nEnforcePartLimits=ALL"

@@ -14,7 +14,7 @@ from cli.usage.query import read_runs
 from cli.usage.records import Run
 from cli.usage.totals import Usage, summarize
 from tests.slurm.accounting import AccountingSandbox, accounting_config, kill, sacctmgr, wait_for_accounting
-from tests.slurm.sandbox import wait_until
+from tests.slurm.pod import wait_until
 
 GPUS = "GresTypes=gpu\nAccountingStorageTRES=gres/gpu\n"
 PEOPLE = {"games": "physics", "backup": "biology"}

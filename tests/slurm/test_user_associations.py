@@ -11,7 +11,7 @@ from images.controller.publish import config_hash
 from slurm.users import identity_files
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox, accounting_config, sacctmgr
-from tests.slurm.sandbox import LIBEXEC, wait_until
+from tests.slurm.pod import LIBEXEC, wait_until
 
 UIDS = {"alice": 23101, "bob": 23102, "carol": 23103}
 ENFORCED = "AccountingStorageEnforce=associations\n"

@@ -12,7 +12,8 @@ from config.services import UserLimits
 from slurm.users import login_limits
 from tests.slurm.conftest import minimal_config
 from tests.slurm.login import OPTIONS, ssh_to, write_host_key, write_user_key
-from tests.slurm.sandbox import LIBEXEC, SlurmSandbox, populate_jail, wait_until
+from tests.slurm.pod import LIBEXEC, wait_until
+from tests.slurm.sandbox import SlurmSandbox, populate_jail
 
 VERSION = "24.11"
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"

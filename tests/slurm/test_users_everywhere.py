@@ -15,7 +15,8 @@ from images.controller.publish import config_hash
 from slurm.users import accounts, group_numbers, identity_files
 from tests import stacks
 from tests.slurm.conftest import minimal_config
-from tests.slurm.sandbox import LIBEXEC, SlurmSandbox, populate_jail, wait_until
+from tests.slurm.pod import LIBEXEC, wait_until
+from tests.slurm.sandbox import SlurmSandbox, populate_jail
 
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 TEAM = "PartitionName=team Nodes=default State=UP AllowGroups=ml"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.slurm.conftest import minimal_config
-from tests.slurm.sandbox import LIBEXEC, SlurmSandbox, wait_until
+from tests.slurm.pod import LIBEXEC, wait_until
+from tests.slurm.sandbox import SlurmSandbox
 
 OUR_REASON = "slurmstack: pod leaving"
 

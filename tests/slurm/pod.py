@@ -1,0 +1,213 @@
+"""A "pod" without Kubernetes: one set of namespaces with the root file system of one of the images."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from images.common.install import install_programs, take_users
+from local.images import rootfs
+from local.report import PlainReport
+from tests.stacks import ROOT
+
+LIBEXEC = "/usr/libexec/slurmstack"
+
+POD_INIT = r"""
+set -e
+mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$WORK/upper,workdir=$WORK/work" "$WORK/root"
+cd "$WORK/root"
+mount -t proc proc proc
+mount --rbind /sys sys
+mount -t tmpfs -o mode=755 tmpfs dev
+for node in null zero full random urandom tty; do touch dev/$node; mount --bind /dev/$node dev/$node; done
+mkdir dev/pts dev/shm
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts dev/pts
+ln -s pts/ptmx dev/ptmx; ln -s /proc/self/fd dev/fd; ln -s /proc/self/fd/1 dev/stdout; ln -s /proc/self/fd/2 dev/stderr
+mount -t tmpfs -o mode=1777 tmpfs dev/shm
+mount -t tmpfs -o mode=755 tmpfs run
+mount -t tmpfs -o mode=1777 tmpfs tmp
+mkdir -p run/munge run/slurm run/slurmstack run/sshd secrets/munge config/slurm
+for pair in $BINDS; do mkdir -p "./${pair#*:}"; mount --bind "${pair%%:*}" "./${pair#*:}"; done
+hostname "$NAME"
+printf '%s\n' "$NAME" > etc/hostname
+ip link set lo up
+# The first process only reaps: daemons are started beside it, and all end with it.
+exec chroot . /bin/bash -c 'trap "exit 0" TERM; touch /run/pod-is-up; while :; do sleep 3600 & wait $!; done'
+"""
+
+
+PREBUILT = os.environ.get("SLURMSTACK_SANDBOX_IMAGES", "")
+"""For work on images/: a directory with <version>/rootfs-<role>/ of an earlier build. The programs are laid over
+it, so that a changed one needs no build of the images. Unset, as in continuous integration: the images."""
+
+
+MORE_FOLDERS = {"controller": ("health/watch",), "worker": ("health",)}
+"""Role -> what images/Containerfile installs in it besides its own folder and `common`."""
+
+
+def lower(role: str, version: str, work: Path) -> str:
+    """The lower directories of a pod's root file system, topmost first, as overlayfs wants them."""
+    if not PREBUILT:
+        return str(rootfs(role, version, PlainReport()))
+    programs = work / "programs"
+    folders = ("common", *MORE_FOLDERS.get(role, ()), role)
+    for folder in dict.fromkeys(folder.partition("/")[0] for folder in folders):
+        shutil.copytree(ROOT / "images" / folder, programs / "usr/lib/slurmstack/images" / folder)
+    for folder in folders:
+        install_programs(folder, programs)
+    (programs / "etc").mkdir()
+    shutil.copy(f"{PREBUILT}/{version}/rootfs-{role}/etc/nsswitch.conf", programs / "etc/nsswitch.conf")
+    take_users(role, programs)
+    return f"{programs}:{PREBUILT}/{version}/rootfs-{role}"
+
+
+def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], timeout: float = 30.0) -> float:
+    """Poll until it holds; returns the seconds that took. Fails the test with `what` when time runs out.
+
+    A callable is asked only then, so that logs have what happened meanwhile.
+    """
+    started = time.monotonic()
+    while not condition():
+        if time.monotonic() - started > timeout:
+            raise AssertionError(f"not within {timeout:g} s: {what if isinstance(what, str) else what()}")
+        time.sleep(0.02)
+    return time.monotonic() - started
+
+
+@dataclass
+class Pod:
+    """One set of namespaces with a root file system of one role."""
+
+    name: str
+    role: str
+    lower: str
+    work: Path
+    binds: Mapping[Path, str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The environment of the pod's first process, as far as programs of the images look at it."""
+    holder: subprocess.Popen[bytes] | None = None
+    pid: int = 0
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self) -> None:
+        for part in ("upper", "work", "root"):
+            (self.work / part).mkdir(parents=True)
+        env = {
+            **os.environ,
+            **self.env,
+            "NAME": self.name,
+            "LOWER": self.lower,
+            "WORK": str(self.work),
+            "BINDS": " ".join(f"{source}:{target.lstrip('/')}" for source, target in self.binds.items()),
+        }
+        unshare = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--uts",
+            "--ipc",
+            "--net",
+            "--fork",
+            "--kill-child",
+            "--propagation",
+            "private",
+        ]
+        log = (self.work / "pod.log").open("wb")
+        self.holder = subprocess.Popen(
+            [*unshare, "sh", "-c", POD_INIT], env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+        wait_until(self._find_first_process, f"pod {self.name}: {(self.work / 'pod.log').read_text()}", 10)
+        wait_until(self._is_up, f"pod {self.name}: {(self.work / 'pod.log').read_text()}", 10)
+
+    def _find_first_process(self) -> bool:
+        assert self.holder is not None
+        children = Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
+        found = children.read_text().split() if children.exists() else []
+        self.pid = int(found[0]) if found else 0
+        return bool(found)
+
+    def _is_up(self) -> bool:
+        assert self.holder is not None
+        if self.holder.poll() is not None:
+            raise AssertionError(f"pod {self.name} did not start:\n{(self.work / 'pod.log').read_text()}")
+        return Path(f"/proc/{self.pid}/root/run/pod-is-up").exists()
+
+    @property
+    def root(self) -> Path:
+        """The pod's root file system as seen from here."""
+        return Path(f"/proc/{self.pid}/root")
+
+    def command(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
+        """`argv` as a process of this pod."""
+        clean = [
+            "env",
+            "-i",
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME=/root",
+            "LC_ALL=C.UTF-8",
+        ]
+        clean += [f"{key}={value}" for key, value in (env or {}).items()]
+        return [
+            "nsenter",
+            f"--target={self.pid}",
+            "--mount",
+            "--pid",
+            "--uts",
+            "--ipc",
+            "--net",
+            "--root",
+            "--wdns=/",
+            *clean,
+            *argv,
+        ]
+
+    def run(
+        self,
+        argv: Sequence[str] | str,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 60,
+        stdin: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; a string goes through the shell."""
+        command = ["bash", "-c", argv] if isinstance(argv, str) else list(argv)
+        full = self.command(command, {**self._slurm_env(), **(env or {})})
+        return subprocess.run(full, capture_output=True, text=True, timeout=timeout, input=stdin, check=False)
+
+    def _slurm_env(self) -> dict[str, str]:
+        return {"SLURM_CONF": "/var/spool/slurmctld/slurmstack/current/slurm.conf"} if self.role == "controller" else {}
+
+    def start_program(
+        self, program: str, env: Mapping[str, str] | None = None, *arguments: str
+    ) -> subprocess.Popen[bytes]:
+        """Start one of the image's programs; its output is in `log(program)`."""
+        with (self.work / f"{program}.log").open("ab") as log:
+            process = subprocess.Popen(
+                self.command([f"{LIBEXEC}/{program}", *arguments], env),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+        self.processes.append(process)
+        return process
+
+    def log(self, program: str) -> str:
+        """What a program has written so far."""
+        path = self.work / f"{program}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def stop(self) -> None:
+        """End everything that runs in the pod."""
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        for process in [*self.processes, *([self.holder] if self.holder else [])]:
+            process.wait(timeout=20)
+        self.processes.clear()
