@@ -3,7 +3,7 @@
 slurmd gives the programs that it starts hardly any environment, so the pod's is read from its first process. What a
 site sets comes from a file, which Kubernetes renews in running pods:
 
-    {"thresholds": {"disks": {"used": 0.9}}, "off": ["dns"],
+    {"thresholds": {"disks": {"fail_percent": 97}}, "disabled": ["dns"], "report_only": ["gpu-free"],
      "pools": {"h100": {"infiniband": true, "local_disks": ["/", "/mnt/scratch"]}}}
 """
 
@@ -35,6 +35,8 @@ class Local:
     thresholds: Thresholds
     off: frozenset[str] = frozenset()
     """Checks that the site does not want."""
+    report_only: frozenset[str] = frozenset()
+    """Checks whose failure is told and refuses no job."""
     problem: str = ""
     """Why the settings could not be read, and the defaults of the checks are used."""
 
@@ -84,7 +86,12 @@ def _with_settings(node: Node, pool: str, settings: Mapping[str, Any]) -> Local:
         infiniband=bool(of_pool.get("infiniband", node.infiniband)),
         local_disks=tuple(Path(path) for path in of_pool.get("local_disks", node.local_disks)),
     )
-    return Local(node=node, thresholds=Thresholds(given), off=frozenset(settings.get("off", ())))
+    return Local(
+        node=node,
+        thresholds=Thresholds(given),
+        off=frozenset(settings.get("disabled", ())),
+        report_only=frozenset(settings.get("report_only", ())),
+    )
 
 
 def with_job(node: Node, environment: Mapping[str, str]) -> Node:

@@ -64,7 +64,8 @@ class Prolog:
             if found.result.status is not Status.OK:
                 self.log(f"before job {node.job}: {line_of(name, found.result)}")
         remember_failures(self.state, failed, self.log)
-        refusing = {name: result for name, result in failed.items() if result.fault in _REFUSING}
+        counting = failed.keys() - self.local.report_only
+        refusing = {name: failed[name] for name in counting if failed[name].fault in _REFUSING}
         if not refusing:
             return 0
         name = max(refusing, key=lambda name: gravity(refusing[name].fault))

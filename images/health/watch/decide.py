@@ -5,6 +5,7 @@ The rules, of which each keeps a wrong check from hurting the cluster:
 - Only a failure that is fresh drains. What is old, unknown or `not checked` changes nothing, in either direction.
 - A drain is lifted only if its reason is ours, and only by the same check, well again, looked at after the drain.
 - A node that anybody else has drained, or set down, is left alone, and so is its reason.
+- A check that fails again and again has to be well for a while first (`flapping.py`).
 - At most `max_drained` nodes are drained by checks at a time, and never the last node that takes jobs: a shared file
   system that is slow makes all nodes fail at once.
 """
@@ -51,6 +52,7 @@ jobs (24.11 and 26.05, `update_node`); the pod of one that sleeps is gone, and n
 _ABSENT: Final = frozenset({"FUTURE", "POWERED_DOWN"})
 """Nodes that do not count when a limit is a part of all nodes."""
 _BUSY: Final = frozenset({"ALLOCATED", "MIXED"})
+_ENDING: Final = "COMPLETING"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +65,13 @@ class Finding:
     arrived: float | None = None
     """When the watcher saw this come, by slurmctld's clock; None: it was there when the watcher started."""
     declared: bool = False
-    """Somebody wants the node free of jobs and said so: no limit holds that back."""
+    """Somebody wants the node free of jobs and said so. No limit holds that back, unless it is a condition that says so
+    (`unwanted_since`): programs set these, and may set them on all machines at once."""
     lost: bool = False
     """The machine is gone: its jobs are to start elsewhere now."""
+    unwanted_since: float | None = None
+    """Since when a condition that the site has named (maintenance) wants the machine away, in seconds since 1970; None:
+    none does."""
 
     def is_fresh(self, now: float) -> bool:
         """Whether it says something about now. A node whose clock is wrong is believed by when its report came."""
@@ -109,6 +115,11 @@ class NodeView:
         return parse(self.reason) if self.is_closed and not self.states & {"FAIL", "FAILING"} else None
 
     @property
+    def is_drained_by_us(self) -> bool:
+        """Kept from jobs by a drain of this watcher, or of a check; not by a mere down, which Slurm lifts by itself."""
+        return self.own is not None and "DRAIN" in self.states and not self.is_asleep
+
+    @property
     def takes_jobs(self) -> bool:
         """Whether a job could start on it."""
         return not (self.is_closed or self.is_asleep or "NOT_RESPONDING" in self.states)
@@ -120,13 +131,18 @@ class NodeView:
 
     @property
     def is_declared(self) -> bool:
-        """Somebody wants it free of jobs, and said so."""
-        return any(finding.declared for finding in self.findings.values())
+        """A person wants it free of jobs, and said so."""
+        return any(finding.declared and finding.unwanted_since is None for finding in self.findings.values())
 
     @property
     def has_jobs(self) -> bool:
         """Whether jobs run on it."""
         return bool(self.states & _BUSY)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no job is on it, not even one that is ending."""
+        return not self.has_jobs and _ENDING not in self.states
 
 
 class Kind(enum.Enum):
@@ -160,9 +176,12 @@ class Policy:
 
     max_drained: Limit
     report_only: frozenset[str] = frozenset()
-    """Checks whose failure is told and drains nothing."""
+    """Checks whose failure is told and drains nothing. A drain for one of them is lifted."""
     requeue_after: float | None = None
-    """Seconds that jobs may go on, on a node drained for Kubernetes, until they are requeued; None: to their end."""
+    """Seconds that jobs may go on, on a node whose machine is wanted free, until they are requeued; None: to their
+    end."""
+    frees_broken: bool = False
+    """A machine with a hardware fault is wanted free too: it is to be released for replacement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,10 +193,12 @@ class Decision:
     """What waits because the limit is reached."""
 
 
-def decide(nodes: Iterable[NodeView], policy: Policy, now: float) -> Decision:
-    """`now`: seconds since 1970, by slurmctld's clock."""
+def decide(nodes: Iterable[NodeView], policy: Policy, now: float, unsettled: frozenset[str] = frozenset()) -> Decision:
+    """`now`: seconds since 1970, by slurmctld's clock. `unsettled`: nodes whose drain is not to be lifted yet."""
     nodes = list(nodes)
-    wishes = [action for node in nodes if (action := _wish(node, policy, now)) is not None]
+    wishes = [
+        action for node in nodes if (action := _wish(node, policy, now, settled=node.name not in unsettled)) is not None
+    ]
     free = [action for action in wishes if action.kind in {Kind.RESUME, Kind.REASON, Kind.REQUEUE}]
     # In the order in which the room under the limit is given away, for all to be able to tell.
     closing = sorted(
@@ -195,11 +216,11 @@ def decide(nodes: Iterable[NodeView], policy: Policy, now: float) -> Decision:
     return Decision(actions=tuple(actions), held=tuple(held))
 
 
-def _wish(node: NodeView, policy: Policy, now: float) -> Action | None:
+def _wish(node: NodeView, policy: Policy, now: float, *, settled: bool) -> Action | None:
     """What should be done about this node alone, limits aside."""
     failing = _failing(node, policy, now)
     if node.own is not None:
-        return _about_own(node, node.own, failing, policy, now)
+        return _about_own(node, node.own, failing, policy, now, settled=settled)
     if not failing or node.is_closed or node.is_asleep:
         return None
     check = _gravest(failing)
@@ -209,23 +230,31 @@ def _wish(node: NodeView, policy: Policy, now: float) -> Action | None:
     return Action(kind=Kind.DRAIN, node=node, reason=reason)
 
 
-def _about_own(node: NodeView, own: Own, failing: Mapping[str, Finding], policy: Policy, now: float) -> Action | None:
+def _about_own(
+    node: NodeView, own: Own, failing: Mapping[str, Finding], policy: Policy, now: float, *, settled: bool
+) -> Action | None:
     """What should be done about a node that is closed for a check."""
     worst = _gravest(failing) if failing else None
-    if worst is not None and failing[worst].lost and not node.is_down and not node.is_asleep:
+    lost = worst is not None and failing[worst].lost
+    # Without jobs there is nothing to save, and the reason says what has to be well before jobs start there again.
+    if worst is not None and lost and not (node.is_down or node.is_asleep or node.is_quiet):
         return Action(kind=Kind.DOWN, node=node, reason=reason_for(worst, failing[worst].result))
     finding = node.findings.get(own.check)
-    cleared = finding is not None and finding.clears(node.reason_at, now)
+    unwanted = own.check in policy.report_only  # the site has said so since
+    cleared = unwanted or (settled and finding is not None and finding.clears(node.reason_at, now))
+    broken = policy.frees_broken and own.fault == "hardware"
     if cleared and worst is None:
         return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
     if worst not in {None, own.check}:
         result = failing[worst].result
         # With a deadline for its jobs, the reason has to say since when that runs.
-        counts = failing[worst].declared and policy.requeue_after is not None
+        counts = failing[worst].declared and policy.requeue_after is not None and not broken
         if cleared or counts or (own.check != KUBERNETES and gravity(result.fault) > gravity(own.fault)):
             return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, result))
+    if worst is not None and worst == own.check and gravity(failing[worst].result.fault) > gravity(own.fault):
+        return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, failing[worst].result))
     overdue = policy.requeue_after is not None and now - (node.reason_at or now) >= policy.requeue_after
-    if own.check == KUBERNETES and KUBERNETES in failing and overdue and node.has_jobs:
+    if (own.check == KUBERNETES or broken) and own.check in failing and overdue and node.has_jobs:
         return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
     return None
 

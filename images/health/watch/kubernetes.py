@@ -1,8 +1,8 @@
 """Tells Kubernetes what the checks found: a condition on each Node below a worker, and events about worker pods.
 
 The condition `SlurmNodeFault` is True where a check of class node or hardware fails, False where none does, and Unknown
-where nobody knows. Whoever replaces machines (a cloud's controller, a person) can go by it; the watcher itself cordons
-and deletes nothing. A slow or absent API server delays this, and nothing else: a thread of its own writes.
+where nobody knows. Whoever replaces machines (a cloud's controller, a person) can go by it. A slow or absent API server
+delays this, and nothing else: a thread of its own writes.
 """
 
 from __future__ import annotations
@@ -59,12 +59,15 @@ def keep_following(stream: Stream, what: str, log: Callable[[str], None], clock:
         try:
             stream.follow_once()
             reminder = Reminder(log, clock)
-        except (KubeError, KeyError, TypeError, ValueError) as error:
+        except (KubeError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, KubeError) and error.status == 410:
                 continue
             stream.synced = False
             reminder.waiting(f"{what} of the API server: {error}")
             clock.sleep(RETRY_SECONDS)
+        except BaseException:
+            stream.synced = False  # nobody follows any more
+            raise
 
 
 def follow_machines(kube: Kube, drain_conditions: frozenset[str], log: Callable[[str], None]) -> Machines:
@@ -76,7 +79,7 @@ def follow_machines(kube: Kube, drain_conditions: frozenset[str], log: Callable[
     streams: tuple[tuple[str, Stream], ...] = (("worker pods", pods), ("nodes", nodes))
     for what, stream in streams:
         threading.Thread(target=keep_following, args=(stream, what, log), daemon=True, name=what).start()
-    return Machines(pods=pods, nodes=nodes, drain_conditions=drain_conditions)
+    return Machines(pods=pods, nodes=nodes, drain_conditions=drain_conditions, namespace=kube.namespace)
 
 
 def conditions(views: Iterable[NodeView], places: Mapping[str, Place], now: float) -> dict[str, Told]:
@@ -86,15 +89,18 @@ def conditions(views: Iterable[NodeView], places: Mapping[str, Place], now: floa
         place = places.get(view.name)
         if place is not None and place.node:
             on_machine[place.node].append(view)
-    return {machine: _condition(workers, now) for machine, workers in on_machine.items()}
+    started = {name: place.started for name, place in places.items() if place.started is not None}
+    return {machine: _condition(workers, started, now) for machine, workers in on_machine.items()}
 
 
-def _condition(workers: list[NodeView], now: float) -> Told:
+def _condition(workers: list[NodeView], started: Mapping[str, float], now: float) -> Told:
     failed, unknown, looked = [], [], False
     gravest = "NodeFault"
     for worker in sorted(workers, key=lambda worker: worker.name):
         for check, finding in sorted(worker.findings.items()):
-            if check == KUBERNETES or not finding.is_fresh(now):
+            # A worker that has moved still has the report of the machine before: its fault is not this one's.
+            elsewhere = finding.at < started.get(worker.name, finding.at)
+            if check == KUBERNETES or elsewhere or not finding.is_fresh(now):
                 continue
             result = finding.result
             looked = looked or result.status is not Status.NOT_CHECKED
@@ -163,21 +169,22 @@ class Teller:
 
     def acted(self, action: Action, now: float) -> None:
         """Something was done about a node: an event about its pod."""
-        place = self._machines.places().get(action.node.name)
-        warning = action.kind is not Kind.RESUME
+        name = action.node.name
+        place = self._machines.places().get(name)
         where = f" (machine {place.node})" if place is not None and place.node else ""
+        self.event(
+            name,
+            reason=_EVENTS[action.kind],
+            message=f"{action.kind.value} {name}{where}: {action.reason}",
+            warning=action.kind is not Kind.RESUME,
+            now=now,
+        )
 
-        def tell() -> None:
-            self._kube.tell(
-                action.node.name,
-                place.uid if place is not None else "",
-                reason=_EVENTS[action.kind],
-                message=f"{action.kind.value} {action.node.name}{where}: {action.reason}",
-                warning=warning,
-                at=now,
-            )
-
-        self._put(tell)
+    def event(self, worker: str, *, reason: str, message: str, warning: bool, now: float) -> None:
+        """Write an event about a worker's pod."""
+        place = self._machines.pods().get(worker)
+        uid = place.uid if place is not None else ""
+        self._put(partial(self._kube.tell, worker, uid, reason=reason, message=message, warning=warning, at=now))
 
     def saw(self, views: Iterable[NodeView], now: float) -> None:
         """The nodes as they are: conditions that are not on the machines yet are written."""
@@ -186,7 +193,8 @@ class Teller:
         machines = self._machines.machines()
         # A machine that no worker is on any more: nobody looks at it.
         left = Told(status="Unknown", reason="NotChecked", message="no worker is on this machine")
-        wanted = {name: left for name in self._asked if name in machines}
+        # One that was released keeps what was found: whoever replaces it goes by that.
+        wanted = {name: left for name in self._asked if name in machines and not machines[name].released_for}
         wanted |= conditions(views, self._machines.places(), now)
         for name, told in wanted.items():
             machine = machines.get(name)
@@ -195,12 +203,23 @@ class Teller:
                 continue
             if asked is None or asked[0] != told or now - asked[1] >= TRY_AGAIN_SECONDS:
                 self._asked[name] = (told, now)
-                self._put(partial(self._set, name, told))
-        self._asked = {name: asked for name, asked in self._asked.items() if name in wanted}
+                turned = machine.told is None or machine.told.status != told.status
+                self._put(partial(self._set, name, told, turned=turned))
+        self._asked = {
+            name: asked
+            for name, asked in self._asked.items()
+            if name in wanted or (name in machines and machines[name].released_for)
+        }
 
-    def _set(self, name: str, told: Told) -> None:
+    def _set(self, name: str, told: Told, *, turned: bool) -> None:
         self._kube.set_condition(
-            name, kind=CONDITION, status=told.status, reason=told.reason, message=told.message, at=time.time()
+            name,
+            kind=CONDITION,
+            status=told.status,
+            reason=told.reason,
+            message=told.message,
+            at=time.time(),
+            turned=turned,
         )
 
     def _put(self, one: Callable[[], None]) -> None:

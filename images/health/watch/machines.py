@@ -1,9 +1,9 @@
 """The machines below the workers, as Kubernetes sees them, as findings of a check like any other.
 
 A cordoned machine, one with a condition that the site has named (maintenance), and one that is not ready is to be
-drained in Slurm. A machine counts as lost, which ends and requeues its jobs, only on two pieces of evidence: Kubernetes
-has not heard of it, and its slurmd does not take a connection, several times in a row. While the API server does not
-answer, all is `not checked`.
+drained in Slurm; a cordon that is the watcher's own (`release.py`) says nothing new. A machine counts as lost, which
+ends and requeues its jobs, only on two pieces of evidence: Kubernetes has not heard of it, and its slurmd does not take
+a connection, several times in a row. While the API server does not answer, all is `not checked`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from images.controller.kube import Object
@@ -23,6 +24,15 @@ from images.health.watch.slurm import Record
 
 CONDITION: Final = "SlurmNodeFault"
 """The condition that the watcher writes, and so must not read as somebody else's."""
+RELEASED_FOR: Final = "slurmstack/released-for"
+"""Annotation of a Node that the watcher has cordoned: `health/gpu-xid`, the check that wants it replaced."""
+RELEASED_BY: Final = "slurmstack/released-by"
+"""Annotation beside it: whose watcher, and for which worker, `<namespace>/<worker>`. Clusters may share machines."""
+KEEP: Final = "slurmstack/keep"
+"""Annotation of a Node that is not to be released. The watcher writes `health/<check>` where somebody has uncordoned a
+released machine, and removes that when the check is well there; anything else is a person's, and stays."""
+OWN_WORDS: Final = "slurmstack: "
+"""So begins the message of each condition that the watcher sets to have a machine replaced."""
 
 TRIES: Final = 3
 """Connections that fail in a row before slurmd counts as silent: 4 s after Kubernetes has lost the machine, which takes
@@ -65,8 +75,25 @@ class Machine:
     cordoned: bool = False
     conditions: Mapping[str, str]
     """Messages of conditions that are true, by type."""
+    since: Mapping[str, float] = field(default_factory=dict)
+    """Since when these are true, in seconds since 1970, where that is known."""
     told: Told | None = None
     """The condition that the watcher writes, if it is there."""
+    released_for: str = ""
+    released_by: str = ""
+    keep: str = ""
+    """Values of the annotations."""
+    version: str = ""
+    """Of the Node object: a change may ask that it still be this one."""
+
+    def is_released_by(self, namespace: str) -> bool:
+        """Whether the watcher of this namespace has cordoned it, and nobody has replaced the machine since."""
+        return bool(self.released_for and namespace) and self.released_by.partition("/")[0] == namespace
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether kubelet tells Kubernetes how the machine is."""
+        return self.ready in {"True", "False"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +103,10 @@ class Place:
     node: str
     """Kubernetes node; empty while it has none."""
     uid: str = ""
+    started: float | None = None
+    """When kubelet took the pod, in seconds since 1970: what was found before was found on another machine."""
+    leaving: bool = False
+    """It is being deleted."""
 
 
 def machine_of(node: Object) -> Machine:
@@ -84,23 +115,44 @@ def machine_of(node: Object) -> Machine:
     conditions = {str(item.get("type")): item for item in listed}
     ready = conditions.get("Ready", {})
     own = conditions.get(CONDITION)
+    true = [
+        kind for kind, item in conditions.items() if item.get("status") == "True" and kind not in {"Ready", CONDITION}
+    ]
+    since = {kind: seconds_of(conditions[kind].get("lastTransitionTime")) for kind in true}
+    metadata: Mapping[str, Any] = node.get("metadata") or {}
+    annotations: Mapping[str, Any] = metadata.get("annotations") or {}
     return Machine(
         ready=str(ready.get("status") or "Unknown"),
         why=str(ready.get("message") or ""),
         cordoned=bool((node.get("spec") or {}).get("unschedulable")),
         conditions={
-            kind: str(item.get("message") or item.get("reason") or "")
-            for kind, item in conditions.items()
-            if item.get("status") == "True" and kind not in {"Ready", CONDITION}
+            kind: str(conditions[kind].get("message") or conditions[kind].get("reason") or "") for kind in true
         },
+        since={kind: at for kind, at in since.items() if at is not None},
         told=None if own is None else Told.of(own),
+        released_for=str(annotations.get(RELEASED_FOR) or ""),
+        released_by=str(annotations.get(RELEASED_BY) or ""),
+        keep=str(annotations.get(KEEP) or ""),
+        version=str(metadata.get("resourceVersion") or ""),
     )
+
+
+def seconds_of(text: object) -> float | None:
+    """Seconds since 1970 of a time as Kubernetes writes it; None where there is none."""
+    try:
+        return datetime.fromisoformat(str(text)).timestamp() if text else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def place_of(pod: Object) -> Place:
     """What matters of a Pod object."""
+    metadata: Mapping[str, Any] = pod.get("metadata") or {}
     return Place(
-        node=str((pod.get("spec") or {}).get("nodeName") or ""), uid=str((pod.get("metadata") or {}).get("uid") or "")
+        node=str((pod.get("spec") or {}).get("nodeName") or ""),
+        uid=str(metadata.get("uid") or ""),
+        started=seconds_of((pod.get("status") or {}).get("startTime")),
+        leaving=bool(metadata.get("deletionTimestamp")),
     )
 
 
@@ -111,21 +163,27 @@ class Verdict:
     result: Result
     declared: bool = False
     lost: bool = False
+    unwanted_since: float | None = None
 
 
-def judge(name: str, machine: Machine | None, *, silent: bool, drain_conditions: frozenset[str]) -> Verdict:
-    """How the machine of this name is; None: Kubernetes has no such Node any more."""
-    unheard = machine is None or machine.ready not in {"True", "False"}
+def judge(
+    name: str, machine: Machine | None, *, silent: bool, drain_conditions: frozenset[str], namespace: str = ""
+) -> Verdict:
+    """How the machine of this name is; None: Kubernetes has no such Node any more. `namespace`: of this cluster."""
+    unheard = machine is None or not machine.is_heard
     if unheard and silent:
         what = "is gone from Kubernetes" if machine is None else "is not heard of by Kubernetes"
         return Verdict(result=_fail(f"machine {name} {what}, and slurmd does not answer"), lost=True)
     if machine is None:
         return Verdict(result=_fail(f"machine {name} is gone from Kubernetes"))
-    if machine.cordoned:
+    if machine.cordoned and not machine.is_released_by(namespace):
         return Verdict(result=_fail(f"machine {name} is cordoned"), declared=True)
     for kind in sorted(drain_conditions & machine.conditions.keys()):
+        if machine.conditions[kind].startswith(OWN_WORDS):
+            continue  # written by a watcher for what its checks have found, and these speak for themselves
         message = f"machine {name} has the condition {kind}: {machine.conditions[kind]}"
-        return Verdict(result=_fail(message.rstrip(": ")), declared=True)
+        # Of unknown age: as old as the drain for it.
+        return Verdict(result=_fail(message.rstrip(": ")), declared=True, unwanted_since=machine.since.get(kind, 0.0))
     if machine.ready != "True":
         return Verdict(result=_fail(f"machine {name} is not ready: {machine.why}".rstrip(": ")))
     return Verdict(result=ok())
@@ -163,13 +221,18 @@ class Machines:
         pods: Following[Place],
         nodes: Following[Machine],
         drain_conditions: frozenset[str] = frozenset(),
+        namespace: str = "",
         probe: Callable[[str, int], bool] = answers,
         pool: Executor | None = None,
     ) -> None:
-        """`probe` may take seconds: it runs in threads of `pool`, and no round waits for it."""
+        """`namespace`: of this cluster.
+
+        `probe` may take seconds: it runs in threads of `pool`, and no round waits for it.
+        """
         self._pods = pods
         self._nodes = nodes
         self._drain_conditions = drain_conditions
+        self._namespace = namespace
         self._probe = probe
         self._places: dict[str, Place] = {}
         self._pool = pool or ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="probe")
@@ -185,6 +248,10 @@ class Machines:
     def machines(self) -> Mapping[str, Machine]:
         """All Nodes."""
         return self._nodes.values()
+
+    def pods(self) -> Mapping[str, Place]:
+        """All worker pods that there are now."""
+        return self._pods.values()
 
     def places(self) -> Mapping[str, Place]:
         """Where the Slurm nodes are, or were before they lost their pod."""
@@ -217,6 +284,11 @@ class Machines:
                 place = self._places.get(record.name)
             if place is not None:
                 places[record.name] = place
+            if place is not None and record.name in self._places and place.node != self._places[record.name].node:
+                # It is somewhere else now: what is known of the machine that it was on counts no more.
+                self._missing.pop(record.name, None)
+                self._silent.discard(record.name)
+                self._trying.pop(record.name, None)
         self._places = places
 
     def _is_unheard(self, name: str, machines: Mapping[str, Machine]) -> bool:
@@ -224,7 +296,7 @@ class Machines:
         if place is None:
             return False
         machine = machines.get(place.node)
-        return machine is None or machine.ready not in {"True", "False"}
+        return machine is None or not machine.is_heard
 
     def _listen(self, records: Iterable[Record]) -> None:
         """Try slurmd of these, again and again, and take what the last tries brought."""
@@ -251,5 +323,13 @@ class Machines:
             machines.get(place.node),
             silent=name in self._silent,
             drain_conditions=self._drain_conditions,
+            namespace=self._namespace,
         )
-        return Finding(result=verdict.result, at=now, arrived=now, declared=verdict.declared, lost=verdict.lost)
+        return Finding(
+            result=verdict.result,
+            at=now,
+            arrived=now,
+            declared=verdict.declared,
+            lost=verdict.lost,
+            unwanted_since=verdict.unwanted_since,
+        )

@@ -1,13 +1,30 @@
 """health-watch: drains nodes whose checks fail, and resumes them, within a limit over the whole cluster.
 
-A container beside slurmctld. Its settings are environment variables:
+A pod of its own, of which there must be one at a time. Its settings are environment variables:
 
 MAX_DRAINED       how many nodes may be drained for checks at a time: `3`, or `10%` of all; the default is 10%
-REPORT_ONLY       names of checks whose failure is told and drains nothing
+REPORT_ONLY       names of checks whose failure drains nothing; a drain for one of them is lifted
 REQUEUE_AFTER     seconds that jobs may go on when their machine is wanted free; empty: to their end
 MACHINES          `no`: do not look at the Kubernetes nodes
-DRAIN_CONDITIONS  types of Kubernetes node conditions that, while they are True, are to be drained for
+DRAIN_CONDITIONS  types of Kubernetes node conditions that, while they are True, are to be drained for, within
+                  MAX_DRAINED; a cordon is drained for without a limit
 CONDITIONS        `yes`: write the condition SlurmNodeFault to the Kubernetes nodes
+RELEASE           what becomes of a machine with a hardware fault, or with one of the DRAIN_CONDITIONS, that is drained
+                  and free of jobs (`release.py`): `no`, the default: nothing; `cordon`: its Kubernetes node is cordoned
+                  and annotated, for a cloud's controller or a person to replace it; `evict`: the worker pods leave it
+                  too. With the latter two the deadline of REQUEUE_AFTER holds for hardware faults as well
+RELEASE_AFTER     seconds that the drain has to stand before that; the default is 600
+RELEASE_CONDITION type of the condition that is set on such a Kubernetes node, `HardwareIssuesSuspected` for Nebius; the
+                  default is none
+MAX_UNAVAILABLE   how many machines may be released or not ready at a time, as in MAX_DRAINED; the default is 1
+
+The rights that the ServiceAccount needs, in the cluster's namespace (a Role) and for Nodes (a ClusterRole):
+
+MACHINES=yes            namespace: `list`, `watch` of pods, `create` of events; Nodes: `list`, `watch`
+CONDITIONS=yes          Nodes: `patch` of nodes/status
+RELEASE=cordon, evict   Nodes: `get`, `patch` of nodes
+RELEASE=evict           namespace: `create` of pods/eviction
+RELEASE_CONDITION       Nodes: `patch` of nodes/status
 
 `--once`: one round, for tests and by hand; exit code 1 if slurmctld does not answer. `--dry-run`: change nothing.
 """
@@ -16,6 +33,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +47,9 @@ from images.health.watch.decide import KUBERNETES, Policy
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.kubernetes import Teller, follow_machines
 from images.health.watch.limit import Limit
-from images.health.watch.machines import Machines
+from images.health.watch.machines import CONDITION, Machines
+from images.health.watch.release import RELEASE_AFTER_SECONDS, Rules
+from images.health.watch.releaser import Releaser
 from images.health.watch.slurm import Slurm, SlurmError
 from images.health.watch.watcher import Watcher
 
@@ -40,6 +60,11 @@ SHARE: Final = 5.0
 `LONGEST_POLL_SECONDS`."""
 SYNC_SECONDS: Final = 5.0
 """How long `--once` waits for the API server."""
+_CONDITION_TYPE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9./_-]{0,250}[A-Za-z0-9])?")
+_NOT_OURS: Final = frozenset(
+    {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", CONDITION}
+)
+"""Conditions that others write, and the one that says something else."""
 
 
 def watch(watcher: Watcher, log: Callable[[str], None], clock: Clock | None = None) -> None:
@@ -58,14 +83,46 @@ def watch(watcher: Watcher, log: Callable[[str], None], clock: Clock | None = No
 
 def policy_from(env: Mapping[str, str]) -> Policy:
     """What the site wants. Raises ValueError."""
-    after = env.get("REQUEUE_AFTER", "").strip()
-    if after and not after.isdigit():
-        raise ValueError(f"REQUEUE_AFTER: {after!r} is no number of seconds")
     return Policy(
         max_drained=Limit.parse(env.get("MAX_DRAINED", "").strip() or "10%"),
         report_only=words(env.get("REPORT_ONLY", "")),
-        requeue_after=float(after) if after else None,
+        requeue_after=_seconds(env, "REQUEUE_AFTER"),
+        frees_broken=_release(env) != "no",
     )
+
+
+def rules_from(env: Mapping[str, str], namespace: str) -> Rules | None:
+    """When machines are released; None: never. Raises ValueError."""
+    way, after = _release(env), _seconds(env, "RELEASE_AFTER")
+    condition = env.get("RELEASE_CONDITION", "").strip()
+    if condition and (condition in _NOT_OURS or not _CONDITION_TYPE.fullmatch(condition)):
+        raise ValueError(f"RELEASE_CONDITION: {condition!r} is no type of condition to set")
+    max_unavailable = Limit.parse(env.get("MAX_UNAVAILABLE", "").strip() or "1")
+    if way == "no":
+        return None
+    return Rules(
+        namespace=namespace,
+        evict=way == "evict",
+        max_unavailable=max_unavailable,
+        after=RELEASE_AFTER_SECONDS if after is None else after,
+        condition=condition,
+        report_only=words(env.get("REPORT_ONLY", "")),
+    )
+
+
+def _release(env: Mapping[str, str]) -> str:
+    way = env.get("RELEASE", "").strip() or "no"
+    if way not in {"no", "cordon", "evict"}:
+        raise ValueError(f"RELEASE: {way!r} is none of no, cordon, evict")
+    return way
+
+
+def _seconds(env: Mapping[str, str], name: str) -> float | None:
+    """A number of seconds; None where there is none. Raises ValueError."""
+    text = env.get(name, "").strip()
+    if text and not re.fullmatch(r"[0-9]{1,9}", text):
+        raise ValueError(f"{name}: {text!r} is no number of seconds")
+    return float(text) if text else None
 
 
 def words(text: str) -> frozenset[str]:
@@ -103,6 +160,7 @@ class Built:
     watcher: Watcher
     machines: Machines | None = None
     teller: Teller | None = None
+    releaser: Releaser | None = None
 
 
 def build(env: Mapping[str, str], log: Callable[[str], None], *, dry_run: bool) -> Built:
@@ -110,17 +168,33 @@ def build(env: Mapping[str, str], log: Callable[[str], None], *, dry_run: bool) 
     policy, slurm = policy_from(env), Slurm()
     wants_machines = flag(env, "MACHINES", default=True)
     wants_conditions = flag(env, "CONDITIONS", default=False)
-    kube = Kube.in_cluster(_namespace(env), env) if wants_machines else None
+    namespace = _namespace(env)
+    rules = rules_from(env, namespace)
+    if rules is not None and not wants_machines:
+        raise ValueError("RELEASE: without MACHINES nothing is known about the machines")
+    kube = Kube.in_cluster(namespace, env) if wants_machines else None
     if kube is None:
         log("nodes are watched by Slurm's records alone" + ("" if wants_machines else ": MACHINES=no"))
         return Built(watcher=Watcher(slurm=slurm, policy=policy, log=log, dry_run=dry_run))
     machines = follow_machines(kube, words(env.get("DRAIN_CONDITIONS", "")), log)
-    teller = Teller(kube=WritingKube.of(kube), machines=machines, log=log)
+    writing = WritingKube.of(kube)
+    teller = Teller(kube=writing, machines=machines, log=log)
     telling = None if dry_run else teller if wants_conditions else _Events(teller)
+    releaser = None
+    if rules is not None:
+        releaser = Releaser(
+            kube=writing, slurm=slurm, copies=machines, rules=rules, log=log, events=teller, dry_run=dry_run
+        )
     watcher = Watcher(
-        slurm=slurm, policy=policy, log=log, machines=(KUBERNETES, machines), teller=telling, dry_run=dry_run
+        slurm=slurm,
+        policy=policy,
+        log=log,
+        machines=(KUBERNETES, machines),
+        teller=telling,
+        releaser=releaser,
+        dry_run=dry_run,
     )
-    return Built(watcher=watcher, machines=machines, teller=teller)
+    return Built(watcher=watcher, machines=machines, teller=teller, releaser=releaser)
 
 
 def once(built: Built, log: Callable[[str], None], clock: Clock) -> int:
@@ -133,6 +207,8 @@ def once(built: Built, log: Callable[[str], None], clock: Clock) -> int:
     except SlurmError as error:
         log(f"slurmctld: {error}")
         return 1
+    if built.releaser is not None:
+        built.releaser.finish()
     if built.teller is not None:
         built.teller.write_waiting()
     return 0

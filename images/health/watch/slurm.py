@@ -19,6 +19,7 @@ LIST_TIMEOUT_SECONDS: Final = 20.0
 CHANGE_TIMEOUT_SECONDS: Final = 10.0
 SLURMD_PORT: Final = 6818
 _RUNNING: Final = "running,suspended,configuring,stopped"
+_ON_NODE: Final = f"{_RUNNING},completing,signaling,stage_out"
 
 
 class SlurmError(Exception):
@@ -119,11 +120,18 @@ class Slurm:
 
     def jobs_on(self, name: str) -> list[str]:
         """Numbers of jobs that run there. Raises SlurmError."""
-        argv = ["squeue", "--noheader", f"--states={_RUNNING}", f"--nodelist={name}", "--format=%A"]
+        return sorted({word for word in self._jobs(name, _RUNNING).split() if word.isdigit()}, key=int)
+
+    def has_jobs(self, name: str) -> bool:
+        """Whether a job has the node, one that is still ending included. Raises SlurmError."""
+        return bool(self._jobs(name, _ON_NODE).strip())
+
+    def _jobs(self, name: str, states: str) -> str:
+        argv = ["squeue", "--noheader", f"--states={states}", f"--nodelist={name}", "--format=%A"]
         result = self.runner(argv, timeout=CHANGE_TIMEOUT_SECONDS)
         if not result.ok:
             raise SlurmError(result.message)
-        return sorted({word for word in result.stdout.split() if word.isdigit()}, key=int)
+        return result.stdout
 
     def requeue(self, job: str) -> Result:
         """Have a job start again, elsewhere. Slurm refuses for interactive ones and those with `--no-requeue`."""

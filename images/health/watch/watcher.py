@@ -1,8 +1,8 @@
 """One look at all nodes, and what follows from it.
 
-The watcher remembers nothing that matters: all it needs is in Slurm (reports in the nodes' comments, reasons of drains)
-and in Kubernetes, so it may be restarted at any point. Before each change it reads the node's record again, and does
-nothing if somebody else was there meanwhile.
+The watcher remembers nothing that matters but for how long a flapping check has been well: all else is in Slurm
+(reports in the nodes' comments, reasons of drains) and in Kubernetes, so it may be restarted at any point. Before each
+change it reads the node's record again, and does nothing if somebody else was there meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from images.common.command import TIMED_OUT, Result
 from images.health.report import decode
 from images.health.watch.decide import Action, Decision, Finding, Kind, NodeView, Policy, decide
+from images.health.watch.flapping import Flapping, Hold
 from images.health.watch.slurm import Record, Slurm, SlurmError
 
 MOST_ACTIONS: Final = 100
@@ -45,6 +46,14 @@ class Telling(Protocol):
         ...
 
 
+class Releasing(Protocol):
+    """Who has machines replaced."""
+
+    def saw(self, views: list[NodeView], now: float) -> None:
+        """The nodes as they are."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Arrival:
     report_at: int
@@ -62,6 +71,7 @@ class Watcher:
         log: Callable[[str], None],
         machines: tuple[str, Watching] | None = None,
         teller: Telling | None = None,
+        releaser: Releasing | None = None,
         dry_run: bool = False,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -71,6 +81,8 @@ class Watcher:
         self._log = log
         self._machines = machines
         self._teller = teller
+        self._releaser = releaser
+        self._flapping = Flapping()
         self._dry_run = dry_run
         self._wall = wall
         self._arrivals: dict[str, _Arrival] | None = None
@@ -83,7 +95,9 @@ class Watcher:
         records = self._slurm.nodes()
         now = self._wall()
         views = self._views(records, now)
-        decision = decide(views, self._policy, now)
+        holds = self._flapping.holds(views, now)
+        self._tell_unsettled(holds)
+        decision = decide(views, self._policy, now, frozenset(hold.node for hold in holds))
         self._tell_held(decision)
         self._forget(decision)
         failures = 0
@@ -93,6 +107,8 @@ class Watcher:
                 break
         if self._teller is not None:
             self._teller.saw(views, now)
+        if self._releaser is not None:
+            self._releaser.saw(views, now)
         return decision
 
     def _views(self, records: list[Record], now: float) -> list[NodeView]:
@@ -141,6 +157,8 @@ class Watcher:
             return result.code != TIMED_OUT
         self._told.pop((action.kind, name), None)
         self._log(f"{action.kind.value} {name}: {action.reason}")
+        if action.kind is Kind.RESUME:
+            self._flapping.lifted(name)
         if self._teller is not None:
             self._teller.acted(action, self._wall())
         return True
@@ -179,7 +197,13 @@ class Watcher:
             return None
         self._requeued[name] = now
         jobs = self._slurm.jobs_on(name)
-        refused = [f"job {job}: {result.message}" for job in jobs if not (result := self._slurm.requeue(job)).ok]
+        refused = []
+        for job in jobs:
+            result = self._slurm.requeue(job)
+            if result.code == TIMED_OUT:
+                return result  # slurmctld may be stuck: the other jobs would only wait as long
+            if not result.ok:
+                refused.append(f"job {job}: {result.message}")
         if refused:
             return Result(code=1, stderr="; ".join(refused))
         return Result(code=0) if jobs else None
@@ -197,6 +221,14 @@ class Watcher:
         self._told = {key: line for key, line in self._told.items() if key in wanted}
         requeued = {name for kind, name in wanted if kind is Kind.REQUEUE}
         self._requeued = {name: at for name, at in self._requeued.items() if name in requeued}
+
+    def _tell_unsettled(self, holds: list[Hold]) -> None:
+        for hold in holds:
+            if hold.is_new:
+                self._log(
+                    f"{hold.node} stays drained until {hold.check} has been well for {hold.seconds:.0f} s: "
+                    f"drained for it {hold.drains} times in 24 h"
+                )
 
     def _tell_held(self, decision: Decision) -> None:
         held = frozenset((action.node.name, action.reason.partition(":")[0]) for action in decision.held)

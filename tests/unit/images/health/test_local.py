@@ -12,7 +12,7 @@ from images.health.local import find_local, pod_environment, with_job, with_jobs
 from images.health.proc import jobs_here, lives, process, user_of
 
 ENVIRONMENT = {"SLURMD_NODENAME": "h100-3", "JAIL": "/jail", "POOL": "h100", "NODE_CONF": "CPUs=8 Gres=gpu:h100:8 X=1"}
-SETTINGS = """{"thresholds": {"disks": {"used": 0.5}}, "off": ["dns"],
+SETTINGS = """{"thresholds": {"disks": {"used": 0.5}}, "disabled": ["dns"],
                "pools": {"h100": {"infiniband": true, "local_disks": ["/", "/mnt/scratch"]}, "cpu": {"gpus": 3}}}"""
 
 

@@ -43,6 +43,7 @@ class FakeJob:
         self.jobs = directory / "jobs"
         self.registry = Registry()
         self.off: frozenset[str] = frozenset()
+        self.report_only: frozenset[str] = frozenset()
         self.log: list[str] = []
         self.runner = FakeRunner({"scontrol show node": record or Command(code=0, stdout=IDLE)})
         self.environment = {
@@ -62,7 +63,7 @@ class FakeJob:
 
     def start(self, *, seconds: float = 20.0) -> int:
         return Prolog(
-            local=Local(node=self.node, thresholds=Thresholds(), off=self.off),
+            local=Local(node=self.node, thresholds=Thresholds(), off=self.off, report_only=self.report_only),
             registry=self.registry,
             state=State(directory=self.node.state),
             log=self.log.append,
@@ -104,6 +105,15 @@ def test_a_broken_machine_or_a_busy_gpu_refuses_the_job_and_drains_with_a_reason
     )
     assert State(directory=job.node.state).again() == {"gpu-free"}
     assert f"before job 17: fail gpu-free [{fault}]: GPU 0: 38021 MiB in use" in job.log
+
+
+def test_a_check_that_is_only_reported_refuses_no_job(job: FakeJob) -> None:
+    job.report_only = frozenset({"gpu-free"})
+    job.add("gpu-free", fail("user", "GPU 0: 38021 MiB in use"))
+
+    assert job.start() == 0
+    assert job.runner.commands == []
+    assert job.log == ["before job 17: fail gpu-free [user]: GPU 0: 38021 MiB in use"]
 
 
 def test_the_gravest_fault_is_the_reason(job: FakeJob) -> None:

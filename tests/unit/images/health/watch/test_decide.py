@@ -86,6 +86,16 @@ def test_a_check_that_is_only_reported_drains_nothing() -> None:
     ]
 
 
+def test_a_drain_for_a_check_that_is_only_reported_is_lifted() -> None:
+    by = policy(report_only=frozenset({"disks"}))
+    assert OURS.startswith("health/disks ")
+    assert done(deciding(view("w-0", "IDLE", "DRAIN", reason=OURS, disks=failed()), by=by))[0][0] == "resume"
+    assert done(deciding(view("w-0", "IDLE", "DRAIN", reason=OURS), by=by))[0][0] == "resume", "nobody looks any more"
+    assert done(deciding(view("w-0", "IDLE", "DRAIN", reason=OURS, dns=failed("no answer")), by=by)) == [
+        ("reason", "w-0", "health/dns [node]: no answer")
+    ]
+
+
 def test_a_reason_that_outlived_its_drain_is_no_drain() -> None:
     busy = view("w-0", "MIXED", reason=OURS, disks=failed("again"))
     assert done(deciding(busy)) == [("drain", "w-0", "health/disks [node]: again")]
@@ -185,6 +195,17 @@ def test_a_graver_fault_becomes_the_reason_and_a_lesser_one_does_not() -> None:
         assert not deciding(view("w-0", "IDLE", "DRAIN", reason=OURS, disks=failed(), aaa=other)).actions
 
 
+def test_a_fault_that_turns_out_graver_becomes_the_reason_once() -> None:
+    reason = "health/gpu-xid [user]: Xid 31"
+    graver = failed("Xid 79", "hardware")
+    node = view("w-0", "IDLE", "DRAIN", reason=reason, gpu_xid=graver)
+    assert done(deciding(node)) == [("reason", "w-0", "health/gpu-xid [hardware]: Xid 79")]
+    told = view("w-0", "IDLE", "DRAIN", reason="health/gpu-xid [hardware]: Xid 79", gpu_xid=graver)
+    assert not deciding(told).actions
+    lesser = view("w-0", "IDLE", "DRAIN", reason=told.reason, gpu_xid=failed("Xid 31", "user"))
+    assert not deciding(lesser).actions
+
+
 def test_figures_that_move_do_not_change_the_reason() -> None:
     assert not deciding(view("w-0", "IDLE", "DRAIN", reason=OURS, disks=failed("/jail 98 % used"))).actions
 
@@ -196,6 +217,14 @@ def test_a_drain_and_a_lifting_never_alternate_on_the_same_report() -> None:
         name="w-0", states=frozenset({"IDLE", "DRAIN"}), reason=action.reason, reason_at=NOW, findings=node.findings
     )
     assert not deciding(drained).actions
+
+
+def test_a_drain_that_is_not_settled_stays_and_so_does_its_reason() -> None:
+    node = view("w-0", "IDLE", "DRAIN", reason=OURS, disks=OK)
+    assert not decide([node, *SPARE], policy(), NOW, frozenset({"w-0"})).actions
+    assert decide([node, *SPARE], policy(), NOW, frozenset({"w-1"})).actions
+    other = view("w-0", "IDLE", "DRAIN", reason=OURS, disks=OK, dns=failed("no answer"))
+    assert not decide([other, *SPARE], policy(), NOW, frozenset({"w-0"})).actions
 
 
 # ---------------------------------------------------------------- the limit
@@ -287,110 +316,6 @@ def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
     assert len({action.node.name for action in decision.actions}) == len(decision.actions)
 
 
-# ---------------------------------------------------------------- the machine
-
-
-def kube(message: str, *, declared: bool = False, lost: bool = False) -> Finding:
-    return Finding(result=failed(message), at=NOW, arrived=NOW, declared=declared, lost=lost)
-
-
-CORDONED = kube("machine m-0 is cordoned", declared=True)
-GONE = kube("machine m-0 is gone", lost=True)
-CORDON_REASON = "health/kubernetes [node]: machine m-0 is cordoned"
-
-
-def test_a_cordoned_machine_is_drained_without_regard_to_the_limit() -> None:
-    nodes = [view(f"w-{number}", kubernetes=CORDONED) for number in range(4)]
-    assert len(decide(nodes, policy("1"), NOW).actions) == 4
-
-
-def test_machines_that_somebody_wants_free_leave_room_for_faults() -> None:
-    cordoned = [view(f"c-{n}", "IDLE", "DRAIN", reason=CORDON_REASON, kubernetes=CORDONED) for n in range(4)]
-    assert len(decide([*cordoned, *faults(3), *SPARE], policy("1"), NOW).actions) == 1
-
-
-def test_many_machines_that_are_not_ready_are_held_back_by_the_limit() -> None:
-    nodes = [view(f"w-{number}", kubernetes=kube("not ready")) for number in range(10)]
-    assert len(decide(nodes, policy("10%"), NOW).actions) == 1
-
-
-def test_a_lost_machine_is_set_down_once() -> None:
-    assert done(deciding(view(kubernetes=GONE))) == [("down", "w-0", "health/kubernetes [node]: machine m-0 is gone")]
-    down = view("w-0", "DOWN", "DRAIN", reason="health/kubernetes [node]: machine m-0 is gone", kubernetes=GONE)
-    assert not deciding(down).actions
-
-
-def test_a_lost_machine_that_was_drained_for_a_check_is_set_down_too() -> None:
-    node = view("w-0", "ALLOCATED", "DRAIN", reason=OURS, disks=failed(), kubernetes=GONE)
-    assert [action.kind for action in deciding(node).actions] == [Kind.DOWN]
-
-
-def test_the_last_node_is_set_down_when_it_is_lost() -> None:
-    assert decide([view(kubernetes=GONE)], policy("1"), NOW).actions
-
-
-def test_drained_nodes_and_lost_ones_share_the_limit() -> None:
-    drained = view("d-0", "IDLE", "DRAIN", reason=OURS, disks=failed())
-    assert not deciding(drained, view(kubernetes=GONE), by=policy("1")).actions
-    assert deciding(drained, view(kubernetes=GONE), by=policy("2")).actions
-
-
-def test_a_machine_that_somebody_wants_free_goes_before_a_fault_of_the_last_node() -> None:
-    nodes = [view("w-0", gpu_xid=failed("Xid 79", "hardware")), view("w-1", kubernetes=CORDONED)]
-    assert [action.node.name for action in decide(nodes, policy(), NOW).actions] == ["w-1"]
-
-
-def test_losing_all_machines_at_once_ends_the_jobs_of_few() -> None:
-    fresh = [view(f"w-{number}", kubernetes=GONE) for number in range(10)]
-    cordoned = [view(f"c-{n}", "ALLOCATED", "DRAIN", reason=CORDON_REASON, kubernetes=GONE) for n in range(10)]
-    assert len(decide(fresh, policy("2"), NOW).actions) == 2
-    assert sum(action.kind is Kind.DOWN for action in decide(cordoned, policy("2"), NOW).actions) == 2
-
-
-def test_an_uncordoned_machine_is_resumed_by_the_same_rule() -> None:
-    well = Finding(result=OK, at=NOW, arrived=NOW)
-    assert done(deciding(view("w-0", "IDLE", "DRAIN", reason=CORDON_REASON, kubernetes=well))) == [
-        ("resume", "w-0", "lifted: health/kubernetes")
-    ]
-    assert not deciding(view("w-0", "IDLE", "DRAIN", reason=CORDON_REASON, kubernetes=UNKNOWN)).actions
-    assert not deciding(view("w-0", "IDLE", "DRAIN", reason="maintenance", kubernetes=well)).actions
-
-
-def test_jobs_on_a_cordoned_machine_are_requeued_after_the_deadline_and_not_before() -> None:
-    def at(ago: float, *states: str, by: float | None) -> list[Kind]:
-        node = view("w-0", *states, "DRAIN", reason=CORDON_REASON, drained_ago=ago, kubernetes=CORDONED)
-        return [action.kind for action in deciding(node, by=policy(requeue_after=by)).actions]
-
-    assert at(599, "MIXED", by=600) == []
-    assert at(600, "MIXED", by=600) == [Kind.REQUEUE]
-    assert at(600, "IDLE", by=600) == []
-    assert at(10**6, "ALLOCATED", by=None) == []
-
-
-def test_no_job_is_requeued_while_nobody_knows_about_the_machine() -> None:
-    node = view("w-0", "MIXED", "DRAIN", reason=CORDON_REASON, drained_ago=9999, kubernetes=UNKNOWN)
-    assert not deciding(node, by=policy(requeue_after=60)).actions
-
-
-def test_a_deadline_that_runs_is_not_started_again_by_another_fault() -> None:
-    hardware = failed("Xid 79", "hardware")
-    node = view("w-0", "MIXED", "DRAIN", reason=CORDON_REASON, gpu_xid=hardware, kubernetes=kube("not ready"))
-    assert not deciding(node, by=policy(requeue_after=600)).actions
-
-
-def test_the_deadline_is_for_machines_and_not_for_failed_checks() -> None:
-    node = view("w-0", "MIXED", "DRAIN", reason=OURS, drained_ago=9999, disks=failed())
-    assert not deciding(node, by=policy(requeue_after=60)).actions
-
-
-def test_a_drained_node_whose_machine_is_cordoned_gets_the_deadline_from_then_on() -> None:
-    node = view("w-0", "MIXED", "DRAIN", reason=OURS, disks=failed(), kubernetes=CORDONED)
-    assert not deciding(node).actions
-    assert done(deciding(node, by=policy(requeue_after=60))) == [("reason", "w-0", CORDON_REASON)]
-    told = view("w-0", "MIXED", "DRAIN", reason=CORDON_REASON, drained_ago=9, disks=failed(), kubernetes=CORDONED)
-    assert not deciding(told, by=policy(requeue_after=60)).actions
-
-
 # ---------------------------------------------------------------- reasons
 
 
@@ -408,4 +333,4 @@ def test_a_failure_without_a_class_is_the_nodes() -> None:
 
 def test_a_lifted_reason_is_not_ours() -> None:
     assert parse(lifted(OURS)) is None
-    assert KUBERNETES in lifted(CORDON_REASON)
+    assert KUBERNETES in lifted("health/kubernetes [node]: machine m-0 is cordoned")

@@ -130,6 +130,16 @@ def test_what_kubernetes_said_is_not_told_back_to_it() -> None:
     assert conditions([view("w-0", kubernetes=failed("cordoned"))], PLACES, NOW)["m-0"].status == "Unknown"
 
 
+def test_the_fault_of_the_machine_before_is_not_told_of_the_next() -> None:
+    node = view("w-0", gpu_xid=found(failed("Xid 79", "hardware"), ago=100))
+
+    def told(started_ago: float) -> str:
+        return conditions([node], {"w-0": Place(node="m-0", started=NOW - started_ago)}, NOW)["m-0"].status
+
+    assert told(started_ago=99) == "Unknown"
+    assert told(started_ago=100) == "True"
+
+
 def test_a_worker_without_a_machine_is_told_of_nowhere() -> None:
     assert conditions([view("w-3", disks=failed()), view("w-9", disks=failed())], PLACES, NOW) == {}
 
@@ -184,6 +194,34 @@ def test_a_machine_that_the_workers_left_is_unknown(api: FakeApi, kube: WritingK
     setting.teller.saw([], NOW)
     setting.teller.write_waiting()
     assert api.written[-1][-1]["status"]["conditions"][0]["status"] == "Unknown"
+
+
+def test_a_released_machine_keeps_what_was_found_there(api: FakeApi, kube: WritingKube) -> None:
+    setting = Setting(kube)
+    setting.see(gpu_xid=failed("Xid 79", "hardware"))
+    shown = Told(status="True", reason="HardwareFault", message="w-0: gpu-xid: Xid 79")
+    released = Machine(ready="True", conditions={}, told=shown, cordoned=True, released_for="health/gpu-xid")
+    setting.nodes.copy["m-0"] = released
+    setting.teller.saw([], NOW)
+    setting.teller.write_waiting()
+    assert len(api.written) == 1
+    setting.nodes.copy["m-0"] = Machine(ready="True", conditions={}, told=shown)
+    setting.teller.saw([], NOW)
+    setting.teller.write_waiting()
+    assert api.written[-1][-1]["status"]["conditions"][0]["status"] == "Unknown"
+
+
+def test_another_message_is_no_other_status(api: FakeApi, kube: WritingKube) -> None:
+    """Controllers go by how long a condition has been true."""
+    setting = Setting(kube)
+    shown = Told(status="True", reason="NodeFault", message="w-0: disks: full")
+    setting.nodes.copy["m-0"] = Machine(ready="True", conditions={}, told=shown)
+    setting.see(disks=failed("full"), dns=failed("no answer"))
+    setting.see(disks=OK)
+    same, other = (body["status"]["conditions"][0] for *_, body in api.written)
+    assert "lastTransitionTime" not in same
+    assert same["lastHeartbeatTime"]
+    assert other["lastTransitionTime"]
 
 
 def test_while_the_copy_may_be_old_nothing_is_written(api: FakeApi, kube: WritingKube) -> None:
@@ -270,7 +308,15 @@ class FakeStream:
 
 
 @pytest.mark.parametrize(
-    "error", [KubeError("no answer"), KubeError("forbidden", 403), KeyError("items"), ValueError()]
+    "error",
+    [
+        KubeError("no answer"),
+        KubeError("forbidden", 403),
+        KeyError("items"),
+        ValueError(),
+        PermissionError("ca.crt"),
+        AttributeError("get"),
+    ],
 )
 def test_a_copy_that_is_not_kept_up_to_date_proves_nothing(error: Exception) -> None:
     stream, log = FakeStream(error, None, Ended()), list[str]()
@@ -278,6 +324,13 @@ def test_a_copy_that_is_not_kept_up_to_date_proves_nothing(error: Exception) -> 
         keep_following(stream, "nodes", log.append, FakeClock())
     assert stream.seen == [True, False, True]
     assert log[0].startswith("waiting for nodes of the API server")
+
+
+def test_a_copy_that_nobody_keeps_up_to_date_any_more_proves_nothing() -> None:
+    stream = FakeStream(RuntimeError("out of threads"))
+    with pytest.raises(RuntimeError):
+        keep_following(stream, "nodes", lambda _: None, FakeClock())
+    assert not stream.synced
 
 
 def test_a_forgotten_version_is_read_again_at_once() -> None:

@@ -14,7 +14,10 @@ from images.health.watch import machines
 from images.health.watch.decide import Finding
 from images.health.watch.machines import (
     CONDITION,
+    KEEP,
     MISSING_ROUNDS,
+    RELEASED_BY,
+    RELEASED_FOR,
     TRIES,
     Machine,
     Machines,
@@ -24,6 +27,7 @@ from images.health.watch.machines import (
     judge,
     machine_of,
     place_of,
+    seconds_of,
     takes_connection,
 )
 from images.health.watch.slurm import Record
@@ -73,6 +77,7 @@ class Cluster:
             pods=self.pods,  # type: ignore[arg-type]
             nodes=self.nodes,  # type: ignore[arg-type]
             drain_conditions=drain_conditions,
+            namespace="ns",
             probe=self._probe,
             pool=self.pool,
         )
@@ -121,6 +126,58 @@ def test_a_condition_that_the_site_names_counts_and_another_does_not() -> None:
         finding = cluster.look()
         assert finding.result.status is status
         assert finding.declared is (status is Status.FAIL)
+
+
+def test_since_when_the_condition_is_true_is_known_or_as_good_as_for_ever() -> None:
+    for since, known in (({"Maintenance": NOW - 9}, NOW - 9), ({}, 0.0)):
+        cluster = Cluster(drain_conditions=frozenset({"Maintenance"}))
+        cluster.nodes.copy["m-0"] = Machine(ready="True", conditions={"Maintenance": ""}, since=since)
+        assert cluster.look().unwanted_since == known
+    cluster.nodes.copy["m-0"] = Machine(ready="True", conditions={"Maintenance": ""}, cordoned=True)
+    assert cluster.look().unwanted_since is None
+
+
+@pytest.mark.parametrize(
+    ("by", "status"), [("ns/w-0", Status.OK), ("other/w-0", Status.FAIL), ("", Status.FAIL), ("/", Status.FAIL)]
+)
+def test_a_cordon_of_our_own_is_not_somebody_elses(by: str, status: Status) -> None:
+    cluster = Cluster()
+    released = Machine(ready="True", conditions={}, cordoned=True, released_for="health/gpu-xid", released_by=by)
+    cluster.nodes.copy["m-0"] = released
+    assert cluster.look().result.status is status
+    nobody = judge("m-0", released, silent=False, drain_conditions=frozenset())
+    assert nobody.result.status is Status.FAIL
+
+
+def test_a_released_machine_that_is_not_ready_or_lost_is_still_so() -> None:
+    cluster = Cluster()
+    cluster.answers = False
+    cluster.nodes.copy["m-0"] = Machine(
+        ready="Unknown", conditions={}, cordoned=True, released_for="health/gpu-xid", released_by="ns/w-0"
+    )
+    assert cluster.look(times=2).lost
+
+
+def test_a_condition_that_a_watcher_has_set_is_not_drained_for() -> None:
+    for message, status in (("slurmstack: w-0: released", Status.OK), ("slurmstacks: w-0", Status.FAIL)):
+        cluster = Cluster(drain_conditions=frozenset({"HardwareIssuesSuspected"}))
+        cluster.nodes.copy["m-0"] = Machine(ready="True", conditions={"HardwareIssuesSuspected": message})
+        assert cluster.look().result.status is status
+
+
+def test_what_is_known_of_the_machine_before_does_not_count_for_the_next() -> None:
+    cluster = Cluster()
+    cluster.answers = False
+    del cluster.nodes.copy["m-0"]
+    assert cluster.look(times=MISSING_ROUNDS).lost
+    cluster.pods.copy["w-0"] = Place(node="m-9")  # of which nothing is heard yet
+    finding = cluster.look()
+    assert (finding.result.status, finding.lost) == (Status.NOT_CHECKED, False)
+    cluster.nodes.copy["m-9"] = Machine(ready="Unknown", conditions={})
+    assert cluster.look(times=2).lost
+    cluster.pods.copy["w-0"] = Place(node="m-8")
+    cluster.nodes.copy["m-8"] = Machine(ready="Unknown", conditions={})
+    assert not cluster.look().lost
 
 
 def test_a_machine_that_is_not_ready_fails_and_nobody_said_so() -> None:
@@ -254,6 +311,19 @@ def test_a_node_object_is_read() -> None:
     )
 
 
+def test_what_is_written_on_a_node_is_read() -> None:
+    given = node({"type": "Maintenance", "status": "True", "lastTransitionTime": "2026-11-18T11:06:40Z"})
+    annotations = {RELEASED_FOR: "health/gpu-xid", RELEASED_BY: "ns/w-0", KEEP: "mine"}
+    machine = machine_of({**given, "metadata": {"resourceVersion": "42", "annotations": annotations}})
+    assert (machine.released_for, machine.released_by, machine.keep) == ("health/gpu-xid", "ns/w-0", "mine")
+    assert (machine.version, machine.since) == ("42", {"Maintenance": NOW})
+
+
+@pytest.mark.parametrize("text", [None, "", "soon", 17])
+def test_a_time_that_is_none_is_unknown(text: object) -> None:
+    assert seconds_of(text) is None
+
+
 @pytest.mark.parametrize("given", [{"metadata": {"name": "m"}}, node(), node({"type": "Ready", "status": "Unknown"})])
 def test_a_machine_that_says_nothing_is_not_taken_for_ready(given: dict[str, object]) -> None:
     assert machine_of(given).ready == "Unknown"
@@ -263,6 +333,11 @@ def test_a_machine_that_says_nothing_is_not_taken_for_ready(given: dict[str, obj
 def test_a_pod_is_read() -> None:
     assert place_of({"metadata": {"uid": "u"}, "spec": {"nodeName": "m-0"}}) == Place(node="m-0", uid="u")
     assert place_of({"metadata": {}}) == Place(node="")
+    leaving = {"uid": "u", "deletionTimestamp": "2026-11-18T11:06:41Z"}
+    started = {"startTime": "2026-11-18T11:06:40Z"}
+    assert place_of({"metadata": leaving, "spec": {"nodeName": "m-0"}, "status": started}) == Place(
+        node="m-0", uid="u", started=NOW, leaving=True
+    )
 
 
 def test_a_connection_is_tried_for_real() -> None:

@@ -10,7 +10,18 @@ from images.health.watch.decide import Action, Kind, Policy
 from images.health.watch.kubernetes import Teller
 from images.health.watch.limit import Limit
 from images.health.watch.machines import Machines
-from images.health.watch.program import LONGEST_POLL_SECONDS, Built, build, flag, once, policy_from, watch, words
+from images.health.watch.program import (
+    LONGEST_POLL_SECONDS,
+    Built,
+    build,
+    flag,
+    once,
+    policy_from,
+    rules_from,
+    watch,
+    words,
+)
+from images.health.watch.release import Rules
 from images.health.watch.slurm import Slurm
 from images.health.watch.watcher import Watcher
 from tests.unit.images.fakes import FakeClock, FakeRunner
@@ -43,11 +54,49 @@ def test_the_settings_are_read() -> None:
     assert words(" a,b  c,") == {"a", "b", "c"}
 
 
+def test_no_machine_is_released_unless_the_site_wants_that() -> None:
+    assert rules_from({}, "ns") is None
+    assert rules_from({"RELEASE": "no", "RELEASE_CONDITION": "C"}, "ns") is None
+    assert not policy_from({"RELEASE": "no"}).frees_broken
+    assert rules_from({"RELEASE": "cordon"}, "ns") == Rules(namespace="ns", max_unavailable=Limit(number=1), after=600)
+    env = {
+        "RELEASE": "evict",
+        "RELEASE_AFTER": "0",
+        "MAX_UNAVAILABLE": "5%",
+        "RELEASE_CONDITION": "HardwareIssuesSuspected",
+        "REPORT_ONLY": "gpu-xid",
+    }
+    assert rules_from(env, "ns") == Rules(
+        namespace="ns",
+        evict=True,
+        max_unavailable=Limit(number=5, percent=True),
+        after=0,
+        condition="HardwareIssuesSuspected",
+        report_only=frozenset({"gpu-xid"}),
+    )
+    assert policy_from(env).frees_broken
+
+
 @pytest.mark.parametrize(
-    "env", [{"MAX_DRAINED": "some"}, {"REQUEUE_AFTER": "soon"}, {"MACHINES": "1"}, {"CONDITIONS": "x"}]
+    "env",
+    [
+        {"MAX_DRAINED": "some"},
+        {"REQUEUE_AFTER": "soon"},
+        {"MACHINES": "1"},
+        {"CONDITIONS": "x"},
+        {"RELEASE": "delete"},
+        {"RELEASE": "yes"},
+        {"RELEASE": "cordon", "MACHINES": "no"},
+        {"RELEASE": "cordon", "RELEASE_AFTER": "-1"},
+        {"RELEASE": "cordon", "MAX_UNAVAILABLE": "some"},
+        {"RELEASE": "cordon", "RELEASE_CONDITION": "Ready"},
+        {"RELEASE": "cordon", "RELEASE_CONDITION": "SlurmNodeFault"},
+        {"RELEASE": "cordon", "RELEASE_CONDITION": "two words"},
+    ],
+    ids=lambda env: " ".join(f"{name}={value}" for name, value in env.items()),
 )
 def test_a_setting_that_is_not_understood_is_refused(env: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"some|soon|MACHINES|CONDITIONS"):
+    with pytest.raises(ValueError, match=r"some|soon|MACHINES|CONDITIONS|RELEASE"):
         build(env, lambda _: None, dry_run=False)
 
 
@@ -87,6 +136,17 @@ def test_conditions_are_written_only_if_asked_for_and_nothing_in_a_dry_run(
         telling.saw([], 0.0)
         telling.acted(Action(kind=Kind.DRAIN, node=view(), reason="r"), 0.0)
     assert told == ["saw"] * sees + ["acted"] * acts
+
+
+@pytest.mark.parametrize(("way", "releases"), [("no", False), ("cordon", True), ("evict", True)])
+def test_machines_are_released_only_if_asked_for(monkeypatch: pytest.MonkeyPatch, way: str, releases: bool) -> None:
+    machines = Machines(pods=Followed({}), nodes=Followed({}))  # type: ignore[arg-type]
+    monkeypatch.setattr(program, "follow_machines", lambda *_: machines)
+    env = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NAMESPACE": "ns", "RELEASE": way}
+    built = build(env, lambda _: None, dry_run=False)
+    assert (built.releaser is not None) is releases
+    assert built.watcher._releaser is built.releaser
+    assert built.watcher._policy.frees_broken is releases
 
 
 def test_a_slurmctld_that_is_away_is_waited_for_and_told_at_most_every_ten_seconds() -> None:

@@ -79,7 +79,12 @@ def test_garbage_is_an_error_and_never_an_empty_cluster(text: str) -> None:
 @pytest.mark.parametrize("code", [1, TIMED_OUT, NO_PROGRAM])
 def test_no_answer_is_an_error(code: int) -> None:
     slurm = Slurm(runner=FakeRunner({"": Result(code=code, stdout='{"nodes": []}', stderr="Unable to contact")}))
-    for question in (slurm.nodes, lambda: slurm.node("w-0"), lambda: slurm.jobs_on("w-0")):
+    for question in (
+        slurm.nodes,
+        lambda: slurm.node("w-0"),
+        lambda: slurm.jobs_on("w-0"),
+        lambda: slurm.has_jobs("w-0"),
+    ):
         with pytest.raises(SlurmError, match="Unable to contact"):
             question()
 
@@ -104,6 +109,17 @@ def test_the_changes_are_slurms_own_commands() -> None:
 def test_jobs_are_numbers_and_each_is_there_once() -> None:
     slurm = Slurm(runner=FakeRunner({"squeue": Result(code=0, stdout="120\n17\n17\nslurm_load: x\n")}))
     assert slurm.jobs_on("w-0") == ["17", "120"]
+
+
+def test_a_node_with_a_job_that_is_ending_or_that_is_not_understood_has_jobs() -> None:
+    runner = FakeRunner({"squeue": Result(code=0, stdout=" \n")})
+    slurm = Slurm(runner=runner)
+    assert not slurm.has_jobs("w-0")
+    assert "completing" in runner.commands[0]
+    assert "suspended" in runner.commands[0]
+    runner.answers["squeue"] = Result(code=0, stdout="what?\n")
+    assert slurm.has_jobs("w-0")
+    assert slurm.jobs_on("w-0") == []
 
 
 def test_a_record_that_is_gone_is_none() -> None:

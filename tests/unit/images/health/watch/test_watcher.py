@@ -285,6 +285,40 @@ def test_others_see_reports_and_machines_of_each_node(cluster: Cluster) -> None:
     assert set(seen.findings) == {"disks", KUBERNETES}
 
 
+def test_a_check_that_fails_again_and_again_has_to_be_well_for_longer(cluster: Cluster) -> None:
+    def drained_for() -> float:
+        """Seconds from well again to lifted."""
+        cluster.round(later=28)
+        cluster.report("w-1", disks=FULL)
+        cluster.round()
+        assert cluster.drained() == ["w-1"]
+        cluster.round(later=28)
+        began = cluster.time + 2
+        while cluster.drained():
+            cluster.report("w-1", disks=OK, ahead=2)
+            cluster.round()
+        return cluster.time - began
+
+    assert [drained_for() for _ in range(4)] == [0, 60, 120, 240]
+    told = [line for line in cluster.log if "stays drained" in line]
+    assert told[:2] == [
+        "w-1 stays drained until disks has been well for 60 s: drained for it 2 times in 24 h",
+        "w-1 stays drained until disks has been well for 120 s: drained for it 3 times in 24 h",
+    ]
+    assert len(told) == 3
+
+
+def test_a_prolog_that_drains_right_after_a_lifting_counts(cluster: Cluster) -> None:
+    for expected in ([], ["w-1"]):
+        node = cluster.nodes["w-1"]
+        node.states, node.reason, node.reason_at = {"IDLE", "DRAIN"}, FULL_REASON, int(cluster.time)
+        cluster.report("w-1", disks=FULL)
+        cluster.round()
+        cluster.report("w-1", disks=OK, ahead=30)
+        cluster.round(later=30)
+        assert cluster.drained() == expected
+
+
 # ---------------------------------------------------------------- machines
 
 
@@ -340,3 +374,15 @@ def test_jobs_are_requeued_at_the_deadline_and_those_that_cannot_be_are_told(clu
     wanted_free(cluster, "w-1")
     cluster.round(later=REQUEUE_AGAIN_SECONDS)
     assert cluster.slurmctld.runner.commands.count("scontrol requeue 18") == 2
+
+
+def test_a_slurmctld_that_gets_stuck_is_not_asked_to_requeue_all_jobs(cluster: Cluster) -> None:
+    cluster.start(policy(requeue_after=0))
+    node = cluster.nodes["w-1"]
+    node.states, node.jobs = {"MIXED"}, ("17", "18", "19")
+    cluster.slurmctld.runner.answers["scontrol requeue"] = CommandResult(code=TIMED_OUT, stderr="no answer in 10 s")
+    for _ in range(3):
+        wanted_free(cluster, "w-1")
+        cluster.round()
+    assert [command for command in cluster.slurmctld.changes() if "requeue" in command] == ["scontrol requeue 17"]
+    assert cluster.log[-1] == "cannot requeue w-1: no answer in 10 s"

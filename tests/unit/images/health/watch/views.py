@@ -45,6 +45,15 @@ def view(
 
 
 def policy(
-    max_drained: str = "100", *, report_only: frozenset[str] = frozenset(), requeue_after: float | None = None
+    max_drained: str = "100",
+    *,
+    report_only: frozenset[str] = frozenset(),
+    requeue_after: float | None = None,
+    frees_broken: bool = False,
 ) -> Policy:
-    return Policy(max_drained=Limit.parse(max_drained), report_only=report_only, requeue_after=requeue_after)
+    return Policy(
+        max_drained=Limit.parse(max_drained),
+        report_only=report_only,
+        requeue_after=requeue_after,
+        frees_broken=frees_broken,
+    )

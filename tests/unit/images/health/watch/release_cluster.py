@@ -1,0 +1,140 @@
+"""Four machines, a worker on each, and the whole watcher over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+from images.controller.kube import Kube
+from images.health.contract import Result
+from images.health.report import Report, encode
+from images.health.watch.decide import KUBERNETES
+from images.health.watch.kube_write import WritingKube
+from images.health.watch.limit import Limit
+from images.health.watch.machines import RELEASED_FOR, Machines
+from images.health.watch.release import Rules
+from images.health.watch.releaser import Releaser
+from images.health.watch.slurm import Slurm
+from images.health.watch.watcher import Watcher
+from tests.unit.images.health.watch.fake_kube import FakeKubernetes
+from tests.unit.images.health.watch.fake_slurm import FakeNode, FakeSlurmctld
+from tests.unit.images.health.watch.views import NOW, OK, failed, policy
+
+BROKEN = failed("GPU 3: Xid 79", "hardware")
+SUSPECTED = "HardwareIssuesSuspected"
+
+
+class AtOnce(Executor):
+    """Does what it is given, here and now, or when the test says so."""
+
+    def __init__(self) -> None:
+        self.later: list[Callable[[], None]] | None = None
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.later is None:
+            future.set_result(work(*arguments))
+        else:
+            self.later.append(lambda: future.set_result(work(*arguments)))
+        return future
+
+
+class Copy:
+    """A follower whose copy is as new as the test lets it be."""
+
+    def __init__(self, read: Callable[[], dict[str, Any]]) -> None:
+        self.synced = True
+        self.read = read
+        self.frozen: dict[str, Any] | None = None
+
+    def values(self) -> dict[str, Any]:
+        return self.read() if self.frozen is None else self.frozen
+
+
+class Cluster:
+    """Four machines with a worker each, and the whole watcher."""
+
+    def __init__(self, token: Path) -> None:
+        self.time = NOW
+        self.kubernetes = FakeKubernetes(4)
+        self.slurmctld = FakeSlurmctld(
+            lambda: self.time, {f"w-{number}": FakeNode(states={"IDLE"}) for number in range(4)}
+        )
+        self.nodes = self.slurmctld.nodes
+        self.log: list[str] = []
+        self.kube = WritingKube.of(
+            Kube(host="127.0.0.1", port=self.kubernetes.port, namespace="ns", tls=False, service_account=token)
+        )
+        self.results: dict[str, dict[str, Result]] = {name: {"gpu-xid": OK} for name in self.nodes}
+        self.pool = AtOnce()
+        self.answers = True
+        self.machine_copy: Copy = Copy(self.kubernetes.machines)
+        self.start()
+
+    def start(
+        self, *, evict: bool = False, max_unavailable: str = "1", condition: str = "", dry_run: bool = False
+    ) -> None:
+        """Start a watcher, in the place of the last one."""
+        slurm = Slurm(runner=self.slurmctld.runner)
+        machines = Machines(
+            pods=Copy(self.kubernetes.places),
+            nodes=self.machine_copy,
+            drain_conditions=frozenset({"Maintenance", SUSPECTED}),
+            namespace="ns",
+            probe=lambda *_: self.answers,
+            pool=AtOnce(),
+        )
+        rules = Rules(
+            namespace="ns", evict=evict, max_unavailable=Limit.parse(max_unavailable), after=600, condition=condition
+        )
+        self.releaser = Releaser(
+            kube=self.kube,
+            slurm=slurm,
+            copies=machines,
+            rules=rules,
+            log=self.log.append,
+            events=self,
+            dry_run=dry_run,
+            pool=self.pool,
+            wall=lambda: self.time,
+        )
+        self.watcher = Watcher(
+            slurm=slurm,
+            policy=policy(requeue_after=60),
+            log=self.log.append,
+            machines=(KUBERNETES, machines),
+            releaser=self.releaser,
+            wall=lambda: self.time,
+        )
+
+    def event(self, worker: str, *, reason: str, message: str, warning: bool, now: float) -> None:
+        self.kube.tell(worker, "", reason=reason, message=message, warning=warning, at=now)
+
+    def events(self) -> list[tuple[str, str]]:
+        return [(event["reason"], event["involvedObject"]["name"]) for event in self.kubernetes.events]
+
+    def round(self, later: float = 2.0) -> None:
+        self.time += later
+        for name, results in self.results.items():
+            if name in self.nodes:
+                self.nodes[name].comment = encode(Report(at=int(self.time), results=results))
+        self.watcher.round()
+
+    def rounds(self, count: int) -> None:
+        for _ in range(count):
+            self.round()
+
+    def break_gpu(self, *names: str) -> None:
+        for name in names or ("w-0",):
+            self.results[name] = {"gpu-xid": BROKEN}
+
+    def heal(self, name: str = "w-0") -> None:
+        self.results[name] = {"gpu-xid": OK}
+
+    def released(self) -> list[str]:
+        return [name for name in self.kubernetes.nodes if RELEASED_FOR in self.kubernetes.annotations(name)]
+
+    def drained(self) -> list[str]:
+        return [name for name, node in self.nodes.items() if "DRAIN" in node.states]

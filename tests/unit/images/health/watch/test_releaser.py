@@ -1,0 +1,422 @@
+"""Machines are released and taken back, against a Kubernetes and a Slurm that change meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.common.slurm_node import NodeState
+from images.health.watch.machines import KEEP, RELEASED_BY, RELEASED_FOR, Machine, Machines, Place
+from images.health.watch.releaser import TRY_AGAIN_SECONDS
+from tests.unit.images.health.watch.fake_kube import stamp
+from tests.unit.images.health.watch.release_cluster import SUSPECTED, Cluster, Copy
+from tests.unit.images.health.watch.views import NOW, policy
+
+REASON = "health/gpu-xid [hardware]: GPU 3: Xid 79"
+RELEASED = {RELEASED_FOR: "health/gpu-xid", RELEASED_BY: "ns/w-0"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    made.kubernetes.close()
+
+
+def test_a_broken_machine_is_released_and_taken_back_when_its_fault_has_passed(cluster: Cluster) -> None:
+    cluster.start(condition=SUSPECTED)
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=599)
+    assert cluster.drained() == ["w-0"]
+    assert cluster.kubernetes.changes == []
+    cluster.rounds(3)
+    assert cluster.kubernetes.changes == ["cordon m-0", f"{SUSPECTED}=True m-0"]
+    assert cluster.kubernetes.annotations("m-0") == RELEASED
+    assert cluster.kubernetes.machines()["m-0"].conditions == {SUSPECTED: f"slurmstack: w-0: {REASON}"}
+
+    cluster.rounds(20)
+    assert len(cluster.kubernetes.changes) == 2
+    assert cluster.nodes["w-0"].reason == REASON
+    cluster.heal()
+    cluster.rounds(3)
+    assert cluster.drained() == []
+    assert cluster.kubernetes.changes[2:] == [f"{SUSPECTED}=False m-0", "uncordon m-0"]
+    assert cluster.kubernetes.annotations("m-0") == {}
+    steps = ["SlurmMachineReleased", "SlurmMachineMarked", "SlurmMachineTakenBack"]
+    assert cluster.events() == [(step, "w-0") for step in steps]
+    assert [line for line in cluster.log if "machine m-0" in line] == [
+        "release machine m-0 (node w-0): health/gpu-xid: GPU 3: Xid 79",
+        f"mark machine m-0 (node w-0): {REASON}",
+        "take back machine m-0 (node w-0): health/gpu-xid is well again, and its workers take jobs",
+    ]
+
+
+def test_the_jobs_of_a_broken_machine_end_or_are_requeued_before_it_is_released(cluster: Cluster) -> None:
+    cluster.watcher._policy = policy(requeue_after=3000, frees_broken=True)
+    node = cluster.nodes["w-0"]
+    node.states, node.jobs = {"ALLOCATED"}, ("17",)
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=2000)
+    assert cluster.released() == []
+    cluster.round(later=1000)
+    assert cluster.slurmctld.requeued == ["17"]
+    node.states = {"IDLE", "COMPLETING", "DRAIN"}
+    cluster.round()
+    assert cluster.released() == []
+    node.states = {"IDLE", "DRAIN"}
+    cluster.round()
+    assert cluster.released() == ["m-0"]
+
+
+def test_a_worker_that_leaves_is_drained_until_its_new_machine_is_checked(cluster: Cluster) -> None:
+    cluster.start(evict=True)
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=600)
+    cluster.rounds(20)
+    assert cluster.kubernetes.changes == ["cordon m-0", "evict w-0"]
+
+    cluster.kubernetes.add_node("m-9")
+    cluster.kubernetes.add_pod("w-0", "m-9", started=cluster.time)
+    del cluster.results["w-0"]  # the record still has the report of the other machine
+    cluster.rounds(3)
+    cluster.round(later=650)
+    assert cluster.drained() == ["w-0"]
+    assert cluster.released() == ["m-0"]
+    cluster.heal()
+    cluster.rounds(3)
+    assert cluster.drained() == []
+    assert cluster.kubernetes.is_cordoned("m-0")
+    assert cluster.released() == ["m-0"]
+
+    del cluster.kubernetes.nodes["m-0"]  # the cloud's controller, or a person
+    cluster.kubernetes.add_node("m-0")
+    cluster.kubernetes.add_pod("w-0", "m-0", started=cluster.time)
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=600)
+    assert cluster.released() == ["m-0"]
+
+
+def test_a_worker_whose_machine_is_gone_waits_drained_for_another_and_its_check(cluster: Cluster) -> None:
+    cluster.start(evict=True)
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=600)
+    cluster.rounds(2)
+    cluster.answers = False
+    del cluster.kubernetes.nodes["m-0"]
+    cluster.kubernetes.pods["w-0"] = {"metadata": {"name": "w-0"}, "spec": {}}
+    del cluster.results["w-0"]
+    cluster.rounds(20)
+    cluster.kubernetes.add_node("m-9")
+    cluster.kubernetes.add_pod("w-0", "m-9", started=cluster.time)
+    cluster.answers = True
+    cluster.round(later=1000)
+    cluster.rounds(5)
+    assert cluster.drained() == ["w-0"]
+    assert cluster.nodes["w-0"].reason == REASON
+    cluster.heal()
+    cluster.rounds(2)
+    assert cluster.drained() == []
+
+
+def test_a_machine_in_maintenance_is_released_and_taken_back_after_it(cluster: Cluster) -> None:
+    condition = {"type": "Maintenance", "status": "True", "message": "soon", "lastTransitionTime": stamp(NOW)}
+    cluster.kubernetes.set_condition("m-1", condition)
+    cluster.round()
+    assert cluster.drained() == ["w-1"]
+    cluster.round(later=600)
+    cluster.rounds(2)
+    assert cluster.kubernetes.annotations("m-1")[RELEASED_FOR] == "health/kubernetes"
+    cluster.kubernetes.set_condition("m-1", {**condition, "status": "False"})
+    cluster.rounds(3)
+    assert cluster.drained() == []
+    assert not cluster.kubernetes.is_cordoned("m-1")
+
+
+def test_a_machine_that_a_person_has_cordoned_is_never_changed(cluster: Cluster) -> None:
+    cluster.kubernetes.cordon("m-0")
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=5000)
+    cluster.kubernetes.cordon("m-0", cordoned=False)
+    cluster.heal()
+    cluster.rounds(3)
+    assert cluster.kubernetes.changes == []
+    assert cluster.drained() == []
+
+
+def test_a_restart_at_any_point_changes_nothing(cluster: Cluster) -> None:
+    settings: dict[str, Any] = {"evict": True, "condition": SUSPECTED}
+    cluster.break_gpu()
+    for later in (0, 2, 598, 2, 2, 2, 2):
+        cluster.start(**settings)
+        cluster.round(later=later)
+    assert cluster.kubernetes.changes == ["cordon m-0", f"{SUSPECTED}=True m-0", "evict w-0"]
+
+
+def test_a_condition_that_could_not_be_set_is_set_later(cluster: Cluster) -> None:
+    cluster.kubernetes.refuses["/status"] = 403
+    cluster.start(condition=SUSPECTED)
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=600)
+    cluster.rounds(10)
+    assert cluster.kubernetes.changes == ["cordon m-0"]
+    assert cluster.kubernetes.asked.count("PATCH /api/v1/nodes/m-0/status") == 1
+    cannot = [line for line in cluster.log if line.startswith("cannot")]
+    assert len(cannot) == 1
+    assert "403 " in cannot[0]
+    cluster.kubernetes.refuses.clear()
+    cluster.round(later=TRY_AGAIN_SECONDS)
+    assert cluster.kubernetes.changes == ["cordon m-0", f"{SUSPECTED}=True m-0"]
+
+
+def test_ten_faults_at_once_release_no_more_than_the_limit(cluster: Cluster) -> None:
+    cluster.start(max_unavailable="2", evict=True)
+    cluster.break_gpu("w-0", "w-1", "w-2")
+    cluster.round()
+    cluster.round(later=600)
+    cluster.rounds(40)
+    assert cluster.released() == ["m-0", "m-1"]
+    held = [line for line in cluster.log if "not released" in line]
+    assert held == ["not released, as no more than 2 may be unavailable: m-2"]
+    del cluster.kubernetes.nodes["m-0"]
+    cluster.kubernetes.add_node("m-0")
+    cluster.kubernetes.add_pod("w-0", "m-0", started=cluster.time)
+    cluster.rounds(2)
+    assert cluster.released() == ["m-1", "m-2"]
+
+
+def test_the_limit_holds_even_if_the_copy_of_the_cluster_is_old(cluster: Cluster) -> None:
+    cluster.break_gpu()
+    cluster.machine_copy.frozen = cluster.kubernetes.machines()
+    cluster.kubernetes.nodes["m-3"]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    cluster.round()
+    cluster.round(later=600)
+    cluster.rounds(20)
+    assert cluster.kubernetes.changes == []
+
+
+def test_what_is_released_is_not_released_again_while_the_copy_is_old(cluster: Cluster) -> None:
+    cluster.break_gpu("w-0", "w-1")
+    cluster.round()
+    cluster.machine_copy.frozen = cluster.kubernetes.machines()
+    cluster.round(later=600)
+    cluster.rounds(40)
+    assert cluster.kubernetes.changes == ["cordon m-0"]
+    assert cluster.events() == [("SlurmMachineReleased", "w-0")]
+
+
+def test_a_person_who_cordons_in_the_same_moment_wins(cluster: Cluster) -> None:
+    cluster.break_gpu()
+    cluster.round()
+
+    def person() -> None:
+        cluster.kubernetes.before_change = lambda: None
+        cluster.kubernetes.cordon("m-0")
+
+    cluster.kubernetes.before_change = person
+    cluster.round(later=600)
+    cluster.rounds(20)
+    assert cluster.kubernetes.changes == []
+    assert cluster.released() == []
+    assert any("409" in line for line in cluster.log)
+
+
+@pytest.mark.parametrize("change", ["resumed", "taken over", "another check", "job", "vanished"])
+def test_a_node_that_is_not_as_it_was_seen_keeps_its_machine(cluster: Cluster, change: str) -> None:
+    cluster.break_gpu()
+    cluster.round()
+    cluster.pool.later = []
+    cluster.round(later=600)
+    node = cluster.nodes["w-0"]
+    if change == "resumed":
+        node.states = {"IDLE"}
+    elif change == "taken over":
+        node.reason = "bad fan"
+    elif change == "another check":
+        node.reason = "health/disks [node]: full"
+    elif change == "job":
+        node.jobs = ("17",)
+    else:
+        del cluster.nodes["w-0"]
+    for move in cluster.pool.later:
+        move()
+    assert cluster.pool.later
+    assert cluster.kubernetes.changes == []
+
+
+def released_with_a_move_to_come(cluster: Cluster) -> None:
+    """The machine is released, and the worker is to leave."""
+    cluster.start(evict=True, condition=SUSPECTED)
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=600)
+    assert cluster.kubernetes.changes == ["cordon m-0"]
+    cluster.pool.later = []
+    cluster.round()
+
+
+@pytest.mark.parametrize("change", ["uncordoned", "replaced", "released by another"])
+def test_a_machine_that_is_not_as_it_was_seen_is_left_alone(cluster: Cluster, change: str) -> None:
+    released_with_a_move_to_come(cluster)
+    if change == "uncordoned":
+        cluster.kubernetes.cordon("m-0", cordoned=False)
+    elif change == "replaced":
+        cluster.kubernetes.add_node("m-0")
+    else:
+        cluster.kubernetes.nodes["m-0"]["metadata"]["annotations"][RELEASED_BY] = "other/w-0"
+    assert cluster.pool.later
+    cluster.pool.later.pop()()
+    assert cluster.kubernetes.changes == ["cordon m-0"]
+
+
+def test_a_machine_that_is_uncordoned_while_it_is_taken_back_is_looked_at_again(cluster: Cluster) -> None:
+    released_with_a_move_to_come(cluster)
+    assert cluster.pool.later
+    cluster.pool.later.pop()()
+    cluster.pool.later = None
+    cluster.kubernetes.pods["w-0"]["metadata"].pop("deletionTimestamp")  # it would not leave
+    cluster.heal()
+
+    def person() -> None:
+        cluster.kubernetes.before_change = lambda: None
+        cluster.kubernetes.cordon("m-0", cordoned=False)
+
+    cluster.kubernetes.before_change = person
+    cluster.rounds(2)
+    assert cluster.kubernetes.changes[-1] == f"{SUSPECTED}=False m-0"
+    assert cluster.kubernetes.annotations("m-0") == RELEASED
+    cluster.rounds(2)
+    assert cluster.kubernetes.annotations("m-0") == {}
+
+
+def test_a_worker_that_got_a_job_is_not_evicted(cluster: Cluster) -> None:
+    cluster.start(evict=True)
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=600)
+    cluster.nodes["w-0"].jobs = ("17",)
+    cluster.rounds(3)
+    assert cluster.kubernetes.changes == ["cordon m-0"]
+    cluster.nodes["w-0"].jobs = ()
+    cluster.round(later=TRY_AGAIN_SECONDS)
+    assert cluster.kubernetes.changes == ["cordon m-0", "evict w-0"]
+
+
+def test_a_pod_that_was_replaced_meanwhile_is_not_evicted(cluster: Cluster) -> None:
+    cluster.start(evict=True)
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=600)
+    cluster.pool.later = []
+    cluster.round()
+    cluster.kubernetes.add_pod("w-0", "m-2")
+    cluster.pool.later.pop()()
+    assert cluster.kubernetes.changes == ["cordon m-0"]
+    assert any("cannot evict from machine m-0 (node w-0)" in line for line in cluster.log)
+
+
+def test_a_machine_that_somebody_uncordons_is_left_to_them_until_it_is_well(cluster: Cluster) -> None:
+    cluster.start(condition=SUSPECTED)
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=600)
+    cluster.round()
+    cluster.kubernetes.cordon("m-0", cordoned=False)
+    cluster.round()
+    assert cluster.kubernetes.annotations("m-0") == {KEEP: "health/gpu-xid"}
+    assert cluster.kubernetes.condition("m-0", SUSPECTED) == "False"
+    cluster.round(later=5000)
+    cluster.rounds(20)
+    assert not cluster.kubernetes.is_cordoned("m-0")
+    assert cluster.drained() == ["w-0"]
+
+    cluster.heal()
+    cluster.rounds(3)
+    assert cluster.drained() == []
+    assert cluster.kubernetes.annotations("m-0") == {}
+    assert cluster.events()[2:] == [("SlurmMachineKept", "w-0"), ("SlurmMachineWell", "w-0")]
+
+
+def test_the_word_of_a_person_is_not_written_over(cluster: Cluster) -> None:
+    cluster.break_gpu()
+    cluster.round()
+    cluster.round(later=600)
+    cluster.kubernetes.nodes["m-0"]["metadata"]["annotations"][KEEP] = "mine"
+    cluster.kubernetes.cordon("m-0", cordoned=False)
+    cluster.rounds(2)
+    cluster.heal()
+    cluster.rounds(3)
+    assert cluster.kubernetes.annotations("m-0") == {KEEP: "mine"}
+
+
+def test_the_same_suspicion_of_others_is_not_taken_back(cluster: Cluster) -> None:
+    theirs = {"type": "Theirs", "status": "True", "message": "by the cloud"}
+    cluster.start(condition="Theirs")
+    cluster.break_gpu()
+    cluster.round()
+    cluster.kubernetes.set_condition("m-0", theirs)
+    cluster.round(later=600)
+    cluster.round()
+    cluster.heal()
+    cluster.rounds(3)
+    assert cluster.kubernetes.changes == ["cordon m-0", "uncordon m-0"]
+    assert cluster.kubernetes.condition("m-0", "Theirs") == "True"
+
+
+def test_moves_that_take_their_time_hold_up_no_round_and_are_not_made_twice(cluster: Cluster) -> None:
+    cluster.pool.later = []
+    cluster.break_gpu("w-0", "w-1")
+    cluster.round()
+    cluster.round(later=600)
+    cluster.rounds(30)
+    assert len(cluster.pool.later) == 1
+    cluster.pool.later.pop()()
+    assert cluster.released() == ["m-0"]
+
+
+def test_without_the_api_server_nothing_is_planned(cluster: Cluster) -> None:
+    cluster.break_gpu()
+    cluster.round()
+    cluster.machine_copy.synced = False
+    cluster.round(later=600)
+    assert cluster.kubernetes.changes == []
+    cluster.machine_copy.synced = True
+    cluster.kubernetes.refuses["GET /api/v1/nodes"] = 500
+    cluster.round()
+    assert cluster.kubernetes.changes == []
+    assert any("cannot release machine m-0" in line for line in cluster.log)
+
+
+def test_a_dry_run_says_what_it_would_do_once_and_changes_nothing(cluster: Cluster) -> None:
+    cluster.break_gpu()
+    cluster.round()
+    cluster.start(dry_run=True)
+    cluster.round(later=600)
+    cluster.round(later=TRY_AGAIN_SECONDS)
+    cluster.round(later=TRY_AGAIN_SECONDS)
+    assert sum("would release machine m-0" in line for line in cluster.log) == 1
+    assert cluster.kubernetes.changes == []
+    assert cluster.events() == []
+
+
+def test_the_end_of_a_pod_does_not_take_our_drain_for_its_own() -> None:
+    """Else `leave` would delete the record, and the new pod would take jobs before its machine is checked."""
+    state = NodeState(states=frozenset({"IDLE", "DRAIN"}), reason=REASON)
+    assert state.is_drained
+    assert not state.is_ours
+
+
+def test_copies_are_what_machines_have() -> None:
+    machines = Machines(
+        pods=Copy(lambda: {"w-0": Place(node="m-0")}), nodes=Copy(lambda: {"m-0": Machine(ready="True", conditions={})})
+    )
+    assert machines.pods() == {"w-0": Place(node="m-0")}
