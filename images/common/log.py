@@ -34,6 +34,6 @@ def open_pod_log(stdout_of_pid_1: Path = Path("/proc/1/fd/1")) -> TextIO:
     Falls back to standard error, where kubelet at least shows it in an event.
     """
     try:
-        return stdout_of_pid_1.open("w", encoding="utf-8")
+        return stdout_of_pid_1.open("a", encoding="utf-8")
     except OSError:
         return sys.stderr

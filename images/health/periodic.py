@@ -30,6 +30,10 @@ from images.health.tools import Tools
 REFRESH_SECONDS: Final = 300
 """A report is renewed so often, so that the watcher can tell an old one from one that still holds."""
 
+SETTLE_SECONDS: Final = 60
+"""So long after a change every run renews the report. A drain is lifted only for a report that is some seconds newer
+than it: one from the very moment of the drain would else hold the node for `REFRESH_SECONDS`."""
+
 ALL_SECONDS: Final = 40.0
 """For all checks together. slurmd ends the program after 60 s."""
 
@@ -79,6 +83,8 @@ class Periodic:
             self.log(line)
         report = Report(at=at, results=results)
         last["seen"] = gists(results)
+        if last["seen"] != seen:
+            last["changed_at"] = report.at
         if self._is_due(report, last):
             problem = self._send(report)
             if problem is None:
@@ -90,9 +96,11 @@ class Periodic:
 
     @staticmethod
     def _is_due(report: Report, last: dict[str, Any]) -> bool:
-        at = last.get("sent_at")
+        at, changed = last.get("sent_at"), last.get("changed_at")
+        if last.get("sent") != last["seen"] or not isinstance(at, int) or not isinstance(changed, int):
+            return True
         # A clock that was set back must not silence the node.
-        return last.get("sent") != last["seen"] or not isinstance(at, int) or not 0 <= report.at - at < REFRESH_SECONDS
+        return not 0 <= report.at - at < REFRESH_SECONDS or 0 <= report.at - changed <= SETTLE_SECONDS
 
     def _send(self, report: Report) -> str | None:
         """Write the comment. Returns what is in the way."""

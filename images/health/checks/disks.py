@@ -125,7 +125,7 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     return worst(found)
 
 
-# Never before a job: a full jail would fail the prolog on every node, and Slurm drains for that without any limit.
+# Not before a job: a full jail is the same for all nodes, and nothing that a job's start elsewhere would help.
 CHECK: Final = Check(
     name=NAME,
     summary="space and inodes of the jail and the local disks, and whether the local one can be written to",

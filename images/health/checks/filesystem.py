@@ -111,7 +111,7 @@ def failed(path: Path, error: OSError) -> Result:
     return not_checked(reason)
 
 
-# Never before a job: a slow jail would fail the prolog on every node, and Slurm drains for that without any limit.
+# Not before a job: a slow jail is slow for all nodes, and a job's start elsewhere would not help.
 CHECK: Final = Check(
     name=NAME,
     summary="how long the jail takes to write, sync, rename and list",

@@ -64,7 +64,7 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     return count(node, reading)
 
 
-# Not before a job: one call of nvidia-smi takes longer than a prolog should.
+# Not before a job: with all fields nvidia-smi takes longer than a prolog should.
 CHECK: Final = Check(
     name=NAME,
     summary="all GPUs of the node are there, and the driver asks for no reset",

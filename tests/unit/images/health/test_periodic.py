@@ -11,7 +11,7 @@ import pytest
 from images.common.command import Result as Command
 from images.health.contract import Check, Context, Node, Result, Status, Thresholds, ok
 from images.health.local import Local
-from images.health.periodic import REFRESH_SECONDS, Periodic
+from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, Periodic
 from images.health.registry import Registry
 from images.health.report import Report, decode
 from images.health.state import METRICS, State
@@ -94,10 +94,10 @@ def test_what_was_found_is_in_the_nodes_comment(fake: FakeNode) -> None:
 def test_nothing_new_is_written_only_every_five_minutes(fake: FakeNode) -> None:
     fake.add("disks", FULL)
 
-    writes = [fake.run() for _ in range(21)]
+    writes = [fake.run() for _ in range(24)]
 
-    assert writes == [1, *[0] * 9, 1, *[0] * 9, 1]
-    assert fake.report.at == 1795298103 + 2 * REFRESH_SECONDS
+    assert writes == [1, 1, 1, *[0] * 9, 1, *[0] * 9, 1, 0]
+    assert fake.report.at == 1795298103 + SETTLE_SECONDS + 2 * REFRESH_SECONDS
 
 
 def test_a_change_is_written_in_the_same_interval_and_a_moving_figure_is_not(fake: FakeNode) -> None:
@@ -106,6 +106,7 @@ def test_a_change_is_written_in_the_same_interval_and_a_moving_figure_is_not(fak
 
     fake.results["disks"] = FULL
     assert fake.run() == 1
+    assert fake.run(after=SETTLE_SECONDS) == 1
     fake.results["disks"] = Result(status=Status.FAIL, fault="node", message="/ 98 % used")
     assert fake.run() == 0
     fake.results["disks"] = ok()
@@ -251,6 +252,7 @@ def test_a_garbled_memory_is_none(fake: FakeNode, text: str) -> None:
     (fake.node.state / "last.json").write_text(text)
 
     assert fake.run() == 1
+    fake.run(after=SETTLE_SECONDS)
     assert fake.run() == 0
 
 
