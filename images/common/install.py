@@ -31,6 +31,13 @@ PROGRAMS = {
     },
     "database": {"mariadbd": "images.database.mariadbd"},
     "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
+    "health": {
+        "health-periodic": "images.health.call",
+        "health-prolog": "images.health.call",
+        "health-epilog": "images.health.call",
+        "health": "images.health.run",
+    },
+    "health/watch": {"health-watch": "images.health.watch.program", "health-nodes": "images.health.nodes"},
     "jail": {"populate": "images.jail.populate", "users": "images.jail.users"},
 }
 """Folder below images/ -> program -> the module whose main() it runs."""
@@ -48,8 +55,9 @@ up outside it), or the mounted ConfigMap. The jail itself has them in its own fi
 IN_JAIL = ("worker", "login")
 """Roles whose pods lead users into the jail: they also see whether an account is locked."""
 
+# -S: the programs need nothing but Python's own library, and prolog and epilog start often.
 LAUNCHER = """\
-#!/usr/bin/python3 -I
+#!/usr/bin/python3 -IS
 import sys
 
 sys.path.insert(0, "{library}")

@@ -14,10 +14,13 @@
  * in srun, salloc and sbatch, and in the external step, which belongs to the node and not to the user.
  *
  * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
- * bound them below GPU_DIRECTORY (images/common/gpu_view.py).
+ * bound them below GPU_DIRECTORY (images/common/gpu_view.py). And it tells the tasks of the job's own temporary
+ * directory, where the prolog has made one (images/health/job_directory.py).
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -126,11 +129,34 @@ static void append_to_variable(spank_t spank, const char *name, const char *dire
 		slurm_info("jail: cannot set %s: %s", name, spank_strerror(error));
 }
 
+#define JOBS_DIRECTORY "/tmp/jobs"
+
+/* Sets TMPDIR to the job's own directory, if there is one. What the user has set stays. */
+static void set_temporary_directory(spank_t spank)
+{
+	char directory[sizeof(JOBS_DIRECTORY) + 16], old[8];
+	uint32_t job_id = 0;
+	spank_err_t error = spank_getenv(spank, "TMPDIR", old, sizeof(old));
+
+	/* slurmstepd has not set its own default, /tmp, yet. One that does not fit is the user's. */
+	if (error != ESPANK_ENV_NOEXIST && !(error == ESPANK_SUCCESS && strcmp(old, "/tmp") == 0))
+		return;
+	if (spank_get_item(spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS)
+		return;
+	snprintf(directory, sizeof(directory), JOBS_DIRECTORY "/%" PRIu32, job_id);
+	if (access(directory, W_OK | X_OK) != 0)
+		return;
+	error = spank_setenv(spank, "TMPDIR", directory, 1);
+	if (error != ESPANK_SUCCESS)
+		slurm_info("jail: cannot set TMPDIR: %s", spank_strerror(error));
+}
+
 /* Already inside the jail, as the user, before the tasks are started. */
 int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 {
 	(void)argc;
 	(void)argv;
+	set_temporary_directory(spank);
 	if (access(GPU_DIRECTORY "/lib", X_OK) != 0)
 		return ESPANK_SUCCESS;
 	append_to_variable(spank, "LD_LIBRARY_PATH", GPU_DIRECTORY "/lib", 1);

@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from config import load_config
+from slurm.health import health_settings
 from slurm.rest import TOKEN_SETTINGS
+from tests import stacks
 from tests.slurm.conftest import minimal_config
-from tests.slurm.sandbox import LIBEXEC, Pod, SlurmSandbox, populate_jail, wait_until
+from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox, populate_jail
 
 BIND = """
 import sys
@@ -53,7 +57,9 @@ def cluster(slurm_version: str, jail: Path) -> Iterator[SlurmSandbox]:
     """Two workers with the jail, and a login pod with alice."""
     tokens = "\n".join(f"{key}={value}" for key, value in TOKEN_SETTINGS.items())
     known = {"passwd": "alice:x:10001:10001::/home/alice:/bin/bash\n", "group": "alice:x:10001:\n"}
-    config = minimal_config(slurm_version, tokens, **{"plugstack.conf": PLUGSTACK}, **known)
+    health = health_settings(load_config(stacks.dev()))
+    around = "\n".join(f"{key}={health[key]}" for key in ("Prolog", "Epilog"))
+    config = minimal_config(slurm_version, f"{tokens}\n{around}\n", **{"plugstack.conf": PLUGSTACK}, **known)
     with SlurmSandbox(slurm_version, config=config, workers=2, jail=jail) as sandbox:
         users = sandbox.add_pod("users", "jail", {jail: "/jail"}, munged=False)
         (users.root / "config/slurm/users.json").write_text(json.dumps(USERS))
@@ -91,6 +97,13 @@ def test_a_step_runs_as_the_user_whom_only_the_jail_knows(cluster: SlurmSandbox)
 def test_a_step_outside_the_jail_would_not_see_the_marker(cluster: SlurmSandbox) -> None:
     """The check above can fail: the worker's own root has no marker."""
     assert not (cluster.pods["default-0"].root / ".slurmstack").exists()
+
+
+def test_a_job_has_its_own_temporary_directory_and_what_the_user_says_wins(cluster: SlurmSandbox) -> None:
+    out = as_alice(cluster, "srun -N1 sh -c 'echo $SLURM_JOB_ID $TMPDIR; touch $TMPDIR/a && stat -c %U:%a $TMPDIR'")
+    job, directory, owner = out.split()
+    assert (directory, owner) == (f"/tmp/jobs/{job}", "alice:700")
+    assert as_alice(cluster, "TMPDIR=/var/tmp srun -N1 sh -c 'echo $TMPDIR'") == "/var/tmp\n"
 
 
 def test_a_batch_script_and_its_output_are_inside_the_jail(cluster: SlurmSandbox, jail: Path) -> None:
