@@ -12,6 +12,7 @@ from components.clouds.base import CloudResources
 from components.configuration import Configuration, ConfigurationArgs
 from components.controller import Controller, ControllerArgs
 from components.database import Database, DatabaseArgs
+from components.health import Health, HealthArgs
 from components.jail import Jail, JailArgs
 from components.login import Login, LoginArgs
 from components.mounts import Mount, MountArgs
@@ -28,6 +29,7 @@ from config.cluster import ClusterConfig
 from config.services import ImageRole
 from slurm.accounting import own_database
 from slurm.conf import render
+from slurm.health import check_settings, watch_environment
 from slurm.images import DEFAULT_REGISTRY, image_reference, image_tag
 from slurm.names import NODES_SERVICE
 from slurm.policy import environment, policy_document
@@ -86,6 +88,7 @@ class SlurmCluster(pulumi.ComponentResource):
             self._create_topology()
         if self.accounting is not None:
             self._create_policy(self.accounting)
+        self.health = self._create_health() if config.health.enabled else None
         self.pools = [self._create_pool(pool) for pool in config.worker_nodes]
         self.login = self._create_login()
         self.rest = self._create_rest() if config.rest.enabled else None
@@ -238,6 +241,24 @@ class SlurmCluster(pulumi.ComponentResource):
         )
         return Policy(f"{self._name}-policy", args, opts=self._inside)
 
+    def _create_health(self) -> Health:
+        config = self._args.config
+        infiniband = {
+            name for name, pool in config.worker_nodes.items() if self._args.cloud.worker_placement(name, pool).devices
+        }
+        args = HealthArgs(
+            scope=self._scope,
+            settings=check_settings(config.health, infiniband),
+            environment=watch_environment(config.health),
+            machines=config.health.machines,
+            image=self._image("controller"),
+            placement=self._args.cloud.placement("system"),
+            munge_secret=self.secrets.munge.metadata.name,
+            config_map=self.configuration.files.metadata.name,
+            outside_namespace=self._outside,
+        )
+        return Health(f"{self._name}-health", args, opts=self._inside)
+
     def _create_pool(self, pool_name: str) -> WorkerPool:
         pool = self._args.config.worker_nodes[pool_name]
         args = WorkerPoolArgs(
@@ -249,6 +270,7 @@ class SlurmCluster(pulumi.ComponentResource):
             jail=self.jail.volume,
             placement=self._args.cloud.worker_placement(pool_name, pool),
             mounts=self.mounts,
+            health_settings=self.health.settings.metadata.name if self.health is not None else None,
         )
         return WorkerPool(f"{self._name}-pool-{pool_name}", pool_name, args, opts=self._inside)
 

@@ -9,6 +9,7 @@ import pulumi_kubernetes as k8s
 
 from components.pods import SLURM_NODE_LABEL, Scope, children_of
 from config.rest import Rest
+from slurm.health import WATCH
 from slurm.names import (
     ACCOUNTING,
     AGENT_PORT,
@@ -18,6 +19,7 @@ from slurm.names import (
     REST,
     REST_PORT,
     SLURMCTLD_PORT,
+    SLURMD_PORT,
     SLURMDBD_PORT,
     SSH_PORT,
 )
@@ -56,8 +58,14 @@ class NetworkPolicies(pulumi.ComponentResource):
         self._create_policy("slurmdbd", args.scope.selector(ACCOUNTING), [_ingress([members], SLURMDBD_PORT)])
         clients = [_pods(args.scope.selector(component)) for component in (ACCOUNTING, "policy")]
         self._create_policy("database", args.scope.selector(DATABASE), [_ingress(clients, DATABASE_PORT)])
+        # The watcher asks slurmd whether it is there when Kubernetes has lost the machine.
+        watcher = _pods(args.scope.selector(WATCH))
         # MPI programs, srun and steps connect to each other on ports of their own choice.
-        self._create_policy("slurm-nodes", {SLURM_NODE_LABEL: "true"}, [_ingress([slurm_nodes, controller])])
+        self._create_policy(
+            "slurm-nodes",
+            {SLURM_NODE_LABEL: "true"},
+            [_ingress([slurm_nodes, controller]), _ingress([watcher], SLURMD_PORT)],
+        )
         self._create_policy("login", args.scope.selector("login"), [_ingress(None, SSH_PORT)])
         if args.rest.enabled:
             self._create_policy(REST, args.scope.selector(REST), [_ingress(_rest_peers(args.rest, members), REST_PORT)])

@@ -185,13 +185,30 @@ def tcp_probe(port: int, *, period: int) -> k8s.core.v1.ProbeArgs:
 
 
 def pod_template(
-    labels: Mapping[str, str], placement: Placement, spec: k8s.core.v1.PodSpecArgs
+    labels: Mapping[str, str],
+    placement: Placement,
+    spec: k8s.core.v1.PodSpecArgs,
+    *,
+    leaves_after: int | None = None,
 ) -> k8s.core.v1.PodTemplateSpecArgs:
-    """The pod of a workload, on the machines that the placement names."""
+    """The pod of a workload, on the machines that the placement names.
+
+    `leaves_after`: seconds until it is started elsewhere when its machine is lost; None: Kubernetes' five minutes.
+    """
     spec.node_selector = dict(placement.node_selector) or None
-    spec.tolerations = [_toleration(toleration) for toleration in placement.tolerations] or None
+    tolerations = [_toleration(toleration) for toleration in placement.tolerations]
+    spec.tolerations = [*tolerations, *([] if leaves_after is None else _stays_on_lost(leaves_after))] or None
     metadata = k8s.meta.v1.ObjectMetaArgs(labels=dict(labels), annotations=dict(placement.annotations) or None)
     return k8s.core.v1.PodTemplateSpecArgs(metadata=metadata, spec=spec)
+
+
+def _stays_on_lost(seconds: int) -> list[k8s.core.v1.TolerationArgs]:
+    return [
+        k8s.core.v1.TolerationArgs(
+            key=f"node.kubernetes.io/{state}", operator="Exists", effect="NoExecute", toleration_seconds=seconds
+        )
+        for state in ("not-ready", "unreachable")
+    ]
 
 
 def _toleration(toleration: Toleration) -> k8s.core.v1.TolerationArgs:

@@ -33,6 +33,7 @@ from components.sssd import with_sssd
 from components.volumes import DataVolume
 from config.workers import Toleration
 from config.workers import WorkerPool as WorkerPoolConfig
+from slurm.health import SETTINGS_DIR
 from slurm.names import JAIL_DIR, NODES_SERVICE, SLURMD_PORT
 from slurm.sizing import node_conf, shared_memory
 
@@ -61,6 +62,8 @@ class WorkerPoolArgs:
     placement: Placement
     """Where the cloud wants the workers; what the pool itself says wins."""
     mounts: Sequence[Mount]
+    health_settings: pulumi.Input[str] | None
+    """ConfigMap for the checks; None where there are none."""
 
     @property
     def in_jail(self) -> bool:
@@ -131,12 +134,20 @@ def _pod(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
             *munge_volumes(args.munge_secret),
             *jail,
             *mount_volumes(args.mounts),
+            *_health_volumes(args),
             shm,
             empty_dir("spool"),
             empty_dir("tmp"),
             empty_dir("run"),
         ],
     )
+
+
+def _health_volumes(args: WorkerPoolArgs) -> list[k8s.core.v1.VolumeArgs]:
+    if args.health_settings is None:
+        return []
+    source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=args.health_settings)
+    return [k8s.core.v1.VolumeArgs(name="health", config_map=source)]
 
 
 def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
@@ -162,6 +173,7 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             munge_mount(),
             *([jail_mount()] if args.in_jail else []),
             *container_mounts(args.mounts, in_jail=args.in_jail),
+            *([mount("health", SETTINGS_DIR, read_only=True)] if args.health_settings is not None else []),
             mount("shm", "/dev/shm"),
             mount("spool", "/var/spool/slurmd"),
             mount("tmp", "/tmp"),
@@ -178,16 +190,18 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
 
 
 def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs | None:
-    """The way into the jail; for pools with RDMA devices also CAP_SYS_RESOURCE.
+    """The way into the jail; for pools with RDMA devices also CAP_SYS_RESOURCE, for those with GPUs CAP_SYSLOG.
 
     RDMA locks memory, of which containers often may lock 8 MiB. slurmd's start raises the limit for the jobs
     (images/worker/limits.py). CAP_IPC_LOCK, which such pods usually get, would not do: a job's processes belong to a
-    user and so have no capabilities (tests/unit/images/test_limits.py).
+    user and so have no capabilities (tests/unit/images/test_limits.py). CAP_SYSLOG: errors of GPUs are in the kernel's
+    log, which most machines let nobody else read.
     """
-    limits = ["SYS_RESOURCE"] if args.placement.devices else []
+    more = ["SYS_RESOURCE"] if args.placement.devices else []
+    more += ["SYSLOG"] if args.pool.resources.gpus and args.health_settings is not None else []
     if args.in_jail:
-        return into_jail(*limits)
-    return k8s.core.v1.SecurityContextArgs(capabilities=k8s.core.v1.CapabilitiesArgs(add=limits)) if limits else None
+        return into_jail(*more)
+    return k8s.core.v1.SecurityContextArgs(capabilities=k8s.core.v1.CapabilitiesArgs(add=more)) if more else None
 
 
 def _has_configuration() -> k8s.core.v1.ProbeArgs:

@@ -9,6 +9,7 @@ from pydantic import Field
 from config.accounting import Accounting
 from config.base import Section
 from config.cloud import Cloud, ExistingCloud
+from config.health import Health
 from config.names import AccountName, GroupName, QosName
 from config.partitions import Partition, PartitionName
 from config.policy import Account, Qos
@@ -88,6 +89,9 @@ class ClusterConfig(Section):
 
     rest: Rest = Field(default_factory=Rest)
     """Slurm's REST API."""
+
+    health: Health = Field(default_factory=Health)
+    """Checks on the nodes, and the drains that follow."""
 
     slurm: Slurm = Field(default_factory=Slurm)
     """Version and settings of Slurm."""

@@ -217,14 +217,18 @@ def test_no_container_is_privileged_and_only_those_that_need_it_have_a_capabilit
                 volume["name"] == "jail" for volume in spec["volumes"]
             )
             rdma = any(key.startswith("rdma/") for key in container["resources"].get("limits", {}))
+            gpus = container["name"] == "slurmd" and "nvidia.com/gpu" in container["resources"].get("limits", {})
             expected = (["SYS_ADMIN"] if allowed else []) + (["SYS_RESOURCE"] if rdma else [])
+            expected += ["SYSLOG"] if gpus else []
             assert added == expected, f"{owner}/{container['name']}"
 
 
-def test_only_the_controller_has_rights_in_kubernetes(recording: Recording) -> None:
+def test_only_the_controller_and_the_watcher_have_rights_in_kubernetes(recording: Recording) -> None:
     for owner, spec in _pod_specs(recording):
         if "controller" in owner:
             assert spec["serviceAccountName"] == "controller"
+        elif owner == "slurm-health-pods":
+            assert spec["serviceAccountName"] == "health-watch"
         else:
             assert spec["automountServiceAccountToken"] is False, owner
 

@@ -103,16 +103,16 @@ def test_rdma_devices_come_with_the_permission_to_raise_the_limit_of_locked_memo
     recording = record(stacks.existing(), stack="prod")
     gpu, cpu = (slurmd(template(recording, f"slurm-pool-{pool}-pods")) for pool in ("gpu", "cpu"))
     assert gpu["resources"]["requests"]["rdma/ib"] == gpu["resources"]["limits"]["rdma/ib"] == "1"
-    assert gpu["securityContext"]["capabilities"]["add"] == ["SYS_ADMIN", "SYS_RESOURCE"]
+    assert gpu["securityContext"]["capabilities"]["add"] == ["SYS_ADMIN", "SYS_RESOURCE", "SYSLOG"]
     assert "rdma/ib" not in cpu["resources"]["requests"]
     assert cpu["securityContext"]["capabilities"]["add"] == ["SYS_ADMIN"]
 
 
 @pytest.mark.usefixtures("cloud")
-def test_a_baseline_pool_gets_nothing_but_the_limit_for_its_devices() -> None:
+def test_a_baseline_pool_gets_nothing_but_the_limit_for_its_devices_and_the_kernel_s_log() -> None:
     sections = with_change(stacks.existing(), "worker_nodes.gpu.security", "baseline")
     container = slurmd(template(record(sections, stack="prod"), "slurm-pool-gpu-pods"))
-    assert container["securityContext"] == {"capabilities": {"add": ["SYS_RESOURCE"]}}
+    assert container["securityContext"] == {"capabilities": {"add": ["SYS_RESOURCE", "SYSLOG"]}}
 
 
 @pytest.mark.usefixtures("cloud")

@@ -41,8 +41,9 @@ def test_turning_the_tree_on_adds_rights_changes_slurms_files_and_touches_no_pod
     assert set(diff.changed) == {"slurm-configuration-files", "slurm-configuration-active", "slurm-policy-job"}
 
 
-def test_a_stack_without_a_fabric_has_no_right_outside_its_namespace() -> None:
-    for sections in (stacks.dev(), stacks.existing()):
+def test_a_stack_without_a_fabric_and_a_watcher_of_machines_has_no_right_outside_its_namespace() -> None:
+    for stack in (stacks.dev(), stacks.existing()):
+        sections = with_change(stack, "health.machines", {"follow": False})
         assert not record(sections, stack="test").of_type("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
 
 
@@ -81,7 +82,7 @@ def test_two_clusters_in_one_kubernetes_do_not_share_a_cluster_role() -> None:
         for item in record(with_change(with_tree(stacks.existing()), "cluster.namespace", namespace), stack="test")
         if item.type.endswith(":ClusterRole")
     }
-    assert names == {"one-topology", "two-topology"}
+    assert names == {"one-topology", "two-topology", "one-health-watch", "two-health-watch"}
 
 
 def test_what_is_in_no_namespace_is_not_left_behind_with_it(recording: Recording) -> None:

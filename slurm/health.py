@@ -1,0 +1,76 @@
+"""Health: what Slurm runs on the nodes, and what its checks and the watcher are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from config.cluster import ClusterConfig
+from config.health import KUBERNETES, Health
+
+WATCH: Final = "health-watch"
+"""Name of the watcher's Deployment, and of its program."""
+
+SETTINGS_MAP: Final = "health-settings"
+"""ConfigMap for the checks. Its name is fixed: a change reaches the pods of the workers without a restart."""
+
+SETTINGS_FILE: Final = "settings.json"
+SETTINGS_DIR: Final = "/config/health"
+"""Where images/health/local.py reads it."""
+
+_PROGRAMS: Final = "/usr/libexec/slurmstack"
+
+
+def health_settings(config: ClusterConfig) -> dict[str, str]:
+    """Keys of slurm.conf."""
+    if not config.health.enabled:
+        # Without an epilog slurmd answers "already complete", and slurmctld looks for the next job only once a second:
+        # a 1,000-task array on four slots then takes 220 s instead of 53 s (measured; slurmctld/agent.c of 24.11).
+        return {"Epilog": "/usr/bin/true"}
+    return {
+        "Prolog": f"{_PROGRAMS}/health-prolog",
+        "Epilog": f"{_PROGRAMS}/health-epilog",
+        "HealthCheckProgram": f"{_PROGRAMS}/health-periodic",
+        "HealthCheckInterval": str(config.health.interval),
+        # CYCLE: the nodes take turns during the interval instead of all at once.
+        "HealthCheckNodeState": "ANY,CYCLE",
+    }
+
+
+def check_settings(health: Health, infiniband: Iterable[str]) -> str:
+    """The file that the checks read. `infiniband`: pools whose machines have it."""
+    settings = {
+        "disabled": sorted(health.disabled),
+        "report_only": sorted(health.report_only),
+        "thresholds": {check: dict(sorted(limits.items())) for check, limits in sorted(health.thresholds.items())},
+        "pools": {pool: {"infiniband": True} for pool in sorted(infiniband)},
+    }
+    return json.dumps(settings, indent=2, sort_keys=True) + "\n"
+
+
+def watch_environment(health: Health) -> Mapping[str, str]:
+    """The watcher's settings (images/health/watch/program.py)."""
+    machines = health.machines
+    return {
+        "MAX_DRAINED": str(health.max_drained),
+        "REPORT_ONLY": ",".join(sorted(_draining_nothing(health))),
+        "MACHINES": _flag(machines.follow),
+        "DRAIN_CONDITIONS": ",".join(sorted(machines.drain_conditions)),
+        "REQUEUE_AFTER": "" if machines.requeue_after is None else str(machines.requeue_after),
+        "CONDITIONS": _flag(machines.conditions),
+        "RELEASE": "no" if machines.release == "none" else machines.release,
+        "RELEASE_AFTER": str(machines.release_after),
+        "RELEASE_CONDITION": machines.release_condition or "",
+        "MAX_UNAVAILABLE": str(machines.max_unavailable),
+    }
+
+
+def _draining_nothing(health: Health) -> set[str]:
+    """A drain for a check that nobody makes any more would else stay for ever."""
+    unfollowed = set() if health.machines.follow else {KUBERNETES}
+    return {*health.report_only, *health.disabled} | unfollowed
+
+
+def _flag(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,182 @@
+"""The section on health: names of checks and thresholds, limits, and the files made of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+
+from config import load_config
+from config.health import CHECKS, KUBERNETES, Health
+from config.schema import stack_file_schema
+from images.health.registry import find_checks
+from images.health.watch.program import build
+from slurm.health import check_settings, health_settings, watch_environment
+from tests import stacks
+from tests.stacks import ROOT, with_change
+from tests.unit.config.messages import complaints
+
+
+def with_health(**health: Any) -> dict[str, Any]:
+    return with_change(stacks.dev(), "health", health)
+
+
+def test_the_checks_are_those_of_the_images() -> None:
+    assert set(CHECKS) == set(find_checks().checks)
+
+
+@pytest.mark.parametrize("check", sorted(CHECKS))
+def test_the_thresholds_are_those_that_the_check_reads(check: str) -> None:
+    text = (ROOT / "images/health/checks" / f"{check.replace('-', '_')}.py").read_text(encoding="utf-8")
+    read = set(re.findall(r"\bthresholds\.get\(\s*NAME,\s*\"([a-z_]+)\"", text))
+    if "thresholds.get(NAME, key" in text:
+        read |= set(re.findall(r"\(\"([a-z_]+)\", [A-Z_]+\)", text))
+    assert CHECKS[check] == read
+
+
+def test_every_threshold_is_explained() -> None:
+    text = (ROOT / "docs/health.md").read_text(encoding="utf-8")
+    for check, names in CHECKS.items():
+        for name in [check, *names]:
+            assert f"`{name}`" in text, f"{check}: {name}"
+
+
+@pytest.mark.parametrize(
+    ("health", "message"),
+    [
+        ({"disabled": ["disk"]}, "health.disabled.0: 'disk' is not a check; did you mean 'disks'?"),
+        ({"disabled": [KUBERNETES]}, "health.disabled.0: 'kubernetes' is not a check"),
+        ({"report_only": ["gpu"]}, "health.report_only.0: 'gpu' is not a check"),
+        ({"thresholds": {"disk": {}}}, "health.thresholds: 'disk' is not a check; did you mean 'disks'?"),
+        (
+            {"thresholds": {"disks": {"fail": 97}}},
+            "health.thresholds: 'fail' is not a threshold of disks (valid: enough_gib, fail_inodes_percent, ",
+        ),
+        ({"thresholds": {"munge": {"seconds": 1}}}, "health.thresholds: 'seconds' is not a threshold: munge has none"),
+        (
+            {"thresholds": {"disks": {"warn_percent": 98, "fail_percent": 97}}},
+            "health.thresholds: of disks: warn_percent (98) is more than fail_percent (97)",
+        ),
+        ({"thresholds": {"disks": {"fail_percent": -1}}}, "health.thresholds.disks.fail_percent: "),
+        ({"interval": 5}, "health.interval: "),
+        (
+            {"max_drained": "110%"},
+            "health.max_drained: '110%' is neither a number of nodes nor a part of them such as 10%",
+        ),
+        ({"max_drained": -1}, "health.max_drained: -1 is neither a number"),
+        ({"max_drained": "ten"}, "health.max_drained: 'ten' is neither a number"),
+        ({"machines": {"requeue_after": -1}}, "health.machines.requeue_after: "),
+        (
+            {"machines": {"follow": False, "release": "cordon"}},
+            "health.machines: has follow: false, and release need it",
+        ),
+        ({"machines": {"release_condition": "A"}}, "health.machines: has release_condition, and release: none"),
+        ({"machines": {"max_unavailable": "all"}}, "health.machines.max_unavailable: 'all' is neither"),
+        ({"machines": {"drain_conditions": ["a b"]}}, "health.machines.drain_conditions"),
+    ],
+)
+def test_a_slip_gets_a_message(health: dict[str, Any], message: str) -> None:
+    found = complaints(with_health(**health))
+    assert len(found) == 1, found
+    assert found[0].startswith(message), found
+
+
+@pytest.mark.parametrize("limit", [0, 3, "0%", "10%", "100%"])
+def test_limits_are_numbers_or_parts(limit: int | str) -> None:
+    assert load_config(with_health(max_drained=limit)).health.max_drained == limit
+
+
+def test_the_schema_knows_the_section() -> None:
+    schema = stack_file_schema()
+    document = {f"slurmstack:{key}": value for key, value in with_health(max_drained="5%").items()}
+    jsonschema.validate({"config": document}, schema)
+    document["slurmstack:health"] = {"max_drained": "105%"}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"config": document}, schema)
+
+
+def test_slurm_runs_the_programs_of_the_worker_s_image() -> None:
+    keys = health_settings(load_config(with_health(interval=60)))
+    assert keys["HealthCheckInterval"] == "60"
+    assert {keys[key].rpartition("/")[2] for key in ("Prolog", "Epilog", "HealthCheckProgram")} == {
+        "health-prolog",
+        "health-epilog",
+        "health-periodic",
+    }
+
+
+def test_without_checks_slurm_runs_none_of_them_and_still_has_an_epilog() -> None:
+    assert health_settings(load_config(with_health(enabled=False))) == {"Epilog": "/usr/bin/true"}
+
+
+def test_the_checks_settings() -> None:
+    health = Health(disabled=("dns", "clock"), report_only=("munge",), thresholds={"disks": {"fail_percent": 97}})
+    assert json.loads(check_settings(health, ["h100"])) == {
+        "disabled": ["clock", "dns"],
+        "report_only": ["munge"],
+        "thresholds": {"disks": {"fail_percent": 97.0}},
+        "pools": {"h100": {"infiniband": True}},
+    }
+
+
+def test_the_watcher_s_settings() -> None:
+    assert watch_environment(Health()) == {
+        "MAX_DRAINED": "10%",
+        "REPORT_ONLY": "",
+        "MACHINES": "yes",
+        "DRAIN_CONDITIONS": "",
+        "REQUEUE_AFTER": "",
+        "CONDITIONS": "no",
+        "RELEASE": "no",
+        "RELEASE_AFTER": "600",
+        "RELEASE_CONDITION": "",
+        "MAX_UNAVAILABLE": "1",
+    }
+    machines = {"drain_conditions": ["Maintenance"], "requeue_after": 60, "conditions": True}
+    machines |= {"release": "evict", "release_after": 0, "release_condition": "Suspected", "max_unavailable": "5%"}
+    health = Health.model_validate(
+        {"max_drained": 2, "report_only": ["disks"], "disabled": ["dns"], "machines": machines}
+    )
+    assert watch_environment(health) == {
+        "MAX_DRAINED": "2",
+        "REPORT_ONLY": "disks,dns",
+        "MACHINES": "yes",
+        "DRAIN_CONDITIONS": "Maintenance",
+        "REQUEUE_AFTER": "60",
+        "CONDITIONS": "yes",
+        "RELEASE": "evict",
+        "RELEASE_AFTER": "0",
+        "RELEASE_CONDITION": "Suspected",
+        "MAX_UNAVAILABLE": "5%",
+    }
+    alone = watch_environment(Health.model_validate({"machines": {"follow": False}}))
+    assert (alone["MACHINES"], alone["REPORT_ONLY"]) == ("no", "kubernetes")
+
+
+@pytest.mark.parametrize(
+    "health",
+    [
+        {},
+        {"machines": {"follow": False}},
+        {
+            "max_drained": 2,
+            "report_only": ["disks", "kubernetes"],
+            "machines": {
+                "drain_conditions": ["Maintenance"],
+                "requeue_after": 60,
+                "release": "evict",
+                "release_condition": "HardwareIssuesSuspected",
+                "max_unavailable": "5%",
+            },
+        },
+    ],
+    ids=["default", "alone", "all"],
+)
+def test_the_watcher_understands_its_settings(health: dict[str, Any]) -> None:
+    said: list[str] = []
+    environment = watch_environment(load_config(with_health(**health)).health)
+    build(environment, said.append, dry_run=True)  # raises ValueError for what it does not understand
+    assert "watched by Slurm's records alone" in said[0]  # as this is no pod
