@@ -37,11 +37,14 @@ class Before:
     def check(self, *, replaced: set[str] | None = None) -> None:
         slurm = self.slurm
         if replaced is not None:
-            wait_until(
-                lambda: all(slurm.pod_uids().get(name, self.pods[name]) != self.pods[name] for name in replaced),
-                f"{replaced} are other pods",
-                timeout=120,
-            )
+            gone = {self.pods[name] for name in replaced}
+
+            def are_others() -> bool:
+                """The pods of Deployments come back with other names."""
+                now = slurm.pod_uids().values()
+                return gone.isdisjoint(now) and len(now) == len(self.pods)
+
+            wait_until(are_others, f"{replaced} are other pods", timeout=120)
         slurm.await_idle("default-0", "default-1", timeout=180)
         wait_until(lambda: len(slurm.pods()) == len(self.pods), "all pods are back")
         assert slurm.slurm("squeue --noheader --format='%i %j'").split() == [self.held, self.name]

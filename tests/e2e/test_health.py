@@ -1,0 +1,186 @@
+"""Health on a real Kubernetes: faults drain exactly their node, machines that go take no job with them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from local import cluster as local_cluster
+from local.report import PlainReport
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.stacks import ROOT
+
+FAKES = ROOT / "tests/unit/images/health"
+INTERVAL = 10
+
+
+def _reason(slurm: SlurmOnKubernetes, node: str) -> str:
+    """Why a node is drained; empty if it is not."""
+    nodes = json.loads(slurm.slurm("scontrol show nodes --json", check=False) or '{"nodes": []}')["nodes"]
+    found: dict[str, Any] = next((item for item in nodes if item["name"] == node), {"state": []})
+    return str(found["reason"]) if "DRAIN" in found["state"] else ""
+
+
+def _await_reason(slurm: SlurmOnKubernetes, node: str, pattern: str, timeout: float = 60) -> None:
+    """Wait until the reason matches; an empty pattern: until the node is not drained."""
+
+    def found() -> bool:
+        reason = _reason(slurm, node)
+        return bool(re.search(pattern, reason)) if pattern else not reason
+
+    wait_until(found, f"{node} is drained for {pattern!r}", timeout=timeout)
+
+
+def _table(slurm: SlurmOnKubernetes) -> dict[str, Any]:
+    """What `slurmstack health --json` says, by name of the node."""
+    done = slurmstack("health", "--json", "--config", str(slurm.file), check=False)
+    assert done.returncode in {0, 1}, done.stdout + done.stderr
+    return {node["name"]: node for node in json.loads(done.stdout)["nodes"]}
+
+
+def _machine(slurm: SlurmOnKubernetes, pod: str) -> str:
+    return str(slurm.pods()[pod]["spec"]["nodeName"])
+
+
+def _events(slurm: SlurmOnKubernetes, pod: str) -> set[str]:
+    found = slurm.kubectl.items("events", "-n", slurm.namespace, f"--field-selector=involvedObject.name={pod}")
+    return {event["reason"] for event in found}
+
+
+@pytest.fixture(scope="module")
+def healthy(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
+    """The cluster with a shorter interval, and jobs that are moved 5 s after their machine is wanted free."""
+    before = slurm.sections
+    slurm.change("health", {"interval": INTERVAL, "machines": {"requeue_after": 5}})
+    slurm.await_idle("default-0", "default-1")
+    yield slurm
+    for machine in ("node-0", "node-1"):
+        slurm.kubectl.run("uncordon", machine, check=False)
+    slurm.sections = before
+    slurm.up()
+
+
+def test_the_command_shows_all_nodes_and_runs_a_check(healthy: SlurmOnKubernetes) -> None:
+    def table() -> dict[str, str]:
+        return {name: node["health"] for name, node in _table(healthy).items()}
+
+    wait_until(lambda: table() == {"default-0": "well", "default-1": "well"}, f"all are well: {_table(healthy)}")
+    results = _table(healthy)["default-0"]["results"]
+    assert {"disks", "dns", "filesystem", "memory", "munge", "processes"} <= results.keys()
+    assert {result["status"] for result in results.values()} <= {"ok", "warn"}, results
+    shown = slurmstack("health", "--config", str(healthy.file)).stdout
+    assert "2 nodes: 2 well, 0 failing, 0 unknown" in shown
+    done = slurmstack("health", "run", "filesystem", "--node", "default-1", "--config", str(healthy.file))
+    assert done.stdout.startswith("ok filesystem"), done.stdout
+    done = slurmstack("health", "run", "nonsense", "--node", "default-1", "--config", str(healthy.file), check=False)
+    assert done.returncode == 2
+    assert "nonsense" in done.stderr
+
+
+def test_a_job_has_a_temporary_directory_of_its_own_in_the_jail(healthy: SlurmOnKubernetes) -> None:
+    job, directory = healthy.ssh("srun -N1 sh -c 'echo $SLURM_JOB_ID $TMPDIR; touch $TMPDIR/mine'").split()
+    assert directory == f"/tmp/jobs/{job}"
+    assert healthy.ssh("srun -N2 sh -c 'ls /tmp/jobs | grep -v $SLURM_JOB_ID || true'").split() == []
+
+
+def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: SlurmOnKubernetes) -> None:
+    """The workers have no GPUs: their settings say that they should have one, and a program plays nvidia-smi."""
+    slurm = healthy
+    gpus = (FAKES / "data/nvidia/h100-8.csv").read_text().splitlines()
+    for node in ("default-0", "default-1"):
+        _write(
+            slurm, node, "/usr/local/bin/nvidia-smi", "#!/usr/bin/python3\n" + (FAKES / "fake_gpu_tools.py").read_text()
+        )
+        _write(slurm, node, "/run/fake-gpus/gpus.csv", "\n".join(gpus[:2]) + "\n")
+    settings = json.dumps({"pools": {"default": {"gpus": 1}}})
+    _patch_settings(slurm, settings)
+    try:
+        wait_until(
+            lambda: all("gpu-presence" in node["results"] for node in _table(slurm).values()),
+            "the checks have their new settings", timeout=180,
+        )  # fmt: skip
+        assert not _reason(slurm, "default-0")
+        _write(slurm, "default-0", "/run/fake-gpus/gpus.csv", gpus[0] + "\n")
+        _await_reason(slurm, "default-0", r"^health/gpu-presence \[hardware\]: 0 of 1 GPUs", timeout=INTERVAL + 20)
+        assert not _reason(slurm, "default-1")
+        assert _table(slurm)["default-0"]["drained_for"] == "gpu-presence"
+        assert slurm.ssh("srun hostname").strip() == "default-1"
+        wait_until(lambda: "SlurmNodeDrained" in _events(slurm, "default-0"), "an event about the pod")
+        _write(slurm, "default-0", "/run/fake-gpus/hang", "")
+        wait_until(
+            lambda: _table(slurm)["default-0"]["results"]["gpu-presence"]["status"] == "not checked",
+            "a tool that hangs is told", timeout=90,
+        )  # fmt: skip
+        assert _reason(slurm, "default-0"), "not knowing lifts nothing"
+        slurm.exec("default-0", "rm", "/run/fake-gpus/hang", container="slurmd")
+        _write(slurm, "default-0", "/run/fake-gpus/gpus.csv", "\n".join(gpus[:2]) + "\n")
+        _await_reason(slurm, "default-0", "", timeout=3 * INTERVAL + 30)
+    finally:
+        slurm.up()  # the settings of the stack file
+
+
+def _write(slurm: SlurmOnKubernetes, pod: str, path: str, text: str) -> None:
+    script = f"mkdir -p $(dirname {path}); cat > {path}.new && chmod 755 {path}.new && mv {path}.new {path}"
+    slurm.kubectl.run("exec", "-i", "-n", slurm.namespace, pod, "-c", "slurmd", "--", "sh", "-c", script, stdin=text)
+
+
+def _patch_settings(slurm: SlurmOnKubernetes, settings: str) -> None:
+    patch = json.dumps({"data": {"settings.json": settings}})
+    slurm.kubectl.run("patch", "configmap", "health-settings", "-n", slurm.namespace, "-p", patch)
+    for pod in ("default-0", "default-1"):  # a change of the pod makes kubelet look at its files at once
+        slurm.kubectl.run("annotate", "pod", pod, "-n", slurm.namespace, "--overwrite", "slurmstack/test=looked")
+
+
+def _job_on(slurm: SlurmOnKubernetes, node: str, script: str) -> str:
+    """A job that runs on a node without having asked for it, so that it may go on on the other one."""
+    other = "default-1" if node == "default-0" else "default-0"
+    slurm.slurm(f"scontrol update nodename={other} state=drain reason=test")
+    job = slurm.submit(script, "--requeue")
+    slurm.await_job(job, "RUNNING")
+    slurm.slurm(f"scontrol update nodename={other} state=resume")
+    assert slurm.job_field(job, "NodeList") == node
+    return job
+
+
+def test_a_cordoned_machine_is_drained_and_its_jobs_move_until_it_is_uncordoned(healthy: SlurmOnKubernetes) -> None:
+    slurm = healthy
+    machine = _machine(slurm, "default-0")
+    if machine == _machine(slurm, "default-1"):
+        pytest.fail("both workers are on one machine")
+    job = _job_on(slurm, "default-0", "sleep 20")
+    slurm.kubectl.run("cordon", machine)
+    try:
+        _await_reason(slurm, "default-0", rf"^health/kubernetes \[node\]: machine {machine} is cordoned", timeout=15)
+        wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=60)
+        slurm.slurm(f"scontrol update jobid={job} starttime=now")  # Slurm has requeued jobs wait for two minutes
+        slurm.await_job(job, "RUNNING", timeout=90)
+        assert slurm.job_field(job, "NodeList") == "default-1"
+    finally:
+        slurm.kubectl.run("uncordon", machine)
+    _await_reason(slurm, "default-0", "", timeout=30)
+    slurm.await_job(job, timeout=90)
+
+
+def test_a_lost_machine_s_jobs_start_elsewhere(healthy: SlurmOnKubernetes) -> None:
+    slurm = healthy
+    worker = "default-1" if _machine(slurm, "controller-0") == _machine(slurm, "default-0") else "default-0"
+    other = "default-0" if worker == "default-1" else "default-1"
+    machine = _machine(slurm, worker)
+    assert machine != _machine(slurm, "controller-0")
+    job = _job_on(slurm, worker, "sleep 60")
+    local_cluster.stop_node(machine, PlainReport())
+    try:
+        wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=110)
+        assert _reason(slurm, worker).startswith(f"health/kubernetes [node]: machine {machine} is not heard of")
+        slurm.slurm(f"scontrol update jobid={job} starttime=now")
+        slurm.await_job(job, "RUNNING", timeout=90)
+        assert slurm.job_field(job, "NodeList") == other
+        slurm.slurm(f"scancel {job}")
+    finally:
+        slurmstack("local", "restart-node", machine)
+    _await_reason(slurm, worker, "", timeout=180)
+    slurm.await_idle("default-0", "default-1", timeout=180)

@@ -1,0 +1,288 @@
+"""Checks, prolog, epilog and watcher with real daemons: faults drain exactly the node that has them, and jobs go on."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config import load_config
+from slurm.health import check_settings, health_settings
+from tests import stacks
+from tests.slurm.conftest import minimal_config
+from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox
+from tests.stacks import ROOT
+
+INTERVAL = 3
+"""Seconds between two runs; the stack file allows 10 at least."""
+
+NODES = ("default-0", "default-1", "default-2")
+USER = 10001
+FAKES = ROOT / "tests/unit/images/health"
+GPU = "0, GPU-1111, 00000000:0A:00.0"
+
+WATCHER = {
+    "SLURM_CONF": "/var/spool/slurmctld/slurmstack/current/slurm.conf",
+    "MACHINES": "no",
+    "MAX_DRAINED": "1",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Healthy:
+    """A cluster of three nodes, each with a scratch disk of 16 MiB that a check looks at, and one GPU."""
+
+    sandbox: SlurmSandbox
+    settings: Path
+
+    def run(self, command: str, *, pod: str = "controller-0") -> str:
+        done = self.sandbox.run(command, pod=pod)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def node(self, name: str) -> dict[str, Any]:
+        nodes = json.loads(self.run("scontrol show nodes --json"))["nodes"]
+        found: dict[str, Any] = next(node for node in nodes if node["name"] == name)
+        return found
+
+    def reason(self, name: str) -> str:
+        """Why it is drained; empty if it is not."""
+        node = self.node(name)
+        return str(node["reason"]) if "DRAIN" in node["state"] else ""
+
+    def comment(self, name: str) -> str:
+        return str(self.node(name)["comment"])
+
+    def wait(self, name: str, pattern: str, what: str = "reason", seconds: float = 40) -> None:
+        """Until the reason (or comment) of a node matches; an empty pattern: until there is none."""
+        look = self.reason if what == "reason" else self.comment
+
+        def found() -> bool:
+            text = look(name)
+            return bool(re.search(pattern, text)) if pattern else not text
+
+        wait_until(found, lambda: f"{name}: {what} {pattern!r}, not {look(name)!r}\n{self.sandbox.logs()}", seconds)
+
+    def submit(self, command: str, *options: str) -> str:
+        """A job of the user; its number."""
+        argv = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "sbatch", "--parsable"]
+        done = self.sandbox.run([*argv, "--chdir=/", "--output=/dev/null", *options, f"--wrap={command}"])
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def job(self, number: str) -> tuple[str, str, int]:
+        """State, nodes and number of restarts."""
+        (job,) = json.loads(self.run(f"scontrol show job {number} --json"))["jobs"]
+        return job["job_state"][0], job["nodes"], job["restart_cnt"]
+
+    def wait_for_job(self, number: str, state: str = "COMPLETED") -> None:
+        wait_until(
+            lambda: self.job(number)[0] == state,
+            lambda: f"job {number} {state}, not {self.job(number)}\n{self.sandbox.logs()}",
+            60,
+        )
+
+
+def prepare(pod: Pod) -> None:
+    """What the machine brings: a small scratch disk, an nvidia-smi, and a user that all nodes know."""
+    tools = pod.root / "usr/local/bin"
+    for name in ("nvidia-smi", "dmesg"):
+        shutil.copy(FAKES / "fake_gpu_tools.py", tools / name)
+        (tools / name).write_text("#!/usr/bin/python3\n" + (tools / name).read_text())
+        (tools / name).chmod(0o755)
+    done = pod.run(
+        "set -e; mkdir -p /scratch /run/fake-gpus; mount -t tmpfs -o size=16m,mode=1777 tmpfs /scratch; "
+        f"echo alice:x:{USER}:{USER}::/:/bin/sh >> /etc/passwd; echo alice:x:{USER}: >> /etc/group"
+    )
+    assert done.returncode == 0, done.stderr
+    set_gpus(pod, used_mib=0)
+
+
+def set_gpus(pod: Pod, *, used_mib: int, gpus: int = 1) -> None:
+    """What nvidia-smi of this node says from now on."""
+    lines = (FAKES / "data/nvidia/h100-8.csv").read_text().splitlines()
+    assert "memory.used" not in lines[0]
+    text = "".join(
+        f"{line}, {used}\n" for line, used in zip(lines, ["memory.used", *[str(used_mib)] * gpus], strict=False)
+    )
+    temporary = pod.root / "run/fake-gpus/.gpus.csv"
+    temporary.write_text(text)
+    temporary.rename(pod.root / "run/fake-gpus/gpus.csv")
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Healthy]:
+    stack = load_config(stacks.dev())
+    own = {**health_settings(stack), "HealthCheckInterval": str(INTERVAL)}
+    more = "\n".join(f"{key}={value}" for key, value in own.items())
+    scheduler = "SchedulerParameters=nohold_on_prolog_fail,batch_sched_delay=0,sched_interval=5,sched_min_interval=0"
+    # A requeued job waits for so long (slurm.conf(5), AuthInfo); the default is two minutes.
+    requeue = "AuthInfo=cred_expire=10"
+    config = minimal_config(
+        slurm_version,
+        f"GresTypes=gpu\n{scheduler}\n{requeue}\n{more}\n",
+        **{"gres.conf": "Name=gpu File=/dev/zero\n"},
+    )
+    settings = tmp_path_factory.mktemp("settings")
+    document = json.loads(check_settings(stack.health, ()))
+    document["pools"]["default"] = {"local_disks": ["/scratch"]}
+    (settings / "settings.json").write_text(json.dumps(document))
+    with SlurmSandbox(slurm_version, config=config, workers=0) as sandbox:
+        sandbox.node_conf = "CPUs=2 RealMemory=1000 Gres=gpu:1 Feature=default"
+        (sandbox.controller.root / "etc/passwd").open("a").write(f"alice:x:{USER}:{USER}::/:/bin/sh\n")
+        (sandbox.controller.root / "etc/group").open("a").write(f"alice:x:{USER}:\n")
+        for name in NODES:
+            sandbox.start_worker_on(name, binds={settings: "/config/health"}, before=prepare)
+        sandbox.wait_for_nodes(len(NODES))
+        sandbox.controller.start_program("health-watch", WATCHER)
+        yield Healthy(sandbox=sandbox, settings=settings)
+
+
+@pytest.fixture(autouse=True)
+def well(cluster: Healthy) -> Iterator[None]:
+    """Every test begins and ends with nodes that are well and free."""
+    yield
+    cluster.run("scancel --user=alice --state=PENDING; scancel --user=alice")
+    for name in NODES:
+        pod = cluster.sandbox.pods[name]
+        cluster.run("rm -f /scratch/* /run/fake-gpus/hang", pod=name)
+        set_gpus(pod, used_mib=0)
+    for name in NODES:
+        cluster.wait(name, "")
+
+
+def test_every_node_says_how_it_is(cluster: Healthy) -> None:
+    for name in NODES:
+        cluster.wait(name, r"^health \S+Z \| ok: .*\bdisks\b.*\bgpu-presence\b", "comment")
+
+
+def test_an_administrator_s_comment_stays(cluster: Healthy) -> None:
+    cluster.run("scontrol update nodename=default-0 comment='rack 7, ask Bob'")
+    cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=15 status=none", pod="default-0")  # for a new report
+    cluster.wait("default-0", r"^health .* \|\| rack 7, ask Bob$", "comment")
+
+
+def test_a_fault_drains_its_node_alone_until_it_is_gone(cluster: Healthy) -> None:
+    job = cluster.submit("sleep 8", "--nodelist=default-1")
+    cluster.wait_for_job(job, "RUNNING")
+    cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod="default-1")
+    cluster.wait("default-1", r"^health/disks \[node\]: /scratch: ")
+    assert not cluster.reason("default-0")
+    assert not cluster.reason("default-2")
+    cluster.wait_for_job(job)  # what runs there goes on
+    assert cluster.job(job)[2] == 0
+    cluster.run("rm /scratch/big", pod="default-1")
+    cluster.wait("default-1", "")
+
+
+def test_an_administrator_s_drain_is_left_alone(cluster: Healthy) -> None:
+    cluster.run("scontrol update nodename=default-0 state=drain reason='new memory'")
+    cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod="default-0")
+    cluster.wait("default-0", r"fail disks", "comment")
+    cluster.run("rm /scratch/big", pod="default-0")
+    cluster.wait("default-0", r"ok: .*\bdisks\b", "comment")
+    cluster.wait("default-0", "^new memory$", seconds=1)
+    cluster.run("scontrol update nodename=default-0 state=resume")
+
+
+def test_the_limit_holds_when_all_nodes_fail_at_once(cluster: Healthy) -> None:
+    for name in NODES:
+        cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod=name)
+    for name in NODES:
+        cluster.wait(name, "fail disks", "comment")
+    wait_until(lambda: any(cluster.reason(name) for name in NODES), "one node drained")
+    log = cluster.sandbox.controller.log
+    wait_until(lambda: "not drained, as the limit of 1 is reached" in log("health-watch"), lambda: log("health-watch"))
+    assert sum(bool(cluster.reason(name)) for name in NODES) == 1
+
+
+def test_a_tool_that_hangs_drains_nothing_and_is_reported(cluster: Healthy) -> None:
+    cluster.run("touch /run/fake-gpus/hang", pod="default-2")
+    cluster.wait("default-2", r"not checked gpu-presence: ", "comment", 60)
+    assert not cluster.reason("default-2")
+
+
+def test_a_lost_gpu_drains_the_node(cluster: Healthy) -> None:
+    set_gpus(cluster.sandbox.pods["default-2"], used_mib=0, gpus=0)
+    cluster.wait("default-2", r"^health/gpu-presence \[hardware\]: ")
+    set_gpus(cluster.sandbox.pods["default-2"], used_mib=0)
+    cluster.wait("default-2", "")
+
+
+def test_a_job_that_finds_its_gpu_in_use_starts_elsewhere(cluster: Healthy) -> None:
+    """Somebody's leftover holds the GPU's memory: the prolog refuses, Slurm requeues the job, the node is drained."""
+    cluster.run("scontrol update nodename=default-1,default-2 weight=5")  # so that default-0 is the first choice
+    set_gpus(cluster.sandbox.pods["default-0"], used_mib=70_000)
+    job = cluster.submit("sleep 1", "--gres=gpu:1", "--requeue")
+    cluster.wait_for_job(job)
+    _, nodes, restarts = cluster.job(job)
+    assert (nodes != "default-0", restarts) == (True, 1), cluster.sandbox.logs()
+    cluster.wait("default-0", r"^health/gpu-free \[\w+\]: ")
+    set_gpus(cluster.sandbox.pods["default-0"], used_mib=0)
+    cluster.wait("default-0", "")
+
+
+def test_a_job_has_a_directory_of_its_own_while_it_runs(cluster: Healthy) -> None:
+    job = cluster.submit("touch /tmp/jobs/$SLURM_JOB_ID/mine && sleep 3", "--nodelist=default-1")
+    cluster.wait_for_job(job, "RUNNING")
+    there = cluster.sandbox.pods["default-1"].root / f"tmp/jobs/{job}"
+    wait_until((there / "mine").exists, cluster.sandbox.logs)
+    assert (there.stat().st_uid, there.stat().st_mode & 0o777) == (USER, 0o700)
+    cluster.wait_for_job(job)
+    wait_until(lambda: not there.exists(), cluster.sandbox.logs)
+
+
+def test_what_a_job_leaves_is_gone_after_it(cluster: Healthy) -> None:
+    leave = "setsid --fork sleep 1000; dd if=/dev/zero of=/dev/shm/left bs=1M count=5; touch /tmp/left"
+    job = cluster.submit(leave, "--nodelist=default-1")
+    cluster.wait_for_job(job)
+    pod = cluster.sandbox.pods["default-1"]
+    wait_until(lambda: pod.run(f"pgrep -u {USER} sleep").returncode == 1, cluster.sandbox.logs)
+    wait_until(lambda: not (pod.root / "dev/shm/left").exists(), cluster.sandbox.logs)
+    wait_until(lambda: not (pod.root / "tmp/left").exists(), cluster.sandbox.logs)
+
+
+def test_another_job_of_the_user_on_the_node_loses_nothing(cluster: Healthy) -> None:
+    stays = cluster.submit("touch /tmp/stays; sleep 1000", "--nodelist=default-1", "--ntasks=1")
+    cluster.wait_for_job(stays, "RUNNING")
+    ends = cluster.submit("touch /tmp/of-both", "--nodelist=default-1", "--ntasks=1")
+    cluster.wait_for_job(ends)
+    pod = cluster.sandbox.pods["default-1"]
+    wait_until(lambda: not (pod.root / f"tmp/jobs/{ends}").exists(), cluster.sandbox.logs)
+    assert (pod.root / "tmp/stays").exists()
+    assert (pod.root / "tmp/of-both").exists()
+    cluster.run(f"scancel {stays}")
+    wait_until(lambda: not (pod.root / "tmp/stays").exists(), cluster.sandbox.logs)
+
+
+def test_prolog_and_epilog_are_done_by_the_resident_process(cluster: Healthy) -> None:
+    def residents() -> list[str]:
+        return cluster.run("pgrep -f -x '.*/health-periodic' || true", pod="default-0").split()
+
+    wait_until(lambda: len(residents()) == 1, lambda: f"{residents()}: {cluster.sandbox.logs()}")
+    (first,) = residents()
+    cluster.run(f"kill -9 {first}", pod="default-0")
+    wait_until(lambda: residents() not in ([], [first]), cluster.sandbox.logs)
+
+
+def test_the_controller_prints_all_nodes_for_the_command(cluster: Healthy) -> None:
+    cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod="default-1")
+    cluster.wait("default-1", r"^health/disks \[node\]: ")
+    nodes = {node["name"]: node for node in json.loads(cluster.run(f"{LIBEXEC}/health-nodes"))["nodes"]}
+    assert set(nodes) == set(NODES)
+    assert (nodes["default-1"]["drained_for"], nodes["default-0"]["drained_for"]) == ("disks", None)
+    assert nodes["default-1"]["results"]["disks"]["status"] == "fail"
+    assert all(node["fresh"] for node in nodes.values())
+
+
+def test_by_hand(cluster: Healthy) -> None:
+    assert "disks" in cluster.run(f"{LIBEXEC}/health list", pod="default-0")
+    told = json.loads(cluster.run(f"{LIBEXEC}/health run disks --json", pod="default-0"))
+    assert (told["node"], told["status"]) == ("default-0", "ok")
