@@ -25,6 +25,7 @@ from config import load_config
 from local import cluster as local_cluster
 from slurm.policy import policy_document
 from tests.bench_accounting import ACCOUNTS, JOBS, REAL_JOBS, USERS, apply_policy, make_records, many_users, todays_jobs
+from tests.bench_health import FakeGpu, chain, lost_machine, quiet_minute
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.stacks import ROOT, dev, with_change, with_pools
 
@@ -42,6 +43,7 @@ PARTS = [
     "rest",
     "policy",
     "records",
+    "health",
     "render",
 ]
 TASKS = 1000
@@ -97,6 +99,7 @@ class Bench:
             "rest": self._rest,
             "policy": self._policy,
             "records": self._records,
+            "health": self._health,
         }
         if "stack" not in parts:
             self.slurm.up()
@@ -250,6 +253,22 @@ class Bench:
         note = f"{REAL_JOBS} real array tasks, their records copied in the database"
         for what, steps in ((f"sacct of a day with {JOBS} finished jobs", False), ("the same with their steps", True)):
             self._figure(what, 2, 5, lambda _: timed(lambda: todays_jobs(self.slurm, steps=steps)), note)  # noqa: B023
+
+    def _health(self) -> None:
+        """CPU seconds are CPU seconds; all others pass on the clock."""
+        what = "CPU seconds a minute of an idle worker, checks every 30 s"
+        self._figure(what, 0.2, 3, lambda _: quiet_minute(self.slurm, "default-0"))
+        with_ours = [chain(self._as_alice) for _ in range(5)]
+        self.slurm.change("slurm.settings", {"Prolog": "/usr/bin/true", "Epilog": "/usr/bin/true"})
+        self.slurm.await_idle("default-0", "default-1")
+        without = statistics.median(chain(self._as_alice) for _ in range(5))
+        note = f"a job of nothing then takes {without:.2f} s"
+        self._figure("prolog and epilog add to a job", 0.3, 5, lambda number: with_ours[number] - without, note)
+        self.slurm.change("slurm.settings", dev()["slurm"]["settings"])
+        gpu = FakeGpu(self.slurm)
+        self._figure("a GPU is lost -> its node is drained", 35, 5, lambda _: gpu.fault("default-0"))
+        self.slurm.up()
+        self._figure("a Kubernetes node is lost -> its job is requeued", 60, 3, lambda _: lost_machine(self.slurm))
 
 
 SUBMISSIONS = 100

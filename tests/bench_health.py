@@ -1,0 +1,103 @@
+"""What health costs, and how soon it acts: the parts of `make bench` about it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from local import cluster as local_cluster
+from local.report import PlainReport
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.stacks import ROOT
+
+FAKES = ROOT / "tests/unit/images/health"
+CHAIN = 20
+"""Jobs one after the other on one node, each of which waits for the epilog of the one before."""
+
+QUIET_SECONDS = 120
+"""So long an idle worker's use of CPU is watched."""
+
+
+def cpu_seconds(slurm: SlurmOnKubernetes, pod: str) -> float:
+    """What the slurmd container of a worker has used until now, by its control group."""
+    lines = slurm.exec(pod, "cat", "/sys/fs/cgroup/cpu.stat", container="slurmd").splitlines()
+    return int(dict(line.split() for line in lines)["usage_usec"]) / 1e6
+
+
+def quiet_minute(slurm: SlurmOnKubernetes, pod: str) -> float:
+    """CPU seconds a minute of an idle worker."""
+    before, started = cpu_seconds(slurm, pod), time.monotonic()
+    time.sleep(QUIET_SECONDS)
+    return (cpu_seconds(slurm, pod) - before) * 60 / (time.monotonic() - started)
+
+
+def chain(run: Callable[[str], str]) -> float:
+    """Seconds a job takes of a chain of jobs that do nothing, each alone on the same node."""
+    started = time.monotonic()
+    run(f"for i in $(seq {CHAIN}); do srun --exclusive -N1 -w default-0 true; done")
+    return (time.monotonic() - started) / CHAIN
+
+
+def drained(slurm: SlurmOnKubernetes, node: str) -> bool:
+    """Whether a check keeps jobs from a node."""
+    return "health/" in slurm.slurm(f"scontrol show node {node} | grep -F Reason=", check=False)
+
+
+def write(slurm: SlurmOnKubernetes, pod: str, path: str, text: str) -> None:
+    """Put a program or file into a worker."""
+    script = f"mkdir -p $(dirname {path}); cat > {path}.new && chmod 755 {path}.new && mv {path}.new {path}"
+    slurm.kubectl.run("exec", "-i", "-n", slurm.namespace, pod, "-c", "slurmd", "--", "sh", "-c", script, stdin=text)
+
+
+class FakeGpu:
+    """One GPU in each worker, that the checks believe in and that can be taken away."""
+
+    def __init__(self, slurm: SlurmOnKubernetes) -> None:
+        self._slurm = slurm
+        self._lines = (FAKES / "data/nvidia/h100-8.csv").read_text().splitlines()
+        tool = "#!/usr/bin/python3\n" + (FAKES / "fake_gpu_tools.py").read_text()
+        for node in ("default-0", "default-1"):
+            write(slurm, node, "/usr/local/bin/nvidia-smi", tool)
+            self.set(node, there=True)
+        settings = json.dumps({"pools": {"default": {"gpus": 1}}})
+        patch = json.dumps({"data": {"settings.json": settings}})
+        slurm.kubectl.run("patch", "configmap", "health-settings", "-n", slurm.namespace, "-p", patch)
+        for node in ("default-0", "default-1"):  # a change of the pod makes kubelet look at its files at once
+            slurm.kubectl.run("annotate", "pod", node, "-n", slurm.namespace, "--overwrite", "slurmstack/test=looked")
+        looks = "scontrol show node {} | grep -q 'Comment=.*ok:.*gpu-presence'"
+        for node in ("default-0", "default-1"):
+            wait_until(
+                lambda: slurm.slurm(f"{looks.format(node)} && echo yes", check=False).strip() == "yes",  # noqa: B023
+                f"{node} looks at its GPU", timeout=240,
+            )  # fmt: skip
+
+    def set(self, node: str, *, there: bool) -> None:
+        """What nvidia-smi of a node says from now on."""
+        write(self._slurm, node, "/run/fake-gpus/gpus.csv", "\n".join(self._lines[: 1 + there]) + "\n")
+
+    def fault(self, node: str) -> float:
+        """Seconds from a GPU's loss to the drain; afterwards all is well again."""
+        started = time.monotonic()
+        self.set(node, there=False)
+        wait_until(lambda: drained(self._slurm, node), f"{node} is drained", timeout=120)
+        taken = time.monotonic() - started
+        self.set(node, there=True)
+        wait_until(lambda: not drained(self._slurm, node), f"{node} is resumed", timeout=180)
+        return taken
+
+
+def lost_machine(slurm: SlurmOnKubernetes) -> float:
+    """Seconds from the loss of a machine to the requeue of the job that it ran."""
+    where = {name: str(pod["spec"]["nodeName"]) for name, pod in slurm.pods().items()}
+    worker = next(name for name in ("default-0", "default-1") if where[name] != where["controller-0"])
+    job = slurm.submit("sleep 300", f"--nodelist={worker}", "--requeue")
+    slurm.await_job(job, "RUNNING")
+    started = time.monotonic()
+    local_cluster.stop_node(where[worker], PlainReport())
+    wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=180)
+    taken = time.monotonic() - started
+    slurm.slurm(f"scancel {job}")
+    local_cluster.restart_node(where[worker], PlainReport())
+    slurm.await_idle("default-0", "default-1", timeout=240)
+    return taken
