@@ -42,9 +42,9 @@ app = typer.Typer(
 def health() -> None:
     """Show which nodes are well, and run their checks by hand.
 
-    Every 30 seconds each node looks at itself: disks, file systems, memory, clock, name service, processes, GPUs,
-    InfiniBand. A node whose checks fail is drained, and resumed when the same check passes again. A drain that an
-    administrator has set is left alone.
+    At intervals, 30 s by default, a node looks at itself: disks, file systems, memory, clock, name service,
+    processes, GPUs, InfiniBand. A node whose checks fail is drained, and resumed when the same check passes again.
+    A drain that an administrator has set is left alone.
 
     Without the name of a command it prints a table of the nodes.
 
