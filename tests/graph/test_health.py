@@ -83,18 +83,21 @@ def test_the_watcher_does_not_stay_on_a_lost_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    "health",
-    [{"max_drained": 3}, {"report_only": ["disks"]}, {"machines": {"requeue_after": 60}}],
-    ids=["max_drained", "report_only", "requeue_after"],
+    ("health", "changed"),
+    [
+        ({"max_drained": 3}, {"slurm-health-pods"}),
+        ({"machines": {"requeue_after": 60}}, {"slurm-health-pods"}),
+        ({"report_only": ["disks"]}, {"slurm-health-pods", "slurm-health-settings"}),
+        ({"disabled": ["dns"]}, {"slurm-health-pods", "slurm-health-settings"}),
+    ],
+    ids=["max_drained", "requeue_after", "report_only", "disabled"],
 )
-def test_a_change_of_what_follows_restarts_the_watcher_alone(health: dict[str, Any]) -> None:
-    assert differing(recorded(), recorded(**health)) == {"slurm-health-pods"}
+def test_a_change_of_what_follows_restarts_the_watcher_alone(health: dict[str, Any], changed: set[str]) -> None:
+    assert differing(recorded(), recorded(**health)) == changed
 
 
 def test_a_change_of_thresholds_restarts_nothing() -> None:
-    assert differing(recorded(), recorded(thresholds={"disks": {"fail_percent": 97}}, disabled=["dns"])) == {
-        "slurm-health-settings"
-    }
+    assert differing(recorded(), recorded(thresholds={"disks": {"fail_percent": 97}})) == {"slurm-health-settings"}
 
 
 def test_workers_have_the_settings_and_those_with_gpus_may_read_the_kernel_s_log() -> None:
