@@ -1,4 +1,7 @@
-"""Checks, prolog, epilog and watcher with real daemons: faults drain exactly the node that has them, and jobs go on."""
+"""Checks, prolog, epilog and watcher with real daemons: faults drain exactly the node that has them, and jobs go on.
+
+Each test breaks another thing or another node: what fails again has to be well for a minute before its drain is lifted.
+"""
 
 from __future__ import annotations
 
@@ -273,12 +276,12 @@ def test_prolog_and_epilog_are_done_by_the_resident_process(cluster: Healthy) ->
 
 
 def test_the_controller_prints_all_nodes_for_the_command(cluster: Healthy) -> None:
-    cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod="default-1")
-    cluster.wait("default-1", r"^health/disks \[node\]: ")
+    cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod="default-2")
+    cluster.wait("default-2", r"^health/disks \[node\]: ")
     nodes = {node["name"]: node for node in json.loads(cluster.run(f"{LIBEXEC}/health-nodes"))["nodes"]}
     assert set(nodes) == set(NODES)
-    assert (nodes["default-1"]["drained_for"], nodes["default-0"]["drained_for"]) == ("disks", None)
-    assert nodes["default-1"]["results"]["disks"]["status"] == "fail"
+    assert (nodes["default-2"]["drained_for"], nodes["default-0"]["drained_for"]) == ("disks", None)
+    assert nodes["default-2"]["results"]["disks"]["status"] == "fail"
     assert all(node["fresh"] for node in nodes.values())
 
 
