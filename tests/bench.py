@@ -258,17 +258,17 @@ class Bench:
         """CPU seconds are CPU seconds; all others pass on the clock."""
         what = "CPU seconds a minute of an idle worker, checks every 30 s"
         self._figure(what, 0.2, 3, lambda _: quiet_minute(self.slurm, "default-0"))
-        with_ours = [chain(self._as_alice) for _ in range(5)]
+        with_ours = [chain(self._as_alice) for _ in range(4)]
         self.slurm.change("slurm.settings", {"Prolog": "/usr/bin/true", "Epilog": "/usr/bin/true"})
         self.slurm.await_idle("default-0", "default-1")
-        without = statistics.median(chain(self._as_alice) for _ in range(5))
+        without = statistics.median(chain(self._as_alice) for _ in range(4))
         note = f"a job of nothing then takes {without:.2f} s"
-        self._figure("prolog and epilog add to a job", 0.3, 5, lambda number: with_ours[number] - without, note)
+        self._figure("prolog and epilog add to a job", 0.3, 4, lambda number: with_ours[number] - without, note)
         self.slurm.change("slurm.settings", dev()["slurm"]["settings"])
         gpu = FakeGpu(self.slurm)
-        self._figure("a GPU is lost -> its node is drained", 35, 5, lambda _: gpu.fault("default-0"))
+        self._figure("a GPU is lost -> its node is drained", 35, 4, lambda _: gpu.fault("default-0"))
         self.slurm.up()
-        self._figure("a Kubernetes node is lost -> its job is requeued", 60, 3, lambda _: lost_machine(self.slurm))
+        self._figure("a Kubernetes node is lost -> its job is requeued", 60, 2, lambda _: lost_machine(self.slurm))
 
 
 SUBMISSIONS = 100
