@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -103,11 +104,12 @@ def test_make_up_again_changes_nothing() -> None:
 
 
 def test_after_a_power_cut_make_up_brings_everything_back_with_its_state() -> None:
-    submitted = time.time()
-    job = slurmstack("login", "alice", "--", "sbatch --parsable --hold --wrap true").stdout.strip()
+    name = f"held-{secrets.token_hex(4)}"
+    submit = f"sbatch --parsable --hold --job-name={name} --wrap true"
+    job = slurmstack("login", "alice", "--", submit).stdout.strip()
     # slurmctld writes its queue down within seconds of a change, not before it answers sbatch.
     queue = local_directory() / "volumes" / "slurm" / "controller-state" / "job_state"
-    wait_until(lambda: queue.exists() and queue.stat().st_mtime > submitted + 1, "slurmctld has saved its queue")
+    wait_until(lambda: queue.exists() and name.encode() in queue.read_bytes(), "slurmctld has saved its queue")
     _kill_everything()
     assert not local_cluster.status().healthy
     make("up")
