@@ -110,6 +110,13 @@ def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: Slur
         assert _table(slurm)["default-0"]["drained_for"] == "gpu-presence"
         assert slurm.ssh("srun hostname").strip() == "default-1"
         wait_until(lambda: "SlurmNodeDrained" in _events(slurm, "default-0"), "an event about the pod")
+        _write(slurm, "default-0", "/run/fake-gpus/hang", "")
+        wait_until(
+            lambda: _table(slurm)["default-0"]["results"]["gpu-presence"]["status"] == "not checked",
+            "a tool that hangs is told", timeout=90,
+        )  # fmt: skip
+        assert _reason(slurm, "default-0"), "not knowing lifts nothing"
+        slurm.exec("default-0", "rm", "/run/fake-gpus/hang", container="slurmd")
         _write(slurm, "default-0", "/run/fake-gpus/gpus.csv", "\n".join(gpus[:2]) + "\n")
         _await_reason(slurm, "default-0", "", timeout=3 * INTERVAL + 30)
     finally:
