@@ -54,12 +54,15 @@ def test_a_removed_user_cannot_log_in_and_keeps_the_data(slurm_with_users: Slurm
     without_bob = slurm.sections["users"]
     slurm.change("users", with_bob)
     assert slurm.ssh("id -un; echo mine > note; chmod 600 note", user="bob").strip() == "bob"
-    job = slurm.ssh("sbatch --parsable --output=done.txt --wrap 'sleep 20; echo done'", user="bob").strip()
+    job = slurm.ssh(
+        "sbatch --parsable --output=done.txt --wrap 'until [ -e go-on ]; do sleep 1; done; echo done'", user="bob"
+    ).strip()
     slurm.await_job(job, "RUNNING")
 
     slurm.change("users", without_bob)
 
     assert slurm.job_state(job) == "RUNNING", "whose owner has left"
+    slurm.ssh("sudo touch /home/bob/go-on")
     assert try_to_log_in(slurm, "bob") == ""
     assert slurm.ssh("sudo stat -c %u /home/bob/note; sudo cat /home/bob/note").split() == ["10002", "mine"]
     wait_until(lambda: slurm.ssh("sudo cat /home/bob/done.txt", check=False).strip() == "done", "the job's end")
