@@ -22,7 +22,7 @@ from components.pods import (
     resources,
 )
 from config.health import Machines
-from slurm.health import SETTINGS_FILE, SETTINGS_MAP, WATCH
+from slurm.health import SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH
 
 COMPONENT = WATCH
 
@@ -36,8 +36,10 @@ class HealthArgs:
     """Inputs of `Health`."""
 
     scope: Scope
-    settings: str
-    """What `slurm.health.check_settings` returns."""
+    settings: Mapping[str, str]
+    """Files for the checks and the tests, by name."""
+    tests: bool
+    """Whether tests of nodes run."""
     environment: Mapping[str, str]
     """What `slurm.health.watch_environment` returns."""
     machines: Machines
@@ -68,7 +70,7 @@ class Health(pulumi.ComponentResource):
         self.settings = k8s.core.v1.ConfigMap(
             f"{name}-settings",
             metadata=args.scope.metadata(SETTINGS_MAP, COMPONENT),
-            data={SETTINGS_FILE: args.settings},
+            data=dict(args.settings),
             opts=self._child,
         )
         self._account = k8s.core.v1.ServiceAccount(
@@ -121,6 +123,10 @@ class Health(pulumi.ComponentResource):
             kind="ServiceAccount", name=self._account.metadata.name, namespace=self._account.metadata.namespace
         )
 
+    def _settings_volume(self) -> k8s.core.v1.VolumeArgs:
+        source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.settings.metadata.name)
+        return k8s.core.v1.VolumeArgs(name="health", config_map=source)
+
     def _create_deployment(self, name: str, args: HealthArgs) -> k8s.apps.v1.Deployment:
         scope = args.scope
         config = k8s.core.v1.ConfigMapVolumeSourceArgs(name=args.config_map)
@@ -132,8 +138,12 @@ class Health(pulumi.ComponentResource):
             termination_grace_period_seconds=10,
             dns_config=scope.node_dns,
             init_containers=[munge_sidecar(args.image)],
-            containers=[_watcher(args)],
-            volumes=[*munge_volumes(args.munge_secret), k8s.core.v1.VolumeArgs(name="config", config_map=config)],
+            containers=[_watcher(args), *([_tester(args)] if args.tests else [])],
+            volumes=[
+                *munge_volumes(args.munge_secret),
+                k8s.core.v1.VolumeArgs(name="config", config_map=config),
+                *([self._settings_volume()] if args.tests else []),
+            ],
         )
         return k8s.apps.v1.Deployment(
             f"{name}-pods",
@@ -162,4 +172,19 @@ def _watcher(args: HealthArgs) -> k8s.core.v1.ContainerArgs:
         env=env(SLURM_CONF="/config/slurm/slurm.conf", NAMESPACE=args.scope.name, **args.environment),
         volume_mounts=[munge_mount(), mount("config", "/config/slurm", read_only=True)],
         resources=resources(cpu="20m", memory="48Mi"),
+    )
+
+
+def _tester(args: HealthArgs) -> k8s.core.v1.ContainerArgs:
+    return k8s.core.v1.ContainerArgs(
+        name=TESTER,
+        image=args.image,
+        command=program(TESTER),
+        env=env(SLURM_CONF="/config/slurm/slurm.conf", SETTINGS=f"{SETTINGS_DIR}/{TESTS_FILE}"),
+        volume_mounts=[
+            munge_mount(),
+            mount("config", "/config/slurm", read_only=True),
+            mount("health", SETTINGS_DIR, read_only=True),
+        ],
+        resources=resources(cpu="10m", memory="48Mi"),
     )

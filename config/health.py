@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from config.base import Section
 from config.errors import unknown_name
+from config.limits import Limit
+from config.node_tests import NodeTests
 
 CHECKS: Final[Mapping[str, frozenset[str]]] = {
     "clock": frozenset({"fail_seconds", "warn_error_seconds", "warn_seconds"}),
@@ -72,23 +73,6 @@ _PAIRS: Final = (
     ("warn_downs_per_hour", "fail_downs_per_hour"),
 )
 """What is told has to come before what is drained for."""
-
-
-def _limit(limit: int | str) -> int | str:
-    if (isinstance(limit, str) and not _PERCENT.fullmatch(limit)) or (isinstance(limit, int) and limit < 0):
-        raise ValueError("is neither a number of nodes nor a part of them such as 10%")
-    return limit
-
-
-_PERCENT: Final = re.compile(r"(100|[1-9]?[0-9])%")
-Limit = Annotated[
-    Annotated[int, Field(strict=True)] | str,
-    AfterValidator(_limit),
-    WithJsonSchema(
-        {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": f"^{_PERCENT.pattern}$"}]}
-    ),
-]
-"""A number of nodes, or a part of all: `3`, `10%`."""
 
 
 CONDITION: Final = r"^[A-Za-z0-9]([-A-Za-z0-9_./]{0,250}[A-Za-z0-9])?$"
@@ -165,6 +149,9 @@ class Health(Section):
     max_drained: Limit = "10%"
     """How many nodes may be drained for checks at a time: a number, or a part of all nodes such as `10%`, which is at
     least one node. The last node that takes jobs is never drained."""
+
+    tests: NodeTests = Field(default_factory=NodeTests)
+    """Tests of nodes that run as Slurm jobs."""
 
     machines: Machines = Field(default_factory=Machines)
     """What is known about the Kubernetes nodes below the workers."""

@@ -16,6 +16,10 @@ SETTINGS_MAP: Final = "health-settings"
 """ConfigMap for the checks. Its name is fixed: a change reaches the pods of the workers without a restart."""
 
 SETTINGS_FILE: Final = "settings.json"
+TESTS_FILE: Final = "tests.json"
+TESTER: Final = "health-tests"
+"""The program that runs tests of nodes, and its container beside the watcher's."""
+
 SETTINGS_DIR: Final = "/config/health"
 """Where images/health/local.py reads it."""
 
@@ -64,6 +68,27 @@ def watch_environment(health: Health) -> Mapping[str, str]:
         "RELEASE_CONDITION": machines.release_condition or "",
         "MAX_UNAVAILABLE": str(machines.max_unavailable),
     }
+
+
+def tests_settings(config: ClusterConfig, infiniband: Iterable[str]) -> str:
+    """The file that the tests of nodes read (images/health/node_tests/settings.py)."""
+    tests = config.health.tests
+    settings = {
+        "tests": list(tests.run),
+        "intervals": dict(sorted(tests.intervals.items())),
+        "max_under_test": str(tests.max_under_test),
+        "platforms": dict(sorted(tests.platforms.items())),
+        "infiniband": sorted(infiniband),
+        "expected": tests.expected,
+        "directory": tests.directory,
+        "nccl_tests": tests.nccl_tests,
+        # Without PMIx, as in Debian's build of 26.05, nccl-tests cannot start on two nodes: that is then not checked.
+        "mpi": "pmix" if config.slurm.version == "24.11" else "none",
+        "account": tests.account if config.accounting.enabled else "",
+        "qos": tests.qos or "",
+        "partition": tests.partition or "",
+    }
+    return json.dumps(settings, indent=2, sort_keys=True) + "\n"
 
 
 def _draining_nothing(health: Health) -> set[str]:

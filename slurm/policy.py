@@ -39,6 +39,9 @@ DEFAULT_ACCOUNT = "default"
 
 ROOT = "root"
 
+SLURM_USER = "slurm"
+"""Who submits tests of nodes: root may not run jobs."""
+
 COMPONENT = "policy"
 """Name of the job's container, and the beginning of the job's own."""
 
@@ -64,6 +67,8 @@ def environment(config: ClusterConfig) -> dict[str, str]:
 def policy(config: ClusterConfig) -> dict[str, Any]:
     """The document as plain values."""
     declared = config.accounts or {DEFAULT_ACCOUNT: Account(description="everybody")}
+    testers = _testers(config)
+    declared = {name: Account(description="tests of nodes") for name in testers if name not in declared} | declared
     return {
         "version": VERSION,
         "prune": config.accounting.prune,
@@ -73,9 +78,21 @@ def policy(config: ClusterConfig) -> dict[str, Any]:
             name: entry
             for name in sorted(config.users)
             if (entry := _user(config.users[name], everybody=not config.accounts))["associations"]
-        },
+        }
+        | _tester(testers),
         "reservations": {name: _reservation(config.reservations[name]) for name in sorted(config.reservations)},
     }
+
+
+def _testers(config: ClusterConfig) -> list[str]:
+    """The account of the tests of nodes, where there are any: `slurm`, who submits them, may be nobody without one."""
+    tests = config.health.tests
+    return [tests.account] if config.health.enabled and tests.enabled else []
+
+
+def _tester(accounts: list[str]) -> dict[str, Any]:
+    own = {"default_account": "".join(accounts), "admin_level": "none", "associations": {name: {} for name in accounts}}
+    return {SLURM_USER: own} if accounts else {}
 
 
 def parents_first(accounts: Mapping[str, Account]) -> list[str]:

@@ -38,6 +38,7 @@ PROGRAMS = {
         "health": "images.health.run",
     },
     "health/watch": {"health-watch": "images.health.watch.program", "health-nodes": "images.health.nodes"},
+    "health/node_tests": {"health-tests": "images.health.node_tests.program"},
     "jail": {"populate": "images.jail.populate", "users": "images.jail.users"},
 }
 """Folder below images/ -> program -> the module whose main() it runs."""

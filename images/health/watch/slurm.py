@@ -36,6 +36,7 @@ class Record:
     reason_at: float | None = None
     """Seconds since 1970."""
     comment: str = ""
+    extra: str = ""
     address: str = ""
     """Where slurmd listens."""
     port: int = SLURMD_PORT
@@ -60,6 +61,7 @@ def _record(node: Mapping[str, Any]) -> Record | None:
         reason=_text(node.get("reason")),
         reason_at=_seconds(node.get("reason_changed_at")),
         comment=_text(node.get("comment")),
+        extra=_text(node.get("extra")),
         address=_text(node.get("address")) or name,
         port=int(_seconds(node.get("port")) or SLURMD_PORT),
     )

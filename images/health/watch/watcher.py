@@ -8,15 +8,14 @@ change it reads the node's record again, and does nothing if somebody else was t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from images.common.command import TIMED_OUT, Result
-from images.health.report import decode
-from images.health.watch.decide import Action, Decision, Finding, Kind, NodeView, Policy, decide
+from images.health.watch.decide import Action, Decision, Kind, NodeView, Policy, decide
 from images.health.watch.flapping import Flapping, Hold
-from images.health.watch.slurm import Record, Slurm, SlurmError
+from images.health.watch.slurm import Slurm, SlurmError
+from images.health.watch.views import Views, Watching
 
 MOST_ACTIONS: Final = 100
 """In a round; the next one is close."""
@@ -24,14 +23,6 @@ REQUEUE_AGAIN_SECONDS: Final = 30.0
 """Jobs need a moment to end, and some cannot be requeued."""
 MOST_FAILURES: Final = 3
 """Questions without an answer in one round, after which the rest waits for the next: slurmctld may be stuck."""
-
-
-class Watching(Protocol):
-    """The machines below the nodes."""
-
-    def findings(self, records: list[Record], now: float) -> Mapping[str, Finding]:
-        """How they are."""
-        ...
 
 
 class Telling(Protocol):
@@ -54,12 +45,6 @@ class Releasing(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Arrival:
-    report_at: int
-    seen: float | None
-
-
 class Watcher:
     """Looks at all nodes, decides, and acts; one round at a time."""
 
@@ -79,13 +64,12 @@ class Watcher:
         self._slurm = slurm
         self._policy = policy
         self._log = log
-        self._machines = machines
+        self._views = Views(machines)
         self._teller = teller
         self._releaser = releaser
         self._flapping = Flapping()
         self._dry_run = dry_run
         self._wall = wall
-        self._arrivals: dict[str, _Arrival] | None = None
         self._told: dict[tuple[Kind, str], str] = {}
         self._held: frozenset[tuple[str, str]] = frozenset()
         self._requeued: dict[str, float] = {}
@@ -94,7 +78,7 @@ class Watcher:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
         records = self._slurm.nodes()
         now = self._wall()
-        views = self._views(records, now)
+        views = self._views.of(records, now)
         holds = self._flapping.holds(views, now)
         self._tell_unsettled(holds)
         decision = decide(views, self._policy, now, frozenset(hold.node for hold in holds))
@@ -110,34 +94,6 @@ class Watcher:
         if self._releaser is not None:
             self._releaser.saw(views, now)
         return decision
-
-    def _views(self, records: list[Record], now: float) -> list[NodeView]:
-        known = self._arrivals
-        arrivals: dict[str, _Arrival] = {}
-        name, machines = self._machines if self._machines is not None else ("", None)
-        by_machine = machines.findings(records, now) if machines is not None else {}
-        views = []
-        for record in records:
-            findings: dict[str, Finding] = {}
-            report = decode(record.comment)
-            if report is not None:
-                arrival = _arrival(record.name, report.at, known, now)
-                arrivals[record.name] = arrival
-                for check, result in report.results.items():
-                    findings[check] = Finding(result=result, at=float(report.at), arrived=arrival.seen)
-            if record.name in by_machine:
-                findings[name] = by_machine[record.name]
-            views.append(
-                NodeView(
-                    name=record.name,
-                    states=record.states,
-                    reason=record.reason,
-                    reason_at=record.reason_at,
-                    findings=findings,
-                )
-            )
-        self._arrivals = arrivals
-        return views
 
     def _act(self, action: Action) -> bool:
         """Do it, and tell. Whether slurmctld has answered."""
@@ -239,11 +195,3 @@ class Watcher:
         elif self._held and not held:
             self._log("no node waits for the limit any more")
         self._held = held
-
-
-def _arrival(name: str, report_at: int, known: Mapping[str, _Arrival] | None, now: float) -> _Arrival:
-    """When a report came: now if it was not there a round ago."""
-    if known is None:
-        return _Arrival(report_at=report_at, seen=None)
-    before = known.get(name)
-    return before if before is not None and before.report_at == report_at else _Arrival(report_at=report_at, seen=now)

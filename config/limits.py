@@ -1,0 +1,25 @@
+"""Numbers of nodes that may also be a part of all."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+
+def _limit(limit: int | str) -> int | str:
+    if (isinstance(limit, str) and not _PERCENT.fullmatch(limit)) or (isinstance(limit, int) and limit < 0):
+        raise ValueError("is neither a number of nodes nor a part of them such as 10%")
+    return limit
+
+
+_PERCENT: Final = re.compile(r"(100|[1-9]?[0-9])%")
+Limit = Annotated[
+    Annotated[int, Field(strict=True)] | str,
+    AfterValidator(_limit),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": f"^{_PERCENT.pattern}$"}]}
+    ),
+]
+"""A number of nodes, or a part of all: `3`, `10%`."""

@@ -1,0 +1,13 @@
+"""All tests there are, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from images.health.node_tests.contract import NodeTest
+from images.health.node_tests.kinds import cpu, dcgm, filesystem, memory, nccl
+
+TESTS: Final[Mapping[str, NodeTest]] = {
+    test.name: test for test in (cpu.TEST, memory.TEST, filesystem.TEST, *nccl.TESTS, *dcgm.TESTS)
+}

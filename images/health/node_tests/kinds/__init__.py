@@ -1,0 +1,1 @@
+"""The tests themselves: what each runs on the node, and how its output is read."""

@@ -1,0 +1,139 @@
+"""Tests of nodes as real Slurm jobs: what they measure comes back, users never wait, and a bad node is drained."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.health.contract import Result, Status
+from images.health.node_tests.results import Record, decode, encode
+from tests.slurm.conftest import minimal_config
+from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox
+
+CONF = "/var/spool/slurmctld/slurmstack/current/slurm.conf"
+NODES = ("default-0", "default-1")
+EXPECTED = 1000
+SYSBENCH = """#!/bin/sh
+# Plays sysbench: /run/slow has how fast this machine is, /run/long for how long it takes.
+sleep $(cat /run/long 2>/dev/null || echo 0)
+echo "CPU speed:"
+echo "    events per second:  $(cat /run/slow 2>/dev/null || echo 5000.00)"
+"""
+SETTINGS = {
+    "tests": ["cpu-speed"],
+    "max_under_test": "100%",
+    "platforms": {"default": "test-machine"},
+    "expected": {"test-machine": {"cpu-speed": {"events": EXPECTED}}},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tested:
+    """A cluster of two nodes."""
+
+    sandbox: SlurmSandbox
+
+    def run(self, command: str, *, pod: str = "controller-0") -> str:
+        done = self.sandbox.run(command, pod=pod)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def node(self, name: str) -> dict[str, Any]:
+        nodes = json.loads(self.run("scontrol show nodes --json"))["nodes"]
+        found: dict[str, Any] = next(node for node in nodes if node["name"] == name)
+        return found
+
+    def found(self, name: str) -> Record | None:
+        """The last result of cpu-speed."""
+        return decode(str(self.node(name).get("extra", ""))).get("cpu-speed")
+
+    def remember(self, name: str, record: Record | None) -> None:
+        """Put a result into the node's record, as an earlier run would have."""
+        extra = encode({"cpu-speed": record} if record else {}, "")
+        self.sandbox.run(["scontrol", "update", f"nodename={name}", f"extra={extra}"])
+
+    def await_forgotten(self) -> None:
+        """Until slurmctld has forgotten all jobs: what is noted from now on is not corrected from them."""
+        wait_until(lambda: not self.run("squeue --noheader --states=all"), "slurmctld has forgotten all jobs", 120)
+
+
+def prepare(pod: Pod) -> None:
+    tool = pod.root / "usr/bin/sysbench"
+    tool.write_text(SYSBENCH)
+    tool.chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str) -> Iterator[Tested]:
+    scheduler = "SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=0"
+    # slurmctld forgets jobs soon, so that results which a test takes away do not come back from there.
+    config = minimal_config(slurm_version, f"{scheduler}\nMinJobAge=8\n")
+    with SlurmSandbox(slurm_version, config=config, workers=0) as sandbox:
+        for name in NODES:
+            sandbox.start_worker_on(name, before=prepare)
+        sandbox.wait_for_nodes(len(NODES))
+        controller = sandbox.controller
+        settings: Path = controller.root / "run/tests.json"
+        settings.write_text(json.dumps(SETTINGS))
+        settings.chmod(0o644)
+        controller.start_program("health-tests", {"SLURM_CONF": CONF, "SETTINGS": "/run/tests.json"})
+        controller.start_program("health-watch", {"SLURM_CONF": CONF, "MACHINES": "no", "MAX_DRAINED": "1"})
+        yield Tested(sandbox=sandbox)
+
+
+def test_every_idle_node_is_tested_and_the_figure_is_in_its_record(cluster: Tested) -> None:
+    for name in NODES:
+        wait_until(lambda: cluster.found(name) is not None, cluster.sandbox.logs, 60)  # noqa: B023  used at once
+        record = cluster.found(name)
+        assert record is not None
+        assert record.result.status is Status.OK, record
+        assert "events 5000 events/s" in record.result.message
+
+
+def test_a_user_s_job_ends_the_test_that_is_in_its_way(cluster: Tested) -> None:
+    for name in NODES:
+        (cluster.sandbox.pods[name].root / "run/long").write_text("60")
+    cluster.await_forgotten()
+    for name in NODES:
+        cluster.remember(name, None)
+    wait_until(
+        lambda: len(cluster.run("squeue --noheader --states=RUNNING --format=%j").splitlines()) == len(NODES),
+        cluster.sandbox.logs, 60,
+    )  # fmt: skip
+    job = cluster.run("sbatch --parsable --exclusive --nodes=2 --chdir=/ --output=/dev/null --wrap 'sleep 2'")
+    began = time.monotonic()
+    wait_until(
+        lambda: "COMPLETED" in cluster.run(f"scontrol show job {job}"),
+        lambda: f"{time.monotonic() - began:.0f} s: {cluster.sandbox.logs()}", 45,
+    )  # fmt: skip
+    log = cluster.sandbox.controller.log("health-tests")
+    assert "ending cpu-speed on" in log
+    for name in NODES:
+        assert cluster.found(name) is None, "a test that was ended has not been"
+        (cluster.sandbox.pods[name].root / "run/long").unlink()
+    for name in NODES:
+        wait_until(lambda: cluster.found(name) is not None, cluster.sandbox.logs, 60)  # noqa: B023
+
+
+def test_a_node_that_is_too_slow_twice_is_drained_with_the_figures(cluster: Tested) -> None:
+    (cluster.sandbox.pods["default-1"].root / "run/slow").write_text("212.50")
+    cluster.await_forgotten()
+    earlier = int(time.time()) - 600
+    once = Result(status=Status.WARN, fault="hardware", message="events 213 events/s, measured once")
+    cluster.remember("default-1", Record(at=earlier, result=once))
+    wait_until(lambda: "DRAIN" in cluster.node("default-1")["state"], cluster.sandbox.logs, 60)
+    reason = cluster.node("default-1")["reason"]
+    assert reason.startswith("health/cpu-speed [hardware]: events 212.5 events/s (at least 1000 expected)"), reason
+    assert "DRAIN" not in cluster.node("default-0")["state"]
+
+
+def test_it_is_all_shown(cluster: Tested) -> None:
+    nodes = {node["name"]: node for node in json.loads(cluster.run(f"{LIBEXEC}/health-nodes"))["nodes"]}
+    assert nodes["default-1"]["drained_for"] == "cpu-speed"

@@ -1,0 +1,135 @@
+"""A small Slurm behind the commands that the program uses: nodes, jobs, users, and a clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from images.common.command import Result
+
+KEPT_SECONDS = 300
+
+
+def number(value: int) -> dict[str, Any]:
+    return {"set": True, "infinite": False, "number": value}
+
+
+@dataclass(kw_only=True)
+class Job:
+    number: int
+    name: str
+    nodes: list[str]
+    began: int
+    spec: dict[str, Any]
+    state: str = "RUNNING"
+    ended: int = 0
+    comment: str = ""
+
+    @property
+    def test(self) -> str:
+        return self.name.partition("-")[2].partition(":")[0]
+
+
+@dataclass(kw_only=True)
+class FakeCluster:
+    """Jobs run until `end` is called, with the comment that `measure` gives."""
+
+    names: list[str]
+    gpus: int = 8
+    now: int = 1_795_000_000
+    measure: Callable[[Job], str] = lambda _job: ""
+    extras: dict[str, str] = field(default_factory=dict)
+    drained: set[str] = field(default_factory=set)
+    users_wait: list[tuple[str, str]] = field(default_factory=list)
+    """Partition and reason."""
+    jobs: list[Job] = field(default_factory=list)
+    down: bool = False
+    refuses: frozenset[str] = frozenset()
+    """Programs that fail."""
+    most_at_once: int = 0
+
+    def wall(self) -> float:
+        return float(self.now)
+
+    def running(self) -> list[Job]:
+        return [job for job in self.jobs if job.state == "RUNNING"]
+
+    def end(self, state: str = "COMPLETED") -> None:
+        """All tests come to their end."""
+        for job in self.running():
+            job.state, job.ended, job.comment = state, self.now, self.measure(job)
+
+    def __call__(self, argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
+        assert timeout > 0
+        assert env is None or "SLURM_JOB_ID" not in env
+        if self.down:
+            return Result(code=1, stderr="Unable to contact slurm controller")
+        if argv[0] in self.refuses or " ".join(argv[:2]) in self.refuses:
+            return Result(code=1, stderr="Access denied")
+        command = " ".join(argv[:3])
+        if command == "scontrol show nodes":
+            return self._json("nodes", [self._node(name) for name in self.names])
+        if command == "squeue --me --states=all":
+            return self._json("jobs", [self._job(job) for job in self.jobs if self._is_kept(job)])
+        if argv[0] == "squeue":
+            rows = [f"{900 + index}|{partition}|{why}" for index, (partition, why) in enumerate(self.users_wait)]
+            return Result(code=0, stdout="\n".join(rows))
+        return {"sbatch": self._sbatch, "scancel": self._scancel, "scontrol": self._update}[argv[0]](argv)
+
+    def _is_kept(self, job: Job) -> bool:
+        return job.state == "RUNNING" or self.now - job.ended < KEPT_SECONDS
+
+    def _json(self, key: str, listing: list[dict[str, Any]]) -> Result:
+        return Result(code=0, stdout=json.dumps({key: listing}))
+
+    def _node(self, name: str) -> dict[str, Any]:
+        busy = any(name in job.nodes for job in self.running())
+        states = ["ALLOCATED" if busy else "IDLE", *(["DRAIN"] if name in self.drained else [])]
+        return {
+            "name": name,
+            "state": states,
+            "partitions": ["main"],
+            "active_features": ["pool"],
+            "gres": f"gpu:{self.gpus}",
+            "extra": self.extras.get(name, ""),
+            "slurmd_start_time": number(1),
+        }
+
+    def _job(self, job: Job) -> dict[str, Any]:
+        return {
+            "job_id": job.number,
+            "name": job.name,
+            "job_state": [job.state],
+            "submit_time": number(job.began),
+            "start_time": number(job.began),
+            "comment": job.comment,
+        }
+
+    def _sbatch(self, argv: Sequence[str]) -> Result:
+        options = dict(option.split("=", 1) for option in argv if option.startswith("--") and "=" in option)
+        nodes = options["--nodelist"].split(",")
+        assert not any(set(nodes) & set(job.nodes) for job in self.running())
+        job = Job(
+            number=len(self.jobs) + 1,
+            name=options["--job-name"],
+            nodes=nodes,
+            began=self.now,
+            spec=json.loads(argv[-1]),
+        )
+        self.jobs.append(job)
+        self.most_at_once = max(self.most_at_once, sum(len(job.nodes) for job in self.running()))
+        return Result(code=0, stdout=f"{job.number}\n")
+
+    def _scancel(self, argv: Sequence[str]) -> Result:
+        for job in self.running():
+            if str(job.number) in argv[1:]:
+                job.state, job.ended = "CANCELLED", self.now
+        return Result(code=0)
+
+    def _update(self, argv: Sequence[str]) -> Result:
+        assert argv[:2] == ["scontrol", "update"]
+        name, extra = argv[2].removeprefix("nodename="), argv[3].removeprefix("extra=")
+        self.extras[name] = extra
+        return Result(code=0)

@@ -1,0 +1,139 @@
+"""The batch script, run for real with small commands in place of the tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.health.node_tests import on_node
+from images.health.node_tests.judge import parse
+from images.health.node_tests.slurm import SCRIPT
+
+SAY = """#!/bin/sh
+printf '%s\\n' "$@" >> "$SAID"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name, text in {"scontrol": SAY, "nvidia-smi": "#!/bin/sh\necho NVIDIA H200\necho NVIDIA H200\n"}.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    return tmp_path
+
+
+def environment(place: Path) -> dict[str, str]:
+    return {"PATH": f"{place}/bin:/usr/bin:/bin", "SAID": f"{place}/said", "SLURM_JOB_ID": "17"}
+
+
+def spec(place: Path, *argv: str, **changes: Any) -> str:
+    usual = {
+        "argv": argv,
+        "keep": "figure: .*",
+        "seconds": 20,
+        "environment": {"GREETING": "hello"},
+        "directory": str(place),
+    }
+    return json.dumps({**usual, **changes})
+
+
+def comment(place: Path) -> dict[str, Any]:
+    update, job, said = (place / "said").read_text().split("\n", 2)
+    assert (update, job) == ("update", "jobid=17")
+    text = said.rstrip("\n")
+    assert text.startswith("comment=")
+    assert parse(text.removeprefix("comment=")) is not None
+    told: dict[str, Any] = json.loads(text.removeprefix("comment="))
+    return told
+
+
+def run(place: Path, *argv: str, **changes: Any) -> dict[str, Any]:
+    command = [sys.executable, "-I", str(SCRIPT), spec(place, *argv, **changes)]
+    subprocess.run(command, env=environment(place), check=True, timeout=60)
+    return comment(place)
+
+
+def test_it_tells_what_matters_of_the_output(place: Path) -> None:
+    said = run(place, "sh", "-c", 'echo noise; echo "figure:   $GREETING"; echo more >&2; echo figure: 2')
+    assert said == {"code": 0, "platform": "2x NVIDIA H200", "text": "figure: hello\nfigure: 2"}
+
+
+def test_it_tells_the_end_of_an_output_in_which_nothing_matters(place: Path) -> None:
+    said = run(place, "sh", "-c", "echo out of paper >&2; exit 3")
+    assert (said["code"], said["text"], said["end"]) == (3, "", "out of paper")
+
+
+def test_it_tells_that_there_is_no_tool(place: Path) -> None:
+    said = run(place, "no-such-tool")
+    assert (said["code"], said["end"]) == (127, "no-such-tool: No such file or directory")
+
+
+def test_it_ends_what_does_not_end(place: Path) -> None:
+    said = run(place, "sh", "-c", "echo figure: 1; sleep 60", seconds=0.3)
+    assert (said["code"], said["end"]) == (124, "no end within 0.3 s")
+
+
+def test_it_knows_the_cpus_and_has_a_directory_that_is_gone_after_it(place: Path) -> None:
+    left = place / f"slurmstack-health-{os.uname().nodename}-old"
+    left.mkdir()
+    said = run(place, "sh", "-c", "touch $1/file && echo figure: $0 $1", "{cpus}", "{scratch}")
+    _, cpus, directory = said["text"].split()
+    assert int(cpus) == len(os.sched_getaffinity(0))
+    assert Path(directory).parent == place
+    assert sorted(path.name for path in place.iterdir()) == ["bin", "said"]
+
+
+def test_a_directory_that_is_not_there_is_told(place: Path) -> None:
+    said = run(place, "sh", "-c", "true", "{scratch}", directory=str(place / "absent"))
+    assert (said["code"], "absent" in said["end"]) == (127, True)
+
+
+def test_it_ends_at_once_when_it_is_told_to_and_leaves_nothing(place: Path) -> None:
+    argv = ("sh", "-c", "echo $$ > $0/pid; mv $0/pid $1; exec sleep 60", "{scratch}", str(place / "pid"))
+    script = subprocess.Popen([sys.executable, "-I", str(SCRIPT), spec(place, *argv)], env=environment(place))
+    while not (place / "pid").exists():
+        assert script.poll() is None
+        time.sleep(0.01)
+    script.send_signal(signal.SIGTERM)
+    assert script.wait(timeout=30) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((place / "pid").read_text()), 0)
+    assert sorted(path.name for path in place.iterdir()) == ["bin", "pid"], "no comment either"
+
+
+@pytest.mark.parametrize("character", ["x", "é", "\U0001f600", '"', "\\", "\x01"])
+def test_a_comment_is_never_longer_than_slurm_allows(character: str) -> None:
+    for text in (character * 5000, "\n".join([character * 90] * 50)):
+        for pattern in (".*", "nothing"):
+            comment = on_node.told(0, text, pattern, character * 300)
+            assert len(comment) <= on_node.LONGEST
+            said = parse(comment)
+            assert said is not None
+            assert said.cut or pattern == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("listing", "platform"),
+    [("", ""), ("NVIDIA H200\n", "1x NVIDIA H200"), ("a\na\n\n", "2x a"), ("a\nb\n", "")],
+)
+def test_a_platform_is_a_number_of_gpus_of_one_model(listing: str, platform: str) -> None:
+    assert on_node.platform_of(listing) == platform
+
+
+def test_groups_of_the_pattern_are_kept_where_it_has_some() -> None:
+    assert on_node.kept("a=1   b=2\nc=3\na=4 b=5", r"a=(\d) b=(\d)") == "1 2\n4 5"
+
+
+def test_it_needs_nothing_of_ours() -> None:
+    assert SCRIPT.read_text().startswith("#!/usr/bin/python3 -I\n")
+    assert "from images" not in SCRIPT.read_text()

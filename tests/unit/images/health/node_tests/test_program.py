@@ -1,0 +1,332 @@
+"""The whole program against a small Slurm: what users, administrators and the watcher see."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import sys
+from typing import Any
+
+import pytest
+
+from images.common.command import Result as Done
+from images.health.contract import Status
+from images.health.node_tests import program
+from images.health.node_tests.program import NodeTester, keep_testing
+from images.health.node_tests.results import Record, decode
+from images.health.node_tests.settings import parse
+from images.health.node_tests.slurm import Slurm, SlurmError
+from tests.unit.images.fakes import FakeClock
+from tests.unit.images.health.node_tests.fake_cluster import FakeCluster, Job
+
+H100 = "8x NVIDIA H100 80GB HBM3"
+
+
+def told(text: str, code: int = 0) -> str:
+    return json.dumps({"code": code, "text": text, "platform": H100})
+
+
+def busbw(value: float) -> str:
+    return told(f"Out of bounds values : 0 OK\nAvg bus bandwidth : {value}")
+
+
+class Site:
+    """A cluster with the program in it."""
+
+    def __init__(self, cluster: FakeCluster, **settings: Any) -> None:
+        self.cluster = cluster
+        self.settings = parse({"max_under_test": "100%", **settings})
+        self.log: list[str] = []
+        self.start()
+
+    def start(self, *, dry_run: bool = False) -> None:
+        """Start the program, again."""
+        slurm = Slurm(runner=self.cluster, pools=self.settings.pools)
+        wall = self.cluster.wall
+        self.tester = NodeTester(slurm=slurm, settings=self.settings, log=self.log.append, dry_run=dry_run, wall=wall)
+
+    def round(self, seconds: int = 3) -> bool:
+        """One round, after a while."""
+        self.cluster.now += seconds
+        return self.tester.round()
+
+    def measure(self, rounds: int = 1, *, after: int = 3) -> None:
+        """Start tests, let them end, and see what they say, so many times."""
+        for _ in range(rounds):
+            self.round(after)
+            self.cluster.now += 60
+            self.cluster.end()
+            self.round()
+
+    def record(self, name: str, test: str) -> Record:
+        return decode(self.cluster.extras[name])[test]
+
+
+def cluster(count: int = 2, **fields: Any) -> FakeCluster:
+    return FakeCluster(names=[f"w-{index}" for index in range(count)], **fields)
+
+
+def test_idle_nodes_are_tested_and_the_results_lie_with_them() -> None:
+    site = Site(cluster(measure=lambda _job: busbw(476.0)), tests=["nccl-node"])
+    assert site.round() is True
+    assert [job.name for job in site.cluster.running()] == ["health-nccl-node:w-0", "health-nccl-node:w-1"]
+    began = site.cluster.now
+    site.cluster.now += 60
+    site.cluster.end()
+    assert site.round() is False
+    for name in ("w-0", "w-1"):
+        record = site.record(name, "nccl-node")
+        assert (record.result.status, record.at, record.result.message) == (Status.OK, began, "busbw 476 GB/s")
+    assert "w-0: ok nccl-node: busbw 476 GB/s" in site.log
+    assert site.round(86_000) is False
+    assert site.round(400) is True, "a day later it is due again"
+
+
+def test_a_slow_node_fails_when_it_is_slow_again_with_the_figures() -> None:
+    slow = cluster(measure=lambda job: busbw(212.0 if job.nodes == ["w-0"] else 476.0))
+    site = Site(slow, tests=["nccl-node"])
+    site.measure()
+    assert site.record("w-0", "nccl-node").result.status is Status.WARN
+    site.measure(after=120)
+    result = site.record("w-0", "nccl-node").result
+    assert (result.status, result.fault) == (Status.FAIL, "hardware")
+    assert result.message == "busbw 212 GB/s (at least 420 expected)"
+    assert site.record("w-1", "nccl-node").result.status is Status.OK
+    assert len([job for job in slow.jobs if job.nodes == ["w-1"]]) == 1
+
+
+def test_a_test_is_ended_as_soon_as_a_job_waits_and_runs_again_when_none_does() -> None:
+    site = Site(cluster(measure=lambda _job: busbw(1.0)), tests=["nccl-node"])
+    site.round()
+    site.cluster.users_wait = [("main", "Resources")]
+    assert len(site.cluster.running()) == 2
+    site.round()
+    assert site.cluster.running() == []
+    assert site.round() is False
+    assert (site.cluster.extras, len(site.cluster.jobs)) == ({}, 2)
+    site.cluster.users_wait = [("main", "Dependency")]
+    assert site.round() is True
+    assert len(site.cluster.running()) == 2
+
+
+@pytest.mark.parametrize("away", [20, 299])
+def test_a_restart_takes_up_what_runs_and_what_has_ended(away: int) -> None:
+    site = Site(cluster(measure=lambda _job: busbw(476.0)), tests=["nccl-node"])
+    site.round()
+    site.start()
+    site.round()
+    assert len(site.cluster.jobs) == 2, "nothing is started twice"
+    site.cluster.end()
+    site.start()
+    site.round(away)
+    assert site.record("w-0", "nccl-node").result.status is Status.OK
+    site.start()
+    site.round()
+    assert len(site.cluster.jobs) == 2
+
+
+def test_what_nobody_has_read_in_time_is_due_as_before() -> None:
+    site = Site(cluster(measure=lambda _job: busbw(476.0)), tests=["nccl-node"])
+    site.round()
+    site.cluster.end()
+    site.round(301)
+    assert len(site.cluster.jobs) == 4
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "NODE_FAIL", "FAILED"])
+def test_a_job_that_ended_without_a_word_is_not_checked(state: str) -> None:
+    site = Site(cluster(1), tests=["cpu-speed"])
+    site.round()
+    site.cluster.end(state)
+    site.round()
+    result = site.record("w-0", "cpu-speed").result
+    assert (result.status, state in result.message) == (Status.NOT_CHECKED, True)
+    assert site.round() is False, "and waits for its turn"
+
+
+def test_the_bad_node_of_a_pair_is_found_and_no_other_is_accused() -> None:
+    bad = "w-1"
+    slow = cluster(6, measure=lambda job: busbw(40.0 if bad in job.nodes else 350.0))
+    site = Site(slow, tests=["nccl-pair"], infiniband=["pool"])
+    for _ in range(6):
+        site.measure()
+        slow.drained |= {name for name in slow.names if site.record(name, "nccl-pair").result.status is Status.FAIL}
+    assert slow.drained == {bad}
+    result = site.record(bad, "nccl-pair").result
+    assert result.fault == "hardware"
+    assert "busbw 40 GB/s (at least 300 expected)" in result.message
+    assert "which are well with others" in result.message
+    assert {site.record(name, "nccl-pair").result.status for name in slow.names if name != bad} == {Status.OK}
+    assert len(slow.jobs) <= 8
+    site.round()
+    assert slow.running() == [], "the search has ended"
+
+
+def test_a_network_that_is_slow_for_all_drains_nobody() -> None:
+    slow = cluster(6, measure=lambda _job: busbw(40.0))
+    site = Site(slow, tests=["nccl-pair"], infiniband=["pool"])
+    site.measure(10)
+    assert {site.record(name, "nccl-pair").result.status for name in slow.names} == {Status.WARN}
+
+
+def test_without_a_tool_and_on_an_unknown_platform_nothing_is_judged() -> None:
+    def measure(job: Job) -> str:
+        if job.test == "cpu-speed":
+            return json.dumps({"code": 127, "text": "", "end": "sysbench: No such file or directory"})
+        return told("transferred (5.00 MiB/sec)")
+
+    site = Site(cluster(1, measure=measure), tests=["cpu-speed", "memory-bandwidth"])
+    site.measure(2)
+    results = {test: record.result for test, record in decode(site.cluster.extras["w-0"]).items()}
+    assert {result.status for result in results.values()} == {Status.NOT_CHECKED}
+    assert results["cpu-speed"].message == "sysbench: No such file or directory"
+    assert "write 0.005243 GB/s" in results["memory-bandwidth"].message
+
+
+def test_what_the_site_expects_of_a_pool_counts() -> None:
+    expected = {"small": {"cpu-speed": {"events": 5000}}}
+    slow = cluster(1, gpus=0, measure=lambda _job: told("events per second: 90.5"))
+    site = Site(slow, tests=["cpu-speed"], platforms={"pool": "small"}, expected=expected)
+    site.measure()
+    site.measure(after=120)
+    assert site.record("w-0", "cpu-speed").result.message == "events 90.5 events/s (at least 5000 expected)"
+
+
+def test_no_more_nodes_than_the_limit_are_under_test() -> None:
+    busy = cluster(20, measure=lambda _job: told("events per second: 9"))
+    site = Site(busy, tests=["cpu-speed", "memory-bandwidth"], max_under_test="10%")
+    site.measure(30)
+    assert busy.most_at_once == 2
+    assert all(set(decode(extra)) == {"cpu-speed", "memory-bandwidth"} for extra in busy.extras.values())
+    assert len(busy.extras) == 20
+
+
+def test_what_others_keep_in_the_field_stays() -> None:
+    site = Site(cluster(1, extras={"w-0": '{"rack": 7}'}, measure=lambda _job: busbw(476.0)), tests=["nccl-node"])
+    site.measure()
+    assert json.loads(site.cluster.extras["w-0"])["rack"] == 7
+
+
+def test_a_result_that_could_not_be_written_is_written_later() -> None:
+    site = Site(cluster(1, measure=lambda _job: busbw(476.0)), tests=["nccl-node"])
+    site.round()
+    site.cluster.end()
+    site.cluster.refuses = frozenset({"scontrol update"})
+    site.round()
+    site.round()
+    assert site.cluster.extras == {}
+    assert [line for line in site.log if "cannot" in line] == ["cannot write the results of w-0: Access denied"]
+    site.cluster.refuses = frozenset()
+    site.round()
+    assert site.record("w-0", "nccl-node").result.status is Status.OK
+
+
+def test_a_test_that_is_refused_is_told_once_and_tried_again_after_a_while() -> None:
+    site = Site(cluster(1, refuses=frozenset({"sbatch"})), tests=["cpu-speed"])
+    for _ in range(5):
+        assert site.round() is False
+    assert site.log == ["cannot start cpu-speed on w-0: Access denied"]
+    site.cluster.refuses = frozenset()
+    assert site.round() is False
+    assert site.round(60) is True
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    site = Site(cluster(2, measure=lambda _job: busbw(476.0)), tests=["cpu-speed"])
+    site.start(dry_run=True)
+    for _ in range(3):
+        site.round()
+    assert (site.cluster.jobs, site.cluster.extras) == ([], {})
+    assert site.log == ["would start cpu-speed on w-0", "would start cpu-speed on w-1"]
+
+
+def test_a_dry_run_reads_results_and_leaves_them() -> None:
+    site = Site(cluster(1, measure=lambda _job: busbw(476.0)), tests=["nccl-node"])
+    site.round()
+    site.cluster.end()
+    site.start(dry_run=True)
+    site.round()
+    assert site.cluster.extras == {}
+    assert site.log[-1] == "w-0: ok nccl-node: busbw 476 GB/s"
+
+
+def test_a_round_without_slurmctld_is_an_error() -> None:
+    with pytest.raises(SlurmError):
+        Site(cluster(down=True)).round()
+
+
+class EnoughError(Exception):
+    pass
+
+
+def test_the_program_waits_for_slurmctld_and_looks_more_often_while_tests_run() -> None:
+    site = Site(cluster(1, down=True, measure=lambda _job: told("")), tests=["cpu-speed"])
+    clock = FakeClock()
+    times: list[float] = []
+
+    def on_sleep() -> None:
+        site.cluster.now = 1_795_000_000 + int(clock.time)
+        times.append(clock.time)
+        if len(times) == 3:
+            site.cluster.down = False
+        if len(times) == 5:
+            site.cluster.end()
+        if len(times) == 9:
+            raise EnoughError
+
+    clock.on_sleep = on_sleep
+    with pytest.raises(EnoughError):
+        keep_testing(site.tester, site.log.append, clock)
+    assert site.log[0].startswith("waiting for slurmctld: Unable to contact")
+    pauses = [after - before for before, after in zip([0.0, *times], times, strict=False)]
+    assert pauses[:5] == [program.BUSY_POLL_SECONDS] * 5
+    assert set(pauses[5:]) == {program.POLL_SECONDS}
+
+
+def test_a_round_that_takes_long_is_followed_by_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    lengths = [0.5, 2.0, 60.0]
+    pauses: list[float] = []
+
+    class Slow(NodeTester):
+        def round(self) -> bool:
+            if not lengths:
+                raise EnoughError
+            clock.time += lengths.pop(0)
+            return True
+
+    monkeypatch.setattr(clock, "sleep", pauses.append)
+    slurm = Slurm(runner=cluster(1))
+    with pytest.raises(EnoughError):
+        keep_testing(Slow(slurm=slurm, settings=parse({}), log=print), print, clock)
+    assert pauses == [program.BUSY_POLL_SECONDS, 10.0, program.LONGEST_POLL_SECONDS]
+
+
+def main(monkeypatch: pytest.MonkeyPatch, runner: Any, *arguments: str, uid: int = 64030) -> tuple[int, list[str]]:
+    dropped: list[str] = []
+    monkeypatch.setattr(program, "run", runner)
+    monkeypatch.setattr(program, "end_on_sigterm", lambda: None)
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: name)
+    monkeypatch.setattr(program, "drop_privileges", dropped.append)
+    monkeypatch.setattr(sys, "argv", ["health-tests", *arguments])
+    return program.main(), dropped
+
+
+def test_the_program_never_goes_on_as_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    small = cluster(1)
+    assert main(monkeypatch, small, "--once", "--dry-run", uid=0) == (0, ["slurm"])
+    assert main(monkeypatch, small, "--once", "--dry-run") == (0, [])
+    assert "health-tests: would start cpu-speed on w-0" in capsys.readouterr().out
+
+
+def test_the_exit_code_tells_what_went_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(monkeypatch, lambda *_a, **_k: Done(code=1, stderr="down"), "--once")[0] == 1
+    path = tmp_path / "settings.json"
+    path.write_text('{"test": []}')
+    monkeypatch.setenv("SETTINGS", str(path))
+    assert main(monkeypatch, cluster(1), "--once")[0] == 2
+    assert "there is no such key" in capsys.readouterr().out

@@ -1,0 +1,214 @@
+"""What is read from Slurm and asked of it.
+
+The listings were written by hand after the tables of both versions' parsers (`PARSER_ARRAY(NODE)`, `(JOB_INFO)`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from images.common.command import NO_PROGRAM, TIMED_OUT, Result
+from images.health.node_tests.contract import Place
+from images.health.node_tests.plan import NodeView, Submit, TestJob, Waiting
+from images.health.node_tests.results import encode
+from images.health.node_tests.slurm import Account, Ended, Slurm, SlurmError
+from tests.unit.images.fakes import FakeRunner
+from tests.unit.images.health.node_tests.views import CPU, NOW, PAIR, node, record
+
+
+def number(value: int) -> dict[str, Any]:
+    return {"set": True, "infinite": False, "number": value}
+
+
+def nodes_of(*nodes: dict[str, Any], pools: frozenset[str] = frozenset()) -> list[NodeView]:
+    runner = FakeRunner({"scontrol show nodes --json": Result(code=0, stdout=json.dumps({"nodes": nodes}))})
+    return [record.view for record in Slurm(runner=runner, pools=pools).nodes()]
+
+
+def jobs_of(*jobs: dict[str, Any]) -> tuple[list[TestJob], list[Ended]]:
+    runner = FakeRunner({"squeue --me --states=all --json": Result(code=0, stdout=json.dumps({"jobs": jobs}))})
+    return Slurm(runner=runner).jobs()
+
+
+def job(**fields: Any) -> dict[str, Any]:
+    usual = {
+        "job_id": 17,
+        "name": "health-cpu-speed:w-0",
+        "job_state": ["RUNNING"],
+        "submit_time": number(NOW - 9),
+        "start_time": number(NOW - 8),
+        "comment": "",
+    }
+    return {**usual, **fields}
+
+
+def test_a_node_is_read_with_its_last_results() -> None:
+    records = {"cpu-speed": record(ago=5)}
+    (view,) = nodes_of(
+        {
+            "name": "w-0",
+            "state": ["IDLE", "DYNAMIC_NORM"],
+            "partitions": ["main", "gpus"],
+            "features": ["h100", "rack-7"],
+            "active_features": ["h100"],
+            "gres": "gpu:8(S:0-1)",
+            "extra": encode(records, ""),
+            "slurmd_start_time": number(NOW - 99),
+        }
+    )
+    assert view == NodeView(
+        name="w-0",
+        states=frozenset({"IDLE", "DYNAMIC_NORM"}),
+        partitions=("main", "gpus"),
+        pool="h100",
+        gpus=8,
+        started_at=NOW - 99,
+        records=records,
+    )
+    assert view.is_idle
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [
+        ("", 0),
+        (None, 0),
+        ("gpu:8", 8),
+        ("gpu:h100:8(S:0-1)", 8),
+        ("shard:16,gpu:2", 2),
+        ("gpu:a:1,gpu:b:2", 3),
+        ("nic:4", 0),
+        ("gpu", 0),
+    ],
+)
+def test_gpus_are_counted(gres: str | None, gpus: int) -> None:
+    assert nodes_of({"name": "a", "state": ["IDLE"], "gres": gres})[0].gpus == gpus
+
+
+def test_the_pool_is_the_feature_that_names_one() -> None:
+    features = {"name": "a", "state": ["IDLE"], "active_features": ["avx", "pool-b"]}
+    assert nodes_of(features, pools=frozenset({"pool-a", "pool-b"}))[0].pool == "pool-b"
+    assert nodes_of(features)[0].pool == "avx,pool-b"
+
+
+def test_a_node_of_which_little_is_known_is_not_idle_and_one_without_a_name_is_left_out() -> None:
+    (view,) = nodes_of(
+        {"name": "a", "state": "IDLE+DRAIN"}, {"state": ["IDLE"]}, {"name": "b"}, {"name": "c", "state": []}
+    )
+    assert (view.name, view.states, view.is_idle) == ("a", frozenset({"IDLE", "DRAIN"}), False)
+    assert not nodes_of({"name": "a", "state": ["IDLE"]})[0].is_idle, "in no partition"
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STAGE_OUT"])
+def test_what_has_begun_runs(state: str) -> None:
+    live, ended = jobs_of(job(job_state=[state]))
+    assert (live, ended) == (
+        [TestJob(number=17, test="cpu-speed", nodes=("w-0",), running=True, submitted_at=NOW - 9)],
+        [],
+    )
+
+
+def test_what_has_not_begun_waits() -> None:
+    live, _ = jobs_of(job(job_state=["PENDING"], start_time=number(0)))
+    assert not live[0].running
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"])
+@pytest.mark.parametrize("more", [[], ["COMPLETING"]], ids=["", "completing"])
+def test_what_has_ended_tells_how(state: str, more: list[str]) -> None:
+    live, ended = jobs_of(job(job_state=[state, *more], comment="told", name="health-nccl-pair:w-0,w-1"))
+    assert live == []
+    assert ended == [
+        Ended(number=17, test="nccl-pair", nodes=("w-0", "w-1"), began=NOW - 8, state=state, comment="told")
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"job_state": ["CANCELLED"], "comment": "told"},
+        {"job_state": ["PREEMPTED"]},
+        {"job_state": ["BOOT_FAIL"], "start_time": number(0)},
+        {"name": "train"},
+        {"name": "health-cpu-speed"},
+        {"name": "my-health-cpu-speed:w-0"},
+        {"name": "health-cpu-speed:"},
+        {"job_id": None},
+    ],
+    ids=str,
+)
+def test_what_was_stopped_or_is_no_test_is_as_if_it_had_not_been(fields: dict[str, Any]) -> None:
+    assert jobs_of(job(**fields)) == ([], [])
+
+
+def test_users_who_wait_are_all_but_the_tests() -> None:
+    down = "ReqNodeNotAvail, UnavailableNodes:w-[0-1]"
+    text = f"17|main|Resources\n18|main,gpus|Priority\n 19 |x|{down}\nslurm: error: odd\n\n"
+    runner = FakeRunner({"squeue --all --noheader --states=PENDING": Result(code=0, stdout=text)})
+    assert Slurm(runner=runner).waiting([17]) == [
+        Waiting(partitions=("main", "gpus"), reason="Priority"),
+        Waiting(partitions=("x",), reason=down),
+    ]
+
+
+@pytest.mark.parametrize("code", [1, TIMED_OUT, NO_PROGRAM])
+def test_no_answer_is_an_error_and_never_an_empty_cluster(code: int) -> None:
+    slurm = Slurm(runner=FakeRunner({"": Result(code=code, stdout='{"nodes": [], "jobs": []}', stderr="down")}))
+    for question in (slurm.nodes, slurm.jobs, lambda: slurm.waiting([])):
+        with pytest.raises(SlurmError, match="down"):
+            question()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", "{}", "null", '{"nodes": 7, "jobs": "x"}', '{"nodes": null, "jobs": null}']
+)
+def test_garbage_is_an_error(text: str) -> None:
+    slurm = Slurm(runner=FakeRunner({"": Result(code=0, stdout=text)}))
+    for question in (slurm.nodes, slurm.jobs):
+        with pytest.raises(SlurmError):
+            question()
+
+
+def submitted(wish: Submit, account: Account | None = None) -> list[str]:
+    seen: list[list[str]] = []
+
+    def note(argv: Any) -> Result:
+        seen.append(list(argv))
+        return Result(code=0, stdout="18\n")
+
+    runner = FakeRunner({"sbatch": note})
+    assert (
+        Slurm(runner=runner, account=account or Account()).submit(wish, wish.test.command(Place(gpus=8)), "/var/tmp").ok
+    )
+    assert set(runner.environments[0] or {}) <= {"PATH", "SLURM_CONF"}
+    return seen[0]
+
+
+def test_a_test_is_a_short_job_of_the_lowest_priority_that_has_its_nodes_alone() -> None:
+    argv = submitted(Submit(test=CPU, nodes=(node("w-0"),), partition="main"))
+    assert {"--exclusive", "--no-requeue", "--nice=2147483645", "--time=2", "--nodelist=w-0", "--nodes=1"} <= set(argv)
+    assert {"--job-name=health-cpu-speed:w-0", "--partition=main", "--mem=0", "--output=/dev/null"} <= set(argv)
+    assert not any(option.startswith(("--gpus", "--account", "--qos")) for option in argv)
+    assert argv[-2].endswith("/node_tests/on_node.py")
+    spec = json.loads(argv[-1])
+    assert spec["argv"][0] == "sysbench"
+    assert (spec["keep"], spec["seconds"], spec["directory"]) == (CPU.keep, CPU.seconds, "/var/tmp")
+
+
+def test_a_pair_has_both_nodes_in_its_name_and_the_sites_account() -> None:
+    account = Account(account="ops", qos="low", partition="tests")
+    argv = submitted(Submit(test=PAIR, nodes=(node("w-0", gpus=8), node("w-1", gpus=8)), partition="main"), account)
+    assert {"--job-name=health-nccl-pair:w-0,w-1", "--nodes=2", "--nodelist=w-0,w-1", "--gpus-per-node=8"} <= set(argv)
+    assert {"--account=ops", "--qos=low", "--partition=tests"} <= set(argv)
+    assert json.loads(argv[-1])["environment"] == {"NCCL_ALGO": "Ring"}
+
+
+def test_the_changes_are_slurms_own_commands() -> None:
+    runner = FakeRunner()
+    slurm = Slurm(runner=runner)
+    slurm.cancel([17, 18])
+    slurm.write("w-0", '{"a": "b c"}')
+    assert runner.commands == ["scancel 17 18", 'scontrol update nodename=w-0 extra={"a": "b c"}']

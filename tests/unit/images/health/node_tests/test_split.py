@@ -1,0 +1,156 @@
+"""Which node of a failed pair is guilty, in clusters that are simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from images.health.node_tests.split import Standing, after_run, is_guilty, next_pairs, witnesses
+
+Standings = dict[str, Standing]
+
+
+def names(count: int) -> list[str]:
+    return [f"w-{number:02}" for number in range(count)]
+
+
+def run(standings: Standings, pair: tuple[str, str], at: int, well: bool) -> None:
+    first, second = pair
+    before = dict(standings)
+    standings[first] = after_run(before.get(first, Standing()), second, at=at, well=well)
+    standings[second] = after_run(before.get(second, Standing()), first, at=at, well=well)
+
+
+def guilty(standings: Standings) -> set[str]:
+    return {name for name in standings if is_guilty(name, standings)}
+
+
+def investigate(standings: Standings, is_well: Callable[[str, str], bool], rounds: int = 12) -> Standings:
+    """Run what is asked for, all pairs of a round at the same time, until nothing is."""
+    for number in range(rounds):
+        free = set(standings) - guilty(standings)  # a guilty node is drained
+        pairs = next_pairs(standings, free)
+        assert len({name for pair in pairs for name in pair}) == 2 * len(pairs)
+        for pair in pairs:
+            run(standings, pair, 1000 + 10 * number, is_well(*pair))
+        if not pairs:
+            break
+    return standings
+
+
+def without(bad: set[str]) -> Callable[[str, str], bool]:
+    """Runs are well in which none of these takes part."""
+    return lambda first, second: not bad & {first, second}
+
+
+def cluster(count: int, failed: tuple[str, str]) -> Standings:
+    """All were well yesterday, then a pair fails."""
+    standings = {name: Standing(well_at=10) for name in names(count)}
+    run(standings, failed, 100, well=False)
+    return standings
+
+
+@pytest.mark.parametrize("count", [4, 5, 8])
+def test_the_bad_node_of_a_failed_pair_is_found(count: int) -> None:
+    for bad in ("w-00", "w-01"):
+        found = investigate(cluster(count, ("w-00", "w-01")), without({bad}))
+        assert guilty(found) == {bad}
+        assert all(found[name].well_at for name in found if name != bad), "whoever was with it is cleared"
+
+
+def test_two_bad_nodes_that_failed_together_are_both_found() -> None:
+    found = investigate(cluster(8, ("w-00", "w-01")), without({"w-00", "w-01"}))
+    assert guilty(found) == {"w-00", "w-01"}
+
+
+def test_a_pair_that_is_well_with_others_is_nobodys_fault() -> None:
+    found = investigate(cluster(6, ("w-00", "w-01")), lambda a, b: {a, b} != {"w-00", "w-01"})
+    assert guilty(found) == set()
+    assert not any(standing.is_suspect for standing in found.values())
+
+
+def test_a_network_that_is_slow_for_all_accuses_nobody() -> None:
+    standings = {name: Standing(well_at=10) for name in names(8)}
+    for at, pair in enumerate(combinations(standings, 2), start=100):
+        run(standings, pair, at, well=False)
+        assert guilty(standings) == set()
+    assert next_pairs(standings, standings) == []
+
+
+def test_one_run_accuses_nobody_and_three_do_not_accuse_without_proof_of_the_others() -> None:
+    standings = cluster(5, ("w-00", "w-01"))
+    assert guilty(standings) == set()
+    run(standings, ("w-00", "w-02"), 110, well=False)
+    run(standings, ("w-00", "w-03"), 120, well=False)
+    assert guilty(standings) == set(), "nobody has been well since"
+    run(standings, ("w-01", "w-04"), 130, well=True)
+    assert guilty(standings) == set(), "one witness"
+    run(standings, ("w-02", "w-04"), 140, well=True)
+    assert guilty(standings) == {"w-00"}
+    assert witnesses("w-00", standings) == ["w-01", "w-02"]
+
+
+def test_having_been_well_before_proves_nothing() -> None:
+    standings = {"a": Standing(failed_with={"b": 100, "c": 110}), "b": Standing(well_at=100), "c": Standing(well_at=90)}
+    assert not is_guilty("a", standings)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_too_few_nodes_accuse_nobody_wrongly(count: int) -> None:
+    found = investigate(cluster(count, ("w-00", "w-01")), without({"w-00"}))
+    assert guilty(found) <= {"w-00"}
+
+
+def test_only_free_nodes_are_asked_for() -> None:
+    standings = cluster(6, ("w-00", "w-01"))
+    assert next_pairs(standings, {"w-00", "w-05"}) == [("w-00", "w-05")]
+    assert next_pairs(standings, {"w-04", "w-05"}) == []
+    assert next_pairs(standings, {"w-00", "w-01"}) == [], "the same two again would say nothing new"
+    assert next_pairs({}, {"w-00"}) == []
+
+
+def test_a_partner_that_is_well_again_is_not_asked_twice() -> None:
+    standings = {"a": Standing(failed_with={"b": 100}), "b": Standing(well_at=110), "c": Standing(well_at=50)}
+    assert next_pairs(standings, {"a", "b"}) == []
+    assert next_pairs(standings, {"a", "b", "c"}) == [("a", "c")]
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_good_node_is_never_accused(data: st.DataObject) -> None:
+    """Whatever pairs ran, in whatever order: as long as two good nodes are well together and a bad one never is."""
+    everybody = names(data.draw(st.integers(2, 9)))
+    bad = data.draw(st.sets(st.sampled_from(everybody)))
+    standings: Standings = {}
+    runs = data.draw(st.lists(st.tuples(st.sampled_from(everybody), st.sampled_from(everybody)), max_size=40))
+    for at, pair in enumerate(runs):
+        if pair[0] != pair[1]:
+            run(standings, pair, at, well=not bad & set(pair))
+            assert guilty(standings) <= bad
+    good = set(everybody) - bad
+    known = {name: standings.get(name, Standing()) for name in everybody}
+    found = investigate(known, without(bad), rounds=40)
+    assert guilty(found) <= bad
+    asked = next_pairs(found, set(found) - guilty(found))
+    assert asked == [], "the search ends"
+    if any(found[name].well_at is not None for name in good):
+        assert not any(found[name].is_suspect for name in good if len(found[name].failed_with) < 2)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_both_of_a_run_are_only_accused_by_others(data: st.DataObject) -> None:
+    """Even where chance decides what fails: a witness against one has itself been well since they failed together."""
+    everybody = names(6)
+    standings: Standings = {}
+    pairs = st.tuples(st.sampled_from(everybody), st.sampled_from(everybody), st.booleans())
+    for at, (first, second, well) in enumerate(data.draw(st.lists(pairs, max_size=40))):
+        if first != second:
+            run(standings, (first, second), at, well=well)
+            accused = guilty(standings)
+            assert all(accused.isdisjoint(witnesses(name, standings)) for name in accused)
+            assert not well or accused.isdisjoint({first, second})
