@@ -29,7 +29,7 @@ from config.cluster import ClusterConfig
 from config.services import ImageRole
 from slurm.accounting import own_database
 from slurm.conf import render
-from slurm.health import SETTINGS_FILE, TESTS_FILE, check_settings, tests_settings, watch_environment
+from slurm.health import SETTINGS_FILE, TESTS_FILE, check_settings, node_test_settings, watch_environment
 from slurm.images import DEFAULT_REGISTRY, image_reference, image_tag
 from slurm.names import NODES_SERVICE
 from slurm.policy import environment, policy_document
@@ -250,7 +250,7 @@ class SlurmCluster(pulumi.ComponentResource):
             scope=self._scope,
             settings={
                 SETTINGS_FILE: check_settings(config.health, infiniband),
-                **({TESTS_FILE: tests_settings(config, infiniband)} if config.health.tests.enabled else {}),
+                **({TESTS_FILE: node_test_settings(config, infiniband)} if config.health.tests.enabled else {}),
             },
             tests=config.health.tests.enabled,
             environment=watch_environment(config.health),

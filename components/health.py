@@ -23,6 +23,7 @@ from components.pods import (
 )
 from config.health import Machines
 from slurm.health import SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH
+from slurm.naming import content_name
 
 COMPONENT = WATCH
 
@@ -180,7 +181,12 @@ def _tester(args: HealthArgs) -> k8s.core.v1.ContainerArgs:
         name=TESTER,
         image=args.image,
         command=program(TESTER),
-        env=env(SLURM_CONF="/config/slurm/slurm.conf", SETTINGS=f"{SETTINGS_DIR}/{TESTS_FILE}"),
+        env=env(
+            SLURM_CONF="/config/slurm/slurm.conf",
+            SETTINGS=f"{SETTINGS_DIR}/{TESTS_FILE}",
+            # It reads them once: other settings are another pod.
+            SETTINGS_ARE=content_name("tests", args.settings[TESTS_FILE]),
+        ),
         volume_mounts=[
             munge_mount(),
             mount("config", "/config/slurm", read_only=True),

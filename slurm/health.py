@@ -70,7 +70,7 @@ def watch_environment(health: Health) -> Mapping[str, str]:
     }
 
 
-def tests_settings(config: ClusterConfig, infiniband: Iterable[str]) -> str:
+def node_test_settings(config: ClusterConfig, infiniband: Iterable[str]) -> str:
     """The file that the tests of nodes read (images/health/node_tests/settings.py)."""
     tests = config.health.tests
     settings = {

@@ -122,3 +122,14 @@ def test_turned_off_there_is_nothing_of_it() -> None:
     spec = named(recording, "slurm-pool-gpu-pods")["spec"]["template"]["spec"]
     assert "health" not in {volume["name"] for volume in spec["volumes"]}
     assert "SYSLOG" not in spec["containers"][0]["securityContext"]["capabilities"]["add"]
+
+
+def test_tests_of_nodes_run_beside_the_watcher_and_start_anew_with_their_settings() -> None:
+    def containers(**tests: Any) -> dict[str, Any]:
+        spec = named(recorded(tests=tests), "slurm-health-pods")["spec"]["template"]["spec"]
+        return {container["name"]: container for container in spec["containers"]}
+
+    assert set(containers()) == {"health-watch"}
+    tester = containers(enabled=True)["health-tests"]
+    assert {"name": "health", "mountPath": "/config/health", "readOnly": True} in tester["volumeMounts"]
+    assert containers(enabled=True, max_under_test=1)["health-tests"]["env"] != tester["env"]

@@ -1,0 +1,96 @@
+"""Tests of nodes in the stack file: names, figures, and the file that the program reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from config import load_config
+from config.node_tests import DEFAULT, TESTS
+from images.health.node_tests.catalog import TESTS as CATALOG
+from images.health.node_tests.settings import parse
+from slurm.health import node_test_settings
+from slurm.policy import policy
+from tests import stacks
+from tests.stacks import with_change
+from tests.unit.config.messages import complaints
+
+
+def with_tests(**tests: Any) -> dict[str, Any]:
+    return with_change(stacks.dev(), "health", {"tests": {"enabled": True, **tests}})
+
+
+def test_tests_and_figures_are_those_of_the_images() -> None:
+    assert {name: tuple(sorted(test.units)) for name, test in CATALOG.items()} == {
+        name: tuple(sorted(figures)) for name, figures in TESTS.items()
+    }
+    assert tuple(name for name, test in CATALOG.items() if test.default) == DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("tests", "message"),
+    [
+        ({"run": ["nccl"]}, "health.tests.run.0: 'nccl' is not a test"),
+        ({"intervals": {"nccl-node": 60}}, "health.tests.intervals.nccl-node: "),
+        ({"expected": {"A": {"nccl": {}}}}, "health.tests.expected: of A: 'nccl' is not a test"),
+        (
+            {"expected": {"A": {"nccl-node": {"bandwidth": 1}}}},
+            "health.tests.expected: of A: 'bandwidth' is not a figure of nccl-node",
+        ),
+        ({"expected": {"A": {"nccl-node": {"busbw": 0}}}}, "health.tests.expected.A.nccl-node.busbw: "),
+        ({"max_under_test": "1/2"}, "health.tests.max_under_test: '1/2' is neither a number of nodes"),
+        ({"directory": "scratch"}, "health.tests.directory: "),
+    ],
+)
+def test_a_slip_gets_a_message(tests: dict[str, Any], message: str) -> None:
+    found = complaints(with_tests(**tests))
+    assert len(found) == 1, found
+    assert found[0].startswith(message), found
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        {},
+        {
+            "run": ["cpu-speed"],
+            "intervals": {"cpu-speed": 3600},
+            "max_under_test": 3,
+            "expected": {"fast": {"cpu-speed": {"events": 5000}}},
+            "platforms": {"default": "fast"},
+            "directory": "/scratch",
+            "nccl_tests": "/opt/nccl-tests/all_reduce_perf",
+            "qos": "low",
+            "partition": "main",
+        },
+    ],
+    ids=["default", "all"],
+)
+def test_the_program_understands_the_file(tests: dict[str, Any]) -> None:
+    settings = parse(json.loads(node_test_settings(load_config(with_tests(**tests)), ["default"])))
+    assert [test.name for test in settings.policy.tests] == list(tests.get("run", DEFAULT))
+    assert settings.infiniband == {"default"}
+    assert settings.account.account == "health"
+    assert settings.place.directory == tests.get("directory", "/var/tmp")
+
+
+def test_who_submits_them_has_an_account_of_its_own() -> None:
+    assert "slurm" not in policy(load_config(stacks.dev()))["users"]
+    declared = policy(load_config(with_tests()))
+    assert declared["users"]["slurm"]["associations"] == {"health": {}}
+    assert set(declared["accounts"]) == {"default", "health"}
+
+
+def test_an_account_that_is_declared_stays_as_it_is() -> None:
+    sections = with_change(with_tests(account="ops"), "accounts", {"ops": {"fairshare": 7}})
+    sections = with_change(sections, "users.alice.accounts", ["ops"])
+    declared = policy(load_config(sections))
+    assert declared["accounts"]["ops"]["fairshare"] == 7
+    assert declared["users"]["slurm"]["default_account"] == "ops"
+
+
+def test_without_accounting_there_is_no_account() -> None:
+    sections = with_change(with_tests(), "accounting", {"enabled": False})
+    assert json.loads(node_test_settings(load_config(sections), []))["account"] == ""
