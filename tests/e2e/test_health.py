@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from images.health.node_tests.results import decode
 from local import cluster as local_cluster
 from local.report import PlainReport
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
@@ -133,6 +134,33 @@ def _patch_settings(slurm: SlurmOnKubernetes, settings: str) -> None:
     slurm.kubectl.run("patch", "configmap", "health-settings", "-n", slurm.namespace, "-p", patch)
     for pod in ("default-0", "default-1"):  # a change of the pod makes kubelet look at its files at once
         slurm.kubectl.run("annotate", "pod", pod, "-n", slurm.namespace, "--overwrite", "slurmstack/test=looked")
+
+
+def test_nodes_are_measured_by_jobs_that_users_never_wait_for(healthy: SlurmOnKubernetes) -> None:
+    slurm = healthy
+    tests = {"enabled": True, "run": ["cpu-speed", "filesystem-throughput"], "max_under_test": "100%"}
+    tests |= {"platforms": {"default": "this"}, "expected": {"this": {"cpu-speed": {"events": 1}}}}
+    before = slurm.sections["health"]
+    slurm.change("health", {**before, "tests": tests})
+
+    def results(node: str) -> dict[str, str]:
+        extra = slurm.slurm(f"scontrol show node {node} | grep -F Extra=", check=False)
+        found = decode(extra.strip().removeprefix("Extra="))
+        return {name: f"{record.result.status.value}: {record.result.message}" for name, record in found.items()}
+
+    try:
+        for node in ("default-0", "default-1"):
+            wait_until(lambda: len(results(node)) == 2, f"both tests have run on {node}", timeout=180)  # noqa: B023
+            found = results(node)
+            assert re.match(r"ok: events [0-9.]+ events/s", found["cpu-speed"]), found
+            # Nothing is known to be expected of this machine's disk: the figure is told, and nothing follows.
+            assert re.match(
+                r"not checked: write [0-9.]+ MB/s, read [0-9.]+ MB/s; nothing", found["filesystem-throughput"]
+            )
+        assert not _reason(slurm, "default-0")
+        assert not _reason(slurm, "default-1")
+    finally:
+        slurm.change("health", before)
 
 
 def _job_on(slurm: SlurmOnKubernetes, node: str, script: str) -> str:
