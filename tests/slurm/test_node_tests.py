@@ -74,7 +74,8 @@ def prepare(pod: Pod) -> None:
 def cluster(slurm_version: str) -> Iterator[Tested]:
     scheduler = "SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=0"
     # slurmctld forgets jobs soon, so that results which a test takes away do not come back from there.
-    config = minimal_config(slurm_version, f"{scheduler}\nMinJobAge=8\n")
+    plugin = {"plugstack.conf": "required /usr/lib/slurmstack/jail.so root=/jail\n"}  # as sbatch finds it in a cluster
+    config = minimal_config(slurm_version, f"{scheduler}\nMinJobAge=8\n", **plugin)
     with SlurmSandbox(slurm_version, config=config, workers=0) as sandbox:
         for name in NODES:
             sandbox.start_worker_on(name, before=prepare)
