@@ -17,6 +17,10 @@ REPEATS: Final = {
     "weekly": timedelta(days=7),
 }
 
+_RETEST: Final = ("health-test-", "re-test of ")
+"""How the names and comments begin of reservations that the tests of nodes make for some minutes
+(images/health/node_tests/retest.py). They are no part of the policy: `prune` must not open a node that is measured."""
+
 _KEY: Final = re.compile(r"(?:^| )([A-Za-z]+)=")
 _SET: Final = ("starttime", "endtime", "nodes", "nodecnt", "partitionname", "users", "accounts")
 """What `scontrol update` changes. A change of anything else makes the reservation anew."""
@@ -28,6 +32,8 @@ def parse(text: str) -> dict[tuple[str, ...], dict[str, Any]]:
     for line in text.splitlines():
         if line.startswith("ReservationName="):
             values = _split(line)
+            if values["ReservationName"].startswith(_RETEST[0]) and values["Comment"].startswith(_RETEST[1]):
+                continue
             found[(values["ReservationName"],)] = _attributes(values)
     return found
 

@@ -75,6 +75,9 @@ class NodeView:
     """When its slurmd started: what ran before that may have been another machine of this name."""
     records: Mapping[str, Record] = field(default_factory=dict)
     """Last results, by test."""
+    reason: str = ""
+    reason_at: int = 0
+    """When the reason was set, in seconds since 1970; 0: nobody knows."""
 
     @property
     def is_idle(self) -> bool:
@@ -148,14 +151,27 @@ class Plan:
 
 
 def plan(
-    nodes: Iterable[NodeView], jobs: Iterable[TestJob], waiting: Iterable[Waiting], policy: Policy, now: float
+    nodes: Iterable[NodeView],
+    jobs: Iterable[TestJob],
+    waiting: Iterable[Waiting],
+    policy: Policy,
+    now: float,
+    *,
+    retested: frozenset[str] = frozenset(),
 ) -> Plan:
-    """`now`: seconds since 1970, by slurmctld's clock."""
+    """`now`: seconds since 1970, by slurmctld's clock. `retested`: nodes that users cannot have (`retest.py`).
+
+    These count as under test, and their tests are not ended here: they are in nobody's way.
+    """
     by_name = {node.name: node for node in nodes}
     jobs = list(jobs)
     wanted = _wanted(waiting)
-    cancel = [Cancel(job=job, why=why) for job in jobs if (why := _unwanted(job, by_name, wanted, now))]
-    busy = {name for job in jobs for name in job.nodes}
+    cancel = [
+        Cancel(job=job, why=why)
+        for job in jobs
+        if retested.isdisjoint(job.nodes) and (why := _unwanted(job, by_name, wanted, now))
+    ]
+    busy = {name for job in jobs for name in job.nodes} | retested
     free = {
         name: node
         for name, node in by_name.items()

@@ -1,8 +1,8 @@
 """health-tests: runs the tests of nodes as Slurm jobs, and writes what they find to the nodes' records.
 
-A container beside the watcher, which drains a node that has failed: this program drains nothing. It remembers nothing
-that is not in Slurm, and may be ended at any time: tests that run go on, and are taken up by the next one. SETTINGS
-names the file of settings (`settings.py`).
+A container beside the watcher, which drains a node that has failed: this program drains only what it has undrained, to
+measure it again (`retest.py`). It remembers nothing that is not in Slurm, and may be ended at any time: tests that run
+go on, and are taken up by the next one. SETTINGS names the file of settings (`settings.py`).
 
 `--once`: one round, for tests and by hand; exit code 1 if slurmctld does not answer. `--dry-run`: change nothing, say
 what would be started. Started as root it goes on as `slurm`, as root may not submit jobs.
@@ -31,6 +31,7 @@ from images.health.node_tests.judge import judge, parse, unheard
 from images.health.node_tests.outcome import after, news, verdicts
 from images.health.node_tests.plan import NodeView, Plan, Submit, plan
 from images.health.node_tests.results import Record, encode
+from images.health.node_tests.retester import Retester
 from images.health.node_tests.settings import Settings, read
 from images.health.node_tests.slurm import Ended, NodeRecord, Slurm, SlurmError
 from images.health.report import line_of
@@ -67,21 +68,25 @@ class NodeTester:
         self._wall = wall
         self._said: dict[str, str] = {}
         self._refused_until = 0.0
+        self._retester = Retester(slurm=slurm, settings=settings, log=self._once, dry_run=dry_run, wall=wall)
 
     def round(self) -> bool:
         """Look once, and act. Whether tests wait or run then. Raises SlurmError when slurmctld does not answer."""
+        reservations = self._slurm.reservations()
         live, ended = self._slurm.jobs()
         waiting = self._slurm.waiting(job.number for job in live)
         nodes = {node.view.name: node for node in self._slurm.nodes()}
         views = self._tell(nodes, ended)
-        todo = plan(views.values(), live, waiting, self._settings.policy, self._wall())
+        # Not with what was found just now: a re-test ends when that is in Slurm.
+        retested = self._retester.round({name: node.view for name, node in nodes.items()}, reservations, live, ended)
+        todo = plan(views.values(), live, waiting, self._settings.policy, self._wall(), retested=retested)
         self._cancel(todo)
         if self._wall() < self._refused_until:
-            return bool(live)
+            return bool(live or retested)
         started = [self._submit(wish) for wish in todo.submit[:MOST_SUBMITS]]
         if not self._dry_run and not all(started):
             self._refused_until = self._wall() + REFUSED_SECONDS
-        return bool(live) or any(started)
+        return bool(live or retested) or any(started)
 
     def _tell(self, nodes: dict[str, NodeRecord], ended: list[Ended]) -> dict[str, NodeView]:
         """Write what tests have found to the records of their nodes. The nodes as they are then."""

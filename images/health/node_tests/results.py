@@ -51,7 +51,7 @@ def decode(extra: str) -> dict[str, Record]:
     line = _object(extra).get(KEY)
     for part in line.split(_PART) if isinstance(line, str) else []:
         match = _LINE.fullmatch(part.strip())
-        at = _seconds(match["at"]) if match else None
+        at = moment(match["at"]) if match else None
         if match is None or at is None:
             continue
         records[match["name"]] = Record(
@@ -86,22 +86,24 @@ def _object(extra: str) -> dict[str, Any]:
 def _line(name: str, record: Record) -> str:
     """`line_of` of a report, with the time before it and the partners behind the class."""
     head, _, message = line_of(name, record.result).partition(":")
-    met = " ".join(f"{partner}@{_stamp(at)}" for partner, at in sorted(record.failed_with.items()))
+    met = " ".join(f"{partner}@{stamp(at)}" for partner, at in sorted(record.failed_with.items()))
     partners = f" (failed with {met})" if met else ""
-    return f"{_stamp(record.at)} {head}{partners}:{message}"
+    return f"{stamp(record.at)} {head}{partners}:{message}"
 
 
 def _partners(text: str) -> dict[str, int]:
     pairs = (word.rpartition("@") for word in text.split())
-    return {name: at for name, _, stamp in pairs if name and (at := _seconds(stamp)) is not None}
+    return {name: at for name, _, stamp in pairs if name and (at := moment(stamp)) is not None}
 
 
-def _stamp(at: int) -> str:
+def stamp(at: int) -> str:
+    """Seconds since 1970 as people read them."""
     return time.strftime(_TIME, time.gmtime(at))
 
 
-def _seconds(stamp: str) -> int | None:
+def moment(text: str) -> int | None:
+    """And back; None if that is no time."""
     try:
-        return timegm(time.strptime(stamp, _TIME))
+        return timegm(time.strptime(text, _TIME))
     except (ValueError, OverflowError):
         return None

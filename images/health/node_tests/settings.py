@@ -10,8 +10,12 @@
 "directory": "/var/tmp",
 "nccl_tests": "all_reduce_perf",
 "mpi": "pmix",
-"account": "", "qos": "", "partition": ""
+"account": "", "qos": "", "partition": "",
+"retest_after": 1800
 }
+
+`retest_after` is there for tests of this program: with less than the eleven minutes for which a result counts, the
+watcher drains a node for its old result while it is measured again.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.contract import Place
 from images.health.node_tests.expected import Expected, load
 from images.health.node_tests.plan import Policy
+from images.health.node_tests.retest import RETEST_SECONDS
 from images.health.node_tests.slurm import Account
 from images.health.watch.limit import Limit
 
@@ -33,7 +38,9 @@ SHORTEST_INTERVAL: Final = 600
 """Seconds."""
 
 _TEXTS: Final = ("directory", "nccl_tests", "mpi", "account", "qos", "partition")
-_KEYS: Final = frozenset({"tests", "intervals", "max_under_test", "platforms", "infiniband", "expected", *_TEXTS})
+_KEYS: Final = frozenset(
+    {"tests", "intervals", "max_under_test", "platforms", "infiniband", "expected", "retest_after", *_TEXTS}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +55,8 @@ class Settings:
     """Pool -> what its nodes are called in `expected`."""
     infiniband: frozenset[str] = frozenset()
     """Pools with InfiniBand between their nodes."""
+    retest_after: float = RETEST_SECONDS
+    """Seconds after which a node that is drained for a test is measured again."""
 
     @property
     def pools(self) -> frozenset[str]:
@@ -97,18 +106,23 @@ def parse(given: Any) -> Settings:
         ),
         platforms=_texts(given.get("platforms", {}), "platforms"),
         infiniband=frozenset(_list(given.get("infiniband", []), "infiniband")),
+        retest_after=_seconds(given.get("retest_after", RETEST_SECONDS), "retest_after", least=1),
     )
 
 
 def _intervals(given: Any) -> dict[str, float]:
     if not isinstance(given, dict):
         raise ValueError("intervals: this is no mapping")  # noqa: TRY004
-    for name, seconds in given.items():
+    for name in given:
         if name not in TESTS:
             raise ValueError(f"intervals.{name}: there is no such test; there are {', '.join(sorted(TESTS))}")
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= SHORTEST_INTERVAL:
-            raise ValueError(f"intervals.{name}: {seconds!r}: allowed are seconds from {SHORTEST_INTERVAL} on")
-    return {name: float(seconds) for name, seconds in given.items()}
+    return {name: _seconds(value, f"intervals.{name}", least=SHORTEST_INTERVAL) for name, value in given.items()}
+
+
+def _seconds(value: Any, key: str, *, least: int) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+        raise ValueError(f"{key}: {value!r}: allowed are seconds from {least} on")
+    return float(value)
 
 
 def _text(value: Any, key: str) -> str:

@@ -19,6 +19,7 @@ from images.common.command import Result, Runner
 from images.health.node_tests.judge import as_json
 from images.health.node_tests.plan import NodeView, Submit, TestJob, Waiting
 from images.health.node_tests.results import decode
+from images.health.node_tests.retest import Reservation
 
 LIST_TIMEOUT_SECONDS: Final = 20.0
 CHANGE_TIMEOUT_SECONDS: Final = 10.0
@@ -27,6 +28,7 @@ LOWEST: Final = 2_147_483_645
 """The most that `--nice` takes (sbatch(1))."""
 
 _NAME: Final = re.compile(r"health-(?P<test>[a-z0-9][a-z0-9-]*):(?P<nodes>[^,:\s]+(?:,[^,:\s]+)*)")
+_RESERVATION: Final = re.compile(r"ReservationName=(?P<name>\S+) .* Nodes=(?P<nodes>\S+) ")
 _ENDED: Final = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"})
 _STOPPED: Final = frozenset({"CANCELLED", "PREEMPTED", "REVOKED"})
 """Ended from outside: as if it had not been."""
@@ -113,7 +115,28 @@ class Slurm:
             if len(row) == len(("job", "partition", "reason")) and row[0].strip() not in own
         ]
 
-    def submit(self, wish: Submit, argv: Sequence[str], directory: str) -> Result:
+    def reservations(self) -> list[Reservation]:
+        """All of them. Raises SlurmError.
+
+        Not as JSON, which leaves the comment out (24.11 and 26.05).
+        """
+        result = self.runner(["scontrol", "show", "reservation", "--oneliner"], timeout=LIST_TIMEOUT_SECONDS)
+        if not result.ok:
+            raise SlurmError(result.message)
+        found = []
+        for line in result.stdout.splitlines():
+            front, _, comment = line.partition(" Comment=")  # the last value, of any text
+            if match := _RESERVATION.match(f"{front} "):
+                found.append(Reservation(name=match["name"], nodes=match["nodes"], comment=comment.strip()))
+        return found
+
+    def node(self, name: str) -> NodeRecord | None:
+        """One node as it is now; None if there is none any more. Raises SlurmError."""
+        listing = self._listing(["scontrol", "show", "node", name, "--json"], "nodes")
+        records = (record for node in listing if (record := self._node(node)) is not None)
+        return next((record for record in records if record.view.name == name), None)
+
+    def submit(self, wish: Submit, argv: Sequence[str], directory: str, *, reservation: str = "") -> Result:
         """Start a test. Its standard output is the number of the job."""
         test, names = wish.test, [node.name for node in wish.nodes]
         spec = {
@@ -137,6 +160,7 @@ class Slurm:
             "account": self.account.account,
             "qos": self.account.qos,
             "gpus-per-node": str(wish.nodes[0].gpus or ""),
+            "reservation": reservation,
         }
         given = [f"--{name}={value}" for name, value in options.items() if value]
         command = ["sbatch", "--parsable", "--exclusive", "--no-requeue", *given, str(SCRIPT), as_json(spec)]
@@ -151,6 +175,27 @@ class Slurm:
     def write(self, name: str, extra: str) -> Result:
         """Set a node's Extra."""
         argv = ["scontrol", "update", f"nodename={name}", f"extra={extra}"]
+        return self.runner(argv, timeout=CHANGE_TIMEOUT_SECONDS)
+
+    def reserve(self, name: str, node: str, comment: str) -> Result:
+        """Keep a node for the tests alone, for ever. MAINT: nodes of other reservations too."""
+        argv = ["scontrol", "create", "reservation", f"reservationname={name}", f"nodes={node}", "users=slurm"]
+        argv += ["starttime=now", "duration=UNLIMITED", "flags=MAINT,IGNORE_JOBS", f"comment={comment}"]
+        return self.runner(argv, timeout=CHANGE_TIMEOUT_SECONDS)
+
+    def release(self, reservation: str) -> Result:
+        """Delete a reservation. Slurm refuses while a job that is in it waits or runs."""
+        argv = ["scontrol", "delete", f"reservationname={reservation}"]
+        return self.runner(argv, timeout=CHANGE_TIMEOUT_SECONDS)
+
+    def drain(self, name: str, reason: str) -> Result:
+        """Let no new job start on a node."""
+        argv = ["scontrol", "update", f"nodename={name}", "state=drain", f"reason={reason}"]
+        return self.runner(argv, timeout=CHANGE_TIMEOUT_SECONDS)
+
+    def undrain(self, name: str, reason: str) -> Result:
+        """Lift a drain, and nothing else."""
+        argv = ["scontrol", "update", f"nodename={name}", "state=undrain", f"reason={reason}"]
         return self.runner(argv, timeout=CHANGE_TIMEOUT_SECONDS)
 
     def _listing(self, argv: Sequence[str], key: str) -> list[Mapping[str, Any]]:
@@ -179,6 +224,8 @@ class Slurm:
             gpus=_gpus(node.get("gres")),
             started_at=_seconds(node.get("slurmd_start_time")),
             records=decode(str(extra)),
+            reason=reason if isinstance(reason := node.get("reason"), str) else "",
+            reason_at=_seconds(node.get("reason_changed_at")),
         )
         return NodeRecord(view=view, extra=str(extra))
 

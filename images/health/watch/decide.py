@@ -121,8 +121,17 @@ class NodeView:
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether a job could start on it."""
-        return not (self.is_closed or self.is_asleep or "NOT_RESPONDING" in self.states)
+        """Whether a user's job could start on it."""
+        return not (self.is_closed or self.is_asleep or "NOT_RESPONDING" in self.states or self.is_under_retest)
+
+    @property
+    def is_under_retest(self) -> bool:
+        """Reserved and not drained, though something has failed there: a test is run again (`node_tests/retest.py`).
+
+        If that fails the node is drained as before, so its place is kept.
+        """
+        failed = any(finding.result.status is Status.FAIL for finding in self.findings.values())
+        return failed and "MAINTENANCE" in self.states and not self.is_closed
 
     @property
     def is_asleep(self) -> bool:
@@ -282,10 +291,13 @@ def _within_limit(closing: list[Action], nodes: list[NodeView], policy: Policy) 
 
     Nodes that will be resumed in this round still count: that may fail, and the next round is two seconds away. Nodes
     that somebody wants free do not: while machines are upgraded one after the other, a broken GPU is still drained for.
+    Nodes that are measured again count as drained, which they are again if they fail: what was found there is old then.
     Nodes that are set down are counted by themselves too, as that ends jobs, and so may hit drained nodes as well.
     """
     limit = policy.max_drained.of(sum(1 for node in nodes if not node.states & _ABSENT))
-    drained = sum(1 for node in nodes if node.own is not None and not node.is_declared)
+    wished = {action.node.name for action in closing}
+    retested = sum(1 for node in nodes if node.is_under_retest and node.name not in wished)
+    drained = retested + sum(1 for node in nodes if node.own is not None and not node.is_declared)
     down = sum(1 for node in nodes if node.own is not None and node.is_down)
     usable = sum(1 for node in nodes if node.takes_jobs)
     granted: list[Action] = []

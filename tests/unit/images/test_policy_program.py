@@ -178,6 +178,13 @@ def test_reservations_are_read_as_scontrol_prints_them() -> None:
     assert expand("gpu-[08-11]") == ("gpu-08", "gpu-09", "gpu-10", "gpu-11")
 
 
+def test_reservations_of_the_tests_of_nodes_are_no_part_of_the_policy() -> None:
+    comment = "re-test of cpu-speed, last run never, drained 2026-11-21T21:56:10Z: health/cpu-speed [hardware]: slow"
+    retest = RESERVATIONS.replace("=maint ", "=health-test-gpu-0 ")
+    assert set(parse(retest)) == {("health-test-gpu-0",), ("course",)}, "somebody else's, of that name"
+    assert set(parse(retest.replace("Comment=slurmstack", f"Comment={comment}"))) == {("course",)}
+
+
 def test_a_repeated_reservation_that_has_moved_on_is_no_difference() -> None:
     week = 7 * 86400
     wanted = reservation(repeat="weekly")

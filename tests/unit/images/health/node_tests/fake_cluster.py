@@ -10,6 +10,7 @@ from typing import Any
 from images.common.command import Result
 
 KEPT_SECONDS = 300
+FLAGS = "flags=MAINT,IGNORE_JOBS"
 
 
 def number(value: int) -> dict[str, Any]:
@@ -42,6 +43,15 @@ class FakeCluster:
     measure: Callable[[Job], str] = lambda _job: ""
     extras: dict[str, str] = field(default_factory=dict)
     drained: set[str] = field(default_factory=set)
+    reasons: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """And when they were set."""
+    more_states: dict[str, list[str]] = field(default_factory=dict)
+    reservations: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Name -> node and comment."""
+    marked: bool = True
+    """Nodes show that they are reserved."""
+    on_command: Callable[[str], None] = lambda _command: None
+    """Called before each one."""
     users_wait: list[tuple[str, str]] = field(default_factory=list)
     """Partition and reason."""
     jobs: list[Job] = field(default_factory=list)
@@ -61,22 +71,58 @@ class FakeCluster:
         for job in self.running():
             job.state, job.ended, job.comment = state, self.now, self.measure(job)
 
+    def drain(self, name: str, reason: str) -> None:
+        self.drained.add(name)
+        self.reasons[name] = (reason, self.now)
+
+    def is_open(self, name: str) -> bool:
+        """Whether users' jobs could start on it."""
+        return name not in self.drained and name not in {node for node, _ in self.reservations.values()}
+
     def __call__(self, argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
         assert timeout > 0
         assert env is None or "SLURM_JOB_ID" not in env
+        self.on_command(" ".join(argv))
         if self.down:
             return Result(code=1, stderr="Unable to contact slurm controller")
         if argv[0] in self.refuses or " ".join(argv[:2]) in self.refuses:
             return Result(code=1, stderr="Access denied")
+        return self._answer(argv)
+
+    def _answer(self, argv: Sequence[str]) -> Result:
         command = " ".join(argv[:3])
-        if command == "scontrol show nodes":
-            return self._json("nodes", [self._node(name) for name in self.names])
-        if command == "squeue --me --states=all":
-            return self._json("jobs", [self._job(job) for job in self.jobs if self._is_kept(job)])
-        if argv[0] == "squeue":
-            rows = [f"{900 + index}|{partition}|{why}" for index, (partition, why) in enumerate(self.users_wait)]
-            return Result(code=0, stdout="\n".join(rows))
-        return {"sbatch": self._sbatch, "scancel": self._scancel, "scontrol": self._update}[argv[0]](argv)
+        shown: dict[str, Callable[[], Result]] = {
+            "scontrol show nodes": lambda: self._json("nodes", [self._node(name) for name in self.names]),
+            "scontrol show node": lambda: self._json(
+                "nodes", [self._node(name) for name in self.names if name in argv]
+            ),
+            "scontrol show reservation": self._show_reservations,
+            "squeue --me --states=all": lambda: self._json(
+                "jobs", [self._job(job) for job in self.jobs if self._is_kept(job)]
+            ),
+            "squeue --all --noheader": self._show_waiting,
+        }
+        changes = {
+            "sbatch": self._sbatch,
+            "scancel": self._scancel,
+            "scontrol update": self._update,
+            "scontrol create": self._reserve,
+            "scontrol delete": self._release,
+        }
+        if command in shown:
+            return shown[command]()
+        return changes[" ".join(argv[:2]) if argv[0] == "scontrol" else argv[0]](argv)
+
+    def _show_waiting(self) -> Result:
+        rows = [f"{900 + index}|{partition}|{why}" for index, (partition, why) in enumerate(self.users_wait)]
+        return Result(code=0, stdout="\n".join(rows))
+
+    def _show_reservations(self) -> Result:
+        rows = [
+            f"ReservationName={name} StartTime=x Nodes={node} NodeCnt=1 Flags=MAINT State=ACTIVE Comment={comment}"
+            for name, (node, comment) in self.reservations.items()
+        ]
+        return Result(code=0, stdout="\n".join(rows) or "No reservations in the system")
 
     def _is_kept(self, job: Job) -> bool:
         return job.state == "RUNNING" or self.now - job.ended < KEPT_SECONDS
@@ -87,9 +133,14 @@ class FakeCluster:
     def _node(self, name: str) -> dict[str, Any]:
         busy = any(name in job.nodes for job in self.running())
         states = ["ALLOCATED" if busy else "IDLE", *(["DRAIN"] if name in self.drained else [])]
+        if self.marked and name in {node for node, _ in self.reservations.values()}:
+            states.append("MAINTENANCE")
+        reason, set_at = self.reasons.get(name, ("", 0))
         return {
             "name": name,
-            "state": states,
+            "state": [*states, *self.more_states.get(name, [])],
+            "reason": reason,
+            "reason_changed_at": number(set_at),
             "partitions": ["main"],
             "active_features": ["pool"],
             "gres": f"gpu:{self.gpus}",
@@ -111,6 +162,10 @@ class FakeCluster:
         options = dict(option.split("=", 1) for option in argv if option.startswith("--") and "=" in option)
         nodes = options["--nodelist"].split(",")
         assert not any(set(nodes) & set(job.nodes) for job in self.running())
+        assert not set(nodes) & self.drained
+        kept = [node for node, _ in self.reservations.values()]
+        reserved = self.reservations.get(options.get("--reservation", ""), ("", ""))[0]
+        assert all((name == reserved) if name in kept else not reserved for name in nodes)
         job = Job(
             number=len(self.jobs) + 1,
             name=options["--job-name"],
@@ -128,8 +183,30 @@ class FakeCluster:
                 job.state, job.ended = "CANCELLED", self.now
         return Result(code=0)
 
+    def _reserve(self, argv: Sequence[str]) -> Result:
+        words = dict(word.split("=", 1) for word in argv[3:])
+        assert {"users=slurm", "starttime=now", "duration=UNLIMITED", FLAGS} <= set(argv)
+        assert words["reservationname"] not in self.reservations
+        self.reservations[words["reservationname"]] = (words["nodes"], words["comment"])
+        return Result(code=0, stdout=f"Reservation created: {words['reservationname']}")
+
+    def _release(self, argv: Sequence[str]) -> Result:
+        name = argv[2].removeprefix("reservationname=")
+        node, _ = self.reservations[name]
+        if any(node in job.nodes for job in self.running()):
+            return Result(code=1, stderr="Requested reservation is in use")
+        del self.reservations[name]
+        return Result(code=0)
+
     def _update(self, argv: Sequence[str]) -> Result:
         assert argv[:2] == ["scontrol", "update"]
-        name, extra = argv[2].removeprefix("nodename="), argv[3].removeprefix("extra=")
-        self.extras[name] = extra
+        name = argv[2].removeprefix("nodename=")
+        words = dict(word.split("=", 1) for word in argv[3:])
+        if "extra" in words:
+            self.extras[name] = words["extra"]
+        if words.get("state") == "drain":
+            self.drain(name, words["reason"])
+        if words.get("state") == "undrain":
+            self.drained.discard(name)
+            self.reasons.pop(name, None)  # as Slurm does where a node is idle
         return Result(code=0)

@@ -34,12 +34,14 @@ def test_all_can_be_said(tmp_path: Path) -> None:
         "account": "ops",
         "qos": "low",
         "partition": "tests",
+        "retest_after": 900,
     }
     path.write_text(json.dumps(given))
     said = settings.read(path)
     assert [test.name for test in said.policy.tests] == ["cpu-speed", "dcgm-r3"]
     assert said.policy.interval(TESTS["cpu-speed"]) == 3600
     assert said.policy.interval(TESTS["memory-bandwidth"]) == TESTS["memory-bandwidth"].interval
+    assert (said.retest_after, settings.read(None).retest_after) == (900, 1800)
     assert said.pools == {"a", "b"}
     assert said.expected.of(["16vcpu"], TESTS["cpu-speed"])["events"].value == 5000
     assert (said.place.directory, said.place.nccl_tests, said.place.mpi) == ("/mnt/x", "/opt/all_reduce_perf", "pmi2")
@@ -59,6 +61,8 @@ def test_all_can_be_said(tmp_path: Path) -> None:
         ({"intervals": {"x": 900}}, "intervals.x"),
         ({"intervals": 900}, "intervals"),
         ({"max_under_test": "many"}, "'many'"),
+        ({"retest_after": 0}, "retest_after"),
+        ({"retest_after": "1h"}, "retest_after"),
         ({"platforms": ["a"]}, "platforms"),
         ({"platforms": {"a": 1}}, "platforms.a"),
         ({"infiniband": "a"}, "infiniband"),

@@ -14,6 +14,7 @@ from images.common.command import NO_PROGRAM, TIMED_OUT, Result
 from images.health.node_tests.contract import Place
 from images.health.node_tests.plan import NodeView, Submit, TestJob, Waiting
 from images.health.node_tests.results import encode
+from images.health.node_tests.retest import Reservation
 from images.health.node_tests.slurm import Account, Ended, Slurm, SlurmError
 from tests.unit.images.fakes import FakeRunner
 from tests.unit.images.health.node_tests.views import CPU, NOW, PAIR, node, record
@@ -206,9 +207,69 @@ def test_a_pair_has_both_nodes_in_its_name_and_the_sites_account() -> None:
     assert json.loads(argv[-1])["environment"] == {"NCCL_ALGO": "Ring"}
 
 
+def test_a_reason_is_read_with_its_time() -> None:
+    fields = {"name": "a", "state": ["IDLE", "DRAIN"], "reason": "health/cpu-speed: m", "reason_changed_at": number(7)}
+    (view,) = nodes_of(fields)
+    assert (view.reason, view.reason_at) == ("health/cpu-speed: m", 7)
+    (view,) = nodes_of({"name": "a", "state": ["IDLE"], "reason": "", "reason_changed_at": number(0)})
+    assert (view.reason, view.reason_at) == ("", 0)
+
+
+def test_one_node_is_read_as_it_is_now() -> None:
+    nodes = json.dumps({"nodes": [{"name": "w-0", "state": ["IDLE"]}]})
+    slurm = Slurm(runner=FakeRunner({"scontrol show node": Result(code=0, stdout=nodes)}))
+    found = slurm.node("w-0")
+    assert (found is not None and found.view.name, slurm.node("w-1")) == ("w-0", None)
+
+
+RESERVATIONS = """\
+ReservationName=course StartTime=2026-11-21T21:55:03 EndTime=2026-11-21T22:55:03 Duration=01:00:00 Nodes=w-[1-2] \
+NodeCnt=2 CoreCnt=4 Features=(null) PartitionName=(null) Flags=SPEC_NODES TRES=cpu=4 Users=carol Groups=(null) \
+Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) MaxStartDelay=(null)
+ReservationName=health-test-w-0 StartTime=2026-11-21T21:55:03 EndTime=2027-11-21T21:55:03 Duration=365-00:00:00 \
+Nodes=w-0 NodeCnt=1 CoreCnt=2 Features=(null) PartitionName=(null) Flags=MAINT,IGNORE_JOBS,SPEC_NODES TRES=cpu=2 \
+Users=slurm Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) MaxStartDelay=(null) \
+Comment=re-test of cpu-speed: Nodes=x Comment=y
+"""
+"""After `slurm_sprint_reservation_info` of 24.11 and 26.05."""
+
+
+def test_reservations_are_read_with_their_comments() -> None:
+    slurm = Slurm(runner=FakeRunner({"scontrol show reservation": Result(code=0, stdout=RESERVATIONS)}))
+    assert slurm.reservations() == [
+        Reservation(name="course", nodes="w-[1-2]", comment=""),
+        Reservation(name="health-test-w-0", nodes="w-0", comment="re-test of cpu-speed: Nodes=x Comment=y"),
+    ]
+    none = Result(code=0, stdout="No reservations in the system\n")
+    assert Slurm(runner=FakeRunner({"scontrol": none})).reservations() == []
+    with pytest.raises(SlurmError):
+        Slurm(runner=FakeRunner({"": Result(code=1, stderr="down")})).reservations()
+
+
+def test_a_re_test_runs_in_its_reservation() -> None:
+    runner = FakeRunner()
+    wish = Submit(test=CPU, nodes=(node("w-0"),), partition="main")
+    Slurm(runner=runner).submit(wish, ["sysbench"], "/var/tmp", reservation="health-test-w-0")
+    assert " --reservation=health-test-w-0 " in runner.commands[0]
+    assert not any("--reservation" in word for word in submitted(wish))
+
+
 def test_the_changes_are_slurms_own_commands() -> None:
     runner = FakeRunner()
     slurm = Slurm(runner=runner)
     slurm.cancel([17, 18])
     slurm.write("w-0", '{"a": "b c"}')
-    assert runner.commands == ["scancel 17 18", 'scontrol update nodename=w-0 extra={"a": "b c"}']
+    slurm.reserve("health-test-w-0", "w-0", "why")
+    slurm.release("health-test-w-0")
+    slurm.drain("w-0", "a b")
+    slurm.undrain("w-0", "lifted: a")
+    created = "reservationname=health-test-w-0 nodes=w-0 users=slurm starttime=now duration=UNLIMITED"
+    created += " flags=MAINT,IGNORE_JOBS"
+    assert runner.commands == [
+        "scancel 17 18",
+        'scontrol update nodename=w-0 extra={"a": "b c"}',
+        f"scontrol create reservation {created} comment=why",
+        "scontrol delete reservationname=health-test-w-0",
+        "scontrol update nodename=w-0 state=drain reason=a b",
+        "scontrol update nodename=w-0 state=undrain reason=lifted: a",
+    ]

@@ -246,6 +246,22 @@ def test_nodes_that_are_drained_already_count() -> None:
     assert not decide([*drained, *faults(5), *SPARE], policy("2"), NOW).actions
 
 
+def test_nodes_that_are_measured_again_keep_their_place_and_take_no_jobs() -> None:
+    old = found(failed(), ago=1900)
+    retested = [view(f"r-{number}", "IDLE", "MAINTENANCE", cpu_speed=old) for number in range(2)]
+    assert len(decide([*retested, *faults(5), *SPARE], policy("3"), NOW).actions) == 1
+    assert not decide([*retested, *faults(5), *SPARE], policy("2"), NOW).actions
+    assert not decide([*retested, *faults(1)], policy("100"), NOW).actions, "the last node that takes jobs"
+    assert not decide(retested, policy("100"), NOW).actions, "for what was found before they were drained"
+    well = [view(f"r-{number}", "IDLE", "MAINTENANCE", cpu_speed=OK) for number in range(2)]
+    assert len(decide([*well, *faults(5), *SPARE], policy("3"), NOW).actions) == 3
+
+
+def test_a_node_in_maintenance_that_fails_is_drained_as_any_other() -> None:
+    broken = view("m-0", "IDLE", "MAINTENANCE", disks=failed())
+    assert [action.node.name for action in decide([broken, *SPARE], policy("1"), NOW).actions] == ["m-0"]
+
+
 def test_an_administrators_drains_do_not_count() -> None:
     drained = [view(f"d-{number}", "IDLE", "DRAIN", reason="bad fan") for number in range(5)]
     assert len(decide([*drained, *faults(5), *SPARE], policy("3"), NOW).actions) == 3
