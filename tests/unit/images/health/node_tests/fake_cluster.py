@@ -48,6 +48,7 @@ class FakeCluster:
     more_states: dict[str, list[str]] = field(default_factory=dict)
     reservations: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Name -> node and comment."""
+    accounting: bool = True
     marked: bool = True
     """Nodes show that they are reserved."""
     on_command: Callable[[str], None] = lambda _command: None
@@ -208,5 +209,7 @@ class FakeCluster:
             self.drain(name, words["reason"])
         if words.get("state") == "undrain":
             self.drained.discard(name)
-            self.reasons.pop(name, None)  # as Slurm does where a node is idle
+            self.reasons[name] = (words["reason"], self.now)
+            if self.accounting:  # `clusteracct_storage_g_node_up` of 24.11: of a node that is idle
+                del self.reasons[name]
         return Result(code=0)

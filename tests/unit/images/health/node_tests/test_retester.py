@@ -73,8 +73,10 @@ class Site:
         assert len(self.cluster.running()) == 1
 
 
-def test_a_node_that_is_well_again_comes_back_and_nobody_had_it_before_that_was_known() -> None:
+@pytest.mark.parametrize("accounting", [False, True])
+def test_a_node_that_is_well_again_comes_back_and_nobody_had_it_before_that_was_known(*, accounting: bool) -> None:
     site = Site()
+    site.cluster.accounting = accounting
     site.round()
     assert (list(site.cluster.reservations), site.cluster.drained) == (["health-test-w-0"], {"w-0"})
     site.round()
@@ -91,8 +93,12 @@ def test_a_node_that_is_well_again_comes_back_and_nobody_had_it_before_that_was_
     assert "re-test of cpu-speed on w-0 is over: cpu-speed is well" in site.log
 
 
-def test_a_node_that_is_bad_again_is_drained_with_the_new_figures_and_waits_for_another_half_hour() -> None:
+@pytest.mark.parametrize("accounting", [False, True])
+def test_a_node_that_is_bad_again_is_drained_with_the_new_figures_and_waits_for_another_half_hour(
+    *, accounting: bool
+) -> None:
     site = Site(BAD)
+    site.cluster.accounting = accounting
     site.run_test()
     site.cluster.end()
     site.rounds(3)
