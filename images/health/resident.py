@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import struct
-import sys
 from pathlib import Path
 from typing import IO, Final, NoReturn
 
@@ -133,13 +132,3 @@ def read_request(connection: socket.socket) -> tuple[str, dict[str, str]]:
             raise ValueError("the request is too long")
     program, *pairs = os.fsdecode(bytes(data)).split("\0")
     return program, dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-
-
-def main() -> int:
-    """Entry point, to run it in the foreground."""
-    Resident(Path(sys.argv[1])).serve()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
