@@ -118,7 +118,7 @@ class Machines(Section):
         needing = {"conditions": self.conditions, "release": self.release != "none"}
         wanted = [name for name, is_set in needing.items() if is_set]
         if wanted and not self.follow:
-            raise ValueError(f"has follow: false, and {' and '.join(wanted)} need it")
+            raise ValueError(f"has follow: false, but follow: true is needed for {' and '.join(wanted)}")
         if self.release_condition is not None and self.release == "none":
             raise ValueError("has release_condition, and release: none never sets it")
         return self

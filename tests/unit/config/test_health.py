@@ -71,7 +71,11 @@ def test_every_threshold_is_explained() -> None:
         ({"machines": {"requeue_after": -1}}, "health.machines.requeue_after: "),
         (
             {"machines": {"follow": False, "release": "cordon"}},
-            "health.machines: has follow: false, and release need it",
+            "health.machines: has follow: false, but follow: true is needed for release",
+        ),
+        (
+            {"machines": {"follow": False, "release": "cordon", "conditions": True}},
+            "health.machines: has follow: false, but follow: true is needed for conditions and release",
         ),
         ({"machines": {"release_condition": "A"}}, "health.machines: has release_condition, and release: none"),
         ({"machines": {"max_unavailable": "all"}}, "health.machines.max_unavailable: 'all' is neither"),
