@@ -13,28 +13,19 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from images.common.command import Runner
 from images.common.log import Log, open_pod_log
 from images.common.wait import Clock
 from images.health import job_directory, leftovers
-from images.health.contract import Node, Status
+from images.health.around_job import AroundJob
+from images.health.contract import Node
 from images.health.leftovers import Moment
-from images.health.local import Local, find_local, pod_environment, prepare_environment, with_job
+from images.health.local import prepare_environment, with_job
 from images.health.proc import Process, jobs_here
-from images.health.prolog import remember_failures
-from images.health.registry import Registry, find_checks
-from images.health.report import line_of
-from images.health.runner import run_checks
-from images.health.state import State
-from images.health.tools import Tools
-
-SECONDS: Final = 2.0
-"""For all checks together: the node takes no other job meanwhile."""
 
 REMOVAL_SECONDS: Final = 2.0
 """So long the epilog waits for the removal of files; then that goes on by itself."""
@@ -49,21 +40,13 @@ class UnknownJobsError(Exception):
 
 
 @dataclass(kw_only=True)
-class Epilog:
+class Epilog(AroundJob):
     """After one job."""
 
-    local: Local
-    registry: Registry
-    state: State
-    log: Callable[[str], None]
-    runner: Runner
-    environment: Mapping[str, str]
-    jobs: Path = job_directory.JOBS
     places: tuple[Path, ...] = leftovers.PLACES
     clock: Clock = field(default_factory=Clock)
     kill: Callable[[int, int], None] = os.kill
     moment: Callable[[], Moment] = leftovers.now
-    seconds: float = SECONDS
 
     def run(self) -> None:
         """Clean up, then look."""
@@ -80,7 +63,7 @@ class Epilog:
             removals.append(lambda: leftovers.remove_shared_memory(list(leftovers.shared_memory(uid, self._proc))))
         if removals:
             in_background(removals, REMOVAL_SECONDS, lambda text: self.log(f"job {node.job}: {text}"))
-        self._look(node)
+        self.look(node, "epilog")
 
     @property
     def _proc(self) -> Path:
@@ -135,17 +118,6 @@ class Epilog:
         if stuck:
             self.log(f"job {node.job}: these do not end: {_names(stuck)}")
 
-    def _look(self, node: Node) -> None:
-        checks = self.registry.of("epilog", node, self.local.off)
-        if not checks:
-            return
-        outcomes = run_checks(checks, node, self.local.thresholds, seconds=self.seconds, shared=False)
-        for name, found in outcomes.items():
-            if found.result.status is not Status.OK:
-                self.log(f"after job {node.job}: {line_of(name, found.result)}")
-        failed = {name: found.result for name, found in outcomes.items() if found.result.status is Status.FAIL}
-        remember_failures(self.state, failed, self.log)
-
 
 def _names(found: Sequence[Process]) -> str:
     counts = Counter(process.comm for process in found)
@@ -184,16 +156,7 @@ def main() -> int:
     try:
         prepare_environment()
         log = Log("health-epilog", open_pod_log())
-        local = find_local(pod_environment())
-        state = State(directory=local.node.state)
-        Epilog(
-            local=local,
-            registry=find_checks(node=local.node),
-            state=state,
-            log=log,
-            runner=Tools(),
-            environment=os.environ,
-        ).run()
+        Epilog.in_pod(log).run()
     except Exception as error:  # noqa: BLE001  (an epilog that fails drains the node)
         log(f"gave up: {type(error).__name__}: {error}")
     return 0

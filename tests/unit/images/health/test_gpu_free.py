@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result as Command
-from images.health import prolog
+from images.health import around_job
 from images.health.checks.gpu_free import CHECK, run
 from images.health.contract import Node, Status, Thresholds
 from tests.unit.images.fakes import FakeRunner
@@ -58,7 +58,7 @@ def test_memory_in_use_fails_and_names_what_can_be_seen(node: Node) -> None:
 
 
 def test_prologs_have_time_for_it() -> None:
-    assert CHECK.seconds < prolog.SECONDS
+    assert CHECK.seconds < around_job.SECONDS
 
 
 def test_the_site_sets_how_much_is_much(node: Node) -> None:
