@@ -7,13 +7,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
 from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
-from images.health.proc import user_of
+from images.health.proc import Process, parse, read_stat, user_of
 from images.health.since import held_for
 
 NAME: Final = "processes"
@@ -37,8 +36,6 @@ STRAY_SECONDS: Final = 60.0
 FIRST_USER: Final = 1000
 """Numbers below are the system's own (Debian policy, 9.2.2)."""
 
-_KERNEL_THREAD: Final = 0x00200000
-"""PF_KTHREAD (include/linux/sched.h)."""
 _SQUEUE_SECONDS: Final = 3.0
 _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 _OWN: Final = "health"
@@ -47,24 +44,6 @@ _OWN: Final = "health"
 
 class UnknownError(Exception):
     """Something does not answer, or not in a way that we know."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Process:
-    """A line of /proc/PID/stat."""
-
-    number: int
-    name: str
-    state: str
-    parent: int
-    ticks: int
-    """Processor time that it has used."""
-    started: int
-
-    @property
-    def key(self) -> str:
-        """Numbers are used again; a number with its start is not."""
-        return f"{self.number}:{self.started}"
 
 
 def read_processes(proc: Path) -> list[Process]:
@@ -79,37 +58,16 @@ def read_processes(proc: Path) -> list[Process]:
     found, strange = [], 0
     for number in sorted(numbers, key=int):
         try:
-            file = os.open(f"{proc}/{number}/stat", os.O_RDONLY | os.O_CLOEXEC)  # half the time of open()
-            try:
-                text = os.read(file, 4096).decode(errors="replace")
-            finally:
-                os.close(file)
+            text = read_stat(int(number), proc)
         except OSError:
             continue  # it has just ended
         process = parse(int(number), text)
         strange += process is None
-        if process is not None and process.state:
+        if process is not None and not process.is_kernel_thread:
             found.append(process)
     if strange or not found:
         raise UnknownError(f"{strange} of {len(numbers)} processes in {proc} are not as expected")
     return found
-
-
-def parse(number: int, text: str) -> Process | None:
-    """proc_pid_stat(5); None for what is not like it. A kernel thread comes back without a state."""
-    name, _, rest = text.partition("(")[2].rpartition(") ")
-    fields = rest.split()
-    try:
-        return Process(
-            number=number,
-            name=name,
-            state="" if int(fields[6]) & _KERNEL_THREAD else fields[0],
-            parent=int(fields[1]),
-            ticks=int(fields[11]) + int(fields[12]),
-            started=int(fields[19]),
-        )
-    except (IndexError, ValueError):
-        return None
 
 
 def run(node: Node, runner: Runner, thresholds: Thresholds, *, clock: Callable[[], float] = time.monotonic) -> Result:
@@ -141,22 +99,22 @@ def run(node: Node, runner: Runner, thresholds: Thresholds, *, clock: Callable[[
 
 
 def _is_own(process: Process) -> bool:
-    return process.name.startswith(_OWN)
+    return process.comm.startswith(_OWN)
 
 
 def _steps_without_work(processes: Iterable[Process], *, busy: bool) -> list[Process]:
     """Each slurmstepd that has no process to look after; on a node without jobs, each."""
     parents = {one.parent for one in processes if one.state != "Z"}
-    steps = [one for one in processes if one.name == "slurmstepd" and one.state not in {"Z", "D"}]
-    return [one for one in steps if not busy or one.number not in parents]
+    steps = [one for one in processes if one.comm == "slurmstepd" and one.state not in {"Z", "D"}]
+    return [one for one in steps if not busy or one.pid not in parents]
 
 
 def _strays(proc: Path, processes: Iterable[Process]) -> list[Process]:
     """Users' processes where no step runs that could have started them."""
     found = list(processes)
-    if any(one.name == "slurmstepd" for one in found):
+    if any(one.comm == "slurmstepd" for one in found):
         return []
-    return [one for one in found if one.state != "Z" and (user_of(one.number, proc) or 0) >= FIRST_USER]
+    return [one for one in found if one.state != "Z" and (user_of(one.pid, proc) or 0) >= FIRST_USER]
 
 
 def _judge_zombies(
@@ -168,7 +126,7 @@ def _judge_zombies(
     if len(zombies) < min(warn, fail):
         return Result(status=Status.OK, values=values)
     parent, count = Counter(one.parent for one in zombies).most_common(1)[0]
-    name = next((one.name for one in processes if one.number == parent), "?")
+    name = next((one.comm for one in processes if one.pid == parent), "?")
     status = Status.FAIL if len(zombies) >= fail and not busy else Status.WARN
     message = f"{len(zombies)} zombies, {fail:g} allowed; {count} of them children of {name} ({parent})"
     return Result(status=status, message=message, fault="node", values=values)
@@ -185,19 +143,19 @@ def _judge_stuck(stuck: list[tuple[Process, float]], *, busy: bool) -> Result:
 
 def _judge_steps(node: Node, runner: Runner, proc: Path, steps: list[tuple[Process, float]]) -> Result:
     """Steps that are suspect: Slurm is asked only if there are any."""
-    jobs = {one.number: _job_of(proc, one) for one, _ in steps}
-    suspect = [(one, seconds) for one, seconds in steps if jobs[one.number]]
+    jobs = {one.pid: _job_of(proc, one) for one, _ in steps}
+    suspect = [(one, seconds) for one, seconds in steps if jobs[one.pid]]
     if not suspect:
         return Result(status=Status.OK, values={"processes_steps_without_job": 0.0})
     try:
         known = _jobs_on(node.name, runner)
     except UnknownError as error:
         return not_checked(f"{len(suspect)} steps seem to have no job: {error}")
-    lost = [(one, seconds) for one, seconds in suspect if jobs[one.number] not in known]
+    lost = [(one, seconds) for one, seconds in suspect if jobs[one.pid] not in known]
     values = {"processes_steps_without_job": float(len(lost))}
     if not lost:
         return Result(status=Status.OK, values=values)
-    numbers = ", ".join(dict.fromkeys(jobs[one.number] for one, _ in lost))
+    numbers = ", ".join(dict.fromkeys(jobs[one.pid] for one, _ in lost))
     message = f"steps of jobs that have ended ({numbers}): {_list(lost)}"
     return Result(status=Status.FAIL, message=message, fault="node", values=values)
 
@@ -205,7 +163,7 @@ def _judge_steps(node: Node, runner: Runner, proc: Path, steps: list[tuple[Proce
 def _job_of(proc: Path, step: Process) -> str:
     """The job's number in `slurmstepd: [123.batch]`; empty for a slurmstepd that is no step's, or has ended."""
     try:
-        with open(f"{proc}/{step.number}/cmdline", "rb") as file:  # noqa: PTH123
+        with open(f"{proc}/{step.pid}/cmdline", "rb") as file:  # noqa: PTH123
             match = re.match(rb"slurmstepd: \[(\d+)\.", file.read())
     except OSError:
         return ""
@@ -229,13 +187,13 @@ def _judge_strays(strays: list[Process]) -> Result:
     values = {"processes_stray": float(len(strays))}
     if not strays:
         return Result(status=Status.OK, values=values)
-    names = ", ".join(f"{one.name} ({one.number})" for one in strays[:3])
+    names = ", ".join(f"{one.comm} ({one.pid})" for one in strays[:3])
     message = f"{len(strays)} processes of users without a job: {names}{' ...' if len(strays) > 3 else ''}"
     return Result(status=Status.WARN, message=message, fault="user", values=values)
 
 
 def _list(found: list[tuple[Process, float]]) -> str:
-    first = ", ".join(f"{one.name} ({one.number}) for {seconds:.0f} s" for one, seconds in found[:3])
+    first = ", ".join(f"{one.comm} ({one.pid}) for {seconds:.0f} s" for one, seconds in found[:3])
     return first + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
 

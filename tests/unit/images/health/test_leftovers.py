@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,7 +168,7 @@ def test_a_process_that_does_not_end_is_told_and_not_waited_for(sleeper: subproc
 def test_another_process_with_the_same_number_is_not_hit(sleeper: subprocess.Popen[bytes]) -> None:
     found = process(sleeper.pid)
     assert found is not None
-    earlier = type(found)(found.pid, found.parent, found.group, found.state, found.start - 1, found.comm)
+    earlier = replace(found, start=found.start - 1)
 
     assert end_processes([earlier], PROC, FakeClock(), lambda *_: pytest.fail("hit")) == []
 

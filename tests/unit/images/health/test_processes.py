@@ -80,7 +80,7 @@ def test_an_idle_node_is_well_and_asks_nobody(node: Node) -> None:
 
 
 def test_this_machines_kernel_is_understood() -> None:
-    found = {one.number: one for one in processes.read_processes(Path("/proc"))}
+    found = {one.pid: one for one in processes.read_processes(Path("/proc"))}
 
     assert found[os.getpid()].parent == os.getppid()
     assert found[os.getpid()].state == "R"
