@@ -13,7 +13,7 @@ from images.health.report import Report, encode
 from images.health.watch.decide import KUBERNETES
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.limit import Limit
-from images.health.watch.machines import RELEASED_FOR, Machines
+from images.health.watch.machines import RELEASED_BY, RELEASED_FOR, Machines
 from images.health.watch.release import Rules
 from images.health.watch.releaser import Releaser
 from images.health.watch.slurm import Slurm
@@ -24,6 +24,8 @@ from tests.unit.images.health.watch.views import NOW, OK, failed, policy
 
 BROKEN = failed("GPU 3: Xid 79", "hardware")
 SUSPECTED = "HardwareIssuesSuspected"
+RELEASED = {RELEASED_FOR: "health/gpu-xid", RELEASED_BY: "ns/w-0"}
+"""Annotations of the first machine when it is released for `BROKEN`."""
 
 
 class AtOnce(Executor):

@@ -1,29 +1,17 @@
-"""Machines are released and taken back, against a Kubernetes and a Slurm that change meanwhile."""
+"""Machines are released and taken back, as faults, people and limits want it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from images.common.slurm_node import NodeState
-from images.health.watch.machines import KEEP, RELEASED_BY, RELEASED_FOR, Machine, Machines, Place
+from images.health.watch.machines import KEEP, RELEASED_FOR, Machine, Machines, Place
 from images.health.watch.releaser import TRY_AGAIN_SECONDS
 from tests.unit.images.health.watch.fake_kube import stamp
-from tests.unit.images.health.watch.release_cluster import SUSPECTED, Cluster, Copy
+from tests.unit.images.health.watch.release_cluster import RELEASED, SUSPECTED, Cluster, Copy
 from tests.unit.images.health.watch.views import NOW, policy
 
 REASON = "health/gpu-xid [hardware]: GPU 3: Xid 79"
-RELEASED = {RELEASED_FOR: "health/gpu-xid", RELEASED_BY: "ns/w-0"}
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
-    yield made
-    made.kubernetes.close()
 
 
 def test_a_broken_machine_is_released_and_taken_back_when_its_fault_has_passed(cluster: Cluster) -> None:
@@ -192,136 +180,6 @@ def test_ten_faults_at_once_release_no_more_than_the_limit(cluster: Cluster) -> 
     cluster.kubernetes.add_pod("w-0", "m-0", started=cluster.time)
     cluster.rounds(2)
     assert cluster.released() == ["m-1", "m-2"]
-
-
-def test_the_limit_holds_even_if_the_copy_of_the_cluster_is_old(cluster: Cluster) -> None:
-    cluster.break_gpu()
-    cluster.machine_copy.frozen = cluster.kubernetes.machines()
-    cluster.kubernetes.nodes["m-3"]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
-    cluster.round()
-    cluster.round(later=600)
-    cluster.rounds(20)
-    assert cluster.kubernetes.changes == []
-
-
-def test_what_is_released_is_not_released_again_while_the_copy_is_old(cluster: Cluster) -> None:
-    cluster.break_gpu("w-0", "w-1")
-    cluster.round()
-    cluster.machine_copy.frozen = cluster.kubernetes.machines()
-    cluster.round(later=600)
-    cluster.rounds(40)
-    assert cluster.kubernetes.changes == ["cordon m-0"]
-    assert cluster.events() == [("SlurmMachineReleased", "w-0")]
-
-
-def test_a_person_who_cordons_in_the_same_moment_wins(cluster: Cluster) -> None:
-    cluster.break_gpu()
-    cluster.round()
-
-    def person() -> None:
-        cluster.kubernetes.before_change = lambda: None
-        cluster.kubernetes.cordon("m-0")
-
-    cluster.kubernetes.before_change = person
-    cluster.round(later=600)
-    cluster.rounds(20)
-    assert cluster.kubernetes.changes == []
-    assert cluster.released() == []
-    assert any("409" in line for line in cluster.log)
-
-
-@pytest.mark.parametrize("change", ["resumed", "taken over", "another check", "job", "vanished"])
-def test_a_node_that_is_not_as_it_was_seen_keeps_its_machine(cluster: Cluster, change: str) -> None:
-    cluster.break_gpu()
-    cluster.round()
-    cluster.pool.later = []
-    cluster.round(later=600)
-    node = cluster.nodes["w-0"]
-    if change == "resumed":
-        node.states = {"IDLE"}
-    elif change == "taken over":
-        node.reason = "bad fan"
-    elif change == "another check":
-        node.reason = "health/disks [node]: full"
-    elif change == "job":
-        node.jobs = ("17",)
-    else:
-        del cluster.nodes["w-0"]
-    for move in cluster.pool.later:
-        move()
-    assert cluster.pool.later
-    assert cluster.kubernetes.changes == []
-
-
-def released_with_a_move_to_come(cluster: Cluster) -> None:
-    """The machine is released, and the worker is to leave."""
-    cluster.start(evict=True, condition=SUSPECTED)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
-    assert cluster.kubernetes.changes == ["cordon m-0"]
-    cluster.pool.later = []
-    cluster.round()
-
-
-@pytest.mark.parametrize("change", ["uncordoned", "replaced", "released by another"])
-def test_a_machine_that_is_not_as_it_was_seen_is_left_alone(cluster: Cluster, change: str) -> None:
-    released_with_a_move_to_come(cluster)
-    if change == "uncordoned":
-        cluster.kubernetes.cordon("m-0", cordoned=False)
-    elif change == "replaced":
-        cluster.kubernetes.add_node("m-0")
-    else:
-        cluster.kubernetes.nodes["m-0"]["metadata"]["annotations"][RELEASED_BY] = "other/w-0"
-    assert cluster.pool.later
-    cluster.pool.later.pop()()
-    assert cluster.kubernetes.changes == ["cordon m-0"]
-
-
-def test_a_machine_that_is_uncordoned_while_it_is_taken_back_is_looked_at_again(cluster: Cluster) -> None:
-    released_with_a_move_to_come(cluster)
-    assert cluster.pool.later
-    cluster.pool.later.pop()()
-    cluster.pool.later = None
-    cluster.kubernetes.pods["w-0"]["metadata"].pop("deletionTimestamp")  # it would not leave
-    cluster.heal()
-
-    def person() -> None:
-        cluster.kubernetes.before_change = lambda: None
-        cluster.kubernetes.cordon("m-0", cordoned=False)
-
-    cluster.kubernetes.before_change = person
-    cluster.rounds(2)
-    assert cluster.kubernetes.changes[-1] == f"{SUSPECTED}=False m-0"
-    assert cluster.kubernetes.annotations("m-0") == RELEASED
-    cluster.rounds(2)
-    assert cluster.kubernetes.annotations("m-0") == {}
-
-
-def test_a_worker_that_got_a_job_is_not_evicted(cluster: Cluster) -> None:
-    cluster.start(evict=True)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
-    cluster.nodes["w-0"].jobs = ("17",)
-    cluster.rounds(3)
-    assert cluster.kubernetes.changes == ["cordon m-0"]
-    cluster.nodes["w-0"].jobs = ()
-    cluster.round(later=TRY_AGAIN_SECONDS)
-    assert cluster.kubernetes.changes == ["cordon m-0", "evict w-0"]
-
-
-def test_a_pod_that_was_replaced_meanwhile_is_not_evicted(cluster: Cluster) -> None:
-    cluster.start(evict=True)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
-    cluster.pool.later = []
-    cluster.round()
-    cluster.kubernetes.add_pod("w-0", "m-2")
-    cluster.pool.later.pop()()
-    assert cluster.kubernetes.changes == ["cordon m-0"]
-    assert any("cannot evict from machine m-0 (node w-0)" in line for line in cluster.log)
 
 
 def test_a_machine_that_somebody_uncordons_is_left_to_them_until_it_is_well(cluster: Cluster) -> None:
