@@ -59,6 +59,7 @@ def watch_environment(health: Health) -> Mapping[str, str]:
     return {
         "MAX_DRAINED": str(health.max_drained),
         "REPORT_ONLY": ",".join(sorted(_draining_nothing(health))),
+        "MEASURE_NEW": _flag(health.tests.enabled),
         "MACHINES": _flag(machines.follow),
         "DRAIN_CONDITIONS": ",".join(sorted(machines.drain_conditions)),
         "REQUEUE_AFTER": "" if machines.requeue_after is None else str(machines.requeue_after),

@@ -16,6 +16,9 @@ import pytest
 
 from images.health.contract import Result, Status
 from images.health.node_tests.results import Record, decode, encode
+from images.health.report import Report
+from images.health.report import encode as encode_report
+from images.health.watch.decide import SKEW_SECONDS
 from tests.slurm.conftest import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -93,7 +96,8 @@ def start_programs(cluster: Tested, **settings: Any) -> None:
     path.write_text(json.dumps({**SETTINGS, **settings}))
     path.chmod(0o644)
     controller.start_program("health-tests", {"SLURM_CONF": CONF, "SETTINGS": "/run/tests.json"})
-    controller.start_program("health-watch", {"SLURM_CONF": CONF, "MACHINES": "no", "MAX_DRAINED": "1"})
+    watch = {"SLURM_CONF": CONF, "MACHINES": "no", "MAX_DRAINED": "1", "MEASURE_NEW": "yes"}
+    controller.start_program("health-watch", watch)
 
 
 @pytest.fixture(scope="module")
@@ -227,3 +231,24 @@ def test_an_administrator_who_drains_a_node_ends_its_re_test(retested: Tested) -
     wait_until(lambda: "health-test" not in reservations(cluster), cluster.sandbox.logs, 60)
     node = cluster.node(BAD)
     assert (node["reason"], "DRAIN" in node["state"]) == ("fan is replaced", True)
+
+
+def test_a_node_that_may_be_another_machine_is_measured_before_it_takes_jobs(retested: Tested) -> None:
+    cluster = retested
+    (cluster.sandbox.pods[BAD].root / "run/slow").unlink(missing_ok=True)
+    cluster.await_forgotten()
+    cluster.remember(BAD, None)
+    cluster.run(f"scontrol update nodename={BAD} state=drain reason='health/gpu-presence [hardware]: 7 of 8 GPUs'")
+    _, ran = wait_for_user(cluster)
+    time.sleep(SKEW_SECONDS + 2)  # what a check found before counts as older than the drain
+    well = Report(at=int(time.time()), results={"gpu-presence": Result(status=Status.OK)})
+    cluster.run(f"scontrol update nodename={BAD} comment='{encode_report(well)}'")
+    wait_until(lambda: "health/new-machine [node]" in cluster.node(BAD)["reason"], cluster.sandbox.logs, 30)
+    wait_until(ran.exists, lambda: f"{reservations(cluster)} {cluster.sandbox.logs()}", 120)
+    record = cluster.found(BAD)
+    assert record is not None, "a user had the node before it was measured"
+    assert record.result.status is Status.OK
+    wait_until(lambda: ran.read_text().strip().isdigit(), cluster.sandbox.logs)
+    assert int(ran.read_text()) >= record.at, "a user had the node while it was measured"
+    assert f"resume {BAD}: measured" in cluster.sandbox.controller.log("health-tests")
+    assert "health-test" not in reservations(cluster)

@@ -31,6 +31,11 @@ while the test waits or runs; what that finds counts as ever). A reservation of 
 other nodes, is somebody else's, and its node is not measured again while it is there. One thing cannot be told from
 what this does itself: a node that somebody resumes while it is reserved and before it is measured is drained again.
 
+The same way a node is measured that may be another machine than before: the watcher keeps it drained for `new-machine`
+(`watch/decide.py`). Its tests run one after the other, without the half hour, and after each that is well the node is
+drained as before. When none is left, the drain is lifted here. What could not be checked counts as done: a tool that is
+not installed would keep the node for ever.
+
 Tests of pairs are left out: the partner would be taken from users while the test runs, and would be a suspect itself
 after each bad run with a node that is known to be bad.
 """
@@ -45,17 +50,20 @@ from typing import Final
 
 from images.health.contract import Status
 from images.health.node_tests.contract import NodeTest
-from images.health.node_tests.plan import NodeView, TestJob, fits
-from images.health.node_tests.results import moment, stamp
+from images.health.node_tests.plan import AGAIN_SECONDS, NodeView, TestJob, fits
+from images.health.node_tests.results import Record, moment, stamp
 from images.health.watch.decide import NodeView as Seen
+from images.health.watch.reason import NEW_MACHINE, reason_for
 from images.health.watch.reason import parse as parse_reason
-from images.health.watch.reason import reason_for
 
 RETEST_SECONDS: Final = 1800.0
 """From the drain, and from the run before, to the next run. Longer than a result drains for (`watch/decide.py`), else
 the watcher would drain the node for the old one."""
 PENDING_SECONDS: Final = 180.0
 """After which a test that has not started is given up: nobody else may use the node, but slurmd may not answer."""
+NEW_SECONDS: Final = 20.0
+"""From the drain to the first, or next, test of a new machine: a test that Slurm does not start, or that somebody ends,
+is not tried again without a pause."""
 NEVER: Final = "never"
 
 _NAME: Final = "health-test-"
@@ -163,26 +171,64 @@ def due(
     now: float,
     *,
     after: float = RETEST_SECONDS,
+    first: Sequence[NodeTest] = (),
 ) -> Iterator[Retest]:
     """Nodes that are to be measured again, who has waited longest first.
 
     `busy`: nodes of tests that wait or run. `reserved`: names of all reservations. `now`: by slurmctld's clock.
-    `after`: seconds from the drain, and from the run before.
+    `after`: seconds from the drain, and from the run before. `first`: tests that a new machine has to pass.
     """
     busy, reserved = set(busy), set(reserved)
     for node in sorted(nodes, key=lambda node: (node.reason_at, node.name)):
-        test = tests.get(_drained_for(node))
+        check = _drained_for(node)
+        test = unmeasured(node, first) if check == NEW_MACHINE else tests.get(check)
         if test is None or test.nodes > 1 or not fits(test, node) or not node.partitions or not node.reason_at:
             continue
-        if not node.states <= _DRAINED or "IDLE" not in node.states:
+        if not _is_quiet(node):
             continue
         record = node.records.get(test.name)
         last = record.at if record is not None else 0
         idle = node.name not in busy and name_of(node.name) not in reserved
-        if idle and now - max(last, node.reason_at) >= after:
+        ready_at = max(last, node.reason_at) + after
+        if check == NEW_MACHINE:
+            ready_at = max(node.reason_at + NEW_SECONDS, last + _pause(record, after))
+        if idle and now >= ready_at:
             # In one line, as the reservation's comment is read line by line.
             reason = " ".join(node.reason.split())
             yield Retest(node=node.name, test=test.name, last=last, drained_at=node.reason_at, reason=reason)
+
+
+def unmeasured(node: NodeView, first: Iterable[NodeTest]) -> NodeTest | None:
+    """The next of these tests that a new machine has to pass; None: there is none left."""
+    for test in first:
+        record = node.records.get(test.name)
+        if test.nodes > 1 or not fits(test, node):
+            continue
+        if record is None or record.at < node.started_at or record.result.status in {Status.WARN, Status.FAIL}:
+            return test
+    return None
+
+
+def measured(
+    nodes: Iterable[NodeView], busy: Iterable[str], reserved: Iterable[str], first: Sequence[NodeTest]
+) -> Iterator[NodeView]:
+    """New machines that have passed all tests: their drain is to be lifted. Takes what `due` takes."""
+    busy, reserved = set(busy), set(reserved)
+    for node in nodes:
+        apart = node.name in busy or name_of(node.name) in reserved
+        if not apart and _drained_for(node) == NEW_MACHINE and _is_quiet(node) and unmeasured(node, first) is None:
+            yield node
+
+
+def _pause(record: Record | None, after: float) -> float:
+    """Seconds from a run on a new machine to the next one of the same test."""
+    waits = {Status.WARN: AGAIN_SECONDS, Status.FAIL: after}
+    return 0.0 if record is None else waits.get(record.result.status, 0.0)
+
+
+def _is_quiet(node: NodeView) -> bool:
+    """Whether a drained node has no jobs, and nobody has said anything else about it."""
+    return "IDLE" in node.states and node.states <= _DRAINED
 
 
 def move(
@@ -206,7 +252,7 @@ def move(
         return delete
     if numbers:
         return _with_jobs(retest, closed, jobs, now)
-    if _drained_for(node) == retest.test:
+    if _drained_for(node) == _about(retest):
         not_begun = node.reason_at == retest.drained_at and not unread
         return _not_begun(retest, node, tests) if not_begun else delete
     return Move(step=Step.WAIT, retest=retest) if unread else _judged(retest, node)
@@ -216,6 +262,9 @@ def _judged(retest: Retest, node: NodeView) -> Move:
     """Of a node that nothing runs on any more."""
     record = node.records.get(retest.test)
     verdict = record if record is not None and record.at > retest.last else None
+    if verdict is not None and verdict.result.status is Status.OK and _about(retest) == NEW_MACHINE:
+        # Other tests may be left, and who lifts this drain is `measured`.
+        return Move(step=Step.DRAIN, retest=retest, reason=retest.reason, why=f"{retest.test} is well")
     if verdict is not None and verdict.result.status is Status.OK:
         return Move(step=Step.DELETE, retest=retest, why=f"{retest.test} is well")
     if verdict is not None and verdict.result.status is Status.FAIL:
@@ -237,6 +286,12 @@ def _closed(node: NodeView | None) -> str:
         return _BY_US if seen.own is not None else _BY_OTHERS
     # Down and not drained: Slurm's own downs end when slurmd answers again, and then the node would be open.
     return _OPEN if not node.reason or node.reason.startswith(_SLURMS_OWN) or seen.own is not None else _BY_OTHERS
+
+
+def _about(retest: Retest) -> str:
+    """The check for which the node was drained when the re-test was planned."""
+    found = parse_reason(retest.reason)
+    return found.check if found is not None else retest.test
 
 
 def _drained_for(node: NodeView) -> str:

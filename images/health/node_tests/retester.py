@@ -10,13 +10,13 @@ from images.common.command import Result
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.outcome import news
 from images.health.node_tests.plan import NodeView, Submit, TestJob
-from images.health.node_tests.retest import Move, Reservation, Retest, Step, due, move, name_of, own
+from images.health.node_tests.retest import Move, Reservation, Retest, Step, due, measured, move, name_of, own
 from images.health.node_tests.settings import Settings
 from images.health.node_tests.slurm import Ended, Slurm, SlurmError
 from images.health.watch.reason import lifted
 
 REFUSED_SECONDS: Final = 600.0
-"""For which a node is left alone after Slurm has refused its reservation."""
+"""For which a node is left alone after Slurm has refused its reservation, or the test in it."""
 
 
 class Retester:
@@ -57,8 +57,10 @@ class Retester:
         busy = {name for job in live for name in job.nodes} | apart
         limit = self._settings.policy.max_under_test.of(len(nodes))
         names = [reservation.name for reservation in reservations]
-        after = self._settings.retest_after
-        for retest in due(nodes.values(), busy, names, TESTS, self._wall(), after=after):
+        after, first = self._settings.retest_after, self._settings.policy.tests
+        for node in measured(nodes.values(), busy, names, first):
+            self._lift(node)
+        for retest in due(nodes.values(), busy, names, TESTS, self._wall(), after=after, first=first):
             if len(busy) >= limit:
                 break
             if self._reserve(retest, nodes[retest.node]):
@@ -82,6 +84,17 @@ class Retester:
             self._refused[name] = now + REFUSED_SECONDS
             self._tell(retest, f"cannot begin: {done.message}")
         return True
+
+    def _lift(self, node: NodeView) -> None:
+        """Of a new machine that has passed its tests."""
+        about = f"new machine {node.name}"
+        if self._dry_run:
+            self._log(about, f"would resume {node.name}: {node.reason}")
+        elif self._is_as_seen(node):
+            done = self._slurm.undrain(node.name, lifted(node.reason))
+            self._log(
+                about, f"resume {node.name}: measured" if done.ok else f"cannot resume {node.name}: {done.message}"
+            )
 
     def _step(self, step: Move, node: NodeView | None) -> None:
         if self._dry_run or step.step is Step.WAIT:
@@ -110,6 +123,8 @@ class Retester:
         wish = Submit(test=test, nodes=(node,), partition=node.partitions[0])
         place = replace(self._settings.place, gpus=node.gpus)
         done = self._slurm.submit(wish, test.command(place), place.directory, reservation=retest.name)
+        if not done.ok:
+            self._refused[retest.node] = self._wall() + REFUSED_SECONDS
         self._did(retest, done, f"runs: job {done.stdout.strip()}")
 
     def _is_as_seen(self, seen: NodeView) -> bool:

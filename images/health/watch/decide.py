@@ -5,6 +5,7 @@ The rules, of which each keeps a wrong check from hurting the cluster:
 - Only a failure that is fresh drains. What is old, unknown or `not checked` changes nothing, in either direction.
 - A drain is lifted only if its reason is ours, and only by the same check, well again, looked at after the drain.
 - A node that anybody else has drained, or set down, is left alone, and so is its reason.
+- Where nodes are measured by tests, one that may be another machine now is measured before it takes jobs.
 - A check that fails again and again has to be well for a while first (`flapping.py`).
 - At most `max_drained` nodes are drained by checks at a time, and never the last node that takes jobs: a shared file
   system that is slow makes all nodes fail at once.
@@ -19,7 +20,7 @@ from typing import Final
 
 from images.health.contract import Result, Status
 from images.health.watch.limit import Limit
-from images.health.watch.reason import Own, gravity, lifted, parse, reason_for
+from images.health.watch.reason import NEW_MACHINE, Own, gravity, lifted, parse, reason_for, to_be_measured
 
 SKEW_SECONDS: Final = 5.0
 """How far the clock of a node may be from slurmctld's before its times are not compared with slurmctld's."""
@@ -98,6 +99,15 @@ class NodeView:
     reason_at: float | None = None
     """When the reason was set, in seconds since 1970, by slurmctld's clock."""
     findings: Mapping[str, Finding] = field(default_factory=dict)
+    started_at: float | None = None
+    """When its slurmd started, in seconds since 1970: before that it may have been another machine."""
+    measured_at: float | None = None
+    """When a test of nodes last ran there; None: none is on record."""
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether no test of nodes has run on what may be another machine than before."""
+        return self.measured_at is None or (self.started_at is not None and self.measured_at < self.started_at)
 
     @property
     def is_closed(self) -> bool:
@@ -191,6 +201,9 @@ class Policy:
     end."""
     frees_broken: bool = False
     """A machine with a hardware fault is wanted free too: it is to be released for replacement."""
+    measures_new: bool = False
+    """Tests of nodes run: what was drained for its machine, and may be another one now, is measured before it takes
+    jobs. Those tests lift the drain then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,16 +262,18 @@ def _about_own(
     if worst is not None and lost and not (node.is_down or node.is_asleep or node.is_quiet):
         return Action(kind=Kind.DOWN, node=node, reason=reason_for(worst, failing[worst].result))
     finding = node.findings.get(own.check)
-    unwanted = own.check in policy.report_only  # the site has said so since
+    # The site has said so since.
+    unwanted = own.check in policy.report_only or (own.check == NEW_MACHINE and not policy.measures_new)
     cleared = unwanted or (settled and finding is not None and finding.clears(node.reason_at, now))
     broken = policy.frees_broken and own.fault == "hardware"
     if cleared and worst is None:
-        return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
+        return _well(node, own, measures=policy.measures_new and not unwanted)
     if worst not in {None, own.check}:
         result = failing[worst].result
         # With a deadline for its jobs, the reason has to say since when that runs.
         counts = failing[worst].declared and policy.requeue_after is not None and not broken
-        if cleared or counts or (own.check != KUBERNETES and gravity(result.fault) > gravity(own.fault)):
+        graver = own.check != KUBERNETES and gravity(result.fault) > gravity(own.fault)
+        if cleared or counts or graver or own.check == NEW_MACHINE:
             return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, result))
     if worst is not None and worst == own.check and gravity(failing[worst].result.fault) > gravity(own.fault):
         return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, failing[worst].result))
@@ -266,6 +281,15 @@ def _about_own(
     if (own.check == KUBERNETES or broken) and own.check in failing and overdue and node.has_jobs:
         return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
     return None
+
+
+def _well(node: NodeView, own: Own, *, measures: bool) -> Action:
+    """What should be done about a node of ours that is well again. `measures`: it may have to be measured first."""
+    # It was drained for its machine, and may be another one now.
+    new = node.is_unmeasured and (own.check == KUBERNETES or own.fault == "hardware")
+    if measures and new:
+        return Action(kind=Kind.REASON, node=node, reason=to_be_measured(node.reason))
+    return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
 
 
 def _failing(node: NodeView, policy: Policy, now: float) -> dict[str, Finding]:

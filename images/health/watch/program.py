@@ -5,6 +5,8 @@ A pod of its own, of which there must be one at a time. Its settings are environ
 MAX_DRAINED       how many nodes may be drained for checks at a time: `3`, or `10%` of all; the default is 10%
 REPORT_ONLY       names of checks whose failure drains nothing; a drain for one of them is lifted
 REQUEUE_AFTER     seconds that jobs may go on when their machine is wanted free; empty: to their end
+MEASURE_NEW       `yes`: a node that was drained for its machine, and may be another one now, stays drained until the
+                  tests of nodes (`node_tests/`) have measured it
 MACHINES          `no`: do not look at the Kubernetes nodes
 DRAIN_CONDITIONS  types of Kubernetes node conditions that, while they are True, are to be drained for, within
                   MAX_DRAINED; a cordon is drained for without a limit
@@ -88,6 +90,7 @@ def policy_from(env: Mapping[str, str]) -> Policy:
         report_only=words(env.get("REPORT_ONLY", "")),
         requeue_after=_seconds(env, "REQUEUE_AFTER"),
         frees_broken=_release(env) != "no",
+        measures_new=flag(env, "MEASURE_NEW", default=False),
     )
 
 

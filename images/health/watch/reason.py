@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from images.health.contract import FaultClass, Result
+from images.health.contract import FaultClass, Result, Status
 from images.health.report import one_line
+
+NEW_MACHINE: Final = "new-machine"
+"""The check that keeps a node drained until the tests of nodes have measured it (`node_tests/retest.py`)."""
 
 _OWN: Final = re.compile(r"health/(?P<check>[a-z0-9][a-z0-9-]*)(?: \[(?P<fault>user|node|hardware)\])?(?::|$)")
 _GRAVITY: Final[tuple[FaultClass, ...]] = ("user", "node", "hardware")
@@ -41,6 +44,13 @@ def lifted(reason: str) -> str:
     """
     own = parse(reason)
     return f"lifted: health/{own.check}" if own else "lifted"
+
+
+def to_be_measured(reason: str) -> str:
+    """What takes the place of a reason when all is well again, and the node may be another machine than before."""
+    own = parse(reason)
+    message = f"measured before jobs start here; {own.check if own else 'what it was drained for'} is well"
+    return reason_for(NEW_MACHINE, Result(status=Status.FAIL, fault="node", message=message))
 
 
 def parse(reason: str) -> Own | None:

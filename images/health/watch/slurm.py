@@ -37,6 +37,8 @@ class Record:
     """Seconds since 1970."""
     comment: str = ""
     extra: str = ""
+    started_at: float | None = None
+    """When its slurmd started, in seconds since 1970."""
     address: str = ""
     """Where slurmd listens."""
     port: int = SLURMD_PORT
@@ -62,6 +64,7 @@ def _record(node: Mapping[str, Any]) -> Record | None:
         reason_at=_seconds(node.get("reason_changed_at")),
         comment=_text(node.get("comment")),
         extra=_text(node.get("extra")),
+        started_at=_seconds(node.get("slurmd_start_time")),
         address=_text(node.get("address")) or name,
         port=int(_seconds(node.get("port")) or SLURMD_PORT),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from images.health.node_tests.results import Record as Measured
 from images.health.node_tests.results import decode as decode_tests
 from images.health.report import decode
 from images.health.watch.decide import Finding, NodeView
@@ -45,7 +46,8 @@ class Views:
         by_machine = self._machines.findings(records, now) if self._machines is not None else {}
         views = []
         for record in records:
-            findings = dict(self._told(record, known, now))
+            tests = decode_tests(record.extra)
+            findings = dict(self._told(record, tests, known, now))
             if record.name in by_machine:
                 findings[self._name] = by_machine[record.name]
             views.append(
@@ -55,16 +57,18 @@ class Views:
                     reason=record.reason,
                     reason_at=record.reason_at,
                     findings=findings,
+                    started_at=record.started_at,
+                    measured_at=max((float(test.at) for test in tests.values()), default=None),
                 )
             )
         self._known = known
         return views
 
     def _told(
-        self, record: Record, known: dict[tuple[str, str], _Arrival], now: float
+        self, record: Record, tests: Mapping[str, Measured], known: dict[tuple[str, str], _Arrival], now: float
     ) -> Iterator[tuple[str, Finding]]:
         """What lies in the node's record."""
-        for test, found in decode_tests(record.extra).items():
+        for test, found in tests.items():
             arrival = known[record.name, test] = self._arrival((record.name, test), found.at, now)
             yield test, Finding(result=found.result, at=float(found.at), arrived=arrival.seen)
         report = decode(record.comment)

@@ -130,6 +130,7 @@ def test_the_watcher_s_settings() -> None:
     assert watch_environment(Health()) == {
         "MAX_DRAINED": "10%",
         "REPORT_ONLY": "",
+        "MEASURE_NEW": "no",
         "MACHINES": "yes",
         "DRAIN_CONDITIONS": "",
         "REQUEUE_AFTER": "",
@@ -142,11 +143,18 @@ def test_the_watcher_s_settings() -> None:
     machines = {"drain_conditions": ["Maintenance"], "requeue_after": 60, "conditions": True}
     machines |= {"release": "evict", "release_after": 0, "release_condition": "Suspected", "max_unavailable": "5%"}
     health = Health.model_validate(
-        {"max_drained": 2, "report_only": ["disks"], "disabled": ["dns"], "machines": machines}
+        {
+            "max_drained": 2,
+            "report_only": ["disks"],
+            "disabled": ["dns"],
+            "tests": {"enabled": True},
+            "machines": machines,
+        }
     )
     assert watch_environment(health) == {
         "MAX_DRAINED": "2",
         "REPORT_ONLY": "disks,dns",
+        "MEASURE_NEW": "yes",
         "MACHINES": "yes",
         "DRAIN_CONDITIONS": "Maintenance",
         "REQUEUE_AFTER": "60",

@@ -42,6 +42,9 @@ class FakeCluster:
     now: int = 1_795_000_000
     measure: Callable[[Job], str] = lambda _job: ""
     extras: dict[str, str] = field(default_factory=dict)
+    comments: dict[str, str] = field(default_factory=dict)
+    started: dict[str, int] = field(default_factory=dict)
+    """When slurmd started."""
     drained: set[str] = field(default_factory=set)
     reasons: dict[str, tuple[str, int]] = field(default_factory=dict)
     """And when they were set."""
@@ -146,7 +149,8 @@ class FakeCluster:
             "active_features": ["pool"],
             "gres": f"gpu:{self.gpus}",
             "extra": self.extras.get(name, ""),
-            "slurmd_start_time": number(1),
+            "comment": self.comments.get(name, ""),
+            "slurmd_start_time": number(self.started.get(name, 1)),
         }
 
     def _job(self, job: Job) -> dict[str, Any]:
@@ -207,6 +211,8 @@ class FakeCluster:
             self.extras[name] = words["extra"]
         if words.get("state") == "drain":
             self.drain(name, words["reason"])
+        if "reason" in words and "state" not in words:
+            self.reasons[name] = (words["reason"], self.now)
         if words.get("state") == "undrain":
             self.drained.discard(name)
             self.reasons[name] = (words["reason"], self.now)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from images.health.contract import Result
 from images.health.watch.decide import Finding, Kind, Policy, decide
 from tests.unit.images.health.watch.test_decide import OURS, SPARE, deciding, done, faults
@@ -141,3 +145,38 @@ def test_a_drained_node_whose_machine_is_cordoned_gets_the_deadline_from_then_on
     assert done(deciding(node, by=policy(requeue_after=60))) == [("reason", "w-0", CORDON_REASON)]
     told = view("w-0", "MIXED", "DRAIN", reason=CORDON_REASON, drained_ago=9, disks=failed(), kubernetes=CORDONED)
     assert not deciding(told, by=policy(requeue_after=60)).actions
+
+
+# ---------------------------------------------------------------- what may be another machine now
+
+RESUMED, MEASURED_FIRST = "resume", "reason"
+
+
+@pytest.mark.parametrize(
+    ("reason", "started_ago", "measured_ago", "wanted"),
+    [
+        ("health/gpu-presence [hardware]: lost", 30, None, MEASURED_FIRST),
+        ("health/gpu-presence [hardware]: lost", 30, 40, MEASURED_FIRST),
+        ("health/gpu-presence [hardware]: lost", 30, 20, RESUMED),
+        ("health/gpu-presence [hardware]: lost", None, 20, RESUMED),
+        ("health/gpu-presence [node]: no driver", 30, 40, RESUMED),
+        (CORDON_REASON, 30, 40, MEASURED_FIRST),
+        (CORDON_REASON, 30, 20, RESUMED),
+    ],
+)
+def test_what_may_be_another_machine_now_is_measured_before_it_takes_jobs(
+    reason: str, started_ago: float | None, measured_ago: float | None, wanted: str
+) -> None:
+    drained = replace(
+        view("w-0", "IDLE", "DRAIN", reason=reason, gpu_presence=OK, kubernetes=OK),
+        started_at=None if started_ago is None else NOW - started_ago,
+        measured_at=None if measured_ago is None else NOW - measured_ago,
+    )
+    by = replace(policy(), measures_new=True)
+    ((kind, _, new_reason),) = done(deciding(drained, by=by))
+    assert kind == wanted
+    assert new_reason.startswith("health/new-machine [node]: ") == (wanted == MEASURED_FIRST)
+    assert [kind for kind, _, _ in done(deciding(drained))] == [RESUMED], "where no tests of nodes run"
+    check = "kubernetes" if "kubernetes" in reason else "gpu-presence"
+    reported = replace(by, report_only=frozenset({check}))
+    assert [kind for kind, _, _ in done(deciding(drained, by=reported))] == [RESUMED], "the check counts no more"

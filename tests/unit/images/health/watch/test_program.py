@@ -51,6 +51,7 @@ def test_the_settings_are_read() -> None:
         max_drained=Limit(number=3), report_only=frozenset({"dns", "clock"}), requeue_after=600.0
     )
     assert policy_from({"REQUEUE_AFTER": "0"}).requeue_after == 0
+    assert policy_from({"MEASURE_NEW": "yes"}).measures_new
     assert words(" a,b  c,") == {"a", "b", "c"}
 
 
@@ -83,6 +84,7 @@ def test_no_machine_is_released_unless_the_site_wants_that() -> None:
         {"MAX_DRAINED": "some"},
         {"REQUEUE_AFTER": "soon"},
         {"MACHINES": "1"},
+        {"MEASURE_NEW": "1"},
         {"CONDITIONS": "x"},
         {"RELEASE": "delete"},
         {"RELEASE": "yes"},

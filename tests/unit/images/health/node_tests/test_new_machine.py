@@ -1,0 +1,228 @@
+"""A node that may be another machine than before takes no jobs until it was measured: watcher and re-tests together."""
+
+from __future__ import annotations
+
+import pytest
+
+from images.health.contract import Result, Status
+from images.health.node_tests.program import NodeTester
+from images.health.node_tests.results import Record, decode, encode
+from images.health.node_tests.retest import NEW_SECONDS
+from images.health.node_tests.settings import parse
+from images.health.node_tests.slurm import Slurm
+from images.health.report import Report
+from images.health.report import encode as encode_report
+from images.health.watch.decide import Policy
+from images.health.watch.limit import Limit
+from images.health.watch.slurm import Slurm as WatchedSlurm
+from images.health.watch.watcher import Watcher
+from tests.unit.images.health.node_tests.fake_cluster import FakeCluster, Job
+from tests.unit.images.health.node_tests.test_program import told
+
+GONE = "health/gpu-presence [hardware]: 7 of 8 GPUs"
+TESTS = ("cpu-speed", "memory-bandwidth")
+GOOD = {
+    "cpu-speed": told("events per second: 5000"),
+    "memory-bandwidth": told("transferred (9983.30 MiB/sec)"),
+}
+SLOW = {**GOOD, "memory-bandwidth": told("transferred (990.00 MiB/sec)")}
+EXPECTED = {"cpu-speed": {"events": 1000}, "memory-bandwidth": {"write": 5}}
+TRIES = 60
+
+
+class KilledError(Exception):
+    pass
+
+
+class Site:
+    """One node that was drained for its GPUs, and whose slurmd has started since; with both programs."""
+
+    def __init__(self, found: dict[str, str], *, tests: tuple[str, ...] = TESTS, gpus: int = 0) -> None:
+        self.found = found
+        self.cluster = FakeCluster(names=["w-0"], gpus=gpus, measure=self.measure)
+        self.settings = parse(
+            {"tests": list(tests), "max_under_test": "100%", "platforms": {"pool": "m"}, "expected": {"m": EXPECTED}}
+        )
+        well = Record(at=self.cluster.now - 9000, result=Result(status=Status.OK, message="events 5000 events/s"))
+        self.cluster.extras["w-0"] = encode({"cpu-speed": well}, "")
+        self.cluster.drain("w-0", GONE)
+        self.cluster.started["w-0"] = self.cluster.now + 60
+        self.cluster.now += 100
+        self.log: list[str] = []
+        self.was_open: list[bool] = []
+        self.start()
+
+    def measure(self, job: Job) -> str:
+        return self.found.get(job.name.partition("-")[2].partition(":")[0], told("", code=127))
+
+    def start(self, *, measures_new: bool = True) -> None:
+        wall, log = self.cluster.wall, self.log.append
+        policy = Policy(max_drained=Limit.parse("1"), measures_new=measures_new)
+        self.watcher = Watcher(slurm=WatchedSlurm(runner=self.cluster), policy=policy, log=log, wall=wall)
+        self.tester = NodeTester(slurm=Slurm(runner=self.cluster), settings=self.settings, log=log, wall=wall)
+
+    def report(self, **results: Result) -> None:
+        """What the checks say now."""
+        found = {"gpu-presence": Result(status=Status.OK), **results}
+        self.cluster.comments["w-0"] = encode_report(Report(at=self.cluster.now, results=found))
+
+    def round(self, seconds: int = 3) -> None:
+        self.cluster.now += seconds
+        self.report()
+        self.watcher.round()
+        self.tester.round()
+        self.cluster.end()
+        self.was_open.append(self.cluster.is_open("w-0"))
+
+    def until_open(self) -> None:
+        for _ in range(TRIES):
+            self.round()
+            if self.was_open[-1]:
+                return
+        pytest.fail(f"still not open: {self.cluster.reasons} {self.log}")
+
+    @property
+    def reason(self) -> str:
+        return self.cluster.reasons["w-0"][0]
+
+    def ran(self) -> list[str]:
+        return [job.name.partition("-")[2].partition(":")[0] for job in self.cluster.jobs]
+
+    def statuses(self) -> dict[str, str]:
+        return {name: record.result.status.value for name, record in decode(self.cluster.extras["w-0"]).items()}
+
+
+def test_it_is_open_only_when_all_tests_have_passed_on_it() -> None:
+    site = Site(GOOD)
+    site.round()
+    assert site.reason == ("health/new-machine [node]: measured before jobs start here; gpu-presence is well")
+    site.until_open()
+    assert site.ran() == list(TESTS), "the result from before slurmd started does not count"
+    assert site.statuses() == {"cpu-speed": "ok", "memory-bandwidth": "ok"}
+    for _ in range(10):
+        site.round()
+    assert all(site.was_open[-10:])
+    assert site.cluster.reservations == {}
+    assert "resume w-0: measured" in site.log
+
+
+def test_one_that_is_slow_is_measured_twice_and_then_drained_for_that() -> None:
+    site = Site(SLOW)
+    for _ in range(2 * TRIES):
+        site.round()
+    assert site.ran() == [*TESTS, "memory-bandwidth"]
+    assert site.reason.startswith("health/memory-bandwidth [hardware]: write 1.0")
+    assert not any(site.was_open)
+
+
+def test_what_cannot_be_checked_does_not_keep_it_for_ever() -> None:
+    site = Site({})
+    site.until_open()
+    assert site.statuses() == {"cpu-speed": "not checked", "memory-bandwidth": "not checked"}
+
+
+@pytest.mark.parametrize("tests", [("nccl-node",), ("nccl-pair",)])
+def test_one_for_which_there_is_no_test_is_open_at_once(tests: tuple[str, ...]) -> None:
+    site = Site(GOOD, tests=tests, gpus=8 * (tests == ("nccl-pair",)))
+    site.round()
+    site.round()
+    assert site.was_open[-1]
+    assert site.ran() == []
+
+
+def test_a_fault_that_comes_meanwhile_keeps_it_and_it_is_measured_afterwards() -> None:
+    site = Site(GOOD)
+    site.round()
+    disks = Result(status=Status.FAIL, fault="node", message="full")
+    site.cluster.now += 3
+    site.report(disks=disks)
+    site.watcher.round()
+    assert site.reason == "health/disks [node]: full"
+    assert site.ran() == []
+
+
+def test_a_slurm_that_refuses_the_tests_leaves_it_drained_and_is_not_asked_all_the_time() -> None:
+    site = Site(GOOD)
+    refusals = 0
+
+    def note(command: str) -> None:
+        nonlocal refusals
+        refusals += command.startswith("sbatch")
+
+    site.cluster.refuses, site.cluster.on_command = frozenset({"sbatch"}), note
+    for _ in range(TRIES):
+        site.round()
+    assert not any(site.was_open)
+    assert refusals == 1
+    assert site.cluster.reservations == {}
+
+
+def test_a_test_that_somebody_ends_is_not_tried_again_without_a_pause() -> None:
+    site = Site(GOOD)
+    for _ in range(TRIES):
+        for job in site.cluster.running():
+            job.state, job.ended = "CANCELLED", site.cluster.now
+        site.cluster.now += 1
+        site.report()
+        site.watcher.round()
+        site.tester.round()
+        assert not site.cluster.is_open("w-0")
+    assert 1 < len(site.cluster.jobs) <= TRIES / NEW_SECONDS + 1
+
+
+def test_without_tests_of_nodes_it_is_open_as_soon_as_its_check_is_well() -> None:
+    site = Site(GOOD)
+    site.start(measures_new=False)
+    site.report()
+    site.watcher.round()
+    assert site.cluster.is_open("w-0")
+
+
+def test_a_drain_that_is_there_when_the_tests_are_turned_off_is_lifted() -> None:
+    site = Site(GOOD)
+    site.round()
+    assert site.reason.startswith("health/new-machine")
+    site.start(measures_new=False)
+    site.watcher.round()
+    assert site.cluster.is_open("w-0")
+
+
+def test_an_administrator_may_open_it_at_once() -> None:
+    site = Site(GOOD)
+    site.round()
+    site.cluster.drained.discard("w-0")
+    for _ in range(3):
+        site.round()
+    assert all(site.was_open[-3:])
+
+
+@pytest.mark.parametrize("effect", [0, 1], ids=["before", "after"])
+def test_whenever_both_programs_are_ended_the_next_ones_measure_it_first(effect: int) -> None:
+    total = 0
+
+    def count(_command: str) -> None:
+        nonlocal total
+        total += 1
+
+    site = Site(GOOD)
+    site.cluster.on_command = count
+    site.until_open()
+    for fatal in range(total - 1):
+        site, left = Site(GOOD), fatal + 1 + effect
+
+        def end(_command: str) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise KilledError
+
+        site.cluster.on_command = end
+        with pytest.raises(KilledError):
+            site.until_open()
+        site.cluster.on_command = lambda _command: None
+        site.start()
+        if not site.cluster.is_open("w-0"):
+            site.until_open()
+        assert site.statuses() == {"cpu-speed": "ok", "memory-bandwidth": "ok"}, f"open unmeasured, ended at {fatal}"
+        site.round()
+        assert site.cluster.reservations == {}, f"ended at {fatal}"
