@@ -73,12 +73,14 @@ class Watcher:
         self._told: dict[tuple[Kind, str], str] = {}
         self._held: frozenset[tuple[str, str]] = frozenset()
         self._requeued: dict[str, float] = {}
+        self._drained: dict[str, str] = {}
 
     def round(self) -> Decision:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
         records = self._slurm.nodes()
         now = self._wall()
         views = self._views.of(records, now)
+        self._tell_lifted(views, now)
         holds = self._flapping.holds(views, now)
         self._tell_unsettled(holds)
         decision = decide(views, self._policy, now, frozenset(hold.node for hold in holds))
@@ -115,6 +117,7 @@ class Watcher:
         self._log(f"{action.kind.value} {name}: {action.reason}")
         if action.kind is Kind.RESUME:
             self._flapping.lifted(name)
+            self._drained.pop(name, None)
         if self._teller is not None:
             self._teller.acted(action, self._wall())
         return True
@@ -185,6 +188,23 @@ class Watcher:
                     f"{hold.node} stays drained until {hold.check} has been well for {hold.seconds:.0f} s: "
                     f"drained for it {hold.drains} times in 24 h"
                 )
+
+    def _tell_lifted(self, views: list[NodeView], now: float) -> None:
+        """Tell of drains for checks that others have lifted: people, and the tests of nodes."""
+        drained = {}
+        for view in views:
+            reason = view.reason if view.is_drained_by_us else self._drained.get(view.name)
+            if reason is None:
+                continue
+            # A node that is measured again is reserved, and takes no jobs yet.
+            if view.is_drained_by_us or "MAINTENANCE" in view.states:
+                drained[view.name] = reason
+            elif not view.is_closed:
+                action = Action(kind=Kind.RESUME, node=view, reason=f"lifted by others: {reason}")
+                self._log(f"{view.name}: {action.reason}")
+                if self._teller is not None:
+                    self._teller.acted(action, now)
+        self._drained = drained
 
     def _tell_held(self, decision: Decision) -> None:
         held = frozenset((action.node.name, action.reason.partition(":")[0]) for action in decision.held)

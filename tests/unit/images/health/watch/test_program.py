@@ -98,7 +98,7 @@ def test_no_machine_is_released_unless_the_site_wants_that() -> None:
     ids=lambda env: " ".join(f"{name}={value}" for name, value in env.items()),
 )
 def test_a_setting_that_is_not_understood_is_refused(env: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"some|soon|MACHINES|CONDITIONS|RELEASE"):
+    with pytest.raises(ValueError, match=r"some|soon|MEASURE_NEW|MACHINES|CONDITIONS|RELEASE"):
         build(env, lambda _: None, dry_run=False)
 
 

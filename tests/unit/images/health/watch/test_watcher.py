@@ -2,87 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
 from images.common.command import TIMED_OUT
 from images.common.command import Result as CommandResult
-from images.health.contract import Result
-from images.health.report import Report, encode
-from images.health.watch.decide import KUBERNETES, Action, Finding, NodeView, Policy
-from images.health.watch.slurm import Record, Slurm, SlurmError
-from images.health.watch.watcher import MOST_FAILURES, REQUEUE_AGAIN_SECONDS, Watcher
-from tests.unit.images.health.watch.fake_slurm import FakeNode, FakeSlurmctld
+from images.health.watch.decide import KUBERNETES, Finding
+from images.health.watch.slurm import SlurmError
+from images.health.watch.watcher import MOST_FAILURES, REQUEUE_AGAIN_SECONDS
+from tests.unit.images.health.watch.fake_slurm import FakeNode
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, policy
+from tests.unit.images.health.watch.watched import Cluster
 
 FULL = failed("/jail 97 % used")
 FULL_REASON = "health/disks [node]: /jail 97 % used"
-
-
-class FakeMachines:
-    """Says what it is told to say."""
-
-    def __init__(self) -> None:
-        self.says: dict[str, Finding] = {}
-
-    def findings(self, records: list[Record], now: float) -> Mapping[str, Finding]:
-        del records, now
-        return self.says
-
-
-class FakeTeller:
-    """Remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.actions: list[tuple[str, str]] = []
-        self.views: list[NodeView] = []
-
-    def acted(self, action: Action, now: float) -> None:
-        del now
-        self.actions.append((action.kind.value, action.node.name))
-
-    def saw(self, views: list[NodeView], now: float) -> None:
-        del now
-        self.views = views
-
-
-class Cluster:
-    """Four nodes, their clock, and a watcher."""
-
-    def __init__(self) -> None:
-        self.time = NOW
-        self.slurmctld = FakeSlurmctld(
-            lambda: self.time, {f"w-{number}": FakeNode(states={"IDLE"}) for number in range(4)}
-        )
-        self.nodes = self.slurmctld.nodes
-        self.log: list[str] = []
-        self.machines = FakeMachines()
-        self.teller = FakeTeller()
-        self.start()
-
-    def start(self, by: Policy | None = None, *, dry_run: bool = False) -> None:
-        """Start a watcher, in the place of the last one."""
-        self.watcher = Watcher(
-            slurm=Slurm(runner=self.slurmctld.runner),
-            policy=by or policy(),
-            log=self.log.append,
-            machines=(KUBERNETES, self.machines),
-            teller=self.teller,
-            dry_run=dry_run,
-            wall=lambda: self.time,
-        )
-
-    def report(self, name: str, *, ahead: float = 0.0, **results: Result) -> None:
-        """A node says how it is."""
-        self.nodes[name].comment = encode(Report(at=int(self.time + ahead), results=results))
-
-    def round(self, later: float = 2.0) -> None:
-        self.time += later
-        self.watcher.round()
-
-    def drained(self) -> list[str]:
-        return [name for name, node in self.nodes.items() if "DRAIN" in node.states]
 
 
 @pytest.fixture
@@ -210,6 +142,24 @@ def test_a_busy_node_whose_drain_is_lifted_does_not_keep_our_reason(cluster: Clu
     cluster.report("w-1", disks=OK)
     cluster.round()
     assert cluster.drained() == ["w-1"]
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["at once", "after a re-test"])
+def test_a_drain_that_others_lift_is_told_when_the_node_takes_jobs(cluster: Cluster, *, apart: bool) -> None:
+    cluster.report("w-1", disks=FULL)
+    for _ in range(2):
+        cluster.round()
+    cluster.report("w-1", disks=OK)
+    cluster.nodes["w-1"].states = {"IDLE", *(["MAINTENANCE"] if apart else [])}
+    cluster.nodes["w-1"].reason = ""
+    cluster.round()
+    told = f"w-1: lifted by others: {FULL_REASON}"
+    assert (told in cluster.log) == (not apart), "while it is reserved it takes no jobs"
+    cluster.nodes["w-1"].states = {"IDLE"}
+    for _ in range(3):
+        cluster.round()
+    assert cluster.log[1:] == [told]
+    assert cluster.teller.actions == [("drain", "w-1"), ("resume", "w-1")]
 
 
 def test_a_node_that_vanishes_meanwhile_is_no_trouble(cluster: Cluster) -> None:

@@ -1,0 +1,78 @@
+"""A cluster of four nodes with the watcher in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from images.health.contract import Result
+from images.health.report import Report, encode
+from images.health.watch.decide import KUBERNETES, Action, Finding, NodeView, Policy
+from images.health.watch.slurm import Record, Slurm
+from images.health.watch.watcher import Watcher
+from tests.unit.images.health.watch.fake_slurm import FakeNode, FakeSlurmctld
+from tests.unit.images.health.watch.views import NOW, policy
+
+
+class FakeMachines:
+    """Says what it is told to say."""
+
+    def __init__(self) -> None:
+        self.says: dict[str, Finding] = {}
+
+    def findings(self, records: list[Record], now: float) -> Mapping[str, Finding]:
+        del records, now
+        return self.says
+
+
+class FakeTeller:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.actions: list[tuple[str, str]] = []
+        self.views: list[NodeView] = []
+
+    def acted(self, action: Action, now: float) -> None:
+        del now
+        self.actions.append((action.kind.value, action.node.name))
+
+    def saw(self, views: list[NodeView], now: float) -> None:
+        del now
+        self.views = views
+
+
+class Cluster:
+    """Four nodes, their clock, and a watcher."""
+
+    def __init__(self) -> None:
+        self.time = NOW
+        self.slurmctld = FakeSlurmctld(
+            lambda: self.time, {f"w-{number}": FakeNode(states={"IDLE"}) for number in range(4)}
+        )
+        self.nodes = self.slurmctld.nodes
+        self.log: list[str] = []
+        self.machines = FakeMachines()
+        self.teller = FakeTeller()
+        self.start()
+
+    def start(self, by: Policy | None = None, *, dry_run: bool = False) -> None:
+        """Start a watcher, in the place of the last one."""
+        self.watcher = Watcher(
+            slurm=Slurm(runner=self.slurmctld.runner),
+            policy=by or policy(),
+            log=self.log.append,
+            machines=(KUBERNETES, self.machines),
+            teller=self.teller,
+            dry_run=dry_run,
+            wall=lambda: self.time,
+        )
+
+    def report(self, name: str, *, ahead: float = 0.0, **results: Result) -> None:
+        """A node says how it is."""
+        self.nodes[name].comment = encode(Report(at=int(self.time + ahead), results=results))
+
+    def round(self, later: float = 2.0) -> None:
+        self.time += later
+        self.watcher.round()
+
+    def drained(self) -> list[str]:
+        return [name for name, node in self.nodes.items() if "DRAIN" in node.states]
