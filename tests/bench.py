@@ -25,7 +25,7 @@ from config import load_config
 from local import cluster as local_cluster
 from slurm.policy import policy_document
 from tests.bench_accounting import ACCOUNTS, JOBS, REAL_JOBS, USERS, apply_policy, make_records, many_users, todays_jobs
-from tests.bench_health import FakeGpu, chain, lost_machine, quiet_minute
+from tests.bench_health import chain, give_gpus, lost_gpu, lost_machine, quiet_minute
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.stacks import ROOT, dev, with_change, with_pools
 
@@ -265,8 +265,8 @@ class Bench:
         note = f"a job of nothing then takes {without:.2f} s"
         self._figure("prolog and epilog add to a job", 0.3, 4, lambda number: with_ours[number] - without, note)
         self.slurm.change("slurm.settings", dev()["slurm"]["settings"])
-        gpu = FakeGpu(self.slurm)
-        self._figure("a GPU is lost -> its node is drained", 35, 4, lambda _: gpu.fault("default-0"))
+        gpus = give_gpus(self.slurm)
+        self._figure("a GPU is lost -> its node is drained", 35, 4, lambda _: lost_gpu(self.slurm, gpus, "default-0"))
         self.slurm.up()
         self._figure("a Kubernetes node is lost -> its job is requeued", 60, 2, lambda _: lost_machine(self.slurm))
 

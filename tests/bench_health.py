@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 
 from local import cluster as local_cluster
 from local.report import PlainReport
+from tests.e2e.fake_gpus import WORKERS, FakeGpus
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
-from tests.stacks import ROOT
 
-FAKES = ROOT / "tests/unit/images/health"
 CHAIN = 20
 """Jobs one after the other on one node, each of which waits for the epilog of the one before."""
 
@@ -44,50 +42,30 @@ def drained(slurm: SlurmOnKubernetes, node: str) -> bool:
     return "health/" in slurm.slurm(f"scontrol show node {node} | grep -F Reason=", check=False)
 
 
-def write(slurm: SlurmOnKubernetes, pod: str, path: str, text: str) -> None:
-    """Put a program or file into a worker."""
-    script = f"mkdir -p $(dirname {path}); cat > {path}.new && chmod 755 {path}.new && mv {path}.new {path}"
-    slurm.kubectl.run("exec", "-i", "-n", slurm.namespace, pod, "-c", "slurmd", "--", "sh", "-c", script, stdin=text)
+def give_gpus(slurm: SlurmOnKubernetes) -> FakeGpus:
+    """One GPU in each worker, at which the checks have looked."""
+    gpus = FakeGpus(slurm)
+    looks = "scontrol show node {} | grep -q 'Comment=.*ok:.*gpu-presence'"
+    for node in WORKERS:
+        wait_until(
+            lambda: slurm.slurm(f"{looks.format(node)} && echo yes", check=False).strip() == "yes",  # noqa: B023
+            f"{node} looks at its GPU", timeout=240,
+        )  # fmt: skip
+    return gpus
 
 
-class FakeGpu:
-    """One GPU in each worker, that the checks believe in and that can be taken away."""
-
-    def __init__(self, slurm: SlurmOnKubernetes) -> None:
-        self._slurm = slurm
-        self._lines = (FAKES / "data/nvidia/h100-8.csv").read_text().splitlines()
-        tool = "#!/usr/bin/python3\n" + (FAKES / "fake_gpu_tools.py").read_text()
-        for node in ("default-0", "default-1"):
-            write(slurm, node, "/usr/local/bin/nvidia-smi", tool)
-            self.set(node, there=True)
-        settings = json.dumps({"pools": {"default": {"gpus": 1}}})
-        patch = json.dumps({"data": {"settings.json": settings}})
-        slurm.kubectl.run("patch", "configmap", "health-settings", "-n", slurm.namespace, "-p", patch)
-        for node in ("default-0", "default-1"):  # a change of the pod makes kubelet look at its files at once
-            slurm.kubectl.run("annotate", "pod", node, "-n", slurm.namespace, "--overwrite", "slurmstack/test=looked")
-        looks = "scontrol show node {} | grep -q 'Comment=.*ok:.*gpu-presence'"
-        for node in ("default-0", "default-1"):
-            wait_until(
-                lambda: slurm.slurm(f"{looks.format(node)} && echo yes", check=False).strip() == "yes",  # noqa: B023
-                f"{node} looks at its GPU", timeout=240,
-            )  # fmt: skip
-
-    def set(self, node: str, *, there: bool) -> None:
-        """What nvidia-smi of a node says from now on."""
-        write(self._slurm, node, "/run/fake-gpus/gpus.csv", "\n".join(self._lines[: 1 + there]) + "\n")
-
-    def fault(self, node: str) -> float:
-        """Seconds from a GPU's loss to the drain; afterwards all is well again."""
-        started = time.monotonic()
-        self.set(node, there=False)
-        wait_until(lambda: drained(self._slurm, node), f"{node} is drained", timeout=120)
-        taken = time.monotonic() - started
-        self.set(node, there=True)
-        wait_until(lambda: not drained(self._slurm, node), f"{node} is resumed", timeout=180)
-        # Another one forgets that this check has failed before: else each lift would take longer than the last one.
-        self._slurm.kubectl.run("rollout", "restart", "deployment/health-watch", "-n", self._slurm.namespace)
-        self._slurm.kubectl.run("rollout", "status", "deployment/health-watch", "-n", self._slurm.namespace)
-        return taken
+def lost_gpu(slurm: SlurmOnKubernetes, gpus: FakeGpus, node: str) -> float:
+    """Seconds from a GPU's loss to the drain; afterwards all is well again."""
+    started = time.monotonic()
+    gpus.set(node, there=False)
+    wait_until(lambda: drained(slurm, node), f"{node} is drained", timeout=120)
+    taken = time.monotonic() - started
+    gpus.set(node, there=True)
+    wait_until(lambda: not drained(slurm, node), f"{node} is resumed", timeout=180)
+    # Another one forgets that this check has failed before: else each lift would take longer than the last one.
+    slurm.kubectl.run("rollout", "restart", "deployment/health-watch", "-n", slurm.namespace)
+    slurm.kubectl.run("rollout", "status", "deployment/health-watch", "-n", slurm.namespace)
+    return taken
 
 
 def lost_machine(slurm: SlurmOnKubernetes) -> float:

@@ -12,10 +12,9 @@ import pytest
 from images.health.node_tests.results import decode
 from local import cluster as local_cluster
 from local.report import PlainReport
+from tests.e2e.fake_gpus import FakeGpus
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
-from tests.stacks import ROOT
 
-FAKES = ROOT / "tests/unit/images/health"
 INTERVAL = 10
 
 
@@ -89,51 +88,31 @@ def test_a_job_has_a_temporary_directory_of_its_own_in_the_jail(healthy: SlurmOn
 
 
 def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: SlurmOnKubernetes) -> None:
-    """The workers have no GPUs: their settings say that they should have one, and a program plays nvidia-smi."""
     slurm = healthy
-    gpus = (FAKES / "data/nvidia/h100-8.csv").read_text().splitlines()
-    for node in ("default-0", "default-1"):
-        _write(
-            slurm, node, "/usr/local/bin/nvidia-smi", "#!/usr/bin/python3\n" + (FAKES / "fake_gpu_tools.py").read_text()
-        )
-        _write(slurm, node, "/run/fake-gpus/gpus.csv", "\n".join(gpus[:2]) + "\n")
-    settings = json.dumps({"pools": {"default": {"gpus": 1}}})
-    _patch_settings(slurm, settings)
+    gpus = FakeGpus(slurm)
     try:
         wait_until(
             lambda: all("gpu-presence" in node["results"] for node in _table(slurm).values()),
             "the checks have their new settings", timeout=180,
         )  # fmt: skip
         assert not _reason(slurm, "default-0")
-        _write(slurm, "default-0", "/run/fake-gpus/gpus.csv", gpus[0] + "\n")
+        gpus.set("default-0", there=False)
         _await_reason(slurm, "default-0", r"^health/gpu-presence \[hardware\]: 0 of 1 GPUs", timeout=INTERVAL + 20)
         assert not _reason(slurm, "default-1")
         assert _table(slurm)["default-0"]["drained_for"] == "gpu-presence"
         assert slurm.ssh("srun hostname").strip() == "default-1"
         wait_until(lambda: "SlurmNodeDrained" in _events(slurm, "default-0"), "an event about the pod")
-        _write(slurm, "default-0", "/run/fake-gpus/hang", "")
+        gpus.hang("default-0", hangs=True)
         wait_until(
             lambda: _table(slurm)["default-0"]["results"]["gpu-presence"]["status"] == "not checked",
             "a tool that hangs is told", timeout=90,
         )  # fmt: skip
         assert _reason(slurm, "default-0"), "not knowing lifts nothing"
-        slurm.exec("default-0", "rm", "/run/fake-gpus/hang", container="slurmd")
-        _write(slurm, "default-0", "/run/fake-gpus/gpus.csv", "\n".join(gpus[:2]) + "\n")
+        gpus.hang("default-0", hangs=False)
+        gpus.set("default-0", there=True)
         _await_reason(slurm, "default-0", "", timeout=3 * INTERVAL + 30)
     finally:
         slurm.up()  # the settings of the stack file
-
-
-def _write(slurm: SlurmOnKubernetes, pod: str, path: str, text: str) -> None:
-    script = f"mkdir -p $(dirname {path}); cat > {path}.new && chmod 755 {path}.new && mv {path}.new {path}"
-    slurm.kubectl.run("exec", "-i", "-n", slurm.namespace, pod, "-c", "slurmd", "--", "sh", "-c", script, stdin=text)
-
-
-def _patch_settings(slurm: SlurmOnKubernetes, settings: str) -> None:
-    patch = json.dumps({"data": {"settings.json": settings}})
-    slurm.kubectl.run("patch", "configmap", "health-settings", "-n", slurm.namespace, "-p", patch)
-    for pod in ("default-0", "default-1"):  # a change of the pod makes kubelet look at its files at once
-        slurm.kubectl.run("annotate", "pod", pod, "-n", slurm.namespace, "--overwrite", "slurmstack/test=looked")
 
 
 def test_nodes_are_measured_by_jobs_that_users_never_wait_for(healthy: SlurmOnKubernetes) -> None:
