@@ -158,7 +158,8 @@ def test_a_cordoned_machine_is_drained_and_its_jobs_move_until_it_is_uncordoned(
     machine = _machine(slurm, "default-0")
     if machine == _machine(slurm, "default-1"):
         pytest.fail("both workers are on one machine")
-    job = _job_on(slurm, "default-0", "sleep 20")
+    # The first run lasts longer than all that is waited for until the job is requeued; only the second one ends.
+    job = _job_on(slurm, "default-0", 'test -n "$SLURM_RESTART_COUNT" || sleep 300; sleep 20')
     slurm.kubectl.run("cordon", machine)
     try:
         _await_reason(slurm, "default-0", rf"^health/kubernetes \[node\]: machine {machine} is cordoned", timeout=15)
