@@ -256,8 +256,7 @@ class Bench:
 
     def _health(self) -> None:
         """CPU seconds are CPU seconds; all others pass on the clock."""
-        what = "CPU seconds a minute of an idle worker, checks every 30 s"
-        self._figure(what, 0.2, 3, lambda _: quiet_minute(self.slurm, "default-0"))
+        with_checks = [quiet_minute(self.slurm, "default-0") for _ in range(4)]
         with_ours = [chain(self._as_alice) for _ in range(4)]
         self.slurm.change("slurm.settings", {"Prolog": "/usr/bin/true", "Epilog": "/usr/bin/true"})
         self.slurm.await_idle("default-0", "default-1")
@@ -265,6 +264,16 @@ class Bench:
         note = f"a job of nothing then takes {without:.2f} s"
         self._figure("prolog and epilog add to a job", 0.3, 4, lambda number: with_ours[number] - without, note)
         self.slurm.change("slurm.settings", dev()["slurm"]["settings"])
+        self._machines_and_faults()
+        self.slurm.change("health", {"enabled": False})
+        self.slurm.await_idle("default-0", "default-1")
+        bare = statistics.median(quiet_minute(self.slurm, "default-0") for _ in range(4))
+        note = f"an idle worker without checks uses {bare:.2f}"
+        what = "CPU seconds a minute that checks every 30 s add to an idle worker"
+        self._figure(what, 0.2, 4, lambda number: with_checks[number] - bare, note)
+
+    def _machines_and_faults(self) -> None:
+        """How soon something is done about them."""
         gpus = give_gpus(self.slurm)
         self._figure("a GPU is lost -> its node is drained", 35, 4, lambda _: lost_gpu(self.slurm, gpus, "default-0"))
         self.slurm.up()

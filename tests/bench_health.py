@@ -18,9 +18,11 @@ QUIET_SECONDS = 60
 
 
 def cpu_seconds(slurm: SlurmOnKubernetes, pod: str) -> float:
-    """What the slurmd container of a worker has used until now, by its control group."""
-    lines = slurm.exec(pod, "cat", "/sys/fs/cgroup/cpu.stat", container="slurmd").splitlines()
-    return int(dict(line.split() for line in lines)["usage_usec"]) / 1e6
+    """What the slurmd container of a worker has used until now, by its control group of version 2 or 1."""
+    files = "cd /sys/fs/cgroup; cat cpu.stat 2>/dev/null || echo usage_nsec $(cat cpuacct/cpuacct.usage)"
+    lines = slurm.exec(pod, "sh", "-c", files, container="slurmd").splitlines()
+    used = dict(line.split() for line in lines)
+    return int(used["usage_usec"]) / 1e6 if "usage_usec" in used else int(used["usage_nsec"]) / 1e9
 
 
 def quiet_minute(slurm: SlurmOnKubernetes, pod: str) -> float:

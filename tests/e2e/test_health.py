@@ -16,6 +16,8 @@ from tests.e2e.fake_gpus import FakeGpus
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 
 INTERVAL = 10
+MOVES = 'test -n "$SLURM_RESTART_COUNT" || sleep 300; sleep 15'
+"""A job of which the first run lasts longer than all that is waited for until it is requeued; the second one ends."""
 
 
 def _reason(slurm: SlurmOnKubernetes, node: str) -> str:
@@ -53,9 +55,12 @@ def _events(slurm: SlurmOnKubernetes, pod: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def healthy(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
-    """The cluster with a shorter interval, and jobs that are moved 5 s after their machine is wanted free."""
+    """The cluster with a shorter interval, jobs that are moved 5 s after their machine is wanted free, and broken
+    machines that are released for replacement.
+    """
     before = slurm.sections
-    slurm.change("health", {"interval": INTERVAL, "machines": {"requeue_after": 5}})
+    machines = {"requeue_after": 5, "release": "cordon", "release_after": 0}
+    slurm.change("health", {"interval": INTERVAL, "machines": machines})
     slurm.await_idle("default-0", "default-1")
     yield slurm
     for machine in ("node-0", "node-1"):
@@ -87,6 +92,32 @@ def test_a_job_has_a_temporary_directory_of_its_own_in_the_jail(healthy: SlurmOn
     assert healthy.ssh("srun -N2 sh -c 'ls /tmp/jobs | grep -v $SLURM_JOB_ID || true'").split() == []
 
 
+def _released_for(slurm: SlurmOnKubernetes, machine: str) -> str | None:
+    """The fault for which the watcher has cordoned a machine; None if it has not."""
+    (node,) = (item for item in slurm.kubectl.items("nodes") if item["metadata"]["name"] == machine)
+    found: dict[str, str] = node["metadata"].get("annotations", {})
+    return found.get("slurmstack/released-for") if node["spec"].get("unschedulable") else None
+
+
+def _job_on(slurm: SlurmOnKubernetes, node: str, script: str = MOVES) -> str:
+    """A job that runs on a node without having asked for it, so that it may go on on the other one."""
+    other = "default-1" if node == "default-0" else "default-0"
+    slurm.slurm(f"scontrol update nodename={other} state=drain reason=test")
+    job = slurm.submit(script, "--requeue")
+    slurm.await_job(job, "RUNNING")
+    slurm.slurm(f"scontrol update nodename={other} state=resume")
+    assert slurm.job_field(job, "NodeList") == node
+    return job
+
+
+def _await_move(slurm: SlurmOnKubernetes, job: str, node: str, timeout: float = 60) -> None:
+    """Wait until a job was requeued, and runs on that node."""
+    wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=timeout)
+    slurm.slurm(f"scontrol update jobid={job} starttime=now")  # Slurm has requeued jobs wait for two minutes
+    slurm.await_job(job, "RUNNING", timeout=90)
+    assert slurm.job_field(job, "NodeList") == node
+
+
 def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: SlurmOnKubernetes) -> None:
     slurm = healthy
     gpus = FakeGpus(slurm)
@@ -96,12 +127,17 @@ def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: Slur
             "the checks have their new settings", timeout=180,
         )  # fmt: skip
         assert not _reason(slurm, "default-0")
+        job, machine = _job_on(slurm, "default-0"), _machine(slurm, "default-0")
         gpus.set("default-0", there=False)
         _await_reason(slurm, "default-0", r"^health/gpu-presence \[hardware\]: 0 of 1 GPUs", timeout=INTERVAL + 20)
         assert not _reason(slurm, "default-1")
         assert _table(slurm)["default-0"]["drained_for"] == "gpu-presence"
+        _await_move(slurm, job, "default-1")
+        slurm.await_job(job, timeout=90)
         assert slurm.ssh("srun hostname").strip() == "default-1"
-        wait_until(lambda: "SlurmNodeDrained" in _events(slurm, "default-0"), "an event about the pod")
+        wait_until(lambda: _released_for(slurm, machine) == "health/gpu-presence", f"{machine} is cordoned")
+        events = {"SlurmNodeDrained", "SlurmJobsRequeued", "SlurmMachineReleased"}
+        wait_until(lambda: events <= _events(slurm, "default-0"), "events about the pod")
         gpus.hang("default-0", hangs=True)
         wait_until(
             lambda: _table(slurm)["default-0"]["results"]["gpu-presence"]["status"] == "not checked",
@@ -111,6 +147,7 @@ def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: Slur
         gpus.hang("default-0", hangs=False)
         gpus.set("default-0", there=True)
         _await_reason(slurm, "default-0", "", timeout=3 * INTERVAL + 30)
+        wait_until(lambda: _released_for(slurm, machine) is None, f"{machine} takes pods again")
     finally:
         slurm.up()  # the settings of the stack file
 
@@ -142,51 +179,36 @@ def test_nodes_are_measured_by_jobs_that_users_never_wait_for(healthy: SlurmOnKu
         slurm.change("health", before)
 
 
-def _job_on(slurm: SlurmOnKubernetes, node: str, script: str) -> str:
-    """A job that runs on a node without having asked for it, so that it may go on on the other one."""
-    other = "default-1" if node == "default-0" else "default-0"
-    slurm.slurm(f"scontrol update nodename={other} state=drain reason=test")
-    job = slurm.submit(script, "--requeue")
-    slurm.await_job(job, "RUNNING")
-    slurm.slurm(f"scontrol update nodename={other} state=resume")
-    assert slurm.job_field(job, "NodeList") == node
-    return job
-
-
 def test_a_cordoned_machine_is_drained_and_its_jobs_move_until_it_is_uncordoned(healthy: SlurmOnKubernetes) -> None:
     slurm = healthy
     machine = _machine(slurm, "default-0")
     if machine == _machine(slurm, "default-1"):
         pytest.fail("both workers are on one machine")
-    # The first run lasts longer than all that is waited for until the job is requeued; only the second one ends.
-    job = _job_on(slurm, "default-0", 'test -n "$SLURM_RESTART_COUNT" || sleep 300; sleep 20')
+    job = _job_on(slurm, "default-0")
     slurm.kubectl.run("cordon", machine)
     try:
         _await_reason(slurm, "default-0", rf"^health/kubernetes \[node\]: machine {machine} is cordoned", timeout=15)
-        wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=60)
-        slurm.slurm(f"scontrol update jobid={job} starttime=now")  # Slurm has requeued jobs wait for two minutes
-        slurm.await_job(job, "RUNNING", timeout=90)
-        assert slurm.job_field(job, "NodeList") == "default-1"
+        _await_move(slurm, job, "default-1")
     finally:
         slurm.kubectl.run("uncordon", machine)
     _await_reason(slurm, "default-0", "", timeout=30)
     slurm.await_job(job, timeout=90)
 
 
-def test_a_lost_machine_s_jobs_start_elsewhere(healthy: SlurmOnKubernetes) -> None:
+@pytest.mark.parametrize("what", ["is gone from Kubernetes", "is not heard of by Kubernetes"])
+def test_a_lost_machine_s_jobs_start_elsewhere(healthy: SlurmOnKubernetes, what: str) -> None:
     slurm = healthy
     worker = "default-1" if _machine(slurm, "controller-0") == _machine(slurm, "default-0") else "default-0"
     other = "default-0" if worker == "default-1" else "default-1"
     machine = _machine(slurm, worker)
     assert machine != _machine(slurm, "controller-0")
-    job = _job_on(slurm, worker, "sleep 60")
+    job = _job_on(slurm, worker, "sleep 300")
     local_cluster.stop_node(machine, PlainReport())
     try:
-        wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=110)
-        assert _reason(slurm, worker).startswith(f"health/kubernetes [node]: machine {machine} is not heard of")
-        slurm.slurm(f"scontrol update jobid={job} starttime=now")
-        slurm.await_job(job, "RUNNING", timeout=90)
-        assert slurm.job_field(job, "NodeList") == other
+        if "gone" in what:
+            slurm.kubectl.run("delete", "node", machine)
+        _await_move(slurm, job, other, timeout=110)
+        assert _reason(slurm, worker).startswith(f"health/kubernetes [node]: machine {machine} {what}")
         slurm.slurm(f"scancel {job}")
     finally:
         slurmstack("local", "restart-node", machine)
