@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from config import load_config
 from slurm.health import check_settings, health_settings
 from tests import stacks
+from tests.slurm.asked import Asked
 from tests.slurm.conftest import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -39,21 +39,10 @@ WATCHER = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Healthy:
+class Healthy(Asked):
     """A cluster of three nodes, each with a scratch disk of 16 MiB that a check looks at, and one GPU."""
 
-    sandbox: SlurmSandbox
     settings: Path
-
-    def run(self, command: str, *, pod: str = "controller-0") -> str:
-        done = self.sandbox.run(command, pod=pod)
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        return done.stdout.strip()
-
-    def node(self, name: str) -> dict[str, Any]:
-        nodes = json.loads(self.run("scontrol show nodes --json"))["nodes"]
-        found: dict[str, Any] = next(node for node in nodes if node["name"] == name)
-        return found
 
     def reason(self, name: str) -> str:
         """Why it is drained; empty if it is not."""

@@ -19,6 +19,7 @@ from images.health.node_tests.results import Record, decode, encode
 from images.health.report import Report
 from images.health.report import encode as encode_report
 from images.health.watch.decide import SKEW_SECONDS
+from tests.slurm.asked import Asked
 from tests.slurm.conftest import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -41,20 +42,8 @@ SETTINGS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tested:
+class Tested(Asked):
     """A cluster of two nodes."""
-
-    sandbox: SlurmSandbox
-
-    def run(self, command: str, *, pod: str = "controller-0") -> str:
-        done = self.sandbox.run(command, pod=pod)
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        return done.stdout.strip()
-
-    def node(self, name: str) -> dict[str, Any]:
-        nodes = json.loads(self.run("scontrol show nodes --json"))["nodes"]
-        found: dict[str, Any] = next(node for node in nodes if node["name"] == name)
-        return found
 
     def found(self, name: str) -> Record | None:
         """The last result of cpu-speed."""
