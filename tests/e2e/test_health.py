@@ -45,7 +45,7 @@ def _table(slurm: SlurmOnKubernetes) -> dict[str, Any]:
 
 
 def _machine(slurm: SlurmOnKubernetes, pod: str) -> str:
-    return str(slurm.pods()[pod]["spec"]["nodeName"])
+    return str(slurm.pods()[pod]["spec"].get("nodeName", ""))
 
 
 def _events(slurm: SlurmOnKubernetes, pod: str) -> set[str]:
@@ -195,7 +195,7 @@ def test_a_cordoned_machine_is_drained_and_its_jobs_move_until_it_is_uncordoned(
     slurm.await_job(job, timeout=90)
 
 
-@pytest.mark.parametrize("what", ["is gone from Kubernetes", "is not heard of by Kubernetes"])
+@pytest.mark.parametrize("what", ["is not heard of by Kubernetes", "is gone from Kubernetes"])
 def test_a_lost_machine_s_jobs_start_elsewhere(healthy: SlurmOnKubernetes, what: str) -> None:
     slurm = healthy
     worker = "default-1" if _machine(slurm, "controller-0") == _machine(slurm, "default-0") else "default-0"
@@ -207,10 +207,14 @@ def test_a_lost_machine_s_jobs_start_elsewhere(healthy: SlurmOnKubernetes, what:
     try:
         if "gone" in what:
             slurm.kubectl.run("delete", "node", machine)
-        _await_move(slurm, job, other, timeout=110)
-        assert _reason(slurm, worker).startswith(f"health/kubernetes [node]: machine {machine} {what}")
+        # Looked at first: Kubernetes soon starts the worker of a machine that is gone on another one.
+        _await_reason(slurm, worker, rf"^health/kubernetes \[node\]: machine {machine} {what}", timeout=110)
+        _await_move(slurm, job, other)
         slurm.slurm(f"scancel {job}")
     finally:
         slurmstack("local", "restart-node", machine)
     _await_reason(slurm, worker, "", timeout=180)
+    if _machine(slurm, worker) != machine:  # the tests that follow expect a worker on each machine
+        slurm.kubectl.run("delete", "pod", worker, "-n", slurm.namespace)
+        wait_until(lambda: worker in slurm.pods() and _machine(slurm, worker) == machine, f"{worker} is on {machine}")
     slurm.await_idle("default-0", "default-1", timeout=180)
