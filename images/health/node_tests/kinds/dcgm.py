@@ -1,8 +1,8 @@
 """dcgm-r1, dcgm-r2, dcgm-r3: the levels of `dcgmi diag`, which judge the GPUs themselves.
 
 Level 1 takes seconds, level 2 some two minutes, level 3 up to half an hour (NVIDIA, "DCGM Diagnostics"): that one runs
-only where the site asks for it. The table for people is read, as the JSON of one level is too long for what comes back
-from a node; DCGM 3 and 4 differ in the rows and agree on the words. A row says `| PCIe | Fail - GPU: 3 |`, or, below a
+only where the site asks for it. The table for people is read, as the JSON of one level is too long for what a node can
+send back; DCGM 3 and 4 differ in the rows and agree on the words. A row says `| PCIe | Fail - GPU: 3 |`, or, below a
 category, `| | GPU3: Fail |`.
 """
 
