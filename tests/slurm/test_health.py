@@ -144,7 +144,7 @@ def well(cluster: Healthy) -> Iterator[None]:
     cluster.run("scancel --user=alice --state=PENDING; scancel --user=alice")
     for name in NODES:
         pod = cluster.sandbox.pods[name]
-        cluster.run("rm -f /scratch/* /run/fake-gpus/hang", pod=name)
+        cluster.run("rm -f /scratch/* /run/fake-gpus/hang /run/fake-gpus/crash", pod=name)
         set_gpus(pod, used_mib=0)
     for name in NODES:
         cluster.wait(name, "")
@@ -195,9 +195,10 @@ def test_the_limit_holds_when_all_nodes_fail_at_once(cluster: Healthy) -> None:
     assert sum(bool(cluster.reason(name)) for name in NODES) == 1
 
 
-def test_a_tool_that_hangs_drains_nothing_and_is_reported(cluster: Healthy) -> None:
-    cluster.run("touch /run/fake-gpus/hang", pod="default-2")
-    cluster.wait("default-2", r"not checked gpu-presence: ", "comment", 60)
+@pytest.mark.parametrize(("how", "told"), [("hang", "did not end"), ("crash", "exit code -11")])
+def test_a_tool_that_hangs_or_crashes_drains_nothing_and_is_reported(cluster: Healthy, how: str, told: str) -> None:
+    cluster.run(f"touch /run/fake-gpus/{how}", pod="default-2")
+    cluster.wait("default-2", rf"not checked gpu-presence: [^|]*{told}", "comment", 60)
     assert not cluster.reason("default-2")
 
 
