@@ -73,14 +73,14 @@ class Watcher:
         self._told: dict[tuple[Kind, str], str] = {}
         self._held: frozenset[tuple[str, str]] = frozenset()
         self._requeued: dict[str, float] = {}
-        self._drained: dict[str, str] = {}
+        self._drained: dict[str, str] | None = None
 
     def round(self) -> Decision:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
         records = self._slurm.nodes()
         now = self._wall()
         views = self._views.of(records, now)
-        self._tell_lifted(views, now)
+        self._drained = self._tell_others(views, self._drained, now)
         holds = self._flapping.holds(views, now)
         self._tell_unsettled(holds)
         decision = decide(views, self._policy, now, frozenset(hold.node for hold in holds))
@@ -115,9 +115,12 @@ class Watcher:
             return result.code != TIMED_OUT
         self._told.pop((action.kind, name), None)
         self._log(f"{action.kind.value} {name}: {action.reason}")
+        if self._drained is not None and action.kind in {Kind.DRAIN, Kind.DOWN}:
+            self._drained[name] = action.reason
         if action.kind is Kind.RESUME:
             self._flapping.lifted(name)
-            self._drained.pop(name, None)
+            if self._drained is not None:
+                self._drained.pop(name, None)
         if self._teller is not None:
             self._teller.acted(action, self._wall())
         return True
@@ -189,22 +192,28 @@ class Watcher:
                     f"drained for it {hold.drains} times in 24 h"
                 )
 
-    def _tell_lifted(self, views: list[NodeView], now: float) -> None:
-        """Tell of drains for checks that others have lifted: people, and the tests of nodes."""
+    def _tell_others(self, views: list[NodeView], before: dict[str, str] | None, now: float) -> dict[str, str]:
+        """Tell of drains for checks that others have set or lifted: people, prologs, and the tests of nodes.
+
+        `before`: nodes that were drained for a check a round ago, and why; None: there was no round. What it is now.
+        """
         drained = {}
         for view in views:
-            reason = view.reason if view.is_drained_by_us else self._drained.get(view.name)
-            if reason is None:
-                continue
-            # A node that is measured again is reserved, and takes no jobs yet.
-            if view.is_drained_by_us or "MAINTENANCE" in view.states:
-                drained[view.name] = reason
-            elif not view.is_closed:
-                action = Action(kind=Kind.RESUME, node=view, reason=f"lifted by others: {reason}")
-                self._log(f"{view.name}: {action.reason}")
-                if self._teller is not None:
-                    self._teller.acted(action, now)
-        self._drained = drained
+            reason = (before or {}).get(view.name)
+            if view.is_drained_by_us:
+                drained[view.name] = view.reason
+                if reason is None and before is not None:
+                    self._tell_other(Kind.DRAIN, view, f"set by others: {view.reason}", now)
+            elif reason is not None and "MAINTENANCE" in view.states:
+                drained[view.name] = reason  # it is measured again, and takes no jobs yet
+            elif reason is not None and not view.is_closed:
+                self._tell_other(Kind.RESUME, view, f"lifted by others: {reason}", now)
+        return drained
+
+    def _tell_other(self, kind: Kind, view: NodeView, what: str, now: float) -> None:
+        self._log(f"{view.name}: {what}")
+        if self._teller is not None:
+            self._teller.acted(Action(kind=kind, node=view, reason=what), now)
 
     def _tell_held(self, decision: Decision) -> None:
         held = frozenset((action.node.name, action.reason.partition(":")[0]) for action in decision.held)

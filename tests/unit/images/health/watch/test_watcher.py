@@ -162,6 +162,19 @@ def test_a_drain_that_others_lift_is_told_when_the_node_takes_jobs(cluster: Clus
     assert cluster.teller.actions == [("drain", "w-1"), ("resume", "w-1")]
 
 
+def test_a_drain_that_others_set_is_told_once(cluster: Cluster) -> None:
+    cluster.nodes["w-0"].states, cluster.nodes["w-0"].reason = {"IDLE", "DRAIN"}, "health/gpu-free [user]: at the start"
+    cluster.round()
+    assert cluster.log == [], "it was there before the watcher"
+    prolog = "health/gpu-free [user]: GPU 0: 70000 MiB in use before a job"
+    cluster.nodes["w-1"].states, cluster.nodes["w-1"].reason = {"IDLE", "DRAIN"}, prolog
+    cluster.nodes["w-2"].states, cluster.nodes["w-2"].reason = {"IDLE", "DRAIN"}, "fan is replaced"
+    for _ in range(3):
+        cluster.round()
+    assert cluster.log == [f"w-1: set by others: {prolog}"]
+    assert cluster.teller.actions == [("drain", "w-1")]
+
+
 def test_a_node_that_vanishes_meanwhile_is_no_trouble(cluster: Cluster) -> None:
     cluster.report("w-1", disks=FULL)
     cluster.slurmctld.before_change = cluster.nodes.clear
