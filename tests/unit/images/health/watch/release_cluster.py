@@ -1,12 +1,14 @@
-"""Four machines, a worker on each, and the whole watcher over them."""
+"""Machines, a worker on each, and the whole watcher over them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
+from images.common.command import Runner
 from images.controller.kube import Kube
 from images.health.contract import Result
 from images.health.report import Report, encode
@@ -55,31 +57,39 @@ class Copy:
         return self.read() if self.frozen is None else self.frozen
 
 
-class Cluster:
-    """Four machines with a worker each, and the whole watcher."""
+class Fleet:
+    """Machines m-0, m-1, ... with a worker w-0, w-1, ... each, and the whole watcher."""
 
-    def __init__(self, token: Path) -> None:
-        self.time = NOW
-        self.kubernetes = FakeKubernetes(4)
-        self.slurmctld = FakeSlurmctld(
-            lambda: self.time, {f"w-{number}": FakeNode(states={"IDLE"}) for number in range(4)}
-        )
-        self.nodes = self.slurmctld.nodes
+    def __init__(self, token: Path, runner: Runner, count: int) -> None:
+        """`runner`: takes the commands of Slurm."""
+        self.names = [f"w-{number}" for number in range(count)]
+        self.kubernetes = FakeKubernetes(count)
+        self.runner = runner
         self.log: list[str] = []
         self.kube = WritingKube.of(
             Kube(host="127.0.0.1", port=self.kubernetes.port, namespace="ns", tls=False, service_account=token)
         )
-        self.results: dict[str, dict[str, Result]] = {name: {"gpu-xid": OK} for name in self.nodes}
+        self.results: dict[str, dict[str, Result]] = {name: {"gpu-xid": OK} for name in self.names}
         self.pool = AtOnce()
         self.answers = True
         self.machine_copy: Copy = Copy(self.kubernetes.machines)
         self.start()
 
+    def wall(self) -> float:
+        """The clock."""
+        return time.time()
+
     def start(
-        self, *, evict: bool = False, max_unavailable: str = "1", condition: str = "", dry_run: bool = False
+        self,
+        *,
+        evict: bool = False,
+        max_unavailable: str = "1",
+        condition: str = "",
+        after: float = 600,
+        dry_run: bool = False,
     ) -> None:
         """Start a watcher, in the place of the last one."""
-        slurm = Slurm(runner=self.slurmctld.runner)
+        slurm = Slurm(runner=self.runner)
         machines = Machines(
             pods=Copy(self.kubernetes.places),
             nodes=self.machine_copy,
@@ -88,9 +98,8 @@ class Cluster:
             probe=lambda *_: self.answers,
             pool=AtOnce(),
         )
-        rules = Rules(
-            namespace="ns", evict=evict, max_unavailable=Limit.parse(max_unavailable), after=600, condition=condition
-        )
+        limit = Limit.parse(max_unavailable)
+        rules = Rules(namespace="ns", evict=evict, max_unavailable=limit, after=after, condition=condition)
         self.releaser = Releaser(
             kube=self.kube,
             slurm=slurm,
@@ -100,7 +109,7 @@ class Cluster:
             events=self,
             dry_run=dry_run,
             pool=self.pool,
-            wall=lambda: self.time,
+            wall=self.wall,
         )
         self.watcher = Watcher(
             slurm=slurm,
@@ -108,7 +117,7 @@ class Cluster:
             log=self.log.append,
             machines=(KUBERNETES, machines),
             releaser=self.releaser,
-            wall=lambda: self.time,
+            wall=self.wall,
         )
 
     def event(self, worker: str, *, reason: str, message: str, warning: bool, now: float) -> None:
@@ -116,6 +125,30 @@ class Cluster:
 
     def events(self) -> list[tuple[str, str]]:
         return [(event["reason"], event["involvedObject"]["name"]) for event in self.kubernetes.events]
+
+    def break_gpu(self, *names: str) -> None:
+        for name in names or ("w-0",):
+            self.results[name] = {"gpu-xid": BROKEN}
+
+    def heal(self, name: str = "w-0") -> None:
+        self.results[name] = {"gpu-xid": OK}
+
+    def released(self) -> list[str]:
+        return [name for name in self.kubernetes.nodes if RELEASED_FOR in self.kubernetes.annotations(name)]
+
+
+class Cluster(Fleet):
+    """Four of them, with a clock and a Slurm of our own."""
+
+    def __init__(self, token: Path) -> None:
+        self.time = NOW
+        nodes = {f"w-{number}": FakeNode(states={"IDLE"}) for number in range(4)}
+        self.slurmctld = FakeSlurmctld(self.wall, nodes)
+        self.nodes = self.slurmctld.nodes
+        super().__init__(token, self.slurmctld.runner, len(nodes))
+
+    def wall(self) -> float:
+        return self.time
 
     def round(self, later: float = 2.0) -> None:
         self.time += later
@@ -127,16 +160,6 @@ class Cluster:
     def rounds(self, count: int) -> None:
         for _ in range(count):
             self.round()
-
-    def break_gpu(self, *names: str) -> None:
-        for name in names or ("w-0",):
-            self.results[name] = {"gpu-xid": BROKEN}
-
-    def heal(self, name: str = "w-0") -> None:
-        self.results[name] = {"gpu-xid": OK}
-
-    def released(self) -> list[str]:
-        return [name for name in self.kubernetes.nodes if RELEASED_FOR in self.kubernetes.annotations(name)]
 
     def drained(self) -> list[str]:
         return [name for name, node in self.nodes.items() if "DRAIN" in node.states]

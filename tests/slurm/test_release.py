@@ -1,0 +1,83 @@
+"""Ten broken machines at once, with a real Slurm: no more of them are released for replacement than may be at a time.
+
+The Kubernetes API is played; the watcher runs here, and its Slurm commands in the controller's pod.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from images.common.command import Result
+from images.health.report import Report, encode
+from tests.slurm.conftest import minimal_config
+from tests.slurm.sandbox import SlurmSandbox
+from tests.unit.images.health.watch.release_cluster import Fleet
+
+BROKEN, LIMIT = 10, 2
+
+
+class RealFleet(Fleet):
+    """Eleven machines, the workers of which are real."""
+
+    def __init__(self, token: Path, sandbox: SlurmSandbox) -> None:
+        def run(argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
+            done = sandbox.run(argv, timeout=timeout, env=env)
+            return Result(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+        self.sandbox = sandbox
+        super().__init__(token, run, BROKEN + 1)
+
+    def report(self, *names: str) -> None:
+        """What the checks of these nodes say now."""
+        for name in names or self.names:
+            line = encode(Report(at=int(time.time()), results=self.results[name]))
+            done = self.runner(["scontrol", "update", f"nodename={name}", f"comment={line}"])
+            assert done.ok, done.message
+
+    def drained(self) -> list[str]:
+        return self.sandbox.run("sinfo --noheader --Node --states=drain --format=%N").stdout.split()
+
+    def rounds_until(self, reached: Callable[[], bool], what: str) -> None:
+        """Look again and again; at no time more machines are released than the limit allows."""
+        deadline = time.monotonic() + 60
+        while not reached():
+            assert time.monotonic() < deadline, f"{what}: {self.log}\n{self.sandbox.logs()}"
+            self.watcher.round()
+            assert len(self.released()) <= LIMIT
+            time.sleep(0.5)
+
+
+@pytest.fixture
+def fleet(slurm_version: str, tmp_path: Path) -> Iterator[RealFleet]:
+    with SlurmSandbox(slurm_version, config=minimal_config(slurm_version), workers=0) as sandbox:
+        made = RealFleet(tmp_path, sandbox)
+        for name in made.names:
+            sandbox.start_worker_on(name)
+        sandbox.wait_for_nodes(len(made.names))
+        yield made
+        made.kubernetes.close()
+
+
+def test_ten_faults_at_once_release_no_more_machines_than_may_be_unavailable(fleet: RealFleet) -> None:
+    fleet.start(max_unavailable=str(LIMIT), after=0)
+    fleet.break_gpu(*fleet.names[:BROKEN])
+    fleet.report()
+    fleet.rounds_until(lambda: len(fleet.drained()) == BROKEN, "all that are broken are drained")
+    assert fleet.names[-1] not in fleet.drained()
+    fleet.rounds_until(lambda: len(fleet.released()) == LIMIT, "two are released")
+    first = fleet.released()
+    assert all(fleet.kubernetes.is_cordoned(machine) for machine in first)
+    assert [line for line in fleet.log if line.startswith(f"not released, as no more than {LIMIT} may be")]
+
+    time.sleep(6)  # what a check found before counts as older than the drain
+    healed = first[0].replace("m-", "w-")
+    fleet.heal(healed)
+    fleet.report(healed)
+    fleet.rounds_until(lambda: healed not in fleet.drained(), "the one that is well is resumed")
+    fleet.rounds_until(lambda: first[0] not in fleet.released() and len(fleet.released()) == LIMIT, "another is")
+    assert not fleet.kubernetes.is_cordoned(first[0])
+    assert len(fleet.drained()) == BROKEN - 1
