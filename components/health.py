@@ -23,6 +23,7 @@ from components.pods import (
 )
 from config.health import Machines
 from slurm.health import SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH
+from slurm.names import CONTROLLER
 from slurm.naming import content_name
 
 COMPONENT = WATCH
@@ -136,6 +137,7 @@ class Health(pulumi.ComponentResource):
             automount_service_account_token=args.machines.follow,
             enable_service_links=False,
             image_pull_secrets=scope.pull_secrets,
+            affinity=_beside_the_controller(scope),
             termination_grace_period_seconds=10,
             dns_config=scope.node_dns,
             init_containers=[munge_sidecar(args.image)],
@@ -158,6 +160,21 @@ class Health(pulumi.ComponentResource):
             ),
             opts=self._child,
         )
+
+
+def _beside_the_controller(scope: Scope) -> k8s.core.v1.AffinityArgs:
+    """Rather on the controller's machine, without which there is nothing to watch.
+
+    The loss of another machine is then noticed at once, not only when the watcher itself has been started elsewhere.
+    """
+    controller = k8s.core.v1.PodAffinityTermArgs(
+        topology_key="kubernetes.io/hostname",
+        label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(CONTROLLER)),
+    )
+    wish = k8s.core.v1.WeightedPodAffinityTermArgs(weight=100, pod_affinity_term=controller)
+    return k8s.core.v1.AffinityArgs(
+        pod_affinity=k8s.core.v1.PodAffinityArgs(preferred_during_scheduling_ignored_during_execution=[wish])
+    )
 
 
 def _rule(resource: str, *verbs: str) -> k8s.rbac.v1.PolicyRuleArgs:

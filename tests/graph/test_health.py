@@ -82,6 +82,21 @@ def test_the_watcher_does_not_stay_on_a_lost_machine() -> None:
     }
 
 
+def test_the_watcher_would_rather_be_where_the_controller_is() -> None:
+    recording = recorded()
+    pod = named(recording, "slurm-health-pods")["spec"]["template"]
+    (wish,) = pod["spec"]["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert wish["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    wanted = wish["podAffinityTerm"]["labelSelector"]["matchLabels"]
+    pods = {
+        item.name: reveal(item.inputs)["spec"]["template"]
+        for item in recording
+        if item.type.startswith("kubernetes:apps")
+    }
+    chosen = [name for name, pod in pods.items() if wanted.items() <= pod["metadata"]["labels"].items()]
+    assert chosen == ["slurm-controller-pods"]
+
+
 @pytest.mark.parametrize(
     ("health", "changed"),
     [
