@@ -130,9 +130,10 @@ def test_on_a_cluster_that_is_there_pods_go_where_the_stack_file_says_and_carry_
     for item in record(stacks.dev(), stack="dev"):
         pod = reveal(item.inputs).get("spec", {}).get("template") if item.type.startswith("kubernetes:") else None
         if pod:
-            # The watcher's are about how long it stays on a machine that is lost (test_health.py).
-            more = set() if item.name == "slurm-health-pods" else {"tolerations"}
-            assert not {"nodeSelector", "affinity", *more} & pod["spec"].keys(), item.name
+            # The watcher's are about the controller's machine, and how long it stays on a lost one (test_health.py).
+            more = set() if item.name == "slurm-health-pods" else {"affinity", "tolerations"}
+            assert not {"nodeSelector", *more} & pod["spec"].keys(), item.name
+            assert pod["spec"].get("affinity", {}).keys() <= {"podAffinity"}, item.name
             assert "annotations" not in pod["metadata"], item.name
             names = {
                 variable["name"] for container in pod["spec"]["containers"] for variable in container.get("env", [])
