@@ -9,6 +9,7 @@ from typing import Any
 
 from config.cloud import ExistingCloud
 from config.errors import Problem, unknown_name
+from config.health import Health
 from config.identity_checks import identity_problems
 from config.nebius import NebiusCloud
 from config.nebius_checks import nebius_problems
@@ -41,6 +42,7 @@ def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any], now: datet
     problems: list[Problem] = []
     problems += _pools(valid.get("worker_nodes") or {}, pool_names)
     problems += _partitions(valid.get("partitions") or {}, pool_names)
+    problems += _node_tests(valid.get("health"), pool_names, written.get("partitions"))
     login = valid.get("login")
     if login is not None and login.node_port is not None and login.service_type != "NodePort":
         problems.append(Problem(where="login.node_port", message="is only for service_type NodePort"))
@@ -102,3 +104,17 @@ def _partitions(partitions: Mapping[str, Partition], pool_names: list[str]) -> I
     if len(default) > 1:
         message = f"{' and '.join(default)} are all marked default; only one partition can be"
         yield Problem(where="partitions", message=message)
+
+
+def _node_tests(health: Health | None, pool_names: list[str], written: object) -> Iterator[Problem]:
+    """Names in `health.tests`. `written`: the partitions; without any there is one, with all pools."""
+    if health is None:
+        return
+    for pool in health.tests.platforms:
+        if pool not in pool_names:
+            message = unknown_name(pool, pool_names, what="a pool of worker_nodes")
+            yield Problem(where="health.tests.platforms", message=message)
+    partitions = [str(name) for name in written] if isinstance(written, Mapping) and written else ["main"]
+    partition = health.tests.partition
+    if partition is not None and partition not in partitions:
+        yield Problem(where="health.tests.partition", message=unknown_name(partition, partitions, what="a partition"))

@@ -94,3 +94,18 @@ def test_an_account_that_is_declared_stays_as_it_is() -> None:
 def test_without_accounting_there_is_no_account() -> None:
     sections = with_change(with_tests(), "accounting", {"enabled": False})
     assert json.loads(node_test_settings(load_config(sections), []))["account"] == ""
+
+
+@pytest.mark.parametrize(
+    ("tests", "told"),
+    [
+        ({"platforms": {"defualt": "fast"}}, "health.tests.platforms: 'defualt' is not a pool of worker_nodes"),
+        ({"partition": "mian"}, "health.tests.partition: 'mian' is not a partition"),
+    ],
+)
+def test_a_name_that_the_stack_does_not_have_is_told(tests: dict[str, Any], told: str) -> None:
+    (found,) = complaints(with_tests(**tests))
+    assert found.startswith(told)
+    sections = with_tests(partition="main")
+    del sections["partitions"]
+    assert load_config(sections).health.tests.partition == "main", "which is there where none is written"
