@@ -10,8 +10,8 @@ from typing import Any
 
 from cli.changes import SYMBOLS
 from cli.effects import Effect, effects
-from cli.errors import USAGE, Failure
-from cli.recording import Made, record
+from cli.errors import USAGE, Failure, Refused
+from cli.recording import Made, Recording, record
 from cli.replacements import Recorded, ResourceChange, compare, contains_secret, of_export, of_recording, opaque
 from cli.stack import Stack, open_stack
 from config import ConfigError
@@ -23,6 +23,8 @@ class Comparison:
 
     changes: tuple[ResourceChange, ...]
     effects: tuple[Effect, ...]
+    resources: tuple[Recorded, ...] = ()
+    """All resources that are to be."""
 
     @property
     def refused(self) -> tuple[Effect, ...]:
@@ -48,16 +50,25 @@ class Comparison:
 
 def against_file(stack: Stack, file: Path) -> Comparison:
     """The stack compared with an earlier version of its file. Raises Failure if that version is no valid stack file."""
+    before = record(earlier(file).sections, stack=stack.name)
+    return against_recording(stack, before, record(stack.sections, stack=stack.name))
+
+
+def earlier(file: Path) -> Stack:
+    """An earlier version of a stack file. Raises Failure if it is not a valid one."""
     try:
-        old = open_stack(file)
+        return open_stack(file)
     except ConfigError as error:
         raise Failure(
             f"--against {file}: {error.problems[0].where}: {error.problems[0].message}",
             hint="name a version of the stack file that this version of slurmstack accepts",
             code=USAGE,
         ) from error
-    before, after = (of_recording(record(sections, stack=stack.name)) for sections in (old.sections, stack.sections))
-    return _comparison(stack, before, after)
+
+
+def against_recording(stack: Stack, before: Recording, after: Recording) -> Comparison:
+    """Two runs of the program compared; `stack` is the one of the later run."""
+    return _comparison(stack, of_recording(before), of_recording(after))
 
 
 def against_state(stack: Stack, document: Mapping[str, Any]) -> Comparison:
@@ -72,17 +83,18 @@ def removal(stack: Stack, document: Mapping[str, Any]) -> Comparison:
 
 
 def refuse(comparison: Comparison) -> None:
-    """Raise Failure if anything in the comparison is refused."""
+    """Raise Refused if anything in the comparison is refused."""
     refused = comparison.refused
     if refused:
         listed = "\n".join(f"  {effect.kind} {effect.name}: {effect.refused}" for effect in refused)
         count = f"{len(refused)} change{'s' if len(refused) > 1 else ''}"
-        raise Failure(f"the stack file asks for {count} that cannot be made:\n{listed}")
+        raise Refused(f"the stack file asks for {count} that cannot be made:\n{listed}")
 
 
 def _comparison(stack: Stack, before: Sequence[Recorded], after: Sequence[Recorded]) -> Comparison:
     changes = compare(before, after)
-    return Comparison(changes=tuple(changes), effects=tuple(effects(changes, stack.config)))
+    found = effects(changes, stack.config)
+    return Comparison(changes=tuple(changes), effects=tuple(found), resources=tuple(after))
 
 
 def _made(document: Mapping[str, Any]) -> dict[tuple[str, str], Made]:

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cli.changes import Action, PropertyChange
-from cli.refusals import release_of
+from cli.refusals import NAME_IS_KEPT, cluster_name_of, keep_name, release_of
 from cli.replacements import Recorded, ResourceChange, plain, same
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
 from config.nebius import NebiusCloud
-from slurm.names import CONTROLLER, SIZE_ANNOTATION
+from slurm import names
+from slurm.names import SIZE_ANNOTATION
 
 _KINDS: Mapping[str, str] = {
     "Mk8sV1Cluster": "Kubernetes cluster",
@@ -95,6 +96,12 @@ def kind_of(type_: str) -> str:
     return _KINDS.get(short, short)
 
 
+def name_of(resource: Recorded) -> str:
+    """What people call a resource: a Kubernetes object's or cloud resource's own name, else the program's."""
+    named = resource.inputs.get("metadata") if resource.type.startswith("kubernetes:") else resource.inputs
+    return str((named or {}).get("name") or resource.name)
+
+
 class _Judge:
     """One change, and the stack file that asks for it; `whole` if the whole cluster goes."""
 
@@ -124,9 +131,7 @@ class _Judge:
         )
 
     def _name(self) -> str:
-        resource = self.change.resource
-        named = resource.inputs.get("metadata") if resource.type.startswith("kubernetes:") else resource.inputs
-        return str((named or {}).get("name") or resource.name)
+        return name_of(self.change.resource)
 
     # What it costs
 
@@ -259,9 +264,7 @@ class _Judge:
             return self._upgrade(_version(was), _version(will))
         if self.kind == "node group":
             return self._roll(was, will)
-        if self.kind == "StatefulSet" and self._name() == CONTROLLER:
-            return self._other_slurm(release_of(was.inputs), release_of(will.inputs))
-        return None
+        return self._other_cluster(was.inputs, will.inputs)
 
     def _roll(self, was: Recorded, will: Recorded) -> Effect | None:
         """A node group takes another template by replacing its machines; labels and taints reach new ones only."""
@@ -285,6 +288,15 @@ class _Judge:
             because,
         )
 
+    def _other_cluster(self, was: Mapping[str, Any], will: Mapping[str, Any]) -> Effect | None:
+        """Another release or name of Slurm does not fit to the jail and the state that are there."""
+        match self.kind, self._name():
+            case "StatefulSet", names.CONTROLLER:
+                return self._other_slurm(release_of(was), release_of(will))
+            case "ConfigMap", names.CONFIG_MAP:
+                return self._other_name(cluster_name_of(was), cluster_name_of(will))
+        return None
+
     def _other_slurm(self, old: str, new: str) -> Effect | None:
         if not old or not new or old == new:
             return None
@@ -294,6 +306,12 @@ class _Judge:
             f"back to {old}; changing the release of a cluster in place is not supported yet"
         )
         return self._effect("", refused, because)
+
+    def _other_name(self, old: str, new: str) -> Effect | None:
+        if not old or not new or old == new:
+            return None
+        because = (PropertyChange(path="slurm.cluster_name", old=old, new=new),)
+        return self._effect("", f"{NAME_IS_KEPT.format(old=old, new=new)}; {keep_name(old)}", because)
 
     def _resize(self, old: int | None, new: int | None) -> Effect | None:
         if old is None or new is None or new >= old:

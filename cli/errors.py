@@ -8,6 +8,15 @@ USAGE = 2
 FAILED = 1
 """Exit status when what was asked could not be done."""
 
+REFUSED = 3
+"""Exit status when a change is refused because of what it would cost, or because it can never be made."""
+
+CHANGES = 4
+"""Exit status of a preview with --detailed-exitcode when there is something to change.
+
+Not the 2 that other tools have for it: a mistyped option or a stack file that is wrong must never look like a change.
+"""
+
 
 class Failure(Exception):  # noqa: N818  it is no bug of the program
     """One message for the person at the terminal, and what to do about it. Never shown with a traceback."""
@@ -17,3 +26,10 @@ class Failure(Exception):  # noqa: N818  it is no bug of the program
         self.message = message
         self.hint = hint
         self.code = code
+
+
+class Refused(Failure):
+    """A change that is not made: for what it would cost, or because it can never be made."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint, code=REFUSED)

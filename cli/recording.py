@@ -64,7 +64,9 @@ class Registration:
     provider: str
     """Reference `URN::id` of an explicit provider, else empty."""
     protect: bool
+    """Its own or inherited, as the next two."""
     deleted_with: str
+    """URN of the resource with which it goes, so that Pulumi does not delete it by itself; empty: it does."""
     dependencies: tuple[str, ...]
     aliases: tuple[str, ...]
     inputs: dict[str, Any]
@@ -75,6 +77,8 @@ class Registration:
     """Whether Pulumi only forgets it where it would delete it."""
     deleted_first: bool = False
     """Whether a replacement deletes the old one before it makes the new one."""
+    timeouts: Mapping[str, str] = field(default_factory=dict)
+    """How long the provider may take for `create`, `update` and `delete` (`30m`), where that is not its own default."""
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """URNs of the resources that each top-level input is computed from."""
 
@@ -167,6 +171,7 @@ class _RecordingMonitor(mocks.MockMonitor):
     def __init__(self, recording: Recording, answers: _Mocks) -> None:
         super().__init__(answers)
         self._recording = recording
+        self._registered: dict[str, Registration] = {}
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         ancestors = parent.split("::")[2] if parent else _STACK_TYPE
@@ -177,7 +182,9 @@ class _RecordingMonitor(mocks.MockMonitor):
         urn = self.make_urn(request.parent, request.type, request.name)
         response = super().RegisterResource(request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
         if request.type != _STACK_TYPE:
-            self._recording.registrations.append(_registration(urn, request, response.id))
+            _inherit(request, self._registered.get(request.parent))
+            self._registered[urn] = _registration(urn, request, response.id)
+            self._recording.registrations.append(self._registered[urn])
         return response
 
     def RegisterResourceOutputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> empty_pb2.Empty:  # noqa: N802
@@ -259,6 +266,21 @@ def _log() -> logging.Logger:
     return logging.getLogger("slurmstack.program")
 
 
+def _inherit(request: resource_pb2.RegisterResourceRequest, parent: Registration | None) -> None:
+    """What the engine takes from the parent, in `inheritFromParent` of pkg/resource/deploy/source_eval.go.
+
+    A child cannot refuse `deletedWith`: none of its own is not told from the parent's. The fourth that is inherited,
+    the provider, the SDK has chosen already.
+    """
+    if parent is None:
+        return
+    request.deletedWith = request.deletedWith or parent.deleted_with
+    if not request.HasField("protect"):
+        request.protect = parent.protect
+    if not request.HasField("retainOnDelete"):
+        request.retainOnDelete = parent.retained
+
+
 def _registration(urn: str, request: resource_pb2.RegisterResourceRequest, id_: str) -> Registration:
     return Registration(
         urn=urn,
@@ -275,6 +297,7 @@ def _registration(urn: str, request: resource_pb2.RegisterResourceRequest, id_: 
         id=id_,
         retained=request.retainOnDelete,
         deleted_first=request.deleteBeforeReplace,
+        timeouts=json_format.MessageToDict(request.customTimeouts),
         sources={name: tuple(sorted(item.urns)) for name, item in request.propertyDependencies.items()},
     )
 

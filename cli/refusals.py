@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cli.errors import USAGE, Failure
+from cli.errors import USAGE, Failure, Refused
 from cli.manifests import Manifest
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
 from config.nebius import NebiusCloud
-from slurm.names import CONTROLLER, SIZE_ANNOTATION
+from slurm.names import CONFIG_MAP, CONTROLLER, SIZE_ANNOTATION
 
 _SECTION = {
     "jail": "jail.size",
@@ -20,8 +20,11 @@ _SECTION = {
 }
 
 
+_STATE_CLAIM = "controller-state"
+
+
 def refuse_shrinking(objects: Iterable[Manifest], live: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
-    """Raise Failure if a claim would become smaller than it is."""
+    """Raise Refused if a claim would become smaller than it is."""
     for manifest in objects:
         present = (
             live.get(("PersistentVolumeClaim", manifest.name)) if manifest.kind == "PersistentVolumeClaim" else None
@@ -30,7 +33,7 @@ def refuse_shrinking(objects: Iterable[Manifest], live: Mapping[tuple[str, str],
             continue
         old, new = _size(present), _size(manifest.document)
         if _bytes(new) < _bytes(old):
-            raise Failure(
+            raise Refused(
                 f"{_section(manifest.name)}: {new} is less than the {old} that the volume has, "
                 "and a volume cannot shrink",
                 hint=f"set it back to {old}. To really have a smaller one: copy the data elsewhere, "
@@ -92,7 +95,7 @@ def refuse_takeover(namespace: Mapping[str, Any] | None) -> None:
 
 
 def refuse_other_slurm(objects: Iterable[Manifest], live: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
-    """Raise Failure if a cluster with a filled jail would get another release of Slurm.
+    """Raise Refused if a cluster with a filled jail would get another release of Slurm.
 
     Steps load Slurm's plugins from the jail, which is filled once: daemons of another release would not fit to it.
     """
@@ -101,7 +104,7 @@ def refuse_other_slurm(objects: Iterable[Manifest], live: Mapping[tuple[str, str
         if manifest.kind == "StatefulSet" and present is not None:
             old, new = release_of(present), release_of(manifest.document)
             if old and new and old != new:
-                raise Failure(
+                raise Refused(
                     f"slurm.version: the jail was filled with Slurm {old}, and daemons of {new} would not fit to it",
                     hint=f"set it back to {old}; changing the release of a cluster in place is not supported yet",
                 )
@@ -112,6 +115,39 @@ def release_of(stateful_set: Mapping[str, Any]) -> str:
     image = str(stateful_set["spec"]["template"]["spec"]["containers"][0]["image"])
     match = re.search(r":(\d\d\.\d\d)-[0-9a-f]{12}$", image)
     return match.group(1) if match else ""
+
+
+def refuse_other_name(objects: Iterable[Manifest], live: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
+    """Raise Refused if a cluster with state would get another name.
+
+    slurmctld keeps the name with its state, and does not start with another one ("CLUSTER NAME MISMATCH").
+    """
+    present = live.get(("ConfigMap", CONFIG_MAP))
+    if present is None or not {("StatefulSet", CONTROLLER), ("PersistentVolumeClaim", _STATE_CLAIM)} & live.keys():
+        return
+    for manifest in objects:
+        if manifest.kind == "ConfigMap" and manifest.name == CONFIG_MAP:
+            old, new = cluster_name_of(present), cluster_name_of(manifest.document)
+            if old and new and old != new:
+                raise Refused(f"slurm.cluster_name: {NAME_IS_KEPT.format(old=old, new=new)}", hint=keep_name(old))
+
+
+NAME_IS_KEPT = "the cluster's state is that of {old!r}, and slurmctld does not start with it as {new!r}"
+
+
+def keep_name(old: str) -> str:
+    """The way out where a cluster would get another name."""
+    return (
+        f"set it back to {old}. Another name is another cluster: make it in a namespace of its own "
+        "(slurmstack:cluster), with an empty volume for the controller's state"
+    )
+
+
+def cluster_name_of(configuration: Mapping[str, Any]) -> str:
+    """`ClusterName` in the ConfigMap of Slurm's files; empty if it is not there."""
+    slurm_conf = str((configuration.get("data") or {}).get("slurm.conf", ""))
+    found = re.search(r"^ClusterName=(\S+)$", slurm_conf, re.MULTILINE)
+    return found.group(1) if found else ""
 
 
 def leaving_pools(objects: Iterable[Manifest], live_sets: Iterable[Mapping[str, Any]]) -> list[str]:

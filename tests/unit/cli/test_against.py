@@ -29,7 +29,7 @@ def test_a_harmless_change_passes_and_is_counted(tmp_path: Path) -> None:
 def test_a_change_that_loses_data_fails_the_pipeline_and_says_which(tmp_path: Path) -> None:
     options = files(tmp_path, with_change(stacks.existing(), "jail.storage_class", "other"))
     done = slurmstack("validate", *options)
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "replace PersistentVolumeClaim jail" in done.stdout
     assert "spec.storageClassName: shared => other" in done.stdout
     assert "all users' files and the software in the jail are lost" in done.stdout
@@ -40,14 +40,16 @@ def test_a_change_that_loses_data_fails_the_pipeline_and_says_which(tmp_path: Pa
 def test_a_script_gets_the_list_as_json(tmp_path: Path) -> None:
     options = files(tmp_path, with_change(stacks.existing(), "jail.size", "1Gi"))
     done = slurmstack("validate", "--json", *options)
-    assert done.returncode == 1
+    assert done.returncode == 3
     data = json.loads(done.stdout)
     assert data["refused"] == 1
+    assert data["outcome"] == "refused"
     assert data["changes"] == [
         {
             "action": "update",
-            "type": "kubernetes:core/v1:PersistentVolumeClaim",
-            "name": "slurm-jail-claim",
+            "kind": "PersistentVolumeClaim",
+            "name": "jail",
+            "properties": [{"path": "spec.resources.requests.storage", "old": "1Ti", "new": "1Gi"}],
         }
     ]
     assert "cannot shrink" in data["effects"][0]["refused"]
@@ -59,3 +61,29 @@ def test_an_earlier_file_that_is_not_valid_is_named(tmp_path: Path) -> None:
     done = slurmstack("validate", *options)
     assert done.returncode == 2
     assert f"--against {options[3]}: worker_nodes.cpu.size: -1" in done.stderr
+
+
+def test_a_comment_needs_no_cluster_and_no_keys_and_a_script_learns_that_there_are_changes(tmp_path: Path) -> None:
+    options = files(tmp_path, with_change(stacks.existing(), "slurm.settings.DefMemPerCPU", 1024))
+    done = slurmstack("validate", "--markdown", "--detailed-exitcode", *options, KUBECONFIG="/nonexistent", HOME="/")
+    assert done.returncode == 4, done.stderr
+    assert done.stdout.startswith("<!-- slurmstack preview of test -->\n")
+    assert "-       DefMemPerCPU=512\n+       DefMemPerCPU=1024\n" in done.stdout
+    assert "Secret" not in done.stdout, "generated keys are no difference"
+    assert not list(tmp_path.rglob(".slurmstack")), "no keys were made"
+
+
+def test_the_same_file_is_no_change(tmp_path: Path) -> None:
+    options = files(tmp_path, stacks.existing())
+    done = slurmstack("validate", "--markdown", "--detailed-exitcode", *options)
+    assert done.returncode == 0, done.stderr
+    assert "stack `test`: no changes" in done.stdout
+
+
+def test_a_comment_without_anything_to_compare_with_is_a_usage_error(tmp_path: Path) -> None:
+    done = slurmstack("validate", "--markdown", "--config", "Pulumi.dev.yaml")
+    assert done.returncode == 2
+    assert "--against FILE" in done.stderr
+    done = slurmstack("preview", "--markdown", "--json")
+    assert done.returncode == 2
+    assert "contradict each other" in done.stderr

@@ -1,0 +1,213 @@
+"""What a change does to each job of the queue: pure rules, with one reason for each job that it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cli.safety.changed import ClusterChange, Partition, Pool, parse_conf, size_of
+from cli.safety.queue import Job, Queue
+from cli.safety.settings import ended_by_settings, hurting
+
+Fate = Literal["nothing", "waits", "stays_pending", "never_starts", "ends"]
+
+FATES: Mapping[Fate, tuple[str, str]] = {
+    "nothing": ("goes on", "go on"),
+    "waits": ("is waited for", "are waited for"),
+    "stays_pending": ("stays pending", "stay pending"),
+    "never_starts": ("never starts", "never start"),
+    "ends": ("is ended", "are ended"),
+}
+"""What becomes of one job, and of several, in people's words; the worst comes last."""
+
+REFUSED: frozenset[Fate] = frozenset({"never_starts", "ends"})
+"""Fates that `up` brings upon nobody unasked."""
+
+USUAL_SECONDS = 7 * 24 * 3600
+"""What a job without a time limit is taken to need at most: how long a leaving node waits by default. A shorter
+`drain_timeout` is somebody's decision, and the job may be one that it hurts."""
+
+_SEVERITY = list(FATES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Touched:
+    """A job that a change touches."""
+
+    id: str
+    """As squeue shows it."""
+    user: str
+    partition: str
+    """All that it names, joined by commas, if it waits."""
+    state: str
+    nodes: tuple[str, ...]
+    fate: Fate
+    why: str
+    """Which change does it, and how."""
+
+
+def touched_jobs(change: ClusterChange, queue: Queue, grace: Mapping[str, int]) -> tuple[Touched, ...]:
+    """The jobs that a change touches, the worst fates first, each once.
+
+    `grace`: by node, the seconds for which its pod as it is now may wait. A pool's other pods wait as its StatefulSet
+    says.
+    """
+    judge = _Judge(change, queue, grace)
+    found = [touched for job in queue.jobs if (touched := judge.touched(job)) is not None]
+    return tuple(sorted(found, key=lambda item: -_SEVERITY.index(item.fate)))
+
+
+def dangers(change: ClusterChange) -> tuple[str, ...]:
+    """What of a change could end jobs, whichever there are."""
+    gone = {name for name in change.pools if name not in change.new_pools}
+    waiting = {
+        name: pool.grace
+        for name, pool in change.pools.items()
+        if name in change.smaller_pools or name in change.rolled  # any may have a job that takes longer
+    }
+    return (
+        *hurting(change.conf.settings, change.new_conf.settings),
+        *(
+            f"partition {name!r} leaves with all its pools"
+            for name in change.leaving_partitions
+            if gone.issuperset(change.conf.partitions[name].pools)
+        ),
+        *(f"nodes of pool {name!r} leave and wait {span(grace)} at most" for name, grace in waiting.items()),
+    )
+
+
+class _Judge:
+    """One change, the queue that it meets, and how long the pods may wait."""
+
+    def __init__(self, change: ClusterChange, queue: Queue, grace: Mapping[str, int]) -> None:
+        self._change = change
+        self._grace = grace
+        self._ended = ended_by_settings(change.conf.settings, change.new_conf.settings, queue.jobs)
+        self._leaving = frozenset(change.leaving_partitions)
+        # Those that left the stack earlier are in force as long as they have jobs.
+        self._before = {**parse_conf(queue.slurm_conf).partitions, **change.conf.partitions}
+        # One that leaves stays closed until its last job has gone, so its jobs still start in it.
+        self._after = {**self._before, **change.new_conf.partitions}
+
+    def touched(self, job: Job) -> Touched | None:
+        """The worst that the change does to the job; None if it does nothing to it."""
+        found = list(self._of_waiting(job) if job.waits else self._of_running(job))
+        if job.id in self._ended:
+            found.append(("ends", self._ended[job.id]))
+        if not found:
+            return None
+        fate, why = max(found, key=lambda item: _SEVERITY.index(item[0]))
+        return Touched(
+            id=job.id,
+            user=job.user,
+            partition=",".join(job.partitions),
+            state=job.state,
+            nodes=job.nodes,
+            fate=fate,
+            why=why,
+        )
+
+    def _of_running(self, job: Job) -> Iterator[tuple[Fate, str]]:
+        if self._leaving.issuperset(job.partitions):
+            yield self._kept("nothing", job, "leaves when its jobs have ended")
+        for node in job.nodes:
+            why = self._node_goes(node)
+            if why:
+                yield self._waiting(job, node, why)
+
+    def _kept(self, fate: Fate, job: Job, how: str) -> tuple[Fate, str]:
+        name = job.partitions[0]
+        if self._change.keeps_partitions:
+            return fate, f"partition {name!r} {how}"
+        return "ends", (
+            f"partition {name!r} leaves, and the configuration agent that runs is of an older slurmstack, which does "
+            "not keep it: `up` without this change first"
+        )
+
+    def _node_goes(self, node: str) -> str:
+        """Why a node leaves or is made anew; empty if it stays."""
+        name, _, ordinal = node.rpartition("-")
+        pools, new = self._change.pools, self._change.new_pools
+        if name not in pools or not ordinal.isdigit():
+            return ""
+        if name not in new:
+            return f"pool {name!r} leaves"
+        if int(ordinal) >= new[name].size:
+            return f"pool {name!r} shrinks to {new[name].size}"
+        return f"pool {name!r} gets new pods, one after the other" if name in self._change.rolled else ""
+
+    def _waiting(self, job: Job, node: str, why: str) -> tuple[Fate, str]:
+        grace = self._grace.get(node, self._change.pools[node.rpartition("-")[0]].grace)
+        waits = f"{why}; {node} waits {span(grace)} at most"
+        if (USUAL_SECONDS if job.left is None else job.left) <= grace:
+            return "waits", waits if job.left is None else f"{why}; {node} waits for it"
+        longer = "has no time limit" if job.left is None else f"may run for another {span(job.left)}"
+        return "ends", f"{waits}, but the job {longer}"
+
+    def _of_waiting(self, job: Job) -> Iterator[tuple[Fate, str]]:
+        name, change = job.partitions[0], self._change
+        leaves = bool(self._leaving.intersection(job.partitions))
+        starts = _can_start(job, self._after, change.new_pools)
+        loses = not starts and _can_start(job, self._before, change.pools)
+        if any(item in change.new_conf.partitions for item in job.partitions):
+            if loses:
+                yield "stays_pending", f"no node that stays can run it ({self._pools_that_shrink(job)})"
+            elif self._is_too_long(job):
+                most = f"max_time of {name!r} will be"
+                yield "stays_pending", f"its time limit of {span(job.limit or 0)} is more than {most}"
+        elif loses or (leaves and not starts):
+            yield "never_starts", f"partition {name!r} leaves, with the nodes that could run it"
+        elif leaves:
+            yield self._kept("nothing", job, "leaves when its jobs have ended; this one still starts there")
+
+    def _pools_that_shrink(self, job: Job) -> str:
+        new = self._change.new_pools
+        changed = [
+            f"pool {name!r} {f'shrinks to {new[name].size}' if name in new else 'leaves'}"
+            for name in self._change.smaller_pools
+            if any(name in self._before[item].pools for item in job.partitions)
+        ]
+        return ", ".join(changed) or "its partition has other pools"
+
+    def _is_too_long(self, job: Job) -> bool:
+        """Whether it is longer than every partition that it names will allow, and was not before."""
+        if job.limit is None or not all(name in self._before for name in job.partitions):
+            return False
+        before, after = (
+            [most is None or most >= job.limit for most in (partitions[name].max_time for name in job.partitions)]
+            for partitions in (self._before, self._after)
+        )
+        return any(before) and not any(after)
+
+
+def _can_start(job: Job, partitions: Mapping[str, Partition], pools: Mapping[str, Pool]) -> bool:
+    """Whether there could be nodes for a job if all were free; true as well where nobody can tell for certain."""
+    if not all(name in partitions for name in job.partitions):
+        return True
+    return any(_can_start_in(job, partitions[name], pools) for name in job.partitions)
+
+
+def _can_start_in(job: Job, partition: Partition, pools: Mapping[str, Pool]) -> bool:
+    fitting = {name: pools[name] for name in partition.pools if name in pools and _fits(job, pools[name])}
+    if sum(pool.size for pool in fitting.values()) < max(1, job.min_nodes):
+        return False
+    nodes = [node.rpartition("-") for node in job.wanted_nodes]
+    return all(int(ordinal) < size_of(fitting, name) for name, _, ordinal in nodes if ordinal.isdigit())
+
+
+def _fits(job: Job, pool: Pool) -> bool:
+    single = job.constraint.replace("_", "").replace("-", "").replace(".", "").isalnum()
+    return (
+        (not single or job.constraint in pool.features) and job.min_cpus <= pool.cpus and job.min_memory <= pool.memory
+    )
+
+
+def span(seconds: int) -> str:
+    """A time span as people say it: `7 days`, `90 minutes`."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        # Two of a unit at least, or exactly one: so nothing is rounded by more than a third.
+        if seconds >= 2 * length or seconds == length:
+            count = seconds // length
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    return f"{seconds} seconds"

@@ -1,0 +1,194 @@
+"""Which running and pending jobs a change touches, and how: one list from the live queue, for `preview` and `up`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from cli.errors import Failure, Refused
+from cli.kubectl import Kubectl, complaint
+from cli.safety.changed import (
+    POOL_LABEL,
+    ClusterChange,
+    Document,
+    keeps_partitions,
+    parse_conf,
+    pools_of,
+    slurm_conf_in,
+)
+from cli.safety.fates import FATES, REFUSED, Fate, Touched, dangers, touched_jobs
+from cli.safety.queue import read_queue, task_ids
+from slurm.names import CONTROLLER_HOST
+
+LINES = 20
+"""Jobs that are printed at most; the rest is counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobsTouched:
+    """What a change does to the jobs that are there."""
+
+    running: int = 0
+    """Jobs that have nodes."""
+    pending: int = 0
+    """Jobs that wait; tasks of an array that wait together are one."""
+    touched: tuple[Touched, ...] = ()
+    """The worst fates first."""
+    unread: str = ""
+    """Why the queue could not be read; empty if it was, or if there is none yet."""
+    dangers: tuple[str, ...] = ()
+    """What of the change could end jobs, where the queue could not be read."""
+
+    @property
+    def lost(self) -> tuple[Touched, ...]:
+        """Jobs that would be ended or never start: with `--kill-jobs` they are cancelled."""
+        return tuple(item for item in self.touched if item.fate in REFUSED)
+
+    @property
+    def refused(self) -> bool:
+        """Whether `up` refuses the change without `--kill-jobs`."""
+        return bool(self.lost or self.dangers)
+
+    def counts(self) -> dict[Fate, int]:
+        """Number of jobs by fate, the worst first."""
+        found = Counter(item.fate for item in self.touched)
+        return {fate: found[fate] for fate in reversed(list(FATES)) if found[fate]}
+
+    def share(self, fate: Fate) -> str:
+        """How many jobs have a fate, and whose they are."""
+        users = Counter(item.user for item in self.touched if item.fate == fate)
+        owners = ", ".join(f"{user} {count}" for user, count in users.most_common(5))
+        more = f", {len(users) - 5} more users" if len(users) > 5 else ""
+        return f"{users.total()} {FATES[fate][users.total() > 1]} ({owners}{more})"
+
+    def as_data(self) -> dict[str, Any]:
+        """The list for scripts; its keys are described in docs/operations.md."""
+        return {
+            "running": self.running,
+            "pending": self.pending,
+            "counts": self.counts(),
+            "refused": self.refused,
+            "unread": self.unread,
+            "dangers": list(self.dangers),
+            "jobs": [asdict(item) for item in self.touched],
+        }
+
+
+def jobs_touched(
+    kubectl: Kubectl,
+    namespace: str,
+    *,
+    old: Sequence[Document],
+    new: Sequence[Document],
+    rolled: Collection[str],
+    always: bool = False,
+) -> JobsTouched:
+    """Look at the queue if the change may touch jobs, or `always`.
+
+    `old`: the StatefulSets of controller and worker pools and the ConfigMap of Slurm's files, as they are in the
+    cluster; without the latter no slurmctld has run there yet. `new`: the objects that are to be. `rolled`: pools with
+    another pod template.
+    """
+    conf = slurm_conf_in(old)
+    pools, new_pools = pools_of(old), pools_of(new)
+    change = ClusterChange(
+        pools=pools,
+        new_pools=new_pools,
+        rolled=frozenset(rolled) & pools.keys() & new_pools.keys(),
+        conf=parse_conf(conf),
+        new_conf=parse_conf(slurm_conf_in(new)),
+        keeps_partitions=keeps_partitions(item for item in old if item.get("kind") != "ConfigMap"),
+    )
+    if not conf or not (always or change.may_touch_jobs):
+        return JobsTouched()
+    with ThreadPoolExecutor() as pool:
+        leaving = bool(change.smaller_pools or change.rolled)
+        grace = pool.submit(_grace, kubectl, namespace) if leaving else None
+        try:
+            queue = read_queue(kubectl, namespace)
+        except Failure as failure:
+            return JobsTouched(unread=str(failure), dangers=dangers(change))
+        waiting = sum(job.waits for job in queue.jobs)
+        return JobsTouched(
+            running=len(queue.jobs) - waiting,
+            pending=waiting,
+            touched=touched_jobs(change, queue, grace.result() if grace else {}),
+        )
+
+
+def _grace(kubectl: Kubectl, namespace: str) -> dict[str, int]:
+    """By worker pod, the seconds that it may wait: those of the template that it was made of."""
+    one = '{.metadata.name}{" "}{.spec.terminationGracePeriodSeconds}{"\\n"}'
+    printed = kubectl.run(
+        "get", "pods", "-n", namespace, "-l", POOL_LABEL, "-o", f"jsonpath={{range .items[*]}}{one}{{end}}"
+    ).stdout
+    return {name: int(grace) for name, grace in (line.split() for line in printed.splitlines())}
+
+
+def refuse_lost_jobs(found: JobsTouched) -> None:
+    """Raise Refused if jobs would end or never start, or if nobody can tell."""
+    refused = refusal(found)
+    if refused is not None:
+        raise refused
+
+
+def refusal(found: JobsTouched) -> Refused | None:
+    """Why `up` refuses the change without `--kill-jobs`, with the ways out; None if it does not."""
+    if found.dangers:
+        listed = "\n".join(f"  {line}" for line in found.dangers)
+        return Refused(
+            f"the queue could not be read ({found.unread}), and this could end jobs:\n{listed}",
+            hint="`slurmstack status` shows why slurmctld does not answer; `up --kill-jobs` goes on all the same",
+        )
+    if not found.lost:
+        return None
+    ids = ", ".join(item.id for item in found.lost[:LINES]) + (", ..." if len(found.lost) > LINES else "")
+    return Refused(
+        f"{len(found.lost)} job{'s' if len(found.lost) > 1 else ''} would end or never start: {ids}",
+        hint="wait until they have ended, move those that wait (`scontrol update jobid=ID partition=NAME`), or "
+        "cancel them with `up --kill-jobs`",
+    )
+
+
+def lines(found: JobsTouched) -> list[str]:
+    """The list for people: how many jobs there are, whose fate is what, and each job that is touched."""
+    if found.unread:
+        return [f"jobs: the queue could not be read: {found.unread}"]
+    if not found.running and not found.pending:
+        return []
+    head = f"jobs: {found.running} running, {found.pending} pending"
+    if not found.touched:
+        return [f"{head}; none is touched"]
+    told = [
+        f"  {item.id} {item.user} {item.partition} {item.state} {FATES[item.fate][0]}: {item.why}"
+        for item in found.touched[:LINES]
+    ]
+    more = len(found.touched) - LINES
+    shares = "; ".join(map(found.share, found.counts()))
+    return [f"{head}; {shares}", *told, *([f"  ... and {more} more"] if more > 0 else [])]
+
+
+def print_jobs(found: JobsTouched) -> None:
+    """The same on the terminal."""
+    for line in lines(found):
+        Console(highlight=False, emoji=False).print(escape(line), soft_wrap=True)
+
+
+def cancel_lost_jobs(kubectl: Kubectl, namespace: str, found: JobsTouched) -> None:
+    """Cancel the jobs that the change would end or keep from ever starting, and no other; says which it could not."""
+    # scancel does not understand all that squeue prints of an array's tasks, and others of the array may be elsewhere.
+    waiting = {task for item in found.lost if not item.nodes for task in task_ids(item.id)}
+    running = {item.id for item in found.lost if item.nodes}
+    for ids, state in ((waiting, ["--state=pending"]), (running, [])):
+        if ids:
+            scancel = ("xargs", "-n", "500", "scancel", *state)
+            command = ("exec", "-i", "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--", *scancel)
+            done = kubectl.run(*command, stdin="\n".join(sorted(ids)), check=False)
+            if done.returncode != 0:  # one that has ended meanwhile, as a rule
+                Console(highlight=False, emoji=False).print(f"note: {escape(complaint(done))}", soft_wrap=True)

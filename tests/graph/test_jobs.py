@@ -1,0 +1,50 @@
+"""What the rules for jobs read out of the objects that the program registers, and of Pulumi's comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.recording import record
+from cli.safety import engines
+from cli.safety.changed import parse_conf, pools_of, slurm_conf_in
+from tests import stacks
+from tests.graph.state import compare_files, stack_of
+from tests.stacks import with_change
+from tests.unit.cli.test_jobs_touched import FakeKubectl, fates, job, objects, pending
+
+
+def registered(sections: dict[str, Any]) -> list[dict[str, Any]]:
+    """Kubernetes objects of the program that hold no secrets."""
+    found = [item.inputs for item in record(sections, stack="test") if item.type.startswith("kubernetes:")]
+    return [item for item in found if item["kind"] in {"StatefulSet", "ConfigMap"}]
+
+
+def test_pools_and_partitions_are_read_as_the_program_writes_them() -> None:
+    sections = stacks.existing()
+    real = registered(sections)
+    pools = pools_of(real)
+    assert pools == pools_of(objects(sections)), "the unit tests' objects are like the real ones"
+    assert set(pools) == {"cpu", "gpu", "plain"}
+    assert (pools["gpu"].size, pools["gpu"].cpus, pools["gpu"].grace) == (2, 128, 7 * 24 * 3600 + 30)
+    assert {"cpu", "avx2"} <= pools["cpu"].features
+    conf = parse_conf(slurm_conf_in(real))
+    assert {name: item.pools for name, item in conf.partitions.items()} == {"main": ("cpu", "gpu"), "gpu": ("gpu",)}
+    assert conf.partitions["main"].max_time == 24 * 3600
+    assert conf.settings["selecttype"] == "select/cons_tres"
+
+
+def test_an_update_by_the_engine_is_judged_by_the_cluster_and_by_pulumi_s_own_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stacks.existing()
+    after = with_change(with_change(before, "worker_nodes.cpu.size", 1), "worker_nodes.gpu.features", ["h100"])
+    comparison = compare_files(tmp_path, before, after)
+    queue = [job("1", nodes="cpu-3"), job("2", nodes="gpu-0"), job("3", nodes="cpu-0"), pending("4", count="4")]
+    kubectl = FakeKubectl(queue="".join(f"{line}\n" for line in queue), there=registered(before))
+    monkeypatch.setattr(engines, "reach", lambda _: kubectl)
+    found = engines.of_pulumi(stack_of(tmp_path, after), comparison)
+    assert fates(found) == {"1": "waits", "2": "waits", "4": "stays_pending"}
+    assert "pool 'gpu' gets new pods" in next(item.why for item in found.touched if item.id == "2")

@@ -1,0 +1,410 @@
+"""Which jobs a change touches, and how: stack files before and after, and a queue as squeue prints it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from cli.errors import REFUSED, Failure
+from cli.kubectl import Kubectl
+from cli.safety.changed import parse_conf
+from cli.safety.fates import span
+from cli.safety.jobs import JobsTouched, cancel_lost_jobs, jobs_touched, lines, refuse_lost_jobs
+from cli.safety.queue import FIELDS, SEPARATOR
+from config import load_config
+from slurm.conf import render
+from slurm.sizing import node_conf
+from tests.stacks import with_change
+
+STACK: dict[str, Any] = {
+    "cloud": {"kind": "existing", "context": "prod"},
+    "worker_nodes": {
+        "cpu": {"size": 4, "resources": {"cpus": 4, "memory": "8Gi"}, "features": ["avx2"]},
+        "big": {"size": 2, "resources": {"cpus": 16, "memory": "64Gi"}},
+    },
+    "partitions": {
+        "main": {"pools": ["cpu", "big"], "default": True},
+        "small": {"pools": ["cpu"], "max_time": "1-00:00:00"},
+        "large": {"pools": ["big"]},
+    },
+}
+WEEK = 7 * 24 * 3600
+
+
+def without(sections: dict[str, Any], section: str, name: str) -> dict[str, Any]:
+    """The stack without one of its pools or partitions; a pool leaves the partitions too."""
+    kept = {key: value for key, value in sections[section].items() if key != name}
+    changed = {**sections, section: kept}
+    if section == "worker_nodes":
+        partitions = {
+            key: {**value, "pools": [pool for pool in value["pools"] if pool != name]}
+            for key, value in sections["partitions"].items()
+        }
+        changed["partitions"] = {key: value for key, value in partitions.items() if value["pools"]}
+    return changed
+
+
+def objects(sections: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the program makes of a stack file, as far as jobs depend on it (tests/graph holds it against the real)."""
+    config = load_config(sections)
+    sets = [
+        {
+            "kind": "StatefulSet",
+            "metadata": {"name": name, "labels": {"slurmstack/pool": name}},
+            "spec": {
+                "replicas": pool.size,
+                "template": {
+                    "spec": {
+                        "terminationGracePeriodSeconds": pool.drain_timeout + 30,
+                        "containers": [
+                            {"name": "slurmd", "env": [{"name": "NODE_CONF", "value": node_conf(name, pool)}]}
+                        ],
+                    }
+                },
+            },
+        }
+        for name, pool in config.worker_nodes.items()
+    ]
+    return [*sets, {"kind": "ConfigMap", "metadata": {"name": "slurm-config"}, "data": render(config)}]
+
+
+def job(id_: str = "7", **fields: str) -> str:
+    """A line of squeue: a running job on cpu-3 without a time limit unless said otherwise."""
+    running = {"state": "RUNNING", "nodes": "cpu-3", "left": "UNLIMITED", "limit": "UNLIMITED"}
+    known = {"user": "alice", "partition": "main", **running, "count": "1", "cpus": "1", "memory": "500M"}
+    values = {"id": id_, **known, "constraint": "(null)", "wanted": "", **fields}
+    assert len(values) == len(FIELDS)
+    return SEPARATOR.join(values.values())
+
+
+def pending(id_: str = "8", **fields: str) -> str:
+    return job(id_, **{"state": "PENDING", "nodes": "", **fields})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeKubectl(Kubectl):
+    """A cluster with a queue, and with pods that wait as long as their lines say."""
+
+    program: str = "kubectl"
+    context: str = "test"
+    kubeconfig: str | None = None
+    queue: str | None = ""
+    """What squeue prints; None: slurmctld does not answer."""
+    in_force: str = ""
+    pods: str = ""
+    there: list[dict[str, Any]] = field(default_factory=list)
+    """The objects that `kubectl get` finds."""
+    calls: list[tuple[tuple[str, ...], str | None]] = field(default_factory=list)
+
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        assert check is (arguments[0] == "get")
+        self.calls.append((arguments, stdin))
+        if arguments[:2] == ("get", "--ignore-not-found"):
+            found = [item for item in self.there if item["kind"].lower() == arguments[2]]
+            return subprocess.CompletedProcess(arguments, 0, json.dumps({"items": found}), "")
+        if arguments[0] == "get":
+            return subprocess.CompletedProcess(arguments, 0, self.pods, "")
+        if self.queue is None:
+            return subprocess.CompletedProcess(arguments, 1, "", "slurm_load_jobs error: Unable to contact slurmctld\n")
+        return subprocess.CompletedProcess(arguments, 0, f"{self.in_force}# the queue\n{self.queue}", "")
+
+
+def touched(
+    after: dict[str, Any],
+    *queue: str,
+    before: dict[str, Any] = STACK,
+    rolled: tuple[str, ...] = (),
+    in_force: str = "",
+    pods: str = "",
+) -> JobsTouched:
+    """What a change from one stack file to another does to these jobs."""
+    slurm_conf = in_force or render(load_config(before))["slurm.conf"]
+    kubectl = FakeKubectl(queue="".join(f"{line}\n" for line in queue), in_force=slurm_conf, pods=pods)
+    return jobs_touched(kubectl, "slurm", old=objects(before), new=objects(after), rolled=rolled, always=True)
+
+
+def fates(found: JobsTouched) -> dict[str, str]:
+    return {item.id: item.fate for item in found.touched}
+
+
+def controller(**slurmctld: Any) -> dict[str, Any]:
+    spec = {"template": {"spec": {"containers": [{"name": "slurmctld", **slurmctld}]}}}
+    return {"kind": "StatefulSet", "metadata": {"name": "controller"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("there", "fate"), [(controller(), "ends"), (controller(lifecycle={"preStop": {"exec": {}}}), "nothing")]
+)
+def test_an_older_configuration_agent_would_end_the_jobs_of_a_partition_that_leaves(
+    there: dict[str, Any], fate: str
+) -> None:
+    kubectl = FakeKubectl(queue=job(partition="small") + "\n" + pending(partition="small") + "\n")
+    old, new = objects(STACK), objects(without(STACK, "partitions", "small"))
+    assert fates(jobs_touched(kubectl, "slurm", old=[*old, there], new=new, rolled=())) == {"7": fate, "8": fate}
+
+
+# Nodes that leave
+
+
+def test_jobs_on_nodes_that_leave_are_waited_for_and_others_are_not_touched() -> None:
+    smaller = with_change(STACK, "worker_nodes.cpu.size", 2)
+    found = touched(smaller, job("1", nodes="cpu-[0-1]"), job("2", nodes="cpu-[1-2]"), job("3", nodes="big-0"))
+    assert fates(found) == {"2": "waits"}
+    assert "pool 'cpu' shrinks to 2; cpu-2 waits 7 days at most" in found.touched[0].why
+    assert (found.running, found.pending, found.refused) == (3, 0, False)
+
+
+def test_a_pool_that_grows_touches_nobody() -> None:
+    found = touched(with_change(STACK, "worker_nodes.cpu.size", 9), job(), pending())
+    assert lines(found) == ["jobs: 1 running, 1 pending; none is touched"]
+
+
+def test_a_job_that_may_outlast_the_wait_of_its_node_is_said_to_end() -> None:
+    before = with_change(STACK, "worker_nodes.cpu.drain_timeout", 3600)
+    found = touched(
+        with_change(before, "worker_nodes.cpu.size", 0),
+        job("1", left="59:00", limit="1:00:00"),
+        job("2", left="2:30:00", limit="3:00:00"),
+        job("3"),
+        before=before,
+    )
+    assert fates(found) == {"2": "ends", "3": "ends", "1": "waits"}
+    assert "cpu-3 waits 60 minutes at most, but the job may run for another 2 hours" in found.touched[0].why
+    assert "has no time limit" in found.touched[1].why
+    with pytest.raises(Failure, match="2 jobs would end or never start") as caught:
+        refuse_lost_jobs(found)
+    assert caught.value.code == REFUSED
+    assert "--kill-jobs" in caught.value.hint
+
+
+def test_what_counts_is_how_long_the_pod_as_it_is_may_wait() -> None:
+    short = with_change(STACK, "worker_nodes.cpu.drain_timeout", 60)
+    found = touched(short, job(left="1:00:00"), rolled=("cpu",), pods=f"cpu-3 {WEEK}\n")
+    assert fates(found) == {"7": "waits"}, "the old pod waits as long as it was made to"
+    found = touched(with_change(STACK, "worker_nodes.cpu.size", 0), job(left="1:00:00"), pods="cpu-3 90\n")
+    assert fates(found) == {"7": "ends"}, "the pod has not been made anew yet"
+
+
+def test_a_changed_template_waits_for_the_jobs_of_its_pool() -> None:
+    found = touched(STACK, job("1"), job("2", nodes="big-0"), pending("3"), rolled=("cpu",))
+    assert fates(found) == {"1": "waits"}
+    assert "pool 'cpu' gets new pods, one after the other" in found.touched[0].why
+
+
+# Partitions that leave
+
+
+def test_a_partition_that_leaves_keeps_its_jobs_where_its_nodes_stay() -> None:
+    gone = without(STACK, "partitions", "large")
+    queue = [job("1", partition="large", nodes="big-0"), pending("2", partition="large", user="bob"), job("3")]
+    found = touched(gone, *queue)
+    assert fates(found) == {"1": "nothing", "2": "nothing"}
+    assert lines(found)[0] == "jobs: 2 running, 1 pending; 2 go on (alice 1, bob 1)"
+    assert any("2 bob large PENDING" in line and "still starts there" in line for line in lines(found))
+    refuse_lost_jobs(found)
+
+
+def test_jobs_of_a_partition_that_leaves_with_all_its_nodes_never_start() -> None:
+    gone = without(STACK, "worker_nodes", "big")
+    assert "large" not in gone["partitions"]
+    queue = [
+        job("1", partition="large", nodes="big-0"),
+        pending("2_[4-100%8]", partition="large"),
+        pending("3", partition="large,small"),
+        pending("4"),
+    ]
+    found = touched(gone, *queue)
+    assert fates(found) == {"2_[4-100%8]": "never_starts", "1": "waits"}
+    with pytest.raises(Failure, match="1 job would end or never start") as caught:
+        refuse_lost_jobs(found)
+    assert str(caught.value).endswith(": 2_[4-100%8]")
+    assert "  2_[4-100%8] alice large PENDING never starts: " in "\n".join(lines(found))
+    kubectl = FakeKubectl()
+    cancel_lost_jobs(kubectl, "slurm", found)
+    ((command, stdin),) = kubectl.calls
+    assert (command[-2:], stdin) == (
+        ("scancel", "--state=pending"),
+        "\n".join(sorted(f"2_{task}" for task in range(4, 101))),
+    )
+
+
+def test_a_job_that_could_not_start_before_either_would_keep_its_partition_for_ever() -> None:
+    before = with_change(STACK, "worker_nodes.big.size", 0)
+    found = touched(without(before, "worker_nodes", "big"), pending(partition="large"), before=before)
+    assert fates(found) == {"8": "never_starts"}
+
+
+def test_a_partition_that_left_earlier_and_is_kept_for_its_jobs_still_counts() -> None:
+    before = without(STACK, "partitions", "large")
+    kept = render(load_config(before))["slurm.conf"] + "# Left the stack\nPartitionName=large Nodes=big State=DRAIN\n"
+    found = touched(before, pending(partition="large"), before=before, in_force=kept)
+    assert not found.touched, "it was said when the partition left"
+    found = touched(before, pending(partition="large", cpus="99"), before=before, in_force=kept)
+    assert not found.refused, "another change does not make it worse"
+    found = touched(without(before, "worker_nodes", "big"), pending(partition="large"), before=before, in_force=kept)
+    assert fates(found) == {"8": "never_starts"}
+
+
+# Jobs that wait
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "needs"),
+    [
+        ("worker_nodes.big.size", 0, {"constraint": "big"}),
+        ("worker_nodes.big.size", 1, {"partition": "large", "count": "2"}),
+        ("worker_nodes.big.size", 1, {"wanted": "big-[0-1]"}),
+        ("worker_nodes.big.size", 0, {"cpus": "8"}),
+        ("worker_nodes.big.size", 0, {"memory": "32G"}),
+        ("worker_nodes.cpu.size", 0, {"partition": "small"}),
+        ("worker_nodes.cpu.features", [], {"constraint": "avx2"}),
+        ("partitions.small.max_time", "12:00:00", {"partition": "small", "limit": "20:00:00"}),
+    ],
+)
+def test_a_waiting_job_that_nothing_could_run_is_named_and_kept(
+    path: str, value: object, needs: dict[str, str]
+) -> None:
+    found = touched(with_change(STACK, path, value), pending(**needs))
+    assert fates(found) == {"8": "stays_pending"}
+    assert not found.refused, "the stack file can be set back, and the job starts"
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [
+        {},
+        {"constraint": "avx2"},
+        {"constraint": "big|avx2"},
+        {"constraint": "[big*2&avx2]"},
+        {"constraint": "unknown"},
+        {"cpus": "99"},
+        {"partition": "other"},
+        {"partition": "large,small"},
+        {"wanted": "cpu-3"},
+        {"memory": "0"},
+        {"count": "4"},
+    ],
+)
+def test_nothing_is_said_of_a_waiting_job_without_certainty(needs: dict[str, str]) -> None:
+    assert not touched(with_change(STACK, "worker_nodes.big.size", 0), pending(**needs)).touched
+
+
+def test_a_time_limit_that_was_too_long_before_is_no_news() -> None:
+    found = touched(
+        with_change(STACK, "partitions.small.max_time", "12:00:00"),
+        pending("1", partition="small", limit="2-00:00:00"),
+        pending("2", partition="small", limit="11:00:00"),
+        pending("3", partition="small,main", limit="20:00:00"),
+        job("4", partition="small", limit="20:00:00"),
+    )
+    assert not found.touched
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("count", "lost"),
+    [(14, ""), (13, "9"), (12, "8 9"), (9, "5 6 7 8 9"), (4, "4 5 6 7 8 9"), (3, "3_[1,3,5,7,9%3] 4")],
+)
+def test_fewer_jobs_than_there_are_drop_the_newest_as_slurm_does(count: int, lost: str) -> None:
+    """What was left of this queue was measured with a real slurmctld, 24.11.5."""
+    queue = [pending("9"), pending("3_[1,3,5,7,9%3]"), *map(pending, "45678"), job("1"), job("2")]
+    found = touched(with_change(STACK, "slurm", {"settings": {"MaxJobCount": count}}), *queue)
+    assert set(lost.split()) <= set(fates(found))
+    assert len(fates(found)) == (7 if count == 3 else len(lost.split()))
+    assert set(fates(found).values()) <= {"ends"}
+    assert all(f"MaxJobCount becomes {count}" in item.why for item in found.touched)
+
+
+def test_a_range_of_an_array_counts_each_of_its_tasks() -> None:
+    found = touched(
+        with_change(STACK, "slurm", {"settings": {"MaxJobCount": 36}}), pending("3_[1-100:3,200%8]"), pending("4+0")
+    )
+    assert fates(found) == {"4+0": "ends"}, "35 tasks are before it"
+    assert not touched(
+        with_change(STACK, "slurm", {"settings": {"MaxJobCount": 37}}), pending("3_[1-100:3,200]"), job("4")
+    ).touched
+
+
+def test_another_setting_touches_no_job_and_is_not_asked_about_where_nobody_reads() -> None:
+    after = with_change(STACK, "slurm", {"settings": {"MinJobAge": 5}})
+    assert not touched(after, job()).touched
+    kubectl = FakeKubectl(queue=None)
+    assert jobs_touched(kubectl, "slurm", old=objects(STACK), new=objects(after), rolled=()) == JobsTouched()
+    assert not kubectl.calls
+
+
+# A queue that cannot be read
+
+
+def unread(after: dict[str, Any], before: dict[str, Any] = STACK) -> JobsTouched:
+    return jobs_touched(FakeKubectl(queue=None), "slurm", old=objects(before), new=objects(after), rolled=())
+
+
+def test_a_queue_that_cannot_be_read_is_said_and_refuses_only_what_could_end_jobs() -> None:
+    found = unread(with_change(STACK, "partitions.small.max_time", "2-00:00:00"))
+    assert lines(found) == ["jobs: the queue could not be read: slurm_load_jobs error: Unable to contact slurmctld"]
+    refuse_lost_jobs(found)
+    smaller = unread(with_change(STACK, "worker_nodes.cpu.size", 1))
+    assert smaller.dangers == ("nodes of pool 'cpu' leave and wait 7 days at most",), "a job may take a month"
+    with pytest.raises(Failure, match="Unable to contact slurmctld") as caught:
+        refuse_lost_jobs(unread(without(STACK, "worker_nodes", "big")))
+    assert "partition 'large' leaves with all its pools" in str(caught.value)
+    fewer = unread(with_change(STACK, "slurm", {"settings": {"MaxJobCount": 100}}))
+    assert fewer.dangers == ("MaxJobCount becomes 100: Slurm drops the jobs that are over it",)
+    assert fewer.refused
+    short = with_change(STACK, "worker_nodes.cpu.drain_timeout", 60)
+    assert unread(with_change(short, "worker_nodes.cpu.size", 1), short).dangers == (
+        "nodes of pool 'cpu' leave and wait 90 seconds at most",
+    )
+
+
+def test_where_no_slurmctld_has_run_there_are_no_jobs() -> None:
+    assert jobs_touched(FakeKubectl(queue=None), "slurm", old=[], new=objects(STACK), rolled=()) == JobsTouched()
+
+
+# What is printed
+
+
+def test_a_time_limit_that_nobody_can_read_is_left_to_slurm() -> None:
+    assert parse_conf("PartitionName=main Nodes=cpu MaxTime=1day").partitions["main"].max_time is None
+
+
+def test_the_list_is_cut_for_people_and_whole_for_scripts() -> None:
+    queue = [job(str(number), user=f"user{number % 7}") for number in range(30)]
+    found = touched(with_change(STACK, "worker_nodes.cpu.size", 0), *queue)
+    printed = lines(found)
+    assert printed[0].startswith("jobs: 30 running, 0 pending; 30 are waited for (user0 5, user1 5, ")
+    assert "2 more users" in printed[0]
+    assert (len(printed), printed[-1]) == (22, "  ... and 10 more")
+    document = json.loads(json.dumps(found.as_data()))
+    assert (document["counts"], len(document["jobs"])) == ({"waits": 30}, 30)
+    assert document["jobs"][0] == {
+        "id": "0",
+        "user": "user0",
+        "partition": "main",
+        "state": "RUNNING",
+        "nodes": ["cpu-3"],
+        "fate": "waits",
+        "why": "pool 'cpu' shrinks to 0; cpu-3 waits 7 days at most",
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(30, "30 seconds"), (60, "1 minute"), (5400, "90 minutes"), (WEEK + 30, "7 days"), (100000, "27 hours")],
+)
+def test_time_spans_are_said_as_people_say_them(seconds: int, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_a_partition_line_of_a_user_s_own_writing_is_understood() -> None:
+    (partition,) = parse_conf(
+        "# PartitionName=x Nodes=y\nPartitionName=p Nodes=a,b maxtime=60 State=UP\n"
+    ).partitions.items()
+    assert (partition[0], partition[1].pools, partition[1].max_time) == ("p", ("a", "b"), 3600)
