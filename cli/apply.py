@@ -7,16 +7,25 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from cli.apply_set import forget_unknown_kinds, members
 from cli.changes import APPLY, Change, changes, key, live_objects
 from cli.errors import Failure
 from cli.generated import KeptValues
 from cli.kubectl import Kubectl, as_list
+from cli.lock import Lock
 from cli.manifests import Manifest, manifests
 from cli.recording import Recording, program_loading, record
-from cli.refusals import leaving_pools, refuse_foreign, refuse_other_slurm, refuse_shrinking, refuse_takeover
+from cli.refusals import (
+    leaving_pools,
+    refuse_foreign,
+    refuse_other_name,
+    refuse_other_slurm,
+    refuse_shrinking,
+    refuse_takeover,
+)
 from config.cluster import ClusterConfig
 
 APPLY_SET = "slurmstack"
@@ -27,10 +36,9 @@ KEPT_VALUES = "slurmstack-generated"
 
 _PART_OF = "applyset.kubernetes.io/part-of"
 
-_PRUNED_KINDS = (
-    "statefulset,deployment,job,service,configmap,secret,serviceaccount,"
-    "role.rbac.authorization.k8s.io,rolebinding.rbac.authorization.k8s.io,networkpolicy.networking.k8s.io"
-)
+RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole"
+"""What the stack may have in no namespace, besides the namespace itself and volumes, which are never deleted with an
+apply. An apply set has a namespace, so these are found by their labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +48,11 @@ class Plan:
     namespace: str
     objects: tuple[Manifest, ...]
     kept: KeptValues
-    live: Mapping[tuple[str, str], Mapping[str, Any]]
+    live: Mapping[tuple[str, str], dict[str, Any]]
+    pools: tuple[Mapping[str, Any], ...]
+    """The worker pools' StatefulSets that are there, also those of pools that are no longer in the stack."""
+    outside: tuple[tuple[str, str], ...]
+    """Kind and name of this cluster's objects in no namespace that are no longer in the stack."""
     leaving: tuple[str, ...]
     """What pools that are no longer in the stack mean, one line each."""
 
@@ -76,16 +88,20 @@ def _compare(kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept
     namespace = config.cluster.namespace
     objects = manifests(recording)
     with ThreadPoolExecutor() as pool:
+        rights = pool.submit(kubectl.items, RIGHTS_OUTSIDE, "-l", cluster_labels(namespace))
         sets = pool.submit(kubectl.items, "statefulset", "-n", namespace, "-l", "slurmstack/pool")
         live = live_objects(kubectl, objects)
-        pools = sets.result()
+        pools, outside = sets.result(), {key(item) for item in rights.result()}
     refuse_other_slurm(objects, live)
+    refuse_other_name(objects, live)
     refuse_shrinking(objects, live)
     return Plan(
         namespace=namespace,
         objects=tuple(objects),
         kept=kept,
         live=live,
+        pools=tuple(pools),
+        outside=tuple(sorted(outside - {key(item.document) for item in objects})),
         leaving=tuple(leaving_pools(objects, pools)),
     )
 
@@ -96,8 +112,8 @@ def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
         return [Change(action="create", kind=item.kind, name=item.name) for item in planned.objects]
     wanted = {key(item.document) for item in planned.objects}
     set_id = _set_id(planned.namespace)
-    members = kubectl.items(_PRUNED_KINDS, "-n", planned.namespace, "-l", f"{_PART_OF}={set_id}")
-    left = sorted({key(item) for item in members} - wanted)
+    present = members(kubectl, planned.namespace, APPLY_SET, f"{_PART_OF}={set_id}")
+    left = [*sorted({key(item) for item in present} - wanted), *planned.outside]
     return changes(kubectl, [_as_member(item, set_id) for item in planned.objects], left)
 
 
@@ -115,10 +131,11 @@ def _is_pruned(manifest: Manifest) -> bool:
     return not manifest.cluster_scoped and manifest.kind != "PersistentVolumeClaim"
 
 
-def apply(kubectl: Kubectl, planned: Plan) -> None:
+def apply(kubectl: Kubectl, planned: Plan, lock: Lock) -> None:
     """Send the plan's objects to the cluster and prune what left the stack; the API server has them on return."""
     kept = [item.document for item in planned.objects if not _is_pruned(item)]
     pruned = [item.document for item in planned.objects if _is_pruned(item)]
+    _free_volumes(kubectl, planned)
     if all(key(item) in planned.live for item in kept):
         with ThreadPoolExecutor() as pool:
             others = pool.submit(kubectl.run, *APPLY, "-f", "-", stdin=as_list(kept))
@@ -126,20 +143,49 @@ def apply(kubectl: Kubectl, planned: Plan) -> None:
             others.result()
     else:  # the namespace comes first
         kubectl.run(*APPLY, "-f", "-", stdin=as_list(kept))
+        if not planned.exists:
+            _begin(kubectl, planned, lock)
         _apply_set(kubectl, planned, pruned)
+
+    for kind, name in planned.outside:
+        kubectl.run("delete", kind.lower(), name, "--ignore-not-found")
+
+
+def _free_volumes(kubectl: Kubectl, planned: Plan) -> None:
+    """Let static volumes be claimed again whose claims went with the namespace: a `destroy` was cut short."""
+    for item in planned.objects:
+        present = planned.live.get(key(item.document), {}) if item.kind == "PersistentVolume" else {}
+        if present.get("status", {}).get("phase") == "Released":
+            change = json.dumps([{"op": "remove", "path": "/spec/claimRef/uid"}])
+            kubectl.run("patch", "persistentvolume", item.name, "--type=json", "-p", change)
+
+
+def _begin(kubectl: Kubectl, planned: Plan, lock: Lock) -> None:
+    """Go on alone with a cluster that was not there. Raises Failure if another command has made keys for it first."""
+    lock.take()
+    if kubectl.items("secret", KEPT_VALUES, "-n", planned.namespace):
+        raise Failure(
+            f"another `slurmstack up` has made the cluster in namespace {planned.namespace!r} meanwhile",
+            hint="run this again: `slurmstack preview` shows whether there is anything left to do",
+        )
 
 
 def _apply_set(kubectl: Kubectl, planned: Plan, pruned: Sequence[dict[str, Any]]) -> None:
     _write_kept(kubectl, planned)
-    _delete_finished_jobs(kubectl, planned)
-    pruning = Kubectl(
-        program=kubectl.program,
-        context=kubectl.context,
-        kubeconfig=kubectl.kubeconfig,
-        environment={"KUBECTL_APPLYSET": "true"},
-    )
+    _delete_failed_jobs(kubectl, planned)
+    pruning = replace(kubectl, environment={"KUBECTL_APPLYSET": "true"})
     arguments = ["--prune", f"--applyset=secrets/{APPLY_SET}", "-n", planned.namespace, "-f", "-"]
-    pruning.run(*APPLY, *arguments, stdin=as_list(pruned))
+    try:
+        pruning.run(*APPLY, *arguments, stdin=as_list(pruned))
+    except Failure:
+        if not forget_unknown_kinds(kubectl, planned.namespace, APPLY_SET):
+            raise
+        pruning.run(*APPLY, *arguments, stdin=as_list(pruned))
+
+
+def cluster_labels(namespace: str) -> str:
+    """Selector of all that belongs to the cluster in a namespace."""
+    return f"app.kubernetes.io/part-of=slurmstack,app.kubernetes.io/instance={namespace}"
 
 
 def _set_id(namespace: str) -> str:
@@ -176,24 +222,17 @@ def _write_kept(kubectl: Kubectl, planned: Plan) -> None:
     kubectl.run(*APPLY, "-f", "-", stdin=json.dumps(secret))
 
 
-def _delete_finished_jobs(kubectl: Kubectl, planned: Plan) -> None:
-    """Delete jobs that must be made anew: a job cannot be changed, and one that failed would stay failed."""
-    stale = [
+def _delete_failed_jobs(kubectl: Kubectl, planned: Plan) -> None:
+    """Delete jobs that failed: they would stay failed. One with another specification has another name."""
+    failed = [
         item.name
         for item in planned.objects
-        if item.kind == "Job" and (present := planned.live.get(key(item.document))) and _must_go(item.document, present)
+        if item.kind == "Job" and _has_failed(planned.live.get(key(item.document), {}))
     ]
-    if stale:
-        kubectl.run("delete", "job", *stale, "-n", planned.namespace, "--ignore-not-found", "--cascade=foreground")
+    if failed:
+        kubectl.run("delete", "job", *failed, "-n", planned.namespace, "--ignore-not-found", "--cascade=foreground")
 
 
-def _must_go(wanted: Mapping[str, Any], present: Mapping[str, Any]) -> bool:
-    conditions = present.get("status", {}).get("conditions", [])
-    failed = any(item["type"] == "Failed" and item["status"] == "True" for item in conditions)
-    container = present["spec"]["template"]["spec"]["containers"][0]
-    changed = any(
-        container.get(name) != value
-        for name, value in wanted["spec"]["template"]["spec"]["containers"][0].items()
-        if name in {"image", "command", "env"}
-    )
-    return failed or changed
+def _has_failed(job: Mapping[str, Any]) -> bool:
+    conditions = job.get("status", {}).get("conditions", [])
+    return any(item["type"] == "Failed" and item["status"] == "True" for item in conditions)

@@ -57,11 +57,12 @@ def manifests(recording: Recording) -> list[Manifest]:
 
 def cloud_resources(registrations: Iterable[Registration]) -> Counter[str]:
     """Number of resources by kind that only the Pulumi engine can make."""
-    return Counter(
-        item.type.rsplit(":", 1)[1]
-        for item in registrations
-        if item.type.startswith(_HELM) or not item.type.startswith(("kubernetes:", *_WITHOUT_MANIFEST))
-    )
+    return Counter(item.type.rsplit(":", 1)[1] for item in registrations if is_foreign(item.type))
+
+
+def is_foreign(type_: str) -> bool:
+    """Whether only the Pulumi engine can make resources of this type: those of a cloud, and charts."""
+    return type_.startswith(_HELM) or not type_.startswith(("kubernetes:", *_WITHOUT_MANIFEST))
 
 
 def refuse_cloud_resources(recording: Recording) -> None:

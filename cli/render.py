@@ -1,4 +1,4 @@
-"""Manifests as files, one object each."""
+"""Manifests as files, one object each, for kubectl, Argo CD and Flux."""
 
 from __future__ import annotations
 
@@ -14,33 +14,66 @@ from cli.manifests import Manifest
 INDEX = ".slurmstack-rendered"
 """Lists the files that we wrote into a directory, so that the next run removes those that are no longer part of it."""
 
+KUSTOMIZATION = "Kustomization"
+"""Lists the manifests for kustomize, which Argo CD and Flux use, under the one of its three names that
+`kubectl apply -f DIR` does not take for a manifest."""
+
+_ORDER: tuple[frozenset[str], ...] = (
+    frozenset({"Namespace"}),
+    frozenset({"PersistentVolume", "PersistentVolumeClaim"}),
+    frozenset({"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}),
+    frozenset({"NetworkPolicy", "PodDisruptionBudget"}),
+    frozenset({"Secret", "ConfigMap"}),
+    frozenset({"Service"}),
+    frozenset(),
+    frozenset({"Job"}),
+    frozenset({"StatefulSet", "Deployment", "DaemonSet"}),
+)
+"""What comes before what, by kind; the empty place is for all others. A pod whose ConfigMap or Secret is not there yet
+is tried again by the kubelet in growing steps, up to two minutes apart."""
+
+_KEPT = {
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+"""On what holds data: Argo CD and Flux do not delete it, neither when it leaves the directory nor with the whole."""
+
 
 def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
-    """Write one YAML file per object and remove files of an earlier run that left the set. Returns what was written.
+    """Write one YAML file per object, and a list for kustomize; remove files of an earlier run that left the set.
 
-    Files with Secrets can be read by their owner only. Other files in the directory are left alone, and never
-    overwritten.
+    Returns the objects' files, in the order in which they can be applied. Files with Secrets can be read by their owner
+    only. Other files in the directory are left alone, and never overwritten.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         index = directory / INDEX
         ours = set(index.read_text(encoding="utf-8").split("\n")) if index.exists() else set()
-        names = {file_name(manifest): manifest for manifest in objects}
-        _refuse_foreign(directory, set(names) - ours)
+        manifests = {file_name(manifest): manifest for manifest in objects}
+        names = {*manifests, KUSTOMIZATION}
+        _refuse_foreign(directory, names - ours)
         # The list grows before files appear and shrinks after they went: an interrupted run can be repeated.
-        index.write_text("\n".join(sorted(ours | set(names))), encoding="utf-8")
-        written = [_write_file(directory / name, manifest) for name, manifest in names.items()]
-        for name in ours - set(names) - {""}:
+        index.write_text("\n".join(sorted(ours | names)), encoding="utf-8")
+        for name, manifest in manifests.items():
+            _write_file(directory / name, to_yaml(_kept(manifest)), secret=manifest.kind == "Secret")
+        _write_file(directory / KUSTOMIZATION, _kustomization(sorted(manifests)), secret=False)
+        for name in ours - names - {""}:
             (directory / name).unlink(missing_ok=True)
         index.write_text("\n".join(sorted(names)), encoding="utf-8")
     except OSError as error:
         raise Failure(f"cannot write to {directory}: {error.strerror or error}") from error
-    return written
+    return [directory / name for name in sorted(manifests)]
 
 
 def file_name(manifest: Manifest) -> str:
-    """`statefulset-default.yaml` for the StatefulSet `default`."""
-    return f"{manifest.kind.lower()}-{manifest.name}.yaml"
+    """`80-statefulset-default.yaml` for the StatefulSet `default`.
+
+    kubectl applies the files of a directory in the order of their names. The number depends on the kind alone, so that
+    no object's file is renamed because of another's.
+    """
+    others = _ORDER.index(frozenset())
+    place = next((number for number, kinds in enumerate(_ORDER) if manifest.kind in kinds), others)
+    return f"{place}0-{manifest.kind.lower()}-{manifest.name}.yaml"
 
 
 def to_yaml(manifest: Manifest) -> str:
@@ -52,6 +85,20 @@ def to_yaml(manifest: Manifest) -> str:
     return str(yaml.dump(ordered, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=120))
 
 
+def _kept(manifest: Manifest) -> Manifest:
+    """The object, protected against pruning if data would go away with it."""
+    if manifest.kind not in {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}:
+        return manifest
+    metadata = manifest.document["metadata"]
+    annotated = {**metadata, "annotations": {**metadata.get("annotations", {}), **_KEPT}}
+    return Manifest(urn=manifest.urn, document={**manifest.document, "metadata": annotated})
+
+
+def _kustomization(names: Sequence[str]) -> str:
+    listed = "".join(f"  - {name}\n" for name in names)
+    return f"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{listed}"
+
+
 def _refuse_foreign(directory: Path, names: set[str]) -> None:
     foreign = sorted(name for name in names if (directory / name).exists())
     if foreign:
@@ -61,11 +108,10 @@ def _refuse_foreign(directory: Path, names: set[str]) -> None:
         )
 
 
-def _write_file(path: Path, manifest: Manifest) -> Path:
-    mode = 0o600 if manifest.kind == "Secret" else 0o644
+def _write_file(path: Path, content: str, *, secret: bool) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-        file.write(to_yaml(manifest))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with os.fdopen(os.open(temporary, flags, 0o600 if secret else 0o644), "w", encoding="utf-8") as file:
+        file.write(content)
     temporary.replace(path)
-    return path

@@ -72,7 +72,7 @@ def test_the_jail_cannot_be_shrunk_by_accident(two_nodes: SlurmOnKubernetes) -> 
     before = slurm.sections
     done = slurm.change("jail.size", "1Gi", check=False)
     slurm.sections = before
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "jail.size: 1Gi is less than the 20Gi" in done.stderr
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
+from cli.cloudless import without_cloud
 from cli.errors import Failure
 from cli.generated import KeptValues, read_file, write_file
 from cli.graph import as_data, as_svg
-from cli.manifests import manifests
+from cli.manifests import Manifest, manifests
 from cli.recording import UNKNOWN, Recording, Registration, Secret, record, reveal
-from cli.render import INDEX, write
+from cli.render import INDEX, KUSTOMIZATION, file_name, write
 from tests import stacks
 
 
@@ -33,11 +34,33 @@ def _registration(type_: str, inputs: dict[str, Any]) -> Registration:
     )
 
 
+KINDS_WITH_DATA = {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}
+
+NOT_PRUNED = {
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+"""Annotations that only rendered objects have."""
+
+
+def _documents(directory: Path) -> list[dict[str, Any]]:
+    """The objects in a directory, in the order in which kubectl applies them."""
+    return [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(directory.glob("*.yaml"))]
+
+
 @pytest.mark.parametrize("stack", ["dev", "existing"])
-def test_the_rendered_files_are_exactly_the_recorded_kubernetes_objects(stack: str, tmp_path: Path) -> None:
+def test_the_rendered_files_are_the_recorded_kubernetes_objects_but_for_what_keeps_data(
+    stack: str, tmp_path: Path
+) -> None:
     recording = record(getattr(stacks, stack)(), stack=stack)
     write(manifests(recording), tmp_path)
-    rendered = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(tmp_path.glob("*.yaml"))]
+    rendered = _documents(tmp_path)
+    for document in rendered:
+        annotations = document["metadata"].get("annotations", {})
+        kept = {name: annotations.pop(name) for name in NOT_PRUNED if name in annotations}
+        assert kept == (NOT_PRUNED if document["kind"] in KINDS_WITH_DATA else {}), document["kind"]
+        if kept and not annotations:
+            del document["metadata"]["annotations"]
     registered = [reveal(item.inputs) for item in recording if item.type.startswith("kubernetes:")]
 
     def order(document: dict[str, Any]) -> str:
@@ -55,27 +78,75 @@ def test_the_same_stack_and_keys_always_give_the_same_files(tmp_path: Path) -> N
         assert path.read_bytes() == (second / path.name).read_bytes()
 
 
+def _needs(document: dict[str, Any]) -> set[tuple[str, str]]:
+    """What must be there before the object, or before its pods can start."""
+    needs = {("Namespace", document["metadata"]["namespace"])} if "namespace" in document["metadata"] else set()
+    spec = document.get("spec", {}).get("template", {}).get("spec", {})
+    if "serviceAccountName" in spec:
+        needs.add(("ServiceAccount", spec["serviceAccountName"]))
+    for volume in spec.get("volumes", []):
+        for source, kind, name in (
+            ("secret", "Secret", "secretName"),
+            ("configMap", "ConfigMap", "name"),
+            ("persistentVolumeClaim", "PersistentVolumeClaim", "claimName"),
+        ):
+            if source in volume and not volume[source].get("optional"):
+                needs.add((kind, volume[source][name]))
+    return needs
+
+
+@pytest.mark.parametrize("stack", ["dev", "existing_full", "nebius"])
+def test_in_the_order_of_the_file_names_each_object_comes_after_what_it_needs(stack: str, tmp_path: Path) -> None:
+    recording, _ = without_cloud(record(getattr(stacks, stack)(), stack=stack))
+    objects = manifests(recording)
+    ours = {(manifest.kind, manifest.name) for manifest in objects}
+    write(objects, tmp_path)
+    there: set[tuple[str, str]] = set()
+    for document in _documents(tmp_path):
+        assert not (_needs(document) & ours) - there, document["metadata"]["name"]
+        there.add((document["kind"], document["metadata"]["name"]))
+    assert there == ours
+
+
+def test_an_object_of_a_kind_without_a_place_of_its_own_comes_before_the_pods() -> None:
+    certificate = Manifest(urn="", document={"kind": "Certificate", "metadata": {"name": "rest"}})
+    workload = Manifest(urn="", document={"kind": "Deployment", "metadata": {"name": "rest"}})
+    namespace = Manifest(urn="", document={"kind": "Namespace", "metadata": {"name": "slurm"}})
+    names = [file_name(item) for item in (namespace, certificate, workload)]
+    assert names == sorted(names)
+
+
+def test_the_list_for_kustomize_names_every_object_and_is_no_manifest_to_kubectl(tmp_path: Path) -> None:
+    written = write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
+    [listed] = [path for path in tmp_path.iterdir() if path.name.lower().startswith("kustomization")]
+    assert listed.suffix not in {".yaml", ".yml", ".json"}
+    document = yaml.safe_load(listed.read_text(encoding="utf-8"))
+    assert document["kind"] == "Kustomization"
+    assert document["resources"] == [path.name for path in written] == sorted(p.name for p in tmp_path.glob("*.yaml"))
+
+
 def test_files_with_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
     write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("*.yaml")}
-    assert {mode for name, mode in modes.items() if name.startswith("secret-")} == {0o600}
-    assert {mode for name, mode in modes.items() if not name.startswith("secret-")} == {0o644}
+    assert {mode for name, mode in modes.items() if "-secret-" in name} == {0o600}
+    assert {mode for name, mode in modes.items() if "-secret-" not in name} == {0o644}
 
 
 def test_rendering_again_removes_what_left_the_stack_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine", encoding="utf-8")
     write(manifests(record(stacks.with_pools(2), stack="dev")), tmp_path)
-    assert (tmp_path / "statefulset-pool1.yaml").exists()
+    assert (tmp_path / "80-statefulset-pool1.yaml").exists()
     write(manifests(record(stacks.with_pools(1), stack="dev")), tmp_path)
-    assert not (tmp_path / "statefulset-pool1.yaml").exists()
-    assert (tmp_path / "statefulset-pool0.yaml").exists()
+    assert not (tmp_path / "80-statefulset-pool1.yaml").exists()
+    assert (tmp_path / "80-statefulset-pool0.yaml").exists()
+    assert "pool1" not in (tmp_path / KUSTOMIZATION).read_text(encoding="utf-8")
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == "mine"
 
 
 def test_a_file_that_somebody_else_wrote_is_never_overwritten(tmp_path: Path) -> None:
-    foreign = tmp_path / "namespace-slurm.yaml"
+    foreign = tmp_path / "00-namespace-slurm.yaml"
     foreign.write_text("mine", encoding="utf-8")
-    with pytest.raises(Failure, match=r"did not write: namespace-slurm\.yaml"):
+    with pytest.raises(Failure, match=r"did not write: 00-namespace-slurm\.yaml"):
         write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
     assert foreign.read_text(encoding="utf-8") == "mine"
     assert not (tmp_path / INDEX).exists()

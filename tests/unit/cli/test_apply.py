@@ -1,0 +1,91 @@
+"""Applying with kubectl: what it deletes besides what an apply set prunes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+from typing import Any
+
+from cli.apply import apply, plan, preview
+from cli.kubectl import Kubectl
+from cli.lock import Lock
+from config import load_config
+from local.report import PlainReport
+from tests import stacks
+from tests.stacks import with_change
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeCluster(Kubectl):
+    """Has some objects, and remembers what was deleted."""
+
+    program: str = "kubectl"
+    context: str = "test"
+    kubeconfig: str | None = None
+    items_there: list[dict[str, Any]] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        del check
+        found: list[dict[str, Any]] = []
+        if arguments[0] == "delete":
+            self.deleted.append(" ".join(arguments[1:]))
+        elif arguments[0] == "get" and stdin is not None:
+            wanted = {(item["kind"], item["metadata"]["name"]) for item in json.loads(stdin)["items"]}
+            found = [item for item in self.items_there if (item["kind"], item["metadata"]["name"]) in wanted]
+        elif arguments[0] == "get":
+            kinds = next(word for word in arguments[1:] if not word.startswith("-")).split(",")
+            found = [item for item in self.items_there if item["kind"].lower() in kinds]
+        return subprocess.CompletedProcess(arguments, 0, json.dumps({"kind": "List", "items": found}), "")
+
+
+def thing(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": OURS}, **more}
+
+
+def lock(kubectl: Kubectl) -> Lock:
+    return Lock(kubectl, "slurm", "up", PlainReport(), 1)
+
+
+OURS = {"app.kubernetes.io/part-of": "slurmstack", "app.kubernetes.io/instance": "slurm"}
+NAMESPACE = thing("Namespace", "slurm")
+VOLUME = thing("PersistentVolume", "slurm-jail")
+RIGHTS = [thing(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
+
+
+def test_rights_outside_the_namespace_that_left_the_stack_are_shown_and_deleted_and_no_volume_is() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
+    sections = with_change(stacks.dev(), "health", {"enabled": False})
+    planned = plan(kubectl, load_config(sections), sections, stack="test")
+    deleted = [(change.kind, change.name) for change in preview(kubectl, planned) if change.action == "delete"]
+    assert deleted == [("ClusterRole", "slurm-health-watch"), ("ClusterRoleBinding", "slurm-health-watch")]
+    apply(kubectl, planned, lock(kubectl))
+    assert kubectl.deleted == [
+        "clusterrole slurm-health-watch --ignore-not-found",
+        "clusterrolebinding slurm-health-watch --ignore-not-found",
+    ]
+
+
+def test_rights_outside_the_namespace_that_are_in_the_stack_stay() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    assert not [change for change in preview(kubectl, planned) if change.action == "delete"]
+    apply(kubectl, planned, lock(kubectl))
+    assert kubectl.deleted == []
+
+
+def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() -> None:
+    sections = stacks.dev()
+    jobs = [item.document for item in plan(FakeCluster(), load_config(sections), sections, stack="test").objects]
+    names = {item["metadata"]["name"] for item in jobs if item["kind"] == "Job"}
+    failed = next(name for name in names if name.startswith("users-"))
+    there = [
+        thing(
+            "Job", name, status={"conditions": [{"type": "Failed" if name == failed else "Complete", "status": "True"}]}
+        )
+        for name in names
+    ]
+    kubectl = FakeCluster(items_there=[NAMESPACE, *there])
+    apply(kubectl, plan(kubectl, load_config(sections), sections, stack="test"), lock(kubectl))
+    assert [command.split()[:2] for command in kubectl.deleted] == [["job", failed]]

@@ -1,0 +1,76 @@
+"""Taking a cluster down: what goes, in which order, and what is not touched where somebody else deletes the rest."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from cli import destroy
+from cli.destroy import destroy_cluster
+from config import load_config
+from local.report import open_report
+from tests import stacks
+from tests.unit.cli.test_apply import FakeCluster, thing
+
+
+class Leaving(FakeCluster):
+    """A cluster with a worker that takes two looks to leave.
+
+    Deleting the namespace works at once, and an `up` that has waited for that makes all anew at once.
+    """
+
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        if arguments[:2] == ("get", "--ignore-not-found") and "pod" in arguments:
+            self.deleted.append("(looked for pods)")
+            if self.deleted.count("(looked for pods)") == 3:
+                self.items_there[:] = [item for item in self.items_there if item["kind"] != "Pod"]
+        elif arguments[:2] == ("delete", "namespace"):
+            self.items_there[:] = [made(item["kind"], item["metadata"]["name"], "2") for item in self.items_there]
+        return super().run(*arguments, stdin=stdin, check=check)
+
+
+def made(kind: str, name: str, uid: str, **more: Any) -> dict[str, Any]:
+    item = thing(kind, name, **more)
+    return {**item, "metadata": {**item["metadata"], "uid": uid}}
+
+
+@pytest.fixture
+def kubectl(monkeypatch: pytest.MonkeyPatch) -> Leaving:
+    monkeypatch.setattr(destroy, "POLL", 0)
+    claim: dict[str, Any] = {"claimRef": {"namespace": "slurm"}}
+    volume = made("PersistentVolume", "slurm-jail", "1", spec=claim)
+    other = made("PersistentVolume", "other-jail", "1", spec={"claimRef": {"namespace": "other"}})
+    return Leaving(items_there=[made("Namespace", "slurm", "1"), volume, other, thing("Pod", "default-0")])
+
+
+def deleted(kubectl: Leaving, *, pods_only: bool) -> list[str]:
+    config = load_config(stacks.dev())
+    destroy_cluster(kubectl, config, open_report(), kill_jobs=False, pods_only=pods_only)
+    return [command.split(" ")[0] for command in kubectl.deleted]
+
+
+def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_neither_deleted_nor_waited_for(
+    kubectl: Leaving,
+) -> None:
+    assert deleted(kubectl, pods_only=False) == [
+        "statefulset,deployment,job",
+        "(looked",
+        "(looked",
+        "(looked",
+        "statefulset,deployment,job",
+        "persistentvolumeclaim",
+        "persistentvolume",
+        "clusterrolebinding,clusterrole",
+        "namespace",
+    ]
+    assert "-l slurmstack/pool" in kubectl.deleted[0]
+    (volumes,) = [command for command in kubectl.deleted if command.startswith("persistentvolume ")]
+    assert "slurm-jail" in volumes
+    assert "other-jail" not in volumes
+
+
+def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(kubectl: Leaving) -> None:
+    assert set(deleted(kubectl, pods_only=True)) == {"statefulset,deployment,job", "(looked"}
+    assert kubectl.deleted[-1] == "(looked for pods)"
