@@ -44,13 +44,21 @@ class Change:
     properties: tuple[PropertyChange, ...] = ()
 
 
-def changes(kubectl: Kubectl, objects: Sequence[Manifest], left: Sequence[tuple[str, str]]) -> list[Change]:
+def changes(
+    kubectl: Kubectl,
+    objects: Sequence[Manifest],
+    left: Sequence[tuple[str, str]],
+    *,
+    known: Mapping[tuple[str, str], dict[str, Any]] | None = None,
+) -> list[Change]:
     """What applying the objects would do. `left` names (kind, name) of objects that are no longer among them.
+
+    `known`: the objects that exist, where somebody has just asked for them.
 
     The API server itself tells, by a dry run, what each object would become: so defaults are no differences, and what
     was changed by hand is one.
     """
-    live = live_objects(kubectl, objects)
+    live = live_objects(kubectl, objects) if known is None else known
     found: list[Change] = []
     existing = [manifest for manifest in objects if key(manifest.document) in live]
     outcome = _dry_run(kubectl, existing)
@@ -62,7 +70,7 @@ def changes(kubectl: Kubectl, objects: Sequence[Manifest], left: Sequence[tuple[
             found.append(Change(action="replace", kind=manifest.kind, name=manifest.name))
         else:
             secret = manifest.kind == "Secret"
-            properties = tuple(_differences(_comparable(live[at]), _comparable(outcome[at]), secret=secret))
+            properties = tuple(differences(_comparable(live[at]), _comparable(outcome[at]), secret=secret))
             if properties:
                 found.append(Change(action="update", kind=manifest.kind, name=manifest.name, properties=properties))
     return found + [Change(action="delete", kind=kind, name=name) for kind, name in left]
@@ -113,14 +121,15 @@ def _comparable(document: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _differences(old: Any, new: Any, path: str = "", *, secret: bool) -> Iterator[PropertyChange]:
+def differences(old: Any, new: Any, path: str = "", *, secret: bool) -> Iterator[PropertyChange]:
+    """The properties that differ between two objects, each with its path; what a Secret holds is not shown."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted({*old, *new}):
             below = f"{path}.{name}" if path else str(name)
-            yield from _differences(old.get(name), new.get(name), below, secret=secret)
+            yield from differences(old.get(name), new.get(name), below, secret=secret)
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (before, after) in enumerate(zip(old, new, strict=True)):
-            yield from _differences(before, after, f"{path}[{_label(after, index)}]", secret=secret)
+            yield from differences(before, after, f"{path}[{_label(after, index)}]", secret=secret)
     elif old != new:
         hidden = secret and path.startswith(("data", "stringData"))
         yield PropertyChange(path=path, old="<secret>" if hidden else old, new="<secret>" if hidden else new)

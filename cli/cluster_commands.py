@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -16,24 +18,30 @@ from rich.markup import escape
 from cli import engine as engines
 from cli import policy as policies
 from cli.against import Comparison, against_state, refuse, removal
-from cli.apply import Plan, apply, explain, plan
+from cli.apply import apply, explain, plan
 from cli.apply import preview as compare
 from cli.changes import SYMBOLS, Change, short
 from cli.destroy import destroy_cluster, running_jobs
 from cli.effects import Effect
-from cli.errors import FAILED, USAGE, Failure
+from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.kubectl import Kubectl
 from cli.local_commands import ensure_local_images
+from cli.lock import held
 from cli.login import open_session
 from cli.manifests import refuse_cloud_resources
+from cli.preview.document import Preview, exit_status
+from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
+from cli.preview.sources import COMMAND, of_cluster, of_engine
 from cli.reach import keep_kubeconfig, kubeconfig_of, reach, write_private
-from cli.recording import record
+from cli.recording import program_loading, record
 from cli.refusals import refuse_foreign, refuse_takeover, refuse_unreachable_images
 from cli.rollout import await_rollout
+from cli.safety.engines import of_kubectl, of_pulumi
+from cli.safety.jobs import cancel_lost_jobs, print_jobs, refuse_lost_jobs
 from cli.stack import Stack, open_stack
 from cli.stack_commands import ConfigOption, JsonOption
 from cli.status import print_status, read_status
-from cli.summary import as_data, print_effects, print_summary, summarize
+from cli.summary import print_effects, print_summary, summarize
 from cli.verify import verify
 from config.nebius import NebiusCloud
 from local.report import Report, open_report
@@ -64,46 +72,54 @@ def _choose(stack: Stack, engine: str) -> str:
     return chosen
 
 
-def preview(config: ConfigOption = None, *, engine: EngineOption = "auto", as_json: JsonOption = False) -> None:
-    """Show what `up` would change. Objects that were changed by hand are shown too. Changes nothing."""
+def preview(
+    config: ConfigOption = None,
+    *,
+    engine: EngineOption = "auto",
+    as_json: JsonOption = False,
+    as_markdown: MarkdownOption = False,
+    detailed: DetailedOption = False,
+) -> None:
+    """Show what `up` would change. Objects that were changed by hand are shown too. Changes nothing.
+
+    Exit status: 0; 3 if the change is refused; 1 if there can be no preview; 2 if stack file or options are wrong.
+    """
+    form = form_of(as_json=as_json, as_markdown=as_markdown)
     stack = open_stack(config)
-    if _choose(stack, engine) == "pulumi":
-        raise typer.Exit(_preview_with_pulumi(stack, as_json=as_json))
-    kubectl = reach(stack)
-    planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
-    found = compare(kubectl, planned)
-    summary = summarize(stack.config)
-    policy = policies.planned_policy(kubectl if planned.exists else None, stack.config)
-    if as_json:
-        changes = [asdict(change) for change in found]
-        document = {"changes": changes, "notes": list(planned.leaving), "summary": as_data(summary)}
-        typer.echo(json.dumps(document | {"policy": policies.as_data(policy)}, indent=1))
+    pulumi = _choose(stack, engine) == "pulumi"
+    if pulumi and form == "text" and not detailed:
+        raise typer.Exit(_preview_with_pulumi(stack))
+    document = of_engine(stack) if pulumi else of_cluster(reach(stack), stack)
+    if form == "text":
+        _print_preview(document)
     else:
-        print_summary(summary)
-        _print_changes(found, planned.leaving)
-        policies.print_policy(policy)
+        typer.echo(text_of(document, form))
+    raise typer.Exit(exit_status(document, detailed=detailed))
 
 
-def _preview_with_pulumi(stack: Stack, *, as_json: bool) -> int:
-    """Print the summary and the engine's own preview. Raises Failure, after both, if a change is refused."""
-    command = ["preview", "--refresh", "--diff"]
+def _preview_with_pulumi(stack: Stack) -> int:
+    """Print the summary and the engine's own preview. Raises Refused, after both, if a change is refused."""
     comparison = against_state(stack, engines.export(stack))
-    summary = summarize(stack.config)
-    if as_json:
-        code, printed = engines.read(stack, [*command, "--json"])
-        try:
-            document = {**json.loads(printed), "summary": as_data(summary, comparison.effects)}
-            document["policy"] = policies.as_data(policies.policy_of(stack))
-        except ValueError as error:
-            raise Failure(f"pulumi preview printed no JSON: {printed.strip() or 'nothing'}") from error
-        typer.echo(json.dumps(document, indent=1))
-    else:
-        print_summary(summary)
-        _tell(stack, comparison)
-        policies.print_policy(policies.policy_of(stack))
-        code = engines.run(stack, command)
+    jobs = of_pulumi(stack, comparison)
+    print_summary(summarize(stack.config))
+    _tell(stack, comparison)
+    print_jobs(jobs)
+    policies.print_policy(policies.policy_of(stack))
+    code = engines.run(stack, COMMAND)
     refuse(comparison)
+    refuse_lost_jobs(jobs)
     return code
+
+
+def _print_preview(document: Preview) -> None:
+    """The preview for people. Raises Refused, after it, if a change is refused."""
+    print_summary(document.summary)
+    print_effects(document.effects)
+    _print_changes(document.changes, document.notes)
+    print_jobs(document.jobs)
+    policies.print_policy(document.policy)
+    if document.refused:
+        raise Refused("\n".join(document.refused))
 
 
 def _tell(stack: Stack, comparison: Comparison) -> None:
@@ -125,6 +141,9 @@ def up(
     yes: YesOption = False,
     engine: EngineOption = "auto",
     timeout: Annotated[int, typer.Option(min=1, help="Seconds to wait until everything is ready.")] = 900,
+    kill_jobs: Annotated[
+        bool, typer.Option("--kill-jobs", help="Cancel the jobs that the change would end or never start.")
+    ] = False,
     run_srun: Annotated[
         bool, typer.Option("--verify", help="Afterwards run `srun hostname` in the jail as the first user.")
     ] = False,
@@ -132,7 +151,8 @@ def up(
     """Bring the cluster in line with the stack file, and wait until it is.
 
     Fails with Slurm's own message if Slurm rejects its new configuration; the old one then goes on. Worker nodes are
-    not waited for: new ones join as their pods start, leaving ones wait for their jobs.
+    not waited for: new ones join as their pods start, leaving ones wait for their jobs. A change that would end jobs,
+    or leave some that never start, is refused without --kill-jobs.
     """
     stack = open_stack(config)
     chosen = _choose(stack, engine)
@@ -140,50 +160,70 @@ def up(
     report = open_report()
     ensure_local_images(report, stack.config)
     if chosen == "pulumi":
-        _up_with_pulumi(stack, yes=yes)
+        _up_with_pulumi(stack, yes=yes, kill_jobs=kill_jobs)
     else:
-        _up_with_kubectl(stack, report, yes=yes, timeout=timeout)
+        _up_with_kubectl(stack, report, yes=yes, timeout=timeout, kill_jobs=kill_jobs)
     if run_srun:
         verify(reach(stack), stack, report, timeout=timeout)
 
 
-def _up_with_pulumi(stack: Stack, *, yes: bool) -> None:
-    comparison = against_state(stack, engines.export(stack))
+def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool) -> None:
+    state = engines.export(stack)
+    comparison = against_state(stack, state)
+    jobs = of_pulumi(stack, comparison)
     _tell(stack, comparison)
+    print_jobs(jobs)
     refuse(comparison)
+    if not kill_jobs:
+        refuse_lost_jobs(jobs)
+    again = engines.resume(stack, state)
     before = policies.prepare(stack)
-    if engines.run(stack, ["up", "--refresh", *(["--yes"] if yes else [])]) != 0:
+    if jobs.lost:
+        if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
+            _require_terminal()
+            if not typer.confirm(f"Cancel {len(jobs.lost)} job{'s' if len(jobs.lost) > 1 else ''} and go on?"):
+                return
+        cancel_lost_jobs(reach(stack), stack.config.cluster.namespace, jobs)
+    if engines.run(stack, ["up", "--refresh", *(["--yes"] if yes else [])], **again) != 0:
         raise typer.Exit(FAILED)
     policies.print_done(stack, before)
 
 
-def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int) -> None:
+def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, kill_jobs: bool) -> None:
     kubectl = reach(stack)
-    planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
-    policy = policies.planned_policy(kubectl if planned.exists else None, stack.config)
-    if yes:
-        _print_notes(planned.leaving)
-    elif not _agreed(kubectl, planned, policy):
-        return
-    before = policies.run_again(kubectl, stack.config, policy)
-    with report.step(f"Applying {len(planned.objects)} objects to namespace {planned.namespace}"):
-        apply(kubectl, planned)
-    with report.step("Waiting until they have taken effect") as step:
-        await_rollout(
-            kubectl,
-            planned.objects,
-            namespace=planned.namespace,
-            timeout=timeout,
-            tell=lambda text: step.progress(0, 0, text),
-        )
+    with program_loading(), held(kubectl, stack.config.cluster.namespace, "up", report, timeout=timeout) as lock:
+        planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+        with ThreadPoolExecutor() as pool:
+            asking = pool.submit(policies.planned_policy, kubectl if planned.exists else None, stack.config)
+            found = None if yes else compare(kubectl, planned)
+            jobs, policy = of_kubectl(kubectl, planned, found), asking.result()
+        if found is not None:
+            _print_changes(found, planned.leaving)
+            policies.print_policy(policy)
+        else:
+            _print_notes(planned.leaving)
+        print_jobs(jobs)
+        if not kill_jobs:
+            refuse_lost_jobs(jobs)
+        if found is not None and not _agreed(found, policy):
+            return
+        before = policies.run_again(kubectl, stack.config, policy)
+        with report.step(f"Applying {len(planned.objects)} objects to namespace {planned.namespace}"):
+            cancel_lost_jobs(kubectl, planned.namespace, jobs)
+            apply(kubectl, planned, lock)
+        with report.step("Waiting until they have taken effect") as step:
+            await_rollout(
+                kubectl,
+                planned.objects,
+                namespace=planned.namespace,
+                timeout=timeout,
+                tell=lambda text: step.progress(0, 0, text),
+            )
     policies.print_done_by(kubectl, stack.config, before)
 
 
-def _agreed(kubectl: Kubectl, planned: Plan, policy: policies.PolicyPlan | None) -> bool:
-    """Show the changes and ask. Without a terminal there is nobody to ask."""
-    found = compare(kubectl, planned)
-    _print_changes(found, planned.leaving)
-    policies.print_policy(policy)
+def _agreed(found: Sequence[Change], policy: policies.PolicyPlan | None) -> bool:
+    """Ask whether to make the changes, if there are any. Without a terminal there is nobody to ask."""
     if not found and not (policy and policy.changes):
         return True
     _require_terminal()
@@ -204,7 +244,7 @@ def destroy(
         bool, typer.Option("--kill-jobs", help="Cancel all jobs instead of waiting for them.")
     ] = False,
 ) -> None:
-    """Delete the cluster: jobs are waited for, then everything in its namespace goes.
+    """Delete the cluster: running jobs are waited for, as long as drain_timeout of their pool allows; then all goes.
 
     The jail and the job queue go too, unless they lie on static volumes, as those of the local cluster do. Refuses
     where the stack is protected (slurmstack:protect, on by default for other than the local cluster).
@@ -225,15 +265,21 @@ def destroy(
         kubectl = reach(stack)
     jobs = _running(kubectl, stack, chosen) if kubectl else []
     if not yes:
-        doing = "cancelled" if kill_jobs else "waited for"
+        doing = "cancelled" if kill_jobs else "waited for, each as long as drain_timeout of its pool allows"
         namespace = stack.config.cluster.namespace
-        typer.echo(f"This deletes the cluster in namespace {namespace}. {len(jobs)} running jobs are {doing}.")
+        typer.echo(
+            f"This deletes the cluster in namespace {namespace}. {len(jobs)} running jobs are {doing}. Pending jobs go."
+        )
         _require_terminal()
         if not typer.confirm("Destroy it?"):
             return
     if kubectl:
         report = open_report()
-        destroy_cluster(kubectl, stack.config, report, kill_jobs=kill_jobs, workers_only=chosen == "pulumi")
+        theirs = chosen == "pulumi"  # its own lock is taken by `pulumi destroy`, after all pods have ended
+        if theirs:
+            engines.refuse_locked(stack)
+        with nullcontext() if theirs else held(kubectl, stack.config.cluster.namespace, "destroy", report):
+            destroy_cluster(kubectl, stack.config, report, kill_jobs=kill_jobs, pods_only=theirs)
     if chosen == "pulumi":
         raise typer.Exit(engines.run(stack, ["destroy", "--yes"]))
 

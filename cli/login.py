@@ -48,7 +48,7 @@ def open_session(
         known_hosts.write_text(f"slurmstack-login {public_key}\n", encoding="utf-8")
         arguments = ssh_arguments(known_hosts, identity(config, key), port)
         return subprocess.run(
-            [_ssh(is_local=config.cloud.is_local), *arguments, f"{name}@{host}", *command], check=False
+            [ssh_program(is_local=config.cloud.is_local), *arguments, f"{name}@{host}", *command], check=False
         ).returncode
 
 
@@ -76,7 +76,7 @@ def identity(config: ClusterConfig, key: str | None) -> str | None:
     return str(login_key()) if config.cloud.is_local and login_key().exists() else None
 
 
-def _ssh(*, is_local: bool) -> str:
+def ssh_program(*, is_local: bool) -> str:
     """The ssh command; for the local cluster one is fetched if the machine has none."""
     found = shutil.which("ssh")
     if found is None and is_local:

@@ -45,7 +45,7 @@ app.add_typer(images_commands.app, name="images")
 
 
 def main() -> NoReturn:
-    """Run the command and end the process: 0 done, 1 failed, 2 wrong usage or stack file, 130 interrupted."""
+    """Run the command and end the process: 0 done, 130 interrupted, else as in `cli.errors`."""
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     try:
         code = app(standalone_mode=False)  # what typer.Exit carried, else what the command returned

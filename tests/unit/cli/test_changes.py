@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from cli.changes import PropertyChange, changes
-from cli.errors import Failure
+from cli.errors import REFUSED, Failure
 from cli.kubectl import Kubectl
 from cli.manifests import Manifest
-from cli.refusals import leaving_pools, refuse_other_slurm, refuse_shrinking, refuse_takeover
+from cli.refusals import leaving_pools, refuse_other_name, refuse_other_slurm, refuse_shrinking, refuse_takeover
 from cli.rollout import await_rollout
 
 
@@ -188,6 +188,22 @@ def test_the_slurm_release_of_a_filled_jail_does_not_change_by_accident() -> Non
     assert "set it back to 24.11" in caught.value.hint
     refuse_other_slurm([manifest(controller(old.replace("0123", "4567")))], live)
     refuse_other_slurm([manifest(controller(new))], {})
+
+
+def test_a_cluster_with_state_keeps_its_name() -> None:
+    def configuration(name: str) -> dict[str, Any]:
+        data = {"slurm.conf": f"# Slurm 24.11, cluster {name}.\nClusterName={name}\n"}
+        return {"kind": "ConfigMap", "metadata": {"name": "slurm-config"}, "data": data}
+
+    there = {("ConfigMap", "slurm-config"): configuration("slurm")}
+    state = {("PersistentVolumeClaim", "controller-state"): claim("10Gi", "controller-state")}
+    with pytest.raises(Failure, match=r"slurm\.cluster_name: the cluster's state is that of 'slurm'") as caught:
+        refuse_other_name([manifest(configuration("hpc"))], {**there, **state})
+    assert caught.value.code == REFUSED
+    assert "set it back to slurm" in caught.value.hint
+    refuse_other_name([manifest(configuration("slurm"))], {**there, **state})
+    refuse_other_name([manifest(configuration("hpc"))], there)
+    refuse_other_name([manifest(configuration("hpc"))], {})
 
 
 def test_a_failed_job_fails_the_apply_with_its_last_words() -> None:

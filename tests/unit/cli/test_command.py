@@ -62,8 +62,28 @@ def test_rendering_needs_no_cluster_and_keeps_its_keys(tmp_path: Path) -> None:
             "render", "--config", str(file), "--output", str(tmp_path / directory), KUBECONFIG="/nonexistent"
         )
         assert done.returncode == 0, done.stderr
-    first = (tmp_path / "first" / "secret-munge-key.yaml").read_text(encoding="utf-8")
-    assert first == (tmp_path / "second" / "secret-munge-key.yaml").read_text(encoding="utf-8")
+    first = (tmp_path / "first" / "40-secret-munge-key.yaml").read_text(encoding="utf-8")
+    assert first == (tmp_path / "second" / "40-secret-munge-key.yaml").read_text(encoding="utf-8")
+
+
+def test_secrets_can_be_written_apart_from_what_is_committed(tmp_path: Path) -> None:
+    file, out, apart = stack_file(tmp_path, stacks.dev()), tmp_path / "out", tmp_path / "apart"
+    slurmstack("render", "--config", str(file), "--output", str(out))
+    assert list(out.glob("*-secret-*"))
+
+    done = slurmstack("render", "--config", str(file), "--output", str(out), "--secrets", str(apart))
+
+    assert not list(out.glob("*-secret-*"))
+    assert "-secret-" not in (out / "Kustomization").read_text(encoding="utf-8")
+    assert {path.name.split("-")[1] for path in apart.glob("*.yaml")} == {"secret"}
+    assert f"4 Secrets, in the clear, in {apart}" in done.stdout
+
+
+def test_the_same_directory_twice_is_a_usage_error(tmp_path: Path) -> None:
+    file, out = stack_file(tmp_path, stacks.dev()), str(tmp_path / "out")
+    done = slurmstack("render", "--config", str(file), "--output", out, "--secrets", f"{out}/../out")
+    assert done.returncode == 2
+    assert "name the same directory" in done.stderr
 
 
 def test_the_graph_is_json_on_standard_output_and_nothing_else(tmp_path: Path) -> None:

@@ -1,0 +1,188 @@
+"""A preview as a comment: complete, short enough, and no way out of it for what a pull request chooses."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cli.changes import Change, PropertyChange
+from cli.effects import Effect
+from cli.policy import PolicyPlan
+from cli.preview.document import Preview
+from cli.preview.markdown import LIMIT, markdown, marker
+from cli.safety.fates import Touched
+from cli.safety.jobs import JobsTouched
+from cli.summary import summarize
+from config import load_config
+from tests import stacks
+from tests.stacks import with_change
+
+SUMMARY = summarize(load_config(stacks.existing()))
+
+MORE = summarize(load_config(with_change(stacks.existing(), "worker_nodes.cpu.size", 40)))
+
+
+def preview(**fields: Any) -> Preview:
+    return Preview(**{"stack": "prod", "against": "cluster", "summary": SUMMARY, **fields})
+
+
+def update(*properties: PropertyChange, name: str = "default") -> Change:
+    return Change(action="update", kind="StatefulSet", name=name, properties=properties)
+
+
+REPLICAS = update(PropertyChange(path="spec.replicas", old=2, new=3))
+
+
+def effect(**fields: str) -> Effect:
+    whole: dict[str, Any] = {"action": "delete", "kind": "file system", "name": "jail", "because": (), "refused": ""}
+    return Effect(**{**whole, "cost": "all files are lost", **fields})
+
+
+JOB = Touched(
+    id="7",
+    user="alice",
+    partition="main",
+    state="RUNNING",
+    nodes=("a-0",),
+    fate="waits",
+    why="pool 'a' leaves",
+)
+
+
+def outside(comment: str) -> str:
+    """What a reader of Markdown sees outside of blocks: a fence is closed by no less than what opened it."""
+    kept, fence = [], ""
+    for line in comment.splitlines():
+        run = re.match(r" {0,3}(`{3,})([^`]*)$", line)
+        if not fence and run:
+            fence = run.group(1)
+        elif fence and run and len(run.group(1)) >= len(fence) and not run.group(2).strip():
+            fence = ""
+        elif not fence:
+            kept.append(line)
+    assert not fence, "a block is never closed"
+    return "\n".join(kept)
+
+
+def test_a_changed_property_is_shown_as_it_was_and_as_it_will_be() -> None:
+    comment = markdown(preview(changes=(REPLICAS,)))
+    assert "### slurmstack: stack `prod`: 1 to update" in comment
+    assert "\n! update StatefulSet default\n-   spec.replicas: 2\n+   spec.replicas: 3\n" in comment
+
+
+def test_what_is_refused_and_lost_comes_before_everything_else() -> None:
+    comment = markdown(
+        preview(
+            changes=(REPLICAS,),
+            effects=(effect(), effect(name="x", cost="", refused="it is protected")),
+            notes=("pool 'a' leaves",),
+            policy=PolicyPlan(changes=("+ qos urgent",), notes=()),
+            jobs=JobsTouched(running=1, touched=(JOB,)),
+        )
+    )
+    parts = ["**refused**, 1 change cannot be made", "* file system x: it is protected", "all files are lost"]
+    parts += [
+        "7 alice main RUNNING is waited for",
+        "pool 'a' leaves",
+        "6 nodes (4 cpu",
+        "+ qos urgent",
+        "spec.replicas",
+    ]
+    places = [comment.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_a_queue_that_could_not_be_read_is_not_an_empty_one() -> None:
+    comment = markdown(preview(jobs=JobsTouched(unread="slurmctld does not answer")))
+    assert "the queue could not be read: slurmctld does not answer" in comment
+
+
+def test_the_policy_of_a_first_start_is_no_news_where_nothing_changes() -> None:
+    unknown = PolicyPlan(changes=("+ qos urgent",), notes=("! slurmdbd does not answer",), compared=False)
+    comment = markdown(preview(policy=unknown))
+    assert "+ qos urgent" not in comment
+    assert "! slurmdbd does not answer" in comment
+    assert "+ qos urgent" in markdown(preview(policy=unknown, changes=(REPLICAS,)))
+
+
+def test_two_stack_files_show_which_machines_come_and_go() -> None:
+    comment = markdown(preview(against="file", summary=MORE, summary_before=SUMMARY))
+    assert "\n- 6 nodes (4 cpu, 2 gpu, 0 plain)" in comment
+    assert "\n+ 42 nodes (40 cpu, 2 gpu, 0 plain)" in comment
+
+
+def test_of_a_changed_file_only_the_changed_lines_are_shown() -> None:
+    old, new = ("\n".join(["a=1", f"b={value}", "c=3", ""]) for value in (2, 4))
+    comment = markdown(preview(changes=(update(PropertyChange(path="data.slurm.conf", old=old, new=new)),)))
+    assert "    data.slurm.conf:\n-       b=2\n+       b=4\n```" in comment
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "```",
+        "```\n@everyone\n```",
+        "````` ` ``` ",
+        "</details><script>alert(1)</script>",
+        "<!-- slurmstack preview of other -->",
+        "a\r\n/approve\n/merge",
+        "\u2028@everyone \u202etxt.exe",
+        "| a | b |\n|---|---|",
+        "[x](https://evil.invalid) ![](https://evil.invalid/i.png) #1",
+        "\ud800",
+    ],
+)
+def test_a_hostile_value_stays_in_its_block_whatever_holds_it(hostile: str) -> None:
+    calm, harmed = (
+        preview(
+            changes=(update(PropertyChange(path=text, old=text, new=[text]), name=text),),
+            effects=(effect(name=text, cost=text, refused=text),),
+            notes=(text,),
+            refusals=(text,),
+            policy=PolicyPlan(changes=(text,), notes=()),
+            jobs=JobsTouched(unread=text),
+        )
+        for text in ("calm", hostile)
+    )
+    assert outside(markdown(harmed)) == outside(markdown(calm))
+    assert len(markdown(harmed).encode()) < LIMIT
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60), st.text(alphabet="`\n~<>@/ -+", max_size=60))
+def test_no_text_gets_out_of_its_block(one: str, other: str) -> None:
+    calm, harmed = (
+        preview(changes=(update(PropertyChange(path=a, old=b, new=a), name=b),), notes=(a, b))
+        for a, b in (("calm", "quiet"), (one, other))
+    )
+    comment = markdown(harmed)
+    assert outside(comment) == outside(markdown(calm))
+    assert all(each.isprintable() or each == "\n" for each in comment)
+
+
+def test_a_stack_s_name_cannot_end_the_hidden_line() -> None:
+    assert marker("a-->\n# b`") == "<!-- slurmstack preview of a--_b_ -->"
+    assert "--_" in markdown(preview(stack="a-->b")).splitlines()[1]
+
+
+@pytest.mark.parametrize("value", ["x" * 1000, "ü" * 1000, "x\n" * 1000])
+def test_a_huge_change_is_cut_and_says_how_much_is_missing(value: str) -> None:
+    many = tuple(
+        update(PropertyChange(path="data.file", old="", new=value), name=f"object-{number}") for number in range(500)
+    )
+    whole = preview(
+        changes=many,
+        effects=tuple(effect(name=f"fs-{number}", refused=value) for number in range(500)),
+        notes=("y" * 100_000,),
+        refusals=(value,) * 500,
+    )
+    comment = markdown(whole)
+    assert LIMIT // 2 < len(comment.encode()) <= LIMIT
+    assert re.search(r"# \.\.\. \d+ more lines are left out; `slurmstack preview` prints all", comment)
+    assert comment.endswith("</details>\n")
+    assert "<details>" in outside(comment)
+    assert comment == markdown(whole)
