@@ -16,6 +16,7 @@ PROGRAMS = {
         "slurmctld": "images.controller.slurmctld",
         "config-agent": "images.controller.config_agent",
         "await-config": "images.controller.await_config",
+        "leave": "images.controller.leave",
     },
     "worker": {"slurmd": "images.worker.slurmd", "leave": "images.worker.leave"},
     "login": {
@@ -31,17 +32,17 @@ PROGRAMS = {
     },
     "database": {"mariadbd": "images.database.mariadbd"},
     "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
-    "health": {
-        "health-periodic": "images.health.call",
-        "health-prolog": "images.health.call",
-        "health-epilog": "images.health.call",
-        "health": "images.health.run",
-    },
+    "health": {"health-alone": "images.health.alone", "health": "images.health.run"},
     "health/watch": {"health-watch": "images.health.watch.program", "health-nodes": "images.health.nodes"},
     "health/node_tests": {"health-tests": "images.health.node_tests.program"},
     "jail": {"populate": "images.jail.populate", "users": "images.jail.users"},
 }
 """Folder below images/ -> program -> the module whose main() it runs."""
+
+CALLED = {"health": ("health-periodic", "health-prolog", "health-epilog")}
+"""Folder below images/ -> names of the one program in C that slurmd starts (images/health/native)."""
+
+CALL = "/usr/lib/slurmstack/health-call"
 
 USERS_FROM = {
     "controller": "/var/spool/slurmctld/slurmstack/current",
@@ -78,6 +79,8 @@ def install_programs(folder: str, root: Path) -> list[Path]:
         path.write_text(LAUNCHER.format(library=LIBRARY, module=module))
         path.chmod(0o755)
         written.append(path)
+    for program in CALLED.get(folder, ()):
+        (directory / program).symlink_to(CALL)
     return written
 
 

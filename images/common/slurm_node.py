@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result, Runner, run
+from images.common.hostlist import expand
 
 LEAVING_REASON: Final = "slurmstack: pod leaving"
 """Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
@@ -21,6 +22,18 @@ _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,st
 """States of jobs that have the node."""
 
 _UNKNOWN_NODE: Final = ("not found", "Invalid node name")
+
+
+WANTED_NODES: Final = ("squeue", "--all", "--noheader", "--states=pending", "--format=%n")
+"""Lists the nodes that pending jobs ask for by name (`--nodelist`).
+
+The record of such a node has to stay: when slurmctld reads its files or starts, it ends a pending job with NODE_FAIL
+that asks for a node it does not know (measured with 24.11 and 26.05). While the record stays, the job waits."""
+
+
+def wanted_nodes(listed: str) -> frozenset[str]:
+    """Names in what `WANTED_NODES` prints."""
+    return frozenset(name for line in set(listed.split()) if line != "(null)" for name in expand(line))
 
 
 class ControllerUnreachableError(Exception):
@@ -92,6 +105,13 @@ class Node:
         if any(text in result.stderr for text in _UNKNOWN_NODE):
             return False
         raise ControllerUnreachableError(result.message)
+
+    def is_wanted(self) -> bool:
+        """Whether a pending job asks for this node by name. Raises ControllerUnreachableError."""
+        result = self._run(*WANTED_NODES)
+        if not result.ok:
+            raise ControllerUnreachableError(result.message)
+        return self.name in wanted_nodes(result.stdout)
 
     def has_switch_tree(self) -> bool:
         """Whether slurmctld uses one. Raises ControllerUnreachableError."""

@@ -1,12 +1,13 @@
 """What the config agent does with a configuration: check it, publish it, make slurmctld read it, see that it lives.
 
 A configuration is *pending* from the moment it is seen until slurmctld runs with it, *active* from then on, or
-*rejected* with Slurm's own message, and then the one before it stays active.
+*rejected* with Slurm's own message, and then the one before it stays active. A slurmctld that ends although its trial
+start went well may have ended by chance (a fault of its own in that moment), so it reads the same files once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -15,15 +16,20 @@ from images.common.command import TIMED_OUT, Result
 from images.common.wait import Clock
 from images.controller.check import Verdict
 from images.controller.cluster_id import ClusterId
+from images.controller.leaving import drop_partitions, keep_partitions
 from images.controller.publish import READY, Files, Store, stack_part, version_of
 from images.controller.server import Rejection, Status, StatusBoard
 from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, label_keys, render
 
 SURVIVAL_SECONDS: Final = 5.0
-"""How long slurmctld may take to answer again after `scontrol reconfigure`, which itself waits until it is done.
+"""How long slurmctld's port may refuse connections after `scontrol reconfigure`, which itself waits until it is done.
 
 Not longer: a slurmctld that died is restarted by Kubernetes, ever more slowly while it finds the same files.
 """
+
+PATIENCE_SECONDS: Final = 180.0
+"""How long it may stay silent with its port open: it is alive, and waits for a slurmdbd that hangs, for example while
+its database starts again (each of its requests ends after Slurm's MessageTimeout, 30 s here)."""
 
 SURVIVAL_QUESTIONS: Final = 5
 """How often it is asked at least. A dead slurmctld is told by a refused connection, at once; on a machine that is
@@ -32,8 +38,17 @@ with sixteen times more work than cores)."""
 
 DIED: Final = "slurmctld ended when it read this, although a trial start went well; its own log says why"
 
+SILENT: Final = (
+    f"slurmctld lives, but has not answered for {PATIENCE_SECONDS:.0f} s since it read this; its own log may say "
+    "what it waits for"
+)
+
 SETTLE_SECONDS: Final = 0.2
 """It has to answer a second time after this: one that dies of its configuration may still answer once."""
+
+
+LOOK_AGAIN_SECONDS: Final = 30.0
+"""Between two looks at whether a limit that was too small no longer is: each reads all of slurmctld's records."""
 
 
 class Control(Protocol):
@@ -41,6 +56,10 @@ class Control(Protocol):
 
     def is_up(self) -> bool:
         """Whether slurmctld answers."""
+        ...
+
+    def listens(self) -> bool:
+        """Whether slurmctld lives: its port is open, also while it is too busy to answer."""
         ...
 
     def reconfigure(self) -> Result:
@@ -63,10 +82,19 @@ class Agent:
         clock: Clock | None = None,
         first_topology: Callable[[tuple[str, ...]], str] = lambda _keys: render({}),
         cluster_id: ClusterId | None = None,
+        too_small: Callable[[Files, Files], str | None] = lambda _files, _before: None,
     ) -> None:
-        """`first_topology`: a topology.conf for the labels of these keys, for the moment when a tree is asked for."""
+        """`first_topology`: a topology.conf for the labels of these keys, for the moment when a tree is asked for.
+
+        `too_small`: which limit of new files is too small for a slurmctld that runs with others.
+        """
+        self._too_small = too_small
         self._cluster_id = cluster_id or ClusterId()
         self._held: Files | None = None
+        self._limited: Files | None = None
+        self._again: Files | None = None
+        self._died_of: str | None = None
+        self._look_again = 0.0
         self._first_topology = first_topology
         self._store = store
         self._check = check
@@ -79,10 +107,10 @@ class Agent:
 
     def take(self, files: Files) -> None:
         """Apply a configuration that was just read or has just changed."""
-        files = self._with_topology(files)
+        files = keep_partitions(self._with_topology(files), self.published())
         version = version_of(files)
         self._update(pending=stack_part(version))
-        self._held = None
+        self._held = self._limited = self._again = self._died_of = None
         if self._ready.exists():
             self._apply(version, files)
         else:
@@ -94,6 +122,16 @@ class Agent:
             files, self._held = self._held, None
             self._apply(version_of(files), files)
             return
+        if self._again is not None and self._slurmctld.is_up():
+            files, self._again = self._again, None
+            self._apply(version_of(files), files)
+            return
+        if self._limited is not None and self._clock.now() >= self._look_again and self._slurmctld.is_up():
+            files = self._limited
+            if not self._is_too_small(files):
+                self._limited = None
+                self._apply(version_of(files), files)
+                return
         status = self._board.get()
         if status.pending is None or not self._slurmctld.is_up():
             return
@@ -107,23 +145,32 @@ class Agent:
 
     def reload(self, topology: str) -> bool:
         """Make slurmctld read its files again, with this topology.conf. Whether it runs with it."""
+        return self._reread("the new topology", lambda files: {**files, TOPOLOGY_CONF: topology})
+
+    def drop(self, partitions: Collection[str]) -> bool:
+        """Make slurmctld read its files without partitions that have left the stack. Whether it runs with them."""
+        what = f"slurm.conf without {', '.join(partitions)}"
+        return self._reread(what, lambda files: drop_partitions(files, partitions))
+
+    def _reread(self, what: str, change: Callable[[Files], Files]) -> bool:
+        """Change what the agent adds to the stack's files."""
         previous = self._store.current()
         if previous is None or not self._slurmctld.is_up():
             return False
-        files = {**self._store.files(previous), TOPOLOGY_CONF: topology}
+        files = change(self._store.files(previous))
         version = version_of(files)
         if version != previous:
             verdict = self._check(files)
             self._complaints[version] = verdict.complaints
             rejection = verdict.rejection(self._known(previous))
             if rejection is not None:
-                self._log(f"the new topology is not taken, the one before goes on:\n{rejection}")
+                self._log(f"{what} is not taken, the one before goes on:\n{rejection}")
                 return False
             self._store.publish(files)
-        result = self._slurmctld.reconfigure()
-        if (result.ok or result.code == TIMED_OUT) and self._survives():
+        failure = self._reconfigure()
+        if failure is None:
             return True
-        self._log(f"the new topology is taken back: {DIED if result.ok else result.message}")
+        self._log(f"{what} is taken back: {failure}")
         self._store.select(previous)
         return False
 
@@ -141,6 +188,8 @@ class Agent:
         verdict = self._check(files)
         self._complaints[version] = verdict.complaints
         rejection = verdict.rejection(self._known(current) if current else verdict.complaints)
+        if rejection is None and current != version:
+            rejection = self._is_too_small(files)
         if rejection is None:
             for line in verdict.complaints:
                 self._log(f"slurmctld complains, but starts: {line}")
@@ -173,6 +222,9 @@ class Agent:
         if rejection is not None:
             self._reject(version, rejection)
             return
+        if limit := self._is_too_small(files):
+            self._reject(version, limit)
+            return
         if not self._slurmctld.is_up():
             self._store.publish(files)
             self._log(f"configuration {version} is published; slurmctld is not up and will start with it")
@@ -184,25 +236,47 @@ class Agent:
             return
         self._cluster_id.prepare(files)
         self._store.publish(files)
+        failure = self._reconfigure()
+        if failure is None:
+            self._activate(stack_part(version))
+        elif failure is DIED and previous is not None and self._died_of != version:
+            self._died_of, self._again = version, files
+            self._force(previous)
+            self._log(f"slurmctld ended when it read configuration {version}; once more when it is up with {previous}")
+        else:
+            self._go_back(version, previous, failure)
+
+    def _is_too_small(self, files: Files) -> str | None:
+        """Which limit is, if any; the files are then taken as soon as none is.
+
+        Also for a slurmctld that is down: it forgets just as much when it starts with them.
+        """
+        before = self.published()
+        limit = self._too_small(files, before) if before else None
+        if limit is not None:
+            self._limited, self._look_again = files, self._clock.now() + LOOK_AGAIN_SECONDS
+        return limit
+
+    def _reconfigure(self) -> str | None:
+        """Make slurmctld read its files; why it does not run with them, if it does not."""
         result = self._slurmctld.reconfigure()
         if not result.ok and result.code != TIMED_OUT:
-            self._go_back(version, previous, f"scontrol reconfigure: {result.message}")
-        elif self._survives():
-            self._activate(stack_part(version))
-        else:
-            self._go_back(version, previous, DIED)
-
-    def _survives(self) -> bool:
-        deadline = self._clock.now() + SURVIVAL_SECONDS
+            return f"scontrol reconfigure: {result.message}"
+        started = self._clock.now()
+        deadline, patience = started + SURVIVAL_SECONDS, started + PATIENCE_SECONDS
         questions = 0
         while self._clock.now() < deadline or questions < SURVIVAL_QUESTIONS:
             questions += 1
             if self._slurmctld.is_up():
                 self._clock.sleep(SETTLE_SECONDS)
                 if self._slurmctld.is_up():
-                    return True
+                    return None
+            if self._slurmctld.listens():
+                if self._clock.now() >= patience:
+                    return SILENT
+                deadline = self._clock.now() + SURVIVAL_SECONDS
             self._clock.sleep(0.05)
-        return False
+        return DIED
 
     def _go_back(self, version: str, previous: str | None, message: str) -> None:
         """Take back what passed the check and failed all the same.
@@ -211,10 +285,14 @@ class Agent:
         """
         self._reject(version, message)
         if previous is not None:
-            self._cluster_id.prepare(self._store.files(previous))
-            self._store.select(previous)
+            self._force(previous)
             self._update(pending=stack_part(previous))
             self._log(f"the configuration before, {previous}, is in force again")
+
+    def _force(self, version: str) -> None:
+        """What slurmctld starts with next."""
+        self._cluster_id.prepare(self._store.files(version))
+        self._store.select(version)
 
     def _known(self, version: str) -> tuple[str, ...]:
         """Complaints of the version in force, which a change is not to blame for."""

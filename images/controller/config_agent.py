@@ -13,21 +13,17 @@ from images.common.log import Log
 from images.common.mountinfo import WrongFilesystemError, expect_filesystem
 from images.common.process import end_on_sigterm
 from images.controller.agent import Agent, initial_status
+from images.controller.capacity import Capacity
 from images.controller.check import Checker
 from images.controller.control import Slurmctld
-from images.controller.kube import SERVICE_ACCOUNT, Kube
+from images.controller.kube import Kube, own_namespace
+from images.controller.leaving_rounds import LeavingKeeper
 from images.controller.publish import STATE, Store
 from images.controller.records import INTERVAL_SECONDS, Reaper
 from images.controller.server import PORT, StatusBoard, start_server
 from images.controller.source import MOUNTED, Changes, ConfigMapSource, MountedSource, start
 from images.controller.topology_places import follow_places
 from images.controller.topology_rounds import Locations, Nowhere, TopologyKeeper
-
-
-def namespace() -> str:
-    """The pod's namespace: NAMESPACE, else what Kubernetes mounts beside the token."""
-    mounted = SERVICE_ACCOUNT / "namespace"
-    return os.environ.get("NAMESPACE") or (mounted.read_text(encoding="ascii").strip() if mounted.is_file() else "")
 
 
 def _reap_for_ever(reaper: Reaper, log: Log) -> None:
@@ -47,8 +43,9 @@ def _agent(kube: Kube | None, slurmctld: Slurmctld, board: StatusBoard, log: Log
         return topology.initial(keys)
 
     agent = Agent(
-        store=Store(), check=Checker(), slurmctld=slurmctld, board=board, log=log, first_topology=first_topology
-    )
+        store=Store(), check=Checker(), slurmctld=slurmctld, board=board, log=log, first_topology=first_topology,
+        too_small=Capacity(slurmctld=slurmctld).obstacle,
+    )  # fmt: skip
     topology = TopologyKeeper(
         locations=locations, slurmctld=slurmctld, published=agent.published, reload=agent.reload, log=log
     )
@@ -67,8 +64,9 @@ def main() -> None:
     slurmctld = Slurmctld()
     board = StatusBoard(initial_status(slurmctld.version()))
     start_server(board, int(os.environ.get("PORT", PORT)))
-    kube = Kube.in_cluster(namespace())
+    kube = Kube.in_cluster(own_namespace())
     agent, topology = _agent(kube, slurmctld, board, log)
+    leaving = LeavingKeeper(slurmctld=slurmctld, published=agent.published, drop=agent.drop, log=log)
 
     changes: Changes = queue.Queue()
     mounted = Path(os.environ.get("CONFIG_DIR", str(MOUNTED)))
@@ -88,5 +86,6 @@ def main() -> None:
         except queue.Empty:
             agent.tick()
             topology.round()
+            leaving.round()
             continue
         agent.take(files)

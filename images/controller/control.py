@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Result, Runner, run
+from images.common.readiness import can_connect
+from images.common.slurm_node import WANTED_NODES, wanted_nodes
 from images.controller.publish import SLURM_CONF
 
 RECONFIGURE_TIMEOUT_SECONDS: Final = 60.0
@@ -30,6 +32,10 @@ class Slurmctld:
         result = self.runner(["scontrol", "ping"], timeout=PING_TIMEOUT_SECONDS, env=self._env)
         return result.ok and " is UP" in result.stdout
 
+    def listens(self) -> bool:
+        """Whether its port is open: one that ended refuses, one that waits for slurmdbd listens without an answer."""
+        return can_connect("127.0.0.1")
+
     def reconfigure(self) -> Result:
         """Let it read its files again. Its exit code alone says little: it is 0 when slurmctld dies of them, too."""
         return self.runner(["scontrol", "reconfigure"], timeout=RECONFIGURE_TIMEOUT_SECONDS, env=self._env)
@@ -43,6 +49,21 @@ class Slurmctld:
         """All node records, one a line, or None where slurmctld does not answer."""
         result = self.runner(["scontrol", "show", "nodes", "--oneliner"], env=self._env)
         return result.stdout if result.ok else None
+
+    def queue_text(self) -> str | None:
+        """The partitions of each job that has not ended, a job a line, or None where slurmctld does not answer."""
+        result = self.runner(["squeue", "--all", "--noheader", "--format=%P"], env=self._env)
+        return result.stdout if result.ok else None
+
+    def records_text(self) -> str | None:
+        """All job records, also of jobs that have ended a short while ago, one a line."""
+        result = self.runner(["squeue", "--all", "--noheader", "--states=all", "--format=%A"], env=self._env)
+        return result.stdout if result.ok else None
+
+    def wanted_nodes(self) -> frozenset[str] | None:
+        """Nodes that pending jobs ask for by name, or None where slurmctld does not answer."""
+        result = self.runner(list(WANTED_NODES), env=self._env)
+        return wanted_nodes(result.stdout) if result.ok else None
 
     def undrain(self, nodes: str) -> Result:
         """Lift a drain, and nothing else: a node that is down stays down."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REQUEST_TIMEOUT_SECONDS: Final = 5.0
@@ -26,6 +26,12 @@ _METADATA: Final = "application/json;as=PartialObjectMetadata"
 _METADATA_GROUP: Final = ";g=meta.k8s.io;v=v1"
 
 Object = Mapping[str, Any]
+
+
+def own_namespace() -> str:
+    """The pod's namespace: NAMESPACE, else what Kubernetes mounts beside the token; empty outside of a pod."""
+    mounted = SERVICE_ACCOUNT / "namespace"
+    return os.environ.get("NAMESPACE") or (mounted.read_text(encoding="ascii").strip() if mounted.is_file() else "")
 
 
 class KubeError(Exception):
@@ -55,13 +61,30 @@ class Kube:
             return None
         return Kube(host=host, port=int(env.get("KUBERNETES_SERVICE_PORT", "443")), namespace=namespace)
 
-    def get_config_map(self, name: str) -> Object:
-        """One ConfigMap."""
-        return self._get_json(f"/api/v1/namespaces/{self.namespace}/configmaps/{quote(name)}")
+    def read_config_map(self, name: str) -> tuple[Object, str]:
+        """One ConfigMap, and the version to watch it from.
+
+        That is the collection's: the object's own is that of its last change, which the server forgets after minutes
+        (five by default), and a watch from there ends at once.
+        """
+        path = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        found, version = self._list_with_version(path, {"fieldSelector": f"metadata.name={name}"})
+        if not found:
+            raise KubeError(f"there is no ConfigMap {name} in namespace {self.namespace}", http.client.NOT_FOUND)
+        return found[0], version
+
+    def get_namespace(self) -> Object:
+        """The namespace itself."""
+        return self._get_json(f"/api/v1/namespaces/{self.namespace}")
 
     def list_pods(self) -> list[Object]:
         """All pods of the namespace."""
         return self._list(f"/api/v1/namespaces/{self.namespace}/pods")
+
+    def list_workers(self) -> list[Object]:
+        """All worker pods of the namespace, those that are leaving included, without specification and status."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        return self.list_all(path, selector="app.kubernetes.io/component=worker", metadata_only=True)[0]
 
     def list_stateful_sets(self) -> list[Object]:
         """All StatefulSets of the namespace."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.files import swap_symlink, write_atomically
+from images.controller.leaving import block_of, without_block
 from images.controller.topology import TOPOLOGY_CONF
 
 STATE: Final = Path("/var/spool/slurmctld")
@@ -34,10 +35,10 @@ Files = Mapping[str, str]
 
 def version_of(files: Files) -> str:
     """Name of a version: the hash of what the stack says, and one of what the agent added to it, if it did."""
-    stack = {name: content for name, content in files.items() if name != TOPOLOGY_CONF}
-    if TOPOLOGY_CONF not in files:
-        return config_hash(stack)
-    return f"{config_hash(stack)}-{config_hash({TOPOLOGY_CONF: files[TOPOLOGY_CONF]})[:8]}"
+    stack = {name: content for name, content in without_block(files).items() if name != TOPOLOGY_CONF}
+    added = {TOPOLOGY_CONF: files.get(TOPOLOGY_CONF, ""), "leaving": block_of(files)}
+    added = {name: content for name, content in added.items() if content}
+    return f"{config_hash(stack)}-{config_hash(added)[:8]}" if added else config_hash(stack)
 
 
 def stack_part(version: str | None) -> str | None:

@@ -3,7 +3,8 @@
 A worker pod deletes its own record when it leaves (images/worker/leave.py). What remains here are pods that were
 killed before they could, and nodes that an administrator had drained. A record is only removed when it is certain that
 the node is gone for good: Slurm cannot reach it, there is no pod of that name, and its StatefulSet is too small to
-ever make one. Where the API server or slurmctld does not answer, nothing is certain.
+ever make one. Where the API server or slurmctld does not answer, nothing is certain. The record of a node that a
+pending job asks for by name stays as long as the job waits.
 """
 
 from __future__ import annotations
@@ -80,6 +81,10 @@ class NodeControl(Protocol):
         """All node records."""
         ...
 
+    def wanted_nodes(self) -> frozenset[str] | None:
+        """Those that pending jobs ask for by name."""
+        ...
+
     def delete_node(self, name: str) -> Result:
         """Remove one."""
         ...
@@ -110,7 +115,12 @@ class Reaper:
         except KubeError as error:
             self._log(f"node records are left alone: {error}")
             return
-        for name in names[:MOST_PER_ROUND]:
+        wanted = self._slurmctld.wanted_nodes() if names else frozenset()
+        if wanted is None:
+            return
+        for name in sorted(wanted.intersection(names)):
+            self._keep(name, "a pending job asks for it by name")
+        for name in [name for name in names if name not in wanted][:MOST_PER_ROUND]:
             self._remove(name)
 
     def _remove(self, name: str) -> None:
@@ -118,6 +128,10 @@ class Reaper:
         if result.ok:
             self._refused.pop(name, None)
             self._log(f"removed the record of node {name}: its pod is gone for good")
-        elif self._refused.get(name) != result.message:
-            self._refused[name] = result.message
-            self._log(f"the record of node {name} stays for now: {result.message}")
+        else:
+            self._keep(name, result.message)
+
+    def _keep(self, name: str, why: str) -> None:
+        if self._refused.get(name) != why:
+            self._refused[name] = why
+            self._log(f"the record of node {name} stays for now: {why}")

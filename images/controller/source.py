@@ -56,7 +56,7 @@ class ConfigMapSource:
             except KubeError as error:
                 if error.status != 410:
                     reminder.waiting(f"the API server: {error}")
-                    self._clock.sleep(RETRY_SECONDS)
+                self._clock.sleep(RETRY_SECONDS)
             if (
                 self._last is None
                 and self._clock.now() - started > BOOT_PATIENCE_SECONDS
@@ -66,9 +66,8 @@ class ConfigMapSource:
                 self._offer(read_files(self._mounted))
 
     def _read_and_watch(self) -> None:
-        found = self._kube.get_config_map(self._name)
+        found, version = self._kube.read_config_map(self._name)
         self._offer_object(found)
-        version = found["metadata"]["resourceVersion"]
         for kind, changed in self._kube.watch_config_map(self._name, version):
             if kind == "DELETED":
                 self._log(f"ConfigMap {self._name} was deleted; the configuration stays as it is")

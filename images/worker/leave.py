@@ -2,7 +2,7 @@
 
 Drains the node, waits for its jobs, and deletes its record. It never ends a job: how long it may wait is the pod's
 termination grace period, and whoever shortens that decides about the jobs. What an administrator has drained stays on
-record with its reason.
+record with its reason, and so does a node that a pending job asks for by name.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Ending(Enum):
 
     DELETED = "the node record is deleted"
     KEPT = "the node record stays: the drain is not ours"
+    WANTED = "the node record stays: a pending job asks for this node by name"
     REFUSED = "the node record stays: Slurm refused to delete it"
     NO_RECORD = "there is no node record"
     ALONE = "slurmctld has been silent and no job step runs here"
@@ -124,6 +125,8 @@ class Leaving:
         down = self._node.set_down()
         if not down.ok:
             self._log(f"cannot set the node down: {down.message}")
+        if self._node.is_wanted():
+            return Ending.WANTED
         deleted = self._node.delete()
         if deleted.ok:
             return Ending.DELETED

@@ -14,7 +14,7 @@ from images.common.gpu_view import bind_driver
 from images.common.jail_mounts import bind_mounts, parse_mounts
 from images.common.jail_view import WORKER_BINDS, JailViewError, bind_into_jail, open_tmp, sssd_binds
 from images.common.log import Log
-from images.common.mountinfo import WrongFilesystemError
+from images.common.mountinfo import WrongFilesystemError, expect_filesystem
 from images.common.process import become, end_on_sigterm, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 from images.common.slurm_node import ControllerUnreachableError, Node
@@ -74,6 +74,13 @@ def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None
         )
 
 
+def prepare_own_root() -> None:
+    """What jobs need where there is no jail: they see the pod as it is. Raises WrongFilesystemError."""
+    open_tmp()
+    for mount in parse_mounts(os.environ.get("MOUNTS", "")):
+        expect_filesystem(Path(mount.source), mount.filesystem)
+
+
 def main() -> NoReturn:
     """Entry point."""
     end_on_sigterm()
@@ -85,13 +92,15 @@ def main() -> NoReturn:
 
     wait_for_munge(log)
     RUN_SLURM.mkdir(parents=True, exist_ok=True)
-    if jail:
-        try:
+    try:
+        if jail:
             wait_for_jail(Path(jail), log)
             prepare_jail(Path(jail), node_conf, log)
-        except (JailViewError, WrongFilesystemError) as error:
-            log(str(error))
-            sys.exit(1)
+        else:
+            prepare_own_root()
+    except (JailViewError, WrongFilesystemError) as error:
+        log(str(error))
+        sys.exit(1)
     raise_locked_memory(log)
     wait_for_controller(controller, log)
     node = Node(name=name, controller=controller)

@@ -151,9 +151,6 @@ def serve(directory: Path) -> None:
                 self.send_response(200)
                 self.end_headers()
                 self._watch(url.path)
-            elif url.path.endswith("/configmaps/slurm-config"):
-                collection = _collection(directory, url.path.rpartition("/")[0]) or {}
-                self._answer(503 if (directory / "down").exists() else 200, collection["slurm-config"])
             elif found is None:
                 self._answer(503, {"message": "down"})
             else:

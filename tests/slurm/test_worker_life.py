@@ -47,10 +47,33 @@ def states(cluster: SlurmSandbox, name: str) -> set[str]:
     return set(found["state"]) if found else set()
 
 
+def job_state(cluster: SlurmSandbox, job: str) -> str:
+    return cluster.run(f"squeue --noheader --states=all --jobs={job} --format=%T").stdout.strip()
+
+
 def test_an_idle_worker_leaves_no_record(cluster: SlurmSandbox, worker: str) -> None:
     done = cluster.run([f"{LIBEXEC}/leave"], pod=worker)
 
     assert done.returncode == 0
+    assert record(cluster, worker) is None
+
+
+def test_a_pending_job_that_asks_for_a_node_by_name_outlives_it(cluster: SlurmSandbox, worker: str) -> None:
+    """slurmctld ends pending jobs that ask for a node it does not know, whenever it reads its files or starts."""
+    job = cluster.run(f"sbatch --parsable --hold --nodelist={worker} -o /dev/null --wrap true").stdout.strip()
+
+    assert cluster.run([f"{LIBEXEC}/leave"], pod=worker).returncode == 0
+    cluster.remove_pod(worker)
+    assert "DOWN" in states(cluster, worker)
+    cluster.run("scontrol reconfigure")
+    wait_until(lambda: "is UP" in cluster.run("scontrol ping").stdout, cluster.logs)
+    assert job_state(cluster, job) == "PENDING"
+    cluster.run(f"scontrol release {job}")
+    wait_until(lambda: "ReqNodeNotAvail" in cluster.run(f"squeue -h -j {job} -o %r").stdout, cluster.logs)
+
+    cluster.start_worker(worker)
+    wait_until(lambda: job_state(cluster, job) == "COMPLETED", cluster.logs)
+    cluster.run([f"{LIBEXEC}/leave"], pod=worker)
     assert record(cluster, worker) is None
 
 

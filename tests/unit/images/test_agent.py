@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from images.common.command import TIMED_OUT, Result
-from images.controller.agent import Agent, initial_status
+from images.controller.agent import (
+    DIED,
+    LOOK_AGAIN_SECONDS,
+    PATIENCE_SECONDS,
+    SILENT,
+    SURVIVAL_SECONDS,
+    Agent,
+    initial_status,
+)
 from images.controller.check import Verdict
 from images.controller.publish import Files, Store, config_hash
 from images.controller.server import StatusBoard
@@ -15,6 +23,7 @@ from tests.unit.images.fakes import FakeClock
 
 GOOD = {"slurm.conf": "ClusterName=a\n"}
 BETTER = {"slurm.conf": "ClusterName=a\nMaxJobCount=5\n"}
+SMALL = {"slurm.conf": "ClusterName=a\nMaxJobCount=1\n"}
 BAD = {"slurm.conf": "ClusterNmae=a\n"}
 COMPLAINT = "error: Parsing error at unrecognized key: ClusterNmae"
 
@@ -22,12 +31,19 @@ COMPLAINT = "error: Parsing error at unrecognized key: ClusterNmae"
 class FakeSlurmctld:
     """Dies of files that contain `deadly`, when it reads them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: FakeClock) -> None:
         self.up = False
         self.store = store
+        self.clock = clock
         self.reconfigured = 0
+        self.silence = 0.0
+        """For how many seconds it waits for slurmdbd when it reads its files."""
+        self.answers_at = 0.0
 
     def is_up(self) -> bool:
+        return self.up and self.clock.now() >= self.answers_at
+
+    def listens(self) -> bool:
         return self.up
 
     def start(self) -> None:
@@ -35,6 +51,7 @@ class FakeSlurmctld:
 
     def reconfigure(self) -> Result:
         self.reconfigured += 1
+        self.answers_at = self.clock.now() + self.silence
         self.start()
         return Result(code=0)
 
@@ -45,9 +62,12 @@ class World:
     def __init__(self, directory: Path) -> None:
         self.store = Store(directory / "store")
         self.ready = directory / "run/ready"
-        self.slurmctld = FakeSlurmctld(self.store)
         self.verdicts: dict[str, Verdict] = {}
         self.log: list[str] = []
+        self.clock = FakeClock()
+        self.slurmctld = FakeSlurmctld(self.store, self.clock)
+        self.full = True
+        """Whether slurmctld holds more than SMALL allows."""
         self.restart_agent()
 
     def restart_agent(self) -> None:
@@ -59,7 +79,8 @@ class World:
             board=self.board,
             log=self.log.append,
             ready=self.ready,
-            clock=FakeClock(),
+            clock=self.clock,
+            too_small=lambda files, _before: "too small" if self.full and files == SMALL else None,
         )
 
     def check(self, files: Files) -> Verdict:
@@ -173,6 +194,25 @@ def test_slurmctld_that_is_only_slow_to_answer_keeps_the_change(world: World, mo
     assert world.board.get().rejected is None
 
 
+@pytest.mark.parametrize(
+    ("seconds", "taken"), [(0, True), (SURVIVAL_SECONDS + 60, True), (PATIENCE_SECONDS + 60, False)]
+)
+def test_slurmctld_that_lives_and_waits_for_slurmdbd_is_given_time(world: World, seconds: float, taken: bool) -> None:
+    world.start()
+    world.slurmctld.silence = seconds
+    changed = {"slurm.conf": "ClusterName=other\n"}
+
+    world.agent.take(changed)
+
+    rejected = world.board.get().rejected
+    if taken:
+        assert (world.board.get().active, rejected) == (config_hash(changed), None)
+    else:
+        assert rejected is not None
+        assert rejected.message == SILENT
+        assert world.store.current() == config_hash(GOOD)
+
+
 def test_slurmctld_that_dies_of_a_change_gets_the_version_before_back(world: World) -> None:
     world.start()
     deadly = {"slurm.conf": "deadly\n"}
@@ -180,13 +220,54 @@ def test_slurmctld_that_dies_of_a_change_gets_the_version_before_back(world: Wor
     world.agent.take(deadly)
 
     assert world.store.current() == config_hash(GOOD)
-    rejected = world.board.get().rejected
-    assert rejected is not None
-    assert rejected.hash == config_hash(deadly)
+    assert (world.board.get().active, world.board.get().rejected) == (config_hash(GOOD), None)
+    world.agent.tick()
+    assert world.slurmctld.reconfigured == 1, "it is not up yet"
     world.slurmctld.start()
     world.agent.tick()
+    assert world.slurmctld.reconfigured == 2
+    rejected = world.board.get().rejected
+    assert rejected is not None
+    assert (rejected.hash, rejected.message) == (config_hash(deadly), DIED)
+    assert world.store.current() == config_hash(GOOD)
+    world.slurmctld.start()
+    world.agent.tick()
+    assert world.slurmctld.reconfigured == 2
     assert world.board.get().active == config_hash(GOOD)
     assert world.board.get().rejected == rejected
+
+
+def test_slurmctld_that_ends_by_chance_when_it_reads_a_change_reads_it_once_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start()
+    reconfigure = world.slurmctld.reconfigure
+
+    def end() -> Result:
+        world.slurmctld.up = False
+        return Result(code=0)
+
+    monkeypatch.setattr(world.slurmctld, "reconfigure", end)
+    world.agent.take(BETTER)
+    assert world.store.current() == config_hash(GOOD)
+    assert world.board.get().pending == config_hash(BETTER)
+
+    monkeypatch.setattr(world.slurmctld, "reconfigure", reconfigure)
+    world.slurmctld.start()
+    world.agent.tick()
+
+    assert world.store.current() == config_hash(BETTER)
+    assert (world.board.get().active, world.board.get().rejected) == (config_hash(BETTER), None)
+
+
+def test_another_change_takes_the_place_of_one_that_is_to_be_read_once_more(world: World) -> None:
+    world.start()
+    world.agent.take({"slurm.conf": "deadly\n"})
+    world.slurmctld.start()
+    world.agent.take(BETTER)
+    world.agent.tick()
+    assert world.board.get().active == config_hash(BETTER)
+    assert "deadly" not in str(world.agent.published())
 
 
 def test_complaints_that_the_active_version_has_too_are_nothing_new(world: World) -> None:
@@ -265,3 +346,41 @@ def test_a_slow_answer_to_the_reconfiguration_is_no_refusal(world: World, monkey
     world.agent.take(BETTER)
 
     assert world.board.get().active == config_hash(BETTER)
+
+
+def test_a_limit_that_is_too_small_is_taken_when_it_no_longer_is(world: World) -> None:
+    world.start()
+    world.agent.take(SMALL)
+    world.full = False
+    world.agent.tick()
+    assert world.board.get().active == config_hash(GOOD), "it is looked at every half minute only"
+
+    world.clock.sleep(LOOK_AGAIN_SECONDS)
+    world.agent.tick()
+
+    assert world.store.current() == world.board.get().active == config_hash(SMALL)
+    assert world.board.get().rejected is None
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_limit_that_is_too_small_is_not_what_slurmctld_starts_with(world: World, *, restarts: bool) -> None:
+    world.start()
+    world.slurmctld.up = False
+    if restarts:
+        world.ready.unlink()
+
+    world.agent.take(SMALL)
+
+    assert world.store.current() == config_hash(GOOD)
+    assert world.ready.exists(), "slurmctld starts with the old ones"
+
+
+def test_a_limit_that_is_too_small_for_what_runs_never_reaches_slurmctld(world: World) -> None:
+    world.start()
+
+    world.agent.take(SMALL)
+
+    assert world.store.current() == world.board.get().active == config_hash(GOOD)
+    rejected = world.board.get().rejected
+    assert rejected is not None
+    assert rejected.message == "too small"

@@ -23,10 +23,12 @@ class FakeApi:
 
     def __init__(self) -> None:  # noqa: C901 - one branch per request
         self.version = 5
+        self.changed = 5
         self.data = {"slurm.conf": "a\n"}
         self.events: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.requests: list[tuple[str, str | None]] = []
         self.gone = 0
+        self.forgotten = 0
         self.denied = False
         api = self
 
@@ -37,10 +39,11 @@ class FakeApi:
                 query = parse_qs(url.query)
                 if api.denied:
                     self._send(403, {"message": "configmaps is forbidden"})
-                elif url.path.endswith("/configmaps/slurm-config"):
-                    self._send(200, api.config_map())
                 elif "watch" in query:
-                    self._watch()
+                    self._watch(int(query["resourceVersion"][0]))
+                elif url.path.endswith("/configmaps"):
+                    items = [api.config_map()] if query["fieldSelector"] == ["metadata.name=slurm-config"] else []
+                    self._send(200, {"items": items, "metadata": {"resourceVersion": str(api.version)}})
                 elif url.path.endswith("/pods"):
                     token = query.get("continue", [""])[0]
                     page = {
@@ -58,11 +61,11 @@ class FakeApi:
                 self.end_headers()
                 self.wfile.write(data)
 
-            def _watch(self) -> None:
+            def _watch(self, version: int) -> None:
                 self.send_response(200)
                 self.end_headers()
-                if api.gone:
-                    api.gone -= 1
+                if api.gone or version < api.forgotten:
+                    api.gone = max(0, api.gone - 1)
                     gone = {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
                     self.wfile.write(json.dumps(gone).encode() + b"\n")
                     return
@@ -78,10 +81,11 @@ class FakeApi:
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def config_map(self) -> dict[str, Any]:
-        return {"metadata": {"name": "slurm-config", "resourceVersion": str(self.version)}, "data": self.data}
+        return {"metadata": {"name": "slurm-config", "resourceVersion": str(self.changed)}, "data": self.data}
 
     def change(self, data: dict[str, str]) -> None:
         self.version += 1
+        self.changed = self.version
         self.data = data
         self.events.put({"type": "MODIFIED", "object": self.config_map()})
 
@@ -111,9 +115,9 @@ def follow(kube: Kube, mounted: Path) -> queue.Queue[dict[str, str]]:
 
 
 def test_the_token_is_sent(api: FakeApi, kube: Kube) -> None:
-    kube.get_config_map("slurm-config")
+    kube.list_pods()
 
-    assert api.requests == [("/api/v1/namespaces/ns/configmaps/slurm-config", "Bearer secret-token")]
+    assert {token for _, token in api.requests} == {"Bearer secret-token"}
 
 
 def test_a_list_of_several_pages_is_whole(kube: Kube) -> None:
@@ -124,7 +128,7 @@ def test_an_error_of_the_server_tells_its_message(api: FakeApi, kube: Kube) -> N
     api.denied = True
 
     with pytest.raises(KubeError, match="403 configmaps is forbidden"):
-        kube.get_config_map("slurm-config")
+        kube.read_config_map("slurm-config")
 
 
 def test_no_server_is_a_kube_error(tmp_path: Path) -> None:
@@ -165,6 +169,17 @@ def test_a_forgotten_resource_version_is_read_again(api: FakeApi, kube: Kube, tm
     api.change({"slurm.conf": "d\n"})
 
     assert changes.get(timeout=5) == {"slurm.conf": "d\n"}
+
+
+def test_one_that_has_not_changed_for_long_is_watched_all_the_same(api: FakeApi, kube: Kube, tmp_path: Path) -> None:
+    api.version, api.forgotten = 900, 800  # the server has come far since the change, and remembers only the last part
+    changes = follow(kube, tmp_path)
+    changes.get(timeout=5)
+
+    api.change({"slurm.conf": "d\n"})
+
+    assert changes.get(timeout=5) == {"slurm.conf": "d\n"}
+    assert len(api.requests) == 2, "it was read once, and watched once"
 
 
 def test_a_watch_that_breaks_is_started_again_and_misses_nothing(api: FakeApi, kube: Kube, tmp_path: Path) -> None:

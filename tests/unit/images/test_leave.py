@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from images.common.command import Result
-from images.common.slurm_node import LEAVING_REASON, ControllerUnreachableError, Node
+from images.common.slurm_node import LEAVING_REASON, WANTED_NODES, ControllerUnreachableError, Node
 from images.worker.leave import PATIENCE_SECONDS, Ending, Leaving
 from tests.unit.images.fakes import FakeClock, FakeRunner
 
@@ -22,11 +22,13 @@ class FakeSlurm:
         self.reason = reason
         self.jobs = jobs
         self.refuses = refuses
+        self.wanted = "(null)"
         self.away = False
         self.runner = FakeRunner(
             {
                 "scontrol show node": self._show,
                 "squeue": self._squeue,
+                " ".join(WANTED_NODES): lambda _: self._lost() or Result(code=0, stdout=f"(null)\n{self.wanted}\n"),
                 "scontrol update": self._update,
                 "scontrol delete": self._delete,
             }
@@ -88,6 +90,18 @@ def test_an_idle_node_is_drained_and_its_record_deleted() -> None:
         "scontrol update nodename=w-0 state=down",
         "scontrol delete nodename=w-0",
     ]
+
+
+def test_a_node_that_a_pending_job_asks_for_leaves_and_stays_on_record() -> None:
+    slurm = FakeSlurm()
+    slurm.wanted = "w-[0-1]"
+
+    ending, _ = leave(slurm)
+
+    assert ending is Ending.WANTED
+    assert slurm.exists
+    assert "DOWN" in slurm.states
+    assert slurm.reason == LEAVING_REASON, "the next pod of this name lifts it"
 
 
 def test_a_running_job_is_waited_for_and_never_killed() -> None:

@@ -15,7 +15,7 @@ from images.accounting.client_conf import slurm_conf
 from images.accounting.document import load
 from images.accounting.fields import ASSOCIATION, QOS, parse_time, parse_tres
 from images.accounting.present import Slurm, read
-from images.accounting.reservation import create, expand, has_ended, parse, settled, update
+from images.accounting.reservation import create, has_ended, parse, settled, update
 from images.common.command import Result
 from tests.unit.images.fake_sacctmgr import FakeSlurm
 from tests.unit.images.fakes import FakeClock
@@ -175,7 +175,6 @@ def test_reservations_are_read_as_scontrol_prints_them() -> None:
     assert found[("course",)]["node_count"] == 1
     assert found[("course",)]["accounts"] == ("ml",)
     assert found[("course",)]["comment"] == ""
-    assert expand("gpu-[08-11]") == ("gpu-08", "gpu-09", "gpu-10", "gpu-11")
 
 
 def test_reservations_of_the_tests_of_nodes_are_no_part_of_the_policy() -> None:

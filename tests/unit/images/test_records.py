@@ -86,6 +86,10 @@ class Slurmctld:
         self.text = text
         self.refuses = refuses
         self.deleted: list[str] = []
+        self.wanted: frozenset[str] | None = frozenset()
+
+    def wanted_nodes(self) -> frozenset[str] | None:
+        return self.wanted
 
     def nodes_json(self) -> str | None:
         return self.text
@@ -129,6 +133,28 @@ def test_a_dead_record_is_removed_and_told() -> None:
 
     assert slurmctld.deleted == ["default-3"]
     assert "default-3" in log[0]
+
+
+def test_a_record_that_a_pending_job_asks_for_stays_until_it_no_longer_does() -> None:
+    slurmctld, log = Slurmctld(nodes(default_3=GONE, default_4=GONE)), list[str]()
+    reaper = Reaper(api=Api(), slurmctld=slurmctld, log=log.append)
+
+    slurmctld.wanted = frozenset({"default-3"})
+    reaper.round()
+    reaper.round()
+
+    assert set(slurmctld.deleted) == {"default-4"}
+    assert [line for line in log if "default-3" in line] == [
+        "the record of node default-3 stays for now: a pending job asks for it by name"
+    ]
+
+    slurmctld.wanted = None
+    reaper.round()
+    assert "default-3" not in slurmctld.deleted, "slurmctld did not answer"
+
+    slurmctld.wanted = frozenset()
+    reaper.round()
+    assert "default-3" in slurmctld.deleted
 
 
 def test_a_refusal_is_told_once() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from images.common.command import Result
+from images.common.mountinfo import WrongFilesystemError
 from images.common.slurm_node import LEAVING_REASON, Node
-from images.worker.slurmd import lift_own_drain, slurmd_command
+from images.worker.slurmd import lift_own_drain, prepare_own_root, slurmd_command
 from tests.unit.images.fakes import FakeRunner
 
 
@@ -66,3 +69,12 @@ def test_the_command_line_is_that_of_a_dynamic_node_that_reports_its_own_boot() 
     assert command[:4] == ["/usr/sbin/slurmd", "-D", "-Z", "-b"]
     assert command[4:8] == ["--conf-server", "controller-0:6817", "--conf", "CPUs=2 Feature=default"]
     assert command[8:] == ["-N", "default-0"]
+
+
+def test_a_volume_that_the_machine_lacks_stops_a_worker_without_the_jail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What jobs write there would stay on the machine's own disk."""
+    monkeypatch.setenv("MOUNTS", json.dumps([{"source": "/proc", "path": "/data", "filesystem": "virtiofs"}]))
+    monkeypatch.setattr("images.worker.slurmd.open_tmp", lambda: None)
+
+    with pytest.raises(WrongFilesystemError, match="/proc is on proc instead of virtiofs"):
+        prepare_own_root()

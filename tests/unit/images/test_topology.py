@@ -457,6 +457,9 @@ class Controller:
     def is_up(self) -> bool:
         return self.up
 
+    def listens(self) -> bool:
+        return self.up
+
     def reconfigure(self) -> Result:
         self.reconfigured += 1
         self.up = "deadly" not in (self.store.current_link / TOPOLOGY_CONF).read_text()

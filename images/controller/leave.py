@@ -1,0 +1,169 @@
+"""leave: the end of slurmctld, as the preStop hook of its container.
+
+An ordinary end (a restart, an update, an eviction) is not held up. When the whole cluster goes, slurmctld stays until
+the last worker has left: workers wait for their jobs, and need slurmctld to leave.
+"""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final, Protocol
+
+from images.common.command import Runner, run
+from images.common.log import Log, open_pod_log
+from images.common.wait import Clock, Reminder
+from images.controller.kube import Kube, KubeError, Object, own_namespace
+
+STATEFUL_SET: Final = "controller"
+
+FAST_POLL_SECONDS: Final = 0.3
+SLOW_POLL_SECONDS: Final = 3.0
+FAST_POLLS: Final = 50
+"""The first 15 seconds are polled fast: idle nodes and short jobs; then jobs may take days."""
+
+SETTLE_SECONDS: Final = 15.0
+"""How long a worker may look as if it stayed. Who deletes a cluster deletes the controller and the pools at the same
+moment, and Kubernetes takes a while to come from a pool to its pods."""
+
+SILENCE_SECONDS: Final = 30.0
+"""How long the API may refuse to answer: our rights may go before our pod does. Workers without slurmctld still wait
+for their jobs, as long as they can see them."""
+
+KILL_SECONDS: Final = 30
+"""From SIGTERM to SIGKILL for slurmctld. The pod's own grace period is for the workers' jobs, and may be days."""
+
+
+class Ending(Enum):
+    """Why slurmctld may end."""
+
+    ORDINARY = "the cluster stays"
+    LEFT = "all workers have left"
+    STAYING = "the workers that are there stay"
+    UNKNOWN = "the API server does not say more"
+
+
+class Api(Protocol):
+    """The part of the Kubernetes API that is needed here."""
+
+    def get_namespace(self) -> Object:
+        """The namespace itself."""
+        ...
+
+    def list_stateful_sets(self) -> list[Object]:
+        """All StatefulSets."""
+        ...
+
+    def list_workers(self) -> list[Object]:
+        """All worker pods, without specification and status."""
+        ...
+
+
+class Leaving:
+    """Holds slurmctld up as long as workers need it."""
+
+    def __init__(
+        self, api: Api, log: Callable[[str], None], *, runner: Runner = run, clock: Clock | None = None
+    ) -> None:
+        self._api = api
+        self._log = log
+        self._runner = runner
+        self._clock = clock or Clock()
+        self._reminder = Reminder(log, self._clock)
+        self._polls = 0
+
+    def run(self) -> Ending:
+        """Return when slurmctld may end."""
+        goes = self._when_answered(self._cluster_goes, "whether the cluster goes")
+        if goes is None:
+            return Ending.UNKNOWN
+        return self._await_workers() if goes else Ending.ORDINARY
+
+    def _when_answered(self, question: Callable[[], bool], what: str) -> bool | None:
+        """The answer, or None if the API server gives none for `SILENCE_SECONDS`: it may be busy or start anew."""
+        started = self._clock.now()
+        while True:
+            try:
+                return question()
+            except KubeError as error:
+                if not _may_pass(error) or self._clock.now() - started >= SILENCE_SECONDS:
+                    self._log(f"nobody says {what}: {error}")
+                    return None
+                self._reminder.waiting(f"the API server: {error}")
+            self._clock.sleep(FAST_POLL_SECONDS)
+
+    def _cluster_goes(self) -> bool:
+        sets = {item["metadata"]["name"]: item for item in self._api.list_stateful_sets()}
+        if STATEFUL_SET not in sets or _is_deleted(sets[STATEFUL_SET]):
+            return True
+        try:
+            return _is_deleted(self._api.get_namespace())
+        except KubeError as error:
+            if _may_pass(error):
+                raise
+            return False  # not allowed by the Role of an earlier version
+
+    def _await_workers(self) -> Ending:
+        started = answered = self._clock.now()
+        while True:
+            try:
+                pods = self._api.list_workers()
+            except KubeError as error:
+                if self._clock.now() - answered >= SILENCE_SECONDS:
+                    self._log(f"nobody says which workers are left: {error}")
+                    return Ending.UNKNOWN
+                self._reminder.waiting(f"the API server: {error}")
+            else:
+                answered = self._clock.now()
+                if not pods:
+                    return Ending.LEFT
+                if answered - started >= SETTLE_SECONDS and not any(map(_is_deleted, pods)):
+                    return Ending.STAYING
+                self._reminder.waiting(self._who(pods))
+            self._polls += 1
+            self._clock.sleep(FAST_POLL_SECONDS if self._polls <= FAST_POLLS else SLOW_POLL_SECONDS)
+
+    def _who(self, pods: Sequence[Object]) -> str:
+        names = sorted(str(pod["metadata"]["name"]) for pod in pods)
+        listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        jobs = self._runner(["squeue", "--noheader", "--states=running,completing", "--format=%A"]).stdout.split()
+        return f"{len(names)} workers to leave ({listed}), with {len(jobs)} running jobs"
+
+
+def _may_pass(error: KubeError) -> bool:
+    """Whether the API server was busy or away, rather than of another opinion."""
+    return error.status is None or error.status == http.client.TOO_MANY_REQUESTS or error.status >= 500
+
+
+def _is_deleted(item: Object) -> bool:
+    return "deletionTimestamp" in item["metadata"]
+
+
+def kill_later() -> None:
+    """Make sure that a slurmctld that hangs does not hold its pod. All that runs here ends with its container."""
+    subprocess.Popen(
+        ["/bin/sh", "-c", f"sleep {KILL_SECONDS}; pkill -KILL -x slurmctld"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def main() -> int:
+    """Entry point."""
+    log = Log("leave", open_pod_log())
+    try:
+        kube = Kube.in_cluster(own_namespace())
+        ending = Leaving(kube, log).run() if kube is not None else Ending.UNKNOWN
+        log(f"slurmctld may end: {ending.value}")
+    finally:
+        kill_later()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""Slurm's host lists."""
+
+from __future__ import annotations
+
+import pytest
+
+from images.common.hostlist import expand
+from images.common.slurm_node import wanted_nodes
+
+
+@pytest.mark.parametrize(
+    ("hosts", "names"),
+    [
+        ("", ()),
+        ("gpu-0", ("gpu-0",)),
+        ("gpu-[08-11]", ("gpu-08", "gpu-09", "gpu-10", "gpu-11")),
+        ("gpu-[0-1,3],cpu-0", ("cpu-0", "gpu-0", "gpu-1", "gpu-3")),
+    ],
+)
+def test_names_in_a_host_list(hosts: str, names: tuple[str, ...]) -> None:
+    assert expand(hosts) == names
+
+
+def test_nodes_that_pending_jobs_ask_for() -> None:
+    assert wanted_nodes("(null)\ngpu-[0-1]\n(null)\ngpu-1,cpu-3\n") == {"gpu-0", "gpu-1", "cpu-3"}
