@@ -216,7 +216,7 @@ class Bench:
             wait_until(lambda: not self.slurm.slurm("squeue --noheader").strip(), "the array is done", timeout=900)
             return time.monotonic() - started
 
-        self._figure(f"{TASKS}-task array of `true` on two nodes of two slots", 100, 2, once)
+        self._figure(f"{TASKS}-task array of `true` on two nodes of two slots", 50, 2, once)
 
     def _rest(self) -> None:
         self.slurm.change("rest", {"enabled": True})

@@ -257,7 +257,7 @@ def test_another_job_of_the_user_on_the_node_loses_nothing(cluster: Healthy) -> 
 
 def test_prolog_and_epilog_are_done_by_the_resident_process(cluster: Healthy) -> None:
     def residents() -> list[str]:
-        return cluster.run("pgrep -f -x '.*/health-periodic' || true", pod="default-0").split()
+        return cluster.run("pgrep -f -x '.*/health-alone periodic' || true", pod="default-0").split()
 
     wait_until(lambda: len(residents()) == 1, lambda: f"{residents()}: {cluster.sandbox.logs()}")
     (first,) = residents()

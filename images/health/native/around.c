@@ -1,0 +1,214 @@
+/*
+ * around.c - see around.h. Whatever is not clear is answered with -1: then the Python program looks.
+ */
+#include "around.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STEP "slurmstepd" /* the name of the processes that run steps, as /proc has it */
+#define DEEPEST 64 /* ancestors that are looked at */
+
+long long around_number(const char *text)
+{
+	long long value = 0;
+
+	if (text == NULL || *text == '\0' || strlen(text) > 15)
+		return -1;
+	for (; *text != '\0'; text++) {
+		if (*text < '0' || *text > '9')
+			return -1;
+		value = value * 10 + (*text - '0');
+	}
+	return value;
+}
+
+/* Opens the directory of all jobs, which has to belong to root alone: else a user could lead us elsewhere. */
+static int open_jobs(const struct places *places)
+{
+	struct stat status;
+	int jobs;
+
+	if (mkdir(places->jobs, 0755) != 0 && errno != EEXIST)
+		return -1;
+	jobs = open(places->jobs, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (jobs < 0)
+		return -1;
+	if (fstat(jobs, &status) != 0 || status.st_uid != geteuid() || (status.st_mode & 022) != 0) {
+		close(jobs);
+		return -1;
+	}
+	return jobs;
+}
+
+int around_make(const struct places *places, const char *job, uid_t uid, gid_t gid)
+{
+	int jobs = open_jobs(places), made = -1;
+
+	if (jobs < 0)
+		return -1;
+	if (mkdirat(jobs, job, 0700) == 0) {
+		made = fchownat(jobs, job, uid, gid, AT_SYMLINK_NOFOLLOW);
+		if (made != 0)
+			unlinkat(jobs, job, AT_REMOVEDIR);
+	}
+	close(jobs);
+	return made;
+}
+
+/* 1: something in a directory belongs to the user, or it cannot be told; 0: nothing does. */
+static int has_files(const char *place, uid_t uid)
+{
+	DIR *directory = opendir(place);
+	struct dirent *entry;
+	struct stat status;
+	int found = 0;
+
+	if (directory == NULL)
+		return errno != ENOENT;
+	while (!found && (entry = readdir(directory)) != NULL) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+			found = errno != ENOENT;
+		else
+			found = status.st_uid == uid;
+	}
+	closedir(directory);
+	return found;
+}
+
+/* The file of a process as a string. Returns 0, or -1 if there is none (any more). */
+static int read_file(const char *proc, long pid, const char *name, char *text, size_t size)
+{
+	char path[256];
+	ssize_t length;
+	int file;
+
+	snprintf(path, sizeof(path), "%s/%ld/%s", proc, pid, name);
+	file = open(path, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return -1;
+	length = read(file, text, size - 1);
+	close(file);
+	if (length <= 0)
+		return -1;
+	text[length] = '\0';
+	return 0;
+}
+
+/* Parent, state and name of a process, from proc_pid_stat(5). Returns 0, or -1 if there is none. */
+static int read_stat(const char *proc, long pid, long *parent, char *state, int *is_step)
+{
+	char text[1024], *name, *rest;
+
+	if (read_file(proc, pid, "stat", text, sizeof(text)) != 0)
+		return -1;
+	name = strchr(text, '(');
+	rest = strrchr(text, ')'); /* a name may have brackets of its own */
+	if (name == NULL || rest == NULL || sscanf(rest + 1, " %c %ld", state, parent) != 2)
+		return -1;
+	*is_step = strncmp(name + 1, STEP, strlen(STEP)) == 0;
+	return 0;
+}
+
+/* Whether a process is of a job that is still here: slurmstepd is among its ancestors. */
+static int in_step(const char *proc, long pid)
+{
+	long parent;
+	char state;
+	int depth, is_step = 0;
+
+	for (depth = 0; depth < DEEPEST; depth++) {
+		if (read_stat(proc, pid, &parent, &state, &is_step) != 0)
+			return 0;
+		if (depth > 0 && is_step)
+			return 1;
+		if (parent <= 0)
+			return 0;
+		pid = parent;
+	}
+	return 0;
+}
+
+/* Whether a process is the user's; 1 also where that cannot be read of one that lives. */
+static int belongs(const char *proc, long pid, uid_t uid)
+{
+	char text[4096], *line;
+	unsigned long owner;
+
+	if (read_file(proc, pid, "status", text, sizeof(text)) != 0)
+		return 0;
+	line = strstr(text, "\nUid:");
+	return line == NULL || sscanf(line, "\nUid: %lu", &owner) != 1 || owner == uid;
+}
+
+/* 1: a process of the user's belongs to no step, or it cannot be told; 0: none does. */
+static int has_processes(const char *proc, uid_t uid)
+{
+	DIR *directory = opendir(proc);
+	struct dirent *entry;
+	int found = 0;
+
+	if (directory == NULL)
+		return 1;
+	while (!found && (entry = readdir(directory)) != NULL) {
+		long long pid = around_number(entry->d_name);
+		long parent;
+		char state;
+		int is_step;
+
+		if (pid <= 0 || !belongs(proc, (long)pid, uid))
+			continue;
+		if (read_stat(proc, (long)pid, &parent, &state, &is_step) != 0 || state == 'Z' || state == 'X')
+			continue;
+		found = !in_step(proc, (long)pid);
+	}
+	closedir(directory);
+	return found;
+}
+
+/* 1: the user has a segment of System V shared memory, or it cannot be told; 0: none. */
+static int has_segments(const char *proc, uid_t uid)
+{
+	char path[256], line[1024];
+	unsigned long owner;
+	int found = 0, first = 1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/sysvipc/shm", proc);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return errno != ENOENT;
+	while (!found && fgets(line, sizeof(line), file) != NULL) {
+		/* key shmid perms size cpid lpid nattch uid ... (proc_sysvipc_shm(5)) */
+		if (!first)
+			found = sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %lu", &owner) != 1 || owner == uid;
+		first = 0;
+	}
+	fclose(file);
+	return found;
+}
+
+int around_end(const struct places *places, const char *job, uid_t uid)
+{
+	const char *const *place;
+	int jobs = open_jobs(places), removed;
+
+	if (jobs < 0)
+		return -1;
+	removed = unlinkat(jobs, job, AT_REMOVEDIR) == 0 || errno == ENOENT;
+	close(jobs);
+	if (!removed)
+		return -1;
+	for (place = places->shared; *place != NULL; place++)
+		if (has_files(*place, uid))
+			return -1;
+	return has_segments(places->proc, uid) || has_processes(places->proc, uid) ? -1 : 0;
+}

@@ -1,0 +1,142 @@
+/*
+ * test_around.c - what is the usual case around a job, and what is not. Exit code 0: all as expected.
+ */
+#include "around.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int failures;
+static char root[] = "/tmp/around-XXXXXX";
+static char jobs[64], tmp[64], proc[64], path[128];
+static const char *shared[] = { tmp, NULL };
+static const struct places places = { jobs, shared, proc };
+
+static void expect(const char *what, int got, int wanted)
+{
+	if (got != wanted) {
+		fprintf(stderr, "FAILED %s: %d, not %d\n", what, got, wanted);
+		failures++;
+	}
+}
+
+static const char *in(const char *directory, const char *name)
+{
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return path;
+}
+
+static void write_file(const char *directory, const char *name, const char *text)
+{
+	FILE *file = fopen(in(directory, name), "w");
+
+	if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0) {
+		perror(name);
+		exit(2);
+	}
+}
+
+/* A process as /proc has it. */
+static void process(const char *pid, const char *stat, const char *uid)
+{
+	char directory[96], status[64];
+
+	snprintf(directory, sizeof(directory), "%s/%s", proc, pid);
+	mkdir(directory, 0755);
+	write_file(directory, "stat", stat);
+	snprintf(status, sizeof(status), "Name:\tx\nUid:\t%s\t%s\t%s\t%s\n", uid, uid, uid, uid);
+	write_file(directory, "status", status);
+}
+
+static void no_process(const char *pid)
+{
+	char directory[96];
+
+	snprintf(directory, sizeof(directory), "%s/%s", proc, pid);
+	unlink(in(directory, "stat"));
+	unlink(in(directory, "status"));
+	rmdir(directory);
+}
+
+static void numbers(void)
+{
+	expect("a number", (int)around_number("17"), 17);
+	expect("no text", (int)around_number(NULL), -1);
+	expect("empty", (int)around_number(""), -1);
+	expect("a path", (int)around_number("../17"), -1);
+	expect("negative", (int)around_number("-1"), -1);
+	expect("too long", (int)around_number("1234567890123456"), -1);
+}
+
+static void directories(uid_t uid)
+{
+	struct stat status;
+
+	expect("made", around_make(&places, "17", uid, getgid()), 0);
+	expect("is there", stat(in(jobs, "17"), &status), 0);
+	expect("for its user only", (int)(status.st_mode & 0777), 0700);
+	expect("made twice", around_make(&places, "17", uid, getgid()), -1);
+	expect("removed", around_end(&places, "17", uid + 1), 0);
+	expect("is gone", stat(in(jobs, "17"), &status), -1);
+	expect("never made", around_end(&places, "18", uid + 1), 0);
+
+	expect("made again", around_make(&places, "17", uid, getgid()), 0);
+	snprintf(path, sizeof(path), "%s/17/file", jobs);
+	fclose(fopen(path, "w"));
+	expect("has a file", around_end(&places, "17", uid + 1), -1);
+	unlink(path);
+
+	chmod(jobs, 0777);
+	expect("others may write", around_make(&places, "19", uid, getgid()), -1);
+	chmod(jobs, 0755);
+}
+
+static void leftovers(uid_t uid)
+{
+	expect("a file of the user's", around_end(&places, "17", uid), -1);
+
+	process("1", "1 (tini) S 0 1 1 0", "0");
+	process("20", "20 (slurmstepd) S 1 20 20 0", "0");
+	process("21", "21 (a) job)) S 20 20 20 0", "4321");
+	process("22", "22 (child) R 21 20 20 0", "4321");
+	expect("processes of a step", around_end(&places, "17", 4321), 0);
+	process("23", "23 (gone) Z 1 20 20 0", "4321");
+	expect("has ended", around_end(&places, "17", 4321), 0);
+	process("24", "24 (slurmstepd) S 1 24 24 0", "4321");
+	expect("a daemon that calls itself one of ours", around_end(&places, "17", 4321), -1);
+	no_process("24");
+	process("24", "24 (daemon) S 1 24 24 0", "4321");
+	expect("a daemon", around_end(&places, "17", 4321), -1);
+	expect("of somebody else", around_end(&places, "17", 4322), 0);
+	no_process("24");
+
+	mkdir(in(proc, "sysvipc"), 0755);
+	write_file(proc, "sysvipc/shm", "key shmid perms size cpid lpid nattch uid gid\n"
+					"0 1 600 4096 1 1 0 4321 4321 4321 4321 0 0 0\n");
+	expect("a segment", around_end(&places, "17", 4321), -1);
+	expect("a segment of somebody else", around_end(&places, "17", 4322), 0);
+	write_file(proc, "sysvipc/shm", "key shmid perms size cpid lpid nattch uid gid\nnonsense\n");
+	expect("a segment of nobody knows whom", around_end(&places, "17", 4322), -1);
+}
+
+int main(void)
+{
+	char command[96];
+
+	if (mkdtemp(root) == NULL)
+		return 2;
+	snprintf(jobs, sizeof(jobs), "%s/jobs", root);
+	snprintf(tmp, sizeof(tmp), "%s/tmp", root);
+	snprintf(proc, sizeof(proc), "%s/proc", root);
+	mkdir(tmp, 0755);
+	mkdir(proc, 0755);
+	write_file(tmp, "mine", "");
+	numbers();
+	directories(getuid());
+	leftovers(getuid());
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	return system(command) != 0 || failures != 0;
+}

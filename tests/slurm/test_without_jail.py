@@ -1,0 +1,160 @@
+"""Workers without the jail and without capabilities (`security: baseline`), with Slurm's own daemons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config import load_config
+from slurm.conf import config_hash, render
+from slurm.sizing import node_conf
+from slurm.users import EXTRAUSERS
+from tests import stacks
+from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox
+
+POOL = {"size": 1, "resources": {"cpus": 2, "memory": "1Gi"}, "security": "baseline"}
+USERS: dict[str, Any] = {"alice": {"uid": 23001, "groups": ["ml"]}, "bob": {"uid": 23002}}
+ALICE = "uid=23001(alice) gid=23001(alice) groups=23001(alice),24001(ml)"
+
+
+def files(version: str, users: dict[str, Any]) -> dict[str, str]:
+    """The configuration of a stack with one pool without the jail."""
+    sections = stacks.dev() | {
+        "worker_nodes": {"plain": POOL},
+        "partitions": {"main": {"pools": ["plain"]}},
+        "accounting": {"enabled": False},
+        "groups": {"ml": {"gid": 24001}},
+        "users": users,
+        "slurm": {"version": version},
+    }
+    return render(load_config(sections))
+
+
+def like_a_new_volume(pod: Pod) -> None:
+    """Kubernetes makes an emptyDir for everybody, without the sticky bit."""
+    (pod.root / "tmp").chmod(0o777)
+
+
+@pytest.fixture(scope="module")
+def shared(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A volume of `slurmstack:mounts`; each version's own, as jobs tell the tests by files in it where they are."""
+    directory = tmp_path_factory.mktemp(f"shared-{slurm_version}")
+    directory.chmod(0o1777)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_version: str, shared: Path) -> Iterator[SlurmSandbox]:
+    """One worker, with the users mounted as the component mounts them; jobs come from the controller's pod."""
+    pool = load_config(stacks.dev() | {"worker_nodes": {"plain": POOL}, "partitions": {}}).worker_nodes["plain"]
+    with SlurmSandbox(
+        slurm_version, config=files(slurm_version, USERS), workers=0, node_conf=node_conf("plain", pool)
+    ) as sandbox:
+        for name in USERS:
+            home = sandbox.controller.root / "home" / name
+            home.mkdir()
+            home.chmod(0o777)
+        (sandbox.controller.root / "shared").mkdir()
+        binds = {sandbox.config_directory: EXTRAUSERS, shared: "/shared"}
+        mounts = json.dumps([{"source": "/shared", "path": "/shared"}])
+        sandbox.start_worker_on("plain-0", binds=binds, env={"MOUNTS": mounts}, before=like_a_new_volume)
+        sandbox.wait_for_nodes(1)
+        yield sandbox
+
+
+def as_user(cluster: SlurmSandbox, name: str, uid: int, command: str) -> tuple[int, str, str]:
+    """(exit code, output, errors) of a command as the user would give it in the own home, which workers lack."""
+    user = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    done = cluster.run(
+        [*user, "bash", "-c", f"cd /home/{name} && {command}"],
+        env={"HOME": f"/home/{name}", "USER": name, "SHELL": "/bin/bash"},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def alice(cluster: SlurmSandbox, command: str) -> str:
+    """What a command of alice prints."""
+    code, out, errors = as_user(cluster, "alice", 23001, command)
+    assert code == 0, f"{command}: {out}{errors}\n{cluster.logs()}"
+    return out
+
+
+def declare(cluster: SlurmSandbox, users: dict[str, Any]) -> None:
+    """What `up` does, until slurmctld has it."""
+    changed = files(cluster.version, users)
+    cluster.set_config(changed)
+    done = cluster.run([f"{LIBEXEC}/await-config", config_hash(changed)], env={"AGENT_URL": "http://127.0.0.1:8817"})
+    assert done.returncode == 0, done.stdout + cluster.logs()
+
+
+def submit(cluster: SlurmSandbox, script: str, *options: str) -> str:
+    """Submit a batch job of alice; its id."""
+    return alice(cluster, f"sbatch --parsable {' '.join(options)} --wrap '{script}'").strip()
+
+
+def job_field(cluster: SlurmSandbox, job: str, key: str) -> str:
+    """A field of a job as slurmctld has it."""
+    words = cluster.run(f"scontrol show job {job}").stdout.split()
+    return next(word.partition("=")[2] for word in words if word.startswith(f"{key}="))
+
+
+def await_state(cluster: SlurmSandbox, job: str, state: str) -> None:
+    wait_until(lambda: job_field(cluster, job, "JobState") == state, cluster.logs)
+
+
+def test_a_step_is_the_user_with_all_groups(cluster: SlurmSandbox) -> None:
+    assert alice(cluster, "srun -Q id") == ALICE + "\n"
+
+
+def test_a_job_without_its_home_works_in_tmp_and_says_so(cluster: SlurmSandbox) -> None:
+    code, out, errors = as_user(cluster, "alice", 23001, "srun pwd")
+    assert (code, out) == (0, "/tmp\n")
+    assert "couldn't chdir to `/home/alice'" in errors
+
+
+def test_an_interactive_step_is_on_the_worker(cluster: SlurmSandbox) -> None:
+    assert alice(cluster, "echo 'id -un; srun hostname' | salloc -Q") == "alice\nplain-0\n"
+
+
+def test_a_batch_job_writes_its_output_to_a_shared_volume(cluster: SlurmSandbox, shared: Path) -> None:
+    job = submit(cluster, "srun id; pwd", "--chdir=/shared")
+    await_state(cluster, job, "COMPLETED")
+    assert (shared / f"slurm-{job}.out").read_text() == f"{ALICE}\n/shared\n"
+
+
+def test_a_batch_job_whose_output_cannot_be_written_fails_once(cluster: SlurmSandbox) -> None:
+    job = submit(cluster, "true", "--requeue")
+    await_state(cluster, job, "FAILED")
+    assert (job_field(cluster, job, "ExitCode"), job_field(cluster, job, "Restarts")) == ("0:53", "0")
+    assert cluster.run("sinfo --noheader --format=%T").stdout == "idle\n"
+
+
+def test_nobody_deletes_the_files_of_others_and_a_job_s_own_go_with_it(cluster: SlurmSandbox) -> None:
+    shown = alice(cluster, "srun -Q sh -c 'stat --format=%a:%U /tmp $TMPDIR; touch $TMPDIR/mine; echo $TMPDIR'")
+    tmp, own, path = shown.split()
+    assert (tmp, own) == ("1777:root", "700:alice")
+    wait_until(lambda: not (cluster.pods["plain-0"].root / path.lstrip("/")).exists(), cluster.logs)
+
+
+def test_the_worker_says_how_it_is(cluster: SlurmSandbox) -> None:
+    assert cluster.run([f"{LIBEXEC}/health-periodic"], pod="plain-0").returncode == 0
+    wait_until(lambda: "Comment=health" in cluster.run("scontrol show node plain-0").stdout, cluster.logs)
+
+
+def test_users_come_and_go_without_a_restart_and_running_jobs_go_on(cluster: SlurmSandbox, shared: Path) -> None:
+    wait = "touch /shared/runs; until test -e /shared/go; do sleep 0.1; done"
+    job = submit(cluster, wait, "--output=/shared/%j.out")
+    wait_until((shared / "runs").exists, cluster.logs)
+
+    declare(cluster, {"bob": USERS["bob"], "carol": {"uid": 23003}})
+
+    assert as_user(cluster, "bob", 23003, "srun -Q id -un")[:2] == (0, "carol\n")
+    assert as_user(cluster, "alice", 23001, "srun -Q id -un")[0] != 0
+    assert job_field(cluster, job, "JobState") == "RUNNING"
+    (shared / "go").touch()
+    await_state(cluster, job, "COMPLETED")
