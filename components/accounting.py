@@ -25,6 +25,7 @@ from components.pods import (
     program,
     resources,
     tcp_probe,
+    waits,
 )
 from components.sssd import with_sssd
 from config.accounting import Accounting as AccountingConfig
@@ -35,6 +36,9 @@ from slurm.slurmdbd import FILE
 
 CONFIG_DIR = "/config/slurmdbd"
 SLURM_CONFIG_DIR = "/config/slurm"
+
+CONVERTING = "4h"
+"""For an update to wait for slurmdbd: one of a newer release converts the tables of years first, and answers then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +137,7 @@ class Accounting(pulumi.ComponentResource):
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(ACCOUNTING)),
                 template=template,
             ),
-            opts=self._child,
+            opts=self._child.merge(waits(CONVERTING)),
         )
 
 

@@ -112,7 +112,11 @@ class SlurmCluster(pulumi.ComponentResource):
         return k8s.core.v1.Namespace(
             f"{self._name}-namespace",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=name, labels=labels),
-            opts=self._outside.merge(pulumi.ResourceOptions(protect=self._args.config.protects_data)),
+            opts=self._outside.merge(
+                pulumi.ResourceOptions(
+                    protect=self._args.config.protects_data, custom_timeouts=pulumi.CustomTimeouts(delete="30m")
+                )
+            ),
         )
 
     def _create_nodes_service(self) -> k8s.core.v1.Service:
@@ -236,7 +240,6 @@ class SlurmCluster(pulumi.ComponentResource):
             munge_secret=self.secrets.munge.metadata.name,
             configuration=self.configuration,
             accounting=accounting,
-            database=[render_slurmdbd(config), config.accounting.database.model_dump(mode="json")],
             after=self.users.job,
         )
         return Policy(f"{self._name}-policy", args, opts=self._inside)
@@ -275,6 +278,7 @@ class SlurmCluster(pulumi.ComponentResource):
             placement=self._args.cloud.worker_placement(pool_name, pool),
             mounts=self.mounts,
             health_settings=self.health.settings.metadata.name if self.health is not None else None,
+            config_map=self.configuration.files.metadata.name,
         )
         return WorkerPool(f"{self._name}-pool-{pool_name}", pool_name, args, opts=self._inside)
 

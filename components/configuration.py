@@ -9,11 +9,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
-from components.jobs import job_spec, named_by_content
+from components.jobs import create_job, job_spec
 from components.pods import LIBEXEC, Scope, children_of, env, resources
 from slurm.conf import config_hash
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER_HOST
-from slurm.naming import content_name
 
 DEADLINE = 900
 """Seconds for a configuration to become active. On a first start this includes pulling images and filling the jail."""
@@ -66,15 +65,16 @@ class Configuration(pulumi.ComponentResource):
         )
 
     def _create_job(self, name: str, args: ConfigurationArgs) -> k8s.batch.v1.Job:
-        return k8s.batch.v1.Job(
+        return create_job(
             f"{name}-active",
-            metadata=args.scope.metadata(content_name("config", self.identity), "configuration"),
-            spec=job_spec(
+            args.scope.metadata("config", "configuration"),
+            job_spec(
                 args.scope,
                 "configuration",
                 args.placement,
                 self.waiting_container(),
                 deadline=DEADLINE,
             ),
-            opts=named_by_content(self._child, self.files),
+            self._child,
+            self.files,
         )

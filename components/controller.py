@@ -9,7 +9,10 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources
 from components.pods import (
+    LIBEXEC,
+    STARTING,
     Scope,
+    apart,
     children_of,
     claim_volume,
     empty_dir,
@@ -28,6 +31,10 @@ from components.pods import (
 from components.sssd import with_sssd
 from components.volumes import DataVolume, DataVolumeArgs, data_volume
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST, NODES_SERVICE, SLURMCTLD_PORT, STATE_DIR
+
+LAST_JOB_SECONDS = 366 * 24 * 3600
+"""How long the pod may take to end: where the whole cluster goes, slurmctld stays until the workers' last job has ended
+(images/controller/leave.py, which also ends a slurmctld that hangs). No pool may wait longer (config/workers.py)."""
 
 STATE_CLAIM = "controller-state"
 
@@ -60,12 +67,15 @@ class Controller(pulumi.ComponentResource):
 
     The Service has an address of its own that survives the pod: with a headless one, clients kept the dead pod's
     address and `sbatch` took 20 s after a restart instead of 3 s (measured).
+
+    When the cluster goes, the StatefulSet is deleted before the namespace is: all that slurmctld and the leaving
+    workers need is in there.
     """
 
     service: k8s.core.v1.Service
 
     def __init__(self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("slurmstack:index:Controller", name, None, opts)
+        super().__init__("slurmstack:index:Controller", name, None, apart(opts))
         self._child = children_of(self, opts)
         self._volume = self._create_volume(name, args)
         self.claim = self._volume.claim
@@ -92,6 +102,7 @@ class Controller(pulumi.ComponentResource):
         """The agent's rights: to follow the one ConfigMap, and to see which pods and pools exist.
 
         The latter is for node records whose pods are gone for good; it deletes records in Slurm, nothing in Kubernetes.
+        The end of slurmctld needs it too, and to know whether the namespace goes.
         """
         account = k8s.core.v1.ServiceAccount(
             f"{name}-account", metadata=scope.metadata(CONTROLLER, CONTROLLER), opts=self._child
@@ -108,6 +119,9 @@ class Controller(pulumi.ComponentResource):
                 ),
                 k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["pods"], verbs=["get", "list"]),
                 k8s.rbac.v1.PolicyRuleArgs(api_groups=["apps"], resources=["statefulsets"], verbs=["get", "list"]),
+                k8s.rbac.v1.PolicyRuleArgs(
+                    api_groups=[""], resources=["namespaces"], resource_names=[scope.name], verbs=["get"]
+                ),
             ],
             opts=self._child,
         )
@@ -150,7 +164,7 @@ class Controller(pulumi.ComponentResource):
             service_account_name=self.account.metadata.name,
             enable_service_links=False,
             image_pull_secrets=scope.pull_secrets,
-            termination_grace_period_seconds=30,
+            termination_grace_period_seconds=LAST_JOB_SECONDS,
             dns_config=scope.node_dns,
             init_containers=[munge_sidecar(args.image)],
             containers=[_slurmctld(args), _config_agent(args, self._volume)],
@@ -173,7 +187,10 @@ class Controller(pulumi.ComponentResource):
                     scope.labels(CONTROLLER), args.cloud.placement("controller"), with_sssd(scope, pod, args.image)
                 ),
             ),
-            opts=self._child,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                custom_timeouts=pulumi.CustomTimeouts(create=STARTING, update=STARTING, delete=f"{LAST_JOB_SECONDS}s"),
+            ),
         )
 
 
@@ -182,6 +199,7 @@ def _mounts() -> list[k8s.core.v1.VolumeMountArgs]:
 
 
 def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
+    leave = k8s.core.v1.ExecActionArgs(command=[f"{LIBEXEC}/leave"])
     return k8s.core.v1.ContainerArgs(
         name="slurmctld",
         image=args.image,
@@ -189,6 +207,7 @@ def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmctld", container_port=SLURMCTLD_PORT)],
         # For Slurm's own commands in this container: `kubectl exec controller-0 -c slurmctld -- sinfo`.
         env=env(SLURM_CONF=ACTIVE_CONF),
+        lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
         readiness_probe=tcp_probe(SLURMCTLD_PORT, period=5),
         volume_mounts=[*_mounts(), jwt_mount()],
         resources=resources(cpu=args.cpu, memory=args.memory),

@@ -9,6 +9,7 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources
 from components.pods import (
+    STARTING,
     Scope,
     children_of,
     claim_volume,
@@ -18,6 +19,7 @@ from components.pods import (
     pod_template,
     program,
     resources,
+    waits,
 )
 from components.volumes import DataVolume, DataVolumeArgs, data_volume
 from config.accounting import Database as DatabaseConfig
@@ -112,7 +114,7 @@ class Database(pulumi.ComponentResource):
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(DATABASE)),
                 template=pod_template(scope.labels(DATABASE), args.cloud.placement("controller"), pod),
             ),
-            opts=self._child,
+            opts=self._child.merge(waits(STARTING)),
         )
 
 

@@ -10,7 +10,9 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
 from components.pods import (
+    STARTING,
     Scope,
+    apart,
     children_of,
     env,
     mount,
@@ -20,6 +22,7 @@ from components.pods import (
     pod_template,
     program,
     resources,
+    waits,
 )
 from config.health import Machines
 from slurm.health import SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH
@@ -65,7 +68,7 @@ class Health(pulumi.ComponentResource):
     settings: k8s.core.v1.ConfigMap
 
     def __init__(self, name: str, args: HealthArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("slurmstack:index:Health", name, None, opts)
+        super().__init__("slurmstack:index:Health", name, None, apart(opts))
         self._child = children_of(self, opts)
         self._outside = args.outside_namespace.merge(pulumi.ResourceOptions(parent=self))
         # Changed in place: kubelet renews the file in the workers' pods within a minute or two.
@@ -158,7 +161,7 @@ class Health(pulumi.ComponentResource):
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT)),
                 template=pod_template(scope.labels(COMPONENT), args.placement, pod, leaves_after=LEAVES_AFTER),
             ),
-            opts=self._child,
+            opts=self._child.merge(waits(STARTING)),
         )
 
 

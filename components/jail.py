@@ -8,10 +8,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources
-from components.jobs import job_spec, named_by_content
+from components.jobs import create_job, job_spec
 from components.pods import LIBEXEC, Scope, children_of, claim_volume, env, jail_mount, resources
 from components.volumes import DataVolumeArgs, data_volume
-from slurm.naming import content_name
 
 CLAIM = "jail"
 
@@ -63,11 +62,10 @@ class Jail(pulumi.ComponentResource):
         self.register_outputs({"claim": self.claim.metadata})
 
     def _create_populate_job(self, name: str, args: JailArgs) -> k8s.batch.v1.Job:
-        job = content_name("populate-jail", args.image)
-        return k8s.batch.v1.Job(
+        return create_job(
             f"{name}-populate",
-            metadata=args.scope.metadata(job, "jail"),
-            spec=job_spec(
+            args.scope.metadata("populate-jail", "jail"),
+            job_spec(
                 args.scope,
                 "jail",
                 args.cloud.placement("system"),
@@ -81,5 +79,6 @@ class Jail(pulumi.ComponentResource):
                 ),
                 [claim_volume("jail", CLAIM)],
             ),
-            opts=named_by_content(self._child, self.claim),
+            self._child,
+            self.claim,
         )

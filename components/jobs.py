@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
-from components.pods import Scope, pod_template
+from components.pods import FILLING, Scope, pod_template, waits
+from slurm.naming import content_name
 
 REFUSED = 2
 """Exit status of our programs for what trying again cannot mend: the job fails at once. All others are tried again."""
@@ -19,6 +22,34 @@ def named_by_content(opts: pulumi.ResourceOptions, *after: pulumi.Resource) -> p
     would find its name taken ("already exists", measured).
     """
     return opts.merge(pulumi.ResourceOptions(delete_before_replace=True, depends_on=list(after)))
+
+
+def create_job(
+    name: str,
+    metadata: k8s.meta.v1.ObjectMetaArgs,
+    spec: k8s.batch.v1.JobSpecArgs,
+    opts: pulumi.ResourceOptions,
+    *after: pulumi.Resource,
+) -> k8s.batch.v1.Job:
+    """A job that an update waits for, made `after` others; its name is completed from all that its specification says.
+
+    The template of a job can never change, so another specification is another job. One that has failed is made anew by
+    the next update. Without a deadline of its own it may wait for the jail to be filled.
+    """
+    metadata.name = pulumi.Output.all(metadata.name, spec).apply(lambda both: content_name(both[0], _plain(both[1])))
+    metadata.annotations = {"pulumi.com/replaceUnready": "true"}
+    deadline = spec.active_deadline_seconds
+    limit = FILLING if deadline is None else f"{deadline}s"
+    return k8s.batch.v1.Job(name, metadata=metadata, spec=spec, opts=named_by_content(opts, *after).merge(waits(limit)))
+
+
+def _plain(value: Any) -> Any:
+    """A specification as data; what it leaves out is left out."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    return value if value is None or isinstance(value, str | int | float) else _plain(vars(value))
 
 
 def job_spec(

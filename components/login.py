@@ -12,6 +12,7 @@ from components.clouds.base import Placement
 from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.pods import (
     CONTROLLER_ADDRESS,
+    FILLING,
     SLURM_NODE_LABEL,
     Scope,
     children_of,
@@ -28,6 +29,7 @@ from components.pods import (
     program,
     resources,
     tcp_probe,
+    waits,
 )
 from components.sssd import with_sssd
 from components.volumes import DataVolume
@@ -126,7 +128,7 @@ class Login(pulumi.ComponentResource):
                     with_sssd(scope, pod, args.image),
                 ),
             ),
-            opts=self._child,
+            opts=self._child.merge(waits(FILLING)),
         )
 
 
@@ -149,7 +151,7 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
         name="sshd",
         image=args.image,
         command=program("sshd"),
-        env=env(JAIL=JAIL_DIR, **_limits(args), **args.jail.env, **mounts_env(args.mounts)),
+        env=env(JAIL=JAIL_DIR, **_limits(args), **args.jail.env, **mounts_env(args.mounts, in_jail=True)),
         ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
         readiness_probe=tcp_probe(SSH_PORT, period=10),
         security_context=into_jail(),

@@ -72,12 +72,13 @@ def container_mounts(mounts: Sequence[Mount], *, in_jail: bool) -> list[k8s.core
     return [mount(each.name, each.source if in_jail else each.path) for each in mounts]
 
 
-def mounts_env(mounts: Sequence[Mount]) -> dict[str, str]:
-    """`MOUNTS` for the program that binds them into the jail (images/common/jail_mounts.py); nothing without mounts."""
+def mounts_env(mounts: Sequence[Mount], *, in_jail: bool) -> dict[str, str]:
+    """`MOUNTS` for the worker's or login node's start (images/common/jail_mounts.py); nothing without mounts."""
     if not mounts:
         return {}
     entries = [
-        {"source": each.source, "path": each.path} | ({"filesystem": each.filesystem} if each.filesystem else {})
+        {"source": each.source if in_jail else each.path, "path": each.path}
+        | ({"filesystem": each.filesystem} if each.filesystem else {})
         for each in mounts
     ]
     return {"MOUNTS": json.dumps(entries, sort_keys=True)}

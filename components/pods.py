@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -56,7 +57,7 @@ class Scope:
         """The labels that select a component's pods. They can never change: a StatefulSet's selector is immutable."""
         return selector_labels(self.name, component) | {f"slurmstack/{key}": value for key, value in more.items()}
 
-    def metadata(self, name: str, component: str, **more: str) -> k8s.meta.v1.ObjectMetaArgs:
+    def metadata(self, name: pulumi.Input[str], component: str, **more: str) -> k8s.meta.v1.ObjectMetaArgs:
         """Name, namespace and labels of an object."""
         return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self.namespace, labels=self.labels(component, **more))
 
@@ -74,6 +75,30 @@ class Scope:
 def children_of(component: pulumi.ComponentResource, opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
     """Options for a component's children: they go away with whatever the component goes away with."""
     return pulumi.ResourceOptions(parent=component, deleted_with=opts.deleted_with if opts else None)
+
+
+STARTING = "30m"
+"""For an update to wait until a workload is ready. Its image is pulled first, and on a slow line that takes longer than
+the provider's own ten minutes."""
+
+FILLING = "4h"
+"""For the jail to be filled, and for what waits for that. Network file systems write its 30,000 files slowly."""
+
+
+def waits(limit: str) -> pulumi.ResourceOptions:
+    """Options of an object that an update waits for, so long at most: `30m`."""
+    return pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit))
+
+
+def apart(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions | None:
+    """Options of a component with children that have to be deleted by themselves: children inherit `deleted_with`.
+
+    Those that do go away with the namespace get it from `children_of`, as ever.
+    """
+    own = copy.copy(opts)
+    if own is not None:
+        own.deleted_with = None
+    return own
 
 
 def program(name: str, *arguments: str) -> list[str]:

@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 from components.accounting import Accounting
 from components.clouds.base import Placement
 from components.configuration import Configuration
-from components.jobs import job_spec, named_by_content
+from components.jobs import create_job, job_spec, named_by_content
 from components.pods import (
     LIBEXEC,
     Scope,
@@ -50,8 +50,6 @@ class PolicyArgs:
     """Waited for: slurmctld must know partitions, tracked resources and the users' numbers."""
     accounting: Accounting
     """Its database is checked before anything is changed."""
-    database: object
-    """All that decides what `accounting` gives to check-database: slurmdbd.conf and the section of the stack file."""
     after: pulumi.Resource
     """The job that makes the users in the jail."""
 
@@ -77,13 +75,11 @@ class Policy(pulumi.ComponentResource):
         self.register_outputs({"document": self.document.metadata})
 
     def _create_job(self, name: str, args: PolicyArgs) -> k8s.batch.v1.Job:
-        # A job's template cannot be changed: whatever comes into it has to change its name.
-        parts = [args.document, args.image, dict(args.environment), args.configuration.identity, args.database]
         source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.document.metadata.name)
-        return k8s.batch.v1.Job(
+        return create_job(
             f"{name}-job",
-            metadata=args.scope.metadata(content_name(COMPONENT, parts), COMPONENT),
-            spec=job_spec(
+            args.scope.metadata(COMPONENT, COMPONENT),
+            job_spec(
                 args.scope,
                 COMPONENT,
                 args.placement,
@@ -104,9 +100,11 @@ class Policy(pulumi.ComponentResource):
                 before=[args.configuration.waiting_container(), self._check_database(args)],
                 deadline=DEADLINE,
             ),
-            opts=named_by_content(
-                self._child, args.configuration.active, args.accounting.stateful_set, args.after, self.document
-            ),
+            self._child,
+            args.configuration.active,
+            args.accounting.stateful_set,
+            args.after,
+            self.document,
         )
 
     def _check_database(self, args: PolicyArgs) -> k8s.core.v1.ContainerArgs:

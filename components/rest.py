@@ -10,7 +10,18 @@ import pulumi_kubernetes as k8s
 from pulumi_kubernetes.apiextensions import CustomResource
 
 from components.clouds.base import Placement
-from components.pods import Scope, children_of, empty_dir, env, mount, pod_template, program, resources
+from components.pods import (
+    STARTING,
+    Scope,
+    children_of,
+    empty_dir,
+    env,
+    mount,
+    pod_template,
+    program,
+    resources,
+    waits,
+)
 from components.sssd import with_sssd
 from config.rest import Rest as RestConfig
 from slurm.certificates import authority_certificate, is_address, server_certificate
@@ -173,7 +184,7 @@ class Rest(pulumi.ComponentResource):
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(REST)),
                 template=pod_template(scope.labels(REST), args.placement, with_sssd(scope, pod, args.image)),
             ),
-            opts=self._child,
+            opts=self._child.merge(waits(STARTING)),
         )
 
     def _create_disruption_budget(self, name: str, scope: Scope) -> None:

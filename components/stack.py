@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pulumi
-from pulumi.runtime.config import CONFIG, get_config_env
+from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
-from config import ClusterConfig, ConfigError, Problem, load_config
-from config.load import PROJECT
+from config import ClusterConfig, ConfigError, load_config
+from config.load import PROJECT, encrypted_problem, plain
 
 
 def stack_config() -> ClusterConfig:
@@ -20,14 +18,8 @@ def stack_config() -> ClusterConfig:
     prefix = f"{PROJECT}:"
     keys = {**get_config_env(), **CONFIG.get()}
     names = sorted(key[len(prefix) :] for key in keys if key.startswith(prefix))
+    encrypted = [name for name in names if is_config_secret(prefix + name)]
+    if encrypted:
+        raise ConfigError(encrypted_problem(name) for name in encrypted)
     reader = pulumi.Config(PROJECT)
-    sections: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for name in names:
-        try:
-            sections[name] = reader.get_object(name)
-        except pulumi.ConfigTypeError:
-            problems.append(Problem(where=name, message=f"{reader.get(name)!r} is not a map of keys to values"))
-    if problems:
-        raise ConfigError(problems)
-    return load_config(sections)
+    return load_config({name: plain(reader.get(name)) for name in names})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.pods import Scope, children_of
+from components.pods import Scope, apart, children_of
 from slurm.names import CONTROLLER
 
 COMPONENT = "topology"
@@ -31,7 +31,7 @@ class Topology(pulumi.ComponentResource):
     """
 
     def __init__(self, name: str, args: TopologyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("slurmstack:index:Topology", name, None, opts)
+        super().__init__("slurmstack:index:Topology", name, None, apart(opts))
         self._child = children_of(self, opts)
         self._outside = args.outside_namespace.merge(pulumi.ResourceOptions(parent=self))
         self._follow_pods(name, args)

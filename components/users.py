@@ -10,7 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
-from components.jobs import job_spec, named_by_content
+from components.jobs import create_job, job_spec, named_by_content
 from components.pods import LIBEXEC, Scope, children_of, claim_volume, env, jail_mount, mount, resources
 from components.volumes import DataVolume
 from slurm.naming import content_name
@@ -52,15 +52,15 @@ class Users(pulumi.ComponentResource):
             immutable=True,
             opts=named_by_content(self._child),
         )
-        self.job = self._create_job(name, object_name, args)
+        self.job = self._create_job(name, args)
         self.register_outputs({"accounts": self.accounts.metadata})
 
-    def _create_job(self, name: str, object_name: str, args: UsersArgs) -> k8s.batch.v1.Job:
+    def _create_job(self, name: str, args: UsersArgs) -> k8s.batch.v1.Job:
         source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.accounts.metadata.name)
-        return k8s.batch.v1.Job(
+        return create_job(
             f"{name}-job",
-            metadata=args.scope.metadata(object_name, "users"),
-            spec=job_spec(
+            args.scope.metadata("users", "users"),
+            job_spec(
                 args.scope,
                 "users",
                 args.placement,
@@ -77,5 +77,5 @@ class Users(pulumi.ComponentResource):
                     k8s.core.v1.VolumeArgs(name="users", config_map=source),
                 ],
             ),
-            opts=named_by_content(self._child),
+            self._child,
         )

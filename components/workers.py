@@ -15,7 +15,7 @@ from components.pods import (
     LIBEXEC,
     SLURM_NODE_LABEL,
     Scope,
-    children_of,
+    apart,
     claim_volume,
     empty_dir,
     env,
@@ -36,6 +36,7 @@ from config.workers import WorkerPool as WorkerPoolConfig
 from slurm.health import SETTINGS_DIR
 from slurm.names import JAIL_DIR, NODES_SERVICE, SLURMD_PORT
 from slurm.sizing import node_conf, shared_memory
+from slurm.users import EXTRAUSERS, FILES
 
 COMPONENT = "worker"
 
@@ -43,6 +44,8 @@ NO_AWAIT = "jsonpath={.status.observedGeneration}"
 """`pulumi.com/waitFor`: an update must not wait until a leaving node's jobs have ended, which can take days. It returns
 when the StatefulSet controller has seen the change (measured: 2 s instead of the whole drain)."""
 
+GRACE_SECONDS = 30
+"""For slurmd itself to end after the last job."""
 
 DRIVER_CAPABILITIES = "compute,utility,video"
 """What the GPU runtime brings into the container: CUDA and OpenCL, nvidia-smi and NVML, video codecs. Its own default
@@ -64,6 +67,8 @@ class WorkerPoolArgs:
     mounts: Sequence[Mount]
     health_settings: pulumi.Input[str] | None
     """ConfigMap for the checks; None where there are none."""
+    config_map: pulumi.Input[str]
+    """ConfigMap with Slurm's configuration, which has the declared users in it."""
 
     @property
     def in_jail(self) -> bool:
@@ -75,21 +80,21 @@ class WorkerPool(pulumi.ComponentResource):
     """Slurm compute nodes of one kind: a StatefulSet of slurmd pods.
 
     Scaling changes `replicas` only. A removed pod drains its node, waits for the jobs and deletes the node record. A
-    changed template is rolled out one pod at a time, each after its jobs.
+    changed template is rolled out one pod at a time, each after its jobs. The pool is deleted before the namespace is,
+    and while slurmctld answers.
     """
 
     def __init__(
         self, name: str, pool_name: str, args: WorkerPoolArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        super().__init__("slurmstack:index:WorkerPool", name, None, opts)
-        self._child = children_of(self, opts)
+        super().__init__("slurmstack:index:WorkerPool", name, None, apart(opts))
         self.stateful_set = self._create_stateful_set(name, pool_name, args)
         self.register_outputs({"stateful_set": self.stateful_set.metadata})
 
     def _create_stateful_set(self, name: str, pool_name: str, args: WorkerPoolArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
         metadata = scope.metadata(pool_name, COMPONENT, pool=pool_name)
-        metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT}
+        metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT, **_deletion(args)}
         labels = {**scope.labels(COMPONENT, pool=pool_name), SLURM_NODE_LABEL: "true"}
         pod = with_sssd(scope, _pod(pool_name, args), args.image)
         return k8s.apps.v1.StatefulSet(
@@ -102,8 +107,20 @@ class WorkerPool(pulumi.ComponentResource):
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT, pool=pool_name)),
                 template=pod_template(labels, placement_of(args.pool, args.placement), pod),
             ),
-            opts=self._child.merge(pulumi.ResourceOptions(depends_on=[*args.placement.machines])),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[*args.placement.machines],
+                custom_timeouts=pulumi.CustomTimeouts(delete=f"{args.pool.drain_timeout + 2 * GRACE_SECONDS}s"),
+            ),
         )
+
+
+def _deletion(args: WorkerPoolArgs) -> dict[str, str]:
+    """How a pool goes: at once, and its pods stay until their jobs have ended.
+
+    Where machines go with it, they are deleted next, so the pods are waited for.
+    """
+    return {} if args.placement.machines else {"pulumi.com/deletionPropagationPolicy": "background"}
 
 
 def placement_of(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
@@ -118,21 +135,21 @@ def placement_of(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
 
 def _pod(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
     pool = args.pool
-    jail = [claim_volume("jail", args.jail.claim.metadata.name)] if args.in_jail else []
+    root = claim_volume("jail", args.jail.claim.metadata.name) if args.in_jail else _users_volume(args)
     shm = empty_dir("shm", medium="Memory", size_limit=shared_memory(pool))
     return k8s.core.v1.PodSpecArgs(
         automount_service_account_token=False,
         enable_service_links=False,
         image_pull_secrets=args.scope.pull_secrets,
         # The `preStop` hook waits for jobs; the rest is for slurmd itself to end.
-        termination_grace_period_seconds=pool.drain_timeout + 30,
+        termination_grace_period_seconds=pool.drain_timeout + GRACE_SECONDS,
         dns_config=args.scope.node_dns,
         topology_spread_constraints=[_spread(args.scope, pool_name)],
         init_containers=[munge_sidecar(args.image)],
         containers=[_slurmd(pool_name, args)],
         volumes=[
             *munge_volumes(args.munge_secret),
-            *jail,
+            root,
             *mount_volumes(args.mounts),
             *_health_volumes(args),
             shm,
@@ -141,6 +158,16 @@ def _pod(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
             empty_dir("run"),
         ],
     )
+
+
+def _users_volume(args: WorkerPoolArgs) -> k8s.core.v1.VolumeArgs:
+    """The declared users, as slurmctld has them, for slurmd and jobs that have no jail to look them up in.
+
+    Not by Slurm's own way, with the job (`enable_send_gids`): no user whom only the jail knows could start a job then.
+    """
+    items = [k8s.core.v1.KeyToPathArgs(key=name, path=name) for name in FILES]
+    source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=args.config_map, items=items)
+    return k8s.core.v1.VolumeArgs(name="users", config_map=source)
 
 
 def _health_volumes(args: WorkerPoolArgs) -> list[k8s.core.v1.VolumeArgs]:
@@ -162,7 +189,8 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             POOL=pool_name,
             NODE_CONF=node_conf(pool_name, pool),
             JAIL=JAIL_DIR if args.in_jail else "",
-            **({**args.jail.env, **mounts_env(args.mounts)} if args.in_jail else {}),
+            **(args.jail.env if args.in_jail else {}),
+            **mounts_env(args.mounts, in_jail=args.in_jail),
             **({"NVIDIA_DRIVER_CAPABILITIES": DRIVER_CAPABILITIES} if pool.resources.gpus else {}),
         ),
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT)],
@@ -171,7 +199,7 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
         security_context=_security_context(args),
         volume_mounts=[
             munge_mount(),
-            *([jail_mount()] if args.in_jail else []),
+            jail_mount() if args.in_jail else mount("users", EXTRAUSERS, read_only=True),
             *container_mounts(args.mounts, in_jail=args.in_jail),
             *([mount("health", SETTINGS_DIR, read_only=True)] if args.health_settings is not None else []),
             mount("shm", "/dev/shm"),

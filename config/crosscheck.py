@@ -88,6 +88,12 @@ def _pools(pools: Mapping[str, Any], names: list[str]) -> Iterator[Problem]:
         if stem != name and stem in names:
             message = f"is also the name of a node of the pool {stem!r}, and Slurm allows a name only once"
             yield Problem(where=f"worker_nodes.{name}", message=message)
+    for name, pool in pools.items():
+        for feature in pool.features:
+            if feature != name and feature in names:
+                message = f"{feature!r} is the name of another pool, whose partitions would take these nodes too: "
+                message += "Slurm tells the nodes of a pool by this feature; take another name"
+                yield Problem(where=f"worker_nodes.{name}.features", message=message)
     if not names:
         yield Problem(
             where="worker_nodes", message="has no pool; write at least one, for example 'default: {size: 2, ...}'"

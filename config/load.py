@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -29,6 +31,9 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     """
     problems: list[Problem] = []
     valid: dict[str, Any] = {}
+    encrypted = [place for name, value in sections.items() for place in _encrypted(value, name)]
+    if encrypted:
+        raise ConfigError(encrypted_problem(place) for place in encrypted)
     sections = with_resources(sections)
     for name, value in sections.items():
         field = ClusterConfig.model_fields.get(name)
@@ -36,12 +41,13 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
             message = unknown_name(name, ClusterConfig.model_fields, what="a known section")
             problems.append(Problem(where=f"{PROJECT}:{name}", message=message))
             continue
-        annotation = _cloud_model(value) if name == "cloud" else _with_metadata(field)
+        # With the field's own constraints: `bool | None` alone would take "off" for no.
+        annotation: Any = _cloud_model(value) if name == "cloud" else Annotated[field.annotation, field]
         try:
             valid[name] = TypeAdapter(annotation).validate_python(_lists_to_tuples(value))
         except ValidationError as error:
             problems.extend(problems_of(error, annotation, name))
-            if isinstance(value, Mapping) and get_origin(annotation) is dict:
+            if isinstance(value, Mapping) and get_origin(field.annotation) is dict:
                 valid[name] = _readable_items(annotation, value)
     problems.extend(
         Problem(where=name, message="is required but not set")
@@ -61,21 +67,62 @@ def load_stack_file(path: Path) -> ClusterConfig:
 
 def read_sections(path: Path) -> dict[str, Any]:
     """Our sections of a stack file, unchecked. Raises ConfigError if there is no such file or it is not YAML."""
+    return sections_of(read_document(path), where=path)
+
+
+def read_document(path: Path) -> Any:
+    """The whole of a stack file, unchecked. Raises ConfigError if there is no such file or it is not YAML."""
     where = str(path)
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  it is a safe one
     except FileNotFoundError:
         raise ConfigError([Problem(where=where, message="there is no such file")]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError([Problem(where=where, message=f"cannot be read: {error}")]) from None
     except yaml.YAMLError as error:
         raise ConfigError([Problem(where=where, message=f"is not valid YAML: {error}")]) from None
+
+
+def sections_of(document: Any, *, where: Path) -> dict[str, Any]:
+    """Our sections of a stack file that was read, by name without the project's prefix. Raises ConfigError."""
     config = document.get("config") if isinstance(document, dict) else None
     if not isinstance(config, dict):
         message = f"has no map 'config:' with keys such as '{PROJECT}:worker_nodes'"
-        raise ConfigError([Problem(where=where, message=message)])
+        raise ConfigError([Problem(where=str(where), message=message)])
     prefix = f"{PROJECT}:"
-    return {str(key)[len(prefix) :]: value for key, value in config.items() if str(key).startswith(prefix)}
+    return {str(key)[len(prefix) :]: plain(value) for key, value in config.items() if str(key).startswith(prefix)}
+
+
+def plain(value: Any) -> Any:
+    """A section as Pulumi hands it to the program: `pulumi config set` writes text, which is read as JSON if it is."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return json.loads(value)
+    return value
+
+
+def encrypted_problem(name: str) -> Problem:
+    """What is wrong with a key that is encrypted, in the stack file or where else Pulumi takes it from."""
+    return Problem(
+        where=name,
+        message="is encrypted (`secure:`), but would lie in ConfigMaps and in the state in the clear: nothing in a "
+        "stack file is kept secret. Put a secret into a Kubernetes Secret and name that; write all else in plain text",
+    )
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads `off`, `yes` and `1:30:00` as text, as Pulumi does (YAML 1.2), not as no, yes and 5400 (YAML 1.1)."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":bool", ":int"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _tag, _pattern, _first in (
+    ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", "[-+]?(0b[01_]+|0o?[0-7_]*|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^({_pattern})$"), list(_first))
 
 
 def _readable_items(annotation: Any, items: Mapping[Any, Any]) -> dict[str, Any]:
@@ -87,9 +134,17 @@ def _readable_items(annotation: Any, items: Mapping[Any, Any]) -> dict[str, Any]
     return readable
 
 
-def _with_metadata(field: Any) -> Any:
-    """The annotation of a model's field; section fields carry no constraints of their own beyond strictness."""
-    return bool | None if field.annotation == (bool | None) else field.annotation
+def _encrypted(value: Any, where: str) -> Iterator[str]:
+    """Where Pulumi would decrypt: `{secure: text}` and nothing else in a map."""
+    if isinstance(value, Mapping):
+        if len(value) == 1 and isinstance(value.get("secure"), str):
+            yield where
+        else:
+            for key, item in value.items():
+                yield from _encrypted(item, f"{where}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _encrypted(item, f"{where}.{index}")
 
 
 def _cloud_model(value: Any) -> Any:

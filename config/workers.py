@@ -110,8 +110,8 @@ class WorkerPool(Machines):
     """Seconds that a leaving node may wait for its jobs to end before Kubernetes kills it. Default: 7 days."""
 
     security: Literal["confined", "baseline"] = "confined"
-    """`confined`: jobs run in the jail, for which the pod has CAP_SYS_ADMIN. `baseline`: no capability added, no
-    jail."""
+    """`confined`: jobs run in the jail, for which the pod has CAP_SYS_ADMIN. `baseline`: no jail and no capability for
+    it; jobs see the worker's image and the shared volumes of `mounts`, and no homes."""
 
     shared_memory: Quantity | None = None
     """Size of `/dev/shm`, counted in the pod's memory. Default: half of the memory."""

@@ -105,7 +105,6 @@ def _execution(config: ClusterConfig) -> dict[str, str]:
 
 
 def _scheduling(config: ClusterConfig) -> dict[str, str]:
-    gpus = any(pool.resources.gpus for pool in config.worker_nodes.values())
     return {
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CPU_Memory",
@@ -116,7 +115,9 @@ def _scheduling(config: ClusterConfig) -> dict[str, str]:
         "MaxJobCount": "100000",
         "MaxArraySize": "10001",
         "MinJobAge": "300",
-        **({"GresTypes": "gpu"} if gpus else {}),
+        # Also without GPUs: when the last pool with GPUs leaves, slurmctld would forget which jobs asked for some, and
+        # start the waiting ones without (measured).
+        "GresTypes": "gpu",
     }
 
 

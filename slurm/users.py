@@ -13,6 +13,10 @@ from config.users import Group, User
 FILES: Final = ("passwd", "group")
 """The two files beside slurm.conf that libnss-extrausers reads in the pods of the daemons."""
 
+EXTRAUSERS: Final = "/var/lib/extrausers"
+"""Where it reads them. The images link files of this directory to where the users of their role are
+(images/common/install.py); workers without the jail have the published ones mounted over it."""
+
 
 def accounts(users: Mapping[str, User], *, extra_keys: Sequence[str]) -> dict[str, dict[str, object]]:
     """One entry per user with every default filled in. `extra_keys` are accepted for each of them."""

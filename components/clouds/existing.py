@@ -33,6 +33,9 @@ class ExistingCluster:
             # Slurm re-reads its configuration in place; maps whose change must roll pods carry a hash in their names.
             enable_config_map_mutable=True,
             enable_secret_mutable=True,
+            # What was changed by hand comes back, as with kubectl. Without this it would end each preview and update
+            # with a conflict, even `kubectl scale`.
+            enable_patch_force=True,
         )
 
     def _kubeconfig(self, cloud: ExistingCloud) -> str | None:

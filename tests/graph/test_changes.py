@@ -130,6 +130,29 @@ def test_a_new_key_changes_the_jail_s_list_and_nothing_of_slurm_s() -> None:
     assert set(diff.changed) == {"slurm-users-job", "slurm-users-list"}
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("images.pull_secret", "another"),
+        ("images.tag", "other"),
+        ("slurm.settings.DefMemPerCPU", 600),
+        ("users.bob", {"uid": 10002}),
+        ("accounting.database", {"external": {"host": "db", "password": {"name": "db", "key": "password"}}}),
+    ],
+)
+def test_a_job_has_another_name_exactly_when_anything_of_its_specification_is_another(path: str, value: Any) -> None:
+    """A job's template can never change: the API would refuse it, and the provider would make the job anew."""
+
+    def jobs(sections: dict[str, Any]) -> dict[str, tuple[str, Any]]:
+        found = [item for item in record(sections, stack="test") if item.type.endswith(":Job")]
+        return {item.name: (item.inputs["metadata"]["name"], reveal(item.inputs["spec"])) for item in found}
+
+    before, after = jobs(stacks.existing()), jobs(with_change(stacks.existing(), path, value))
+    changed = [name for name in before if before[name][1] != after[name][1]]
+    assert changed
+    assert changed == [name for name in before if before[name][0] != after[name][0]]
+
+
 def test_another_image_rolls_the_pods_but_replaces_neither_them_nor_data() -> None:
     diff = Diff(stacks.existing(), with_change(stacks.existing(), "images.tag", "other"))
     assert not {"StatefulSet", "PersistentVolumeClaim"} & {name.rsplit("-", 1)[1] for name in diff.replaced}

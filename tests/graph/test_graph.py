@@ -77,11 +77,68 @@ def test_every_kubernetes_object_uses_the_one_explicit_provider(recording: Recor
     assert {item.provider.rsplit("::", 1)[0] for item in ours} == {provider.urn}
 
 
-def test_everything_in_the_namespace_goes_away_with_it(recording: Recording) -> None:
+def test_everything_in_the_namespace_goes_away_with_it_but_what_has_to_go_before(recording: Recording) -> None:
+    """Workers leave with slurmctld's help, and slurmctld needs its Secrets, its account and its Service until then."""
     (namespace,) = recording.of_type("kubernetes:core/v1:Namespace")
+    before = set()
     for item in _objects(recording):
-        expected = "" if item.type in OUTSIDE else namespace.urn
-        assert item.deleted_with == expected, item.name
+        if item.type.endswith(":StatefulSet") and not item.deleted_with:
+            before.add(reveal(item.inputs)["metadata"]["labels"]["app.kubernetes.io/component"])
+        else:
+            assert item.deleted_with == ("" if item.type in OUTSIDE else namespace.urn), item.name
+    assert before == {"worker", "controller"}
+
+
+def test_a_pool_goes_at_once_unless_its_machines_go_with_it(recording: Recording) -> None:
+    machines = recording.of_type("nebius:index/mk8sV1NodeGroup:Mk8sV1NodeGroup")
+    for item in recording.of_type("kubernetes:apps/v1:StatefulSet"):
+        metadata = reveal(item.inputs)["metadata"]
+        at_once = metadata.get("annotations", {}).get("pulumi.com/deletionPropagationPolicy") == "background"
+        assert at_once is (metadata["labels"]["app.kubernetes.io/component"] == "worker" and not machines), item.name
+
+
+def _seconds(duration: str) -> float:
+    return float(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]]
+
+
+def test_waits_for_jobs_for_the_jail_and_for_images_are_longer_than_the_provider_s_ten_minutes(
+    recording: Recording,
+) -> None:
+    def limits(kind: str) -> dict[str, tuple[Registration, dict[str, float]]]:
+        found = [item for item in recording if item.type.endswith(f":{kind}")]
+        return {item.name: (item, {verb: _seconds(value) for verb, value in item.timeouts.items()}) for item in found}
+
+    for name, (job, limit) in limits("Job").items():
+        deadline = reveal(job.inputs)["spec"].get("activeDeadlineSeconds", 3600)
+        assert min(limit["create"], limit["update"]) >= deadline, name
+    grace = 0
+    for name, (item, limit) in (limits("StatefulSet") | limits("Deployment")).items():
+        pod = reveal(item.inputs)["spec"]["template"]["spec"]
+        if item.deleted_with:
+            assert min(limit["create"], limit["update"]) > 600, name
+        else:
+            assert limit["delete"] >= pod["terminationGracePeriodSeconds"], name
+        if "slurmd" in [container["name"] for container in pod["containers"]]:
+            grace = max(grace, pod["terminationGracePeriodSeconds"])
+    _, controller = limits("StatefulSet")["slurm-controller-pods"]
+    assert controller["delete"] >= grace, "slurmctld stays until the last worker has left"
+    assert controller["create"] > 600
+
+
+def test_nothing_that_outlives_a_namespace_or_a_cluster_is_left_behind_by_destroy(recording: Recording) -> None:
+    """Pulumi does not delete what goes away with something else. A mistake leaves objects, or machines that cost."""
+    known = recording.by_urn()
+    for item in recording:
+        match known[item.deleted_with].type.rsplit(":", 1)[1] if item.deleted_with else "":
+            case "Namespace":
+                if item.type.startswith("kubernetes:"):
+                    assert "namespace" in reveal(item.inputs)["metadata"], item.urn
+                elif item.custom:  # nothing but a value in Pulumi's state
+                    assert item.type == "random:index/randomBytes:RandomBytes", item.urn
+            case "Mk8sV1Cluster":
+                assert not item.type.startswith("nebius:"), item.urn
+            case target:
+                assert target == "", item.urn
 
 
 def test_everything_in_the_namespace_depends_on_it(recording: Recording) -> None:

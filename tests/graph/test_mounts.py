@@ -85,7 +85,7 @@ def test_workers_and_login_nodes_mount_it_and_are_told_where_to_show_it(name: st
 def test_a_pool_without_the_jail_has_it_at_the_same_path() -> None:
     _, main = container(record(with_mounts(), stack="prod"), "slurm-pool-plain-pods")
     assert {"name": "mount-data", "mountPath": "/data"} in main["volumeMounts"]
-    assert "MOUNTS" not in environment(main)
+    assert json.loads(environment(main)["MOUNTS"])[0] == {"source": "/data", "path": "/data"}
 
 
 def test_a_mount_touches_only_the_pods_that_see_it() -> None:
@@ -134,6 +134,10 @@ def test_pods_are_told_which_file_system_their_volumes_must_be() -> None:
     _, login = container(recording, "slurm-login-pods")
     expected = {entry["path"]: entry.get("filesystem") for entry in json.loads(environment(login)["MOUNTS"])}
     assert expected == {"/data": None, "/opt/models": "virtiofs"}, "/data is served by a storage class"
+    _, plain = container(recording, "slurm-pool-plain-pods")
+    assert "EXPECT_FILESYSTEM" not in environment(plain)
+    expected = {entry["source"]: entry.get("filesystem") for entry in json.loads(environment(plain)["MOUNTS"])}
+    assert expected == {"/data": None, "/opt/models": "virtiofs"}
     agent = inputs(recording, "slurm-controller-pods")["spec"]["template"]["spec"]["containers"][1]
     assert environment(agent)["EXPECT_FILESYSTEM"] == "virtiofs"
 

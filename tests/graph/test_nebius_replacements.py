@@ -11,7 +11,7 @@ from cli.against import Comparison, against_state, removal
 from cli.recording import Made, record
 from components.clouds.nebius.immutable import ALLOCATION, CLUSTER, FILESYSTEM, NODE_GROUP
 from tests import stacks
-from tests.graph.test_replacements import compare_files, stack_of, state_of
+from tests.graph.state import compare_files, stack_of, state_of
 from tests.stacks import with_change
 
 STATUS: dict[str, dict[str, Any]] = {

@@ -115,6 +115,25 @@ def test_a_baseline_pool_gets_nothing_but_the_limit_for_its_devices_and_the_kern
     assert container["securityContext"] == {"capabilities": {"add": ["SYS_RESOURCE", "SYSLOG"]}}
 
 
+def test_a_pool_without_the_jail_has_the_users_whom_slurmctld_knows_and_no_more_of_its_configuration() -> None:
+    recording = record(stacks.existing(), stack="prod")
+    plain, cpu = (template(recording, f"slurm-pool-{pool}-pods") for pool in ("plain", "cpu"))
+
+    volumes = {volume["name"]: volume for volume in plain["spec"]["volumes"]}
+    items = [{"key": name, "path": name} for name in ("passwd", "group")]
+    assert volumes["users"]["configMap"] == {"name": "slurm-config", "items": items}
+    users = {"name": "users", "mountPath": "/var/lib/extrausers", "readOnly": True}
+    assert users in slurmd(plain)["volumeMounts"]
+    assert "jail" not in volumes
+    assert users not in slurmd(cpu)["volumeMounts"]
+    (published,) = [
+        item
+        for item in recording
+        if item.type == "kubernetes:core/v1:ConfigMap" and reveal(item.inputs)["metadata"]["name"] == "slurm-config"
+    ]
+    assert reveal(published.inputs)["data"]["passwd"].startswith("alice:x:10001:")
+
+
 @pytest.mark.usefixtures("cloud")
 def test_the_user_s_annotations_of_the_login_service_win_over_the_cloud_s() -> None:
     sections = with_change(stacks.existing(), "login.annotations", {"cloud/type": "internal", "mine": "yes"})

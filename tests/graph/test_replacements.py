@@ -3,61 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from cli.against import Comparison, against_file, against_state, removal
-from cli.recording import SIGNATURE, Recording, Secret, record
-from cli.stack import Stack, open_stack
+from cli.against import Comparison, against_state, removal
+from cli.recording import record
 from tests import stacks
+from tests.graph.state import compare_files, stack_of, state_of
 from tests.stacks import with_change
-
-
-def stack_of(directory: Path, sections: dict[str, Any], name: str = "test") -> Stack:
-    file = directory / f"Pulumi.{name}.yaml"
-    config = {f"slurmstack:{key}": value for key, value in sections.items()}
-    file.write_text(yaml.safe_dump({"config": config}, sort_keys=False), encoding="utf-8")
-    return open_stack(file)
-
-
-def state_of(recording: Recording, outputs_of: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """What `pulumi stack export` would print after these resources were made, in the shape that a real one has.
-
-    `outputs_of`: by type, what the provider tells besides the inputs.
-    """
-    outputs_of = outputs_of or {}
-
-    def encrypted(value: Any) -> Any:
-        if isinstance(value, Secret):
-            return {SIGNATURE: "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "v1:AAAA:BBBB"}
-        if isinstance(value, dict):
-            return {key: encrypted(item) for key, item in value.items()}
-        return [encrypted(item) for item in value] if isinstance(value, list) else value
-
-    resources: list[dict[str, Any]] = [
-        {"urn": "urn:pulumi:test::slurmstack::pulumi:pulumi:Stack::slurmstack-test", "custom": False}
-        | {"type": "pulumi:pulumi:Stack", "outputs": {"namespace": "slurm"}}
-    ]
-    for item in recording:
-        inputs = {"__defaults": [], **encrypted(item.inputs)}
-        entry = {"urn": item.urn, "custom": item.custom, "type": item.type, "parent": item.parent}
-        if item.custom:
-            outputs = {**inputs, **outputs_of.get(item.type, {}), "__pulumi_raw_state_delta": {"obj": {}}}
-            entry |= {"id": item.id, "inputs": inputs, "outputs": outputs}
-        entry |= {"protect": True} if item.protect else {}
-        entry |= {"retainOnDelete": True} if item.retained else {}
-        resources.append(entry)
-    document = {"version": 3, "deployment": {"manifest": {}, "resources": resources, "metadata": {}}}
-    return dict(json.loads(json.dumps(document)))
-
-
-def compare_files(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:
-    old = stack_of(directory, before, "old")
-    return against_file(stack_of(directory, after), old.file)
 
 
 def compare_state(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:
@@ -104,6 +59,13 @@ def test_another_release_of_slurm_is_refused(tmp_path: Path) -> None:
     found = compare_files(tmp_path, stacks.existing(), with_change(stacks.existing(), "slurm.version", "26.05"))
     (effect,) = found.refused
     assert effect.refused.startswith("slurm.version: the jail was filled with Slurm 24.11, and daemons of 26.05")
+
+
+def test_another_name_of_the_cluster_is_refused(tmp_path: Path) -> None:
+    changed = with_change(stacks.existing(), "slurm.cluster_name", "hpc")
+    (effect,) = (item for item in compare_files(tmp_path, stacks.existing(), changed).effects if item.refused)
+    assert [item.path for item in effect.because] == ["slurm.cluster_name"]
+    assert "does not start with it as 'hpc'; set it back to slurm" in effect.refused
 
 
 def test_a_pool_that_leaves_is_explained_and_not_refused(tmp_path: Path) -> None:

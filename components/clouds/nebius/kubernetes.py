@@ -71,5 +71,6 @@ def create_kubernetes_provider(
         # Slurm re-reads its configuration in place; maps whose change must roll pods carry a hash in their names.
         enable_config_map_mutable=True,
         enable_secret_mutable=True,
+        enable_patch_force=True,  # what was changed by hand comes back, and is no conflict
         opts=pulumi.ResourceOptions(depends_on=list(after)),
     )

@@ -126,6 +126,12 @@ def test_a_pool_must_not_have_the_name_of_another_pool_s_node() -> None:
     assert complaint.startswith("worker_nodes.gpu-1: is also the name of a node of the pool 'gpu'")
 
 
+def test_a_feature_must_not_have_the_name_of_another_pool() -> None:
+    sections = with_change(stacks.existing(), "worker_nodes.gpu.features", ["gpu", "cpu"])
+    (complaint,) = complaints(sections)
+    assert complaint.startswith("worker_nodes.gpu.features: 'cpu' is the name of another pool")
+
+
 def test_a_partition_of_an_unknown_pool_names_the_nearest_one() -> None:
     (complaint,) = complaints(with_change(stacks.dev(), "partitions.main.pools", ["defalt"]))
     assert "partitions.main.pools: 'defalt' is not a pool of worker_nodes" in complaint

@@ -110,6 +110,12 @@ def test_gpus_have_a_type_where_the_platform_tells_it(platform: str, gres: str) 
     assert node_conf("gpu", pool).endswith(f"Gres={gres}")
 
 
+def test_slurm_knows_gpus_also_where_the_last_pool_with_some_has_left() -> None:
+    """Without their name slurmctld forgets what jobs asked for, and starts them without."""
+    assert effective_settings(load_config(stacks.existing()))["GresTypes"] == "gpu"
+    assert effective_settings(load_config(stacks.dev()))["GresTypes"] == "gpu"
+
+
 @pytest.mark.parametrize("role", ["worker", "jail"])
 def test_an_image_is_named_by_its_digest_where_there_is_one(role: str) -> None:
     digest = f"sha256:{'0' * 64}"

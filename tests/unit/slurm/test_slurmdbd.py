@@ -68,7 +68,7 @@ def test_slurm_conf_names_slurmdbd_and_counts_gpus() -> None:
     assert found["AccountingStorageType"] == "accounting_storage/slurmdbd"
     assert found["AccountingStorageHost"] == "slurmdbd-0"
     assert found["AccountingStorageTRES"] == "gres/gpu"
-    assert "AccountingStorageTRES" not in slurm_conf(stacks.dev())
+    assert slurm_conf(stacks.dev())["AccountingStorageTRES"] == "gres/gpu", "a first GPU pool changes no array"
 
 
 def test_nothing_of_accounting_is_left_where_it_is_off() -> None:

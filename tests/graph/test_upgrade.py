@@ -1,0 +1,60 @@
+"""A cluster that an older commit made is taken over: nothing is lost, and no set of pods or machines made anew."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.against import Comparison, against_state
+from cli.manifests import manifests
+from cli.recording import record
+from tests.graph.older_graphs import OLDER
+from tests.graph.state import stack_of
+
+
+def graphs(pattern: str) -> pytest.MarkDecorator:
+    files = sorted(OLDER.glob(pattern))
+    ids = [f"{file.parent.name}-{file.stem}" for file in files]
+    return pytest.mark.parametrize("older", [json.loads(file.read_text()) for file in files], ids=ids)
+
+
+def has_done_its_work(type_: str, name: str) -> bool:
+    """Whether an object may be made anew under another name: jobs, and the list of users that one of them reads."""
+    return type_.endswith(":Job") or name == "slurm-users-list"
+
+
+def taken_over(directory: Path, older: dict[str, Any]) -> Comparison:
+    return against_state(stack_of(directory, older["sections"]), older["state"])
+
+
+@graphs("*/*.json")
+def test_the_engine_makes_nothing_anew_and_deletes_nothing_but_jobs_that_have_done_their_work(
+    older: dict[str, Any], tmp_path: Path
+) -> None:
+    found = taken_over(tmp_path, older)
+    assert not found.refused
+    lost = {
+        (change.action, change.resource.type.rsplit(":", 1)[1], change.resource.name)
+        for change in found.changes
+        if change.action in {"replace", "delete"} and not has_done_its_work(change.resource.type, change.resource.name)
+    }
+    assert not lost
+
+
+@graphs("*/[de]*.json")
+def test_kubectl_finds_every_object_again_by_its_name(older: dict[str, Any]) -> None:
+    before = {
+        (item["type"].rsplit(":", 1)[1], item["inputs"]["metadata"]["name"])
+        for item in older["state"]["deployment"]["resources"]
+        if item["type"].startswith("kubernetes:")
+        and not has_done_its_work(item["type"], item["urn"].rsplit("::", 1)[1])
+    }
+    after = {(item.kind, item.name) for item in manifests(record(older["sections"], stack="test"))}
+    assert before <= after
+
+
+def test_there_is_an_older_graph_of_each_kind_of_stack() -> None:
+    assert {path.stem for path in OLDER.glob("*/*.json")} >= {"dev", "existing", "nebius", "nebius-full"}
