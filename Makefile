@@ -29,9 +29,13 @@ $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@
 
+PYTEST := $(BIN)/pytest --no-loadscope-reorder
+LANES ?= 3
+
 test: $(VENV)/.ready-dev ## Run all tests: unit, graph, real Slurm daemons, real Kubernetes
-	@$(BIN)/pytest -n auto --dist loadfile tests/unit tests/graph tests/slurm
-	@$(BIN)/pytest tests/images tests/e2e
+	@$(PYTEST) -n auto --junitxml=test-logs/1-daemons.xml tests/unit tests/graph tests/slurm
+	@$(PYTEST) -n 0 --maxfail=5 --junitxml=test-logs/2-disruptive.xml -m disruptive tests/e2e
+	@$(PYTEST) -n $(LANES) --maxfail=10 --junitxml=test-logs/3-lanes.xml -m "not disruptive" tests/images tests/e2e
 
 check: $(VENV)/.ready-dev ## Check format, lint and types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) images || { echo "run: make format"; exit 1; }

@@ -10,18 +10,53 @@ from typing import Any
 import pytest
 
 from local import cluster as local_cluster
-from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack
+from tests.e2e.harness import SlurmOnKubernetes, destroy_under_a_job, make_key, slurmstack
 from tests.stacks import dev
 
 ENGINES = ["kubectl", *(["pulumi"] if shutil.which("pulumi") else [])]
 """Ways to apply: with kubectl always, with the real Pulumi engine where its command is on PATH."""
 
 
+LANE = os.environ.get("PYTEST_XDIST_WORKER", "")
+"""The name of the lane that this process is, where several run side by side. Each has a Slurm cluster of its own."""
+
+LONGEST = ("test_policy.py", "test_accounting.py", "test_rest.py", "test_settings.py", "test_users.py")
+"""What the lanes begin with, so that none of them is the last one for long."""
+
+EXISTED = pytest.StashKey[bool]()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """End-to-end tests come last, and among them first those that start and stop the local cluster."""
-    items.sort(
-        key=lambda item: ("tests/e2e/" in item.nodeid) + ("tests/e2e/" in item.nodeid and "make_up" not in item.nodeid)
-    )
+    """End-to-end tests come last, and among them first those that start and stop the local cluster.
+
+    With several engines each lane goes through them one after the other, as each has a Slurm cluster of its own.
+    """
+
+    def order(item: pytest.Item) -> tuple[int, int, int]:
+        length = LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
+        if "tests/e2e/" not in item.nodeid:
+            return 0, 0, 0
+        engine = getattr(item, "callspec", None) and item.callspec.params.get("slurm")  # type: ignore[attr-defined]
+        return 1 if "make_up" in item.nodeid else 2, ENGINES.index(engine) if engine in ENGINES else 0, length
+
+    items.sort(key=order)
+
+
+def _leads_lanes(config: pytest.Config) -> bool:
+    return bool(config.getoption("numprocesses", None)) and not LANE and os.geteuid() == 0
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start the local cluster for all lanes."""
+    if _leads_lanes(session.config):
+        session.config.stash[EXISTED] = local_cluster.status().exists
+        slurmstack("local", "up", timeout=3600)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Take it down after the last lane."""
+    if not session.config.stash.get(EXISTED, True):
+        slurmstack("local", "down")
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +74,9 @@ def local_kubernetes() -> Iterator[None]:
     """The local cluster, taken down afterwards if it was not there before."""
     if os.geteuid() != 0:
         pytest.skip("a local Kubernetes needs root")
+    if LANE:
+        yield  # the process that leads the lanes has started it
+        return
     existed = local_cluster.status().exists
     slurmstack("local", "up", timeout=3600)
     yield
@@ -54,7 +92,7 @@ def slurm(
     engine: str = request.param
     directory = tmp_path_factory.mktemp(engine)
     sections: dict[str, Any] = dev()
-    sections["cluster"] = {"namespace": f"e2e-{engine}"}
+    sections["cluster"] = {"namespace": "-".join(filter(None, ("e2e", engine, LANE)))}
     public_key = make_key(directory / "key")
     sections["users"] = {"alice": {"uid": 10001, "ssh_authorized_keys": [public_key], "sudo": True}}
     if engine == "pulumi":
@@ -65,20 +103,24 @@ def slurm(
         slurm.up()
         slurm.await_idle("default-0", "default-1")
     except BaseException:
-        print(f"logs: {slurm.collect_logs(f'setup-{engine}')}")
+        print(f"logs: {slurm.collect_logs(f'setup-{slurm.namespace}')}")
         raise
     yield slurm
-    slurmstack("destroy", "--yes", "--kill-jobs", "--engine", engine, "--config", str(slurm.file))
+    try:
+        destroy_under_a_job(slurm)
+    except BaseException:
+        slurmstack("destroy", "--yes", "--kill-jobs", "--engine", engine, "--config", str(slurm.file), check=False)
+        raise
 
 
 @pytest.fixture
 def two_nodes(slurm: SlurmOnKubernetes) -> SlurmOnKubernetes:
     """The cluster as a test expects it at its start: two idle nodes and the stack file of the beginning."""
-    default = dev()
-    if slurm.sections["worker_nodes"] != default["worker_nodes"] or slurm.sections["slurm"] != default["slurm"]:
-        slurm.sections = {**slurm.sections, "worker_nodes": default["worker_nodes"], "slurm": default["slurm"]}
-        slurm.up()
+    default = {name: value for name, value in dev().items() if name in {"worker_nodes", "partitions", "slurm"}}
     slurm.slurm("scancel --state=pending; scancel --state=running", check=False)
+    if {**slurm.sections, **default} != slurm.sections:
+        slurm.sections = {**slurm.sections, **default}
+        slurm.up()
     slurm.await_idle("default-0", "default-1")
     return slurm
 

@@ -1,8 +1,9 @@
-"""A GPU in each of two workers that have none, which the checks believe in and that can be taken away."""
+"""GPUs in workers that have none, which the checks believe in and that can be taken away."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from tests.e2e.harness import SlurmOnKubernetes
@@ -16,23 +17,33 @@ _SAYS: Final = "/run/fake-gpus"
 
 
 class FakeGpus:
-    """Their settings say that the workers should have one GPU each, and a program plays nvidia-smi.
+    """A program plays nvidia-smi, and the settings of the checks say that each worker of the pool should have GPUs.
 
     `slurm.up()` brings the settings of the stack file back.
     """
 
-    def __init__(self, slurm: SlurmOnKubernetes) -> None:
+    def __init__(
+        self,
+        slurm: SlurmOnKubernetes,
+        *,
+        workers: Sequence[str] = WORKERS,
+        count: int = 1,
+        pool: str | None = "default",
+    ) -> None:
+        """`pool`: None where the stack file says already that the workers have them."""
         self._slurm = slurm
+        self._count = count
         self._lines = (_FAKES / "data/nvidia/h100-8.csv").read_text().splitlines()
         tool = "#!/usr/bin/python3\n" + (_FAKES / "fake_gpu_tools.py").read_text()
-        for node in WORKERS:
+        for node in workers:
             self._write(node, "/usr/local/bin/nvidia-smi", tool)
             self.set(node, there=True)
-        self._change_settings(json.dumps({"pools": {"default": {"gpus": 1}}}))
+        if pool is not None:
+            self._change_settings(json.dumps({"pools": {pool: {"gpus": count}}}))
 
     def set(self, node: str, *, there: bool) -> None:
-        """Whether nvidia-smi of a node shows its GPU from now on."""
-        self._write(node, f"{_SAYS}/gpus.csv", "\n".join(self._lines[: 1 + there]) + "\n")
+        """Whether nvidia-smi of a node shows its GPUs from now on."""
+        self._write(node, f"{_SAYS}/gpus.csv", "\n".join(self._lines[: 1 + (self._count if there else 0)]) + "\n")
 
     def hang(self, node: str, *, hangs: bool) -> None:
         """Whether nvidia-smi of a node never ends from now on."""

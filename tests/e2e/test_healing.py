@@ -88,6 +88,7 @@ def test_a_job_outlives_the_controller(two_nodes: SlurmOnKubernetes) -> None:
     assert slurm.ssh("cat survivor.out; rm ~/stop").strip() == "survived"
 
 
+@pytest.mark.disruptive
 @pytest.mark.parametrize("node", ["node-0", "node-1"])
 def test_a_kubernetes_node_may_be_reset(two_nodes: SlurmOnKubernetes, node: str) -> None:
     before = Before(two_nodes)

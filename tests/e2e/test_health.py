@@ -20,6 +20,9 @@ MOVES = 'test -n "$SLURM_RESTART_COUNT" || sleep 300; sleep 15'
 """A job of which the first run lasts longer than all that is waited for until it is requeued; the second one ends."""
 
 
+pytestmark = pytest.mark.disruptive
+
+
 def _reason(slurm: SlurmOnKubernetes, node: str) -> str:
     """Why a node is drained; empty if it is not."""
     nodes = json.loads(slurm.slurm("scontrol show nodes --json", check=False) or '{"nodes": []}')["nodes"]
@@ -112,7 +115,11 @@ def _job_on(slurm: SlurmOnKubernetes, node: str, script: str = MOVES) -> str:
 
 def _await_move(slurm: SlurmOnKubernetes, job: str, node: str, timeout: float = 60) -> None:
     """Wait until a job was requeued, and runs on that node."""
-    wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=timeout)
+
+    def requeued() -> bool:  # counted at once, but queued again only when its first run has been cleaned up
+        return slurm.job_field(job, "Restarts") == "1" and slurm.job_state(job) == "PENDING"
+
+    wait_until(requeued, f"job {job} is requeued", timeout=timeout)
     slurm.slurm(f"scontrol update jobid={job} starttime=now")  # Slurm has requeued jobs wait for two minutes
     slurm.await_job(job, "RUNNING", timeout=90)
     assert slurm.job_field(job, "NodeList") == node

@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
 
 
 def test_ssh_with_the_key_of_the_stack_file_lands_in_the_jail_as_that_user(two_nodes: SlurmOnKubernetes) -> None:
-    shown = two_nodes.ssh("id -un; pwd; cat /.slurmstack/populated; hostname").split()
+    shown = two_nodes.login("id -un; pwd; cat /.slurmstack/populated; hostname").split()
     assert shown[:2] == ["alice", "/home/alice"]
     assert "version" in " ".join(shown)
     assert shown[-1] in {"login-0", "login-1"}

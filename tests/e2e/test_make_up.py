@@ -18,7 +18,7 @@ from slurm.local_cluster import local_directory
 from tests.e2e.harness import slurmstack, wait_until
 from tests.stacks import ROOT
 
-pytestmark = pytest.mark.usefixtures("no_cluster_before")
+pytestmark = [pytest.mark.usefixtures("no_cluster_before"), pytest.mark.disruptive]
 
 
 def make(*arguments: str) -> str:
@@ -88,6 +88,7 @@ def before() -> dict[str, set[str]]:
     return footprint()
 
 
+@pytest.mark.timeout(3600)  # a fresh machine builds everything first
 def test_make_up_ends_with_srun_on_two_nodes_and_says_how_to_log_in() -> None:
     printed = make("up")
     assert "alice@login:~$ srun -N2 hostname" in printed

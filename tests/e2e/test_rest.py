@@ -150,3 +150,15 @@ def test_the_pods_are_replaced_without_a_failed_request(slurm: SlurmOnKubernetes
     said = slurm.ssh("touch stop; cat log").split()
     assert said.count("asked") > 10
     assert "failed" not in said
+
+
+def test_turned_off_it_leaves_nothing_and_the_preview_says_so(slurm: SlurmOnKubernetes) -> None:
+    slurm.sections = with_change(slurm.sections, "rest.enabled", value=False)
+    if slurm.engine == "kubectl":
+        shown = {
+            (change["action"], change["kind"]) for change in slurm.preview()["changes"] if "rest" in change["name"]
+        }
+        kinds = ("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service")
+        assert shown == {("delete", kind) for kind in kinds}
+    slurm.up()
+    assert slurm.kubectl.items("poddisruptionbudget,deployment,service", "rest", "-n", slurm.namespace) == []

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from images.controller.agent import SURVIVAL_QUESTIONS, SURVIVAL_SECONDS
+from images.controller.control import PING_TIMEOUT_SECONDS
+from images.controller.publish import config_hash
 from tests.slurm.accounting import (
     AccountingSandbox,
     accounting_config,
@@ -108,6 +112,22 @@ def test_a_configuration_is_taken_while_slurmdbd_is_away(cluster: AccountingSand
     ids = submit(cluster, 3)
     cluster.pods["slurmdbd-0"].start_program("slurmdbd")
     wait_for_records(cluster, ids)
+
+
+def test_a_configuration_is_taken_while_slurmdbd_hangs(cluster: AccountingSandbox, slurm_version: str) -> None:
+    """As while its database starts again: slurmctld asks it when it reads its files, and answers nobody meanwhile."""
+    slurmdbd = cluster.pods["slurmdbd-0"]
+    slurmdbd.run(["pkill", "-STOP", "--exact", "slurmdbd"])
+    wanted = accounting_config(slurm_version, "SchedulerParameters=bf_interval=19\n")
+    cluster.set_config(wanted)
+    # The agent asks five times, and each question takes the 5 s that `scontrol ping` may take.
+    time.sleep(SURVIVAL_QUESTIONS * PING_TIMEOUT_SECONDS + SURVIVAL_SECONDS)
+    for process in slurmdbd.processes:  # nsenter, which has stopped with it
+        process.send_signal(signal.SIGCONT)
+    slurmdbd.run(["pkill", "-CONT", "--exact", "slurmdbd"])
+    active = f"configuration {config_hash(wanted)} is active"
+    wait_until(lambda: active in cluster.controller.log("config-agent"), cluster.logs, 120)
+    wait_for_records(cluster, submit(cluster, 3))
 
 
 @pytest.mark.parametrize("slurmdbd_first", [True, False])

@@ -1,0 +1,47 @@
+"""What holds for all tests."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
+
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("slurmstack", deadline=None)
+settings.load_profile("slurmstack")
+
+LEAST_WORKERS = 5
+"""Side by side at least (`-n auto`), as most of the tests with daemons wait for them; measured on two cores."""
+
+_VERSION = re.compile(r"\[(?:[^\]]*-)?(\d\d\.\d\d)(?:-[^\]]*)?\]$")
+
+
+class Pieces(LoadScopeScheduling):  # type: ignore[misc]  # it comes without types
+    """One worker runs the tests of a file for one version of Slurm in one piece: they share daemons.
+
+    pytest-xdist's own `loadgroup` is meant for that, and does not see any group with pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        version = _VERSION.search(nodeid)
+        return f"{nodeid.partition('::')[0]} {version[1] if version else ''}"
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """How many workers `-n auto` starts."""
+    return max(LEAST_WORKERS, os.cpu_count() or 1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Pieces:
+    """Take the place of whatever `--dist` asks for: tests of one file cannot be apart."""
+    return Pieces(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with daemons begin first: they take longest."""
+    items.sort(key=lambda item: "tests/slurm/" not in item.nodeid)

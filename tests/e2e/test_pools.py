@@ -1,0 +1,175 @@
+"""Pools of workers of all kinds beside each other: without the jail, on machines of their own, with GPUs.
+
+Options for clouds that make machines (config/machines.py) are refused on this one (tests/unit/config/test_volumes.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from config.machines import Machines
+from config.workers import Resources, Toleration, WorkerPool
+from tests.e2e.fake_gpus import FakeGpus
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.slurm.test_gpus import DRIVER
+
+pytestmark = pytest.mark.disruptive
+
+LABEL = "slurmstack-test/machine"
+TAINT = {"key": LABEL, "value": "team", "effect": "NoSchedule"}
+TINY = {"cpus": 1, "memory": "768Mi", "cpu_request": "10m"}
+POOLS: dict[str, dict[str, Any]] = {
+    "plain": {"size": 1, "resources": TINY, "security": "baseline", "shared_memory": "32Mi"},
+    "team": {
+        "size": 1,
+        "resources": {**TINY, "cpus": 3},
+        "features": ["fast"],
+        "drain_timeout": 600,
+        "node_selector": {LABEL: "team"},
+        "tolerations": [TAINT],
+    },
+    "gpu": {"size": 1, "resources": {**TINY, "gpus": 2}},
+}
+NODES = ("default-0", "default-1", "gpu-0", "plain-0", "team-0")
+
+SHOWN = {
+    "size": "every test: one node of each pool",
+    "resources": "test_each_pool_offers_what_its_resources_say",
+    "features": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
+    "drain_timeout": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
+    "security": "test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability",
+    "shared_memory": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
+    "node_selector": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
+    "tolerations": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
+}
+"""Option of a pool -> the test that shows it."""
+
+
+def _patch_node(slurm: SlurmOnKubernetes, machine: str, *operations: dict[str, Any]) -> None:
+    """Change what a machine says that it has."""
+    patch = json.dumps(operations)
+    slurm.kubectl.run("patch", "node", machine, "--subresource=status", "--type=json", "-p", patch)
+
+
+def _gpus(slurm: SlurmOnKubernetes, machine: str, number: int) -> None:
+    """Have a machine offer GPUs to Kubernetes, or (0) none any more."""
+    operation = {"op": "add", "value": str(number)} if number else {"op": "remove"}
+    at = ["/status/capacity/nvidia.com~1gpu", "/status/allocatable/nvidia.com~1gpu"]
+    _patch_node(slurm, machine, *({**operation, "path": path} for path in at))
+
+
+def _play_gpus(slurm: SlurmOnKubernetes, node: str) -> None:
+    """Have a worker find two GPUs: what the kernel's driver shows, and nvidia-smi."""
+    slurm.exec(node, "bash", "-c", DRIVER, container="slurmd")
+    FakeGpus(slurm, workers=(node,), count=2, pool=None)
+    slurm.slurm("scontrol reconfigure")
+    # slurmd found none at its start, for which slurmctld has drained the node. Sockets are known of found ones only.
+    shown = f"sinfo --noheader --nodes={node} --format=%G"
+    wait_until(lambda: "(S:0)" in slurm.slurm(shown, check=False), f"the GPUs of {node}")
+    slurm.slurm(f"scontrol update nodename={node} state=resume")
+
+
+@pytest.fixture(scope="module")
+def pools(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
+    """The cluster with three more pools and a partition for each; one machine is kept for `team`, one offers GPUs."""
+    before = slurm.sections
+    keep = ("node-1", f"{LABEL}={TAINT['value']}")
+    slurm.kubectl.run("label", "node", *keep, "--overwrite")
+    slurm.kubectl.run("taint", "node", f"{keep[0]}", f"{keep[1]}:{TAINT['effect']}", "--overwrite")
+    _gpus(slurm, "node-0", 2)
+    try:
+        partitions = {**before["partitions"], **{name: {"pools": [name]} for name in POOLS}}
+        slurm.sections = {**before, "partitions": partitions}
+        slurm.change("worker_nodes", {**before["worker_nodes"], **POOLS})
+        wait_until(lambda: set(NODES) <= set(slurm.nodes()), f"nodes of all pools: {slurm.nodes()}", timeout=120)
+        _play_gpus(slurm, "gpu-0")
+        slurm.await_idle(*NODES)
+        yield slurm
+    finally:
+        slurm.slurm("scancel --user=alice", check=False)  # of a test that failed: `up` would wait for it, or refuse
+        slurm.sections = before
+        slurm.up()
+        slurm.await_idle("default-0", "default-1")
+        slurm.kubectl.run("label", "node", keep[0], f"{LABEL}-")
+        slurm.kubectl.run("taint", "node", keep[0], f"{LABEL}-")
+        _gpus(slurm, "node-0", 0)
+
+
+def test_every_option_of_a_pool_is_shown_by_one_of_these_tests() -> None:
+    assert SHOWN.keys() == WorkerPool.model_fields.keys() - Machines.model_fields.keys()
+    used = {key for pool in POOLS.values() for key in pool["resources"]}
+    assert used == Resources.model_fields.keys()
+    assert TAINT.keys() == Toleration.model_fields.keys()
+
+
+def test_each_pool_offers_what_its_resources_say(pools: SlurmOnKubernetes) -> None:
+    shown = pools.slurm("sinfo --noheader --Node --partition=plain,team,gpu --format='%N %c %m %G'").splitlines()
+    assert [line.split() for line in shown] == [
+        ["gpu-0", "1", "640", "gpu:2(S:0)"], ["plain-0", "1", "640", "(null)"], ["team-0", "3", "640", "(null)"],
+    ]  # fmt: skip
+    (container,) = pools.pods()["gpu-0"]["spec"]["containers"]
+    assert container["resources"] == {
+        "requests": {"cpu": "10m", "memory": "768Mi", "nvidia.com/gpu": "2"},
+        "limits": {"memory": "768Mi", "nvidia.com/gpu": "2"},
+    }
+
+
+def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability(pools: SlurmOnKubernetes) -> None:
+    script = "id; pwd; grep CapBnd /proc/self/status; ls -d /.slurmstack /home/alice; df -k --output=size /dev/shm"
+    user, directory, bounding, *rest = pools.ssh(f"srun -p plain sh -c '{script}'").splitlines()
+    assert user.startswith("uid=10001(alice) gid=10001(alice) groups=10001(alice)"), user
+    assert directory == "/tmp"
+    assert int(bounding.split()[1], 16) & 1 << 21 == 0, "CAP_SYS_ADMIN"
+    assert rest[-1].strip() == str(32 * 1024), rest
+    assert len(rest) == 2, "neither a jail nor a home"
+
+
+def test_a_batch_job_without_the_jail_ends_as_it_should(pools: SlurmOnKubernetes) -> None:
+    job = pools.submit("srun id -un; echo ended in $PWD", "-p plain", "--output=/var/tmp/%j.out")
+    pools.await_job(job)
+    written = pools.exec("plain-0", "cat", f"/var/tmp/{job}.out", container="slurmd").splitlines()
+    # Slurm says of the script and of its step that the home is not there.
+    assert [line for line in written if "couldn't chdir" not in line] == ["alice", "ended in /tmp"]
+    # Where its output cannot be written, a job fails at once and stays failed: it is not started again and again.
+    job = pools.submit("true", "-p plain", "--requeue")
+    pools.await_job(job, "FAILED")
+    assert pools.job_field(job, "Restarts") == "0"
+    assert pools.nodes()["plain-0"] == "idle"
+
+
+def test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool(pools: SlurmOnKubernetes) -> None:
+    machines = {name: pod["spec"].get("nodeName") for name, pod in pools.pods().items()}
+    assert machines["team-0"] == "node-1"
+    assert {machines["gpu-0"], machines["plain-0"]} == {"node-0"}, "the others do not tolerate the taint"
+    assert pools.ssh("srun -p main,team --constraint=fast hostname") == "team-0\n"
+
+
+def test_jobs_get_the_gpus_that_they_ask_for(pools: SlurmOnKubernetes) -> None:
+    assert pools.ssh("srun -p gpu --gpus=1 sh -c 'echo $CUDA_VISIBLE_DEVICES'") == "0\n"
+    assert pools.ssh("srun -p gpu --gres=gpu:2 sh -c 'echo $CUDA_VISIBLE_DEVICES $SLURMD_NODENAME'") == "0,1 gpu-0\n"
+
+
+def test_a_changed_option_rolls_its_pool_alone_and_after_its_job(pools: SlurmOnKubernetes) -> None:
+    slurm = pools
+    before = slurm.pod_uids()
+    assert slurm.pods()["team-0"]["spec"]["terminationGracePeriodSeconds"] == 600 + 30
+    job = slurm.submit("until test -e ~/go; do sleep 0.2; done", "-p team", "--time=5", "--output=/dev/null")
+    slurm.await_job(job, "RUNNING")
+    slurm.sections = {**slurm.sections, "users": {**slurm.sections["users"], "bob": {"uid": 10002}}}
+    slurm.change("worker_nodes.team.shared_memory", "48Mi")
+    wait_until(lambda: "drain" in slurm.nodes()["team-0"], "team-0 drains")
+    assert slurm.job_state(job) == "RUNNING"
+    slurm.ssh("touch ~/go")
+    slurm.await_job(job)
+    slurm.await_rolled(*NODES)
+    assert slurm.ssh("rm ~/go; srun -p team df -k --output=size /dev/shm").split()[-1] == str(48 * 1024)
+    after = slurm.pod_uids()
+    assert {name for name in NODES if after[name] != before[name]} == {"team-0"}
+    # Kubernetes brings a changed ConfigMap to a running pod within about a minute; at once when the pod is changed.
+    slurm.kubectl.run("annotate", "pod", "plain-0", "-n", slurm.namespace, "slurmstack/test=looked")
+    srun = "setpriv --reuid=10002 --regid=10002 --clear-groups srun -Q -p plain id -un"
+    wait_until(lambda: slurm.slurm(srun, check=False) == "bob\n", "the new user runs a job", timeout=10)
