@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from images.accounting.fields import Attributes, parse_time
+from images.common.hostlist import expand
 
 REPEATS: Final = {
     "hourly": timedelta(hours=1),
@@ -72,22 +73,6 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _time(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
-
-
-def expand(hosts: str) -> tuple[str, ...]:
-    """Names in a host list such as `gpu-[0-3,7],cpu-0`."""
-    names: list[str] = []
-    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", hosts):
-        prefix, _, inside = part.strip(",").partition("[")
-        names += [prefix + number for number in _numbers(inside.rstrip("]"))] if inside else [prefix]
-    return tuple(sorted(names))
-
-
-def _numbers(ranges: str) -> Iterable[str]:
-    for item in ranges.split(","):
-        first, _, last = item.partition("-")
-        for number in range(int(first), int(last or first) + 1):
-            yield str(number).zfill(len(first))
 
 
 def has_ended(wanted: Attributes, now: float) -> bool:
