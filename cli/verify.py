@@ -62,18 +62,30 @@ def as_user(kubectl: Kubectl, stack: Stack, user: str, command: str) -> str:
 def _await_nodes(kubectl: Kubectl, namespace: str, count: int, timeout: float, tell: Tell) -> None:
     deadline = time.monotonic() + timeout
     while True:
-        done = kubectl.run(
-            *("exec", "-n", namespace, "controller-0", "-c", "slurmctld", "--"),
-            *("sinfo", "--Node", "--noheader", "--states=idle,mixed,allocated", "--format=%N"),
-            check=False,
-        )
-        ready = len(set(done.stdout.split()))
+        ready = len(_registered(kubectl, namespace))
         if ready >= count:
             return
         tell(ready, count, "nodes")
         if time.monotonic() > deadline:
             raise Failure(f"only {ready} of {count} nodes are usable", hint="`slurmstack status` shows why")
         time.sleep(0.2)
+
+
+def _registered(kubectl: Kubectl, namespace: str) -> set[str]:
+    """Usable nodes whose slurmd has registered from the pod that runs now.
+
+    After all of a cluster was started again, slurmctld shows nodes as it has saved them, idle at addresses that other
+    pods may have by then; a job that starts before their slurmd comes back is lost.
+    """
+    done = kubectl.run(
+        *("exec", "-n", namespace, "controller-0", "-c", "slurmctld", "--"),
+        *("sinfo", "--Node", "--noheader", "--states=idle,mixed,allocated", "--Format=NodeList:|,NodeAddr:|"),
+        check=False,
+    )
+    addresses = dict(line.split("|")[:2] for line in done.stdout.splitlines() if line.count("|") >= 2)
+    pods = kubectl.items("pod", "-n", namespace, "-l", "slurmstack/pool")
+    current = {pod["metadata"]["name"]: pod.get("status", {}).get("podIPs", []) for pod in pods}
+    return {name for name, address in addresses.items() if address in {item["ip"] for item in current.get(name, [])}}
 
 
 def _print_next_steps(stack: Stack, user: str) -> None:

@@ -29,6 +29,7 @@ from local import (
     paths,
     pki,
     processes,
+    revival,
     shell,
     teardown,
     tools,
@@ -62,12 +63,16 @@ def up(report: Report, node_count: int = 2) -> None:
         # Always: a firewall that is loaded again (`nft flush ruleset`) takes our rules away and stops no process.
         for warning in network.ensure_host(setup.addresses, setup.tools):
             report.info(f"warning: {warning}")
-        if not _runs(setup):
+        started = not _runs(setup)
+        if started:
             with report.step("Start etcd, API server and nodes") as step:
                 _start(setup, step)
         network.ensure_routes(setup.addresses, setup.nodes)
         with report.step("Wait for nodes and DNS") as step:
             _settle(setup, step)
+            if started:
+                names = [nodes.name_of(index) for index in range(setup.nodes)]
+                revival.await_true_pods(setup, names, Api(setup.addresses), step)
 
 
 def down(report: Report, *, purge: bool = False) -> None:
@@ -104,7 +109,9 @@ def restart_node(name: str, report: Report) -> None:
             nodes.ensure_machine(setup, index)
             nodes.ensure_containerd(setup, index)
             nodes.ensure_kubelet(setup, index)
-            _wait_for_nodes(setup, Api(setup.addresses), step)
+            api = Api(setup.addresses)
+            _wait_for_nodes(setup, api, step)
+            revival.await_true_pods(setup, [name], api, step)
 
 
 def stop_node(name: str, report: Report) -> None:

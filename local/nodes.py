@@ -111,6 +111,17 @@ def ctr(
     return run(command, env=setup.tools.env(), check=False, timeout_s=timeout_s)
 
 
+def running_containers(setup: Setup, name: str) -> frozenset[str]:
+    """Ids of the containers that run on the node; none while its containerd does not answer."""
+    return parse_tasks(ctr(setup, name, ["tasks", "list"]).stdout)
+
+
+def parse_tasks(printed: str) -> frozenset[str]:
+    """Ids of the running ones in what `ctr tasks list` prints: a heading, then id, pid and status."""
+    rows = [line.split() for line in printed.splitlines()[1:]]
+    return frozenset(row[0] for row in rows if len(row) == 3 and row[2] == "RUNNING")
+
+
 def _wait_for_containerd(setup: Setup, name: str) -> None:
     deadline = time.monotonic() + _CONTAINERD_S
     component = f"containerd-{name}"
