@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from tests.e2e.harness import SlurmOnKubernetes
+from tests.openmpi import start_parallel
 
 MPI_PROGRAM = r"""
 #include <mpi.h>
@@ -55,7 +56,8 @@ def test_a_batch_job_runs_in_the_jail_and_leaves_its_output_there(two_nodes: Slu
 
 def test_a_package_installed_at_login_is_usable_in_a_job(two_nodes: SlurmOnKubernetes) -> None:
     two_nodes.ssh(
-        "sudo apt-get -qq update && sudo apt-get -qq install --yes --no-install-recommends figlet >/dev/null 2>&1"
+        "sudo apt-get -qq -o Acquire::Retries=3 update"
+        " && sudo apt-get -qq -o Acquire::Retries=3 install --yes --no-install-recommends figlet >/dev/null 2>&1"
     )
     assert two_nodes.ssh("srun -N2 sh -c 'figlet -v | head -n1' | sort -u").count("FIGlet") == 1
 
@@ -63,7 +65,7 @@ def test_a_package_installed_at_login_is_usable_in_a_job(two_nodes: SlurmOnKuber
 def test_an_mpi_program_compiled_at_login_runs_over_two_nodes(two_nodes: SlurmOnKubernetes) -> None:
     source = textwrap.dedent(MPI_PROGRAM)
     two_nodes.ssh(f"cat > sum.c <<'END'\n{source}\nEND\nmpicc -o sum sum.c")
-    shown = two_nodes.ssh("srun -N2 --ntasks-per-node=2 --mpi=pmix ./sum")
+    shown = start_parallel(two_nodes.ssh, "srun -N2 --ntasks-per-node=2 --mpi=pmix ./sum")
     assert sorted(line.split(" on ")[0] for line in shown.splitlines()) == [f"rank {rank} of 4" for rank in range(4)]
     assert {line.split(" on ")[1].split(",")[0] for line in shown.splitlines()} == {"default-0", "default-1"}
     assert shown.count("sum 6") == 4

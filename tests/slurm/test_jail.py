@@ -15,6 +15,7 @@ from config import load_config
 from slurm.health import health_settings
 from slurm.rest import TOKEN_SETTINGS
 from tests import stacks
+from tests.openmpi import start_parallel
 from tests.slurm.conftest import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox, populate_jail
@@ -177,9 +178,6 @@ int main(int c, char **v) {
   MPI_Finalize();
 }
 """
-    out = as_alice(
-        cluster,
-        f"cat > hello.c <<'END'\n{program}\nEND\nmpicc -o hello hello.c && srun --mpi=pmix -N2 -n4 ./hello",
-        timeout=120,
-    )
+    as_alice(cluster, f"cat > hello.c <<'END'\n{program}\nEND\nmpicc -o hello hello.c", timeout=120)
+    out = start_parallel(lambda command: as_alice(cluster, command, timeout=120), "srun --mpi=pmix -N2 -n4 ./hello")
     assert out.count("of 4 sum 6") == 4
