@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -131,21 +131,24 @@ def _is_pruned(manifest: Manifest) -> bool:
     return not manifest.cluster_scoped and manifest.kind != "PersistentVolumeClaim"
 
 
-def apply(kubectl: Kubectl, planned: Plan, lock: Lock) -> None:
-    """Send the plan's objects to the cluster and prune what left the stack; the API server has them on return."""
+def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[], None] = lambda: None) -> None:
+    """Send the plan's objects to the cluster and prune what left the stack; the API server has them on return.
+
+    `before_prune` is called where a pool leaves, when all else has been sent: if it raises, the pool stays.
+    """
     kept = [item.document for item in planned.objects if not _is_pruned(item)]
     pruned = [item.document for item in planned.objects if _is_pruned(item)]
     _free_volumes(kubectl, planned)
     if all(key(item) in planned.live for item in kept):
         with ThreadPoolExecutor() as pool:
             others = pool.submit(kubectl.run, *APPLY, "-f", "-", stdin=as_list(kept))
-            _apply_set(kubectl, planned, pruned)
+            _apply_set(kubectl, planned, pruned, before_prune)
             others.result()
     else:  # the namespace comes first
         kubectl.run(*APPLY, "-f", "-", stdin=as_list(kept))
         if not planned.exists:
             _begin(kubectl, planned, lock)
-        _apply_set(kubectl, planned, pruned)
+        _apply_set(kubectl, planned, pruned, before_prune)
 
     for kind, name in planned.outside:
         kubectl.run("delete", kind.lower(), name, "--ignore-not-found")
@@ -170,9 +173,16 @@ def _begin(kubectl: Kubectl, planned: Plan, lock: Lock) -> None:
         )
 
 
-def _apply_set(kubectl: Kubectl, planned: Plan, pruned: Sequence[dict[str, Any]]) -> None:
+def _apply_set(
+    kubectl: Kubectl, planned: Plan, pruned: Sequence[dict[str, Any]], before_prune: Callable[[], None]
+) -> None:
     _write_kept(kubectl, planned)
     _delete_failed_jobs(kubectl, planned)
+    if planned.leaving:
+        set_id = _set_id(planned.namespace)
+        labelled = [_as_member(item, set_id).document for item in planned.objects if _is_pruned(item)]
+        kubectl.run(*APPLY, "-n", planned.namespace, "-f", "-", stdin=as_list(labelled))
+        before_prune()
     pruning = replace(kubectl, environment={"KUBECTL_APPLYSET": "true"})
     arguments = ["--prune", f"--applyset=secrets/{APPLY_SET}", "-n", planned.namespace, "-f", "-"]
     try:

@@ -18,33 +18,33 @@ from rich.markup import escape
 from cli import engine as engines
 from cli import policy as policies
 from cli.against import Comparison, against_state, refuse, removal
-from cli.apply import apply, explain, plan
+from cli.apply import Plan, apply, explain, plan
 from cli.apply import preview as compare
 from cli.changes import SYMBOLS, Change, short
-from cli.destroy import destroy_cluster, running_jobs
+from cli.destroy import destroy_cluster
 from cli.effects import Effect
 from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.kubectl import Kubectl
 from cli.local_commands import ensure_local_images
 from cli.lock import held
 from cli.login import open_session
-from cli.manifests import refuse_cloud_resources
+from cli.manifests import Manifest, refuse_cloud_resources
 from cli.preview.document import Preview, exit_status
 from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
 from cli.preview.sources import COMMAND, of_cluster, of_engine
 from cli.reach import keep_kubeconfig, kubeconfig_of, reach, write_private
 from cli.recording import program_loading, record
 from cli.refusals import refuse_foreign, refuse_takeover, refuse_unreachable_images
-from cli.rollout import await_rollout
+from cli.rollout import await_rollout, configuration_jobs
 from cli.safety.engines import of_kubectl, of_pulumi
-from cli.safety.jobs import cancel_lost_jobs, print_jobs, refuse_lost_jobs
+from cli.safety.jobs import cancel_lost_jobs, jobs_destroyed, print_jobs, refuse_lost_jobs
 from cli.stack import Stack, open_stack
 from cli.stack_commands import ConfigOption, JsonOption
 from cli.status import print_status, read_status
 from cli.summary import print_effects, print_summary, summarize
 from cli.verify import verify
 from config.nebius import NebiusCloud
-from local.report import Report, open_report
+from local.report import Report, Step, open_report
 
 EngineOption = Annotated[
     str, typer.Option("--engine", help="auto, pulumi or kubectl. auto takes pulumi where its command is on PATH.")
@@ -205,21 +205,28 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
         print_jobs(jobs)
         if not kill_jobs:
             refuse_lost_jobs(jobs)
-        if found is not None and not _agreed(found, policy):
-            return
+        if found is not None:
+            if not _agreed(found, policy):
+                return
+            jobs = of_kubectl(kubectl, planned, found)  # more may have come while the question waited
+            if not kill_jobs:
+                refuse_lost_jobs(jobs)
         before = policies.run_again(kubectl, stack.config, policy)
-        with report.step(f"Applying {len(planned.objects)} objects to namespace {planned.namespace}"):
+        with report.step(f"Applying {len(planned.objects)} objects to namespace {planned.namespace}") as step:
             cancel_lost_jobs(kubectl, planned.namespace, jobs)
-            apply(kubectl, planned, lock)
+            # With a configuration that Slurm rejects no pool leaves: the old one names it.
+            configuration = configuration_jobs(planned.objects)
+            apply(kubectl, planned, lock, lambda: _await(kubectl, planned, configuration, timeout, step))
         with report.step("Waiting until they have taken effect") as step:
-            await_rollout(
-                kubectl,
-                planned.objects,
-                namespace=planned.namespace,
-                timeout=timeout,
-                tell=lambda text: step.progress(0, 0, text),
-            )
+            _await(kubectl, planned, planned.objects, timeout, step)
     policies.print_done_by(kubectl, stack.config, before)
+
+
+def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout: int, step: Step) -> None:
+    """Wait until these objects have taken effect."""
+    await_rollout(
+        kubectl, objects, namespace=planned.namespace, timeout=timeout, tell=lambda text: step.progress(0, 0, text)
+    )
 
 
 def _agreed(found: Sequence[Change], policy: policies.PolicyPlan | None) -> bool:
@@ -244,8 +251,9 @@ def destroy(
         bool, typer.Option("--kill-jobs", help="Cancel all jobs instead of waiting for them.")
     ] = False,
 ) -> None:
-    """Delete the cluster: running jobs are waited for, as long as drain_timeout of their pool allows; then all goes.
+    """Delete the cluster: running jobs are waited for, then all goes.
 
+    Refuses, without --kill-jobs, where jobs could outlast drain_timeout of their pool, or would be lost with the queue.
     The jail and the job queue go too, unless they lie on static volumes, as those of the local cluster do. Refuses
     where the stack is protected (slurmstack:protect, on by default for other than the local cluster).
     """
@@ -263,16 +271,17 @@ def destroy(
         kubectl = reach(stack) if keep_kubeconfig(stack) else None
     else:
         kubectl = reach(stack)
-    jobs = _running(kubectl, stack, chosen) if kubectl else []
+    if kubectl:
+        _refuse_other_engine(kubectl, stack, chosen)
+        _judge_destroy(kubectl, stack, kill_jobs=kill_jobs)
     if not yes:
-        doing = "cancelled" if kill_jobs else "waited for, each as long as drain_timeout of its pool allows"
-        namespace = stack.config.cluster.namespace
-        typer.echo(
-            f"This deletes the cluster in namespace {namespace}. {len(jobs)} running jobs are {doing}. Pending jobs go."
-        )
+        doing = " All jobs are cancelled." if kill_jobs else ""
+        typer.echo(f"This deletes the cluster in namespace {stack.config.cluster.namespace}.{doing}")
         _require_terminal()
         if not typer.confirm("Destroy it?"):
             return
+        if kubectl:  # jobs may have come while the question waited
+            _judge_destroy(kubectl, stack, kill_jobs=kill_jobs, again=True)
     if kubectl:
         report = open_report()
         theirs = chosen == "pulumi"  # its own lock is taken by `pulumi destroy`, after all pods have ended
@@ -284,12 +293,19 @@ def destroy(
         raise typer.Exit(engines.run(stack, ["destroy", "--yes"]))
 
 
-def _running(kubectl: Kubectl, stack: Stack, engine: str) -> list[str]:
-    """Ids of running jobs. Raises Failure if the namespace is not that of a cluster which this engine made."""
-    namespace = stack.config.cluster.namespace
-    present = next(iter(kubectl.items("namespace", namespace)), None)
+def _refuse_other_engine(kubectl: Kubectl, stack: Stack, engine: str) -> None:
+    """Raise Failure if the namespace is not that of a cluster which this engine made."""
+    present = next(iter(kubectl.items("namespace", stack.config.cluster.namespace)), None)
     (refuse_foreign if engine == "pulumi" else refuse_takeover)(present)
-    return running_jobs(kubectl, namespace)
+
+
+def _judge_destroy(kubectl: Kubectl, stack: Stack, *, kill_jobs: bool, again: bool = False) -> None:
+    """Print what becomes of the jobs. Raises Refused if one would end or be lost, but with `kill_jobs`."""
+    jobs = jobs_destroyed(kubectl, stack.config.cluster.namespace, keeps_queue=stack.config.queue_outlives_destroy)
+    if not again:
+        print_jobs(jobs)
+    if not kill_jobs:
+        refuse_lost_jobs(jobs, "destroy")
 
 
 def status(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:

@@ -16,6 +16,9 @@ POLL = 0.3
 
 Tell = Callable[[str], None]
 
+_CONFIGURATION = "config"
+"""What the name of the Job begins with that waits for slurmctld."""
+
 
 def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
     """Return when all jobs have completed and all StatefulSets and Deployments are up to date and ready.
@@ -52,6 +55,11 @@ def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tel
         if time.monotonic() > deadline:
             raise Failure(f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
         time.sleep(POLL)
+
+
+def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
+    """The Jobs among some objects that end when Slurm has taken its new configuration, or has rejected it."""
+    return [item for item in objects if item.kind == "Job" and item.name.rsplit("-", 1)[0] == _CONFIGURATION]
 
 
 def _is_worker_pool(manifest: Manifest) -> bool:
@@ -117,7 +125,7 @@ def _purpose(job: str) -> str:
     return {
         "populate-jail": "filling the jail",
         "users": "making users",
-        "config": "the Slurm configuration",
+        _CONFIGURATION: "the Slurm configuration",
         "policy": "the policy",
     }.get(stem, job)
 

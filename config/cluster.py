@@ -109,3 +109,8 @@ class ClusterConfig(Section):
     def protects_data(self) -> bool:
         """Whether volumes, keys and the namespace are protected from deletion."""
         return not self.cloud.is_local if self.protect is None else self.protect
+
+    @property
+    def queue_outlives_destroy(self) -> bool:
+        """Whether slurmctld's state is in a directory that stays: the next `up` goes on with the same queue."""
+        return self.cloud.is_local and self.controller.storage_class is None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cli.safety.changed import ClusterChange, Partition, Pool, parse_conf, size_of
@@ -54,8 +54,25 @@ def touched_jobs(change: ClusterChange, queue: Queue, grace: Mapping[str, int]) 
     says.
     """
     judge = _Judge(change, queue, grace)
-    found = [touched for job in queue.jobs if (touched := judge.touched(job)) is not None]
+    return worst_first(touched for job in queue.jobs if (touched := judge.touched(job)) is not None)
+
+
+def worst_first(found: Iterable[Touched]) -> tuple[Touched, ...]:
+    """Sorted by fate; otherwise as they were."""
     return tuple(sorted(found, key=lambda item: -_SEVERITY.index(item.fate)))
+
+
+def touch(job: Job, fate: Fate, why: str) -> Touched:
+    """A job with its fate."""
+    return Touched(
+        id=job.id,
+        user=job.user,
+        partition=",".join(job.partitions),
+        state=job.state,
+        nodes=job.nodes,
+        fate=fate,
+        why=why,
+    )
 
 
 def dangers(change: ClusterChange) -> tuple[str, ...]:
@@ -87,6 +104,9 @@ class _Judge:
         self._leaving = frozenset(change.leaving_partitions)
         # Those that left the stack earlier are in force as long as they have jobs.
         self._before = {**parse_conf(queue.slurm_conf).partitions, **change.conf.partitions}
+        self._default_memory, self._new_default_memory = (
+            _number(conf.settings.get("defmempercpu", "")) for conf in (change.conf, change.new_conf)
+        )
         # One that leaves stays closed until its last job has gone, so its jobs still start in it.
         self._after = {**self._before, **change.new_conf.partitions}
 
@@ -98,15 +118,7 @@ class _Judge:
         if not found:
             return None
         fate, why = max(found, key=lambda item: _SEVERITY.index(item[0]))
-        return Touched(
-            id=job.id,
-            user=job.user,
-            partition=",".join(job.partitions),
-            state=job.state,
-            nodes=job.nodes,
-            fate=fate,
-            why=why,
-        )
+        return touch(job, fate, why)
 
     def _of_running(self, job: Job) -> Iterator[tuple[Fate, str]]:
         if self._leaving.issuperset(job.partitions):
@@ -150,25 +162,53 @@ class _Judge:
         leaves = bool(self._leaving.intersection(job.partitions))
         starts = _can_start(job, self._after, change.new_pools)
         loses = not starts and _can_start(job, self._before, change.pools)
+        if starts and self._outgrows(job):
+            yield (
+                "never_starts",
+                (
+                    f"DefMemPerCPU becomes {self._new_default_memory} MiB, which no node has for it: Slurm would hold "
+                    "it (BadConstraints), unless it has asked for memory itself"
+                ),
+            )
         if any(item in change.new_conf.partitions for item in job.partitions):
             if loses:
                 yield "stays_pending", f"no node that stays can run it ({self._pools_that_shrink(job)})"
             elif self._is_too_long(job):
-                most = f"max_time of {name!r} will be"
-                yield "stays_pending", f"its time limit of {span(job.limit or 0)} is more than {most}"
+                yield self._too_long(job)
         elif loses or (leaves and not starts):
             yield "never_starts", f"partition {name!r} leaves, with the nodes that could run it"
         elif leaves:
             yield self._kept("nothing", job, "leaves when its jobs have ended; this one still starts there")
+
+    def _outgrows(self, job: Job) -> bool:
+        """Whether the default of memory, which a waiting job takes as it is at the moment, becomes too much for it.
+
+        squeue shows it as the job's own. Measured with 24.11 and 26.05: such a job stays held when it is set back.
+        """
+        if job.min_memory != self._default_memory or self._new_default_memory <= self._default_memory:
+            return False
+        larger = replace(job, min_memory=self._new_default_memory * max(1, job.min_cpus))
+        return not _can_start(larger, self._after, self._change.new_pools)
 
     def _pools_that_shrink(self, job: Job) -> str:
         new = self._change.new_pools
         changed = [
             f"pool {name!r} {f'shrinks to {new[name].size}' if name in new else 'leaves'}"
             for name in self._change.smaller_pools
-            if any(name in self._before[item].pools for item in job.partitions)
+            if any(item in self._before and name in self._before[item].pools for item in job.partitions)
         ]
         return ", ".join(changed) or "its partition has other pools"
+
+    def _too_long(self, job: Job) -> tuple[Fate, str]:
+        """A job without a time limit of its own takes the new max_time; squeue shows the old one as its limit."""
+        name, limit = job.partitions[0], job.limit or 0
+        if limit != self._before[name].max_time:
+            return "stays_pending", f"its time limit of {span(limit)} is more than max_time of {name!r} will be"
+        most = span(self._after[name].max_time or 0) if name in self._after else "the new one"
+        return "nothing", (
+            f"it may run for max_time of {name!r}, which becomes {most}; if it has asked for {span(limit)} itself, it "
+            "stays pending"
+        )
 
     def _is_too_long(self, job: Job) -> bool:
         """Whether it is longer than every partition that it names will allow, and was not before."""
@@ -179,6 +219,11 @@ class _Judge:
             for partitions in (self._before, self._after)
         )
         return any(before) and not any(after)
+
+
+def _number(text: str) -> int:
+    """What a setting says that is a number; 0 for none."""
+    return int(text) if text.isdigit() else 0
 
 
 def _can_start(job: Job, partitions: Mapping[str, Partition], pools: Mapping[str, Pool]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.console import Console
@@ -22,8 +22,8 @@ from cli.safety.changed import (
     pools_of,
     slurm_conf_in,
 )
-from cli.safety.fates import FATES, REFUSED, Fate, Touched, dangers, touched_jobs
-from cli.safety.queue import read_queue, task_ids
+from cli.safety.fates import FATES, REFUSED, Fate, Touched, dangers, span, touch, touched_jobs, worst_first
+from cli.safety.queue import Queue, read_queue, task_ids
 from slurm.names import CONTROLLER_HOST
 
 LINES = 20
@@ -70,8 +70,8 @@ class JobsTouched:
     def as_data(self) -> dict[str, Any]:
         """The list for scripts; its keys are described in docs/operations.md."""
         return {
-            "running": self.running,
-            "pending": self.pending,
+            "running": None if self.unread else self.running,
+            "pending": None if self.unread else self.pending,
             "counts": self.counts(),
             "refused": self.refused,
             "unread": self.unread,
@@ -89,37 +89,65 @@ def jobs_touched(
     rolled: Collection[str],
     always: bool = False,
 ) -> JobsTouched:
-    """Look at the queue if the change may touch jobs, or `always`.
+    """Look at the queue, and say what the change does to the jobs in it.
 
     `old`: the StatefulSets of controller and worker pools and the ConfigMap of Slurm's files, as they are in the
-    cluster; without the latter no slurmctld has run there yet. `new`: the objects that are to be. `rolled`: pools with
-    another pod template.
+    cluster; where there is none of them, nothing has run yet. `new`: the objects that are to be. `rolled`: pools with
+    another pod template. `always`: say it also where the queue cannot be read and the change could touch no job.
+
+    What counts is the configuration in force. The ConfigMap may have one that Slurm has rejected, or may be missing.
     """
-    conf = slurm_conf_in(old)
+    if not old:
+        return JobsTouched()
     pools, new_pools = pools_of(old), pools_of(new)
     change = ClusterChange(
         pools=pools,
         new_pools=new_pools,
         rolled=frozenset(rolled) & pools.keys() & new_pools.keys(),
-        conf=parse_conf(conf),
+        conf=parse_conf(slurm_conf_in(old)),
         new_conf=parse_conf(slurm_conf_in(new)),
         keeps_partitions=keeps_partitions(item for item in old if item.get("kind") != "ConfigMap"),
     )
-    if not conf or not (always or change.may_touch_jobs):
-        return JobsTouched()
     with ThreadPoolExecutor() as pool:
         leaving = bool(change.smaller_pools or change.rolled)
         grace = pool.submit(_grace, kubectl, namespace) if leaving else None
         try:
             queue = read_queue(kubectl, namespace)
         except Failure as failure:
-            return JobsTouched(unread=str(failure), dangers=dangers(change))
-        waiting = sum(job.waits for job in queue.jobs)
-        return JobsTouched(
-            running=len(queue.jobs) - waiting,
-            pending=waiting,
-            touched=touched_jobs(change, queue, grace.result() if grace else {}),
+            known = always or change.may_touch_jobs
+            return JobsTouched(unread=str(failure), dangers=dangers(change)) if known else JobsTouched()
+        in_force = replace(change, conf=parse_conf(queue.stack_conf))
+        return _found(queue, touched_jobs(in_force, queue, grace.result() if grace else {}))
+
+
+def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> JobsTouched:
+    """What taking the cluster down does to its jobs. `keeps_queue`: the volume with slurmctld's state stays.
+
+    Where nobody can read the queue, jobs may be on each worker that runs.
+    """
+    pools = pools_of(kubectl.items("statefulset", "-n", namespace, "-l", POOL_LABEL))
+    grace = _grace(kubectl, namespace)
+    if not pools and not grace:
+        return JobsTouched()
+    try:
+        queue = read_queue(kubectl, namespace)
+    except Failure as failure:
+        lost = tuple(
+            f"{name} waits {span(seconds)} at most for jobs that it may have" for name, seconds in grace.items()
         )
+        return JobsTouched(unread=str(failure), dangers=lost)
+    conf = parse_conf(queue.slurm_conf)
+    change = ClusterChange(pools=pools, new_pools={}, rolled=frozenset(), conf=conf, new_conf=conf)
+    running = replace(queue, jobs=tuple(job for job in queue.jobs if not job.waits))
+    fate: Fate = "stays_pending" if keeps_queue else "never_starts"
+    why = "the queue stays on its volume for the next `up`" if keeps_queue else "the queue is deleted"
+    waiting = tuple(touch(job, fate, why) for job in queue.jobs if job.waits)
+    return _found(queue, worst_first((*touched_jobs(change, running, grace), *waiting)))
+
+
+def _found(queue: Queue, touched: tuple[Touched, ...]) -> JobsTouched:
+    waiting = sum(job.waits for job in queue.jobs)
+    return JobsTouched(running=len(queue.jobs) - waiting, pending=waiting, touched=touched)
 
 
 def _grace(kubectl: Kubectl, namespace: str) -> dict[str, int]:
@@ -131,28 +159,30 @@ def _grace(kubectl: Kubectl, namespace: str) -> dict[str, int]:
     return {name: int(grace) for name, grace in (line.split() for line in printed.splitlines())}
 
 
-def refuse_lost_jobs(found: JobsTouched) -> None:
+def refuse_lost_jobs(found: JobsTouched, command: str = "up") -> None:
     """Raise Refused if jobs would end or never start, or if nobody can tell."""
-    refused = refusal(found)
+    refused = refusal(found, command)
     if refused is not None:
         raise refused
 
 
-def refusal(found: JobsTouched) -> Refused | None:
-    """Why `up` refuses the change without `--kill-jobs`, with the ways out; None if it does not."""
+def refusal(found: JobsTouched, command: str = "up") -> Refused | None:
+    """Why `up` or `destroy` refuses without `--kill-jobs`, with the ways out; None if it does not."""
     if found.dangers:
         listed = "\n".join(f"  {line}" for line in found.dangers)
         return Refused(
             f"the queue could not be read ({found.unread}), and this could end jobs:\n{listed}",
-            hint="`slurmstack status` shows why slurmctld does not answer; `up --kill-jobs` goes on all the same",
+            hint="`slurmstack status` shows why slurmctld does not answer; "
+            f"`{command} --kill-jobs` goes on all the same",
         )
     if not found.lost:
         return None
     ids = ", ".join(item.id for item in found.lost[:LINES]) + (", ..." if len(found.lost) > LINES else "")
     return Refused(
         f"{len(found.lost)} job{'s' if len(found.lost) > 1 else ''} would end or never start: {ids}",
-        hint="wait until they have ended, move those that wait (`scontrol update jobid=ID partition=NAME`), or "
-        "cancel them with `up --kill-jobs`",
+        hint="wait until they have ended, "
+        + ("move those that wait (`scontrol update jobid=ID partition=NAME`), " if command == "up" else "")
+        + f"or cancel them with `{command} --kill-jobs`",
     )
 
 

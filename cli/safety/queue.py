@@ -10,6 +10,8 @@ from cli.errors import Failure
 from cli.kubectl import Kubectl, complaint
 from config.times import seconds
 from images.common.hostlist import expand
+from images.controller.leaving import SLURM_CONF as CONF
+from images.controller.leaving import without_block
 from images.controller.publish import SLURM_CONF
 from slurm.names import CONTROLLER_HOST
 
@@ -76,6 +78,11 @@ class Queue:
     jobs: tuple[Job, ...]
     slurm_conf: str
     """The slurm.conf in force, with what the configuration agent added to it."""
+
+    @property
+    def stack_conf(self) -> str:
+        """The same as the stack file has made it: without the partitions that left it and are kept for their jobs."""
+        return without_block({CONF: self.slurm_conf})[CONF]
 
 
 def read_queue(kubectl: Kubectl, namespace: str) -> Queue:

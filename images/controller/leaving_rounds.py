@@ -83,6 +83,7 @@ class LeavingKeeper:
         self._clock = clock or Clock()
         self._next = 0.0
         self._told: frozenset[str] = frozenset()
+        self._named: frozenset[str] = frozenset()
 
     def round(self) -> None:
         """Look once, at most every `POLL_SECONDS`, but at once when a partition has just left."""
@@ -100,7 +101,15 @@ class LeavingKeeper:
         for name in sorted(new):
             self._log(f"partition {name} has left the stack: closed for new jobs, kept while it has any ({jobs[name]})")
         self._told = kept
-        gone = sorted(name for name in kept if not jobs[name] and not self._named_elsewhere(name))
+        empty = sorted(name for name in kept if not jobs[name])
+        named = frozenset(name for name in empty if self._named_elsewhere(name))
+        for name in sorted(named - self._named):
+            self._log(
+                f"partition {name} has no job in the queue, and is kept: slurmctld's job_state has it in a list of "
+                "words (a job that was submitted with several partitions, or a comment or features that look like it)"
+            )
+        self._named = named
+        gone = [name for name in empty if name not in named]
         if gone and self._drop(gone):
             self._log(f"no job is left of {', '.join(gone)}: taken out of slurm.conf")
 

@@ -36,10 +36,37 @@ def test_a_change_that_would_lose_jobs_is_refused_until_somebody_asks_for_it(two
     assert f"{running} alice old RUNNING is waited for: pool 'extra' leaves" in refused.stdout
     assert slurm.job_state(waiting) == "PENDING"
 
-    slurmstack("up", "--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file))
+    # Slurm rejects this one, so the pool stays, and with it the partition as it was.
+    slurm.sections = with_change(before, "slurm.settings.DefMemPerCPUU", 5)
+    failed = slurmstack(
+        "up", "--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file), check=False
+    )
+    assert failed.returncode == 1
+    assert "DefMemPerCPUU" in failed.stdout + failed.stderr
     slurm.await_job(waiting, "CANCELLED")
+    assert set(slurm.nodes().values()) <= {"idle", "mixed", "allocated"}, "no node leaves"
+    late = slurm.submit("true", "--partition=old", "--hold")
+    slurm.sections = before
+    refused = slurm.up(check=False)
+    assert refused.returncode == 3, "the configuration in force has the partition, whatever the ConfigMap says"
+    assert f"1 job would end or never start: {late}" in refused.stderr
+
+    slurmstack("up", "--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file))
+    slurm.await_job(late, "CANCELLED")
     assert (slurm.job_state(running), slurm.job_state(elsewhere)) == ("RUNNING", "PENDING")
     slurm.ssh("touch ~/go")
     slurm.await_job(running)
     slurm.ssh("rm ~/go")
     wait_until(lambda: "extra-0" not in slurm.nodes(), "extra-0 has left")
+
+
+def test_destroy_is_refused_while_a_job_could_outlast_the_wait_for_it(two_nodes: SlurmOnKubernetes) -> None:
+    slurm = two_nodes
+    long = slurm.submit("sleep 600", "--time=30-00:00:00")
+    slurm.await_job(long, "RUNNING")
+    refused = slurmstack("destroy", "--yes", "--engine", slurm.engine, "--config", str(slurm.file), check=False)
+    assert refused.returncode == 3, refused.stdout + refused.stderr
+    assert f"{long} alice main RUNNING is ended: pool 'default' leaves" in refused.stdout
+    assert "destroy --kill-jobs" in refused.stderr
+    assert slurm.job_state(long) == "RUNNING"
+    slurm.slurm(f"scancel {long}")

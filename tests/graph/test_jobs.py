@@ -43,7 +43,8 @@ def test_an_update_by_the_engine_is_judged_by_the_cluster_and_by_pulumi_s_own_st
     after = with_change(with_change(before, "worker_nodes.cpu.size", 1), "worker_nodes.gpu.features", ["h100"])
     comparison = compare_files(tmp_path, before, after)
     queue = [job("1", nodes="cpu-3"), job("2", nodes="gpu-0"), job("3", nodes="cpu-0"), pending("4", count="4")]
-    kubectl = FakeKubectl(queue="".join(f"{line}\n" for line in queue), there=registered(before))
+    text = "".join(f"{line}\n" for line in queue)
+    kubectl = FakeKubectl(queue=text, in_force=slurm_conf_in(registered(before)), there=registered(before))
     monkeypatch.setattr(engines, "reach", lambda _: kubectl)
     found = engines.of_pulumi(stack_of(tmp_path, after), comparison)
     assert fates(found) == {"1": "waits", "2": "waits", "4": "stays_pending"}

@@ -22,7 +22,7 @@ from tests.stacks import with_change
 from tests.unit.cli.fake_engine import KUBECONFIG, FakeEngine
 from tests.unit.cli.test_command import slurmstack, stack_file
 from tests.unit.cli.test_effects import NEBIUS
-from tests.unit.cli.test_jobs_touched import objects, pending, without
+from tests.unit.cli.test_jobs_touched import objects, pending, slurm_conf, without
 
 EMPTY: dict[str, Any] = {"version": 3, "deployment": {"manifest": {}}}
 
@@ -205,7 +205,7 @@ def test_jobs_that_would_be_lost_stop_the_engine_until_somebody_asks_for_it(engi
     before = stacks.existing()
     after = with_change(without(before, "worker_nodes", "gpu"), "partitions.main.pools", ["cpu"])
     file = applied(engine, tmp_path, before, after)
-    engine.runs(objects(before), f"# the queue\n{pending(partition='gpu')}\n")
+    engine.runs(objects(before), f"{slurm_conf(before)}# the queue\n{pending(partition='gpu')}\n")
     done = call(engine, file, "up", "--yes")
     assert done.returncode == REFUSED
     assert "8 alice gpu PENDING never starts" in done.stdout
@@ -226,7 +226,7 @@ def test_lost_jobs_are_cancelled_before_the_engine_could_wait_for_them_and_only_
     before = stacks.existing()
     after = with_change(without(before, "worker_nodes", "gpu"), "partitions.main.pools", ["cpu"])
     file = applied(engine, tmp_path, before, after)
-    engine.runs(objects(before), f"# the queue\n{pending(partition='gpu')}\n")
+    engine.runs(objects(before), f"{slurm_conf(before)}# the queue\n{pending(partition='gpu')}\n")
     assert call(engine, file, "up", "--kill-jobs").returncode == USAGE, "there is nobody to ask"
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())

@@ -13,9 +13,17 @@ from cli.errors import REFUSED, Failure
 from cli.kubectl import Kubectl
 from cli.safety.changed import parse_conf
 from cli.safety.fates import span
-from cli.safety.jobs import JobsTouched, cancel_lost_jobs, jobs_touched, lines, refuse_lost_jobs
+from cli.safety.jobs import (
+    JobsTouched,
+    cancel_lost_jobs,
+    jobs_destroyed,
+    jobs_touched,
+    lines,
+    refuse_lost_jobs,
+)
 from cli.safety.queue import FIELDS, SEPARATOR
 from config import load_config
+from images.controller.leaving import BLOCK
 from slurm.conf import render
 from slurm.sizing import node_conf
 from tests.stacks import with_change
@@ -72,6 +80,11 @@ def objects(sections: dict[str, Any]) -> list[dict[str, Any]]:
     return [*sets, {"kind": "ConfigMap", "metadata": {"name": "slurm-config"}, "data": render(config)}]
 
 
+def slurm_conf(sections: dict[str, Any]) -> str:
+    """The slurm.conf of a stack file."""
+    return render(load_config(sections))["slurm.conf"]
+
+
 def job(id_: str = "7", **fields: str) -> str:
     """A line of squeue: a running job on cpu-3 without a time limit unless said otherwise."""
     running = {"state": "RUNNING", "nodes": "cpu-3", "left": "UNLIMITED", "limit": "UNLIMITED"}
@@ -122,8 +135,8 @@ def touched(
     pods: str = "",
 ) -> JobsTouched:
     """What a change from one stack file to another does to these jobs."""
-    slurm_conf = in_force or render(load_config(before))["slurm.conf"]
-    kubectl = FakeKubectl(queue="".join(f"{line}\n" for line in queue), in_force=slurm_conf, pods=pods)
+    text = "".join(f"{line}\n" for line in queue)
+    kubectl = FakeKubectl(queue=text, in_force=in_force or slurm_conf(before), pods=pods)
     return jobs_touched(kubectl, "slurm", old=objects(before), new=objects(after), rolled=rolled, always=True)
 
 
@@ -142,7 +155,8 @@ def controller(**slurmctld: Any) -> dict[str, Any]:
 def test_an_older_configuration_agent_would_end_the_jobs_of_a_partition_that_leaves(
     there: dict[str, Any], fate: str
 ) -> None:
-    kubectl = FakeKubectl(queue=job(partition="small") + "\n" + pending(partition="small") + "\n")
+    queue = job(partition="small") + "\n" + pending(partition="small") + "\n"
+    kubectl = FakeKubectl(queue=queue, in_force=slurm_conf(STACK))
     old, new = objects(STACK), objects(without(STACK, "partitions", "small"))
     assert fates(jobs_touched(kubectl, "slurm", old=[*old, there], new=new, rolled=())) == {"7": fate, "8": fate}
 
@@ -240,7 +254,7 @@ def test_a_job_that_could_not_start_before_either_would_keep_its_partition_for_e
 
 def test_a_partition_that_left_earlier_and_is_kept_for_its_jobs_still_counts() -> None:
     before = without(STACK, "partitions", "large")
-    kept = render(load_config(before))["slurm.conf"] + "# Left the stack\nPartitionName=large Nodes=big State=DRAIN\n"
+    kept = slurm_conf(before) + BLOCK + "PartitionName=large Nodes=big State=DRAIN\n"
     found = touched(before, pending(partition="large"), before=before, in_force=kept)
     assert not found.touched, "it was said when the partition left"
     found = touched(before, pending(partition="large", cpus="99"), before=before, in_force=kept)
@@ -336,7 +350,94 @@ def test_another_setting_touches_no_job_and_is_not_asked_about_where_nobody_read
     assert not touched(after, job()).touched
     kubectl = FakeKubectl(queue=None)
     assert jobs_touched(kubectl, "slurm", old=objects(STACK), new=objects(after), rolled=()) == JobsTouched()
-    assert not kubectl.calls
+
+
+# The configuration in force, not the one that was asked for
+
+
+def rejected(after: dict[str, Any], *queue: str) -> JobsTouched:
+    """What applying `after` does once Slurm has rejected it: the ConfigMap has it already, slurmctld has not."""
+    kubectl = FakeKubectl(queue="".join(f"{line}\n" for line in queue), in_force=slurm_conf(STACK))
+    return jobs_touched(kubectl, "slurm", old=objects(after), new=objects(after), rolled=())
+
+
+def test_after_a_rejected_change_its_repetition_is_judged_by_what_slurmctld_runs_with() -> None:
+    found = rejected(without(STACK, "worker_nodes", "big"), pending(partition="large"), pending("9"))
+    assert fates(found) == {"8": "never_starts"}, "it came after the pool had gone"
+    assert found.refused
+    assert fates(rejected(without(STACK, "partitions", "large"), pending(partition="large"))) == {"8": "nothing"}
+
+
+def test_without_the_config_map_the_jobs_are_found_all_the_same() -> None:
+    old = [item for item in objects(STACK) if item["kind"] != "ConfigMap"]
+    kubectl = FakeKubectl(queue=pending(partition="large") + "\n", in_force=slurm_conf(STACK))
+    new = objects(without(STACK, "worker_nodes", "big"))
+    assert fates(jobs_touched(kubectl, "slurm", old=old, new=new, rolled=())) == {"8": "never_starts"}
+
+
+def test_a_job_without_a_limit_of_its_own_follows_its_partition() -> None:
+    shorter = with_change(STACK, "partitions.small.max_time", "12:00:00")
+    (found,) = touched(shorter, pending(partition="small", limit="1-00:00:00")).touched
+    assert found.fate == "nothing"
+    assert found.why.startswith("it may run for max_time of 'small', which becomes 12 hours; if it has asked for 1 day")
+
+
+def test_a_default_of_memory_that_no_node_has_would_hold_those_who_asked_for_none() -> None:
+    before = with_change(STACK, "slurm", {"settings": {"DefMemPerCPU": 500}})
+    after = with_change(STACK, "slurm", {"settings": {"DefMemPerCPU": 40000}})
+    queue = [
+        pending("1", memory="500M", partition="small"),
+        pending("2", memory="400M", partition="small"),
+        pending("3", memory="500M", partition="large"),
+        pending("4", memory="500M", partition="large", cpus="2"),
+    ]
+    found = touched(after, *queue, before=before)
+    assert fates(found) == {"1": "never_starts", "4": "never_starts"}
+    assert "DefMemPerCPU becomes 40000 MiB" in found.touched[0].why
+    assert not touched(with_change(STACK, "slurm", {"settings": {"DefMemPerCPU": 100}}), *queue, before=before).touched
+
+
+# Taking it all down
+
+
+def destroyed(*queue: str, keeps_queue: bool = False, grace: int = WEEK) -> JobsTouched:
+    """What destroying the cluster does to these jobs."""
+    pods = "".join(f"cpu-{number} {grace}\n" for number in range(4))
+    text = "".join(f"{line}\n" for line in queue)
+    kubectl = FakeKubectl(queue=text, in_force=slurm_conf(STACK), pods=pods, there=objects(STACK))
+    return jobs_destroyed(kubectl, "slurm", keeps_queue=keeps_queue)
+
+
+def test_destroy_waits_for_jobs_that_end_in_time_and_says_so() -> None:
+    found = destroyed(job(left="1:00:00", limit="2:00:00"))
+    assert fates(found) == {"7": "waits"}
+    assert not found.refused
+
+
+def test_destroy_is_refused_for_jobs_that_outlast_the_wait_and_for_a_queue_that_goes() -> None:
+    found = destroyed(job(left="1:00:00", limit="2:00:00"), pending(), grace=90)
+    assert fates(found) == {"7": "ends", "8": "never_starts"}
+    assert (found.running, found.pending) == (1, 1)
+    with pytest.raises(Failure, match="2 jobs would end or never start: 7, 8") as caught:
+        refuse_lost_jobs(found, "destroy")
+    assert "destroy --kill-jobs" in str(caught.value.hint)
+
+
+def test_jobs_that_wait_outlive_destroy_where_their_queue_does() -> None:
+    found = destroyed(pending(), pending("9", partition="large"), keeps_queue=True)
+    assert fates(found) == {"8": "stays_pending", "9": "stays_pending"}
+    assert not found.refused
+
+
+def test_destroy_without_an_answer_is_refused_while_workers_run_and_only_then() -> None:
+    running = FakeKubectl(queue=None, pods="cpu-0 630\n", there=objects(STACK))
+    found = jobs_destroyed(running, "slurm", keeps_queue=True)
+    assert found.dangers == ("cpu-0 waits 10 minutes at most for jobs that it may have",)
+    assert found.refused
+    idle = jobs_destroyed(FakeKubectl(queue=None, there=objects(STACK)), "slurm", keeps_queue=True)
+    assert not idle.refused, "no job can run without a worker"
+    assert idle.as_data()["running"] is None, "nobody has counted"
+    assert jobs_destroyed(FakeKubectl(queue=None), "slurm", keeps_queue=True) == JobsTouched()
 
 
 # A queue that cannot be read
