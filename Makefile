@@ -29,7 +29,8 @@ $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@
 
-PYTEST := $(BIN)/pytest --no-loadscope-reorder
+RERUNS ?= 0
+PYTEST := $(BIN)/pytest --no-loadscope-reorder --reruns=$(RERUNS) --rerun-show-tracebacks -rfERs
 LANES ?= 3
 
 test: $(VENV)/.ready-dev ## Run all tests: unit, graph, real Slurm daemons, real Kubernetes
