@@ -62,8 +62,9 @@ def test_a_change_that_would_lose_jobs_is_refused_until_somebody_asks_for_it(two
 
 def test_destroy_is_refused_while_a_job_could_outlast_the_wait_for_it(two_nodes: SlurmOnKubernetes) -> None:
     slurm = two_nodes
-    long = slurm.submit("sleep 600", "--time=30-00:00:00")
+    long = slurm.submit("sleep 600")
     slurm.await_job(long, "RUNNING")
+    slurm.slurm(f"scontrol update jobid={long} timelimit=30-00:00:00")
     refused = slurmstack("destroy", "--yes", "--engine", slurm.engine, "--config", str(slurm.file), check=False)
     assert refused.returncode == 3, refused.stdout + refused.stderr
     assert f"{long} alice main RUNNING is ended: pool 'default' leaves" in refused.stdout

@@ -7,7 +7,10 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import Any
 
-from cli.apply import apply, plan, preview
+import pytest
+
+from cli.apply import Plan, apply, plan, preview
+from cli.errors import Failure
 from cli.kubectl import Kubectl
 from cli.lock import Lock
 from config import load_config
@@ -25,12 +28,15 @@ class FakeCluster(Kubectl):
     kubeconfig: str | None = None
     items_there: list[dict[str, Any]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    applied: list[tuple[str, ...]] = field(default_factory=list)
 
     def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         del check
         found: list[dict[str, Any]] = []
         if arguments[0] == "delete":
             self.deleted.append(" ".join(arguments[1:]))
+        elif arguments[0] == "apply":
+            self.applied.append(arguments)
         elif arguments[0] == "get" and stdin is not None:
             wanted = {(item["kind"], item["metadata"]["name"]) for item in json.loads(stdin)["items"]}
             found = [item for item in self.items_there if (item["kind"], item["metadata"]["name"]) in wanted]
@@ -89,3 +95,34 @@ def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() 
     kubectl = FakeCluster(items_there=[NAMESPACE, *there])
     apply(kubectl, plan(kubectl, load_config(sections), sections, stack="test"), lock(kubectl))
     assert [command.split()[:2] for command in kubectl.deleted] == [["job", failed]]
+
+
+def leaving_pool() -> tuple[FakeCluster, Plan]:
+    """A cluster with a pool that the stack file no longer has."""
+    pool = thing("StatefulSet", "old", spec={"replicas": 2})
+    pool["metadata"]["labels"] = {**OURS, "slurmstack/pool": "old"}
+    kubectl = FakeCluster(items_there=[NAMESPACE, pool])
+    return kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+
+
+def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it() -> None:
+    kubectl, planned = leaving_pool()
+
+    def slurm_rejects_it() -> None:
+        raise Failure("rejected")
+
+    with pytest.raises(Failure, match="rejected"):
+        apply(kubectl, planned, lock(kubectl), slurm_rejects_it)
+    assert not [command for command in kubectl.applied if "--prune" in command]
+    sent = len(kubectl.applied)
+    assert sent
+    apply(kubectl, planned, lock(kubectl), lambda: kubectl.applied.append(("accepted",)))
+    order = ["prune" if "--prune" in command else command[0] for command in kubectl.applied[sent:]]
+    assert order.index("accepted") < order.index("prune")
+
+
+def test_where_no_pool_leaves_nothing_is_waited_for_before_the_prune() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE])
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    apply(kubectl, planned, lock(kubectl), lambda: pytest.fail("there is no reason to wait"))
+    assert [command for command in kubectl.applied if "--prune" in command]
