@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -183,7 +184,7 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool) -> None:
             _require_terminal()
             if not typer.confirm(f"Cancel {len(jobs.lost)} job{'s' if len(jobs.lost) > 1 else ''} and go on?"):
                 return
-        cancel_lost_jobs(reach(stack), stack.config.cluster.namespace, jobs)
+        cancel_lost_jobs(reach(stack), stack.config.cluster.namespace, jobs.lost)
     if engines.run(stack, ["up", "--refresh", *(["--yes"] if yes else [])], **again) != 0:
         raise typer.Exit(FAILED)
     policies.print_done(stack, before)
@@ -213,10 +214,13 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
                 refuse_lost_jobs(jobs)
         before = policies.run_again(kubectl, stack.config, policy)
         with report.step(f"Applying {len(planned.objects)} objects to namespace {planned.namespace}") as step:
-            cancel_lost_jobs(kubectl, planned.namespace, jobs)
-            # With a configuration that Slurm rejects no pool leaves: the old one names it.
-            configuration = configuration_jobs(planned.objects)
-            apply(kubectl, planned, lock, lambda: _await(kubectl, planned, configuration, timeout, step))
+            # What Slurm rejects takes no pool away and costs no job. Those that the new settings would end come before.
+            accept = partial(_await, kubectl, planned, configuration_jobs(planned.objects), timeout, step)
+            cancel_lost_jobs(kubectl, planned.namespace, [job for job in jobs.lost if job.cause == "setting"])
+            apply(kubectl, planned, lock, accept)
+            if rest := [job for job in jobs.lost if job.cause != "setting"]:
+                accept()
+                cancel_lost_jobs(kubectl, planned.namespace, rest)
         with report.step("Waiting until they have taken effect") as step:
             _await(kubectl, planned, planned.objects, timeout, step)
     policies.print_done_by(kubectl, stack.config, before)
@@ -275,19 +279,18 @@ def destroy(
         _refuse_other_engine(kubectl, stack, chosen)
         _judge_destroy(kubectl, stack, kill_jobs=kill_jobs)
     if not yes:
-        doing = " All jobs are cancelled." if kill_jobs else ""
-        typer.echo(f"This deletes the cluster in namespace {stack.config.cluster.namespace}.{doing}")
+        typer.echo(f"This deletes the cluster in namespace {stack.config.cluster.namespace}.")
         _require_terminal()
         if not typer.confirm("Destroy it?"):
             return
-        if kubectl:  # jobs may have come while the question waited
-            _judge_destroy(kubectl, stack, kill_jobs=kill_jobs, again=True)
     if kubectl:
         report = open_report()
         theirs = chosen == "pulumi"  # its own lock is taken by `pulumi destroy`, after all pods have ended
         if theirs:
             engines.refuse_locked(stack)
         with nullcontext() if theirs else held(kubectl, stack.config.cluster.namespace, "destroy", report):
+            # Jobs may have come while a question waited, or somebody else who had the lock.
+            _judge_destroy(kubectl, stack, kill_jobs=kill_jobs, again=True)
             destroy_cluster(kubectl, stack.config, report, kill_jobs=kill_jobs, pods_only=theirs)
     if chosen == "pulumi":
         raise typer.Exit(engines.run(stack, ["destroy", "--yes"]))
@@ -297,15 +300,20 @@ def _refuse_other_engine(kubectl: Kubectl, stack: Stack, engine: str) -> None:
     """Raise Failure if the namespace is not that of a cluster which this engine made."""
     present = next(iter(kubectl.items("namespace", stack.config.cluster.namespace)), None)
     (refuse_foreign if engine == "pulumi" else refuse_takeover)(present)
+    if present is None:
+        typer.echo(f"There is no namespace {stack.config.cluster.namespace}: only what is left outside of it goes.")
 
 
 def _judge_destroy(kubectl: Kubectl, stack: Stack, *, kill_jobs: bool, again: bool = False) -> None:
     """Print what becomes of the jobs. Raises Refused if one would end or be lost, but with `kill_jobs`."""
     jobs = jobs_destroyed(kubectl, stack.config.cluster.namespace, keeps_queue=stack.config.queue_outlives_destroy)
-    if not again:
+    if kill_jobs:
+        if not again and not jobs.unread and jobs.running + jobs.pending:
+            typer.echo(f"jobs: {jobs.running} running, {jobs.pending} pending; all are cancelled")
+        return
+    if not again or jobs.refused:
         print_jobs(jobs)
-    if not kill_jobs:
-        refuse_lost_jobs(jobs, "destroy")
+    refuse_lost_jobs(jobs, "destroy")
 
 
 def status(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:

@@ -19,7 +19,7 @@ POLL = 0.5
 
 def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
     """Ids of running jobs; empty if slurmctld does not answer."""
-    done = slurm(kubectl, namespace, "squeue", "--noheader", "--states=running,completing", "--format=%A")
+    done = slurm(kubectl, namespace, "squeue", "--noheader", "--states=running,suspended,completing", "--format=%A")
     return done.split()
 
 
@@ -40,8 +40,8 @@ def destroy_cluster(
     namespace = config.cluster.namespace
     if kill_jobs:
         with report.step("Cancelling all jobs"):
-            slurm(kubectl, namespace, "scancel", "--state=running")
-            slurm(kubectl, namespace, "scancel", "--state=pending")
+            for state in ("pending", "running", "suspended"):  # those that wait first, or they start where others end
+                slurm(kubectl, namespace, "scancel", f"--state={state}")
     with report.step("Waiting for worker nodes to leave") as step:
         _delete_workloads(kubectl, namespace, "slurmstack/pool")
         while leaving := kubectl.items("pod", "-n", namespace, "-l", "app.kubernetes.io/component=worker"):

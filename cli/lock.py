@@ -75,8 +75,9 @@ class Lock:
         """Hold the lock, after all others. Where the namespace is not there yet, nobody can: take it again then."""
         if not self._create():
             other = self._read()
-            with self._report.step(f"Waiting for {_holder(other)}") as step:
-                self._wait(other, lambda text: step.progress(0, 0, text))
+            first = _holder(other)
+            with self._report.step(f"Waiting for {first}") as step:
+                self._wait(other, lambda holder: step.progress(0, 0, holder if holder != first else ""))
         if self._held:
             self._renewer.start()
 

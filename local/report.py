@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 _PLAIN_INTERVAL_S = 5.0
+_PLAIN_GROWTH = 1.25
+_PLAIN_MOST_S = 300.0
+"""A log gets a line after 5 s, and later ones further apart: a wait of days must not fill it."""
 
 
 class Step(Protocol):
@@ -66,13 +69,15 @@ class _PlainStep:
         self._title = title
         self.started = time.monotonic()
         self._last = self.started
+        self._interval = _PLAIN_INTERVAL_S
         self.notes: list[str] = []
 
     def progress(self, done: int, total: int, detail: str = "") -> None:
         now = time.monotonic()
-        if now - self._last < _PLAIN_INTERVAL_S:
+        if now - self._last < self._interval:
             return
         self._last = now
+        self._interval = min(_PLAIN_GROWTH * self._interval, _PLAIN_MOST_S)
         elapsed = duration_text(now - self.started)
         self._report.info(f"  {self._title}: {progress_text(done, total, detail)}, {elapsed} so far")
 

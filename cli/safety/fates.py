@@ -12,6 +12,10 @@ from cli.safety.settings import ended_by_settings, hurting
 
 Fate = Literal["nothing", "waits", "stays_pending", "never_starts", "ends"]
 
+Cause = Literal["change", "setting", "earlier"]
+"""What does it: the change; a Slurm setting in it, as soon as slurmctld reads it; or an earlier command, whatever comes
+now."""
+
 FATES: Mapping[Fate, tuple[str, str]] = {
     "nothing": ("goes on", "go on"),
     "waits": ("is waited for", "are waited for"),
@@ -45,15 +49,18 @@ class Touched:
     fate: Fate
     why: str
     """Which change does it, and how."""
+    cause: Cause = "change"
 
 
-def touched_jobs(change: ClusterChange, queue: Queue, grace: Mapping[str, int]) -> tuple[Touched, ...]:
+def touched_jobs(
+    change: ClusterChange, queue: Queue, grace: Mapping[str, int], leaving: Mapping[str, int] | None = None
+) -> tuple[Touched, ...]:
     """The jobs that a change touches, the worst fates first, each once.
 
     `grace`: by node, the seconds for which its pod as it is now may wait. A pool's other pods wait as its StatefulSet
-    says.
+    says. `leaving`: by node whose pod is ending already, the seconds that are left to it.
     """
-    judge = _Judge(change, queue, grace)
+    judge = _Judge(change, queue, grace, leaving or {})
     return worst_first(touched for job in queue.jobs if (touched := judge.touched(job)) is not None)
 
 
@@ -62,7 +69,7 @@ def worst_first(found: Iterable[Touched]) -> tuple[Touched, ...]:
     return tuple(sorted(found, key=lambda item: -_SEVERITY.index(item.fate)))
 
 
-def touch(job: Job, fate: Fate, why: str) -> Touched:
+def touch(job: Job, fate: Fate, why: str, cause: Cause = "change") -> Touched:
     """A job with its fate."""
     return Touched(
         id=job.id,
@@ -72,6 +79,7 @@ def touch(job: Job, fate: Fate, why: str) -> Touched:
         nodes=job.nodes,
         fate=fate,
         why=why,
+        cause=cause,
     )
 
 
@@ -97,9 +105,10 @@ def dangers(change: ClusterChange) -> tuple[str, ...]:
 class _Judge:
     """One change, the queue that it meets, and how long the pods may wait."""
 
-    def __init__(self, change: ClusterChange, queue: Queue, grace: Mapping[str, int]) -> None:
+    def __init__(self, change: ClusterChange, queue: Queue, grace: Mapping[str, int], going: Mapping[str, int]) -> None:
         self._change = change
         self._grace = grace
+        self._going = going
         self._ended = ended_by_settings(change.conf.settings, change.new_conf.settings, queue.jobs)
         self._leaving = frozenset(change.leaving_partitions)
         # Those that left the stack earlier are in force as long as they have jobs.
@@ -112,13 +121,17 @@ class _Judge:
 
     def touched(self, job: Job) -> Touched | None:
         """The worst that the change does to the job; None if it does nothing to it."""
-        found = list(self._of_waiting(job) if job.waits else self._of_running(job))
         if job.id in self._ended:
-            found.append(("ends", self._ended[job.id]))
+            return touch(job, "ends", self._ended[job.id], "setting")
+        going = [(node, self._going[node]) for node in job.nodes if node in self._going]
+        if going:
+            node, left = min(going, key=lambda item: item[1])
+            fate, why = _outlasts(job, node, left, f"{node} is ending already, by an earlier command")
+            return touch(job, fate, why, "earlier")
+        found = list(self._of_waiting(job) if job.waits else self._of_running(job))
         if not found:
             return None
-        fate, why = max(found, key=lambda item: _SEVERITY.index(item[0]))
-        return touch(job, fate, why)
+        return touch(job, *max(found, key=lambda item: _SEVERITY.index(item[0])))
 
     def _of_running(self, job: Job) -> Iterator[tuple[Fate, str]]:
         if self._leaving.issuperset(job.partitions):
@@ -126,7 +139,8 @@ class _Judge:
         for node in job.nodes:
             why = self._node_goes(node)
             if why:
-                yield self._waiting(job, node, why)
+                grace = self._grace.get(node, self._change.pools[node.rpartition("-")[0]].grace)
+                yield _outlasts(job, node, grace, why)
 
     def _kept(self, fate: Fate, job: Job, how: str) -> tuple[Fate, str]:
         name = job.partitions[0]
@@ -148,14 +162,6 @@ class _Judge:
         if int(ordinal) >= new[name].size:
             return f"pool {name!r} shrinks to {new[name].size}"
         return f"pool {name!r} gets new pods, one after the other" if name in self._change.rolled else ""
-
-    def _waiting(self, job: Job, node: str, why: str) -> tuple[Fate, str]:
-        grace = self._grace.get(node, self._change.pools[node.rpartition("-")[0]].grace)
-        waits = f"{why}; {node} waits {span(grace)} at most"
-        if (USUAL_SECONDS if job.left is None else job.left) <= grace:
-            return "waits", waits if job.left is None else f"{why}; {node} waits for it"
-        longer = "has no time limit" if job.left is None else f"may run for another {span(job.left)}"
-        return "ends", f"{waits}, but the job {longer}"
 
     def _of_waiting(self, job: Job) -> Iterator[tuple[Fate, str]]:
         name, change = job.partitions[0], self._change
@@ -219,6 +225,15 @@ class _Judge:
             for partitions in (self._before, self._after)
         )
         return any(before) and not any(after)
+
+
+def _outlasts(job: Job, node: str, grace: int, why: str) -> tuple[Fate, str]:
+    """Whether a running job may take longer than its node waits."""
+    waits = f"{why}; {node} waits {span(grace)} at most"
+    if (USUAL_SECONDS if job.left is None else job.left) <= grace:
+        return "waits", waits if job.left is None else f"{why}; {node} waits for it"
+    longer = "has no time limit" if job.left is None else f"may run for another {span(job.left)}"
+    return "ends", f"{waits}, but the job {longer}"
 
 
 def _number(text: str) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -48,7 +49,7 @@ class JobsTouched:
     @property
     def lost(self) -> tuple[Touched, ...]:
         """Jobs that would be ended or never start: with `--kill-jobs` they are cancelled."""
-        return tuple(item for item in self.touched if item.fate in REFUSED)
+        return tuple(item for item in self.touched if item.fate in REFUSED and item.cause != "earlier")
 
     @property
     def refused(self) -> bool:
@@ -109,15 +110,14 @@ def jobs_touched(
         keeps_partitions=keeps_partitions(item for item in old if item.get("kind") != "ConfigMap"),
     )
     with ThreadPoolExecutor() as pool:
-        leaving = bool(change.smaller_pools or change.rolled)
-        grace = pool.submit(_grace, kubectl, namespace) if leaving else None
+        pods = pool.submit(_worker_pods, kubectl, namespace)
         try:
             queue = read_queue(kubectl, namespace)
         except Failure as failure:
             known = always or change.may_touch_jobs
             return JobsTouched(unread=str(failure), dangers=dangers(change)) if known else JobsTouched()
         in_force = replace(change, conf=parse_conf(queue.stack_conf))
-        return _found(queue, touched_jobs(in_force, queue, grace.result() if grace else {}))
+        return _found(queue, touched_jobs(in_force, queue, *pods.result()))
 
 
 def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> JobsTouched:
@@ -126,7 +126,7 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
     Where nobody can read the queue, jobs may be on each worker that runs.
     """
     pools = pools_of(kubectl.items("statefulset", "-n", namespace, "-l", POOL_LABEL))
-    grace = _grace(kubectl, namespace)
+    grace, leaving = _worker_pods(kubectl, namespace)
     if not pools and not grace:
         return JobsTouched()
     try:
@@ -142,7 +142,7 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
     fate: Fate = "stays_pending" if keeps_queue else "never_starts"
     why = "the queue stays on its volume for the next `up`" if keeps_queue else "the queue is deleted"
     waiting = tuple(touch(job, fate, why) for job in queue.jobs if job.waits)
-    return _found(queue, worst_first((*touched_jobs(change, running, grace), *waiting)))
+    return _found(queue, worst_first((*touched_jobs(change, running, grace, leaving), *waiting)))
 
 
 def _found(queue: Queue, touched: tuple[Touched, ...]) -> JobsTouched:
@@ -150,13 +150,20 @@ def _found(queue: Queue, touched: tuple[Touched, ...]) -> JobsTouched:
     return JobsTouched(running=len(queue.jobs) - waiting, pending=waiting, touched=touched)
 
 
-def _grace(kubectl: Kubectl, namespace: str) -> dict[str, int]:
-    """By worker pod, the seconds that it may wait: those of the template that it was made of."""
-    one = '{.metadata.name}{" "}{.spec.terminationGracePeriodSeconds}{"\\n"}'
+def _worker_pods(kubectl: Kubectl, namespace: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Seconds that worker pods may wait, by the template that they were made of; those left to the ones that end."""
+    one = '{.metadata.name}{" "}{.spec.terminationGracePeriodSeconds}{" "}{.metadata.deletionTimestamp}{"\\n"}'
     printed = kubectl.run(
         "get", "pods", "-n", namespace, "-l", POOL_LABEL, "-o", f"jsonpath={{range .items[*]}}{one}{{end}}"
     ).stdout
-    return {name: int(grace) for name, grace in (line.split() for line in printed.splitlines())}
+    grace: dict[str, int] = {}
+    leaving: dict[str, int] = {}
+    for name, seconds, *killed_at in (line.split() for line in printed.splitlines()):
+        grace[name] = int(seconds)
+        if killed_at:
+            left = datetime.fromisoformat(killed_at[0]) - datetime.now(UTC)
+            leaving[name] = max(0, int(left.total_seconds()))
+    return grace, leaving
 
 
 def refuse_lost_jobs(found: JobsTouched, command: str = "up") -> None:
@@ -177,9 +184,8 @@ def refusal(found: JobsTouched, command: str = "up") -> Refused | None:
         )
     if not found.lost:
         return None
-    ids = ", ".join(item.id for item in found.lost[:LINES]) + (", ..." if len(found.lost) > LINES else "")
     return Refused(
-        f"{len(found.lost)} job{'s' if len(found.lost) > 1 else ''} would end or never start: {ids}",
+        f"{len(found.lost)} job{'s' if len(found.lost) > 1 else ''} would end or never start: {_listed(found.lost)}",
         hint="wait until they have ended, "
         + ("move those that wait (`scontrol update jobid=ID partition=NAME`), " if command == "up" else "")
         + f"or cancel them with `{command} --kill-jobs`",
@@ -210,15 +216,23 @@ def print_jobs(found: JobsTouched) -> None:
         Console(highlight=False, emoji=False).print(escape(line), soft_wrap=True)
 
 
-def cancel_lost_jobs(kubectl: Kubectl, namespace: str, found: JobsTouched) -> None:
-    """Cancel the jobs that the change would end or keep from ever starting, and no other; says which it could not."""
+def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) -> None:
+    """Cancel the jobs that the change would end or keep from ever starting, and no other; says which."""
     # scancel does not understand all that squeue prints of an array's tasks, and others of the array may be elsewhere.
-    waiting = {task for item in found.lost if not item.nodes for task in task_ids(item.id)}
-    running = {item.id for item in found.lost if item.nodes}
+    jobs = tuple(lost)
+    waiting = {task for item in jobs if not item.nodes for task in task_ids(item.id)}
+    running = {item.id for item in jobs if item.nodes}
+    console = Console(highlight=False, emoji=False)
     for ids, state in ((waiting, ["--state=pending"]), (running, [])):
         if ids:
             scancel = ("xargs", "-n", "500", "scancel", *state)
             command = ("exec", "-i", "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--", *scancel)
             done = kubectl.run(*command, stdin="\n".join(sorted(ids)), check=False)
             if done.returncode != 0:  # one that has ended meanwhile, as a rule
-                Console(highlight=False, emoji=False).print(f"note: {escape(complaint(done))}", soft_wrap=True)
+                console.print(f"note: {escape(complaint(done))}", soft_wrap=True)
+    if jobs:
+        console.print(f"cancelled: {escape(_listed(jobs))}", soft_wrap=True)
+
+
+def _listed(jobs: Sequence[Touched]) -> str:
+    return ", ".join(item.id for item in jobs[:LINES]) + (", ..." if len(jobs) > LINES else "")

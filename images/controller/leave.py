@@ -129,7 +129,9 @@ class Leaving:
     def _who(self, pods: Sequence[Object]) -> str:
         names = sorted(str(pod["metadata"]["name"]) for pod in pods)
         listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        jobs = self._runner(["squeue", "--noheader", "--states=running,completing", "--format=%A"]).stdout.split()
+        jobs = self._runner(
+            ["squeue", "--noheader", "--states=running,suspended,completing", "--format=%A"]
+        ).stdout.split()
         return f"{len(names)} workers to leave ({listed}), with {len(jobs)} running jobs"
 
 

@@ -43,16 +43,18 @@ def test_a_change_that_would_lose_jobs_is_refused_until_somebody_asks_for_it(two
     )
     assert failed.returncode == 1
     assert "DefMemPerCPUU" in failed.stdout + failed.stderr
-    slurm.await_job(waiting, "CANCELLED")
+    if slurm.engine == "kubectl":  # the engine may wait for a pool that waits for these jobs, so they go before
+        assert slurm.job_state(waiting) == "PENDING"
     assert set(slurm.nodes().values()) <= {"idle", "mixed", "allocated"}, "no node leaves"
     late = slurm.submit("true", "--partition=old", "--hold")
     slurm.sections = before
     refused = slurm.up(check=False)
     assert refused.returncode == 3, "the configuration in force has the partition, whatever the ConfigMap says"
-    assert f"1 job would end or never start: {late}" in refused.stderr
+    assert late in refused.stderr.partition("would end or never start:")[2]
 
     slurmstack("up", "--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file))
     slurm.await_job(late, "CANCELLED")
+    slurm.await_job(waiting, "CANCELLED")
     assert (slurm.job_state(running), slurm.job_state(elsewhere)) == ("RUNNING", "PENDING")
     slurm.ssh("touch ~/go")
     slurm.await_job(running)

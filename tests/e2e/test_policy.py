@@ -36,8 +36,8 @@ POLICY: dict[str, Any] = {
 
 USERS = {"alice": ["physics"], "bob": ["biology"], "carol": ["one_cpu", "one_job", "short", "few"]}
 
-WINDOW_SECONDS = 180
-ROUND_SECONDS = 10
+WINDOW_SECONDS = 100
+ROUND_SECONDS = 5
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +88,13 @@ def test_equal_demand_is_served_by_unequal_shares(slurm: SlurmOnKubernetes) -> N
     """physics has three shares and biology one: three quarters of the time are physics'.
 
     Slurm sums usage up and orders accounts anew once a minute at most (PriorityCalcPeriod), and in between the one that
-    is behind has all CPUs. A reconfiguration does it at once; so here every ten seconds. At any time the split is at
-    most such a round away from the shares, plus a job of four seconds that was under way: 14 of 180 seconds, 8 %. With
+    is behind has all CPUs. A reconfiguration does it at once; so here every five seconds. At any time the split is at
+    most such a round away from the shares, plus a job of two seconds that was under way: 7 of 100 seconds. With
     10 % to either side, half and half would still be far off, and so would everything for one.
     """
     since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     for user in ("alice", "bob"):
-        slurm.submit("sleep 4", "-n1", "--array=1-1000", "--output=/dev/null", user=user)
+        slurm.submit("sleep 2", "-n1", "--array=1-1000", "--output=/dev/null", user=user)
     for _ in range(WINDOW_SECONDS // ROUND_SECONDS):
         time.sleep(ROUND_SECONDS)
         slurm.slurm("scontrol reconfigure")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -238,7 +239,7 @@ def test_jobs_of_a_partition_that_leaves_with_all_its_nodes_never_start() -> Non
     assert str(caught.value).endswith(": 2_[4-100%8]")
     assert "  2_[4-100%8] alice large PENDING never starts: " in "\n".join(lines(found))
     kubectl = FakeKubectl()
-    cancel_lost_jobs(kubectl, "slurm", found)
+    cancel_lost_jobs(kubectl, "slurm", found.lost)
     ((command, stdin),) = kubectl.calls
     assert (command[-2:], stdin) == (
         ("scancel", "--state=pending"),
@@ -469,6 +470,25 @@ def test_where_no_slurmctld_has_run_there_are_no_jobs() -> None:
     assert jobs_touched(FakeKubectl(queue=None), "slurm", old=[], new=objects(STACK), rolled=()) == JobsTouched()
 
 
+# Nodes that an earlier command takes away
+
+
+def test_what_an_earlier_command_takes_away_is_said_and_refuses_nothing() -> None:
+    soon = (datetime.now(UTC) + timedelta(seconds=90)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    pods = f"cpu-3 {WEEK} {soon}\ncpu-2 {WEEK}\n"
+    old = [item for item in objects(STACK) if item["metadata"]["name"] != "cpu"]
+    queue = f"{job(left='1:00:00')}\n{job('6', nodes='cpu-2', left='1:00:00')}\n"
+    kubectl = FakeKubectl(queue=queue, in_force=slurm_conf(STACK), pods=pods, there=old)
+    for found in (
+        jobs_touched(kubectl, "slurm", old=old, new=objects(STACK), rolled=()),
+        jobs_destroyed(kubectl, "slurm", keeps_queue=True),
+    ):
+        (item,) = found.touched
+        assert (item.id, item.fate, item.cause) == ("7", "ends", "earlier")
+        assert item.why.startswith("cpu-3 is ending already, by an earlier command; cpu-3 waits")
+        assert not found.refused, "nobody can take it back"
+
+
 # What is printed
 
 
@@ -493,6 +513,7 @@ def test_the_list_is_cut_for_people_and_whole_for_scripts() -> None:
         "nodes": ["cpu-3"],
         "fate": "waits",
         "why": "pool 'cpu' shrinks to 0; cpu-3 waits 7 days at most",
+        "cause": "change",
     }
 
 
