@@ -155,7 +155,10 @@ class Lock:
                 continue  # nor did it now
             if other is None and self._work == "destroy":
                 return  # it has gone with the namespace
-            if other is not None and other["spec"]["holderIdentity"] == self._held["spec"]["holderIdentity"]:
+            if (
+                other is not None
+                and other.get("spec", {}).get("holderIdentity") == self._held["spec"]["holderIdentity"]
+            ):
                 self._held = other  # the answer to the last renewal was lost
                 continue
             self._lost = _holder(other) if other else "others have changed the cluster meanwhile"
@@ -186,4 +189,6 @@ def _holder(lease: Mapping[str, Any] | None) -> str:
     """Who has a lease, for people. Where there is none, the namespace is being deleted."""
     if lease is None:
         return "the deletion of the namespace"
-    return f"{lease['spec']['holderIdentity']}, at work since {lease['spec']['acquireTime'][:19]} UTC"
+    spec = lease.get("spec", {})  # all of its fields are optional
+    since = f", at work since {spec['acquireTime'][:19]} UTC" if spec.get("acquireTime") else ""
+    return f"{spec.get('holderIdentity') or 'somebody'}{since}"

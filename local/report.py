@@ -78,8 +78,8 @@ class _PlainStep:
             return
         self._last = now
         self._interval = min(_PLAIN_GROWTH * self._interval, _PLAIN_MOST_S)
-        elapsed = duration_text(now - self.started)
-        self._report.info(f"  {self._title}: {progress_text(done, total, detail)}, {elapsed} so far")
+        told, elapsed = progress_text(done, total, detail), duration_text(now - self.started)
+        self._report.info(f"  {self._title}{f': {told}' if told else ''}, {elapsed} so far")
 
     def note(self, text: str) -> None:
         self.notes.append(text)

@@ -274,3 +274,8 @@ def test_of_two_that_make_the_same_cluster_the_second_gives_up_before_it_makes_o
         assert api.leases
     asked = [call for call in api.calls if KEPT_VALUES in call]
     assert [call[0] for call in asked] == ["get"]
+
+
+def test_a_lease_that_somebody_else_wrote_may_lack_every_field() -> None:
+    assert lock._holder({"metadata": {"resourceVersion": "1"}}) == "somebody"
+    assert lock._holder({"spec": {"holderIdentity": "bob"}}) == "bob"
