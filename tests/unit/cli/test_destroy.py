@@ -74,3 +74,18 @@ def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_n
 def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(kubectl: Leaving) -> None:
     assert set(deleted(kubectl, pods_only=True)) == {"statefulset,deployment,job", "(looked"}
     assert kubectl.deleted[-1] == "(looked for pods)"
+
+
+def test_all_jobs_are_cancelled_those_that_wait_first_and_suspended_ones_too(
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def slurm(_kubectl: Leaving, _namespace: str, *command: str) -> str:
+        said.append(" ".join(command))
+        return ""
+
+    monkeypatch.setattr(destroy, "slurm", slurm)
+    destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, pods_only=True)
+    cancelled = [command for command in said if command.startswith("scancel")]
+    assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
