@@ -15,7 +15,7 @@ from config.machines import Machines
 from config.workers import Resources, Toleration, WorkerPool
 from tests.e2e.fake_gpus import FakeGpus
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
-from tests.slurm.test_gpus import DRIVER
+from tests.slurm.gpu_driver import DRIVER
 
 pytestmark = pytest.mark.disruptive
 

@@ -13,7 +13,7 @@ from cli.safety.changed import parse_conf, pools_of, slurm_conf_in
 from tests import stacks
 from tests.graph.state import compare_files, stack_of
 from tests.stacks import with_change
-from tests.unit.cli.test_jobs_touched import FakeKubectl, fates, job, objects, pending
+from tests.unit.cli.queue_cluster import FakeKubectl, fates, job, objects, pending
 
 
 def registered(sections: dict[str, Any]) -> list[dict[str, Any]]:

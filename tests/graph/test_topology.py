@@ -10,7 +10,7 @@ import pytest
 from cli.manifests import manifests
 from cli.recording import Recording, record, reveal
 from tests import stacks
-from tests.graph.test_changes import Diff
+from tests.graph.diff import Diff
 from tests.stacks import with_change
 
 KUBERNETES = "1.34"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from images.controller.publish import config_hash
+from tests.slurm.configuring import change, edited, status
 from tests.slurm.conftest import minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -30,37 +29,6 @@ def good(cluster: SlurmSandbox, slurm_version: str) -> dict[str, str]:
         lambda: status(cluster)["active"] == config_hash(files), f"active: {cluster.controller.log('config-agent')}"
     )
     return files
-
-
-def status(cluster: SlurmSandbox) -> dict[str, Any]:
-    """The agent's answer."""
-    done = cluster.run(
-        [
-            "python3",
-            "-c",
-            "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8817/config').read().decode())",
-        ]
-    )
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def change(cluster: SlurmSandbox, files: dict[str, str]) -> dict[str, Any]:
-    """Change the configuration and return the agent's status when it has decided."""
-    cluster.set_config(files)
-    wanted = config_hash(files)
-
-    def decided() -> bool:
-        found = status(cluster)
-        return found["active"] == wanted or (found["rejected"] or {}).get("hash") == wanted
-
-    wait_until(decided, f"a decision about {wanted}: {cluster.controller.log('config-agent')}", 40)
-    return status(cluster)
-
-
-def edited(files: dict[str, str], line: str) -> dict[str, str]:
-    """`files` with one more line in slurm.conf."""
-    return {**files, "slurm.conf": files["slurm.conf"] + line + "\n"}
 
 
 def test_the_first_configuration_becomes_active(

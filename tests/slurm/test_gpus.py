@@ -17,46 +17,15 @@ from slurm.conf import render
 from slurm.sizing import node_conf
 from tests import stacks
 from tests.slurm.conftest import minimal_config
-from tests.slurm.pod import Pod, wait_until
+from tests.slurm.gpu_driver import bring_driver
+from tests.slurm.login_view import BIND
+from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox, populate_jail
-from tests.slurm.test_jail import BIND
-
-DRIVER = r"""
-set -e
-mount -t tmpfs tmpfs /proc/driver
-mount -t tmpfs tmpfs /sys/bus/pci/drivers
-for minor in 0 1; do
-    gpu=0000:0$minor:00.0
-    mkdir -p /proc/driver/nvidia/gpus/$gpu /sys/bus/pci/drivers/nvidia/$gpu
-    printf 'Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-%s\nBus Location: \t %s\nDevice Minor: \t %s\n' \
-        $minor $gpu $minor > /proc/driver/nvidia/gpus/$gpu/information
-    echo 0-1 > /sys/bus/pci/drivers/nvidia/$gpu/local_cpulist
-    mknod -m 666 /dev/nvidia$minor c 1 3
-done
-python3 - <<'END'
-from pathlib import Path
-library = Path("/usr/lib/x86_64-linux-gnu/libBrokenLocale.so.1").read_bytes()
-name, wanted = b"libBrokenLocale.so.1\0", b"libcuda.so.1\0"
-assert name in library
-Path("/run/libcuda").write_bytes(library.replace(name, wanted.ljust(len(name), b"\0")))
-END
-printf '#!/bin/sh\necho this is the GPU program of the pod\n' > /run/nvidia-smi
-chmod 755 /run/nvidia-smi
-touch /usr/lib/x86_64-linux-gnu/libcuda.so.570.1 /usr/bin/nvidia-smi
-mount --bind /run/libcuda /usr/lib/x86_64-linux-gnu/libcuda.so.570.1
-mount --bind /run/nvidia-smi /usr/bin/nvidia-smi
-"""
-"""What NVIDIA's container runtime and kernel driver leave in a pod with two GPUs."""
 
 SCHEDULER = "SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=0"
 """As in our own defaults: else a job that does not start at once waits for a minute."""
 
 LOAD = 'python3 -c \'import ctypes; ctypes.CDLL("libcuda.so.1"); print("loaded")\''
-
-
-def bring_driver(pod: Pod) -> None:
-    done = pod.run(DRIVER)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -17,17 +17,10 @@ from slurm.rest import TOKEN_SETTINGS
 from tests import stacks
 from tests.openmpi import start_parallel
 from tests.slurm.conftest import minimal_config
+from tests.slurm.login_view import BIND
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox, populate_jail
 
-BIND = """
-import sys
-sys.path.insert(0, "/usr/lib/slurmstack")
-from pathlib import Path
-from images.common.command import run
-from images.common.jail_view import LOGIN_BINDS, bind_into_jail
-bind_into_jail(Path("/jail"), LOGIN_BINDS, run, print)
-"""
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 USERS = {
     "users": {

@@ -11,9 +11,9 @@ import pytest
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
+from tests.slurm.gpu_driver import bring_driver
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
-from tests.slurm.test_gpus import bring_driver
 
 GPU_RULE = {"gpus_only_in_gpu_partitions": True}
 WAYS = [

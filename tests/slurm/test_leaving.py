@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from images.controller.publish import config_hash
+from tests.slurm.configuring import change, edited, status
 from tests.slurm.conftest import minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import DEFAULT_NODE_CONF, SlurmSandbox
-from tests.slurm.test_config_agent import change, edited, status
 
 GPU_NODES = "NodeSet=gpu Feature=gpu"
 GPU = "PartitionName=gpu Nodes=gpu State=UP"

@@ -1,4 +1,4 @@
-"""The layout's one rule: imports point one way."""
+"""The layout's rules: imports point one way, and no test needs another."""
 
 from __future__ import annotations
 
@@ -72,3 +72,15 @@ def test_only_one_room_may_know_a_cloud_s_own_provider() -> None:
         if "pulumi_nebius" in _imports(path)
     }
     assert users <= {("components", "clouds", "nebius")}
+
+
+def test_no_test_imports_another_test() -> None:
+    """What several need lies beside them in a module of its own, under the name of what it is."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        imported = {
+            node.module
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom) and node.module
+        }
+        tests = sorted(module for module in imported if module.rpartition(".")[2].startswith("test_"))
+        assert not tests, f"{path.relative_to(ROOT)} imports {tests}"

@@ -18,7 +18,7 @@ from grpc import StatusCode
 from tests import stacks
 from tests.nebius_server import Fails, Reply, serve
 from tests.stacks import ROOT, with_change
-from tests.unit.cli.test_command import stack_file
+from tests.unit.cli.command_line import stack_file
 
 CI = ROOT / "examples" / "ci"
 SCRIPTS = sorted((CI / "scripts").glob("*.sh"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests import stacks
 from tests.stacks import with_change
-from tests.unit.cli.test_command import slurmstack, stack_file
+from tests.unit.cli.command_line import slurmstack, stack_file
 
 
 def files(directory: Path, after: dict[str, object]) -> tuple[str, str, str, str]:

@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from cli.changes import PropertyChange, changes
 from cli.errors import REFUSED, Failure
-from cli.kubectl import Kubectl
 from cli.manifests import Manifest
 from cli.refusals import leaving_pools, refuse_other_name, refuse_other_slurm, refuse_shrinking, refuse_takeover
 from cli.rollout import await_rollout
-
-
-@dataclass(frozen=True, kw_only=True)
-class FakeKubectl(Kubectl):
-    """Answers from a list of (words that must be in the command line, output, error)."""
-
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
-    answers: list[tuple[set[str], Any, str]] = field(default_factory=list)
-
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-        del stdin
-        for words, output, error in self.answers:
-            if words <= set(arguments):
-                if error and check:
-                    raise Failure(error)
-                text = output if isinstance(output, str) else json.dumps(output)
-                return subprocess.CompletedProcess(arguments, 1 if error else 0, text, error)
-        raise AssertionError(f"unexpected kubectl {arguments}")
+from tests.unit.cli.compared_cluster import FakeKubectl, listed
 
 
 def stateful_set(replicas: int, **metadata: Any) -> dict[str, Any]:
@@ -44,10 +21,6 @@ def stateful_set(replicas: int, **metadata: Any) -> dict[str, Any]:
         "metadata": {"name": "default", "namespace": "slurm", **metadata},
         "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "slurmd", "image": "a"}]}}},
     }
-
-
-def listed(*items: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": "List", "items": list(items)}
 
 
 def manifest(document: dict[str, Any]) -> Manifest:

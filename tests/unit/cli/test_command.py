@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests import stacks
-from tests.stacks import ROOT, with_change
-
-
-def slurmstack(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "cli.entry", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def stack_file(tmp_path: Path, sections: dict[str, object]) -> Path:
-    path = tmp_path / "Pulumi.test.yaml"
-    path.write_text(
-        yaml.safe_dump({"config": {f"slurmstack:{key}": value for key, value in sections.items()}}), encoding="utf-8"
-    )
-    return path
+from tests.stacks import with_change
+from tests.unit.cli.command_line import slurmstack, stack_file
 
 
 def test_a_valid_stack_file_is_fine() -> None:

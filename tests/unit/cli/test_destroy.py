@@ -12,7 +12,7 @@ from cli.destroy import destroy_cluster
 from config import load_config
 from local.report import open_report
 from tests import stacks
-from tests.unit.cli.test_apply import FakeCluster, thing
+from tests.unit.cli.applied_cluster import FakeCluster, thing
 
 
 class Leaving(FakeCluster):

@@ -20,19 +20,7 @@ from components.clouds.nebius.immutable import (
 )
 from config import load_config
 from tests.stacks import with_change
-
-NEBIUS: dict[str, Any] = {
-    "cloud": {"kind": "nebius", "project_id": "project-e00a", "region": "eu-north1", "subnet_id": "vpcsubnet-e00a"},
-    "worker_nodes": {
-        "default": {
-            "size": 2,
-            "platform": "gpu-h100-sxm",
-            "preset": "8gpu-128vcpu-1600gb",
-            "gpu_cluster": {"infiniband_fabric": "fabric-6"},
-        }
-    },
-    "jail": {"size": "2Ti"},
-}
+from tests.unit.cli.nebius_stack import NEBIUS
 
 
 def resource(type_: str, name: str, inputs: dict[str, Any] | None = None, **more: Any) -> Recorded:

@@ -19,10 +19,10 @@ from cli.stack import open_stack
 from tests import stacks
 from tests.graph.state import state_of
 from tests.stacks import with_change
+from tests.unit.cli.command_line import slurmstack, stack_file
 from tests.unit.cli.fake_engine import KUBECONFIG, FakeEngine
-from tests.unit.cli.test_command import slurmstack, stack_file
-from tests.unit.cli.test_effects import NEBIUS
-from tests.unit.cli.test_jobs_touched import objects, pending, slurm_conf, without
+from tests.unit.cli.nebius_stack import NEBIUS
+from tests.unit.cli.queue_cluster import objects, pending, slurm_conf, without
 
 EMPTY: dict[str, Any] = {"version": 3, "deployment": {"manifest": {}}}
 

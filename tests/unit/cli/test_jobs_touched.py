@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from cli.errors import REFUSED, Failure
-from cli.kubectl import Kubectl
 from cli.safety.changed import parse_conf
 from cli.safety.fates import span
 from cli.safety.jobs import (
@@ -22,12 +19,9 @@ from cli.safety.jobs import (
     lines,
     refuse_lost_jobs,
 )
-from cli.safety.queue import FIELDS, SEPARATOR
-from config import load_config
 from images.controller.leaving import BLOCK
-from slurm.conf import render
-from slurm.sizing import node_conf
 from tests.stacks import with_change
+from tests.unit.cli.queue_cluster import FakeKubectl, fates, job, objects, pending, slurm_conf, without
 
 STACK: dict[str, Any] = {
     "cloud": {"kind": "existing", "context": "prod"},
@@ -44,89 +38,6 @@ STACK: dict[str, Any] = {
 WEEK = 7 * 24 * 3600
 
 
-def without(sections: dict[str, Any], section: str, name: str) -> dict[str, Any]:
-    """The stack without one of its pools or partitions; a pool leaves the partitions too."""
-    kept = {key: value for key, value in sections[section].items() if key != name}
-    changed = {**sections, section: kept}
-    if section == "worker_nodes":
-        partitions = {
-            key: {**value, "pools": [pool for pool in value["pools"] if pool != name]}
-            for key, value in sections["partitions"].items()
-        }
-        changed["partitions"] = {key: value for key, value in partitions.items() if value["pools"]}
-    return changed
-
-
-def objects(sections: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the program makes of a stack file, as far as jobs depend on it (tests/graph holds it against the real)."""
-    config = load_config(sections)
-    sets = [
-        {
-            "kind": "StatefulSet",
-            "metadata": {"name": name, "labels": {"slurmstack/pool": name}},
-            "spec": {
-                "replicas": pool.size,
-                "template": {
-                    "spec": {
-                        "terminationGracePeriodSeconds": pool.drain_timeout + 30,
-                        "containers": [
-                            {"name": "slurmd", "env": [{"name": "NODE_CONF", "value": node_conf(name, pool)}]}
-                        ],
-                    }
-                },
-            },
-        }
-        for name, pool in config.worker_nodes.items()
-    ]
-    return [*sets, {"kind": "ConfigMap", "metadata": {"name": "slurm-config"}, "data": render(config)}]
-
-
-def slurm_conf(sections: dict[str, Any]) -> str:
-    """The slurm.conf of a stack file."""
-    return render(load_config(sections))["slurm.conf"]
-
-
-def job(id_: str = "7", **fields: str) -> str:
-    """A line of squeue: a running job on cpu-3 without a time limit unless said otherwise."""
-    running = {"state": "RUNNING", "nodes": "cpu-3", "left": "UNLIMITED", "limit": "UNLIMITED"}
-    known = {"user": "alice", "partition": "main", **running, "count": "1", "cpus": "1", "memory": "500M"}
-    values = {"id": id_, **known, "constraint": "(null)", "wanted": "", **fields}
-    assert len(values) == len(FIELDS)
-    return SEPARATOR.join(values.values())
-
-
-def pending(id_: str = "8", **fields: str) -> str:
-    return job(id_, **{"state": "PENDING", "nodes": "", **fields})
-
-
-@dataclass(frozen=True, kw_only=True)
-class FakeKubectl(Kubectl):
-    """A cluster with a queue, and with pods that wait as long as their lines say."""
-
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
-    queue: str | None = ""
-    """What squeue prints; None: slurmctld does not answer."""
-    in_force: str = ""
-    pods: str = ""
-    there: list[dict[str, Any]] = field(default_factory=list)
-    """The objects that `kubectl get` finds."""
-    calls: list[tuple[tuple[str, ...], str | None]] = field(default_factory=list)
-
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-        assert check is (arguments[0] == "get")
-        self.calls.append((arguments, stdin))
-        if arguments[:2] == ("get", "--ignore-not-found"):
-            found = [item for item in self.there if item["kind"].lower() == arguments[2]]
-            return subprocess.CompletedProcess(arguments, 0, json.dumps({"items": found}), "")
-        if arguments[0] == "get":
-            return subprocess.CompletedProcess(arguments, 0, self.pods, "")
-        if self.queue is None:
-            return subprocess.CompletedProcess(arguments, 1, "", "slurm_load_jobs error: Unable to contact slurmctld\n")
-        return subprocess.CompletedProcess(arguments, 0, f"{self.in_force}# the queue\n{self.queue}", "")
-
-
 def touched(
     after: dict[str, Any],
     *queue: str,
@@ -139,10 +50,6 @@ def touched(
     text = "".join(f"{line}\n" for line in queue)
     kubectl = FakeKubectl(queue=text, in_force=in_force or slurm_conf(before), pods=pods)
     return jobs_touched(kubectl, "slurm", old=objects(before), new=objects(after), rolled=rolled, always=True)
-
-
-def fates(found: JobsTouched) -> dict[str, str]:
-    return {item.id: item.fate for item in found.touched}
 
 
 def controller(**slurmctld: Any) -> dict[str, Any]:

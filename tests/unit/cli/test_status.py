@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli.status import login_address, rest_address
-from tests.unit.cli.test_changes import FakeKubectl, listed
+from tests.unit.cli.compared_cluster import FakeKubectl, listed
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cli.summary import as_data, lines, print_effects, summarize
 from config import load_config
 from tests import stacks
 from tests.stacks import with_change
-from tests.unit.cli.test_effects import NEBIUS
+from tests.unit.cli.nebius_stack import NEBIUS
 
 
 def shown(sections: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from images.health import around_job
 from images.health.checks.gpu_free import CHECK, run
 from images.health.contract import Node, Status, Thresholds
 from tests.unit.images.fakes import FakeRunner
-from tests.unit.images.health.test_local import add_process
+from tests.unit.images.health.processes import add_process
 
 FREE = "00000000:3B:00.0, 0, 4\n00000000:AF:00.0, 1, 0\n"
 BUSY = "00000000:3B:00.0, 0, 4\n00000000:AF:00.0, 1, 38021\n"

@@ -17,7 +17,7 @@ from images.health import leftovers
 from images.health.leftovers import Moment, end_processes, has_files, left_processes, remove_files, shared_memory
 from images.health.proc import PROC, process
 from tests.unit.images.fakes import FakeClock
-from tests.unit.images.health.test_local import add_process
+from tests.unit.images.health.processes import add_process
 
 UID = os.getuid()
 OTHER = UID + 1

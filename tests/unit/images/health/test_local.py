@@ -10,20 +10,11 @@ import pytest
 from images.health.contract import Node
 from images.health.local import find_local, pod_environment, with_job, with_jobs
 from images.health.proc import jobs_here, lives, process, user_of
+from tests.unit.images.health.processes import add_process
 
 ENVIRONMENT = {"SLURMD_NODENAME": "h100-3", "JAIL": "/jail", "POOL": "h100", "NODE_CONF": "CPUs=8 Gres=gpu:h100:8 X=1"}
 SETTINGS = """{"thresholds": {"disks": {"used": 0.5}}, "disabled": ["dns"],
                "pools": {"h100": {"infiniband": true, "local_disks": ["/", "/mnt/scratch"]}, "cpu": {"gpus": 3}}}"""
-
-
-def add_process(
-    proc: Path, pid: int, *, comm: str = "sleep", state: str = "S", title: str = "", uid: int = 1000, parent: int = 1
-) -> None:
-    directory = proc / str(pid)
-    directory.mkdir(parents=True)
-    (directory / "stat").write_text(f"{pid} ({comm}) {state} {parent} {pid} " + "0 " * 16 + "4711 0 0\n")
-    (directory / "cmdline").write_text(title)
-    (directory / "status").write_text(f"Name:\t{comm}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
 
 
 def test_the_node_is_what_the_pod_says(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from images.health.watch.limit import Limit
 from images.health.watch.slurm import Slurm as WatchedSlurm
 from images.health.watch.watcher import Watcher
 from tests.unit.images.health.node_tests.fake_cluster import FakeCluster, Job
-from tests.unit.images.health.node_tests.test_program import told
+from tests.unit.images.health.node_tests.told import told
 
 GONE = "health/gpu-presence [hardware]: 7 of 8 GPUs"
 TESTS = ("cpu-speed", "memory-bandwidth")

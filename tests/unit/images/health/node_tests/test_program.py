@@ -19,12 +19,7 @@ from images.health.node_tests.settings import parse
 from images.health.node_tests.slurm import Slurm, SlurmError
 from tests.unit.images.fakes import FakeClock
 from tests.unit.images.health.node_tests.fake_cluster import FakeCluster, Job
-
-H100 = "8x NVIDIA H100 80GB HBM3"
-
-
-def told(text: str, code: int = 0) -> str:
-    return json.dumps({"code": code, "text": text, "platform": H100})
+from tests.unit.images.health.node_tests.told import told
 
 
 def busbw(value: float) -> str:

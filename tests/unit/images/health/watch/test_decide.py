@@ -11,30 +11,15 @@ from images.health.watch.decide import (
     KUBERNETES,
     SKEW_SECONDS,
     STALE_SECONDS,
-    Decision,
     Finding,
     Kind,
     NodeView,
-    Policy,
     decide,
 )
 from images.health.watch.limit import Limit
 from images.health.watch.reason import lifted, parse, reason_for
+from tests.unit.images.health.watch.decisions import OURS, SPARE, deciding, done, faults
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, policy, view
-
-SPARE = [view(f"spare-{number}") for number in range(3)]
-"""Well, so that the node under test is not the last one."""
-
-OURS = "health/disks [node]: /jail 97 % used"
-
-
-def deciding(*nodes: NodeView, by: Policy | None = None) -> Decision:
-    return decide([*nodes, *SPARE], by or policy(), NOW)
-
-
-def done(decision: Decision) -> list[tuple[str, str, str]]:
-    return [(action.kind.value, action.node.name, action.reason) for action in decision.actions]
-
 
 # ---------------------------------------------------------------- draining
 
@@ -228,10 +213,6 @@ def test_a_drain_that_is_not_settled_stays_and_so_does_its_reason() -> None:
 
 
 # ---------------------------------------------------------------- the limit
-
-
-def faults(count: int) -> list[NodeView]:
-    return [view(f"w-{number:02}", filesystem=failed("4 s to sync")) for number in range(count)]
 
 
 def test_ten_faults_at_once_respect_the_limit() -> None:

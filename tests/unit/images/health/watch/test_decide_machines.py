@@ -8,7 +8,7 @@ import pytest
 
 from images.health.contract import Result
 from images.health.watch.decide import Finding, Kind, Policy, decide
-from tests.unit.images.health.watch.test_decide import OURS, SPARE, deciding, done, faults
+from tests.unit.images.health.watch.decisions import OURS, SPARE, deciding, done, faults
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, policy, view
 
 

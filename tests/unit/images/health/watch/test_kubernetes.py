@@ -25,7 +25,7 @@ from images.health.watch.kubernetes import (
 from images.health.watch.machines import CONDITION, Machine, Machines, Place, Told
 from images.health.watch.slurm import Record
 from tests.unit.images.fakes import FakeClock
-from tests.unit.images.health.watch.test_machines import Followed
+from tests.unit.images.health.watch.followed import Followed
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view
 
 PLACES = {"w-0": Place(node="m-0", uid="u0"), "w-1": Place(node="m-0"), "w-2": Place(node="m-2"), "w-3": Place(node="")}

@@ -31,21 +31,11 @@ from images.health.watch.machines import (
     takes_connection,
 )
 from images.health.watch.slurm import Record
+from tests.unit.images.health.watch.followed import Followed
 from tests.unit.images.health.watch.views import NOW
 
 RECORDS = [Record(name=name, states=frozenset({"IDLE"}), address=f"10.0.0.{name[-1]}") for name in ("w-0", "w-1")]
 READY = Machine(ready="True", conditions={})
-
-
-class Followed:
-    """A follower whose copy the test sets."""
-
-    def __init__(self, values: Mapping[str, object]) -> None:
-        self.synced = True
-        self.copy = dict(values)
-
-    def values(self) -> Mapping[str, object]:
-        return dict(self.copy)
 
 
 class Queue(Executor):
