@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli import destroy
+from cli import cluster_commands, destroy
 from cli.destroy import destroy_cluster
+from cli.errors import Refused
+from cli.safety.fates import Touched
+from cli.safety.jobs import JobsTouched
 from config import load_config
 from local.report import open_report
 from tests import stacks
 from tests.unit.cli.applied_cluster import FakeCluster, thing
+from tests.unit.cli.command_line import stack_file
 
 
 class Leaving(FakeCluster):
@@ -89,3 +95,16 @@ def test_all_jobs_are_cancelled_those_that_wait_first_and_suspended_ones_too(
     destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, pods_only=True)
     cancelled = [command for command in said if command.startswith("scancel")]
     assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
+
+
+def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_unasked(
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job = Touched(id="7", user="alice", partition="main", state="RUNNING", nodes=("x-0",), fate="ends", why="so")
+    found = iter([JobsTouched(), JobsTouched(running=1, touched=(job,))])
+    monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
+    monkeypatch.setattr(cluster_commands, "held", lambda *_: nullcontext())
+    monkeypatch.setattr(cluster_commands, "jobs_destroyed", lambda *_, **__: next(found))
+    with pytest.raises(Refused, match="1 job would end or never start: 7"):
+        cluster_commands.destroy(stack_file(tmp_path, stacks.dev()), yes=True, engine="kubectl")
+    assert not kubectl.deleted
