@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cli.apply_set import forget_unknown_kinds, members
-from cli.changes import APPLY, Change, changes, key, live_objects
+from cli.changes import APPLY, Change, changes, key, live_objects, objects_in
 from cli.errors import Failure
 from cli.generated import KeptValues
 from cli.kubectl import Kubectl, as_list
@@ -36,6 +37,9 @@ KEPT_VALUES = "slurmstack-generated"
 
 _PART_OF = "applyset.kubernetes.io/part-of"
 
+_POOL = "slurmstack/pool"
+"""The label that pods and StatefulSets of worker pools have."""
+
 RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole"
 """What the stack may have in no namespace, besides the namespace itself and volumes, which are never deleted with an
 apply. An apply set has a namespace, so these are found by their labels."""
@@ -49,12 +53,15 @@ class Plan:
     objects: tuple[Manifest, ...]
     kept: KeptValues
     live: Mapping[tuple[str, str], dict[str, Any]]
+    """Those of the objects that are there."""
     pools: tuple[Mapping[str, Any], ...]
     """The worker pools' StatefulSets that are there, also those of pools that are no longer in the stack."""
     outside: tuple[tuple[str, str], ...]
     """Kind and name of this cluster's objects in no namespace that are no longer in the stack."""
     leaving: tuple[str, ...]
     """What pools that are no longer in the stack mean, one line each."""
+    inside: Mapping[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    """All that is in the namespace, whoever made it."""
 
     @property
     def exists(self) -> bool:
@@ -67,9 +74,9 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
 
     Raises Failure, before anything is touched, if a change would lose data.
     """
-    with program_loading():
-        kept = _read_kept(kubectl, config.cluster.namespace)
-    planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept)
+    with program_loading(), _reading(kubectl, config.cluster.namespace) as present:
+        kept = _kept(present.inside.result(), config.cluster.namespace)
+        planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept, present)
     refuse_takeover(planned.live.get(("Namespace", planned.namespace)))
     return planned
 
@@ -79,19 +86,37 @@ def explain(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any]
 
     The engine itself would only find out in the middle of the update.
     """
-    planned = _compare(kubectl, config, record(sections, stack=stack), KeptValues({}))
+    with _reading(kubectl, config.cluster.namespace) as present:
+        planned = _compare(kubectl, config, record(sections, stack=stack), KeptValues({}), present)
     refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
     return planned.leaving
 
 
-def _compare(kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept: KeptValues) -> Plan:
+@dataclass(frozen=True, kw_only=True)
+class _Present:
+    """What the cluster has, asked for while the program loads and runs: each takes kubectl about as long."""
+
+    inside: Future[Mapping[tuple[str, str], dict[str, Any]]]
+    rights: Future[list[dict[str, Any]]]
+
+
+@contextmanager
+def _reading(kubectl: Kubectl, namespace: str) -> Iterator[_Present]:
+    with ThreadPoolExecutor() as pool:
+        yield _Present(
+            inside=pool.submit(objects_in, kubectl, namespace),
+            rights=pool.submit(kubectl.items, RIGHTS_OUTSIDE, "-l", cluster_labels(namespace)),
+        )
+
+
+def _compare(
+    kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept: KeptValues, present: _Present
+) -> Plan:
     namespace = config.cluster.namespace
     objects = manifests(recording)
-    with ThreadPoolExecutor() as pool:
-        rights = pool.submit(kubectl.items, RIGHTS_OUTSIDE, "-l", cluster_labels(namespace))
-        sets = pool.submit(kubectl.items, "statefulset", "-n", namespace, "-l", "slurmstack/pool")
-        live = live_objects(kubectl, objects)
-        pools, outside = sets.result(), {key(item) for item in rights.result()}
+    inside, outside = present.inside.result(), {key(item) for item in present.rights.result()}
+    live = live_objects(kubectl, objects, inside)
+    pools = [item for item in inside.values() if item["kind"] == "StatefulSet" and _POOL in _labels(item)]
     refuse_other_slurm(objects, live)
     refuse_other_name(objects, live)
     refuse_shrinking(objects, live)
@@ -100,6 +125,7 @@ def _compare(kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept
         objects=tuple(objects),
         kept=kept,
         live=live,
+        inside=inside,
         pools=tuple(pools),
         outside=tuple(sorted(outside - {key(item.document) for item in objects})),
         leaving=tuple(leaving_pools(objects, pools)),
@@ -204,9 +230,13 @@ def _set_id(namespace: str) -> str:
     return f"applyset-{base64.urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
 
 
-def _read_kept(kubectl: Kubectl, namespace: str) -> KeptValues:
-    found = kubectl.items("secret", KEPT_VALUES, "-n", namespace)
-    if not found and kubectl.items("secret", "munge-key", "-n", namespace):
+def _labels(item: Mapping[str, Any]) -> Mapping[str, str]:
+    return item["metadata"].get("labels") or {}
+
+
+def _kept(inside: Mapping[tuple[str, str], dict[str, Any]], namespace: str) -> KeptValues:
+    found = inside.get(("Secret", KEPT_VALUES))
+    if not found and ("Secret", "munge-key") in inside:
         raise Failure(
             f"the cluster in namespace {namespace!r} has keys that were not made by this command, and would get others",
             hint=f"if they came from `slurmstack render`, keep them: kubectl create secret generic {KEPT_VALUES} "
@@ -214,7 +244,7 @@ def _read_kept(kubectl: Kubectl, namespace: str) -> KeptValues:
         )
     if not found:
         return KeptValues({})
-    data = found[0].get("data", {})
+    data = found.get("data", {})
     return KeptValues({name: base64.b64decode(value).decode() for name, value in data.items()})
 
 

@@ -10,6 +10,23 @@ from typing import Any, Literal
 from cli.kubectl import FIELD_MANAGER, Kubectl, as_list
 from cli.manifests import Manifest
 
+KINDS = (
+    "configmap",
+    "daemonset",
+    "deployment",
+    "job",
+    "networkpolicy",
+    "persistentvolumeclaim",
+    "poddisruptionbudget",
+    "role",
+    "rolebinding",
+    "secret",
+    "service",
+    "serviceaccount",
+    "statefulset",
+)
+"""What a stack has in its namespace (a test holds that these are all), as `kubectl get` takes them."""
+
 Action = Literal["create", "update", "replace", "delete"]
 
 SYMBOLS: Mapping[Action, str] = {"create": "+", "update": "~", "replace": "+-", "delete": "-"}
@@ -58,7 +75,7 @@ def changes(
     The API server itself tells, by a dry run, what each object would become: so defaults are no differences, and what
     was changed by hand is one.
     """
-    live = live_objects(kubectl, objects) if known is None else known
+    live = _get(kubectl, objects) if known is None else known
     found: list[Change] = []
     existing = [manifest for manifest in objects if key(manifest.document) in live]
     outcome = _dry_run(kubectl, existing)
@@ -81,8 +98,21 @@ def key(document: Mapping[str, Any]) -> tuple[str, str]:
     return str(document["kind"]), str(document["metadata"]["name"])
 
 
-def live_objects(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Those of the objects that exist, as they are now."""
+def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """All objects of `KINDS` in a namespace, whoever made them: one request a kind, however many pools there are."""
+    return {key(item): item for item in kubectl.items(",".join(KINDS), "-n", namespace)}
+
+
+def live_objects(
+    kubectl: Kubectl, objects: Sequence[Manifest], inside: Mapping[tuple[str, str], dict[str, Any]]
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Those of the objects that exist. `inside`: what `objects_in` has found just now."""
+    others = [item for item in objects if item.cluster_scoped or item.kind.lower() not in KINDS]
+    wanted = {key(item.document) for item in objects}
+    return {at: item for at, item in inside.items() if at in wanted} | _get(kubectl, others)
+
+
+def _get(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:
     if not objects:
         return {}
     printed = kubectl.run(

@@ -1,15 +1,12 @@
-"""Commands that work on a cluster: preview, up, destroy, status, login, kubeconfig."""
+"""Commands that change a cluster: preview, up, destroy."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,20 +25,18 @@ from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.kubectl import Kubectl
 from cli.local_commands import ensure_local_images
 from cli.lock import held
-from cli.login import open_session
 from cli.manifests import Manifest, refuse_cloud_resources
+from cli.options import ConfigOption, JsonOption
 from cli.preview.document import Preview, exit_status
 from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
 from cli.preview.sources import COMMAND, of_cluster, of_engine
-from cli.reach import keep_kubeconfig, kubeconfig_of, reach, write_private
+from cli.reach import keep_kubeconfig, reach
 from cli.recording import program_loading, record
 from cli.refusals import refuse_foreign, refuse_takeover, refuse_unreachable_images
 from cli.rollout import await_rollout, configuration_jobs
 from cli.safety.engines import of_kubectl, of_pulumi
-from cli.safety.jobs import cancel_lost_jobs, jobs_destroyed, print_jobs, refuse_lost_jobs
+from cli.safety.jobs import ask, cancel_lost_jobs, jobs_destroyed, print_jobs, refuse_lost_jobs
 from cli.stack import Stack, open_stack
-from cli.stack_commands import ConfigOption, JsonOption
-from cli.status import print_status, read_status
 from cli.summary import print_effects, print_summary, summarize
 from cli.verify import verify
 from config.nebius import NebiusCloud
@@ -53,16 +48,6 @@ EngineOption = Annotated[
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 _STYLES = {"create": "green", "update": "yellow", "replace": "magenta", "delete": "red"}
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command()(preview)
-    app.command()(up)
-    app.command()(destroy)
-    app.command()(status)
-    app.command()(login)
-    app.command()(kubeconfig)
 
 
 def _choose(stack: Stack, engine: str) -> str:
@@ -193,11 +178,12 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool) -> None:
 def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, kill_jobs: bool) -> None:
     kubectl = reach(stack)
     with program_loading(), held(kubectl, stack.config.cluster.namespace, "up", report, timeout=timeout) as lock:
-        planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
-        with ThreadPoolExecutor() as pool:
-            asking = pool.submit(policies.planned_policy, kubectl if planned.exists else None, stack.config)
+        with ThreadPoolExecutor() as pool:  # Slurm is asked while the program loads and runs
+            asked = ask(pool, kubectl, stack.config.cluster.namespace)
+            asking = pool.submit(policies.planned_policy, kubectl, stack.config)
+            planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
             found = None if yes else compare(kubectl, planned)
-            jobs, policy = of_kubectl(kubectl, planned, found), asking.result()
+            jobs, policy = of_kubectl(kubectl, planned, found, asked), asking.result()
         if found is not None:
             _print_changes(found, planned.leaving)
             policies.print_policy(policy)
@@ -212,7 +198,7 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             jobs = of_kubectl(kubectl, planned, found)  # more may have come while the question waited
             if not kill_jobs:
                 refuse_lost_jobs(jobs)
-        before = policies.run_again(kubectl, stack.config, policy)
+        before = policies.run_again(kubectl, stack.config, policy, policies.jobs_among(planned.inside.values()))
         with report.step(f"Applying {len(planned.objects)} objects to namespace {planned.namespace}") as step:
             # What Slurm rejects takes no pool away and costs no job. Those that the new settings would end come before.
             accept = partial(_await, kubectl, planned, configuration_jobs(planned.objects), timeout, step)
@@ -223,7 +209,8 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
                 cancel_lost_jobs(kubectl, planned.namespace, rest)
         with report.step("Waiting until they have taken effect") as step:
             _await(kubectl, planned, planned.objects, timeout, step)
-    policies.print_done_by(kubectl, stack.config, before)
+    if not any(before == item["metadata"]["uid"] for item in planned.live.values()):
+        policies.print_done_by(kubectl, stack.config, before)
 
 
 def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout: int, step: Step) -> None:
@@ -314,49 +301,6 @@ def _judge_destroy(kubectl: Kubectl, stack: Stack, *, kill_jobs: bool, again: bo
     if not again or jobs.refused:
         print_jobs(jobs)
     refuse_lost_jobs(jobs, "destroy")
-
-
-def status(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
-    """Show pods, Slurm nodes, the active configuration and the login address."""
-    stack = open_stack(config)
-    found = read_status(reach(stack), stack.config)
-    if as_json:
-        typer.echo(json.dumps(asdict(found), indent=1))
-    else:
-        print_status(found)
-    if not found.healthy:
-        raise typer.Exit(FAILED)
-
-
-def login(
-    user: Annotated[
-        str | None, typer.Argument(help="Default: the first user of the stack file.", show_default=False)
-    ] = None,
-    command: Annotated[
-        list[str] | None, typer.Argument(help="Command to run instead of a shell.", show_default=False)
-    ] = None,
-    config: ConfigOption = None,
-    *,
-    key: Annotated[str | None, typer.Option("--key", "-i", help="Private SSH key file.", show_default=False)] = None,
-) -> None:
-    """Open an SSH session on a login node, in the jail. The host key is checked against the cluster's own."""
-    stack = open_stack(config)
-    raise typer.Exit(open_session(reach(stack), stack.config, user=user, key=key, command=command or []))
-
-
-def kubeconfig(
-    config: ConfigOption = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it there, for you only.", show_default=False),
-    ] = None,
-) -> None:
-    """Print a kubeconfig for the stack's cluster, for kubectl and other tools."""
-    text = kubeconfig_of(open_stack(config))
-    if output is None:
-        typer.echo(text, nl=not text.endswith("\n"))
-    else:
-        write_private(output, text)
 
 
 def _print_changes(found: Sequence[Change], notes: Sequence[str]) -> None:

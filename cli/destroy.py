@@ -8,10 +8,9 @@ from typing import Any
 
 from cli.apply import RIGHTS_OUTSIDE, cluster_labels
 from cli.errors import Failure
-from cli.kubectl import Kubectl
+from cli.kubectl import Kubectl, slurm
 from config.cluster import ClusterConfig
 from local.report import Report
-from slurm.names import CONTROLLER_HOST
 
 POLL = 0.5
 """Seconds between two looks at the cluster."""
@@ -21,12 +20,6 @@ def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
     """Ids of running jobs; empty if slurmctld does not answer."""
     done = slurm(kubectl, namespace, "squeue", "--noheader", "--states=running,suspended,completing", "--format=%A")
     return done.split()
-
-
-def slurm(kubectl: Kubectl, namespace: str, *command: str) -> str:
-    """What a Slurm command prints in the controller's pod; empty if it fails."""
-    done = kubectl.run("exec", "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--", *command, check=False)
-    return done.stdout if done.returncode == 0 else ""
 
 
 def destroy_cluster(

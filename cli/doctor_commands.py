@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from cli.errors import FAILED
+from cli.options import ConfigOption, JsonOption
 from cli.stack import open_stack
-from cli.stack_commands import ConfigOption, JsonOption
 from config.nebius import NebiusCloud
 
 app = typer.Typer(help="Look for what is wrong before it costs time or money.", no_args_is_help=True)

@@ -18,7 +18,7 @@ def main() -> NoReturn:
     # garbage among them while they load, and to free them one by one at the end, takes a third of a short command.
     gc.disable()
     try:
-        from cli.main import main as run  # noqa: PLC0415  loading takes a second, and Ctrl-C may come in it
+        from cli.main import main as run  # noqa: PLC0415  loading takes a while, and Ctrl-C may come in it
 
         gc.freeze()
         gc.enable()

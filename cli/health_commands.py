@@ -13,9 +13,9 @@ from typer.core import TyperGroup
 from cli.errors import FAILED, Failure
 from cli.health.present import as_data, print_found, print_table, printable
 from cli.health.query import NOT_CHECKED, list_checks, read_nodes, run_check
+from cli.options import ConfigOption, JsonOption
 from cli.reach import reach
 from cli.stack import open_stack
-from cli.stack_commands import ConfigOption, JsonOption
 
 _TABLE = "nodes"
 

@@ -21,8 +21,8 @@ from cli.images.push import push_images
 from cli.images.runner import Runner
 from cli.images.tools import LOCAL, choose_tool, open_tool
 from cli.local_commands import load_images as load_as_up_does
+from cli.options import ConfigOption, JsonOption
 from cli.stack import Stack, open_stack
-from cli.stack_commands import ConfigOption, JsonOption
 from local.report import PlainReport, Report, RichReport, open_report
 
 app = typer.Typer(

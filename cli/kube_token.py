@@ -8,8 +8,6 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-import typer
-
 from cli.doctor_commands import CredentialsOption, ProfileOption
 from cli.errors import Failure
 
@@ -22,11 +20,6 @@ EXEC_INFO_ENV = "KUBERNETES_EXEC_INFO"
 
 TIMEOUT_S = 120.0
 """Seconds for a token: enough for a log-in through a browser."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("kube-token")(kube_token)
 
 
 def kube_token(credentials: CredentialsOption = None, profile: ProfileOption = None) -> None:

@@ -16,6 +16,7 @@ from config.cloud import Cloud, ExistingCloud
 from config.nebius import NebiusCloud
 from slurm.local_cluster import LOCAL_CONTEXT, local_directory
 from slurm.local_cluster import kubeconfig as local_kubeconfig
+from slurm.names import CONTROLLER_HOST
 
 FIELD_MANAGER = "slurmstack"
 """Owner of the fields that we set, in server-side apply."""
@@ -62,6 +63,20 @@ class Kubectl:
         """Objects of `kubectl get`, also if only one was asked for. Those that do not exist are left out."""
         found = self.json("get", "--ignore-not-found", *arguments)
         return list(found["items"]) if "items" in found else [found]
+
+
+def in_controller(
+    kubectl: Kubectl, namespace: str, *command: str, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command beside slurmctld, to its end. Its exit status is kubectl's; nothing is raised."""
+    where = ("exec", *(["-i"] if stdin is not None else []), "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--")
+    return kubectl.run(*where, *command, stdin=stdin, check=False)
+
+
+def slurm(kubectl: Kubectl, namespace: str, *command: str) -> str:
+    """What a Slurm command prints in the controller's pod; empty if it fails."""
+    done = in_controller(kubectl, namespace, *command)
+    return done.stdout if done.returncode == 0 else ""
 
 
 def connect(cloud: Cloud) -> Kubectl:

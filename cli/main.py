@@ -2,30 +2,94 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
+from typer.main import get_group
 
-from cli import (
-    cluster_commands,
-    doctor_commands,
-    health_commands,
-    images_commands,
-    kube_token,
-    local_commands,
-    stack_commands,
-    usage_commands,
-)
 from cli.entry import INTERRUPTED
 from cli.errors import FAILED, USAGE, Failure
-from config import ConfigError
+from config.errors import ConfigError
 from local.errors import LocalError
 
+COMMANDS = {
+    "validate": (
+        "cli.stack_commands:validate",
+        "Check a stack file, without a cluster. Lists everything that is wrong; exit status 2 if anything is.",
+    ),
+    "render": (
+        "cli.stack_commands:render",
+        "Write the Kubernetes objects of a stack, one YAML file each, for `kubectl apply -f DIR`, Argo CD or Flux.",
+    ),
+    "graph": (
+        "cli.stack_commands:graph",
+        "Print everything that the program registers with Pulumi: as a list (json) or as a picture (svg).",
+    ),
+    "preview": (
+        "cli.cluster_commands:preview",
+        "Show what `up` would change. Objects that were changed by hand are shown too. Changes nothing.",
+    ),
+    "up": ("cli.cluster_commands:up", "Bring the cluster in line with the stack file, and wait until it is."),
+    "destroy": ("cli.cluster_commands:destroy", "Delete the cluster: running jobs are waited for, then all goes."),
+    "status": (
+        "cli.access_commands:status",
+        "Show pods, Slurm nodes, the active configuration and the login address.",
+    ),
+    "login": (
+        "cli.access_commands:login",
+        "Open an SSH session on a login node, in the jail. The host key is checked against the cluster's own.",
+    ),
+    "kubeconfig": (
+        "cli.access_commands:kubeconfig",
+        "Print a kubeconfig for the stack's cluster, for kubectl and other tools.",
+    ),
+    "usage": ("cli.usage_commands:usage", "Show who used how many CPU and GPU hours."),
+    "kube-token": (
+        "cli.kube_token:kube_token",
+        "Print a token for the Kubernetes cluster, as an exec plugin of a kubeconfig does. Needs no stack file.",
+    ),
+    "health": ("cli.health_commands:app", "Show which nodes are well, and run their checks by hand."),
+    "local": (
+        "cli.local_commands:app",
+        "The local cluster: a real two-node Kubernetes on this machine, for development and trying out.",
+    ),
+    "doctor": ("cli.doctor_commands:app", "Look for what is wrong before it costs time or money."),
+    "images": (
+        "cli.images_commands:app",
+        "The container images: build them, push them to a registry, load them into kind, k3s or the local cluster.",
+    ),
+}
+"""Where each command is, and what the list of commands says of it: the first paragraph of its own help."""
+
+
+def load(name: str) -> Any:
+    """The command of this name, with its options, from the module that has it."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    holder = typer.Typer(rich_markup_mode="rich", add_completion=False)
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=name)
+    else:
+        holder.command(name)(found)
+    return get_group(holder).commands[name]
+
+
+class _LoadedWhenCalled(TyperGroup):
+    """Lists commands without loading them: Pulumi, Kubernetes' classes and the models take a second together."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load(name) if name in COMMANDS else command, rest
+
+
 app = typer.Typer(
+    cls=_LoadedWhenCalled,
     name="slurmstack",
     help="Slurm on Kubernetes as one typed Pulumi program.\n\n"
     "Every command works on a stack file: Pulumi.dev.yaml, or the one named with --config.",
@@ -34,14 +98,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-stack_commands.register(app)
-cluster_commands.register(app)
-usage_commands.register(app)
-app.add_typer(health_commands.app, name="health")
-app.add_typer(local_commands.app, name="local")
-app.add_typer(doctor_commands.app, name="doctor")
-kube_token.register(app)
-app.add_typer(images_commands.app, name="images")
+for _name, (_, _help) in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
 
 
 def main() -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -115,25 +115,40 @@ def print_lines(lines: list[str]) -> None:
         console.print(f"  ... and {len(lines) - LINES} more")
 
 
-def finished_job(kubectl: Kubectl, namespace: str) -> str:
+def policy_jobs(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
+    """The jobs that bring Slurm in line with the policy, ended ones too."""
+    return kubectl.items("job", "-n", namespace, "-l", f"app.kubernetes.io/component={COMPONENT}")
+
+
+def jobs_among(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same, where the namespace's objects have been read already."""
+    return [item for item in objects if item["kind"] == "Job" and _component(item) == COMPONENT]
+
+
+def _component(item: Mapping[str, Any]) -> str | None:
+    return (item["metadata"].get("labels") or {}).get("app.kubernetes.io/component")
+
+
+def finished_job(jobs: Iterable[Mapping[str, Any]]) -> str:
     """The uid of the policy job that has completed; empty if there is none."""
-    selector = f"app.kubernetes.io/component={COMPONENT}"
-    for job in kubectl.items("job", "-n", namespace, "-l", selector):
+    for job in jobs:
         conditions = job.get("status", {}).get("conditions", [])
         if any(item["type"] == "Complete" and item["status"] == "True" for item in conditions):
             return str(job["metadata"]["uid"])
     return ""
 
 
-def run_again(kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None) -> str:
+def run_again(
+    kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None, jobs: Iterable[Mapping[str, Any]]
+) -> str:
     """Delete the job that has done its work where Slurm has something else now: the update makes and awaits it anew.
 
-    Returns the uid of the finished job that stays, for `print_done`.
+    `jobs`: the policy jobs that are there. Returns the uid of the finished one that stays, for `print_done`.
     """
     namespace = config.cluster.namespace
     if planned is None:
         return ""
-    finished = finished_job(kubectl, namespace)
+    finished = finished_job(jobs)
     if not finished or not planned.compared or not planned.changes:
         return finished
     selector = f"app.kubernetes.io/component={COMPONENT}"
@@ -146,7 +161,8 @@ def prepare(stack: Stack) -> str:
     planned = policy_of(stack)
     if planned is None or _makes_first_cluster(stack):
         return ""
-    return run_again(reach(stack), stack.config, planned)
+    kubectl = reach(stack)
+    return run_again(kubectl, stack.config, planned, policy_jobs(kubectl, stack.config.cluster.namespace))
 
 
 def print_done(stack: Stack, before: str) -> None:
@@ -158,7 +174,7 @@ def print_done(stack: Stack, before: str) -> None:
 def print_done_by(kubectl: Kubectl, config: ClusterConfig, before: str) -> None:
     """Print what the policy job did, if it ran since `before` was the uid of the finished one."""
     namespace = config.cluster.namespace
-    uid = finished_job(kubectl, namespace) if config.accounting.enabled else ""
+    uid = finished_job(policy_jobs(kubectl, namespace)) if config.accounting.enabled else ""
     if not uid or uid == before:
         return
     selector = f"batch.kubernetes.io/controller-uid={uid}"

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from cli.agent import configuration_state
+from cli.changes import key
 from cli.errors import Failure
 from cli.kubectl import Kubectl
 from cli.manifests import Manifest
 
-POLL = 0.3
+POLL = 0.1
 """Seconds between two looks at the cluster."""
 
 Tell = Callable[[str], None]
+
+_AWAITED = frozenset({"Job", "Deployment", "StatefulSet"})
 
 _CONFIGURATION = "config"
 """What the name of the Job begins with that waits for slurmctld."""
@@ -27,14 +30,11 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
     deadline = time.monotonic() + timeout
-    jobs = [item.name for item in objects if item.kind == "Job"]
-    deployments = [item.name for item in objects if item.kind == "Deployment"]
-    sets = [item.name for item in objects if item.kind == "StatefulSet" and not _is_worker_pool(item)]
+    awaited = [item for item in objects if item.kind in _AWAITED and not _is_worker_pool(item)]
+    kinds = ",".join(sorted({item.kind.lower() for item in awaited}))
     while True:
-        with ThreadPoolExecutor() as pool:
-            late = pool.submit(_missing_sets, kubectl, namespace, sets)
-            missing = _missing_jobs(kubectl, namespace, jobs)
-            missing += _missing_deployments(kubectl, namespace, deployments) + late.result()
+        found = {key(item): item for item in kubectl.items(kinds, "-n", namespace)} if kinds else {}
+        missing = _missing(kubectl, namespace, awaited, found)
         if not missing:
             return
         tell("waiting for " + ", ".join(missing))
@@ -66,28 +66,47 @@ def _is_worker_pool(manifest: Manifest) -> bool:
     return manifest.document["metadata"].get("annotations", {}).get("pulumi.com/waitFor") is not None
 
 
-def _missing_jobs(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> list[str]:
-    found = {item["metadata"]["name"]: item for item in _get(kubectl, namespace, "job", names)}
+def _missing(
+    kubectl: Kubectl, namespace: str, awaited: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
+) -> list[str]:
+    """What has not yet taken effect of these Jobs, Deployments and StatefulSets, for people."""
+    jobs = [item for item in awaited if item.kind == "Job"]
+    there = [found[key(item.document)] for item in awaited if key(item.document) in found]
+    return [
+        *_missing_jobs(kubectl, namespace, jobs, found),
+        *_missing_deployments(item for item in there if item["kind"] == "Deployment"),
+        *_unready(item for item in there if item["kind"] == "StatefulSet"),
+    ]
+
+
+def _missing_jobs(
+    kubectl: Kubectl, namespace: str, jobs: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
+) -> list[str]:
     missing = []
-    for name in names:
-        conditions = {item["type"]: item for item in _conditions(found.get(name, {})) if item["status"] == "True"}
+    for job in jobs:
+        name, present = job.name, found.get(key(job.document), {})
+        conditions = {item["type"]: item for item in _conditions(present) if item["status"] == "True"}
         if failed := conditions.get("Failed"):
             raise Failure(
                 f"{_purpose(name)} failed: {_last_words(kubectl, namespace, name) or failed.get('message', '')}"
             )
-        if "Complete" not in conditions:
+        if "Complete" not in conditions and not (present and _is_active(kubectl, namespace, job)):
             missing.append(_purpose(name))
     return missing
 
 
-def _missing_sets(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> list[str]:
-    return _unready(_get(kubectl, namespace, "statefulset", names))
+def _is_active(kubectl: Kubectl, namespace: str, job: Manifest) -> bool:
+    """Whether the configuration is active that a Job waits for, whose pod is told so and ends a second or two later."""
+    if not configuration_jobs([job]):
+        return False
+    wanted = job.document["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    return bool((configuration_state(kubectl, namespace) or {}).get("active") == wanted)
 
 
-def _missing_deployments(kubectl: Kubectl, namespace: str, names: Sequence[str]) -> list[str]:
+def _missing_deployments(deployments: Iterable[dict[str, Any]]) -> list[str]:
     """Those whose new pods are not all ready, or whose old ones are still there."""
     missing = []
-    for item in _get(kubectl, namespace, "deployment", names):
+    for item in deployments:
         status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
         seen = status.get("observedGeneration") == item["metadata"]["generation"]
         old = int(status.get("replicas", 0)) - int(status.get("updatedReplicas", 0))
@@ -109,10 +128,6 @@ def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
         if not seen or ready < wanted:
             missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
     return missing
-
-
-def _get(kubectl: Kubectl, namespace: str, kind: str, names: Sequence[str]) -> Iterable[dict[str, Any]]:
-    return kubectl.items(kind, *names, "-n", namespace) if names else []
 
 
 def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -14,6 +14,7 @@ from cli.errors import USAGE, Failure
 from cli.generated import read_file, write_file
 from cli.graph import as_data, as_svg
 from cli.manifests import manifests
+from cli.options import ConfigOption, JsonOption
 from cli.preview.document import Preview, counted, exit_status
 from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
 from cli.preview.sources import of_files
@@ -22,19 +23,6 @@ from cli.render import write
 from cli.stack import Stack, open_stack
 from cli.summary import print_effects
 from slurm.conf import render as render_slurm
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", metavar="FILE", help="Stack file. Default: Pulumi.dev.yaml.", show_default=False),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command()(validate)
-    app.command()(render)
-    app.command()(graph)
 
 
 def validate(

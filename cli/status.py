@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from rich.console import Console
 from rich.table import Table
 
-from cli.destroy import slurm
-from cli.kubectl import Kubectl
+from cli.agent import configuration_state
+from cli.kubectl import Kubectl, slurm
 from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
-from slurm.names import AGENT_PORT, CONTROLLER_HOST, REST, REST_PORT
+from slurm.names import REST, REST_PORT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +60,18 @@ _FINE = ("active", "unknown")
 def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     """Ask Kubernetes and Slurm. What does not answer is shown as missing, not raised."""
     namespace = config.cluster.namespace
+    with ThreadPoolExecutor() as pool:  # each is a process or two that mostly waits
+        found = pool.submit(kubectl.items, "pod", "-n", namespace)
+        asked = pool.submit(_nodes, kubectl, namespace)
+        answered = pool.submit(_configuration, kubectl, config)
+        login = pool.submit(login_address, kubectl, namespace)
+        rest = pool.submit(rest_address, kubectl, namespace) if config.rest.enabled else None
+    nodes, configuration = asked.result(), answered.result()
     pods = tuple(
         pod_of(item)
-        for item in kubectl.items("pod", "-n", namespace)
+        for item in found.result()
         if not any(owner["kind"] == "Job" for owner in item["metadata"].get("ownerReferences", []))
     )
-    nodes = _nodes(kubectl, namespace)
-    configuration = _configuration(kubectl, config)
     wanted = sum(pool.size for pool in config.worker_nodes.values())
     usable = sum(not _down(node.state) or node.state.startswith("drain") for node in nodes)
     return Status(
@@ -74,8 +79,8 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         pods=pods,
         nodes=nodes,
         configuration=configuration,
-        login_address=login_address(kubectl, namespace),
-        rest_address=rest_address(kubectl, namespace) if config.rest.enabled else None,
+        login_address=login.result(),
+        rest_address=rest.result() if rest else None,
         healthy=bool(pods) and all(pod.ready for pod in pods) and usable >= wanted and configuration in _FINE,
     )
 
@@ -137,12 +142,9 @@ def _down(state: str) -> bool:
 
 
 def _configuration(kubectl: Kubectl, config: ClusterConfig) -> str:
-    namespace = config.cluster.namespace
-    path = f"/api/v1/namespaces/{namespace}/services/{CONTROLLER_HOST}:{AGENT_PORT}/proxy/config"
-    answer = kubectl.run("get", "--raw", path, check=False)
-    if answer.returncode != 0:
+    state = configuration_state(kubectl, config.cluster.namespace)
+    if state is None:
         return "unknown"
-    state = json.loads(answer.stdout)
     wanted = config_hash(render(config))
     if state.get("active") == wanted:
         return "active"

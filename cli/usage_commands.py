@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from cli.errors import USAGE, Failure
+from cli.options import ConfigOption, JsonOption
 from cli.reach import reach
 from cli.stack import open_stack
-from cli.stack_commands import ConfigOption, JsonOption
 from cli.usage.plot import check_path, plot
 from cli.usage.present import as_csv, as_data, print_table
 from cli.usage.query import read_runs, refuse_without_accounting
@@ -20,11 +20,6 @@ from cli.usage.times import STEPS, TimeError, fitting_step, parse_time
 from cli.usage.totals import DIMENSIONS, summarize
 
 DEFAULT_PERIOD = timedelta(days=30)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(usage)
 
 
 def usage(

@@ -10,12 +10,15 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
 from components.jobs import create_job, job_spec
-from components.pods import LIBEXEC, Scope, children_of, env, resources
+from components.pods import LIBEXEC, Scope, children_of, env, mount, resources
 from slurm.conf import config_hash
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER_HOST
 
 DEADLINE = 900
 """Seconds for a configuration to become active. On a first start this includes pulling images and filling the jail."""
+
+_VOLUME = "slurm-config"
+_MOUNTED = "/config/slurm"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +40,11 @@ class Configuration(pulumi.ComponentResource):
     """
 
     files: k8s.core.v1.ConfigMap
-    identity: list[str]
-    """What decides the content of `waiting_container`."""
 
     def __init__(self, name: str, args: ConfigurationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Configuration", name, None, opts)
         self._child = children_of(self, opts)
-        self.identity = [config_hash(args.files), args.image]
+        self._image = args.image
         self.files = k8s.core.v1.ConfigMap(
             f"{name}-files",
             metadata=args.scope.metadata(CONFIG_MAP, "configuration"),
@@ -54,12 +55,25 @@ class Configuration(pulumi.ComponentResource):
         self.register_outputs({"files": self.files.metadata})
 
     def waiting_container(self) -> k8s.core.v1.ContainerArgs:
-        """A container that ends when these files are active, or fails with the parser's message."""
-        wanted, image = self.identity
+        """A container that ends when the files that are mounted are active, or fails with the parser's message.
+
+        It is the same whatever is in the files, and so is a Job that has to wait for them. Its pod has `volume`.
+        """
+        container = self._container("--mounted", _MOUNTED)
+        container.volume_mounts = [mount(_VOLUME, _MOUNTED, read_only=True)]
+        return container
+
+    @property
+    def volume(self) -> k8s.core.v1.VolumeArgs:
+        """The files, for the pod of a `waiting_container`."""
+        source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.files.metadata.name)
+        return k8s.core.v1.VolumeArgs(name=_VOLUME, config_map=source)
+
+    def _container(self, *wanted: str) -> k8s.core.v1.ContainerArgs:
         return k8s.core.v1.ContainerArgs(
             name="await-config",
-            image=image,
-            command=[f"{LIBEXEC}/await-config", wanted],
+            image=self._image,
+            command=[f"{LIBEXEC}/await-config", *wanted],
             env=env(AGENT_URL=f"http://{CONTROLLER_HOST}:{AGENT_PORT}"),
             resources=resources(cpu="10m", memory="32Mi"),
         )
@@ -72,7 +86,7 @@ class Configuration(pulumi.ComponentResource):
                 args.scope,
                 "configuration",
                 args.placement,
-                self.waiting_container(),
+                self._container(config_hash(args.files)),
                 deadline=DEADLINE,
             ),
             self._child,

@@ -47,7 +47,8 @@ class PolicyArgs:
     placement: Placement
     munge_secret: pulumi.Input[str]
     configuration: Configuration
-    """Waited for: slurmctld must know partitions, tracked resources and the users' numbers."""
+    """Waited for: slurmctld must know partitions, tracked resources and the users' numbers. A new one alone is no
+    reason to run again."""
     accounting: Accounting
     """Its database is checked before anything is changed."""
     after: pulumi.Resource
@@ -57,8 +58,9 @@ class PolicyArgs:
 class Policy(pulumi.ComponentResource):
     """The policy document and the job that brings Slurm in line with it.
 
-    Both are named after their content: a changed document is a new job, and so is another configuration of Slurm. The
-    update waits until the policy is in force, or shows why Slurm refused it, and then the one before is.
+    Both are named after their content: a changed document is a new job. Another configuration of Slurm is none: what
+    Slurm has lost of the policy, whatever the reason, an update sees when it compares (`cli.policy`). The update waits
+    until the policy is in force, or shows why Slurm refused it, and then the one before is.
     """
 
     def __init__(self, name: str, args: PolicyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -95,6 +97,7 @@ class Policy(pulumi.ComponentResource):
                     *munge_volumes(args.munge_secret),
                     *args.accounting.database_volumes,
                     k8s.core.v1.VolumeArgs(name="policy", config_map=source),
+                    args.configuration.volume,
                 ],
                 sidecars=[munge_sidecar(args.image)],
                 before=[args.configuration.waiting_container(), self._check_database(args)],

@@ -34,11 +34,9 @@ from components.volumes import DataVolume
 from config.workers import Toleration
 from config.workers import WorkerPool as WorkerPoolConfig
 from slurm.health import SETTINGS_DIR
-from slurm.names import JAIL_DIR, NODES_SERVICE, SLURMD_PORT
+from slurm.names import JAIL_DIR, NODES_SERVICE, SLURMD_PORT, WORKER
 from slurm.sizing import node_conf, shared_memory
 from slurm.users import EXTRAUSERS, FILES
-
-COMPONENT = "worker"
 
 NO_AWAIT = "jsonpath={.status.observedGeneration}"
 """`pulumi.com/waitFor`: an update must not wait until a leaving node's jobs have ended, which can take days. It returns
@@ -93,9 +91,9 @@ class WorkerPool(pulumi.ComponentResource):
 
     def _create_stateful_set(self, name: str, pool_name: str, args: WorkerPoolArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
-        metadata = scope.metadata(pool_name, COMPONENT, pool=pool_name)
+        metadata = scope.metadata(pool_name, WORKER, pool=pool_name)
         metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT, **_deletion(args)}
-        labels = {**scope.labels(COMPONENT, pool=pool_name), SLURM_NODE_LABEL: "true"}
+        labels = {**scope.labels(WORKER, pool=pool_name), SLURM_NODE_LABEL: "true"}
         pod = with_sssd(scope, _pod(pool_name, args), args.image)
         return k8s.apps.v1.StatefulSet(
             f"{name}-pods",
@@ -104,7 +102,7 @@ class WorkerPool(pulumi.ComponentResource):
                 replicas=args.pool.size,
                 service_name=NODES_SERVICE,
                 pod_management_policy="Parallel",
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT, pool=pool_name)),
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(WORKER, pool=pool_name)),
                 template=pod_template(labels, placement_of(args.pool, args.placement), pod),
             ),
             opts=pulumi.ResourceOptions(
@@ -247,5 +245,5 @@ def _spread(scope: Scope, pool_name: str) -> k8s.core.v1.TopologySpreadConstrain
         max_skew=1,
         topology_key="kubernetes.io/hostname",
         when_unsatisfiable="ScheduleAnyway",
-        label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT, pool=pool_name)),
+        label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(WORKER, pool=pool_name)),
     )

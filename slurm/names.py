@@ -30,6 +30,9 @@ ACCOUNTING_HOST = "slurmdbd-0"
 DATABASE = "database"
 """Name of MariaDB's StatefulSet and of its Service."""
 
+WORKER = "worker"
+"""Component of the worker pods, in their label `app.kubernetes.io/component`."""
+
 REST = "rest"
 """Name of slurmrestd's Deployment and of its Service."""
 

@@ -9,11 +9,10 @@ from typing import Any
 
 from cli.errors import USAGE, Failure
 from cli.health.nodes import Nodes, NodesError, in_order, parse_nodes
-from cli.kubectl import Kubectl, complaint
+from cli.kubectl import Kubectl, complaint, in_controller
 from cli.status import Pod, pod_of
-from components.workers import COMPONENT
 from config.errors import nearest
-from slurm.names import CONTROLLER_HOST
+from slurm.names import WORKER
 
 NOT_CHECKED = 3
 """Exit status when nobody knows, as the workers' own program has it."""
@@ -31,7 +30,7 @@ _AWAY = "`slurmstack status` shows whether controller-0 runs"
 
 def read_nodes(kubectl: Kubectl, namespace: str, names: Iterable[str] = ()) -> Nodes:
     """All nodes, or those of these names, in the order of their names. Raises Failure."""
-    done = kubectl.run("exec", "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--", _NODES, check=False)
+    done = in_controller(kubectl, namespace, _NODES)
     if done.returncode != 0:
         why = complaint(done)
         hint = _OLD_IMAGE if _NO_PROGRAM in why else _AWAY
@@ -48,7 +47,7 @@ def read_nodes(kubectl: Kubectl, namespace: str, names: Iterable[str] = ()) -> N
 
 def workers(kubectl: Kubectl, namespace: str) -> list[Pod]:
     """The pods of the nodes, in the order of their names."""
-    items = kubectl.items("pod", "-n", namespace, "-l", f"app.kubernetes.io/component={COMPONENT}")
+    items = kubectl.items("pod", "-n", namespace, "-l", f"app.kubernetes.io/component={WORKER}")
     return sorted((pod_of(item) for item in items), key=lambda pod: in_order(pod.name))
 
 

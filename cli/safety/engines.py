@@ -12,17 +12,19 @@ from cli.kubectl import Kubectl
 from cli.reach import keep_kubeconfig, reach
 from cli.replacements import Recorded, ResourceChange, same
 from cli.safety.changed import POOL_LABEL
-from cli.safety.jobs import JobsTouched, jobs_touched
+from cli.safety.jobs import Asked, JobsTouched, jobs_touched
 from cli.stack import Stack
 from config.nebius import NebiusCloud
 from slurm.names import CONFIG_MAP, CONTROLLER
 
 
-def of_kubectl(kubectl: Kubectl, planned: Plan, found: Sequence[Change] | None = None) -> JobsTouched:
+def of_kubectl(
+    kubectl: Kubectl, planned: Plan, found: Sequence[Change] | None = None, asked: Asked | None = None
+) -> JobsTouched:
     """What applying a plan does to the jobs.
 
     `found`: the plan's changes, where they are known; the queue is then looked at in any case. Otherwise the API server
-    is asked for those of the worker pools, and the queue only if they may touch a job.
+    is asked for those of the worker pools. `asked`: where the queue has been asked for already.
     """
     if not planned.exists:
         return JobsTouched()
@@ -35,6 +37,7 @@ def of_kubectl(kubectl: Kubectl, planned: Plan, found: Sequence[Change] | None =
         new=[item.document for item in planned.objects],
         rolled=_rolled_by_kubectl(changes(kubectl, pools, [], known=planned.live) if found is None else found),
         always=bool(found),
+        asked=asked,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from cli.errors import Failure, Refused
-from cli.kubectl import Kubectl, complaint
+from cli.kubectl import Kubectl, complaint, in_controller
 from cli.safety.changed import (
     POOL_LABEL,
     ClusterChange,
@@ -25,7 +25,6 @@ from cli.safety.changed import (
 )
 from cli.safety.fates import FATES, REFUSED, Fate, Touched, dangers, span, touch, touched_jobs, worst_first
 from cli.safety.queue import Queue, read_queue, task_ids
-from slurm.names import CONTROLLER_HOST
 
 LINES = 20
 """Jobs that are printed at most; the rest is counted."""
@@ -81,6 +80,19 @@ class JobsTouched:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The queue and the worker pods, which a command may ask for long before it needs them."""
+
+    queue: Future[Queue]
+    pods: Future[tuple[dict[str, int], dict[str, int]]]
+
+
+def ask(pool: Executor, kubectl: Kubectl, namespace: str) -> Asked:
+    """Begin to read the queue and the worker pods."""
+    return Asked(queue=pool.submit(read_queue, kubectl, namespace), pods=pool.submit(_worker_pods, kubectl, namespace))
+
+
 def jobs_touched(
     kubectl: Kubectl,
     namespace: str,
@@ -89,12 +101,14 @@ def jobs_touched(
     new: Sequence[Document],
     rolled: Collection[str],
     always: bool = False,
+    asked: Asked | None = None,
 ) -> JobsTouched:
     """Look at the queue, and say what the change does to the jobs in it.
 
     `old`: the StatefulSets of controller and worker pools and the ConfigMap of Slurm's files, as they are in the
     cluster; where there is none of them, nothing has run yet. `new`: the objects that are to be. `rolled`: pools with
     another pod template. `always`: say it also where the queue cannot be read and the change could touch no job.
+    `asked`: where the queue has been asked for already.
 
     What counts is the configuration in force. The ConfigMap may have one that Slurm has rejected, or may be missing.
     """
@@ -110,14 +124,14 @@ def jobs_touched(
         keeps_partitions=keeps_partitions(item for item in old if item.get("kind") != "ConfigMap"),
     )
     with ThreadPoolExecutor() as pool:
-        pods = pool.submit(_worker_pods, kubectl, namespace)
+        asked = asked or ask(pool, kubectl, namespace)
         try:
-            queue = read_queue(kubectl, namespace)
+            queue = asked.queue.result()
         except Failure as failure:
             known = always or change.may_touch_jobs
             return JobsTouched(unread=str(failure), dangers=dangers(change)) if known else JobsTouched()
         in_force = replace(change, conf=parse_conf(queue.stack_conf))
-        return _found(queue, touched_jobs(in_force, queue, *pods.result()))
+        return _found(queue, touched_jobs(in_force, queue, *asked.pods.result()))
 
 
 def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> JobsTouched:
@@ -226,8 +240,7 @@ def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) 
     for ids, state in ((waiting, ["--state=pending"]), (running, [])):
         if ids:
             scancel = ("xargs", "-n", "500", "scancel", *state)
-            command = ("exec", "-i", "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--", *scancel)
-            done = kubectl.run(*command, stdin="\n".join(sorted(ids)), check=False)
+            done = in_controller(kubectl, namespace, *scancel, stdin="\n".join(sorted(ids)))
             if done.returncode != 0:  # one that has ended meanwhile, as a rule
                 console.print(f"note: {escape(complaint(done))}", soft_wrap=True)
     if jobs:

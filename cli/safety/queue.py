@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cli.errors import Failure
-from cli.kubectl import Kubectl, complaint
+from cli.kubectl import Kubectl, complaint, in_controller
 from config.times import seconds
 from images.common.hostlist import expand
 from images.controller.leaving import SLURM_CONF as CONF
 from images.controller.leaving import without_block
 from images.controller.publish import SLURM_CONF
-from slurm.names import CONTROLLER_HOST
 
 FIELDS = ("%i", "%u", "%P", "%T", "%N", "%L", "%l", "%D", "%c", "%m", "%f", "%n")
 """What is asked of a job, in the order of `Job`: letters that squeue has had for long, and prints in full."""
@@ -90,8 +89,7 @@ def read_queue(kubectl: Kubectl, namespace: str) -> Queue:
     squeue = f"squeue --all --noheader --format='{SEPARATOR.join(FIELDS)}'"
     # Without SLURM_BITSTR_LEN=0 the tasks of an array are cut off after 64 characters.
     script = f"cat {SLURM_CONF} && echo '{_END_OF_FILE}' && SLURM_BITSTR_LEN=0 timeout {_TIMEOUT} {squeue}"
-    command = ("exec", "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--", "sh", "-c", script)
-    done = kubectl.run(*command, check=False)
+    done = in_controller(kubectl, namespace, "sh", "-c", script)
     if done.returncode != 0:
         raise Failure(complaint(done) if done.returncode != 124 else f"no answer within {_TIMEOUT} s")
     slurm_conf, _, jobs = done.stdout.partition(f"{_END_OF_FILE}\n")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from cli.errors import USAGE, Failure
-from cli.kubectl import Kubectl, complaint
+from cli.kubectl import Kubectl, complaint, in_controller
 from cli.usage.records import RecordError, Run, parse_runs, sacct_command
 from config.cluster import ClusterConfig
-from slurm.names import CONTROLLER_HOST
 
 _DISABLED = "accounting storage is disabled"
 _AWAY = (
@@ -30,7 +29,7 @@ def refuse_without_accounting(config: ClusterConfig) -> None:
 def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) -> list[Run]:
     """All runs of jobs between two times. Raises Failure with sacct's own message."""
     command = sacct_command(start, end)
-    done = kubectl.run("exec", "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--", *command, check=False)
+    done = in_controller(kubectl, namespace, *command)
     if done.returncode != 0:
         why = complaint(done)
         hint = _AWAY if _DISABLED not in why else "the cluster was applied without it; `slurmstack up` turns it on"

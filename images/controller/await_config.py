@@ -1,7 +1,8 @@
-"""await-config HASH: ends when the controller runs with that configuration, or has rejected it.
+"""await-config HASH, or --mounted DIRECTORY: ends when the controller runs with that configuration, or has rejected it.
 
-Runs as a Kubernetes Job, so that an update of the stack waits for it. Exit code 0: active. 2: rejected; Slurm's message
-is on standard output. It has no deadline of its own: the Job has.
+Runs in a Kubernetes Job, so that an update of the stack waits for it. With a directory, where the ConfigMap is mounted,
+the Job is the same whatever is in it. Exit code 0: active. 2: rejected; Slurm's message is on standard output. It has
+no deadline of its own: the Job has.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import os
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from images.common.log import Log
 from images.common.process import end_on_sigterm
 from images.common.wait import Clock, Reminder
+from images.controller.publish import config_hash, read_files
 
 POLL_SECONDS: Final = 0.1
 REJECTED: Final = 2
@@ -59,8 +62,20 @@ def await_config(
 def main() -> int:
     """Entry point."""
     end_on_sigterm()
-    if len(sys.argv) != 2:
-        sys.stderr.write("usage: await-config HASH\n")
+    wanted = wanted_hash(sys.argv[1:])
+    if wanted is None:
+        sys.stderr.write("usage: await-config HASH | --mounted DIRECTORY\n")
         return 64
     url = os.environ.get("AGENT_URL", "http://controller-0:8817").rstrip("/")
-    return await_config(sys.argv[1], lambda: fetch_status(url), Log("await-config"))
+    return await_config(wanted, lambda: fetch_status(url), Log("await-config"))
+
+
+def wanted_hash(arguments: Sequence[str]) -> str | None:
+    """The configuration that the arguments name; None if they are wrong."""
+    match arguments:
+        case ["--mounted", directory]:
+            return config_hash(read_files(Path(directory)))
+        case [name] if not name.startswith("-"):
+            return name
+        case _:
+            return None

@@ -11,7 +11,7 @@ from tests import stacks
 from tests.graph.diff import Diff
 from tests.stacks import with_change
 
-FILES_AND_JOBS = {"slurm-configuration-files", "slurm-configuration-active", "slurm-policy-job"}
+FILES_AND_JOB = {"slurm-configuration-files", "slurm-configuration-active"}
 """What changes with any of Slurm's files: they, and the jobs that wait until slurmctld has them."""
 
 
@@ -29,15 +29,13 @@ def test_adding_a_pool_touches_no_other_pool() -> None:
     diff = Diff(stacks.existing(), with_change(stacks.existing(), "worker_nodes.another", pool))
     assert diff.added == ["slurm-pool-another", "slurm-pool-another-pods"]
     assert not diff.removed
-    assert set(diff.changed) == FILES_AND_JOBS
+    assert set(diff.changed) == FILES_AND_JOB
 
 
 def test_reordering_pools_changes_nothing_but_the_order_of_lines() -> None:
     reordered = stacks.existing()
     reordered["worker_nodes"] = dict(reversed(reordered["worker_nodes"].items()))
-    assert set(Diff(stacks.existing(), reordered).changed) <= {
-        *FILES_AND_JOBS,
-    }
+    assert set(Diff(stacks.existing(), reordered).changed) <= FILES_AND_JOB
 
 
 def test_removing_a_pool_touches_only_that_pool() -> None:
@@ -45,17 +43,14 @@ def test_removing_a_pool_touches_only_that_pool() -> None:
     del without["worker_nodes"]["plain"]
     diff = Diff(stacks.existing(), without)
     assert diff.removed == ["slurm-pool-plain", "slurm-pool-plain-pods"]
-    assert set(diff.changed) == FILES_AND_JOBS
+    assert set(diff.changed) == FILES_AND_JOB
 
 
 def test_a_slurm_setting_changes_the_files_in_place_and_touches_no_pod() -> None:
     diff = Diff(stacks.existing(), with_change(stacks.existing(), "slurm.settings.DefMemPerCPU", 600))
     assert diff.changed["slurm-configuration-files"] == ["data.slurm.conf"]
-    assert set(diff.changed) == FILES_AND_JOBS
-    assert diff.replaced == [
-        "slurm-configuration-active",
-        "slurm-policy-job",
-    ], "the jobs that wait until Slurm has taken the files"
+    assert set(diff.changed) == FILES_AND_JOB
+    assert diff.replaced == ["slurm-configuration-active"], "the job that waits until Slurm has taken the files"
 
 
 def test_a_new_user_is_a_new_list_and_a_new_job_and_touches_no_pod() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
+from cli.changes import KINDS
 from cli.recording import GeneratedValues, Recording, Registration, Secret, record, redact, reveal
 from tests import stacks
 
@@ -139,6 +140,12 @@ def test_nothing_that_outlives_a_namespace_or_a_cluster_is_left_behind_by_destro
                 assert not item.type.startswith("nebius:"), item.urn
             case target:
                 assert target == "", item.urn
+
+
+def test_a_look_at_the_namespace_finds_every_kind_that_a_stack_has_in_it(recording: Recording) -> None:
+    objects = [item for item in recording if item.type.startswith("kubernetes:") and "kind" in item.inputs]
+    inside = {item.inputs["kind"].lower() for item in objects if "namespace" in item.inputs["metadata"]}
+    assert {"statefulset", "configmap"} <= inside <= set(KINDS)
 
 
 def test_everything_in_the_namespace_depends_on_it(recording: Recording) -> None:

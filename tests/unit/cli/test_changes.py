@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -193,6 +194,30 @@ def test_a_failed_job_fails_the_apply_with_its_last_words() -> None:
     kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"get", "pod"}, listed(pod), "")])
     with pytest.raises(Failure, match="the Slurm configuration failed: error: Parsing error at unrecognized key"):
         await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=5, tell=lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "done"),
+    [
+        ({"active": "87654321", "pending": None}, "", True),
+        ({"active": "11111111", "pending": "87654321"}, "", False),
+        ("", "Error from server (ServiceUnavailable)", False),
+    ],
+    ids=["active", "still the one before", "no answer"],
+)
+def test_a_configuration_counts_once_the_agent_has_it_in_force(answer: Any, error: str, *, done: bool) -> None:
+    container = {"name": "await-config", "command": ["/usr/libexec/slurmstack/await-config", "87654321"]}
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "config-12345678"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+        "status": {"active": 1},
+    }
+    kubectl = FakeKubectl(
+        answers=[({"get", "job"}, listed(job), ""), ({"get", "--raw"}, answer, error), ({"get", "pod"}, listed(), "")]
+    )
+    with nullcontext() if done else pytest.raises(Failure, match="still not ready: the Slurm configuration"):
+        await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=0, tell=lambda _: None)
 
 
 def test_what_is_not_ready_in_time_is_named_with_the_reason() -> None:

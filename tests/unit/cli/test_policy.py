@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from cli.kubectl import Kubectl
-from cli.policy import PolicyPlan, from_nothing, planned_policy, print_done_by, print_policy, run_again
+from cli.policy import (
+    PolicyPlan,
+    from_nothing,
+    planned_policy,
+    policy_jobs,
+    print_done_by,
+    print_policy,
+    run_again,
+)
 from config import load_config
 from config.cluster import ClusterConfig
 from slurm.policy import policy_document
@@ -99,7 +107,7 @@ def test_the_finished_job_goes_only_where_slurm_has_something_else(
 ) -> None:
     kubectl = FakeKubectl(job_state=state)
 
-    assert run_again(kubectl, configuration(), planned) == kept
+    assert run_again(kubectl, configuration(), planned, policy_jobs(kubectl, "slurm")) == kept
 
     assert any(call[:2] == ("delete", "job") for call in kubectl.calls) == deleted
 

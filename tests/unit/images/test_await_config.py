@@ -5,12 +5,14 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from images.controller.await_config import await_config, fetch_status
+from images.controller.await_config import await_config, fetch_status, wanted_hash
 from images.controller.server import Rejection, Status, StatusBoard, start_server
+from slurm.conf import config_hash
 from tests.unit.images.fakes import FakeClock
 
 
@@ -37,6 +39,21 @@ def test_it_ends_well_when_the_configuration_is_active() -> None:
     )
 
     assert code == 0
+
+
+def test_it_knows_the_configuration_that_is_mounted(tmp_path: Path) -> None:
+    files = {"slurm.conf": "ClusterName=c\n", "gres.conf": ""}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "..data").mkdir()
+
+    assert wanted_hash(["--mounted", str(tmp_path)]) == config_hash(files)
+    assert wanted_hash(["0123456789abcdef"]) == "0123456789abcdef"
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--mounted"], ["--help"]])
+def test_wrong_arguments_name_no_configuration(arguments: list[str]) -> None:
+    assert wanted_hash(arguments) is None
 
 
 def test_a_rejection_is_told_with_slurms_message() -> None:

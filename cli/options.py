@@ -1,0 +1,14 @@
+"""Options that several commands have. Nothing here is slow to load: each command loads what it needs by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="Stack file. Default: Pulumi.dev.yaml.", show_default=False),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
