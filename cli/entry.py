@@ -16,12 +16,11 @@ def main() -> NoReturn:
     """Load the command, run it, and end the process."""
     # The generated classes of the Kubernetes API are half a million objects that all live until the end: to look for
     # garbage among them while they load, and to free them one by one at the end, takes a third of a short command.
-    gc.disable()
+    # The collector comes on only for commands that wait for long, and gather garbage meanwhile.
+    gc.set_threshold(500_000, 10, 10)
     try:
         from cli.main import main as run  # noqa: PLC0415  loading takes a while, and Ctrl-C may come in it
 
-        gc.freeze()
-        gc.enable()
         run()
     except KeyboardInterrupt:
         _end(INTERRUPTED)
