@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from cli.status import host_public_key, login_address
 from config import load_config
 from slurm.local_cluster import local_directory
 from slurm.names import SSH_PORT
+from tests import command
 from tests.stacks import ROOT, with_change
 
 LOGS = ROOT / "test-logs"
@@ -59,16 +59,7 @@ def make_key(private: Path) -> str:
 
 def slurmstack(*arguments: str, check: bool = True, timeout: float = 1200) -> subprocess.CompletedProcess[str]:
     """Run the command as a user would, without a terminal."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.entry", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout,
-    )
+    done = command.run(arguments, {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}, timeout=timeout)
     if check:
         assert done.returncode == 0, (
             f"slurmstack {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"

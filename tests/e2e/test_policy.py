@@ -199,7 +199,7 @@ def test_only_declared_accounts_and_qos_are_accepted(slurm: SlurmOnKubernetes) -
 
 
 def test_a_reservation_keeps_others_out_and_lets_its_users_in(slurm: SlurmOnKubernetes) -> None:
-    start = datetime.now(UTC) + timedelta(seconds=120)
+    start = datetime.now(UTC) + timedelta(seconds=60)
     course = {
         "start": start.strftime("%Y-%m-%dT%H:%M:%S"), "duration": "20", "nodes": ["default-1"], "users": ["carol"],
     }  # fmt: skip

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import yaml
 
-from tests.stacks import ROOT
+from tests import command
 
 
 def slurmstack(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "cli.entry", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return command.run(arguments, {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **environment})
 
 
 def stack_file(tmp_path: Path, sections: dict[str, object]) -> Path:

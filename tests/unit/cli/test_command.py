@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,4 +133,8 @@ def test_a_protected_stack_is_not_destroyed(tmp_path: Path) -> None:
 
 
 def test_the_exit_status_of_a_command_is_that_of_the_process(tmp_path: Path) -> None:
-    assert slurmstack("local", "status", SLURMSTACK_LOCAL_DIR=str(tmp_path)).returncode == 1
+    command = [sys.executable, "-m", "cli.entry", "local", "status"]
+    done = subprocess.run(
+        command, cwd=stacks.ROOT, env={**os.environ, "SLURMSTACK_LOCAL_DIR": str(tmp_path)}, check=False
+    )
+    assert done.returncode == 1
