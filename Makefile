@@ -47,8 +47,8 @@ format: $(VENV)/.ready-dev ## Format the code
 	@$(BIN)/ruff format --quiet $(SOURCES) images
 	@$(BIN)/ruff check --quiet --fix $(SOURCES) images
 
-bench: $(VENV)/.ready-dev ## Measure; prints a table with median and spread (make bench PARTS="scaling setting": only these)
-	@$(BIN)/python -m tests.bench $(PARTS)
+bench: $(VENV)/.ready-dev ## Measure (make bench PARTS="scaling setting": only these; COMPARE=docs/benchmarks/OLD.json: and compare)
+	@$(BIN)/python -m tests.bench $(PARTS) $(if $(COMPARE),--compare $(COMPARE)) $(BENCH)
 
 schema: $(VENV)/.ready ## Write docs/stack-file.schema.json anew after a change of config/
 	@$(BIN)/python -m config.schema > docs/stack-file.schema.json

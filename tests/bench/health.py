@@ -1,14 +1,18 @@
-"""What health costs, and how soon it acts: the parts of `make bench` about it."""
+"""Health: what it costs, and how soon it acts."""
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 
 from local import cluster as local_cluster
 from local.report import PlainReport
-from tests.e2e.fake_gpus import WORKERS, FakeGpus
-from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.bench.cluster import WORKERS, Cluster
+from tests.bench.row import Measuring
+from tests.e2e.fake_gpus import FakeGpus
+from tests.e2e.harness import wait_until
+from tests.stacks import dev
 
 CHAIN = 20
 """Jobs one after the other on one node, each of which waits for the epilog of the one before."""
@@ -17,7 +21,36 @@ QUIET_SECONDS = 60
 """So long an idle worker's use of CPU is watched."""
 
 
-def cpu_seconds(slurm: SlurmOnKubernetes, pod: str) -> float:
+def health(bench: Measuring, cluster: Cluster) -> None:
+    """CPU seconds are CPU seconds; all others pass on the clock."""
+    runs = range(bench.times(4))
+    with_checks = [quiet_minute(cluster, WORKERS[0]) for _ in runs]
+    with_ours = [chain(cluster.as_alice) for _ in runs]
+    cluster.change("slurm.settings", {"Prolog": "/usr/bin/true", "Epilog": "/usr/bin/true"})
+    cluster.await_idle(*WORKERS)
+    without = statistics.median(chain(cluster.as_alice) for _ in runs)
+    note = f"a job of nothing then takes {without:.2f} s"
+    bench.take("prolog and epilog add to a job", [taken - without for taken in with_ours], goal=0.3, note=note)
+    cluster.change("slurm.settings", dev()["slurm"]["settings"])
+    faults(bench, cluster)
+    cluster.change("health", {"enabled": False})
+    cluster.await_idle(*WORKERS)
+    bare = statistics.median(quiet_minute(cluster, WORKERS[0]) for _ in runs)
+    name = "CPU seconds a minute that checks every 30 s add to an idle worker"
+    note = f"an idle worker without checks uses {bare:.2f}"
+    bench.take(name, [used - bare for used in with_checks], goal=0.2, note=note)
+
+
+def faults(bench: Measuring, cluster: Cluster) -> None:
+    """How soon something is done about them."""
+    gpus = give_gpus(cluster)
+    drained = "a GPU is lost (played) -> its node is drained"
+    bench.measure(drained, lambda _: lost_gpu(cluster, gpus, WORKERS[0]), runs=4, goal=35)
+    cluster.up()
+    bench.measure("a Kubernetes node is lost -> its job is requeued", lambda _: lost_machine(cluster), runs=2, goal=60)
+
+
+def cpu_seconds(slurm: Cluster, pod: str) -> float:
     """What the slurmd container of a worker has used until now, by its control group of version 2 or 1."""
     files = "cd /sys/fs/cgroup; cat cpu.stat 2>/dev/null || echo usage_nsec $(cat cpuacct/cpuacct.usage)"
     lines = slurm.exec(pod, "sh", "-c", files, container="slurmd").splitlines()
@@ -25,7 +58,7 @@ def cpu_seconds(slurm: SlurmOnKubernetes, pod: str) -> float:
     return int(used["usage_usec"]) / 1e6 if "usage_usec" in used else int(used["usage_nsec"]) / 1e9
 
 
-def quiet_minute(slurm: SlurmOnKubernetes, pod: str) -> float:
+def quiet_minute(slurm: Cluster, pod: str) -> float:
     """CPU seconds a minute of an idle worker."""
     before, started = cpu_seconds(slurm, pod), time.monotonic()
     time.sleep(QUIET_SECONDS)
@@ -39,12 +72,12 @@ def chain(run: Callable[[str], str]) -> float:
     return (time.monotonic() - started) / CHAIN
 
 
-def drained(slurm: SlurmOnKubernetes, node: str) -> bool:
+def drained(slurm: Cluster, node: str) -> bool:
     """Whether a check keeps jobs from a node."""
     return "health/" in slurm.slurm(f"scontrol show node {node} | grep -F Reason=", check=False)
 
 
-def give_gpus(slurm: SlurmOnKubernetes) -> FakeGpus:
+def give_gpus(slurm: Cluster) -> FakeGpus:
     """One GPU in each worker, at which the checks have looked."""
     gpus = FakeGpus(slurm)
     looks = "scontrol show node {} | grep -q 'Comment=.*ok:.*gpu-presence'"
@@ -56,7 +89,7 @@ def give_gpus(slurm: SlurmOnKubernetes) -> FakeGpus:
     return gpus
 
 
-def lost_gpu(slurm: SlurmOnKubernetes, gpus: FakeGpus, node: str) -> float:
+def lost_gpu(slurm: Cluster, gpus: FakeGpus, node: str) -> float:
     """Seconds from a GPU's loss to the drain; afterwards all is well again."""
     started = time.monotonic()
     gpus.set(node, there=False)
@@ -70,10 +103,10 @@ def lost_gpu(slurm: SlurmOnKubernetes, gpus: FakeGpus, node: str) -> float:
     return taken
 
 
-def lost_machine(slurm: SlurmOnKubernetes) -> float:
+def lost_machine(slurm: Cluster) -> float:
     """Seconds from the loss of a machine to the requeue of the job that it ran."""
     where = {name: str(pod["spec"]["nodeName"]) for name, pod in slurm.pods().items()}
-    worker = next(name for name in ("default-0", "default-1") if where[name] != where["controller-0"])
+    worker = next(name for name in WORKERS if where[name] != where["controller-0"])
     job = slurm.submit("sleep 300", f"--nodelist={worker}", "--requeue")
     slurm.await_job(job, "RUNNING")
     started = time.monotonic()
@@ -82,5 +115,5 @@ def lost_machine(slurm: SlurmOnKubernetes) -> float:
     taken = time.monotonic() - started
     slurm.slurm(f"scancel {job}")
     local_cluster.restart_node(where[worker], PlainReport())
-    slurm.await_idle("default-0", "default-1", timeout=240)
+    slurm.await_idle(*WORKERS, timeout=240)
     return taken

@@ -1,4 +1,4 @@
-"""What `make bench` measures of accounting: a policy of many users, and the records of many jobs."""
+"""Accounting: a policy of many users, and the records of many jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from config import load_config
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, DATABASE
 from slurm.policy import environment, policy_document
-from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.bench.cluster import Cluster
+from tests.bench.row import Measuring, timed
+from tests.e2e.harness import wait_until
 
 USERS = 500
 ACCOUNTS = 50
@@ -33,6 +35,29 @@ UPDATE some_steps JOIN numbers ON job_db_inx = old SET job_db_inx = new;
 )
 
 
+def policy(bench: Measuring, cluster: Cluster) -> None:
+    """Many users and accounts from nothing, then the same again."""
+    own, document = policy_document(load_config(cluster.sections)), many_users(cluster.sections)
+    again: list[float] = []
+
+    def once(_: int) -> float:
+        taken = timed(lambda: apply_policy(cluster, document))
+        again.append(timed(lambda: apply_policy(cluster, document)))
+        apply_policy(cluster, own, prune=True)
+        return taken
+
+    bench.measure(f"policy of {USERS} users in {ACCOUNTS} accounts from nothing", once, runs=4, goal=20)
+    bench.take("the same policy again, unchanged", again, goal=3)
+
+
+def records(bench: Measuring, cluster: Cluster) -> None:
+    """`sacct` over a day with many jobs."""
+    make_records(cluster)
+    note = f"{REAL_JOBS} real array tasks, their records copied in the database"
+    for name, steps in ((f"sacct of a day with {JOBS} finished jobs", False), ("the same with their steps", True)):
+        bench.measure(name, lambda _: timed(lambda: todays_jobs(cluster, steps=steps)), runs=5, goal=2, note=note)  # noqa: B023
+
+
 def many_users(sections: dict[str, Any]) -> str:
     """The policy document of a stack with 500 users in 50 accounts of two levels, with seven different shares."""
     accounts = {
@@ -46,7 +71,7 @@ def many_users(sections: dict[str, Any]) -> str:
     return policy_document(load_config({**sections, "accounts": accounts, "users": users}))
 
 
-def apply_policy(slurm: SlurmOnKubernetes, document: str, *, prune: bool = False) -> str:
+def apply_policy(slurm: Cluster, document: str, *, prune: bool = False) -> str:
     """Run the policy program in slurmdbd's pod, as the job does; what it printed."""
     wanted = json.dumps({**json.loads(document), "prune": prune})
     variables = [f"{name}={value}" for name, value in environment(load_config(slurm.sections)).items()]
@@ -56,7 +81,7 @@ def apply_policy(slurm: SlurmOnKubernetes, document: str, *, prune: bool = False
     ).stdout
 
 
-def make_records(slurm: SlurmOnKubernetes) -> None:
+def make_records(slurm: Cluster) -> None:
     """Let 10,000 finished jobs of today be in the database: 1,000 real ones and nine copies of their records.
 
     The database's volume outlives the cluster of a bench: what an earlier run of today has made is taken.
@@ -73,12 +98,12 @@ def make_records(slurm: SlurmOnKubernetes) -> None:
     assert count_records(slurm) >= JOBS
 
 
-def count_records(slurm: SlurmOnKubernetes) -> int:
+def count_records(slurm: Cluster) -> int:
     """How many finished jobs of today `sacct` knows."""
     return len(todays_jobs(slurm).splitlines())
 
 
-def todays_jobs(slurm: SlurmOnKubernetes, *, steps: bool = False) -> str:
+def todays_jobs(slurm: Cluster, *, steps: bool = False) -> str:
     """`sacct` of one day: a line per job, or also one per step, for which slurmdbd asks the database once per job."""
     command = f"sacct --allusers {'' if steps else '--allocations'} --noheader --parsable2 --starttime=midnight"
     return slurm.slurm(f"{command} --accounts=bench --format=jobid,user,account,state,elapsed,cputimeraw,alloctres")

@@ -1,0 +1,36 @@
+"""What starts: the controller anew, a job."""
+
+from __future__ import annotations
+
+import time
+
+from tests.bench.cluster import WORKERS, Cluster
+from tests.bench.row import Measuring
+from tests.e2e.harness import wait_until
+
+
+def controller(bench: Measuring, cluster: Cluster) -> None:
+    """The controller's pod is deleted; until a job can be submitted again."""
+
+    def once(_: int) -> float:
+        started = time.monotonic()
+        cluster.kubectl.run("delete", "pod", "controller-0", "-n", cluster.namespace, "--wait=false")
+        uid = cluster.pod_uids()["controller-0"]
+        wait_until(lambda: cluster.pod_uids().get("controller-0", uid) != uid, "another controller pod")
+        wait_until(lambda: cluster.as_alice("sbatch --parsable --wrap true", check=False).strip(), "sbatch is accepted")
+        taken = time.monotonic() - started
+        cluster.await_idle(*WORKERS)
+        return taken
+
+    bench.measure("controller pod deleted -> sbatch accepted", once, runs=5, goal=4)
+
+
+def start(bench: Measuring, cluster: Cluster) -> None:
+    """How long a job waits for an idle node."""
+
+    def once(_: int) -> float:
+        script = "a=$(date +%s.%N); b=$(srun -N1 date +%s.%N); echo $a $b"
+        submitted, started = cluster.as_alice(script).split()
+        return float(started) - float(submitted)
+
+    bench.measure("submit (srun) -> start on an idle node", once, runs=20, goal=0.2)
