@@ -14,6 +14,7 @@ from local import cluster as local_cluster
 from tests.bench import accounting, apply, command_line, health, jobs, rest, scaling, start
 from tests.bench.cluster import Cluster
 from tests.bench.row import Measuring
+from tests.bench.scale.part import scale
 
 
 class UnusableError(Exception):
@@ -56,6 +57,7 @@ PARTS = (
     Part(name="health", about="what checks cost; faults, until they are acted on", measure=health.health),
     Part(name="engine", about="unchanged, setting and scaling with Pulumi's engine", measure=_engine, engine="pulumi"),
     Part(name="render", about="render of 1, 10, 100 pools", alone=command_line.render),
+    Part(name="scale", about="100, 300, 1,000 slurmd on this machine, without Kubernetes", alone=scale),
 )
 
 

@@ -1,0 +1,161 @@
+"""Many compute nodes in one sandbox: the files of a rendered stack, and the command line of the worker's image.
+
+Unlike a worker's pod, a node here shares its root file system, process list and munged with all others. Its network,
+host name, spool directory and /run are its own, so that nothing in slurm.conf has to differ from a real stack.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from config import load_config
+from images.worker.slurmd import slurmd_command
+from slurm.conf import render
+from slurm.sizing import node_conf
+from slurm.slurmdbd import slurmdbd_settings
+from tests.bench.scale.network import Networks
+from tests.slurm.accounting import AccountingSandbox
+from tests.slurm.fake_kube import ENVIRONMENT, KubernetesSandbox
+from tests.slurm.pod import Pod, wait_until
+from tests.stacks import dev, with_change
+
+MACHINE = "machine"
+"""The pod in which all nodes run."""
+
+LABELS = ("example/core", "example/pod", "example/leaf")
+"""Where a node is on the network: leaf switches of 16 nodes, eight of them below a switch, one core."""
+
+NODE = """
+mount --bind /run/munge /mnt
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir /run/munge /run/slurm
+mount --bind /mnt /run/munge
+mount -t tmpfs -o mode=755 tmpfs /var/spool/slurmd
+hostname "$1"
+shift
+exec "$@"
+"""
+"""What a node has for itself; its arguments: the node's name, then slurmd's command line."""
+
+
+def sections(nodes: int) -> dict[str, Any]:
+    """The development stack with that many nodes.
+
+    Health is off: each node would keep a Python of its own in memory, 15 GB in all. It is measured on one node.
+    """
+    return with_change(with_change(dev(), "worker_nodes.default.size", nodes), "health", {"enabled": False})
+
+
+def labels(number: int) -> dict[str, str]:
+    """Of the machine below a node."""
+    return dict(zip(LABELS, ("core", f"pod{number // 128}", f"leaf{number // 16}"), strict=True))
+
+
+class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
+    """A controller with accounting and any number of nodes; a stand-in for Kubernetes says where these are."""
+
+    slurmdbd_settings = slurmdbd_settings(load_config(dev()))
+
+    def __init__(self, nodes: int) -> None:
+        self.stack = sections(nodes)
+        self.names = [f"default-{number}" for number in range(nodes)]
+        self._open = ExitStack()
+        self._networks = Networks(0, 0)
+        self._slurmds: list[subprocess.Popen[bytes]] = []
+        machines = {f"machine-{number}": labels(number) for number in range(nodes)}
+        super().__init__("24.11", config=render(load_config(self.stack)), workers=0, nodes=machines)
+        self.node_conf = node_conf("default", load_config(self.stack).worker_nodes["default"])
+        self.pods_of = {name: f"machine-{number}" for number, name in enumerate(self.names)}
+        self._write_cluster()
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        try:
+            self.add_pod(MACHINE, "worker")
+            (self.machine.root / "var/spool/slurmd").mkdir(exist_ok=True)
+            self._networks = self._open.enter_context(Networks(self.controller.pid, len(self.names)))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *arguments: object) -> None:
+        super().__exit__(*arguments)
+        self._open.close()
+
+    def start_controller_daemons(self, pod: Pod) -> None:
+        """With the stand-in for Kubernetes."""
+        pod.start_program("config-agent", ENVIRONMENT)
+        self.start_slurmctld()
+
+    def configure(self) -> None:
+        """Give the configuration agent the stack's files as they are now."""
+        self.set_config(render(load_config(self.stack)))
+
+    def start_slurmctld(self) -> None:
+        """Returns when it answers."""
+        self.controller.start_program("slurmctld")
+        wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, "slurmctld to answer", 60)
+
+    @property
+    def machine(self) -> Pod:
+        """The pod of all nodes."""
+        return self.pods[MACHINE]
+
+    @property
+    def slurmctld(self) -> int:
+        """Its process, as seen from outside."""
+        wanted = self.run(["pgrep", "--oldest", "--exact", "slurmctld"]).stdout.strip()
+        inside = Path(f"/proc/{self.controller.pid}/ns/pid").readlink()
+        for status in Path("/proc").glob("[0-9]*/status"):
+            try:
+                pids = next(line for line in status.read_text().splitlines() if line.startswith("NSpid:")).split()
+                if pids[-1] == wanted and status.with_name("ns").joinpath("pid").readlink() == inside:
+                    return int(pids[1])
+            except (OSError, StopIteration):
+                continue
+        raise AssertionError(f"no slurmctld: {self.controller.log('slurmctld')}")
+
+    def start_nodes(self) -> None:
+        """Start every slurmd; none of them has to be there yet when this returns."""
+        with (self.machine.work / "slurmd.log").open("ab") as log:
+            for number, name in enumerate(self.names):
+                command = slurmd_command("controller-0:6817", self.node_conf, name)
+                inside = ["unshare", "--mount", "--uts", "sh", "-ec", NODE, "node", name, *command]
+                argv = self._with_network(self.machine.command(inside), self._networks.path(number))
+                self._slurmds.append(subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
+        self.machine.processes += self._slurmds
+
+    def start_whole_worker(self) -> Pod:
+        """One node more, in a pod of its own as in Kubernetes, with a list of processes that has only its own."""
+        pod = self.start_worker(f"default-{len(self.names)}")
+        wait_until(lambda: self.idle() > len(self.names), lambda: pod.log("slurmd"), 60)
+        return pod
+
+    def as_user(self, command: str, *, timeout: float = 300) -> str:
+        """What a command prints to somebody who may submit jobs, with the worker's programs."""
+        user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "bash", "-c", f"cd /tmp; {command}"]
+        argv = self.machine.command(user, {"SLURM_CONF_SERVER": "controller-0:6817"})
+        full = self._with_network(argv, f"/proc/{self.controller.pid}/ns/net")
+        done = subprocess.run(full, capture_output=True, text=True, timeout=timeout, check=False)
+        assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout[-500:]}\n{done.stderr[-2000:]}"
+        return done.stdout
+
+    @staticmethod
+    def _with_network(argv: list[str], network: str) -> list[str]:
+        return [f"--net={network}" if word == "--net" else word for word in argv]
+
+    def idle(self) -> int:
+        """How many nodes answer and could take a job."""
+        return self.run(["sinfo", "--noheader", "--Node", "--format=%T"]).stdout.split().count("idle")
+
+    def await_idle(self, timeout: float) -> float:
+        """Wait until that is so for all; the seconds that took."""
+
+        def why() -> str:
+            return f"{len(self.names)} nodes idle: {self.run('sinfo').stdout}\n{self.machine.log('slurmd')[-3000:]}"
+
+        return wait_until(lambda: self.idle() == len(self.names), why, timeout)
