@@ -149,12 +149,13 @@ def _positive(text: str) -> int:
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:
-    """Ended by a signal, it takes away what it has made, as after Ctrl-C."""
+    """However it is stopped, it takes away what it has made."""
     raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _interrupt)
+    for stop in (signal.SIGINT, signal.SIGTERM):  # both by name: started in the background, Python would ignore Ctrl-C
+        signal.signal(stop, _interrupt)
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
