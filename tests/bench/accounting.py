@@ -54,7 +54,8 @@ def records(bench: Measuring, cluster: Cluster) -> None:
     """`sacct` over a day with many jobs."""
     make_records(cluster)
     note = f"{REAL_JOBS} real array tasks, their records copied in the database"
-    for name, steps in ((f"sacct of a day with {JOBS} finished jobs", False), ("the same with their steps", True)):
+    finished = f"sacct of a day with {JOBS} finished jobs"
+    for name, steps in ((finished, False), (f"{finished} and their steps", True)):
         bench.measure(name, lambda _: timed(lambda: todays_jobs(cluster, steps=steps)), runs=5, goal=2, note=note)  # noqa: B023
 
 
