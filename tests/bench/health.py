@@ -24,6 +24,7 @@ QUIET_SECONDS = 60
 def health(bench: Measuring, cluster: Cluster) -> None:
     """CPU seconds are CPU seconds; all others pass on the clock."""
     runs = range(bench.times(4))
+    bench.say(f"an idle worker is watched for {len(runs)} minutes, now and once more at the end")
     with_checks = [quiet_minute(cluster, WORKERS[0]) for _ in runs]
     with_ours = [chain(cluster.as_alice) for _ in runs]
     cluster.change("slurm.settings", {"Prolog": "/usr/bin/true", "Epilog": "/usr/bin/true"})

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import MagicMock
+from unittest.mock import call as call_of
 
 import pytest
 
 from tests.bench import __main__ as command
 from tests.bench import parts, record
+from tests.bench.cluster import Cluster
 from tests.bench.parts import PARTS, Part
 from tests.bench.row import Measuring
 from tests.stacks import ROOT
@@ -120,3 +125,33 @@ def test_make_passes_parts_and_the_file_to_compare_with_on() -> None:
     made = ["make", "--dry-run", "--always-make", "bench", "PARTS=array start", "COMPARE=old.json", "BENCH=--runs 2"]
     done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "-m tests.bench array start --compare old.json --runs 2" in " ".join(done.stdout.split())
+
+
+def test_each_part_begins_with_the_same_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a part changes must not be in the figures of the next one, or figures would depend on what else was asked.
+
+    The whole stack alone begins with nothing.
+    """
+    cluster = MagicMock()
+    cluster.pods.return_value = {"controller-0": {}}
+    monkeypatch.setattr(parts, "_cluster", lambda *_: nullcontext(cluster))
+
+    def mark(name: str) -> Callable[[Measuring, Cluster], None]:
+        return lambda *_: cluster.measured(name)
+
+    measured = [Part(name=name, about="", measure=mark(name)) for name in ("stack", "setting", "rest")]
+    parts.measure(measured, Measuring())
+
+    assert [call for call in cluster.mock_calls if call != call_of.pods()] == [
+        call_of.measured("stack"),
+        call_of.begin_again(), call_of.measured("setting"),
+        call_of.begin_again(), call_of.measured("rest"),
+    ]  # fmt: skip
+
+
+def test_a_part_without_the_stacks_own_starts_the_cluster_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = MagicMock()
+    cluster.pods.return_value = {}
+    monkeypatch.setattr(parts, "_cluster", lambda *_: nullcontext(cluster))
+    parts.measure([Part(name="setting", about="", measure=lambda *_: cluster.measured())], Measuring())
+    assert cluster.mock_calls == [call_of.pods(), call_of.start(), call_of.begin_again(), call_of.measured()]
