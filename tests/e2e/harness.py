@@ -136,13 +136,14 @@ class SlurmOnKubernetes:
         """What a Slurm command prints that an administrator runs beside slurmctld."""
         return self.exec("controller-0", "/bin/bash", "-c", command, container="slurmctld", check=check)
 
-    def ssh(self, command: str, *, user: str = "alice", check: bool = True) -> str:
+    def ssh(self, command: str, *, user: str = "alice", at: str = "", check: bool = True) -> str:
         """What a command prints that a user runs on a login node, over real ssh, in the jail.
 
         It is the ssh that `slurmstack login` starts, without that command's second of loading; `login` is all of it.
+        `at`: the address of one login node; by default the Service chooses.
         """
-        done = self._ssh(command, user)
-        if done.returncode == SSH_FAILED and self._find_login():
+        done = self._ssh(command, user, at)
+        if done.returncode == SSH_FAILED and not at and self._find_login():
             done = self._ssh(command, user)
         if check:
             assert done.returncode == 0, f"ssh {command!r}: {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -153,13 +154,20 @@ class SlurmOnKubernetes:
         key = str(self.directory / "key")
         return slurmstack("login", "alice", "--key", key, "--config", str(self.file), "--", command).stdout
 
-    def _ssh(self, command: str, user: str) -> subprocess.CompletedProcess[str]:
+    def _ssh(self, command: str, user: str, at: str = "") -> subprocess.CompletedProcess[str]:
         known_hosts = self.directory / "known_hosts"
         if not self._login_address:
             self._find_login()
         arguments = ssh_arguments(known_hosts, str(self.directory / "key"), SSH_PORT)
         return subprocess.run(
-            [ssh_program(is_local=True), *arguments, "-o", "BatchMode=yes", f"{user}@{self._login_address}", command],
+            [
+                ssh_program(is_local=True),
+                *arguments,
+                "-o",
+                "BatchMode=yes",
+                f"{user}@{at or self._login_address}",
+                command,
+            ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -32,6 +32,14 @@ def test_ssh_with_the_key_of_the_stack_file_lands_in_the_jail_as_that_user(two_n
     assert shown[-1] in {"login-0", "login-1"}
 
 
+def test_every_login_node_takes_users_and_shows_the_one_host_key(two_nodes: SlurmOnKubernetes) -> None:
+    pods = {name: pod for name, pod in two_nodes.pods().items() if name.startswith("login-")}
+    assert set(pods) == {"login-0", "login-1"}
+    for name, pod in pods.items():
+        # The known_hosts file has the cluster's key alone, and ssh is told to be strict.
+        assert two_nodes.ssh("hostname; id -un", at=pod["status"]["podIP"]).split() == [name, "alice"]
+
+
 def test_nobody_gets_in_without_a_key_of_the_stack_file(two_nodes: SlurmOnKubernetes) -> None:
     key = two_nodes.directory / "key"
     hidden = key.rename(key.with_suffix(".hidden"))
