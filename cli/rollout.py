@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cli.agent import configuration_state
@@ -13,7 +13,10 @@ from cli.kubectl import Kubectl
 from cli.manifests import Manifest
 
 POLL = 0.1
-"""Seconds between two looks at the cluster."""
+"""Seconds between the first two looks at the cluster."""
+
+SLOWEST_POLL = 1.0
+"""Seconds between two looks after a while: each is a process, and what has taken long may take a second longer."""
 
 Tell = Callable[[str], None]
 
@@ -30,6 +33,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
     deadline = time.monotonic() + timeout
+    pauses = _pauses()
     awaited = [item for item in objects if item.kind in _AWAITED and not _is_worker_pool(item)]
     kinds = ",".join(sorted({item.kind.lower() for item in awaited}))
     while True:
@@ -44,17 +48,25 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
                 f"after {timeout:.0f} s still not ready: {', '.join(missing)}" + (f"\n{reasons}" if reasons else ""),
                 hint="`slurmstack status` shows the pods; running this again continues to wait",
             )
-        time.sleep(POLL)
+        time.sleep(next(pauses))
 
 
 def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tell) -> None:
     """Return when every worker pod is ready and of its pool's newest template. Failure after `timeout` seconds."""
     deadline = time.monotonic() + timeout
+    pauses = _pauses()
     while missing := _unready(kubectl.items("statefulset", "-n", namespace, "-l", "slurmstack/pool")):
         tell("waiting for " + ", ".join(missing))
         if time.monotonic() > deadline:
             raise Failure(f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
-        time.sleep(POLL)
+        time.sleep(next(pauses))
+
+
+def _pauses() -> Iterator[float]:
+    pause = POLL
+    while True:
+        yield pause
+        pause = min(pause * 1.25, SLOWEST_POLL)
 
 
 def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
