@@ -10,8 +10,8 @@ from local import cluster as local_cluster
 from local.report import PlainReport
 from tests.bench.cluster import WORKERS, Cluster
 from tests.bench.row import Measuring
-from tests.e2e.fake_gpus import FakeGpus
 from tests.e2e.harness import wait_until
+from tests.fakes.gpus import FakeGpus
 from tests.stacks import dev
 
 CHAIN = 20

@@ -12,8 +12,8 @@ import pytest
 from images.health.node_tests.results import decode
 from local import cluster as local_cluster
 from local.report import PlainReport
-from tests.e2e.fake_gpus import FakeGpus
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.fakes.gpus import FakeGpus
 
 INTERVAL = 10
 MOVES = 'test -n "$SLURM_RESTART_COUNT" || sleep 300; sleep 15'

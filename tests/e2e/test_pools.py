@@ -13,8 +13,8 @@ import pytest
 
 from config.machines import Machines
 from config.workers import Resources, Toleration, WorkerPool
-from tests.e2e.fake_gpus import FakeGpus
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.fakes.gpus import FakeGpus
 from tests.slurm.gpu_driver import DRIVER
 
 pytestmark = pytest.mark.disruptive

@@ -11,9 +11,9 @@ from cli.recording import record
 from cli.safety import engines
 from cli.safety.changed import parse_conf, pools_of, slurm_conf_in
 from tests import stacks
+from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending
 from tests.graph.state import compare_files, stack_of
 from tests.stacks import with_change
-from tests.unit.cli.queue_cluster import FakeKubectl, fates, job, objects, pending
 
 
 def registered(sections: dict[str, Any]) -> list[dict[str, Any]]:

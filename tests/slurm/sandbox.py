@@ -104,9 +104,13 @@ class SlurmSandbox:
 
     def start_controller_daemons(self, pod: Pod) -> None:
         """config-agent and slurmctld; returns when slurmctld answers."""
-        pod.start_program("config-agent")
+        self.start_agent(pod)
         pod.start_program("slurmctld")
         wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, self._why(pod, "config-agent", "slurmctld"))
+
+    def start_agent(self, pod: Pod) -> None:
+        """config-agent in the controller's pod."""
+        pod.start_program("config-agent")
 
     def start_worker(self, name: str, *, role: str = "worker") -> Pod:
         """A worker pod: munged and slurmd."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.slurm.conftest import minimal_config
-from tests.slurm.fake_kube import ENVIRONMENT, KubernetesSandbox
+from tests.slurm.kubernetes import ENVIRONMENT, KubernetesSandbox
 from tests.slurm.pod import wait_until
 
 LABELS_FILE = {"topology.labels": "example/core\nexample/leaf\n"}

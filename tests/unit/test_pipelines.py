@@ -16,7 +16,7 @@ import yaml
 from grpc import StatusCode
 
 from tests import stacks
-from tests.nebius_server import Fails, Reply, serve
+from tests.fakes.nebius import Fails, Reply, serve
 from tests.stacks import ROOT, with_change
 from tests.unit.cli.command_line import stack_file
 

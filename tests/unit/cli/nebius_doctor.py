@@ -11,8 +11,8 @@ from cli.doctor.nebius import diagnose
 from cli.doctor.report import Finding
 from config import load_config
 from config.nebius import NebiusCloud
-from tests import nebius_answers as cloud
-from tests.nebius_server import Reply, serve
+from tests.fakes import nebius_answers as cloud
+from tests.fakes.nebius import Reply, serve
 
 TOKEN = "token-for-tests"
 

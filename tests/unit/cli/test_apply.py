@@ -11,8 +11,8 @@ from cli.lock import Lock
 from config import load_config
 from local.report import PlainReport
 from tests import stacks
+from tests.fakes.kubectl import OURS, FakeCluster, thing
 from tests.stacks import with_change
-from tests.unit.cli.applied_cluster import OURS, FakeCluster, thing
 
 
 def lock(kubectl: Kubectl) -> Lock:

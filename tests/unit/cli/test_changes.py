@@ -12,7 +12,7 @@ from cli.errors import REFUSED, Failure
 from cli.manifests import Manifest
 from cli.refusals import leaving_pools, refuse_other_name, refuse_other_slurm, refuse_shrinking, refuse_takeover
 from cli.rollout import await_rollout
-from tests.unit.cli.compared_cluster import FakeKubectl, listed
+from tests.fakes.kubectl import FakeKubectl, listed
 
 
 def stateful_set(replicas: int, **metadata: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from cli.safety.jobs import JobsTouched
 from config import load_config
 from local.report import open_report
 from tests import stacks
-from tests.unit.cli.applied_cluster import FakeCluster, thing
+from tests.fakes.kubectl import FakeCluster, thing
 from tests.unit.cli.command_line import stack_file
 
 

@@ -16,9 +16,9 @@ from cli.doctor.interview import Interview
 from config import load_config
 from config.nebius import NebiusCloud
 from slurm.needs import needs
-from tests import nebius_answers as cloud
-from tests.nebius_answers import GIB
-from tests.nebius_server import Fails, Never, Reply
+from tests.fakes import nebius_answers as cloud
+from tests.fakes.nebius import Fails, Never, Reply
+from tests.fakes.nebius_answers import GIB
 from tests.unit.cli.nebius_doctor import Doctor, only, worst
 
 

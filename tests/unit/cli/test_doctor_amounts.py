@@ -9,8 +9,8 @@ import nebius.api.nebius.mk8s.v1 as mk8s
 import pytest
 from nebius.api.nebius.common.v1 import ResourceMetadata
 
-from tests import nebius_answers as cloud
-from tests.nebius_server import Reply
+from tests.fakes import nebius_answers as cloud
+from tests.fakes.nebius import Reply
 from tests.stacks import with_change
 from tests.unit.cli.nebius_doctor import Doctor, only, worst
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import nebius_answers as cloud
 from tests import stacks
-from tests.nebius_server import Never, serve
+from tests.fakes import nebius_answers as cloud
+from tests.fakes.nebius import Never, serve
 from tests.stacks import ROOT
 
 TOKEN = "token-for-tests"

@@ -17,12 +17,12 @@ from cli.preview.document import NOT_COMPARED
 from cli.recording import record
 from cli.stack import open_stack
 from tests import stacks
+from tests.fakes.engine import KUBECONFIG, FakeEngine
+from tests.fakes.queue_cluster import objects, pending, slurm_conf, without
 from tests.graph.state import state_of
 from tests.stacks import with_change
 from tests.unit.cli.command_line import slurmstack, stack_file
-from tests.unit.cli.fake_engine import KUBECONFIG, FakeEngine
 from tests.unit.cli.nebius_stack import NEBIUS
-from tests.unit.cli.queue_cluster import objects, pending, slurm_conf, without
 
 EMPTY: dict[str, Any] = {"version": 3, "deployment": {"manifest": {}}}
 

@@ -13,8 +13,8 @@ from cli.health.present import ago
 from images.health.contract import Result as Found
 from images.health.contract import Status
 from images.health.nodes import document
+from tests.fakes.health_cluster import NOW, FakeCluster, answer, failure_of, health, node
 from tests.stacks import ROOT
-from tests.unit.cli.health_cluster import NOW, FakeCluster, answer, failure_of, health, node
 
 FULL = Found(status=Status.FAIL, fault="node", message="/jail: 97 % of the space used, 95 % allowed")
 XID = Found(status=Status.FAIL, fault="hardware", message="GPU 3: Xid 79: GPU has fallen off the bus")

@@ -20,8 +20,8 @@ from images.health.nodes import document
 from images.health.registry import Registry
 from images.health.run import ByHand
 from tests import stacks
+from tests.fakes.health_cluster import NOW, FakeCluster, Unreachable, answer, failure_of, health, node, pod
 from tests.stacks import ROOT
-from tests.unit.cli.health_cluster import NOW, FakeCluster, Unreachable, answer, failure_of, health, node, pod
 
 
 def found(status: str = "ok", message: str = "", fault: str | None = None, **values: float) -> str:

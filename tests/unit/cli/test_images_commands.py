@@ -16,7 +16,7 @@ from config import load_config
 from config.load import read_sections
 from slurm.images import ROLES, image_tag
 from tests import stacks
-from tests.unit.cli.fake_tools import FakeTools, digest_of
+from tests.fakes.tools import FakeTools, digest_of
 
 REGISTRY = "registry.example/slurmstack"
 

@@ -20,8 +20,8 @@ from cli.safety.jobs import (
     refuse_lost_jobs,
 )
 from images.controller.leaving import BLOCK
+from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending, slurm_conf, without
 from tests.stacks import with_change
-from tests.unit.cli.queue_cluster import FakeKubectl, fates, job, objects, pending, slurm_conf, without
 
 STACK: dict[str, Any] = {
     "cloud": {"kind": "existing", "context": "prod"},

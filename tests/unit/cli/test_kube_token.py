@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from grpc import StatusCode
 
 from cli.kube_token import exec_credential
-from tests.nebius_server import Fails, Reply, serve
+from tests.fakes.nebius import Fails, Reply, serve
 from tests.stacks import ROOT
 
 EXCHANGE = "TokenExchangeService/Exchange"

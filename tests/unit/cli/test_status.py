@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli.status import login_address, rest_address
-from tests.unit.cli.compared_cluster import FakeKubectl, listed
+from tests.fakes.kubectl import FakeKubectl, listed
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from images.controller.agent import (
 from images.controller.check import Verdict
 from images.controller.publish import Files, Store, config_hash
 from images.controller.server import StatusBoard
-from tests.unit.images.fakes import FakeClock
+from tests.fakes.commands import FakeClock
 
 GOOD = {"slurm.conf": "ClusterName=a\n"}
 BETTER = {"slurm.conf": "ClusterName=a\nMaxJobCount=5\n"}

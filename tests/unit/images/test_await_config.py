@@ -13,7 +13,7 @@ import pytest
 from images.controller.await_config import await_config, fetch_status, wanted_hash
 from images.controller.server import Rejection, Status, StatusBoard, start_server
 from slurm.conf import config_hash
-from tests.unit.images.fakes import FakeClock
+from tests.fakes.commands import FakeClock
 
 
 def answers(*values: dict[str, Any] | Exception) -> Any:

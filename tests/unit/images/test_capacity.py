@@ -7,7 +7,7 @@ import pytest
 from images.common.command import Result
 from images.controller.capacity import Capacity
 from images.controller.control import Slurmctld
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 
 
 def obstacle(new: str, old: str, *, jobs: int = 0, nodes: int = 0) -> tuple[str | None, list[str]]:

@@ -9,7 +9,7 @@ import pytest
 from images.accounting.check_database import DatabaseCheck, RefusedError, UnreachableError, await_database
 from images.accounting.conf import Storage, UnusablePasswordError, storage_of, with_password
 from images.common.command import Result
-from images.common.wait import Clock
+from tests.fakes.commands import FakeClock
 
 CONF = """\
 # slurmdbd
@@ -95,23 +95,10 @@ def test_a_database_that_is_not_there_is_made_as_slurmdbd_would() -> None:
     assert "CREATE DATABASE `jobs`" in server.asked
 
 
-class FastClock(Clock):
-    """Sleeps in no time."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
-
-
 def test_it_waits_for_a_bounded_time_and_says_what_for() -> None:
     lines: list[str] = []
     with pytest.raises(RefusedError, match="could not be reached for 120 s"):
-        await_database(check({"SELECT": error(2002)}), "db:1", lines.append, seconds=120, clock=FastClock())
+        await_database(check({"SELECT": error(2002)}), "db:1", lines.append, seconds=120, clock=FakeClock())
     assert lines[0].startswith("waiting for the database at db:1: ERROR 2002")
     assert len(lines) == 12, "every ten seconds"
 

@@ -22,7 +22,7 @@ from images.common.readiness import can_connect, is_munge_ready, wait_for_jail
 from images.common.wait import wait_for
 from images.login.sshd import UnsafeJailError, check_chroot
 from images.worker.leave import local_steps
-from tests.unit.images.fakes import FakeClock, FakeRunner
+from tests.fakes.commands import FakeClock, FakeRunner
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

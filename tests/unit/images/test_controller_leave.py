@@ -16,7 +16,7 @@ import pytest
 from images.common.command import Result
 from images.controller.kube import KubeError, Object
 from images.controller.leave import SETTLE_SECONDS, SILENCE_SECONDS, Ending, Leaving
-from tests.unit.images.fakes import FakeClock, FakeRunner
+from tests.fakes.commands import FakeClock, FakeRunner
 
 
 def thing(name: str, *, deleted: bool = False) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from images.common.command import Result
 from images.common.gpu_view import bind_driver, find_driver
 from images.common.jail_view import JailViewError
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 LIBRARIES = "usr/lib/x86_64-linux-gnu"

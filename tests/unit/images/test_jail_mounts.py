@@ -9,7 +9,7 @@ import pytest
 
 from images.common.jail_mounts import JailMount, bind_mounts, parse_mounts
 from images.common.jail_view import JailViewError, make_directory
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from images.common.command import Result
 from images.common.slurm_node import LEAVING_REASON, WANTED_NODES, ControllerUnreachableError, Node
 from images.worker.leave import PATIENCE_SECONDS, Ending, Leaving
-from tests.unit.images.fakes import FakeClock, FakeRunner
+from tests.fakes.commands import FakeClock, FakeRunner
 
 
 class FakeSlurm:

@@ -21,7 +21,7 @@ from images.controller.leaving import (
 from images.controller.leaving_rounds import POLL_SECONDS, LeavingKeeper, count_jobs, in_a_list
 from images.controller.publish import Files, Store, config_hash, stack_part, version_of
 from images.controller.server import StatusBoard
-from tests.unit.images.fakes import FakeClock
+from tests.fakes.commands import FakeClock
 
 HEAD = "ClusterName=a\nNodeSet=a Feature=a\n"
 MAIN = "PartitionName=main Nodes=a MaxTime=UNLIMITED State=UP Default=YES\n"

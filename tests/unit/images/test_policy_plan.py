@@ -16,8 +16,8 @@ from images.accounting.document import Key, Policy, State, load
 from images.accounting.fields import ASSOCIATION, MARK, QOS, unset
 from images.accounting.plan import plan
 from images.accounting.present import Slurm, read
-from tests.unit.images.fake_sacctmgr import FakeSlurm
-from tests.unit.images.fakes import FakeClock
+from tests.fakes.commands import FakeClock
+from tests.fakes.sacctmgr import FakeSlurm
 
 NOW = 1_800_000_000.0
 

@@ -17,8 +17,8 @@ from images.accounting.fields import ASSOCIATION, QOS, parse_time, parse_tres
 from images.accounting.present import Slurm, read
 from images.accounting.reservation import create, has_ended, parse, settled, update
 from images.common.command import Result
-from tests.unit.images.fake_sacctmgr import FakeSlurm
-from tests.unit.images.fakes import FakeClock
+from tests.fakes.commands import FakeClock
+from tests.fakes.sacctmgr import FakeSlurm
 
 ENVIRONMENT = {"CLUSTER_NAME": "test", "CONTROLLER": "controller-0:6817", "ACCOUNTING": "slurmdbd-0:6819"}
 NOW = 1_795_300_000.0  # 2026-11-21T22:26:40

@@ -10,7 +10,7 @@ from images.common.command import Result
 from images.common.mountinfo import WrongFilesystemError
 from images.common.slurm_node import LEAVING_REASON, Node
 from images.worker.slurmd import lift_own_drain, prepare_own_root, slurmd_command
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 
 
 def lifted(*states: str, reason: str) -> tuple[bool, FakeRunner, list[str]]:

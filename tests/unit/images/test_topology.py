@@ -41,7 +41,7 @@ from images.controller.topology_rounds import (
 )
 from images.worker.slurmd import lift_own_drain
 from images.worker.topology import ASK_TIMES, waits_for_place
-from tests.unit.images.fakes import FakeClock, FakeRunner
+from tests.fakes.commands import FakeClock, FakeRunner
 
 A, B = ("core", "a"), ("core", "b")
 

@@ -15,8 +15,8 @@ from cli.preview.document import NOT_COMPARED
 from cli.safety.jobs import JobsTouched
 from cli.stack import open_stack
 from tests import stacks
+from tests.fakes.kubectl import FakeKubectl
 from tests.unit.cli.command_line import stack_file
-from tests.unit.cli.compared_cluster import FakeKubectl
 
 
 def test_what_can_never_change_is_refused_unless_it_is_a_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

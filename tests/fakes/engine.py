@@ -28,8 +28,10 @@ class FakeEngine:
         self.previews({"steps": []})
         for program in programs or ("pulumi", "kubectl"):
             script = directory / program
-            source = f"#!{sys.executable} -S\nimport sys\nsys.path[:0] = {[str(Path(__file__).parent)]!r}\n"
-            source += f"import fake_engine\nsys.exit(fake_engine.main({program!r}, sys.argv[1:], {str(directory)!r}))\n"
+            source = f"#!{sys.executable} -S\nimport sys\nsys.path[:0] = {[str(Path(__file__).parents[2])]!r}\n"
+            source += (
+                f"from tests.fakes.engine import main\nsys.exit(main({program!r}, sys.argv[1:], {str(directory)!r}))\n"
+            )
             script.write_text(source, encoding="utf-8")
             script.chmod(0o755)
 

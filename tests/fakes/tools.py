@@ -62,10 +62,9 @@ class FakeTools:
         """Put programs on the PATH."""
         for program in programs:
             script = self.directory / program
-            source = f"#!{sys.executable} -S\nimport sys\nsys.path[:0] = {[str(Path(__file__).parent)]!r}\n"
-            source += (
-                f"import fake_tools\nsys.exit(fake_tools.main({program!r}, sys.argv[1:], {str(self.directory)!r}))\n"
-            )
+            source = f"#!{sys.executable} -S\nimport sys\nsys.path[:0] = {[str(Path(__file__).parents[2])]!r}\n"
+            source += "from tests.fakes.tools import main\n"
+            source += f"sys.exit(main({program!r}, sys.argv[1:], {str(self.directory)!r}))\n"
             script.write_text(source, encoding="utf-8")
             script.chmod(0o755)
 

@@ -1,4 +1,4 @@
-"""A Nebius cloud in which the example stack can be made, as answers of `tests.nebius_server`."""
+"""A Nebius cloud in which the example stack can be made, as answers of `tests.fakes.nebius`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import nebius.api.nebius.vpc.v1 as vpc
 from grpc import StatusCode
 from nebius.api.nebius.common.v1 import ResourceMetadata
 
-from tests.nebius_server import Fails, Reply, pages
+from tests.fakes.nebius import Fails, Reply, pages
 
 PROJECT = "project-e00a"
 TENANT = "tenant-e00a"

@@ -1,0 +1,16 @@
+"""Stand-ins: what plays something real in tests that cannot have it. Each is held against the real thing.
+
+`kubernetes`: a Kubernetes API server, over HTTP or HTTPS. tests/e2e/test_fakes.py asks it and a real one the same.
+`kubectl`: kubectl, one with answers and one with objects. tests/e2e/test_fakes.py, with the real kubectl.
+`queue_cluster`: kubectl in front of a cluster with a queue. tests/graph/test_jobs.py has its objects made by the
+    program itself, tests/e2e/test_jobs_touched.py has a real queue.
+`health_cluster`: kubectl in front of a controller that knows how nodes are. tests/e2e/test_health.py.
+`sacctmgr`: slurmdbd's tables behind sacctmgr. tests/slurm/test_policy.py.
+`engine`: the `pulumi` command and `kubectl` on a PATH. tests/e2e, where the real `pulumi` is on PATH.
+`tools`: docker, podman, buildah, kind and k3s on a PATH. tests/images, with the real podman and buildah.
+`nebius`, `nebius_answers`: the Nebius API by gRPC. Requests and answers are messages of the vendor's own SDK.
+`gpus`: nvidia-smi on workers of a real cluster. It says what tests/unit/images/health/data has of the real one.
+`commands`: a runner of commands and a clock. They know nothing by themselves: a test says what is answered.
+
+What plays a test's surroundings by an interface of ours, and not by somebody else's, lies in that test.
+"""
