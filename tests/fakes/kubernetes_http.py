@@ -99,7 +99,10 @@ class Question:
         before, after = old is not None and self.selects(old), new is not None and self.selects(new)
         if new is not None and after:
             return {"type": "MODIFIED" if before else "ADDED", "object": self.shown(new)}
-        return {"type": "DELETED", "object": self.shown(old)} if old is not None and before else None
+        if old is None or not before:
+            return None
+        version = {"resourceVersion": (new or old)["metadata"]["resourceVersion"]}  # of what it was when it left
+        return {"type": "DELETED", "object": self.shown({**old, "metadata": {**old["metadata"], **version}})}
 
 
 class Handler(BaseHTTPRequestHandler):
