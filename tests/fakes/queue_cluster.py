@@ -15,6 +15,7 @@ from cli.safety.queue import FIELDS, SEPARATOR
 from config import load_config
 from slurm.conf import render
 from slurm.sizing import node_conf
+from tests.fakes.slurmctld import AWAY
 
 
 def without(sections: dict[str, Any], section: str, name: str) -> dict[str, Any]:
@@ -96,7 +97,7 @@ class FakeKubectl(Kubectl):
         if arguments[0] == "get":
             return subprocess.CompletedProcess(arguments, 0, self.pods, "")
         if self.queue is None:
-            return subprocess.CompletedProcess(arguments, 1, "", "slurm_load_jobs error: Unable to contact slurmctld\n")
+            return subprocess.CompletedProcess(arguments, 1, "", f"slurm_load_jobs error: {AWAY}\n")
         return subprocess.CompletedProcess(arguments, 0, f"{self.in_force}# the queue\n{self.queue}", "")
 
 

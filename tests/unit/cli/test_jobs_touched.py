@@ -21,6 +21,7 @@ from cli.safety.jobs import (
 )
 from images.controller.leaving import BLOCK
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending, slurm_conf, without
+from tests.fakes.slurmctld import AWAY
 from tests.stacks import with_change
 
 STACK: dict[str, Any] = {
@@ -357,11 +358,11 @@ def unread(after: dict[str, Any], before: dict[str, Any] = STACK) -> JobsTouched
 
 def test_a_queue_that_cannot_be_read_is_said_and_refuses_only_what_could_end_jobs() -> None:
     found = unread(with_change(STACK, "partitions.small.max_time", "2-00:00:00"))
-    assert lines(found) == ["jobs: the queue could not be read: slurm_load_jobs error: Unable to contact slurmctld"]
+    assert lines(found) == [f"jobs: the queue could not be read: slurm_load_jobs error: {AWAY}"]
     refuse_lost_jobs(found)
     smaller = unread(with_change(STACK, "worker_nodes.cpu.size", 1))
     assert smaller.dangers == ("nodes of pool 'cpu' leave and wait 7 days at most",), "a job may take a month"
-    with pytest.raises(Failure, match="Unable to contact slurmctld") as caught:
+    with pytest.raises(Failure, match="Unable to contact slurm controller") as caught:
         refuse_lost_jobs(unread(without(STACK, "worker_nodes", "big")))
     assert "partition 'large' leaves with all its pools" in str(caught.value)
     fewer = unread(with_change(STACK, "slurm", {"settings": {"MaxJobCount": 100}}))
