@@ -85,15 +85,24 @@ def _narrowed(accounts: list[Change], users: list[Change], every: set[Key], clus
 
 
 def _qos(new: list[Change], changed: list[Change]) -> Iterator[Command]:
-    """A QOS may preempt one that is made after it, so these lists come last."""
+    """A QOS may preempt one that is made after it, so these lists come last.
+
+    Slurm refuses a loop, also one that the next command would open: what is preempted no more goes before the rest.
+    """
     for change in new:
         bare = {**change.new, "preempt": ()}
         yield ["add", "qos", change.key[0], *_options(QOS, (unset(QOS), bare))]
+    kept = {change.key: tuple(sorted({*change.old["preempt"]} & {*change.new["preempt"]})) for change in changed}
+    for change in changed:
+        if kept[change.key] != change.old["preempt"]:
+            yield _modify_qos(change.key, (f"preempt={','.join(kept[change.key])}",))
     for change in new:
         if change.new["preempt"]:
             yield _modify_qos(change.key, (f"preempt={','.join(change.new['preempt'])}",))
     for change in changed:
-        yield _modify_qos(change.key, _options(QOS, (change.old, change.new)))
+        options = _options(QOS, ({**change.old, "preempt": kept[change.key]}, change.new))
+        if options:
+            yield _modify_qos(change.key, options)
 
 
 def _modify_qos(key: Key, options: Iterable[str]) -> Command:

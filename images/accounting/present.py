@@ -100,8 +100,9 @@ def _values(fields: Sequence[Field], texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _read_qos(slurm: Slurm) -> dict[Key, dict[str, Any]]:
+    """Descriptions in small letters, as sacctmgr sets them: it could not give `normal` its first one back."""
     rows = slurm.table("qos", ["Name", *(field.column for field in QOS)])
-    return {(name,): _values(QOS, texts) for name, *texts in rows}
+    return {(name,): _values(QOS, [*texts[:-1], texts[-1].lower()]) for name, *texts in rows}
 
 
 def _read_associations(slurm: Slurm) -> tuple[dict[Key, dict[str, Any]], dict[Key, dict[str, Any]]]:

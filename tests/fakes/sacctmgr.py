@@ -1,14 +1,75 @@
-"""A model of what sacctmgr and scontrol do to slurmdbd's tables, as tried with 24.11 and 26.05."""
+"""A model of what sacctmgr and scontrol do to slurmdbd's tables, as tried with 24.11 and 26.05.
+
+What an option and a column are called and how a value is written is from sacctmgr(1), and not from our own tables:
+tests/slurm/test_policy.py has the same policies made here and by a real slurmdbd, and the same printed by both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Literal
 
-from images.accounting.document import Key, State, untouched_default_qos
-from images.accounting.fields import ASSOCIATION, QOS, Field, parse_tres, unset
 from images.common.command import Result
+
+Kind = Literal["text", "number", "factor", "tres", "minutes", "seconds", "clock", "names"]
+Key = tuple[str, ...]
+"""User, account, and partition or an empty string."""
+
+_LIMITS: Final[dict[str, tuple[str, Kind, Any]]] = {
+    "priority": ("Priority", "number", None),
+    "grptres": ("GrpTRES", "tres", {}),
+    "grptresmins": ("GrpTRESMins", "tres", {}),
+    "grptresrunmins": ("GrpTRESRunMins", "tres", {}),
+    "grpjobs": ("GrpJobs", "number", None),
+    "grpsubmitjobs": ("GrpSubmit", "number", None),
+    "grpwall": ("GrpWall", "minutes", None),
+    "maxtresperjob": ("MaxTRES", "tres", {}),
+    "maxtrespernode": ("MaxTRESPerNode", "tres", {}),
+    "maxtresminsperjob": ("MaxTRESMins", "tres", {}),
+    "maxwall": ("MaxWall", "minutes", None),
+}
+
+ASSOCIATION: Final[dict[str, tuple[str, Kind, Any]]] = {
+    **_LIMITS,
+    "fairshare": ("Share", "text", "1"),
+    "qos": ("QOS", "names", ()),
+    "defaultqos": ("DefaultQOS", "text", ""),
+    "maxjobs": ("MaxJobs", "number", None),
+    "maxsubmitjobs": ("MaxSubmit", "number", None),
+    "comment": ("Comment", "text", ""),
+}
+"""Option -> column, how its value is written, and what it is without the option."""
+
+QOS: Final[dict[str, tuple[str, Kind, Any]]] = {
+    **_LIMITS,
+    "priority": ("Priority", "number", 0),
+    "preempt": ("Preempt", "names", ()),
+    "preemptmode": ("PreemptMode", "text", "cluster"),
+    "preemptexempttime": ("PreemptExemptTime", "clock", None),
+    "gracetime": ("GraceTime", "seconds", 0),
+    "flags": ("Flags", "names", ()),
+    "usagefactor": ("UsageFactor", "factor", 1.0),
+    "usagethreshold": ("UsageThres", "factor", None),
+    "limitfactor": ("LimitFactor", "factor", None),
+    "maxtresperuser": ("MaxTRESPU", "tres", {}),
+    "maxtresperaccount": ("MaxTRESPA", "tres", {}),
+    "mintresperjob": ("MinTRES", "tres", {}),
+    "maxjobsperuser": ("MaxJobsPU", "number", None),
+    "maxjobsperaccount": ("MaxJobsPA", "number", None),
+    "maxsubmitjobsperuser": ("MaxSubmitPU", "number", None),
+    "maxsubmitjobsperaccount": ("MaxSubmitPA", "number", None),
+    "minpriothresh": ("MinPrioThres", "number", None),
+    "description": ("Descr", "text", ""),
+}
+
+Options = Mapping[str, tuple[str, Kind, Any]]
+
+
+def blank(options: Options) -> dict[str, Any]:
+    """What an object has that was made without any option."""
+    return {name: deepcopy(value) for name, (_, _, value) in options.items()}
 
 
 class RefusedBySlurmError(Exception):
@@ -31,7 +92,7 @@ class FakeSlurm:
     """The message with which a changing command is refused, or None."""
 
     def __post_init__(self) -> None:
-        self.qos.setdefault("normal", untouched_default_qos())
+        self.qos.setdefault("normal", blank(QOS) | {"description": "Normal QOS default"})
 
     def __call__(self, argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
         assert timeout > 0
@@ -53,38 +114,49 @@ class FakeSlurm:
             return Result(code=1, stderr=str(error))
         return Result(code=0)
 
-    def state(self) -> State:
+    def state(self) -> Any:
         """Everything, for comparison."""
-        return State(
-            qos={(name,): dict(values) for name, values in self.qos.items()},
-            accounts={(name,): dict(values) for name, values in self.accounts.items()},
-            associations={key: dict(values) for key, values in self.associations.items()},
-            users={(name,): dict(values) for name, values in self.users.items()},
-        )
+        return deepcopy((self.qos, self.accounts, self.associations, self.users))
 
     # ---------------------------------------------------------------- list
 
     def _list(self, words: list[str]) -> str:
-        what = words[0]
-        if what == "cluster":
-            return f"{self.cluster}\n"
-        if what == "qos":
-            return "".join(_row([name], QOS, values) for name, values in self.qos.items())
-        if what == "user":
-            users = [f"{name}|{v['default_account']}|{v['admin_level'].title()}\n" for name, v in self.users.items()]
-            return "".join(["root|root|Administrator\n", *users])
-        if what == "account":
-            key = "description" if words[-1].endswith("Descr") else "organization"
-            return "".join(f"{name}|{values[key]}\n" for name, values in self.accounts.items())
-        assert words[:4] == ["assoc", "wopl", "where", f"cluster={self.cluster}"]
-        blank = unset(ASSOCIATION)
-        rows = [_row(["root", "", "", ""], ASSOCIATION, blank), _row(["root", "root", "", ""], ASSOCIATION, blank)]
-        rows += [_row([name, "", "", v["parent"]], ASSOCIATION, v) for name, v in self.accounts.items()]
-        rows += [
-            _row([account, user, partition, ""], ASSOCIATION, values)
-            for (user, account, partition), values in self.associations.items()
+        columns = next(word for word in words if word.startswith("format=")).partition("=")[2].split(",")
+        what, *where = words[:-1]
+        assert what != "assoc" or where == ["wopl", "where", f"cluster={self.cluster}"]
+        rows = getattr(self, f"_{what}_rows")()
+        return "".join("|".join(row[column] for column in columns) + "\n" for row in rows)
+
+    def _cluster_rows(self) -> list[dict[str, str]]:
+        return [{"Cluster": self.cluster}]
+
+    def _qos_rows(self) -> list[dict[str, str]]:
+        return [{"Name": name, **_printed(QOS, values)} for name, values in self.qos.items()]
+
+    def _user_rows(self) -> list[dict[str, str]]:
+        users = {"root": {"default_account": "root", "admin_level": "administrator"}, **self.users}
+        return [
+            {"User": name, "DefaultAccount": values["default_account"], "Admin": values["admin_level"].title()}
+            for name, values in users.items()
         ]
-        return "".join(rows)
+
+    def _account_rows(self) -> list[dict[str, str]]:
+        root = {"description": "default root account", "organization": "root"}
+        return [
+            {"Account": name, "Descr": values["description"], "Org": values["organization"]}
+            for name, values in {"root": root, **self.accounts}.items()
+        ]
+
+    def _assoc_rows(self) -> list[dict[str, str]]:
+        bare = blank(ASSOCIATION)
+        rows = [("root", "", "", "", bare | {"qos": ("normal",)}), ("root", "root", "", "", bare)]
+        rows += [(name, "", "", values["parent"], values) for name, values in self.accounts.items()]
+        rows += [(key[1], key[0], key[2], "", values) for key, values in self.associations.items()]
+        return [
+            {"Account": account, "User": user, "Partition": partition, "ParentName": parent}
+            | _printed(ASSOCIATION, values)
+            for account, user, partition, parent, values in rows
+        ]
 
     # ---------------------------------------------------------------- change
 
@@ -102,11 +174,25 @@ class FakeSlurm:
         for name in names:
             if name in self.qos:
                 raise RefusedBySlurmError(f"Already existing qos {name}")
-            self.qos[name] = unset(QOS)
+            self.qos[name] = blank(QOS)
             self._set(self.qos[name], QOS, options)
 
     def _modify_qos(self, where: dict[str, str], new: dict[str, str]) -> None:
-        self._set(self._known(self.qos, where["name"]), QOS, new)
+        values = self._known(self.qos, where["name"])
+        before = values["preempt"]
+        self._set(values, QOS, new)
+        if where["name"] in self._preempted(where["name"]):
+            values["preempt"] = before
+            raise RefusedBySlurmError("QOS Preemption loop detected")
+
+    def _preempted(self, name: str) -> set[str]:
+        """All that a QOS preempts, by way of others too."""
+        found: set[str] = set()
+        left = {*self.qos[name]["preempt"]}
+        while left:
+            found |= left
+            left = {other for one in left for other in self.qos[one]["preempt"]} - found
+        return found
 
     def _delete_qos(self, where: dict[str, str], _: dict[str, str]) -> None:
         self._known(self.qos, where["name"])
@@ -125,7 +211,7 @@ class FakeSlurm:
                 raise RefusedBySlurmError(f"Already existing account {name}")
             texts = {"description": name, "organization": name if parent == "root" else parent}
             texts |= {key: options[key] for key in texts if key in options}
-            self.accounts[name] = {"parent": parent} | unset(ASSOCIATION) | texts
+            self.accounts[name] = {"parent": parent} | blank(ASSOCIATION) | texts
             self._set(self.accounts[name], ASSOCIATION, {k: v for k, v in options.items() if k not in texts})
         self._check()
 
@@ -159,7 +245,7 @@ class FakeSlurm:
             for account in accounts:
                 if (name, account, partition) in self.associations:
                     raise RefusedBySlurmError("Request didn't affect anything")
-                values = self.associations[(name, account, partition)] = unset(ASSOCIATION)
+                values = self.associations[(name, account, partition)] = blank(ASSOCIATION)
                 self._set(values, ASSOCIATION, options)
         self._check()
 
@@ -207,14 +293,13 @@ class FakeSlurm:
             and ("partition" not in where or key[2] == where["partition"])
         }
 
-    def _set(self, values: dict[str, Any], fields: tuple[Field, ...], options: dict[str, str]) -> None:
-        by_option = {item.option: item for item in fields}
-        for option, text in options.items():
+    def _set(self, values: dict[str, Any], options: Options, new: dict[str, str]) -> None:
+        for option, text in new.items():
             if option == "cluster":
                 continue
-            item = by_option[option]
-            values[item.key] = _taken(item, values[item.key], text)
-            names = values[item.key] if item.kind == "names" else [text] if option == "defaultqos" else []
+            _, kind, without = options[option]
+            values[option] = _taken(option, kind, values[option], text, without)
+            names = values[option] if option in {"qos", "preempt"} else [text] if option == "defaultqos" else []
             for name in names:
                 if name != "-1":
                     self._known(self.qos, name)
@@ -227,8 +312,8 @@ class FakeSlurm:
             self._check_default(values, self._allowed(account))
 
     def _check_default(self, values: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
-        if values["default_qos"] is not None and values["default_qos"] not in allowed:
-            raise RefusedBySlurmError(f"the default qos {values['default_qos']} is not in {allowed}")
+        if values["defaultqos"] and values["defaultqos"] not in allowed:
+            raise RefusedBySlurmError(f"the default qos {values['defaultqos']} is not in {allowed}")
 
     def _allowed(self, account: str) -> tuple[str, ...]:
         for name in [account, *self._path(account)]:
@@ -252,32 +337,47 @@ def _pairs(words: list[str]) -> dict[str, str]:
     return {key: value for key, _, value in (word.partition("=") for word in words)}
 
 
-def _taken(item: Field, old: Any, text: str) -> Any:
+def _taken(option: str, kind: Kind, old: Any, text: str, without: Any) -> Any:
     """The value that an option gives."""
-    if item.kind == "tres":
-        merged = {**old, **parse_tres(text)} if text else old
-        return {name: amount for name, amount in merged.items() if amount != -1}
+    if kind == "tres":
+        pairs = (item.partition("=") for item in text.split(",") if item)
+        return {name: amount for name, amount in {**old, **{n: int(v) for n, _, v in pairs}}.items() if amount != -1}
     if text == "-1":
-        return item.parse("")
-    if item.kind in {"minutes", "seconds"}:
-        return int(text)
-    if item.kind == "text":
-        return text.lower() if item.key == "description" else text
-    return item.parse(text)
+        return {"gracetime": 0, "flags": ()}.get(option, deepcopy(without))
+    value = _READ[kind](text)
+    return value.lower() if option == "description" else value
 
 
-def _row(front: list[str], fields: tuple[Field, ...], values: Mapping[str, Any]) -> str:
-    return "|".join([*front, *(_printed(item, values[item.key]) for item in fields)]) + "\n"
+def _seconds(text: str) -> int:
+    hours, minutes, seconds = map(int, text.split(":"))
+    return (hours * 60 + minutes) * 60 + seconds
 
 
-def _printed(item: Field, value: Any) -> str:
+_READ: Final[dict[Kind, Callable[[str], Any]]] = {
+    "text": str,
+    "names": lambda text: tuple(sorted(text.split(","))) if text else (),
+    "number": int,
+    "minutes": int,
+    "seconds": int,
+    "clock": _seconds,
+    "factor": float,
+}
+
+
+def _printed(options: Options, values: Mapping[str, Any]) -> dict[str, str]:
+    """Each column."""
+    return {column: _text(kind, values[name]) for name, (column, kind, _) in options.items()}
+
+
+def _text(kind: Kind, value: Any) -> str:
     if value is None:
         return ""
-    if item.kind == "tres":
+    if kind == "tres":
         return ",".join(f"{name}={amount}{'M' if name == 'mem' else ''}" for name, amount in sorted(value.items()))
-    if item.kind in {"names", "flags"}:
+    if kind == "names":
         return ",".join(value)
-    if item.kind in {"minutes", "seconds", "period"}:
-        seconds = value * 60 if item.kind == "minutes" else value
-        return f"{seconds // 86400}-{seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{value:.6f}" if item.kind == "factor" else str(value)
+    if kind in {"minutes", "seconds", "clock"}:
+        seconds = value * 60 if kind == "minutes" else value
+        days = f"{seconds // 86400}-" if seconds >= 86400 else ""
+        return f"{days}{seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{value:.6f}" if kind == "factor" else str(value)

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from config import load_config
+from images.accounting.apply import Applier
+from images.accounting.document import load
+from images.accounting.fields import ASSOCIATION, QOS
+from images.accounting.plan import plan
+from images.accounting.present import Slurm, read
+from images.common.command import Result, Runner
+from images.common.wait import Clock
 from slurm.policy import environment, policy_document
 from tests import stacks
+from tests.fakes.sacctmgr import FakeSlurm
+from tests.policies import documents, matches
 from tests.slurm.accounting import AccountingSandbox, accounting_config, sacctmgr
 from tests.slurm.pod import LIBEXEC, wait_until
+
+EXAMPLES = 3
+"""Of two policies each: as many as a real slurmdbd makes in about ten seconds."""
+
+NOTHING = {"version": 1, "prune": True, "accounts": {}, "users": {}, "qos": {}, "reservations": {}}
 
 PEOPLE = {"alice": 10001, "bob": 10002, "carol": 10003}
 
@@ -115,6 +132,27 @@ def everything(cluster: AccountingSandbox) -> str:
     printed = [sacctmgr(cluster, what).stdout for what in lists]
     assert all(printed), printed
     return "\n".join("\n".join(sorted(text.splitlines())) for text in printed)
+
+
+def in_pod(cluster: AccountingSandbox) -> Runner:
+    """Slurm's commands where the policy program runs."""
+
+    def run(argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
+        conf = {"SLURM_CONF": "/config/slurm/slurm.conf"}
+        done = cluster.run(argv, pod="slurmdbd-0", timeout=timeout, env={**conf, **(env or {})})
+        return Result(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    return run
+
+
+def listed(slurm: Slurm) -> list[list[list[str]]]:
+    """Every table as it is printed, but for large letters: Slurm has some that nobody could set."""
+    qos = ["Name", *(field.column for field in QOS)]
+    associations = ["Account", "User", "Partition", "ParentName", *(field.column for field in ASSOCIATION)]
+    tables = [slurm.table("qos", qos), slurm.table("assoc wopl", associations, "where", "cluster=sandbox")]
+    tables += [slurm.table("user", ["User", "DefaultAccount", "Admin"])]
+    tables += [slurm.table("account", ["Account", column]) for column in ("Descr", "Org")]
+    return [sorted([text.lower() for text in row] for row in table) for table in tables]
 
 
 def association(cluster: AccountingSandbox, account: str, user: str = "") -> list[str]:
@@ -279,3 +317,28 @@ def test_an_unreachable_slurmdbd_is_named(cluster: AccountingSandbox) -> None:
     assert done.returncode == 2
     assert "slurmdbd and slurmctld cannot be used after 5 s; nothing was changed" in done.stderr
     assert "Connection refused" in done.stderr
+
+
+def turned(document: dict[str, Any]) -> dict[str, Any]:
+    """The same, in the opposite order."""
+    return {key: dict(reversed(part.items())) if isinstance(part, dict) else part for key, part in document.items()}
+
+
+@settings(max_examples=EXAMPLES, derandomize=True, database=None, phases=[Phase.generate])
+@given(policies=st.lists(documents(), min_size=2, max_size=2))
+def replay(cluster: AccountingSandbox, policies: list[dict[str, Any]]) -> None:
+    """Have policies made one after the other, by a real slurmdbd and, in another order, by the one that is played."""
+    real, fake = (Slurm(runner=runner, cluster="sandbox") for runner in (in_pod(cluster), FakeSlurm(cluster="sandbox")))
+    for document in [*policies, NOTHING]:
+        for slurm, order in ((real, document), (fake, turned(document))):
+            applier = Applier(slurm=slurm, log=lambda _: None, wall_time=time.time, clock=Clock())
+            applier.bring_in_line(load(json.dumps(order)))
+        asked = load(json.dumps(document))
+        there = read(real)
+        assert matches(there, asked.wanted)
+        assert plan(there, asked.wanted, prune=asked.prune, now=time.time()).changes == ()
+        assert listed(real) == listed(fake)
+
+
+def test_any_policy_becomes_any_other_and_is_printed_as_by_the_stand_in(cluster: AccountingSandbox) -> None:
+    replay(cluster)
