@@ -180,10 +180,12 @@ class Pod:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; a string goes through the shell."""
         command = ["bash", "-c", argv] if isinstance(argv, str) else list(argv)
-        full = self.command(command, {**self._slurm_env(), **(env or {})})
+        full = self.command(command, {**self.slurm_env, **(env or {})})
         return subprocess.run(full, capture_output=True, text=True, timeout=timeout, input=stdin, check=False)
 
-    def _slurm_env(self) -> dict[str, str]:
+    @property
+    def slurm_env(self) -> dict[str, str]:
+        """What Slurm's commands need to find their configuration."""
         return {"SLURM_CONF": "/var/spool/slurmctld/slurmstack/current/slurm.conf"} if self.role == "controller" else {}
 
     def start_program(

@@ -20,6 +20,7 @@ from tests.slurm.conftest import minimal_config
 from tests.slurm.login_view import BIND
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox, populate_jail
+from tests.slurm.terminal import WHERE, told_by, type_at
 
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 USERS = {
@@ -109,10 +110,14 @@ def test_a_batch_script_and_its_output_are_inside_the_jail(cluster: SlurmSandbox
     assert (jail / "home/alice/job.out").read_text().count("-test") == 2
 
 
-def test_an_interactive_step_of_salloc_is_inside_the_jail(cluster: SlurmSandbox) -> None:
-    out = as_alice(cluster, "echo 'cat /.slurmstack/populated; hostname; srun hostname' | salloc -Q -N1 bash")
-    assert "-test" in out
-    assert "default-" in out
+def test_the_shell_of_salloc_is_a_step_on_the_worker_inside_the_jail(cluster: SlurmSandbox) -> None:
+    """Which is what `use_interactive_step` is for: without it the shell would be on the login node."""
+    inside = ["chroot", "--userspec=10001:10001", "/jail", "bash", "-c", "cd /home/alice && exec salloc -Q -N1"]
+    alice = {"HOME": "/home/alice", "USER": "alice", "SHELL": "/bin/bash"}
+    shown = type_at(cluster.pods["login-0"], inside, WHERE, "exit", env=alice)
+    told = told_by(shown)
+    assert (told["node"][:-1], told["user"], bool(told["step"])) == ("default-", "alice", True), shown
+    assert "-test" in told["populated"]
 
 
 def test_srun_inside_a_job_starts_steps_on_other_nodes(cluster: SlurmSandbox) -> None:

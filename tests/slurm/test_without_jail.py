@@ -16,6 +16,7 @@ from slurm.users import EXTRAUSERS
 from tests import stacks
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
+from tests.slurm.terminal import WHERE, told_by, type_at
 
 POOL = {"size": 1, "resources": {"cpus": 2, "memory": "1Gi"}, "security": "baseline"}
 USERS: dict[str, Any] = {"alice": {"uid": 23001, "groups": ["ml"]}, "bob": {"uid": 23002}}
@@ -117,8 +118,14 @@ def test_a_job_without_its_home_works_in_tmp_and_says_so(cluster: SlurmSandbox) 
     assert "couldn't chdir to `/home/alice'" in errors
 
 
-def test_an_interactive_step_is_on_the_worker(cluster: SlurmSandbox) -> None:
-    assert alice(cluster, "echo 'id -un; srun hostname' | salloc -Q") == "alice\nplain-0\n"
+def test_the_shell_of_salloc_is_a_step_on_the_worker(cluster: SlurmSandbox) -> None:
+    user = ["setpriv", "--reuid=23001", "--regid=23001", "--clear-groups", "salloc", "-Q", "--chdir=/tmp"]
+    shown = type_at(
+        cluster.controller, user, WHERE, "exit",
+        env={"HOME": "/home/alice", "USER": "alice", "SHELL": "/bin/bash", **cluster.controller.slurm_env},
+    )  # fmt: skip
+    told = told_by(shown)
+    assert (told["node"], told["user"], bool(told["step"])) == ("plain-0", "alice", True), shown
 
 
 def test_a_batch_job_writes_its_output_to_a_shared_volume(cluster: SlurmSandbox, shared: Path) -> None:

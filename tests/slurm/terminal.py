@@ -1,0 +1,59 @@
+"""A person at a terminal: commands are typed at the prompt of a program in a pod."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+
+from tests.slurm.pod import Pod
+
+PROMPT = re.compile(r"[$#] (?:\x1b\[[0-9;?]*[a-zA-Z])*$")
+SECONDS = 60.0
+
+
+def type_at(pod: Pod, argv: Sequence[str], *lines: str, env: Mapping[str, str] | None = None) -> str:
+    """Start a program on a terminal, type each line once there is a prompt, and return all that was shown."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        pod.command(argv, {"TERM": "dumb", **(env or {})}),
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: os.login_tty(os.dup(theirs)),  # noqa: PLW1509 - the terminal has to be the program's own
+    )  # fmt: skip
+    os.close(theirs)
+    shown, waiting, deadline = "", [*lines], time.monotonic() + SECONDS
+    try:
+        while time.monotonic() < deadline:
+            ready, _, _ = select.select([ours], [], [], 0.2)
+            if not ready:
+                if process.poll() is not None:
+                    return shown
+                continue
+            try:
+                read = os.read(ours, 4096)
+            except OSError:  # the other side is closed
+                return shown
+            shown += read.decode(errors="replace")
+            if waiting and PROMPT.search(shown):
+                os.write(ours, f"{waiting.pop(0)}\n".encode())
+                shown += "\n"
+        raise AssertionError(f"not within {SECONDS:g} s: {argv} shows {shown!r}")
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+WHERE = "echo on=$(hostname) step=$SLURM_STEP_ID user=$(id -un) populated=$(cat /.slurmstack/populated 2>&1)"
+"""Tells where a shell runs."""
+
+
+def told_by(shown: str) -> dict[str, str]:
+    """What `WHERE` has shown: which node, which step, who, and whether that is in the jail."""
+    pattern = r"on=(?P<node>[\w-]+) step=(?P<step>-?\d*) user=(?P<user>\w+) populated=(?P<populated>[^\r\n]*)"
+    found = re.search(pattern, shown)
+    assert found, shown
+    return found.groupdict()
