@@ -18,7 +18,7 @@ from slurm.sizing import node_conf
 from slurm.slurmdbd import slurmdbd_settings
 from tests.bench.scale.network import Networks
 from tests.slurm.accounting import AccountingSandbox
-from tests.slurm.fake_kube import ENVIRONMENT, KubernetesSandbox
+from tests.slurm.kubernetes import ENVIRONMENT, KubernetesSandbox
 from tests.slurm.pod import Pod, wait_until
 from tests.stacks import dev, with_change
 
@@ -68,8 +68,8 @@ class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
         machines = {f"machine-{number}": labels(number) for number in range(nodes)}
         super().__init__("24.11", config=render(load_config(self.stack)), workers=0, nodes=machines)
         self.node_conf = node_conf("default", load_config(self.stack).worker_nodes["default"])
-        self.pods_of = {name: f"machine-{number}" for number, name in enumerate(self.names)}
-        self._write_cluster()
+        for number, name in enumerate(self.names):
+            self.place(name, f"machine-{number}")
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -98,7 +98,7 @@ class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
     def start_slurmctld(self) -> None:
         """Returns when it answers."""
         self.controller.start_program("slurmctld")
-        wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, "slurmctld to answer", 60)
+        wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, lambda: self.controller.log("slurmctld")[-1500:], 60)
 
     @property
     def machine(self) -> Pod:
