@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
-from images.health.contract import Node, Thresholds
+from images.health.contract import Check, Node, Thresholds
 from images.health.nvidia import smi
 from tests.unit.images.fakes import Answer, FakeRunner
+from tests.unit.images.health.tables import words
 
 DATA = Path(__file__).parent / "data"
 DEFAULTS = Thresholds()
@@ -76,6 +77,18 @@ def node(path: Path, gpus: int = 8) -> Node:
     (proc / "sys/kernel/random/boot_id").write_text("5a0c5f4e-0001\n")
     (proc / "uptime").write_text("100000.00 3000000.00\n")
     return Node(name="gpu-0", gpus=gpus, root=path, state=path / "state")
+
+
+def changed(gpu: int, field: str, value: str, name: str = "h100-8", **others: Answer) -> FakeRunner:
+    """A healthy machine but for one field of one GPU."""
+    return machine(Smi(name, {(gpu, field): value}), **others)
+
+
+def said(path: Path, check: Check, runner: FakeRunner, **thresholds: float) -> str:
+    """What a check says in words, on a node that should have as many GPUs as its nvidia-smi knows (8 if none)."""
+    query = runner.answers[QUERY]
+    where = node(path, len(query.rows) if isinstance(query, Smi) else 8)
+    return words(check.run(where, runner, Thresholds({check.name: thresholds})))
 
 
 def next_run(where: Node) -> None:

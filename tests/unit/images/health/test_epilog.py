@@ -74,7 +74,6 @@ def leave_things(end: FakeEnd) -> None:
 
 def test_a_clean_end_asks_slurm_nothing_and_says_nothing(end: FakeEnd) -> None:
     end.run()
-
     assert end.runner.commands == []
     assert end.log == []
 
@@ -85,14 +84,12 @@ def test_the_jobs_directory_goes_even_if_the_user_has_other_jobs(end: FakeEnd) -
     leave_things(end)
     end.queue = Command(code=0, stdout="18 RUNNING\n")
     end.run()
-
     assert [path.name for path in end.jobs.iterdir()] == ["18"]
 
 
 def test_processes_and_files_of_the_user_go(end: FakeEnd) -> None:
     leave_things(end)
     end.run()
-
     assert end.killed == [(20, signal.SIGTERM)]
     assert list(end.tmp.iterdir()) == []
     assert "job 17: ending what it has left: daemon" in end.log
@@ -114,7 +111,6 @@ def test_another_job_of_the_user_or_no_clear_answer_keeps_everything(end: FakeEn
     leave_things(end)
     end.queue = queue
     end.run()
-
     assert end.killed == []
     assert (end.tmp / "scratch/file").exists()
 
@@ -125,7 +121,6 @@ def test_two_jobs_that_end_together_leave_nothing_when_the_last_step_is_gone(end
     add_process(end.proc, 30, comm="slurmstepd", title="slurmstepd: [18.0]", uid=0)
     end.run()
     assert (end.tmp / "scratch/file").exists()
-
     (end.proc / "30/stat").unlink()
     end.run()
     assert list(end.tmp.iterdir()) == []
@@ -136,7 +131,6 @@ def test_the_jobs_own_last_step_is_no_other_job(end: FakeEnd) -> None:
     end.queue = Command(code=0, stdout="17 COMPLETING\n")
     add_process(end.proc, 30, comm="slurmstepd", title="slurmstepd: [17.extern]", uid=0)
     end.run()
-
     assert list(end.tmp.iterdir()) == []
 
 
@@ -144,7 +138,6 @@ def test_an_answer_that_is_not_understood_is_told(end: FakeEnd) -> None:
     leave_things(end)
     end.queue = Command(code=0, stdout="garbage\n")
     end.run()
-
     assert "stays, as slurmctld does not say who is here: squeue said 'garbage'" in end.log[0]
 
 
@@ -152,7 +145,6 @@ def test_nothing_of_root_or_slurm_is_touched(end: FakeEnd, monkeypatch: pytest.M
     leave_things(end)
     monkeypatch.setattr(leftovers, "PROTECTED", frozenset({UID}))
     end.run()
-
     assert end.killed == []
     assert (end.tmp / "scratch/file").exists()
 
@@ -165,7 +157,6 @@ def test_without_a_job_in_the_environment_nothing_happens(end: FakeEnd) -> None:
     leave_things(end)
     end.environment = {}
     end.run()
-
     assert end.killed == []
     assert (end.tmp / "scratch/file").exists()
 
@@ -174,7 +165,6 @@ def test_a_process_that_does_not_end_is_told(end: FakeEnd, monkeypatch: pytest.M
     leave_things(end)
     monkeypatch.setattr(end, "kill", lambda *_: None)
     end.run()
-
     assert "job 17: these do not end: daemon" in end.log
 
 
@@ -184,7 +174,6 @@ def test_what_is_not_clean_is_looked_at_again_in_the_next_interval(end: FakeEnd)
         name="gpu-free", summary="", contexts=frozenset({"epilog"}), run=lambda *_: busy, seconds=20
     )
     end.run()
-
     assert State(directory=end.node.state).again() == {"gpu-free"}
     assert end.log == ["after job 17: fail gpu-free [user]: GPU 0 in use"]
     assert end.runner.commands == []
@@ -202,7 +191,6 @@ def test_a_long_removal_goes_on_by_itself(tmp_path: Path) -> None:
     in_background([slow], 0.05, log.append)
     assert log == ["files are still being removed"]
     assert not (tmp_path / "done").exists()
-
     (tmp_path / "go").touch()
     deadline = time.monotonic() + 30
     while not (tmp_path / "done").exists():
@@ -214,6 +202,5 @@ def test_a_mistake_in_the_program_itself_drains_no_node(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(epilog, "prepare_environment", lambda: 1 / 0)
-
     assert epilog.main() == 0
     assert "ZeroDivisionError" in capfd.readouterr().err

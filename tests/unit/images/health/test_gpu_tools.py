@@ -67,14 +67,11 @@ def failing(results: dict[str, Result]) -> dict[str, str]:
 
 def test_a_machine_that_breaks_is_told_by_the_right_check_and_heals(machine: Machine) -> None:
     assert failing(machine.look()) == {}
-
     machine.change("gpus.csv", "0, 0, No, No", "0, 1, Yes, No")
     assert failing(machine.look()) == {"gpu-memory": "GPU 0: bad memory is taken out of use at the next reset"}
-
     machine.change("gpus.csv", "0, 1, Yes, No", "0, 0, No, No")
     shutil.copy(DATA / "kernel/fallen-off.log", machine.says / "kernel.log")
     assert set(failing(machine.look())) == {"gpu-xid"}
-
     (machine.says / "kernel.log").write_text("")  # emptied by an administrator
     assert failing(machine.look()) == {}
 
@@ -82,13 +79,10 @@ def test_a_machine_that_breaks_is_told_by_the_right_check_and_heals(machine: Mac
 def test_an_nvidia_smi_that_hangs_is_reported_and_no_fault(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smi, "SECONDS", 0.5)
     (machine.says / "hang").touch()
-
     results = machine.look()
-
     assert results.pop("gpu-xid").status is Status.OK
     assert {(result.status, result.message) for result in results.values()} == {
         (Status.NOT_CHECKED, "nvidia-smi did not end in 0.5 s")
     }
-
     (machine.says / "hang").unlink()
     assert failing(machine.look()) == {}

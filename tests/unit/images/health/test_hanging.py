@@ -49,7 +49,6 @@ def test_a_check_that_hangs_is_not_checked(
         return program(*arguments)  # type: ignore[arg-type]
 
     outcomes = run_checks([replace(brief, run=run)], node, Thresholds())  # type: ignore[arg-type]
-
     result = outcomes[check.name].result
     assert result.status is Status.NOT_CHECKED
     assert "did not end" in result.message

@@ -15,7 +15,6 @@ UID, GID = os.getuid(), os.getgid()
 
 def test_it_is_the_users_alone(tmp_path: Path) -> None:
     directory = job_directory.make("17", UID, GID, tmp_path / "jobs")
-
     assert directory == tmp_path / "jobs/17"
     assert directory.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "jobs").stat().st_mode & 0o022 == 0
@@ -25,14 +24,12 @@ def test_it_belongs_to_the_jobs_user(tmp_path: Path, monkeypatch: pytest.MonkeyP
     owners: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "chown", lambda _path, uid, gid, **_: owners.append((uid, gid)))
     job_directory.make("17", 1234, 99, tmp_path / "jobs")
-
     assert owners == [(1234, 99)]
 
 
 def test_a_job_that_comes_back_finds_an_empty_one(tmp_path: Path) -> None:
     jobs = tmp_path / "jobs"
     (job_directory.make("17", UID, GID, jobs) / "old").touch()
-
     assert list(job_directory.make("17", UID, GID, jobs).iterdir()) == []
 
 
@@ -47,7 +44,6 @@ def test_a_place_that_a_user_has_prepared_is_refused(tmp_path: Path, kind: str) 
     else:
         jobs.mkdir()
         jobs.chmod(0o777)
-
     with pytest.raises(OSError, match="jobs"):
         job_directory.make("17", UID, GID, jobs)
     assert list(elsewhere.iterdir()) == []
@@ -69,9 +65,7 @@ def test_it_is_moved_aside_at_once_and_removed_with_all_that_is_in_it(tmp_path: 
     (directory / "a/b").mkdir(parents=True)
     (directory / "a/b/file").touch()
     (directory / "link").symlink_to(outside)
-
     gone = job_directory.retire("17", jobs)
-
     assert not directory.exists()
     assert gone is not None
     assert remove_tree(gone) == 4

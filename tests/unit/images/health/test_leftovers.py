@@ -66,7 +66,6 @@ def test_a_directory_with_something_that_stays_in_it_stays(place: Path, monkeypa
     is_prey = leftovers._is_prey
     deep = (place / "mine/deep/file").stat().st_ino
     monkeypatch.setattr(leftovers, "_is_prey", lambda status, *rest: status.st_ino != deep and is_prey(status, *rest))
-
     assert remove_files(UID, LATER, (place,)) == 2
     assert (place / "mine/deep/file").exists()
 
@@ -83,7 +82,6 @@ def test_a_directory_that_another_has_put_in_place_meanwhile_is_not_entered(
 
     monkeypatch.setattr(os, "fstat", anothers)
     remove_files(UID, LATER, (place,))
-
     assert (place / "mine/deep/file").exists()
     assert not (place / "file").exists()
 
@@ -100,9 +98,7 @@ def test_absurdly_deep_directories_do_no_harm(tmp_path: Path) -> None:
     for _ in range(200):
         path = path / "d"
     path.mkdir(parents=True)
-
     remove_files(UID, LATER, (place,))
-
     assert list(place.iterdir())
 
 
@@ -114,7 +110,6 @@ def test_processes_of_the_user_outside_of_steps_are_left_ones(tmp_path: Path) ->
     add_process(tmp_path, 30, comm="slurmstepd", uid=0)
     add_process(tmp_path, 31, comm="shell", uid=1000, parent=30)
     add_process(tmp_path, 32, comm="python", uid=1000, parent=31)
-
     assert [found.comm for found in left_processes(1000, LATER, tmp_path)] == ["daemon"]
     assert left_processes(1000, EARLIER, tmp_path) == []
 
@@ -160,7 +155,6 @@ def test_a_process_that_does_not_end_is_told_and_not_waited_for(sleeper: subproc
     found = process(sleeper.pid)
     assert found is not None
     clock = FakeClock()
-
     assert end_processes([found], PROC, clock, lambda *_: None) == [found]
     assert clock.time < 2
 
@@ -169,14 +163,12 @@ def test_another_process_with_the_same_number_is_not_hit(sleeper: subprocess.Pop
     found = process(sleeper.pid)
     assert found is not None
     earlier = replace(found, start=found.start - 1)
-
     assert end_processes([earlier], PROC, FakeClock(), lambda *_: pytest.fail("hit")) == []
 
 
 def test_this_moment_is_after_what_is_there_and_before_what_comes(sleeper: subprocess.Popen[bytes]) -> None:
     found = process(sleeper.pid)
     assert found is not None
-
     time.sleep(0.02)  # a clock tick is 0.01 s
     assert found.start <= leftovers.now().ticks < found.start + 60 * os.sysconf("SC_CLK_TCK")
 
@@ -184,7 +176,6 @@ def test_this_moment_is_after_what_is_there_and_before_what_comes(sleeper: subpr
 def test_shared_memory_that_nobody_uses_is_found(tmp_path: Path) -> None:
     (tmp_path / "sysvipc").mkdir()
     (tmp_path / "sysvipc/shm").write_text(SHM)
-
     assert list(shared_memory(1000, tmp_path)) == [5]
     assert list(shared_memory(1002, tmp_path)) == []
     assert list(shared_memory(1000, tmp_path / "none")) == []
@@ -194,7 +185,6 @@ def test_a_real_segment_is_found_and_removed() -> None:
     libc = ctypes.CDLL(None)
     segment = libc.shmget(0, 4096, 0o600 | 0o1000)
     assert segment >= 0
-
     assert segment in set(shared_memory(os.geteuid(), PROC))
     assert leftovers.remove_shared_memory([segment]) == 1
     assert segment not in set(shared_memory(os.geteuid(), PROC))

@@ -19,7 +19,6 @@ SETTINGS = """{"thresholds": {"disks": {"used": 0.5}}, "disabled": ["dns"],
 
 def test_the_node_is_what_the_pod_says(tmp_path: Path) -> None:
     local = find_local(ENVIRONMENT, tmp_path / "none")
-
     assert local.node == Node(name="h100-3", gpus=8, jail=Path("/jail"))
     assert local.off == frozenset()
     assert local.problem == ""
@@ -46,9 +45,7 @@ def test_a_pool_without_a_jail_has_none(tmp_path: Path) -> None:
 def test_the_sites_settings_count_for_its_pools(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text(SETTINGS)
-
     local = find_local(ENVIRONMENT, path)
-
     assert local.node.infiniband
     assert local.node.gpus == 8
     assert local.node.local_disks == (Path("/"), Path("/mnt/scratch"))
@@ -64,9 +61,7 @@ def test_the_sites_settings_count_for_its_pools(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_used_are_told_and_the_defaults_hold(text: str, tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text(text)
-
     local = find_local(ENVIRONMENT, path)
-
     assert local.node.gpus == 8
     assert local.thresholds.get("disks", "used", 0.9) == 0.9
     assert "cannot be used" in local.problem
@@ -76,9 +71,7 @@ def test_the_pods_environment_is_read_from_its_first_process(tmp_path: Path, mon
     (tmp_path / "environ").write_bytes(b"POOL=h100\0HOME=/elsewhere\0\0")
     monkeypatch.setenv("HOME", "/root")
     monkeypatch.delenv("POOL", raising=False)
-
     environment = pod_environment(tmp_path / "environ")
-
     assert environment["POOL"] == "h100"
     assert environment["HOME"] == "/root"
     assert pod_environment(tmp_path / "none")["HOME"] == "/root"
@@ -89,7 +82,6 @@ def test_a_prolog_knows_its_job(tmp_path: Path) -> None:
         Node(name="w-0", root=tmp_path_with_proc(tmp_path)),
         {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "1000", "SLURM_JOB_GPUS": "0,2,5-7"},
     )
-
     assert (node.job, node.job_uid, node.job_gpus) == ("17", 1000, (0, 2, 5, 6, 7))
     assert not node.other_jobs
 
@@ -105,7 +97,6 @@ def test_steps_of_other_jobs_are_other_jobs_and_ended_ones_are_not(tmp_path: Pat
     add_process(proc, 10, comm="slurmd", title="/usr/sbin/slurmd")
     add_process(proc, 11, comm="slurmstepd", title="slurmstepd: [17.batch]\0")
     add_process(proc, 12, comm="slurmstepd", title="slurmstepd: [18.0]", state="Z")
-
     assert jobs_here(proc) == {"17"}
     assert with_jobs(node).other_jobs
     assert not with_job(node, {"SLURM_JOB_ID": "17"}).other_jobs
@@ -114,7 +105,6 @@ def test_steps_of_other_jobs_are_other_jobs_and_ended_ones_are_not(tmp_path: Pat
 
 def test_a_step_that_does_not_say_whose_it_is_counts_as_anothers(tmp_path: Path) -> None:
     add_process(tmp_path / "proc", 11, comm="slurmstepd", title="/usr/sbin/slurmstepd infinity")
-
     assert with_job(Node(name="w-0", root=tmp_path), {"SLURM_JOB_ID": "17"}).other_jobs
 
 
@@ -123,7 +113,6 @@ def test_a_process_is_known_by_its_number_and_its_beginning(tmp_path: Path) -> N
     add_process(tmp_path, 6, state="Z")
     (tmp_path / "7").mkdir()
     (tmp_path / "7/stat").write_text("garbage")
-
     found = process(5, tmp_path)
     assert found is not None
     assert (found.comm, found.start, found.parent) == ("a) b (c", 4711, 1)
@@ -138,7 +127,6 @@ def test_a_process_is_known_by_its_number_and_its_beginning(tmp_path: Path) -> N
 
 def test_the_kernels_own_lines_are_understood() -> None:
     found = process(os.getpid())
-
     assert found is not None
     assert (found.parent, found.group) == (os.getppid(), os.getpgrp())
     assert found.state == "R"

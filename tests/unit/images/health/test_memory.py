@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from images.health.checks import memory
-from images.health.contract import Node, Result, Status, Thresholds
+from images.health.contract import Node, Result, Thresholds
 from tests.unit.images.fakes import FakeRunner
 from tests.unit.images.health.places import DATA, make_node, write
+from tests.unit.images.health.tables import Like, outcomes, table, words
 
 GIB = 2**30
 CGROUP = "sys/fs/cgroup"
+LITTLE: dict[str, Any] = {}
+MUCH: dict[str, Any] = {"shmem": 32 * GIB}
+LEFT = "12.5 % in use without a job, 5 % allowed"
 
 
 def use(node: Node, *, anon: int = 21102592, shmem: int = 4096, limit: str = str(64 * GIB), huge: int = 0) -> None:
@@ -38,178 +43,102 @@ def use_version_1(node: Node, *, limit: str = "2147483648", **changes: int) -> N
     write(node.root / CGROUP / "hugetlb/hugetlb.2MB.rsvd.usage_in_bytes", "999999999999\n")
 
 
-def check(node: Node, at: float = 1000.0, **thresholds: float) -> Result:
-    return memory.run(node, FakeRunner(), Thresholds({"memory": thresholds}), clock=lambda: at)
+def check(node: Node, at: float = 1000.0, **limits: float) -> Result:
+    return memory.run(node, FakeRunner(), Thresholds({"memory": limits}), clock=lambda: at)
 
 
-def twice(node: Node) -> Result:
+def twice(node: Node, **limits: float) -> Result:
     """Two runs in a row."""
-    check(node, 1000.0)
-    return check(node, 1030.0)
+    check(node, 1000.0, **limits)
+    return check(node, 1030.0, **limits)
 
 
-def test_an_idle_node_with_nothing_left_is_well(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    use(node)
-
-    result = twice(node)
-
-    assert (result.status, result.message) == (Status.OK, "")
-    assert result.values == {
-        "memory_anonymous_bytes": 21102592,
-        "memory_shared_bytes": 4096,
-        "memory_huge_pages_bytes": 0,
-    }
-
-
-@pytest.mark.parametrize(
-    ("left", "figures"),
+@outcomes(
+    "used, limits",
     [
-        ({"anon": 8 * GIB}, "anonymous 8192 MiB"),
-        ({"anon": 0, "shmem": 8 * GIB}, "/dev/shm and other shared 8192 MiB"),
-        ({"anon": 0, "huge": 8 * GIB}, "huge pages 8192 MiB"),
+        ("ok", {}, {}),
+        (f"fail [user]: {LEFT}: anonymous 8192 MiB", {"anon": 8 * GIB}, {}),
+        (f"fail [user]: {LEFT}: /dev/shm and other shared 8192 MiB", {"anon": 0, "shmem": 8 * GIB}, {}),
+        (f"fail [user]: {LEFT}: huge pages 8192 MiB", {"anon": 0, "huge": 8 * GIB}, {}),
+        ("warn [user]: ...", {"anon": 2 * GIB}, {}),
+        ("fail ...", {"anon": GIB}, {"fail_percent": 1, "persists_seconds": 0}),
+        ("ok", {"anon": 200 * 2**20, "limit": str(GIB)}, {}),  # slurmd itself, in a small pod
+        ("not checked: the container has no memory limit...", {"anon": 60 * GIB, "limit": "max"}, {}),
     ],
 )
-def test_what_is_left_in_two_runs_is_a_users_fault(tmp_path: Path, left: dict[str, int], figures: str) -> None:
+def test_what_is_left_in_two_runs_is_a_users_fault(
+    tmp_path: Path, expected: str, used: dict[str, Any], limits: dict[str, float]
+) -> None:
     node = make_node(tmp_path)
-    use(node, **left)  # type: ignore[arg-type]
-
-    result = twice(node)
-
-    assert (result.status, result.fault) == (Status.FAIL, "user")
-    assert result.message == f"12.5 % in use without a job, 5 % allowed: {figures}"
+    use(node, **used)
+    assert words(twice(node, **limits)) == Like(expected)
 
 
-def test_what_is_there_once_is_only_told(tmp_path: Path) -> None:
-    """A job may have begun after somebody looked whether there is one, or be still ending."""
+def test_the_figures_are_told(tmp_path: Path) -> None:
     node = make_node(tmp_path)
-    use(node, anon=32 * GIB)
-
-    assert check(node, 1000.0).status is Status.WARN
-
-
-def test_a_job_in_between_begins_anew(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    use(node, anon=32 * GIB)
-    check(node, 1000.0)
-    check(replace(node, other_jobs=True), 1030.0)
-
-    assert check(node, 1060.0).status is Status.WARN
+    use(node, anon=3, shmem=4, huge=5)
+    names = ("memory_anonymous_bytes", "memory_shared_bytes", "memory_huge_pages_bytes")
+    assert check(node).values == dict(zip(names, (3, 4, 5), strict=True))
 
 
-def test_some_percent_are_told(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    use(node, anon=2 * GIB)
-
-    assert twice(node).status is Status.WARN
-
-
-def test_slurmd_itself_is_no_fault_in_a_small_pod(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    use(node, anon=200 * 2**20, limit=str(GIB))
-
-    assert twice(node).status is Status.OK
-
-
-@pytest.mark.parametrize("name", ["other_jobs", "job"])
-def test_what_a_job_has_is_no_fault(tmp_path: Path, name: str) -> None:
-    node = make_node(tmp_path)
-    use(node)
-    twice(node)
-    use(node, anon=60 * GIB)
-    busy = replace(node, **{name: "17" if name == "job" else True})  # type: ignore[arg-type]
-
-    result = check(busy, 1060.0)
-
-    assert result.status is Status.OK
-    assert result.values["memory_anonymous_bytes"] == 60 * GIB
+@table(
+    "runs, statuses",
+    {
+        "what is there once is only told": ([(MUCH, {})], ["warn"]),  # a job may have begun, or be still ending
+        "a job in between begins anew": ([(MUCH, {}), (MUCH, {"other_jobs": True}), (MUCH, {})], ["warn"] * 3),
+        "a fault ends when the memory is free": ([(MUCH, {}), (MUCH, {}), (LITTLE, {})], ["warn", "fail", "ok"]),
+        "a job hides a fault": ([(MUCH, {}), (MUCH, {}), (MUCH, {"other_jobs": True})], ["warn", "fail", "fail"]),
+        "another job's memory is no fault": ([(LITTLE, {}), (MUCH, {"other_jobs": True})], ["ok", "ok"]),
+        "this job's memory is no fault": ([(LITTLE, {}), (MUCH, {"job": "17"})], ["ok", "ok"]),
+    },
+)
+def test_runs_in_a_row(tmp_path: Path, runs: list[tuple[dict[str, Any], dict[str, Any]]], statuses: list[str]) -> None:
+    node, found = make_node(tmp_path), list[Result]()
+    for number, (used, jobs) in enumerate(runs):
+        use(node, **used)
+        found.append(check(replace(node, **jobs), 1000.0 + 30 * number))
+        assert found[-1].values["memory_shared_bytes"] == used.get("shmem", 4096)
+    assert [result.status for result in found] == statuses
+    if statuses[-1] == "fail":
+        assert (found[-1].message, found[-1].fault) == (found[-2].message, "user")
 
 
-def test_a_fault_stays_one_while_a_job_hides_it(tmp_path: Path) -> None:
-    """Else the drain would be lifted as soon as a job that was starting meanwhile is there."""
-    node = make_node(tmp_path)
-    use(node, shmem=32 * GIB)
-    failed = twice(node)
-
-    hidden = check(replace(node, other_jobs=True), 1060.0)
-
-    assert (hidden.status, hidden.message, hidden.fault) == (Status.FAIL, failed.message, "user")
-
-
-def test_the_fault_ends_when_the_memory_is_free_again(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    use(node, shmem=32 * GIB)
-    twice(node)
-    use(node)
-
-    assert check(node, 1060.0).status is Status.OK
-
-
-@pytest.mark.parametrize("remembered", ["", "excellent\n\n", "ok"])
-def test_a_busy_node_that_was_never_seen_without_jobs_is_not_checked(tmp_path: Path, remembered: str) -> None:
+@pytest.mark.parametrize("remembered", [None, "", "excellent\n\n", "ok"])
+def test_a_busy_node_that_was_never_seen_without_jobs_is_not_checked(tmp_path: Path, remembered: str | None) -> None:
     node = make_node(tmp_path, other_jobs=True)
     use(node)
-    if remembered:
+    if remembered is not None:
         write(node.state / "memory.last", remembered)
-
-    assert check(node).status is Status.NOT_CHECKED
-
-
-def test_a_site_sets_its_own_limits(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    use(node, anon=GIB)
-
-    assert check(node, fail_percent=1, persists_seconds=0).status is Status.FAIL
+    assert check(node).status == "not checked"
 
 
 def test_version_1_of_cgroups_is_understood(tmp_path: Path) -> None:
     node = make_node(tmp_path)
     use_version_1(node, total_rss=9 * 2**20, rss=GIB)
-    assert twice(node).status is Status.OK
-
+    assert twice(node).status == "ok"
     use_version_1(node, total_rss=GIB)
     write(node.root / CGROUP / "hugetlb/hugetlb.2MB.usage_in_bytes", "536870912\n")
-    assert check(node, 1060.0).status is Status.WARN
-    failed = check(node, 1090.0)
-    assert failed.status is Status.FAIL
-    assert failed.message == "75.0 % in use without a job, 5 % allowed: anonymous 1024 MiB, huge pages 512 MiB"
-
-
-def test_a_whole_machine_is_not_taken_for_the_pod(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    use(node, anon=60 * GIB, limit="max")
-    result = twice(node)
-    assert result.status is Status.NOT_CHECKED
-    assert "no memory limit" in result.message
-
-    old = make_node(tmp_path / "old")
-    use_version_1(old, limit="9223372036854771712")
-    assert twice(old).status is Status.NOT_CHECKED
+    figures = "75.0 % in use without a job, 5 % allowed: anonymous 1024 MiB, huge pages 512 MiB"
+    assert [words(check(node, at)) for at in (1060.0, 1090.0)] == [f"warn [user]: {figures}", f"fail [user]: {figures}"]
+    use_version_1(node, limit="9223372036854771712")
+    assert twice(node).status == "not checked"
 
 
 def test_a_kernel_that_does_not_tell_is_not_checked(tmp_path: Path) -> None:
-    result = check(make_node(tmp_path))
-
-    assert result.status is Status.NOT_CHECKED
-    assert "memory.stat: No such file or directory" in result.message
+    assert words(check(make_node(tmp_path))) == Like("not checked: ...memory.stat: No such file or directory")
 
 
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [
-        ("memory.stat", ""),
-        ("memory.stat", "anon many\nshmem 3\n"),
-        ("memory.stat", "\x00\ufffd"),
-        ("memory.max", ""),
-        ("memory.max", "0"),
-        ("memory.max", "a lot"),
-        ("hugetlb.2MB.current", "-1"),
-        ("hugetlb.2MB.current", "?"),
-    ],
+@table(
+    "file, texts",
+    {
+        "what is in use": ("memory.stat", ["", "anon many\nshmem 3\n", "\x00\ufffd"]),
+        "what may be": ("memory.max", ["", "0", "a lot"]),
+        "huge pages": ("hugetlb.2MB.current", ["-1", "?"]),
+    },
 )
-def test_garbage_is_not_checked(tmp_path: Path, file: str, text: str) -> None:
+def test_garbage_is_not_checked(tmp_path: Path, file: str, texts: list[str]) -> None:
     node = make_node(tmp_path)
     use(node)
-    write(node.root / CGROUP / file, text)
-
-    assert twice(node).status is Status.NOT_CHECKED
+    for text in texts:
+        write(node.root / CGROUP / file, text)
+        assert twice(node).status == "not checked", text

@@ -10,7 +10,6 @@ from images.health.runner import Outcome
 def test_each_check_has_a_status_a_time_and_its_figures() -> None:
     values = {'disk_used_ratio{path="/jail"}': 0.5, 'disk_used_ratio{path="/"}': 1.0, "zombies": 3.0}
     text = metrics({"disks": Outcome(result=Result(status=Status.WARN, values=values), seconds=0.25)}, at=1795298103.7)
-
     assert text.splitlines() == [
         "# TYPE slurmstack_health_check_seconds gauge",
         'slurmstack_health_check_seconds{check="disks"} 0.25',
@@ -32,12 +31,10 @@ def test_each_check_has_a_status_a_time_and_its_figures() -> None:
 def test_what_prometheus_would_refuse_is_left_out() -> None:
     odd = Result(status=Status.OK, values={"a b": 1.0, 'c{d="\n"}': 1.0, "nan": float("nan"), "inf": float("inf")})
     lines = metrics({"x": Outcome(result=odd)}, at=0).splitlines()
-
     assert "slurmstack_health_inf +Inf" in lines
     assert not [line for line in lines if "a b" in line or "c{" in line or "nan" in line]
 
 
 def test_several_checks_share_a_series_without_saying_its_type_twice() -> None:
     text = metrics({"a": Outcome(result=ok(x=1.0)), "b": Outcome(result=ok(y=2.0))}, at=0)
-
     assert text.count("# TYPE slurmstack_health_check_status gauge") == 1

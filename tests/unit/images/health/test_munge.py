@@ -11,15 +11,17 @@ import pytest
 from images.common.command import NO_PROGRAM, TIMED_OUT
 from images.common.command import Result as Ended
 from images.health.checks import munge
-from images.health.contract import Node, Result, Status, Thresholds
+from images.health.contract import Node, Thresholds
 from tests.unit.images.fakes import FakeRunner
 from tests.unit.images.health.places import make_node
+from tests.unit.images.health.tables import Like, outcomes, words
 
 SUCCESS = Ended(code=0, stdout="STATUS:          0\n\n")
 NO_SOCKET = 'Failed to access "/run/munge/munge.socket.2": No such file or directory (Did you start munged?)'
+UNAUTHORIZED = "Unauthorized credential for client UID=0"
 
 
-def check(node: Node, *, made: Ended | None = None, read: Ended = SUCCESS) -> tuple[Result, FakeRunner]:
+def check(node: Node, *, made: Ended | None = None, read: Ended = SUCCESS) -> tuple[str, FakeRunner]:
     def make(argv: Sequence[str]) -> Ended:
         path = Path(argv[-1].removeprefix("--output="))
         assert path.parent.stat().st_mode & 0o077 == 0
@@ -27,13 +29,14 @@ def check(node: Node, *, made: Ended | None = None, read: Ended = SUCCESS) -> tu
         return made or Ended(code=0)
 
     runner = FakeRunner({"munge": make, "unmunge": read})
-    return munge.CHECK.run(node, runner, Thresholds()), runner
+    return words(munge.CHECK.run(node, runner, Thresholds())), runner
 
 
 def test_a_credential_that_is_understood_is_well(tmp_path: Path) -> None:
-    result, runner = check(make_node(tmp_path))
-
-    assert (result.status, result.message) == (Status.OK, "")
+    node = make_node(tmp_path)
+    (node.state / "munge").mkdir(parents=True, mode=0o755)  # and is closed to others
+    said, runner = check(node)
+    assert said == "ok"
     path = f"{tmp_path}/state/munge/{os.getpid()}"
     assert runner.commands == [
         f"munge --no-input --restrict-uid={os.geteuid()} --output={path}",
@@ -44,34 +47,30 @@ def test_a_credential_that_is_understood_is_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize("code", [0, 6, TIMED_OUT])
 def test_no_credential_is_left_behind(tmp_path: Path, code: int) -> None:
     node = make_node(tmp_path)
-
     check(node, made=Ended(code=code))
-
     assert not list((node.state / "munge").iterdir())
 
 
-def test_a_directory_that_others_could_read_is_closed(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    (node.state / "munge").mkdir(parents=True, mode=0o755)
-
-    assert check(node)[0].status is Status.OK
-
-
 def test_a_munged_that_is_gone_is_a_fault(tmp_path: Path) -> None:
-    result, runner = check(make_node(tmp_path), made=Ended(code=6, stderr=f"munge: Error: {NO_SOCKET}\n"))
-
-    assert (result.status, result.fault) == (Status.FAIL, "node")
-    assert result.message == f"munged of this pod: {NO_SOCKET}"
+    said, runner = check(make_node(tmp_path), made=Ended(code=6, stderr=f"munge: Error: {NO_SOCKET}\n"))
+    assert said == f"fail [node]: munged of this pod: {NO_SOCKET}"
     assert not runner.ran("unmunge")
 
 
-@pytest.mark.parametrize(
-    ("code", "said"), [(6, NO_SOCKET), (14, "Invalid credential"), (18, "Unauthorized credential for client UID=0")]
+@outcomes(
+    "read",
+    [
+        (f"fail [node]: munged of this pod: {NO_SOCKET}", Ended(code=6, stderr=f"unmunge: Error: {NO_SOCKET}\n")),
+        ("fail [node]: ...: Invalid credential", Ended(code=14, stderr="unmunge: Error: Invalid credential\n")),
+        (f"fail [node]: ...: {UNAUTHORIZED}", Ended(code=18, stderr=f"unmunge: Error: {UNAUTHORIZED}\n")),
+        *[
+            ("not checked: unmunge said something else than a status: ...", Ended(code=0, stdout=said))
+            for said in ("", "STATUS:          17\n", "STATUS: \n", "\x00\ufffd", "Status 0")
+        ],
+    ],
 )
-def test_a_munged_that_does_not_understand_itself_is_a_fault(tmp_path: Path, code: int, said: str) -> None:
-    result, _ = check(make_node(tmp_path), read=Ended(code=code, stderr=f"unmunge: Error: {said}\n"))
-
-    assert (result.status, result.message) == (Status.FAIL, f"munged of this pod: {said}")
+def test_a_munged_that_does_not_understand_itself_is_a_fault(tmp_path: Path, expected: str, read: Ended) -> None:
+    assert check(make_node(tmp_path), read=read)[0] == Like(expected)
 
 
 @pytest.mark.parametrize("program", ["made", "read"])
@@ -88,15 +87,10 @@ def test_a_munged_that_does_not_understand_itself_is_a_fault(tmp_path: Path, cod
         Ended(code=-11),
         Ended(code=255, stdout="\x00\ufffd\n", stderr="?"),
     ],
+    ids=repr,
 )
 def test_what_says_nothing_about_munged_is_not_checked(tmp_path: Path, program: str, ended: Ended) -> None:
-    result, _ = check(make_node(tmp_path), **{program: ended})
-
-    assert result.status is Status.NOT_CHECKED
-    assert result.message
-    assert result.fault is None
-
-
-@pytest.mark.parametrize("said", ["", "STATUS:          17\n", "STATUS: \n", "\x00\ufffd", "Status 0"])
-def test_garbage_is_not_checked(tmp_path: Path, said: str) -> None:
-    assert check(make_node(tmp_path), read=Ended(code=0, stdout=said))[0].status is Status.NOT_CHECKED
+    tool = {"made": "munge", "read": "unmunge"}[program]
+    why = {NO_PROGRAM: f"there is no {tool} here", TIMED_OUT: f"{tool} did not end in 2 s"}
+    said, _ = check(make_node(tmp_path), **{program: ended})
+    assert said == Like(f"not checked: {why.get(ended.code, f'{tool} ended with {ended.code}: ...')}")

@@ -53,7 +53,6 @@ def test_the_nodes_of_both_versions_are_printed_with_their_results(
     version: str, answer: Callable[[Result], tuple[int, Any]]
 ) -> None:
     code, printed = answer(Result(code=0, stdout=(DATA / f"nodes-{version}.json").read_text()))
-
     assert code == 0
     first, second, third = json.loads(printed.out)["nodes"]
     assert (first["name"], first["states"], first["reported_at"]) == (

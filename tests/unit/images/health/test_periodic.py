@@ -87,15 +87,12 @@ def test_what_was_found_is_in_the_nodes_comment(fake: FakeNode) -> None:
     fake.add("disks", FULL)
     fake.add("clock", ok())
     fake.run()
-
     assert fake.comment == "health 2026-11-21T21:55:03Z | ok: clock | fail disks [node]: / 97 % used"
 
 
 def test_nothing_new_is_written_only_every_five_minutes(fake: FakeNode) -> None:
     fake.add("disks", FULL)
-
     writes = [fake.run() for _ in range(24)]
-
     assert writes == [1, 1, 1, *[0] * 9, 1, *[0] * 9, 1, 0]
     assert fake.report.at == 1795298103 + SETTLE_SECONDS + 2 * REFRESH_SECONDS
 
@@ -103,7 +100,6 @@ def test_nothing_new_is_written_only_every_five_minutes(fake: FakeNode) -> None:
 def test_a_change_is_written_in_the_same_interval_and_a_moving_figure_is_not(fake: FakeNode) -> None:
     fake.add("disks", ok())
     fake.run()
-
     fake.results["disks"] = FULL
     assert fake.run() == 1
     assert fake.run(after=SETTLE_SECONDS) == 1
@@ -117,7 +113,6 @@ def test_a_change_is_written_in_the_same_interval_and_a_moving_figure_is_not(fak
 def test_a_clock_that_was_set_back_does_not_silence_the_node(fake: FakeNode) -> None:
     fake.add("disks", ok())
     fake.run(after=-86400)
-
     assert fake.run() == 1
 
 
@@ -132,7 +127,6 @@ def test_a_report_is_as_old_as_its_checks_began(fake: FakeNode) -> None:
         runner=fake.runner,
         now=lambda: next(times),
     ).run()
-
     assert fake.report.at == 1000
 
 
@@ -143,7 +137,6 @@ def test_the_log_tells_changes_only(fake: FakeNode) -> None:
     fake.run()
     fake.results["disks"] = ok()
     fake.run()
-
     assert fake.log == ["fail disks [node]: / 97 % used", "ok disks: it was fail"]
 
 
@@ -154,7 +147,6 @@ def test_an_administrators_comment_is_kept_and_one_that_replaces_ours_too(fake: 
     assert fake.comment.endswith("| ok: disks || fan replaced")
     fake.run(after=REFRESH_SECONDS)
     assert fake.comment.endswith("| ok: disks || fan replaced")
-
     fake.comment = "new mainboard"
     fake.run()
     assert fake.comment.endswith("| ok: disks || new mainboard")
@@ -165,7 +157,6 @@ def test_without_slurmctld_the_comment_is_written_as_soon_as_it_is_back_and_told
     fake.away = True
     assert [fake.run(), fake.run(), fake.run()] == [0, 0, 0]
     fake.away = False
-
     assert fake.run() == 1
     assert fake.report.results == {"disks": FULL}
     assert sum("cannot write the report" in line for line in fake.log) == 1
@@ -175,7 +166,6 @@ def test_a_check_that_cannot_be_loaded_and_settings_that_cannot_be_read_are_not_
     fake.registry.broken["gpu-xid"] = "cannot be loaded: SyntaxError"
     fake.local = Local(node=fake.node, thresholds=Thresholds(), problem="no JSON")
     fake.run()
-
     assert {name: result.status for name, result in fake.report.results.items()} == {
         "gpu-xid": Status.NOT_CHECKED,
         "settings": Status.NOT_CHECKED,
@@ -187,14 +177,12 @@ def test_a_check_that_is_turned_off_is_not_run(fake: FakeNode) -> None:
     fake.add("dns", FULL)
     fake.add("disks", ok())
     fake.run()
-
     assert set(fake.report.results) == {"disks"}
 
 
 def test_figures_are_in_the_metrics_file(fake: FakeNode) -> None:
     fake.add("disks", Result(status=Status.OK, values={'disk_used_ratio{path="/"}': 0.25}))
     fake.run()
-
     assert 'slurmstack_health_disk_used_ratio{path="/"} 0.25' in (fake.node.state / METRICS).read_text()
 
 
@@ -204,19 +192,16 @@ def test_what_a_prolog_found_is_looked_at_again_until_it_is_well_and_the_drain_i
     fake.add("gpu-free", busy, "prolog")
     fake.run()
     assert set(fake.report.results) == {"disks"}
-
     State(directory=fake.node.state).remember_again({"gpu-free"})
     fake.reason = "health/gpu-free [user]: GPU 0 is in use"
     fake.run()
     assert fake.report.results["gpu-free"] == busy
-
     fake.results["gpu-free"] = ok()
     fake.run()
     assert fake.report.results["gpu-free"] == ok()
     fake.run(after=REFRESH_SECONDS)
     fake.run()
     assert fake.report.results["gpu-free"] == ok(), "the watcher has not lifted the drain yet"
-
     fake.reason = ""
     fake.run(after=REFRESH_SECONDS)
     fake.run(after=REFRESH_SECONDS)
@@ -230,7 +215,6 @@ def test_a_new_pod_looks_at_what_the_node_was_drained_for_under_the_old_one(fake
     fake.reason = "health/gpu-free [user]: GPU 0 is in use"
     fake.run()
     fake.run()
-
     assert fake.report.results["gpu-free"] == ok()
 
 
@@ -240,7 +224,6 @@ def test_other_drains_start_no_further_check(fake: FakeNode, reason: str) -> Non
     fake.reason = reason
     fake.run()
     fake.run()
-
     assert set(fake.report.results) == {"disks"}
     assert State(directory=fake.node.state).again() == set()
 
@@ -250,7 +233,6 @@ def test_a_garbled_memory_is_none(fake: FakeNode, text: str) -> None:
     fake.add("disks", FULL)
     fake.node.state.mkdir()
     (fake.node.state / "last.json").write_text(text)
-
     assert fake.run() == 1
     fake.run(after=SETTLE_SECONDS)
     assert fake.run() == 0
@@ -260,13 +242,11 @@ def test_a_state_directory_that_cannot_be_written_stops_no_report(fake: FakeNode
     fake.node.state.touch()
     fake.add("disks", FULL)
     fake.run()
-
     assert fake.report.results == {"disks": FULL}
 
 
 def test_two_runs_at_once_are_one(tmp_path: Path) -> None:
     state = State(directory=tmp_path / "state")
-
     with state.only_me("periodic") as first, state.only_me("periodic") as second, state.only_me("other") as other:
         assert (first, second, other) == (True, False, True)
     with state.only_me("periodic") as later:

@@ -85,7 +85,6 @@ def fail(fault: FaultClass, message: str = "broken") -> Result:
 
 def test_on_a_healthy_node_the_job_starts_and_slurm_is_not_asked_anything(job: FakeJob) -> None:
     job.add("gpu-free", ok())
-
     assert job.start() == 0
     assert job.runner.commands == []
     assert job.log == []
@@ -98,7 +97,6 @@ def test_a_broken_machine_or_a_busy_gpu_refuses_the_job_and_drains_with_a_reason
 ) -> None:
     job.add("gpu-free", fail(fault, "GPU 0: 38021 MiB in use"))
     job.add("clock", ok())
-
     assert job.start() == REFUSED
     assert job.runner.commands[-1] == (
         f"scontrol update nodename=w-0 state=drain reason=health/gpu-free [{fault}]: GPU 0: 38021 MiB in use"
@@ -110,7 +108,6 @@ def test_a_broken_machine_or_a_busy_gpu_refuses_the_job_and_drains_with_a_reason
 def test_a_check_that_is_only_reported_refuses_no_job(job: FakeJob) -> None:
     job.report_only = frozenset({"gpu-free"})
     job.add("gpu-free", fail("user", "GPU 0: 38021 MiB in use"))
-
     assert job.start() == 0
     assert job.runner.commands == []
     assert job.log == ["before job 17: fail gpu-free [user]: GPU 0: 38021 MiB in use"]
@@ -121,13 +118,11 @@ def test_the_gravest_fault_is_the_reason(job: FakeJob) -> None:
     job.add("b", fail("hardware"))
     job.add("c", fail("node"))
     job.start()
-
     assert "health/b [hardware]" in job.runner.commands[-1]
 
 
 def test_what_may_be_wrong_on_all_nodes_at_once_is_left_to_the_watcher(job: FakeJob) -> None:
     job.add("filesystem", fail("node", "/jail is slow"))
-
     assert job.start() == 0
     assert job.runner.commands == []
     assert State(directory=job.node.state).again() == {"filesystem"}
@@ -136,7 +131,6 @@ def test_what_may_be_wrong_on_all_nodes_at_once_is_left_to_the_watcher(job: Fake
 def test_an_administrators_drain_keeps_its_reason(tmp_path: Path) -> None:
     job = FakeJob(tmp_path, record=Command(code=0, stdout=DRAINED))
     job.add("gpu-free", fail("hardware"))
-
     assert job.start() == REFUSED
     assert not job.runner.ran("scontrol update")
 
@@ -144,7 +138,6 @@ def test_an_administrators_drain_keeps_its_reason(tmp_path: Path) -> None:
 def test_without_slurmctld_the_job_is_refused_all_the_same(tmp_path: Path) -> None:
     job = FakeJob(tmp_path, record=Command(code=124, stderr="no answer"))
     job.add("gpu-free", fail("hardware"))
-
     assert job.start() == REFUSED
     assert not job.runner.ran("scontrol update")
 
@@ -161,7 +154,6 @@ def crashes(*_: object) -> Result:
 @pytest.mark.parametrize("program", [hangs, crashes, not_checked("nvidia-smi: no such program")])
 def test_a_check_that_hangs_crashes_or_does_not_know_refuses_nothing(job: FakeJob, program: Program | Result) -> None:
     job.add("gpu-free", program)
-
     assert job.start(seconds=0.3) == 0
     assert job.runner.commands == []
     assert any("not checked gpu-free" in line for line in job.log)
@@ -169,7 +161,6 @@ def test_a_check_that_hangs_crashes_or_does_not_know_refuses_nothing(job: FakeJo
 
 def test_a_warning_refuses_nothing(job: FakeJob) -> None:
     job.add("gpu-thermal", Result(status=Status.WARN, fault="hardware", message="82 degrees"))
-
     assert job.start() == 0
 
 
@@ -178,20 +169,17 @@ def test_only_checks_for_prologs_run_and_only_where_there_is_the_hardware(job: F
     job.add("infiniband", fail("hardware"), hardware="infiniband")
     job.add("dns", fail("hardware"))
     job.off = frozenset({"dns"})
-
     assert job.start() == 0
 
 
 def test_checks_see_the_job(job: FakeJob) -> None:
     job.add("gpu-free", lambda node, *_: fail("user", f"{node.job} {node.job_uid} {node.job_gpus}"))
     job.start()
-
     assert f"17 {os.getuid()} (0, 1)" in job.log[0]
 
 
 def test_a_directory_that_cannot_be_made_keeps_no_job_from_starting(job: FakeJob) -> None:
     job.jobs.touch()
-
     assert job.start() == 0
     assert "gets no temporary directory" in job.log[0]
 
@@ -199,7 +187,6 @@ def test_a_directory_that_cannot_be_made_keeps_no_job_from_starting(job: FakeJob
 def test_a_state_directory_that_cannot_be_written_changes_nothing_else(job: FakeJob) -> None:
     job.node.state.touch()
     job.add("gpu-free", fail("hardware"))
-
     assert job.start() == REFUSED
 
 
@@ -207,6 +194,5 @@ def test_a_mistake_in_the_program_itself_lets_jobs_start(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(prolog, "prepare_environment", lambda: 1 / 0)
-
     assert prolog.main() == 0
     assert "ZeroDivisionError" in capfd.readouterr().err

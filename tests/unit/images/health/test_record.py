@@ -31,9 +31,7 @@ def test_state_reason_and_comment_are_read() -> None:
         "Reason=health/gpu-free [user]: GPU 0 [3 GiB] in use [root@2026-11-21T21:55:03]",
         "Comment=health 2026-11-21T21:55:03Z | ok: disks || ask Anna",
     )
-
     record = read_record("w-0", runner)
-
     assert record == Record(
         states=frozenset({"IDLE", "DRAIN"}),
         reason="health/gpu-free [user]: GPU 0 [3 GiB] in use",
@@ -50,7 +48,6 @@ def test_every_kind_of_drain_is_one(state: str) -> None:
 
 def test_an_undrained_node_has_no_reason_and_no_comment() -> None:
     record = read_record("w-0", shown("ALLOCATED"))
-
     assert record == Record(states=frozenset({"ALLOCATED"}))
     assert not record.is_drained
     assert record.drained_for == ""
@@ -84,10 +81,8 @@ def test_an_unclear_answer_is_no_record(answer: Result) -> None:
 
 def test_changes_go_through_scontrol() -> None:
     runner = FakeRunner()
-
     write_comment("w-0", "health x", runner)
     drain("w-0", "health/disks [node]: full", runner)
-
     assert runner.commands == [
         "scontrol update nodename=w-0 comment=health x",
         "scontrol update nodename=w-0 state=drain reason=health/disks [node]: full",

@@ -44,9 +44,7 @@ def test_a_file_in_the_folder_is_all_that_a_check_needs(write: Write) -> None:
     write("disks", declared("disks"))
     write("helper", "X = 3\n")
     package = write("__init__", "raise ValueError\n")
-
     found = find_checks(package)
-
     assert list(found.checks) == ["disks"]
     assert found.broken == {}
 
@@ -54,9 +52,7 @@ def test_a_file_in_the_folder_is_all_that_a_check_needs(write: Write) -> None:
 def test_a_file_may_declare_several_and_mention_those_of_others(write: Write) -> None:
     write("a", declared("a"))
     package = write("b", "from made_up_checks.a import CHECK as A\n" + declared("b") + "MORE = (A, CHECK)\n")
-
     found = find_checks(package)
-
     assert set(found.checks) == {"a", "b"}
     assert found.broken == {}
 
@@ -65,9 +61,7 @@ def test_a_file_may_declare_several_and_mention_those_of_others(write: Write) ->
 def test_a_file_that_cannot_be_loaded_is_told_and_costs_only_its_own_check(write: Write, text: str) -> None:
     write("gpu_xid", text + "# Check(\n")
     package = write("disks", declared("disks"))
-
     found = find_checks(package)
-
     assert list(found.checks) == ["disks"]
     assert "cannot be loaded" in found.broken["gpu-xid"]
 
@@ -75,7 +69,6 @@ def test_a_file_that_cannot_be_loaded_is_told_and_costs_only_its_own_check(write
 def test_two_checks_of_one_name_are_told(write: Write) -> None:
     write("a", declared("disks"))
     package = write("b", declared("disks"))
-
     assert "b declares a second check" in find_checks(package).broken["disks-again"]
 
 
@@ -99,7 +92,6 @@ def test_a_node_gets_the_checks_of_the_occasion_for_what_it_should_have(write: W
 
 def test_the_checks_that_come_with_slurmstack_can_all_be_loaded() -> None:
     found = find_checks()
-
     assert found.broken == {}
     for name, check in found.checks.items():
         assert name == check.name
@@ -114,13 +106,11 @@ def test_the_checks_that_come_with_slurmstack_can_all_be_loaded() -> None:
 )
 def test_leaving_out_what_a_node_has_not_leaves_out_nothing_else(node: Node) -> None:
     every = find_checks().checks
-
     assert set(find_checks(node=node).checks) == {name for name, check in every.items() if fits(check, node)}
 
 
 def test_helpers_and_other_hardware_cost_a_node_nothing(write: Write) -> None:
     write("helper", "raise ValueError\n")
     package = write("gpu", "raise ValueError\n" + declared("gpu", hardware="gpu").replace("'", '"'))
-
     assert find_checks(package, node=Node(name="w-0")).broken == {}
     assert "gpu" in find_checks(package, node=Node(name="w-0", gpus=1)).broken

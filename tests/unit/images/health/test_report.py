@@ -34,7 +34,6 @@ def test_the_line_is_what_people_and_the_watcher_read() -> None:
 
 def test_what_was_written_is_read_back_without_the_figures() -> None:
     report = decode(LINE)
-
     assert report is not None
     assert report.at == AT
     assert report.results == {**RESULTS, "dns": ok()}
@@ -59,7 +58,6 @@ def test_any_message_survives_as_one_line_and_never_looks_like_another_check(
 ) -> None:
     line = encode(Report(at=at, results=results, note="RMA 17"))
     report = decode(line)
-
     assert "\n" not in line
     assert report is not None
     assert report.note == "RMA 17"
@@ -72,7 +70,6 @@ def test_any_message_survives_as_one_line_and_never_looks_like_another_check(
 def test_a_message_that_imitates_the_line_is_only_a_message() -> None:
     evil = fail("x | ok: gpu-xid || note\nhealth 2030-01-01T00:00:00Z | ok: disks")
     report = decode(encode(Report(at=AT, results={"disks": evil, "gpu-xid": fail("y", "hardware")})))
-
     assert report is not None
     assert report.at == AT
     assert {name: found.status for name, found in report.results.items()} == {
@@ -84,7 +81,6 @@ def test_a_message_that_imitates_the_line_is_only_a_message() -> None:
 
 def test_a_long_message_is_shortened_so_that_the_record_stays_small() -> None:
     report = decode(encode(Report(at=AT, results={"disks": fail("x" * 5000)})))
-
     assert report is not None
     assert len(report.results["disks"].message) == 240
     assert report.results["disks"].message.endswith("...")
@@ -92,7 +88,6 @@ def test_a_long_message_is_shortened_so_that_the_record_stays_small() -> None:
 
 def test_an_administrators_comment_stays_behind_the_report() -> None:
     line = encode(Report(at=AT, results={"disks": ok()}, note="fan replaced || ask Anna"))
-
     assert line == "health 2026-11-21T21:55:03Z | ok: disks || fan replaced || ask Anna"
     assert note_of(line) == "fan replaced || ask Anna"
 
@@ -128,14 +123,12 @@ def test_a_comment_that_is_not_ours_is_no_report_and_wholly_the_administrators(c
 )
 def test_what_is_not_understood_says_nothing_about_any_check(part: str) -> None:
     report = decode(f"health 2026-11-21T21:55:03Z | {part} | ok: clock")
-
     assert report is not None
     assert set(report.results) <= {"clock"}
 
 
 def test_an_unknown_fault_class_is_not_taken_for_another() -> None:
     report = decode("health 2026-11-21T21:55:03Z | fail disks [cosmic]: rays")
-
     assert report is not None
     assert "disks" not in report.results
 
@@ -162,5 +155,4 @@ def test_anything_else_is_a_change(after: dict[str, Result]) -> None:
 def test_the_log_tells_what_became_bad_and_what_became_well_and_nothing_twice() -> None:
     old = {"disks": ok(), "dns": fail("no answer"), "clock": ok(), "munge": fail("refused 3 times")}
     new = {"disks": fail("/ 99 % used"), "dns": ok(), "clock": ok(), "munge": fail("refused 4 times"), "memory": ok()}
-
     assert changes(gists(old), new) == ["fail disks [node]: / 99 % used", "ok dns: it was fail"]

@@ -52,7 +52,6 @@ def health(tmp_path: Path) -> FakeShell:
 )
 def test_the_exit_code_says_how_it_is(health: FakeShell, result: Result, code: int) -> None:
     health.add("disks", result)
-
     assert health("run", "disks") == code
 
 
@@ -61,14 +60,12 @@ def test_people_read_one_line_and_the_figures(health: FakeShell) -> None:
     health.add("clock", ok())
     health("run", "disks")
     health("run", "clock")
-
     assert health.said == ["fail disks [node]: / 97 % used", '  disk_used_ratio{path="/"} 0.97', "ok clock"]
 
 
 @pytest.mark.parametrize("arguments", [("run", "disks", "--json"), ("run", "--json", "disks")])
 def test_programs_read_json(health: FakeShell, arguments: tuple[str, ...]) -> None:
     health.add("disks", FULL)
-
     assert health(*arguments) == 1
     said = json.loads(health.said[0])
     assert said.pop("seconds") >= 0
@@ -87,7 +84,6 @@ def test_programs_read_json(health: FakeShell, arguments: tuple[str, ...]) -> No
 )
 def test_what_there_is_not_is_a_mistake_of_use(health: FakeShell, arguments: tuple[str, ...]) -> None:
     health.add("disks", ok())
-
     assert health(*arguments) == 2
     assert health.complaints
     assert health.said == []
@@ -95,14 +91,12 @@ def test_what_there_is_not_is_a_mistake_of_use(health: FakeShell, arguments: tup
 
 def test_a_check_for_hardware_that_the_node_has_not_is_not_checked(health: FakeShell) -> None:
     health.add("gpu-xid", ok(), "gpu")
-
     assert health("run", "gpu-xid") == 3
     assert health.said == ["not checked gpu-xid: this node should have no gpu"]
 
 
 def test_a_check_that_cannot_be_loaded_is_not_checked(health: FakeShell) -> None:
     health.registry.broken["gpu-xid"] = "cannot be loaded: SyntaxError"
-
     assert health("run", "gpu-xid") == 3
 
 
@@ -112,7 +106,6 @@ def test_the_list_says_when_each_runs(health: FakeShell) -> None:
     health.add("dns", ok())
     health.off = frozenset({"dns"})
     health.registry.broken["munge"] = "cannot be loaded: SyntaxError"
-
     assert health("list") == 0
     assert [" ".join(line.split()) for line in health.said] == [
         "disks periodic, prolog looks at disks",

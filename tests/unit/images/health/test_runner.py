@@ -68,7 +68,6 @@ def results(checks: list[Check], node: Node, *, seconds: float = math.inf, share
 
 def test_what_a_check_finds_comes_back_whole(node: Node) -> None:
     found = results([check("a", says(FAILED)), check("b", says(ok(seconds=0.5)))], node)
-
     assert found == {"a": FAILED, "b": ok(seconds=0.5)}
 
 
@@ -86,7 +85,6 @@ def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(
         node,
         shared=shared,
     )
-
     assert found["raises"] == not_checked("ValueError: no such field")
     assert found["exits"].status is Status.NOT_CHECKED
     assert found["crashes"] == not_checked("the check crashed: signal 9")
@@ -98,7 +96,6 @@ def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(
 
 def test_values_that_are_no_numbers_are_left_out(node: Node) -> None:
     odd = Result(status=Status.OK, values={"a": "x", "b": 2})  # type: ignore[dict-item]
-
     assert results([check("a", says(odd))], node)["a"] == ok(b=2.0)
 
 
@@ -118,7 +115,6 @@ def test_checks_of_the_same_hardware_share_what_they_have_read(node: Node) -> No
 
 def test_the_time_of_all_together_is_kept_and_what_did_not_run_is_not_checked(node: Node) -> None:
     found = results([check("hangs", hangs), check("late", says(ok()))], node, seconds=0.2)
-
     assert found["hangs"].status is Status.NOT_CHECKED
     assert float(found["hangs"].message.split()[-2]) < 20, "its own limit"
     assert found["late"] == not_checked("no time was left for it")
@@ -126,7 +122,6 @@ def test_the_time_of_all_together_is_kept_and_what_did_not_run_is_not_checked(no
 
 def test_without_sharing_a_hanging_check_keeps_no_other_waiting(node: Node) -> None:
     found = results([check("hangs", hangs), check("well", says(ok()))], node, seconds=0.5, shared=False)
-
     assert found["well"] == ok()
 
 
@@ -140,7 +135,6 @@ def test_nothing_that_a_check_started_outlives_it(node: Node) -> None:
         return ok()
 
     found = results([check("daemon", daemon), check("tool", hanging_tool, seconds=0.2)], node)
-
     group = int(found["daemon"].values["group"])
     assert group != os.getpgrp()
     assert not [left for left in processes() if left.group == group and left.state != "Z"]
@@ -175,13 +169,11 @@ def test_a_check_that_cannot_be_killed_is_not_started_again_while_it_lives(
     checks = [check("disks", counts, seconds=0.2), check("well", says(ok()))]
     assert results(checks, node)["well"] == ok()
     again = results(checks, node)
-
     assert again["disks"].status is Status.NOT_CHECKED
     assert f"process {undying[0]}" in again["disks"].message
     assert "does not end" in again["disks"].message
     assert again["well"] == ok()
     assert (tmp_path / "starts").read_text() == "x"
-
     os.kill(undying[0], signal.SIGKILL)
     os.waitpid(undying[0], 0)
     results(checks, node)
@@ -191,7 +183,6 @@ def test_a_check_that_cannot_be_killed_is_not_started_again_while_it_lives(
 def test_another_process_with_the_same_number_is_not_taken_for_the_stuck_one(node: Node) -> None:
     node.state.mkdir()
     (node.state / runner.STUCK).write_text(f'{{"disks": [[{os.getpid()}, 1]]}}')
-
     assert results([check("disks", says(ok()))], node)["disks"] == ok()
 
 
@@ -199,14 +190,12 @@ def test_another_process_with_the_same_number_is_not_taken_for_the_stuck_one(nod
 def test_a_garbled_list_of_stuck_checks_is_no_list(node: Node, garbage: str) -> None:
     node.state.mkdir()
     (node.state / runner.STUCK).write_text(garbage)
-
     assert results([check("disks", says(ok()))], node)["disks"] == ok()
 
 
 def test_a_state_directory_that_cannot_be_made_stops_no_check(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     node = Node(name="w-0", state=tmp_path / "file/state")
-
     assert results([check("disks", hangs, seconds=0.1)], node)["disks"].status is Status.NOT_CHECKED
 
 
@@ -219,7 +208,6 @@ def test_a_tool_that_is_not_there_cannot_be_run_hangs_or_never_stops_talking_com
 ) -> None:
     tools = Tools()
     (tmp_path / "no").touch()
-
     assert tools([str(tmp_path / "absent")]).code == 127
     assert tools([str(tmp_path / "no")]).code == 126
     assert tools(["sleep", "600"], timeout=0.1) == Command(code=124, stderr="sleep: no answer within 0.1 s")
@@ -239,7 +227,6 @@ def test_a_tool_that_cannot_be_killed_is_left_behind_and_its_check_waits_for_it(
 
     checks = [check("gpu", asks), check("well", says(ok()))]
     first, second = results(checks, node), results(checks, node)
-
     assert first == {"gpu": not_checked("sleep: no answer within 0.1 s"), "well": ok()}
     assert "(sleep) of an earlier run does not end" in second["gpu"].message
     assert second["well"] == ok()

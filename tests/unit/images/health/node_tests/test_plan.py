@@ -256,7 +256,6 @@ def test_whatever_the_cluster_users_come_first(data: st.DataObject, views: list[
     waiting = [waits(reason, tuple(partition.split())) for reason, partition in reasons]
     limit = data.draw(st.integers(0, 7))
     todo = plan(views, jobs, waiting, policy(*TESTS, most=str(limit)), NOW)
-
     names = [name for _, pair in started(todo) for name in pair]
     assert len(set(names)) == len(names)
     assert not set(names) & {name for one in jobs for name in one.nodes}

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from images.health.contract import Result
-from images.health.watch.decide import Finding, Kind, Policy, decide
-from tests.unit.images.health.watch.decisions import OURS, SPARE, deciding, done, faults
+from images.health.watch.decide import Finding, NodeView, Policy, decide
+from tests.unit.images.health.tables import table
+from tests.unit.images.health.watch.decisions import OURS, SPARE, count, deciding, done, drained, faults
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, policy, view
 
 
@@ -16,167 +14,170 @@ def kube(message: str, *, declared: bool = False, lost: bool = False) -> Finding
     return Finding(result=failed(message), at=NOW, arrived=NOW, declared=declared, lost=lost)
 
 
-CORDONED = kube("machine m-0 is cordoned", declared=True)
-GONE = kube("machine m-0 is gone", lost=True)
-CORDON_REASON = "health/kubernetes [node]: machine m-0 is cordoned"
+CORDONED, GONE = kube("machine m-0 is cordoned", declared=True), kube("machine m-0 is gone", lost=True)
+CORDON_REASON, GONE_REASON = (
+    "health/kubernetes [node]: machine m-0 is cordoned",
+    "health/kubernetes [node]: machine m-0 is gone",
+)
+UNWANTED = Finding(result=failed("maintenance"), at=NOW, declared=True, unwanted_since=NOW - 60)
+WELL = Finding(result=OK, at=NOW, arrived=NOW)
+XID, XID_REASON = failed("Xid 79", "hardware"), "health/gpu-xid [hardware]: Xid 79"
 
 
-def test_a_cordoned_machine_is_drained_without_regard_to_the_limit() -> None:
-    nodes = [view(f"w-{number}", kubernetes=CORDONED) for number in range(4)]
-    assert len(decide(nodes, policy("1"), NOW).actions) == 4
+@table(
+    "node, actions",
+    {
+        "a lost machine is set down": (view(kubernetes=GONE), [f"down w-0: {GONE_REASON}"]),
+        "and once only": (drained("DOWN", reason=GONE_REASON, kubernetes=GONE), []),
+        "also if it was drained for a check": (
+            drained("ALLOCATED", disks=failed(), kubernetes=GONE),
+            [f"down w-0: {GONE_REASON}"],
+        ),
+        # Else it would be resumed as soon as there is another machine, before that is checked for what the reason says.
+        "a drained one without jobs keeps its reason": (drained(disks=failed(), kubernetes=GONE), []),
+        "but not while a job ends": (drained("IDLE", "COMPLETING", kubernetes=GONE), [f"down w-0: {GONE_REASON}"]),
+        "an uncordoned machine is resumed": (
+            drained(reason=CORDON_REASON, kubernetes=WELL),
+            ["resume w-0: lifted: health/kubernetes"],
+        ),
+        "not while nobody knows": (drained(reason=CORDON_REASON, kubernetes=UNKNOWN), []),
+        "nor what others have drained": (drained(reason="maintenance", kubernetes=WELL), []),
+        "a drained node whose machine is cordoned": (drained("MIXED", disks=failed(), kubernetes=CORDONED), []),
+    },
+)
+def test_what_is_known_of_a_machine_counts(node: NodeView, actions: list[str]) -> None:
+    assert done(deciding(node)) == actions
 
 
-def test_machines_that_somebody_wants_free_leave_room_for_faults() -> None:
-    cordoned = [view(f"c-{n}", "IDLE", "DRAIN", reason=CORDON_REASON, kubernetes=CORDONED) for n in range(4)]
-    assert len(decide([*cordoned, *faults(3), *SPARE], policy("1"), NOW).actions) == 1
+def ten(finding: Finding) -> list[NodeView]:
+    return [view(f"w-{number}", kubernetes=finding) for number in range(10)]
 
 
-def test_a_condition_on_all_machines_at_once_is_held_back_by_the_limit() -> None:
-    unwanted = Finding(result=failed("maintenance"), at=NOW, declared=True, unwanted_since=NOW - 60)
-    nodes = [view(f"w-{number}", kubernetes=unwanted) for number in range(10)]
-    assert len(decide(nodes, policy("2"), NOW).actions) == 2
-    assert len(decide(nodes, policy("100"), NOW).actions) == 9
+def left(*states: str, finding: Finding) -> list[NodeView]:
+    """Ten nodes that are drained as their machines are cordoned."""
+    node = drained(*states, reason=CORDON_REASON, kubernetes=finding)
+    return [replace(node, name=f"c-{number}") for number in range(10)]
 
 
-def test_many_machines_that_are_not_ready_are_held_back_by_the_limit() -> None:
-    nodes = [view(f"w-{number}", kubernetes=kube("not ready")) for number in range(10)]
-    assert len(decide(nodes, policy("10%"), NOW).actions) == 1
-
-
-def test_a_lost_machine_is_set_down_once() -> None:
-    assert done(deciding(view(kubernetes=GONE))) == [("down", "w-0", "health/kubernetes [node]: machine m-0 is gone")]
-    down = view("w-0", "DOWN", "DRAIN", reason="health/kubernetes [node]: machine m-0 is gone", kubernetes=GONE)
-    assert not deciding(down).actions
-
-
-def test_a_lost_machine_that_was_drained_for_a_check_is_set_down_too() -> None:
-    node = view("w-0", "ALLOCATED", "DRAIN", reason=OURS, disks=failed(), kubernetes=GONE)
-    assert [action.kind for action in deciding(node).actions] == [Kind.DOWN]
-
-
-def test_a_drained_node_without_jobs_keeps_its_reason_when_its_machine_is_gone() -> None:
-    """Else it would be resumed as soon as there is another machine, before that is checked for what the reason says."""
-    node = view("w-0", "IDLE", "DRAIN", reason=OURS, disks=failed(), kubernetes=GONE)
-    assert not deciding(node).actions
-    assert deciding(view("w-0", "IDLE", "COMPLETING", "DRAIN", reason=OURS, kubernetes=GONE)).actions
-
-
-def test_the_last_node_is_set_down_when_it_is_lost() -> None:
-    assert decide([view(kubernetes=GONE)], policy("1"), NOW).actions
-
-
-def test_drained_nodes_and_lost_ones_share_the_limit() -> None:
-    drained = view("d-0", "IDLE", "DRAIN", reason=OURS, disks=failed())
-    assert not deciding(drained, view(kubernetes=GONE), by=policy("1")).actions
-    assert deciding(drained, view(kubernetes=GONE), by=policy("2")).actions
+@table(
+    "nodes, limit, kind, actions",
+    {
+        "cordons are followed without regard to the limit": ([*ten(CORDONED), *SPARE], "1", "drain", 10),
+        "and leave room for faults": ([*left(finding=CORDONED), *faults(3), *SPARE], "1", "drain", 1),
+        "a condition on all machines at once is held back": (ten(UNWANTED), "2", "drain", 2),
+        "and spares the last node": (ten(UNWANTED), "100", "drain", 9),
+        "machines that are not ready are held back": (ten(kube("not ready")), "10%", "drain", 1),
+        "the last node is set down when it is lost": ([view(kubernetes=GONE)], "1", "down", 1),
+        "a drained node leaves no room": (
+            [replace(drained(disks=failed()), name="d"), view(kubernetes=GONE)],
+            "1",
+            "",
+            0,
+        ),
+        "for a lost one, unless there is": (
+            [replace(drained(disks=failed()), name="d"), view(kubernetes=GONE)],
+            "2",
+            "",
+            1,
+        ),
+        "losing all machines ends the jobs of few": (ten(GONE), "2", "down", 2),
+        "also where they are cordoned": (left("ALLOCATED", finding=GONE), "2", "down", 2),
+    },
+)
+def test_machines_and_faults_share_a_limit(nodes: list[NodeView], limit: str, kind: str, actions: int) -> None:
+    assert count(nodes, limit, kind) == actions
 
 
 def test_a_machine_that_somebody_wants_free_goes_before_a_fault_of_the_last_node() -> None:
-    nodes = [view("w-0", gpu_xid=failed("Xid 79", "hardware")), view("w-1", kubernetes=CORDONED)]
-    assert [action.node.name for action in decide(nodes, policy(), NOW).actions] == ["w-1"]
+    nodes = [view("w-0", gpu_xid=XID), view("w-1", kubernetes=CORDONED)]
+    assert done(decide(nodes, policy(), NOW)) == [f"drain w-1: {CORDON_REASON}"]
 
 
-def test_losing_all_machines_at_once_ends_the_jobs_of_few() -> None:
-    fresh = [view(f"w-{number}", kubernetes=GONE) for number in range(10)]
-    cordoned = [view(f"c-{n}", "ALLOCATED", "DRAIN", reason=CORDON_REASON, kubernetes=GONE) for n in range(10)]
-    assert len(decide(fresh, policy("2"), NOW).actions) == 2
-    assert sum(action.kind is Kind.DOWN for action in decide(cordoned, policy("2"), NOW).actions) == 2
+FREES = policy(requeue_after=600, frees_broken=True)
+KEEPS = policy(requeue_after=600)
 
 
-def test_an_uncordoned_machine_is_resumed_by_the_same_rule() -> None:
-    well = Finding(result=OK, at=NOW, arrived=NOW)
-    assert done(deciding(view("w-0", "IDLE", "DRAIN", reason=CORDON_REASON, kubernetes=well))) == [
-        ("resume", "w-0", "lifted: health/kubernetes")
-    ]
-    assert not deciding(view("w-0", "IDLE", "DRAIN", reason=CORDON_REASON, kubernetes=UNKNOWN)).actions
-    assert not deciding(view("w-0", "IDLE", "DRAIN", reason="maintenance", kubernetes=well)).actions
+def cordoned(*states: str, ago: float = 600, finding: Finding = CORDONED) -> NodeView:
+    return drained(*states, reason=CORDON_REASON, ago=ago, kubernetes=finding)
 
 
-def test_jobs_on_a_cordoned_machine_are_requeued_after_the_deadline_and_not_before() -> None:
-    def at(ago: float, *states: str, by: float | None) -> list[Kind]:
-        node = view("w-0", *states, "DRAIN", reason=CORDON_REASON, drained_ago=ago, kubernetes=CORDONED)
-        return [action.kind for action in deciding(node, by=policy(requeue_after=by)).actions]
-
-    assert at(599, "MIXED", by=600) == []
-    assert at(600, "MIXED", by=600) == [Kind.REQUEUE]
-    assert at(600, "IDLE", by=600) == []
-    assert at(10**6, "ALLOCATED", by=None) == []
+def broken(ago: float = 600, **findings: Finding) -> NodeView:
+    return drained("MIXED", reason=XID_REASON, ago=ago, gpu_xid=XID, **findings)
 
 
-def test_no_job_is_requeued_while_nobody_knows_about_the_machine() -> None:
-    node = view("w-0", "MIXED", "DRAIN", reason=CORDON_REASON, drained_ago=9999, kubernetes=UNKNOWN)
-    assert not deciding(node, by=policy(requeue_after=60)).actions
-
-
-def test_a_deadline_that_runs_is_not_started_again_by_another_fault() -> None:
-    hardware = failed("Xid 79", "hardware")
-    node = view("w-0", "MIXED", "DRAIN", reason=CORDON_REASON, gpu_xid=hardware, kubernetes=kube("not ready"))
-    assert not deciding(node, by=policy(requeue_after=600)).actions
-
-
-def test_the_deadline_is_for_machines_and_not_for_failed_checks() -> None:
-    node = view("w-0", "MIXED", "DRAIN", reason=OURS, drained_ago=9999, disks=failed())
-    assert not deciding(node, by=policy(requeue_after=60)).actions
-
-
-def test_the_deadline_is_for_hardware_faults_too_where_their_machines_are_released() -> None:
-    xid = "health/gpu-xid [hardware]: Xid 79"
-    broken = failed("Xid 79", "hardware")
-
-    def kinds(by: Policy, reason: str = xid, *, ago: float = 600, **findings: Result | Finding) -> list[Kind]:
-        node = view("w-0", "MIXED", "DRAIN", reason=reason, drained_ago=ago, **(findings or {"gpu_xid": broken}))
-        return [action.kind for action in deciding(node, by=by).actions]
-
-    by = policy(requeue_after=600, frees_broken=True)
-    assert kinds(by) == [Kind.REQUEUE]
-    assert kinds(by, ago=599) == []
-    assert kinds(by, gpu_xid=UNKNOWN) == []
-    assert kinds(by, OURS, disks=failed()) == []
-    assert kinds(policy(requeue_after=600)) == []
-    assert kinds(policy(frees_broken=True)) == []
-    # It runs already: a cordon does not start it again.
-    assert kinds(by, ago=599, gpu_xid=broken, kubernetes=CORDONED) == []
-    assert kinds(policy(requeue_after=600), ago=599, gpu_xid=broken, kubernetes=CORDONED) == [Kind.REASON]
-
-
-def test_a_drained_node_whose_machine_is_cordoned_gets_the_deadline_from_then_on() -> None:
-    node = view("w-0", "MIXED", "DRAIN", reason=OURS, disks=failed(), kubernetes=CORDONED)
-    assert not deciding(node).actions
-    assert done(deciding(node, by=policy(requeue_after=60))) == [("reason", "w-0", CORDON_REASON)]
-    told = view("w-0", "MIXED", "DRAIN", reason=CORDON_REASON, drained_ago=9, disks=failed(), kubernetes=CORDONED)
-    assert not deciding(told, by=policy(requeue_after=60)).actions
+@table(
+    "node, by, kinds",
+    {
+        "before the deadline": (cordoned("MIXED", ago=599), KEEPS, []),
+        "at the deadline": (cordoned("MIXED"), KEEPS, ["requeue"]),
+        "a node without jobs": (cordoned("IDLE"), KEEPS, []),
+        "a site without a deadline": (cordoned("ALLOCATED", ago=10**6), policy(), []),
+        "nobody knows about the machine": (
+            drained("MIXED", reason=CORDON_REASON, ago=9999, kubernetes=UNKNOWN),
+            KEEPS,
+            [],
+        ),
+        "another fault does not start it again": (
+            drained("MIXED", reason=CORDON_REASON, gpu_xid=XID, kubernetes=kube("not ready")),
+            KEEPS,
+            [],
+        ),
+        "it is for machines and not for failed checks": (drained("MIXED", ago=9999, disks=failed()), KEEPS, []),
+        "it begins when a drained node's machine is cordoned": (
+            drained("MIXED", disks=failed(), kubernetes=CORDONED),
+            KEEPS,
+            ["reason"],
+        ),
+        "and once only": (
+            drained("MIXED", reason=CORDON_REASON, ago=9, disks=failed(), kubernetes=CORDONED),
+            policy(requeue_after=60),
+            [],
+        ),
+        "broken hardware, where machines are released": (broken(), FREES, ["requeue"]),
+        "before that deadline": (broken(599), FREES, []),
+        "hardware that was not checked": (drained("MIXED", reason=XID_REASON, ago=600, gpu_xid=UNKNOWN), FREES, []),
+        "a fault that is not the hardware's": (drained("MIXED", ago=600, disks=failed()), FREES, []),
+        "broken hardware, where no machine is released": (broken(), KEEPS, []),
+        "no deadline, where machines are released": (broken(), policy(frees_broken=True), []),
+        "a cordon does not start it again": (broken(599, kubernetes=CORDONED), FREES, []),
+        "but starts it where it did not run": (broken(599, kubernetes=CORDONED), KEEPS, ["reason"]),
+    },
+)
+def test_jobs_are_requeued_after_the_deadline(node: NodeView, by: Policy, kinds: list[str]) -> None:
+    actions = done(deciding(node, by=by))
+    assert [action.partition(" ")[0] for action in actions] == kinds
+    assert all(action == f"reason w-0: {CORDON_REASON}" for action in actions if action.startswith("reason"))
 
 
 # ---------------------------------------------------------------- what may be another machine now
 
-RESUMED, MEASURED_FIRST = "resume", "reason"
+LOST, NO_DRIVER = "health/gpu-presence [hardware]: lost", "health/gpu-presence [node]: no driver"
 
 
-@pytest.mark.parametrize(
-    ("reason", "started_ago", "measured_ago", "wanted"),
-    [
-        ("health/gpu-presence [hardware]: lost", 30, None, MEASURED_FIRST),
-        ("health/gpu-presence [hardware]: lost", 30, 40, MEASURED_FIRST),
-        ("health/gpu-presence [hardware]: lost", 30, 20, RESUMED),
-        ("health/gpu-presence [hardware]: lost", None, 20, RESUMED),
-        ("health/gpu-presence [node]: no driver", 30, 40, RESUMED),
-        (CORDON_REASON, 30, 40, MEASURED_FIRST),
-        (CORDON_REASON, 30, 20, RESUMED),
-    ],
+@table(
+    "reason, started_ago, measured_ago, kind",
+    {
+        "never measured": (LOST, 30, None, "reason"),
+        "measured before slurmd started": (LOST, 30, 40, "reason"),
+        "measured since": (LOST, 30, 20, "resume"),
+        "it is not known when slurmd started": (LOST, None, 20, "resume"),
+        "a fault of the node alone": (NO_DRIVER, 30, 40, "resume"),
+        "a cordoned machine, measured before": (CORDON_REASON, 30, 40, "reason"),
+        "a cordoned machine, measured since": (CORDON_REASON, 30, 20, "resume"),
+    },
 )
 def test_what_may_be_another_machine_now_is_measured_before_it_takes_jobs(
-    reason: str, started_ago: float | None, measured_ago: float | None, wanted: str
+    reason: str, started_ago: float | None, measured_ago: float | None, kind: str
 ) -> None:
-    drained = replace(
-        view("w-0", "IDLE", "DRAIN", reason=reason, gpu_presence=OK, kubernetes=OK),
+    node = replace(
+        drained(reason=reason, gpu_presence=OK, kubernetes=OK),
         started_at=None if started_ago is None else NOW - started_ago,
         measured_at=None if measured_ago is None else NOW - measured_ago,
     )
     by = replace(policy(), measures_new=True)
-    ((kind, _, new_reason),) = done(deciding(drained, by=by))
-    assert kind == wanted
-    assert new_reason.startswith("health/new-machine [node]: ") == (wanted == MEASURED_FIRST)
-    assert [kind for kind, _, _ in done(deciding(drained))] == [RESUMED], "where no tests of nodes run"
-    check = "kubernetes" if "kubernetes" in reason else "gpu-presence"
-    reported = replace(by, report_only=frozenset({check}))
-    assert [kind for kind, _, _ in done(deciding(drained, by=reported))] == [RESUMED], "the check counts no more"
+    check = reason.partition("/")[2].partition(" ")[0]
+    (action,) = done(deciding(node, by=by))
+    assert action.startswith("reason w-0: health/new-machine [node]: " if kind == "reason" else "resume w-0: ")
+    resumed = [f"resume w-0: lifted: health/{check}"]
+    assert done(deciding(node)) == resumed, "where no tests of nodes run"
+    assert done(deciding(node, by=replace(by, report_only=frozenset({check})))) == resumed, "the check counts no more"

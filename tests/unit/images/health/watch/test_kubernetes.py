@@ -159,7 +159,6 @@ def test_figures_that_move_are_not_told_again() -> None:
 
 def test_a_condition_is_merged_into_the_node(api: FakeApi, kube: WritingKube) -> None:
     Setting(kube).see(gpu_xid=failed("Xid 79", "hardware"))
-
     ((method, path, content_type, authorization, body),) = api.written
     assert (method, path) == ("PATCH", "/api/v1/nodes/m-0/status")
     assert content_type == "application/strategic-merge-patch+json"
@@ -241,7 +240,6 @@ def test_what_was_done_is_an_event_about_the_pod(
     setting = Setting(kube)
     setting.teller.acted(Action(kind=kind, node=view("w-0"), reason="health/disks [node]: full"), NOW)
     setting.teller.write_waiting()
-
     ((method, path, content_type, _, body),) = api.written
     assert (method, path, content_type) == ("POST", "/api/v1/namespaces/ns/events", "application/json")
     assert (body["reason"], body["type"]) == (reason, severity)

@@ -129,9 +129,7 @@ def test_conditions_are_written_only_if_asked_for_and_nothing_in_a_dry_run(
     monkeypatch.setattr(Teller, "saw", lambda *_: told.append("saw"))
     env = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NAMESPACE": "ns", "CONDITIONS": wants}
     built = build(env, lambda _: None, dry_run=dry_run)
-
     telling = built.watcher._teller
-
     assert built.machines is machines
     assert (telling is not None) is acts
     if telling is not None:

@@ -357,7 +357,6 @@ def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
     }
     places = {each.name: place(name) for name, each in views.items()}
     made = plan(views.values(), places, machines, rules(str(limit), evict=True), NOW)
-
     before = {name for name, machine in machines.items() if machine.released_for or machine.ready != "True"}
     released = {move.machine for move in made.moves if move.step is Step.RELEASE}
     assert len(before | released) <= max(limit, len(before))

@@ -25,7 +25,6 @@ def test_a_broken_machine_is_released_and_taken_back_when_its_fault_has_passed(c
     assert cluster.kubernetes.changes == ["cordon m-0", f"{SUSPECTED}=True m-0"]
     assert cluster.kubernetes.annotations("m-0") == RELEASED
     assert cluster.kubernetes.machines()["m-0"].conditions == {SUSPECTED: f"slurmstack: w-0: {REASON}"}
-
     cluster.rounds(20)
     assert len(cluster.kubernetes.changes) == 2
     assert cluster.nodes["w-0"].reason == REASON
@@ -68,7 +67,6 @@ def test_a_worker_that_leaves_is_drained_until_its_new_machine_is_checked(cluste
     cluster.round(later=600)
     cluster.rounds(20)
     assert cluster.kubernetes.changes == ["cordon m-0", "evict w-0"]
-
     cluster.kubernetes.add_node("m-9")
     cluster.kubernetes.add_pod("w-0", "m-9", started=cluster.time)
     del cluster.results["w-0"]  # the record still has the report of the other machine
@@ -81,7 +79,6 @@ def test_a_worker_that_leaves_is_drained_until_its_new_machine_is_checked(cluste
     assert cluster.drained() == []
     assert cluster.kubernetes.is_cordoned("m-0")
     assert cluster.released() == ["m-0"]
-
     del cluster.kubernetes.nodes["m-0"]  # the cloud's controller, or a person
     cluster.kubernetes.add_node("m-0")
     cluster.kubernetes.add_pod("w-0", "m-0", started=cluster.time)
@@ -196,7 +193,6 @@ def test_a_machine_that_somebody_uncordons_is_left_to_them_until_it_is_well(clus
     cluster.rounds(20)
     assert not cluster.kubernetes.is_cordoned("m-0")
     assert cluster.drained() == ["w-0"]
-
     cluster.heal()
     cluster.rounds(3)
     assert cluster.drained() == []

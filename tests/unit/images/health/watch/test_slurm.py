@@ -30,7 +30,6 @@ def one(**fields: object) -> Record:
 @pytest.mark.parametrize("version", ["24.11", "26.05"])
 def test_records_of_both_versions_are_read(version: str) -> None:
     first, second, third = parse_nodes(nodes_json(version))
-
     assert (first.name, first.address, first.port) == ("w-0", "10.244.1.17", 6818)
     assert (first.states, first.reason, first.reason_at) == (frozenset({"IDLE", "DYNAMIC_NORM"}), "", None)
     report = decode(first.comment)

@@ -27,12 +27,10 @@ def test_a_fault_drains_exactly_that_node_and_it_returns_when_the_fault_is_gone(
         cluster.report(name, disks=OK)
     cluster.round()
     assert cluster.slurmctld.changes() == []
-
     cluster.report("w-1", disks=FULL)
     cluster.round()
     assert cluster.drained() == ["w-1"]
     assert cluster.nodes["w-1"].reason == FULL_REASON
-
     cluster.round(later=30)
     assert len(cluster.slurmctld.changes()) == 1
     cluster.report("w-1", disks=OK)
@@ -301,7 +299,6 @@ def test_a_lost_machine_has_its_jobs_requeued_and_takes_none_until_it_is_back(cl
     assert node.states == {"DOWN", "DRAIN"}
     order = [command.split("state=")[1].split()[0] for command in cluster.slurmctld.changes()]
     assert order == ["drain", "down"]
-
     cluster.time += 60
     node.states = {"IDLE", "DRAIN"}  # slurmd registers again
     cluster.machines.says["w-1"] = Finding(result=OK, at=cluster.time)
