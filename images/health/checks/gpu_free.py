@@ -26,7 +26,7 @@ _NAMING_SECONDS: Final = 0.5
 
 _MEMORY: Final = ["nvidia-smi", "--query-gpu=pci.bus_id,index,memory.used", "--format=csv,noheader,nounits"]
 _PROCESSES: Final = ["nvidia-smi", "--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader,nounits"]
-_GPU: Final = r"\s*(?:[0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9])\s*,\s*(\d+)\s*,\s*(\d+)\s*"
+_GPU: Final = r"\s*(?:[0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9])\s*,\s*(\d{1,4})\s*,\s*(\d{1,9})\s*"
 
 
 class UnknownError(Exception):
@@ -88,7 +88,7 @@ def _numbers(node: Node, gpus: list[Gpu]) -> tuple[int, ...]:
     minors = {}
     for path in (node.root / "proc/driver/nvidia/gpus").glob("*/information"):
         text = path.read_text(encoding="utf-8", errors="replace")
-        minor = re.search(r"(?m)^Device Minor:\s*(\d+)", text)
+        minor = re.search(r"(?m)^Device Minor:\s*(\d{1,9})$", text)
         if minor:
             minors[path.parent.name.lower().partition(":")[2]] = int(minor[1])
     if not node.job or [minors.get(gpu.place) for gpu in gpus] != list(range(len(gpus))):

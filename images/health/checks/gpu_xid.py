@@ -56,9 +56,10 @@ def with_remembered(node: Node, log: str) -> list[Event]:
     found = xid_lines.find(lines)
     boot, before = this_boot(node), recall(node, NAME)
     earlier: list[Event] = []
-    if before.get("boot") == boot and before.get("last") in lines:
+    failing_before = before.get("failing")
+    if before.get("boot") == boot and before.get("last") in lines and isinstance(failing_before, list):
         present = {(event.bus, event.number, event.seconds) for event in found}
-        known = [event for event in map(_event, before.get("failing", [])) if event is not None]
+        known = [event for event in map(_event, failing_before) if event is not None]
         earlier = [event for event in known if (event.bus, event.number, event.seconds) not in present]
     events = xid_lines.unsettled([*earlier, *found])
     failing = {(event.bus, event.number): event for event in events if event.judgement == "fail"}

@@ -44,7 +44,8 @@ _SAMPLE_SECONDS: Final = 300.0
 """How old the last kept figures are when new ones are kept: 12 an hour."""
 
 _STATE: Final = r"(\d): (.+)"
-_RATE: Final = r"([\d.]+) Gb/sec(?: \(.*\))?"
+_RATE: Final = r"(\d{1,9}(?:\.\d+)?) Gb/sec(?: \(.*\))?"
+_COUNT: Final = r"\d{1,20}"
 _ACTIVE: Final = 4
 _LINK_UP: Final = 5
 """Logical and physical states, from the kernel's ib_port_state and ib_port_phys_state."""
@@ -105,7 +106,7 @@ def read_port(device: Path, port: Path) -> Port | None:
     for counter in COUNTERS:
         path = port / "counters" / counter
         if path.exists():
-            counters[counter] = int(_matched(r"\d+", path)[0])
+            counters[counter] = int(_matched(_COUNT, path)[0])
     kind = next((device / name for name in ("board_id", "hca_type") if (device / name).exists()), None)
     return Port(
         name=device.name if port.name == "1" else f"{device.name}/{port.name}",

@@ -69,10 +69,10 @@ def read_used(root: Path) -> Used:
         stat, keys = _table(cgroup / "memory/memory.stat"), ("total_rss", "total_shmem")
         limit = _text(cgroup / "memory/memory.limit_in_bytes")
         huge = (cgroup / "hugetlb").glob("hugetlb.*B.usage_in_bytes")
-    if limit == "max" or (limit.isdigit() and int(limit) >= _UNLIMITED):
-        raise UnknownError("the container has no memory limit, so its memory cannot be told from others'")
     pages = [path for path in huge if not path.name.split(".")[2].startswith("rsvd")]
     try:
+        if limit == "max" or int(limit) >= _UNLIMITED:
+            raise UnknownError("the container has no memory limit, so its memory cannot be told from others'")
         anonymous, shared = (int(stat[key]) for key in keys)
         used = Used(anonymous=anonymous, shared=shared, huge=sum(int(_text(path)) for path in pages), limit=int(limit))
     except (KeyError, ValueError):

@@ -17,9 +17,9 @@ from images.common.command import Runner
 from images.health.contract import Node, Result, Status, not_checked
 from images.health.nvidia import smi
 
-_GPU: Final = r"GPU (\d+): ([^(]+?)\s*(?:\(UUID: [^)]*\))?"
+_GPU: Final = r"GPU (\d{1,4}): ([^(]+?)\s*(?:\(UUID: [^)]*\))?"
 _LINK: Final = r"(?i)Link (\d+): (?:(?P<off><[a-z]+>)|[\d.]+ GB/s)"
-_COUNTER: Final = r"Link (\d+): (\w[\w ]*): (\d+)"
+_COUNTER: Final = r"Link (\d+): (\w[\w ]*): (\d{1,20})"
 _DARK: Final = "all links are inactive"
 _NONE: Final = "not have or support nvlink"
 _JUDGED: Final = ("Replay Errors", "Recovery Errors")

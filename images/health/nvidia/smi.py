@@ -61,6 +61,8 @@ _NEEDED: Final = ("index", "uuid", "pci.bus_id", "name")
 _UNKNOWN_FIELD: Final = r'Field "([^"]+)" is not a valid field to query'
 _NO_HANDLE: Final = r"(?i)Unable to determine the device handle for GPU.*|.*GPU is lost.*"
 _NO_DRIVER: Final = r"(?i)couldn't communicate with the NVIDIA driver|Driver/library version mismatch|Driver Not Loaded"
+_INDEX: Final = r"[0-9]{1,4}"
+_PLACE: Final = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]"
 _NO_DEVICES: Final = "No devices were found"
 _EXIT_NO_DRIVER: Final = 9
 _EXIT_LOST: Final = 15
@@ -109,7 +111,7 @@ class Gpu:
             return None
         try:
             number = float(int(value, 16)) if value.startswith("0x") else float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise UnreadableError(f"{name}: {value[:40]!r} is no number")
@@ -247,8 +249,8 @@ def _lines(answer: Answer, fields: Sequence[str]) -> tuple[list[Gpu], list[str],
     gpus, lost, odd = [], [], []
     for line in answer.stdout.splitlines():
         values = [value.strip() for value in line.split(",", maxsplit=len(fields) - 1)]
-        if len(values) == len(fields) > 1 and values[0].isdecimal():
-            named = {current.get(name, name): value for name, value in zip(fields, values, strict=True)}
+        named = {current.get(name, name): value for name, value in zip(fields, values, strict=False)}
+        if len(values) == len(fields) > 1 and re.fullmatch(_INDEX, values[0]) and _has_place(named):
             gpus.append(Gpu(index=int(values[0]), fields=named))
         elif re.match(_NO_HANDLE, line.strip()):
             lost.append(line.strip())
@@ -258,6 +260,12 @@ def _lines(answer: Answer, fields: Sequence[str]) -> tuple[list[Gpu], list[str],
     if len({gpu.index for gpu in gpus}) < len(gpus):
         odd.append("one GPU twice")
     return gpus, lost, odd
+
+
+def _has_place(fields: Mapping[str, str]) -> bool:
+    """Whether it is a GPU that is described: one that cannot tell its place may only say that it is lost."""
+    place = fields.get("pci.bus_id", "")
+    return re.fullmatch(_PLACE, place) is not None or _bare(place).lower() in LOST
 
 
 def _ask(node: Node, runner: Runner) -> dict[str, Any]:

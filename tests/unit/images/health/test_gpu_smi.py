@@ -181,7 +181,10 @@ LOWERED = "the driver lowers the clocks because of the temperature"
         ("ok", HOT, {}),
         ("warn [hardware]: GPU 1: at or above 85 °C", HOT, {"warn_celsius": 85}),
         ("not checked: GPU 0: tells neither temperature nor reasons ...", machine(Smi("h100-8", SILENT)), {}),
-        *[("not checked: ...", changed(0, REASONS, odd), {}) for odd in ("[Unknown Error]", "0xzz", "hot")],
+        *[
+            ("not checked: ...", changed(0, REASONS, odd), {})
+            for odd in ("[Unknown Error]", "0xzz", "hot", "0x" + "f" * 999)
+        ],
     ],
 )
 def test_a_warm_gpu_is_a_warning(tmp_path: Path, expected: str, runner: FakeRunner, limits: dict[str, float]) -> None:
