@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from images.health.registry import Registry
 from images.health.state import State
 from tests.unit.images.fakes import FakeClock, FakeRunner
 from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.tables import table
 
 UID = os.getuid()
 
@@ -96,23 +98,28 @@ def test_processes_and_files_of_the_user_go(end: FakeEnd) -> None:
     assert f"--nodelist=w-0 --user={UID}" in end.runner.commands[0]
 
 
-@pytest.mark.parametrize(
-    "queue",
-    [
-        Command(code=0, stdout="17 COMPLETING\n18 RUNNING\n"),
-        Command(code=0, stdout="18 CONFIGURING\n"),
-        Command(code=0, stdout="18 SUSPENDED\n"),
-        Command(code=124, stderr="squeue: no answer within 3 s"),
-        Command(code=1, stderr="slurm_load_jobs error: Unable to contact slurm controller"),
-        Command(code=0, stdout="garbage\n"),
-    ],
+@table(
+    "change",
+    {
+        "the user has another job": {"queue": Command(code=0, stdout="17 COMPLETING\n18 RUNNING\n")},
+        "another job starts": {"queue": Command(code=0, stdout="18 CONFIGURING\n")},
+        "another job is suspended": {"queue": Command(code=0, stdout="18 SUSPENDED\n")},
+        "squeue hangs": {"queue": Command(code=124, stderr="squeue: no answer within 3 s")},
+        "slurmctld is away": {"queue": Command(code=1, stderr="slurm_load_jobs error: Unable to contact")},
+        "nobody understands the answer": {"queue": Command(code=0, stdout="garbage\n")},
+        "there is no job in the environment": {"environment": {}},
+        "it is a user of the system": {"protected": frozenset({UID})},
+    },
 )
-def test_another_job_of_the_user_or_no_clear_answer_keeps_everything(end: FakeEnd, queue: Command) -> None:
+def test_everything_stays_when(end: FakeEnd, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]) -> None:
     leave_things(end)
-    end.queue = queue
+    monkeypatch.setattr(leftovers, "PROTECTED", change.pop("protected", frozenset()))
+    vars(end).update(change)
     end.run()
     assert end.killed == []
     assert (end.tmp / "scratch/file").exists()
+    if "garbage" in str(change):
+        assert "stays, as slurmctld does not say who is here: squeue said 'garbage'" in end.log[0]
 
 
 def test_two_jobs_that_end_together_leave_nothing_when_the_last_step_is_gone(end: FakeEnd) -> None:
@@ -134,31 +141,8 @@ def test_the_jobs_own_last_step_is_no_other_job(end: FakeEnd) -> None:
     assert list(end.tmp.iterdir()) == []
 
 
-def test_an_answer_that_is_not_understood_is_told(end: FakeEnd) -> None:
-    leave_things(end)
-    end.queue = Command(code=0, stdout="garbage\n")
-    end.run()
-    assert "stays, as slurmctld does not say who is here: squeue said 'garbage'" in end.log[0]
-
-
-def test_nothing_of_root_or_slurm_is_touched(end: FakeEnd, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave_things(end)
-    monkeypatch.setattr(leftovers, "PROTECTED", frozenset({UID}))
-    end.run()
-    assert end.killed == []
-    assert (end.tmp / "scratch/file").exists()
-
-
 def test_root_munge_slurm_and_nobody_are_protected() -> None:
     assert {0, 950, 64030, 65534} <= leftovers.PROTECTED
-
-
-def test_without_a_job_in_the_environment_nothing_happens(end: FakeEnd) -> None:
-    leave_things(end)
-    end.environment = {}
-    end.run()
-    assert end.killed == []
-    assert (end.tmp / "scratch/file").exists()
 
 
 def test_a_process_that_does_not_end_is_told(end: FakeEnd, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,23 +11,13 @@ import pytest
 
 from images.common.command import Result as Command
 from images.health import prolog
-from images.health.contract import (
-    Check,
-    Context,
-    FaultClass,
-    Hardware,
-    Node,
-    Result,
-    Status,
-    Thresholds,
-    not_checked,
-    ok,
-)
+from images.health.contract import Check, FaultClass, Hardware, Node, Result, Status, Thresholds, not_checked, ok
 from images.health.local import Local
 from images.health.prolog import REFUSED, Prolog
 from images.health.registry import Registry
 from images.health.state import State
 from tests.unit.images.fakes import FakeRunner
+from tests.unit.images.health.tables import table
 
 IDLE = "NodeName=w-0\n   State=IDLE X=1\n"
 DRAINED = "NodeName=w-0\n   State=IDLE+DRAIN X=1\n   Reason=bad memory [anna@2026-11-21T21:55:03]\n"
@@ -53,12 +43,18 @@ class FakeJob:
             "SLURM_JOB_GPUS": "0,1",
         }
 
-    def add(
-        self, name: str, program: Program | Result, context: Context = "prolog", hardware: Hardware = "any"
-    ) -> None:
+    def add(self, name: str, program: Program | Result) -> None:
+        """A check: "disks" is a periodic one, "infiniband" is for that hardware, all others are for prologs."""
         run = (lambda *_: program) if isinstance(program, Result) else program
+        hardware: Hardware = "infiniband" if name == "infiniband" else "any"
+        contexts = frozenset({"periodic" if name == "disks" else "prolog"})
         self.registry.checks[name] = Check(
-            name=name, summary="", contexts=frozenset({context}), run=run, hardware=hardware, seconds=20
+            name=name,
+            summary="",
+            contexts=contexts,
+            run=run,
+            hardware=hardware,
+            seconds=20,  # type: ignore[arg-type]
         )
 
     def start(self, *, seconds: float = 20.0) -> int:
@@ -83,65 +79,6 @@ def fail(fault: FaultClass, message: str = "broken") -> Result:
     return Result(status=Status.FAIL, fault=fault, message=message)
 
 
-def test_on_a_healthy_node_the_job_starts_and_slurm_is_not_asked_anything(job: FakeJob) -> None:
-    job.add("gpu-free", ok())
-    assert job.start() == 0
-    assert job.runner.commands == []
-    assert job.log == []
-    assert (job.jobs / "17").is_dir()
-
-
-@pytest.mark.parametrize("fault", ["hardware", "user"])
-def test_a_broken_machine_or_a_busy_gpu_refuses_the_job_and_drains_with_a_reason_that_can_be_lifted(
-    job: FakeJob, fault: FaultClass
-) -> None:
-    job.add("gpu-free", fail(fault, "GPU 0: 38021 MiB in use"))
-    job.add("clock", ok())
-    assert job.start() == REFUSED
-    assert job.runner.commands[-1] == (
-        f"scontrol update nodename=w-0 state=drain reason=health/gpu-free [{fault}]: GPU 0: 38021 MiB in use"
-    )
-    assert State(directory=job.node.state).again() == {"gpu-free"}
-    assert f"before job 17: fail gpu-free [{fault}]: GPU 0: 38021 MiB in use" in job.log
-
-
-def test_a_check_that_is_only_reported_refuses_no_job(job: FakeJob) -> None:
-    job.report_only = frozenset({"gpu-free"})
-    job.add("gpu-free", fail("user", "GPU 0: 38021 MiB in use"))
-    assert job.start() == 0
-    assert job.runner.commands == []
-    assert job.log == ["before job 17: fail gpu-free [user]: GPU 0: 38021 MiB in use"]
-
-
-def test_the_gravest_fault_is_the_reason(job: FakeJob) -> None:
-    job.add("a", fail("user"))
-    job.add("b", fail("hardware"))
-    job.add("c", fail("node"))
-    job.start()
-    assert "health/b [hardware]" in job.runner.commands[-1]
-
-
-def test_what_may_be_wrong_on_all_nodes_at_once_is_left_to_the_watcher(job: FakeJob) -> None:
-    job.add("filesystem", fail("node", "/jail is slow"))
-    assert job.start() == 0
-    assert job.runner.commands == []
-    assert State(directory=job.node.state).again() == {"filesystem"}
-
-
-def test_an_administrators_drain_keeps_its_reason(tmp_path: Path) -> None:
-    job = FakeJob(tmp_path, record=Command(code=0, stdout=DRAINED))
-    job.add("gpu-free", fail("hardware"))
-    assert job.start() == REFUSED
-    assert not job.runner.ran("scontrol update")
-
-
-def test_without_slurmctld_the_job_is_refused_all_the_same(tmp_path: Path) -> None:
-    job = FakeJob(tmp_path, record=Command(code=124, stderr="no answer"))
-    job.add("gpu-free", fail("hardware"))
-    assert job.start() == REFUSED
-    assert not job.runner.ran("scontrol update")
-
-
 def hangs(*_: object) -> Result:
     time.sleep(600)
     return ok()
@@ -151,25 +88,78 @@ def crashes(*_: object) -> Result:
     os._exit(9)
 
 
-@pytest.mark.parametrize("program", [hangs, crashes, not_checked("nvidia-smi: no such program")])
-def test_a_check_that_hangs_crashes_or_does_not_know_refuses_nothing(job: FakeJob, program: Program | Result) -> None:
-    job.add("gpu-free", program)
-    assert job.start(seconds=0.3) == 0
+HOT = Result(status=Status.WARN, fault="hardware", message="82 degrees")
+IN_USE = "GPU 0: 38021 MiB in use"
+NOBODY_KNOWS = not_checked("nvidia-smi: no such program")
+
+
+@table(
+    "checks, log",
+    {
+        "all is well": ({"gpu-free": ok()}, []),
+        "a warning": ({"gpu-thermal": HOT}, ["warn gpu-thermal [hardware]: 82 degrees"]),
+        "a check hangs": ({"gpu-free": hangs}, ["not checked gpu-free: "]),
+        "a check crashes": ({"gpu-free": crashes}, ["not checked gpu-free: "]),
+        "a check does not know": ({"gpu-free": NOBODY_KNOWS}, ["not checked gpu-free: nvidia-smi: no such program"]),
+        # It is left to the watcher.
+        "all nodes may have it": (
+            {"filesystem": fail("node", "/jail is slow")},
+            ["fail filesystem [node]: /jail is slow"],
+        ),
+        "a check is only reported": ({"reported": fail("user", IN_USE)}, [f"fail reported [user]: {IN_USE}"]),
+        "a check is for other occasions": ({"disks": fail("hardware")}, []),
+        "a check is for hardware that is not here": ({"infiniband": fail("hardware")}, []),
+        "a check is turned off": ({"dns": fail("hardware")}, []),
+    },
+)
+def test_a_job_starts_and_slurm_is_asked_nothing_when(
+    job: FakeJob, checks: dict[str, Program | Result], log: list[str]
+) -> None:
+    job.off, job.report_only = frozenset({"dns"}), frozenset({"reported"})
+    for name, program in checks.items():
+        job.add(name, program)
+    assert job.start(seconds=0.3 if hangs in checks.values() else 20.0) == 0
     assert job.runner.commands == []
-    assert any("not checked gpu-free" in line for line in job.log)
+    assert [line.startswith(f"before job 17: {start}") for line, start in zip(job.log, log, strict=True)] == [
+        True
+    ] * len(log)
+    assert (job.jobs / "17").is_dir()
+    assert State(directory=job.node.state).again() == ({"filesystem", "reported"} & set(checks))
 
 
-def test_a_warning_refuses_nothing(job: FakeJob) -> None:
-    job.add("gpu-thermal", Result(status=Status.WARN, fault="hardware", message="82 degrees"))
-    assert job.start() == 0
+@pytest.mark.parametrize("fault", ["hardware", "user"])
+def test_a_broken_machine_or_a_busy_gpu_refuses_the_job_and_drains_with_a_reason_that_can_be_lifted(
+    job: FakeJob, fault: FaultClass
+) -> None:
+    job.add("gpu-free", fail(fault, IN_USE))
+    job.add("clock", ok())
+    assert job.start() == REFUSED
+    reason = f"health/gpu-free [{fault}]: {IN_USE}"
+    assert job.runner.commands[-1] == f"scontrol update nodename=w-0 state=drain reason={reason}"
+    assert State(directory=job.node.state).again() == {"gpu-free"}
+    assert f"before job 17: fail gpu-free [{fault}]: {IN_USE}" in job.log
 
 
-def test_only_checks_for_prologs_run_and_only_where_there_is_the_hardware(job: FakeJob) -> None:
-    job.add("disks", fail("hardware"), "periodic")
-    job.add("infiniband", fail("hardware"), hardware="infiniband")
-    job.add("dns", fail("hardware"))
-    job.off = frozenset({"dns"})
-    assert job.start() == 0
+def test_the_gravest_fault_is_the_reason(job: FakeJob) -> None:
+    faults: list[FaultClass] = ["user", "hardware", "node"]
+    for name, fault in zip("abc", faults, strict=True):
+        job.add(name, fail(fault))
+    job.start()
+    assert "health/b [hardware]" in job.runner.commands[-1]
+
+
+@table(
+    "record",
+    {
+        "an administrator has drained it": Command(code=0, stdout=DRAINED),
+        "slurmctld is away": Command(code=124, stderr="no answer"),
+    },
+)
+def test_the_job_is_refused_all_the_same_and_a_reason_is_kept_when(tmp_path: Path, record: Command) -> None:
+    job = FakeJob(tmp_path, record=record)
+    job.add("gpu-free", fail("hardware"))
+    assert job.start() == REFUSED
+    assert not job.runner.ran("scontrol update")
 
 
 def test_checks_see_the_job(job: FakeJob) -> None:

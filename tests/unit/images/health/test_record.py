@@ -7,6 +7,7 @@ import pytest
 from images.common.command import Result
 from images.health.record import NoRecordError, Record, drain, read_record, write_comment
 from tests.unit.images.fakes import FakeRunner
+from tests.unit.images.health.tables import table
 
 SHOWN = """NodeName=w-0 Arch=x86_64 CoresPerSocket=1
    CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=1.60
@@ -18,51 +19,40 @@ SHOWN = """NodeName=w-0 Arch=x86_64 CoresPerSocket=1
    BootTime=2026-11-21T21:00:00 SlurmdStartTime=2026-11-21T21:00:01
 {more}
 """
+COMMENT = "health 2026-11-21T21:55:03Z | ok: disks || ask Anna"
+BUSY = "health/gpu-free [user]: GPU 0 [3 GiB] in use"
 
 
-def shown(state: str = "IDLE+DYNAMIC_NORM", *more: str) -> FakeRunner:
+def read(state: str, *more: str) -> Record:
     text = SHOWN.format(state=state, more="\n".join(f"   {line}" for line in more))
-    return FakeRunner({"scontrol show node w-0": Result(code=0, stdout=text)})
+    return read_record("w-0", FakeRunner({"scontrol show node w-0": Result(code=0, stdout=text)}))
 
 
 def test_state_reason_and_comment_are_read() -> None:
-    runner = shown(
-        "IDLE*+DRAIN",
-        "Reason=health/gpu-free [user]: GPU 0 [3 GiB] in use [root@2026-11-21T21:55:03]",
-        "Comment=health 2026-11-21T21:55:03Z | ok: disks || ask Anna",
-    )
-    record = read_record("w-0", runner)
-    assert record == Record(
-        states=frozenset({"IDLE", "DRAIN"}),
-        reason="health/gpu-free [user]: GPU 0 [3 GiB] in use",
-        comment="health 2026-11-21T21:55:03Z | ok: disks || ask Anna",
-    )
-    assert record.is_drained
-    assert record.drained_for == "gpu-free"
+    record = read("IDLE*+DRAIN", f"Reason={BUSY} [root@2026-11-21T21:55:03]", f"Comment={COMMENT}")
+    assert record == Record(states=frozenset({"IDLE", "DRAIN"}), reason=BUSY, comment=COMMENT)
+    assert read("ALLOCATED") == Record(states=frozenset({"ALLOCATED"}))
 
 
-@pytest.mark.parametrize("state", ["DRAINED", "MIXED+DRAIN", "DRAINING", "DOWN*+DRAIN"])
-def test_every_kind_of_drain_is_one(state: str) -> None:
-    assert read_record("w-0", shown(state)).is_drained
-
-
-def test_an_undrained_node_has_no_reason_and_no_comment() -> None:
-    record = read_record("w-0", shown("ALLOCATED"))
-    assert record == Record(states=frozenset({"ALLOCATED"}))
-    assert not record.is_drained
-    assert record.drained_for == ""
-
-
-def test_a_reason_that_stayed_after_the_drain_means_nothing() -> None:
-    assert (
-        read_record("w-0", shown("MIXED", "Reason=health/disks [node]: full [root@2026-11-21T21:55:03]")).drained_for
-        == ""
-    )
-
-
-@pytest.mark.parametrize("reason", ["bad memory", "see health/disks", "healthy", "Prolog error"])
-def test_an_administrators_reason_names_no_check(reason: str) -> None:
-    assert read_record("w-0", shown("IDLE+DRAIN", f"Reason={reason} [anna@2026-11-21T21:55:03]")).drained_for == ""
+@table(
+    "state, reason, is_drained, check",
+    {
+        "ours": ("IDLE*+DRAIN", BUSY, True, "gpu-free"),
+        "drained": ("DRAINED", "", True, ""),
+        "with jobs": ("MIXED+DRAIN", "", True, ""),
+        "still with jobs": ("DRAINING", "", True, ""),
+        "down": ("DOWN*+DRAIN", "", True, ""),
+        "not drained": ("ALLOCATED", "", False, ""),
+        "a reason that stayed after the drain": ("MIXED", "health/disks [node]: full", False, ""),
+        "an administrator's": ("IDLE+DRAIN", "bad memory", True, ""),
+        "an administrator's that names a check": ("IDLE+DRAIN", "see health/disks", True, ""),
+        "an administrator's that begins like ours": ("IDLE+DRAIN", "healthy", True, ""),
+        "Slurm's own": ("IDLE+DRAIN", "Prolog error", True, ""),
+    },
+)
+def test_a_drain(state: str, reason: str, is_drained: bool, check: str) -> None:
+    record = read(state, *([f"Reason={reason} [anna@2026-11-21T21:55:03]"] if reason else []))
+    assert (record.is_drained, record.drained_for) == (is_drained, check)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +63,7 @@ def test_an_administrators_reason_names_no_check(reason: str) -> None:
         Result(code=0, stdout="slurm_load_node error\n"),
         Result(code=0),
     ],
+    ids=repr,
 )
 def test_an_unclear_answer_is_no_record(answer: Result) -> None:
     with pytest.raises(NoRecordError):

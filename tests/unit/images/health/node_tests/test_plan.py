@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,43 +12,61 @@ from images.health.contract import Status
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.plan import AGAIN_SECONDS, FAILED_SECONDS, PENDING_SECONDS, NodeView, plan
 from images.health.node_tests.program import POLL_SECONDS
+from images.health.node_tests.results import Record
 from images.health.watch.decide import STALE_SECONDS
 from tests.unit.images.health.node_tests.views import NOW, job, node, policy, record, started, waits
+from tests.unit.images.health.tables import table
 
 DAY = 86_400
 
 
-def test_a_new_node_is_tested_and_one_that_was_is_left_alone_until_it_is_due() -> None:
-    new, fresh, due = (
-        node("new"),
-        node("fresh", records={"cpu-speed": record(ago=DAY - 1)}),
-        node("due", records={"cpu-speed": record(ago=DAY)}),
-    )
-    assert started(plan([new, fresh, due], [], [], policy(), NOW)) == [("cpu-speed", ("new",)), ("cpu-speed", ("due",))]
+def starts(*views: NodeView, test: str = "cpu-speed", jobs: Any = (), now: int = NOW, **rules: Any) -> list[str]:
+    """On which nodes this test is started; of a pair, on both."""
+    made = started(plan(views, list(jobs), [], policy(test, **rules), now))
+    assert {name for name, _ in made} <= {test}
+    return [" ".join(names) for _, names in made]
 
 
-@pytest.mark.parametrize(("status", "soon"), [(Status.WARN, AGAIN_SECONDS), (Status.FAIL, FAILED_SECONDS)])
-def test_what_was_bad_is_measured_again_soon(status: Status, soon: float) -> None:
-    assert started(plan([node("a", records={"cpu-speed": record(status, ago=int(soon))})], [], [], policy(), NOW))
-    assert not started(
-        plan([node("a", records={"cpu-speed": record(status, ago=int(soon) - 1)})], [], [], policy(), NOW)
-    )
+def done(status: Status = Status.OK, *, ago: float, test: str = "cpu-speed") -> dict[str, Record]:
+    return {test: record(status, ago=int(ago))}
+
+
+@table(
+    "records, rules, is_due",
+    {
+        "never run": ({}, {}, True),
+        "run a day ago": (done(ago=DAY), {}, True),
+        "run today": (done(ago=DAY - 1), {}, False),
+        "slow a while ago": (done(Status.WARN, ago=AGAIN_SECONDS), {}, True),
+        "slow just now": (done(Status.WARN, ago=AGAIN_SECONDS - 1), {}, False),
+        "failed a while ago": (done(Status.FAIL, ago=FAILED_SECONDS), {}, True),
+        "failed just now": (done(Status.FAIL, ago=FAILED_SECONDS - 1), {}, False),
+        "not checked waits for its turn": (done(Status.NOT_CHECKED, ago=DAY - 1), {}, False),
+        "as often as the site says": (
+            done(Status.NOT_CHECKED, ago=DAY - 1),
+            {"intervals": {"cpu-speed": 3600.0}},
+            True,
+        ),
+    },
+)
+def test_what_is_due_is_started(records: dict[str, Record], rules: dict[str, Any], is_due: bool) -> None:
+    assert ("a" in starts(node("a", records=records), node("new"), **rules)) is is_due
+
+
+def test_new_nodes_come_first() -> None:
+    assert starts(node("due", records=done(ago=DAY)), node("new")) == ["new", "due"]
 
 
 def test_what_has_failed_is_measured_again_before_the_watcher_forgets_it() -> None:
     assert FAILED_SECONDS + POLL_SECONDS < STALE_SECONDS
 
 
-def test_a_bad_node_that_was_started_again_is_tested_at_once() -> None:
-    for test, status in (("cpu-speed", Status.FAIL), ("nccl-pair", Status.FAIL), ("cpu-speed", Status.OK)):
-        views = [node(name, gpus=8, records={test: record(status, ago=60)}, started_at=NOW - 5) for name in "ab"]
-        assert bool(started(plan(views, [], [], policy(test), NOW))) is (status is Status.FAIL)
-
-
-def test_what_was_not_checked_waits_for_its_turn() -> None:
-    view = node("a", records={"cpu-speed": record(Status.NOT_CHECKED, ago=DAY - 1)})
-    assert not started(plan([view], [], [], policy(), NOW))
-    assert started(plan([view], [], [], policy(intervals={"cpu-speed": 3600.0}), NOW))
+@pytest.mark.parametrize(
+    ("test", "status"), [("cpu-speed", Status.FAIL), ("nccl-pair", Status.FAIL), ("cpu-speed", Status.OK)]
+)
+def test_a_bad_node_that_was_started_again_is_tested_at_once(test: str, status: Status) -> None:
+    views = [node(name, gpus=8, records=done(status, ago=60, test=test), started_at=NOW - 5) for name in "ab"]
+    assert bool(starts(*views, test=test)) is (status is Status.FAIL)
 
 
 @pytest.mark.parametrize(
@@ -54,93 +74,72 @@ def test_what_was_not_checked_waits_for_its_turn() -> None:
     [
         ("ALLOCATED",),
         ("MIXED",),
-        ("IDLE", "DRAIN"),
         ("DOWN",),
-        ("IDLE", "RESERVED"),
-        ("IDLE", "PLANNED"),
-        ("IDLE", "COMPLETING"),
-        ("IDLE", "NOT_RESPONDING"),
         ("IDLE", "CLOUD", "POWERED_DOWN"),
-        ("IDLE", "POWERING_UP"),
+        ("DYNAMIC_NORM",),
+        *[("IDLE", more) for more in ("DRAIN", "RESERVED", "PLANNED", "COMPLETING", "NOT_RESPONDING", "POWERING_UP")],
         ("IDLE", "MAINTENANCE"),
         ("IDLE", "SOMETHING_NEW"),
-        ("DYNAMIC_NORM",),
     ],
     ids="+".join,
 )
 def test_only_idle_nodes_are_tested(states: tuple[str, ...]) -> None:
-    assert started(plan([node("a", *states)], [], [], policy(), NOW)) == []
+    assert starts(node("a", *states)) == []
 
 
 def test_a_node_without_a_partition_cannot_be_tested() -> None:
-    assert started(plan([node("a", partitions=())], [], [], policy(), NOW)) == []
+    assert starts(node("a", partitions=())) == []
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
-        "Resources",
-        "Priority",
-        "None",
-        "(Resources)",
-        "ReqNodeNotAvail, Reserved",
-        "QOSGrpCpuLimit",
-        "AssocGrpGRES",
-        "SomethingNew",
-        "",
-    ],
-)
+FOR_NODES = ["Resources", "Priority", "None", "(Resources)", "ReqNodeNotAvail, Reserved", "QOSGrpCpuLimit"]
+FOR_NODES += ["AssocGrpGRES", "SomethingNew", ""]
+FOR_OTHERS = ["Dependency", "BeginTime", "JobHeldUser", "JobHeldAdmin", "Licenses", "QOSMaxCpuPerUserLimit"]
+FOR_OTHERS += ["AssocMaxJobsLimit", "PartitionDown", "JobHoldMaxRequeue", "MaxJobsPerAccount"]
+FOR_OTHERS += ["DependencyNeverSatisfied", "PartitionTimeLimit"]
+
+
+@pytest.mark.parametrize("reason", FOR_NODES)
 def test_a_job_that_waits_for_nodes_ends_tests_and_keeps_others_from_starting(reason: str) -> None:
     todo = plan([node("a", "ALLOCATED"), node("b")], [job("a")], [waits(reason)], policy(), NOW)
     assert [(one.job.number, one.why) for one in todo.cancel] == [(7, "a job waits")]
     assert started(todo) == []
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
-        "Dependency",
-        "BeginTime",
-        "JobHeldUser",
-        "JobHeldAdmin",
-        "Licenses",
-        "QOSMaxCpuPerUserLimit",
-        "AssocMaxJobsLimit",
-        "PartitionDown",
-        "JobHoldMaxRequeue",
-        "MaxJobsPerAccount",
-        "DependencyNeverSatisfied",
-        "PartitionTimeLimit",
-    ],
-)
+@pytest.mark.parametrize("reason", FOR_OTHERS)
 def test_a_job_that_waits_for_something_else_does_not(reason: str) -> None:
     todo = plan([node("a", "ALLOCATED"), node("b")], [job("a")], [waits(reason)], policy(), NOW)
     assert (todo.cancel, started(todo)) == ((), [("cpu-speed", ("b",))])
 
 
-def test_a_job_only_ends_tests_on_nodes_that_it_could_have() -> None:
-    cpus, gpus = node("a", "ALLOCATED", partitions=("cpus",)), node("b", "ALLOCATED", partitions=("gpus", "all"))
+@table(
+    "partitions, ended",
+    {
+        "those that it could have": (("debug", "all"), [2]),
+        "all, where nobody knows which it wants": ((), [1, 2]),
+        "a pair for either of its nodes": (("other",), [3]),
+    },
+)
+def test_a_job_ends_tests_on(partitions: tuple[str, ...], ended: list[int]) -> None:
+    views = [node("a", "ALLOCATED", partitions=("cpus",)), node("b", "ALLOCATED", partitions=("gpus", "all"))]
     jobs = [job("a", number=1), job("b", number=2)]
-    todo = plan([cpus, gpus], jobs, [waits(partitions=("debug", "all"))], policy(), NOW)
-    assert [one.job.number for one in todo.cancel] == [2]
-    todo = plan([cpus, gpus], jobs, [waits(partitions=())], policy(), NOW)
-    assert [one.job.number for one in todo.cancel] == [1, 2], "nobody knows which nodes it wants"
+    if ended == [3]:
+        views = [node("c", "ALLOCATED"), node("d", "ALLOCATED", partitions=("main", "other"))]
+        jobs = [job("c", "d", test="nccl-pair", number=3)]
+    todo = plan(views, jobs, [waits(partitions=partitions)], policy(), NOW)
+    assert [one.job.number for one in todo.cancel] == ended
 
 
-def test_a_pair_ends_for_either_of_its_nodes() -> None:
-    views = [node("a", "ALLOCATED"), node("b", "ALLOCATED", partitions=("main", "other"))]
-    assert plan(views, [job("a", "b", test="nccl-pair")], [waits(partitions=("other",))], policy(), NOW).cancel
-
-
-def test_a_test_that_does_not_start_at_once_is_ended() -> None:
-    late, early = PENDING_SECONDS + 1, PENDING_SECONDS - 1
-    assert plan([node("a")], [job("a", running=False, ago=late)], [], policy(), NOW).cancel
-    assert not plan([node("a")], [job("a", running=False, ago=early)], [], policy(), NOW).cancel
-    assert not plan([node("a", "ALLOCATED")], [job("a", ago=late)], [], policy(), NOW).cancel
-
-
-def test_a_test_on_a_node_that_is_gone_is_ended() -> None:
-    assert plan([], [job("a")], [], policy(), NOW).cancel
+@table(
+    "views, running, ago, is_ended",
+    {
+        "that does not start": ([node("a")], False, PENDING_SECONDS + 1, True),
+        "that may start yet": ([node("a")], False, PENDING_SECONDS - 1, False),
+        "that runs": ([node("a", "ALLOCATED")], True, PENDING_SECONDS + 1, False),
+        "on a node that is gone": ([], True, 5.0, True),
+    },
+)
+def test_a_test_is_ended(views: list[NodeView], running: bool, ago: float, is_ended: bool) -> None:
+    assert bool(plan(views, [job("a", running=running, ago=ago)], [], policy(), NOW).cancel) is is_ended
 
 
 def test_a_node_has_one_test_at_a_time() -> None:
@@ -153,69 +152,55 @@ def test_a_node_has_one_test_at_a_time() -> None:
 )
 def test_only_a_part_of_the_nodes_is_tested_at_a_time(most: str, running: int, new: int) -> None:
     views = [node(f"w-{number}", *(("ALLOCATED",) if number < running else ())) for number in range(10)]
-    jobs = [job(f"w-{number}", number=number) for number in range(running)]
-    assert len(started(plan(views, jobs, [], policy(most=most), NOW))) == new
+    assert len(starts(*views, jobs=[job(f"w-{number}", number=number) for number in range(running)], most=most)) == new
 
 
-def test_a_pair_may_run_alone_where_the_limit_is_one_node() -> None:
-    views = [node("a", gpus=8), node("b", gpus=8), node("c")]
-    assert started(plan(views, [], [], policy("nccl-pair", most="1"), NOW)) == [("nccl-pair", ("a", "b"))]
-    assert started(plan([*views, node("d", "ALLOCATED")], [job("d")], [], policy("nccl-pair", most="1"), NOW)) == []
-    assert started(plan(views, [], [], policy("nccl-pair", most="0"), NOW)) == []
+def gpus(name: str, count: int = 8, **more: Any) -> NodeView:
+    return node(name, gpus=count, **more)
 
 
-def test_gpu_tests_run_where_enough_gpus_are() -> None:
-    views = [node("none"), node("one", gpus=1), node("two", gpus=2)]
-    assert started(plan(views, [], [], policy("nccl-node"), NOW)) == [("nccl-node", ("two",))]
-    assert len(started(plan(views, [], [], policy("dcgm-r1"), NOW))) == 2
+def suspect(other: str, ago: int = 60) -> dict[str, Record]:
+    return {"nccl-pair": record(Status.WARN, ago=ago, failed_with={other: NOW - ago})}
 
 
-def test_pairs_are_made_of_nodes_that_are_alike() -> None:
-    views = [
-        node("a", gpus=8, pool="h100"),
-        node("b", gpus=8, pool="h200"),
-        node("c", gpus=4, pool="h100"),
-        node("d", gpus=8, pool="h100", partitions=("x",)),
-    ]
-    assert started(plan(views, [], [], policy("nccl-pair"), NOW)) == []
-    assert started(plan([*views, node("e", gpus=8, pool="h100")], [], [], policy("nccl-pair"), NOW)) == [
-        ("nccl-pair", ("a", "e"))
-    ]
+BUSY = node("d", "ALLOCATED")
+FRESH = done(ago=60, test="nccl-pair")
+ALIKE = [gpus("a", pool="h100"), gpus("b", pool="h200"), gpus("c", 4, pool="h100")]
+ALIKE += [gpus("d", pool="h100", partitions=("x",))]
+TWO = [gpus("a", records=suspect("b", 3600)), gpus("b", records=suspect("a", 3600))]
+REPLACED = gpus("b", records=done(ago=5, test="nccl-pair"), started_at=NOW - 30)
 
 
-def test_a_node_that_is_left_over_is_paired_with_one_that_is_not_due() -> None:
-    known = {"nccl-pair": record(ago=60)}
-    views = [node("a", gpus=8, records=known), node("b", gpus=8), node("c", gpus=8, records=known)]
-    assert started(plan(views, [], [], policy("nccl-pair"), NOW)) == [("nccl-pair", ("b", "a"))]
-    assert started(plan([views[0], views[2]], [], [], policy("nccl-pair"), NOW)) == []
+@table(
+    "views, more, pairs",
+    {
+        "a pair may run alone where the limit is one node": ([gpus("a"), gpus("b"), node("c")], {"most": "1"}, ["a b"]),
+        "but not beside another test": ([gpus("a"), gpus("b"), BUSY], {"most": "1", "jobs": [job("d")]}, []),
+        "and not where no node may be tested": ([gpus("a"), gpus("b")], {"most": "0"}, []),
+        "nodes that are not alike": (ALIKE, {}, []),
+        "nodes that are alike": ([*ALIKE, gpus("e", pool="h100")], {}, ["a e"]),
+        "one that is left over": ([gpus("a", records=FRESH), gpus("b"), gpus("c", records=FRESH)], {}, ["b a"]),
+        "none that is due": ([gpus("a", records=FRESH), gpus("c", records=FRESH)], {}, []),
+        "two that failed, without a third": (TWO, {}, []),
+        "two that failed, when they are due": (TWO, {"now": NOW + DAY}, ["a b"]),
+        "a partner that is another machine now": ([gpus("a", records=suspect("b")), REPLACED], {}, []),
+    },
+)
+def test_pairs(views: list[NodeView], more: dict[str, Any], pairs: list[str]) -> None:
+    assert starts(*views, test="nccl-pair", **more) == pairs
 
 
 def test_a_failed_pair_is_split_before_anything_else() -> None:
-    bad = {
-        name: {"nccl-pair": record(Status.WARN, ago=60, failed_with={other: NOW - 60})}
-        for name, other in (("a", "b"), ("b", "a"))
-    }
-    good = {"nccl-pair": record(ago=3600)}
-    views = [node("a", gpus=8, records=bad["a"]), node("b", gpus=8, records=bad["b"])]
-    views += [node(name, gpus=8, records=good) for name in ("c", "d")]
+    views = [gpus("a", records=suspect("b")), gpus("b", records=suspect("a"))]
+    views += [gpus(name, records=done(ago=3600, test="nccl-pair")) for name in ("c", "d")]
     todo = plan(views, [], [], policy("cpu-speed", "nccl-pair"), NOW)
     assert started(todo) == [("nccl-pair", ("a", "c")), ("nccl-pair", ("b", "d"))]
 
 
-def test_two_nodes_that_failed_with_no_third_run_again_only_when_they_are_due() -> None:
-    bad = {
-        name: {"nccl-pair": record(Status.WARN, ago=3600, failed_with={other: NOW - 3600})}
-        for name, other in (("a", "b"), ("b", "a"))
-    }
-    views = [node(name, gpus=8, records=bad[name]) for name in ("a", "b")]
-    assert started(plan(views, [], [], policy("nccl-pair"), NOW)) == []
-    assert started(plan(views, [], [], policy("nccl-pair"), NOW + DAY)) == [("nccl-pair", ("a", "b"))]
-
-
-def test_a_partner_that_is_another_machine_now_is_forgotten() -> None:
-    suspect = {"nccl-pair": record(Status.WARN, ago=60, failed_with={"b": NOW - 60})}
-    replaced = node("b", gpus=8, records={"nccl-pair": record(ago=5)}, started_at=NOW - 30)
-    assert started(plan([node("a", gpus=8, records=suspect), replaced], [], [], policy("nccl-pair"), NOW)) == []
+def test_gpu_tests_run_where_enough_gpus_are() -> None:
+    views = [node("none"), gpus("one", 1), gpus("two", 2)]
+    assert starts(*views, test="nccl-node") == ["two"]
+    assert len(starts(*views, test="dcgm-r1")) == 2
 
 
 STATES = st.lists(

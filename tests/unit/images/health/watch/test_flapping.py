@@ -2,58 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from images.health.contract import Result
-from images.health.watch.decide import KUBERNETES, Finding, NodeView
+from images.health.watch.decide import Finding, NodeView
 from images.health.watch.flapping import WINDOW_SECONDS, Flapping, Hold, wait_of
+from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed
-
-REASON = "health/disks [node]: full"
 
 
 class Node:
     """A node that the test drains and lifts."""
 
     def __init__(self) -> None:
-        self.flapping = Flapping()
-        self.time = NOW
+        self.flapping, self.time = Flapping(), NOW
         self.drained_at: float | None = None
-        self.reason = REASON
-        self.name = "w-0"
+        self.name, self.check = "w-0", "disks"
+        self.declared, self.since = False, None
 
-    def look(
-        self, result: Result = OK, later: float = 2.0, *, declared: bool = False, since: float | None = None
-    ) -> Hold | None:
+    def look(self, result: Result = OK, later: float = 2.0) -> Hold | None:
         self.time += later
-        check = self.reason.split("/")[1].split(" ")[0]
         drained = self.drained_at is not None
+        finding = Finding(result=result, at=self.time, declared=self.declared, unwanted_since=self.since)
         view = NodeView(
             name=self.name,
             states=frozenset({"IDLE", "DRAIN"} if drained else {"IDLE"}),
-            reason=self.reason if drained else "",
+            reason=f"health/{self.check} [node]: x" if drained else "",
             reason_at=self.drained_at,
-            findings={check: Finding(result=result, at=self.time, declared=declared, unwanted_since=since)},
+            findings={self.check: finding},
         )
         holds = self.flapping.holds([view], self.time)
         assert len(holds) <= 1
         return holds[0] if holds else None
 
-    def drain(self, *, declared: bool = False, since: float | None = None) -> None:
+    def drain(self) -> None:
         self.time += 30
         self.drained_at = self.time
-        assert self.look(failed(), declared=declared, since=since) is None
+        assert self.look(failed()) is None
 
     def lift(self) -> None:
         self.flapping.lifted(self.name)
         self.drained_at = None
         self.look()
 
-    def drains(self, count: int) -> None:
-        for _ in range(count - 1):
-            self.drain()
-            self.lift()
-        self.drain()
+    def play(self, story: str) -> None:
+        """Words of a story: `30+`, `30-`: it is well 30 s later, and held or not. Others are the names of what happens."""
+        happens: dict[str, Callable[[], object]] = {
+            "drain": self.drain,
+            "lift": self.lift,
+            "lift-unseen": lambda: self.flapping.lifted(self.name),
+            "fails": lambda: self.look(failed()),
+            "unknown": lambda: self.look(UNKNOWN),
+            "restart": lambda: setattr(self, "flapping", Flapping()),
+            "vanish": lambda: self.flapping.holds([], self.time),
+            "day": lambda: setattr(self, "time", self.time + WINDOW_SECONDS),
+            "other-node": lambda: setattr(self, "name", "w-1"),
+            "other-check": lambda: setattr(self, "check", "dns"),
+            "other-reason": lambda: self.__dict__.update(check="dns", drained_at=self.time),
+            "cordoned": lambda: self.__dict__.update(check="kubernetes", declared=True),
+            "condition": lambda: self.__dict__.update(check="kubernetes", declared=True, since=NOW),
+        }
+        for number, word in enumerate(story.split()):
+            if word[-1] in "+-":
+                assert (self.look(later=float(word[:-1])) is not None) == (word[-1] == "+"), f"{number}: {word}"
+            else:
+                assert not happens[word](), f"{number}: {word}"
+
+
+@table(
+    "story",
+    {
+        "the first drain is lifted at once": "drain 30-",
+        "the second needs a minute": "drain lift drain 30+ 59+ 1-",
+        "a failure in between starts the time anew": "drain lift drain 30+ 50+ fails 2+ 59+ 1-",
+        "and so does not knowing": "drain lift drain 30+ 50+ unknown 2+ 59+ 1-",
+        "a drain that is looked at often counts once": "drain" + " fails" * 20 + " 30-",
+        "a prolog may drain the node between two rounds": "drain lift-unseen drain 30+",
+        "another check has a count of its own": "drain lift drain lift drain lift other-check drain 30-",
+        "another node has a count of its own": "drain lift drain lift drain lift other-node drain 30-",
+        "after a day the count begins anew": "drain lift drain lift drain lift day drain 30-",
+        "a restart forgets how long to wait": "drain lift drain lift drain restart 30-",
+        "who cordons a machine often is no check": "cordoned drain 30- lift drain 30- lift drain 30- lift drain 30-",
+        "a condition that comes and goes is": "condition drain lift drain 30+",
+        "a reason that changes is a drain of that check": "drain lift drain other-reason fails 30- lift drain 30+",
+        "a record that vanished is no drain that goes on": "drain vanish drain 30+",
+    },
+)
+def test_a_check_that_fails_again_has_to_be_well_for_longer(story: str) -> None:
+    Node().play(story)
 
 
 @pytest.mark.parametrize(
@@ -63,117 +101,17 @@ def test_the_wait_doubles_and_ends_at_an_hour(drains: int, seconds: float) -> No
     assert wait_of(drains) == seconds
 
 
-def test_the_first_drain_is_lifted_at_once() -> None:
+def test_a_hold_says_for_what_and_how_long_once() -> None:
     node = Node()
-    node.drain()
-    assert node.look(later=30) is None
-
-
-def test_the_second_needs_a_minute_and_says_so_once() -> None:
-    node = Node()
-    node.drains(2)
+    node.play("drain lift drain")
     assert node.look(later=30) == Hold(node="w-0", check="disks", drains=2, seconds=60, is_new=True)
-    hold = node.look(later=59)
-    assert hold is not None
-    assert not hold.is_new
-    assert node.look(later=1) is None
+    node.play("fails")
+    assert node.look() == Hold(node="w-0", check="disks", drains=2, seconds=60, is_new=False)
+    node.play("other-reason fails 30- lift drain")
+    assert node.look(later=30) == Hold(node="w-0", check="dns", drains=2, seconds=60, is_new=True)
 
 
-@pytest.mark.parametrize("result", [failed(), UNKNOWN])
-def test_a_break_starts_the_time_anew(result: Result) -> None:
+def test_what_is_forgotten_takes_no_room() -> None:
     node = Node()
-    node.drains(2)
-    assert node.look(later=30) is not None
-    assert node.look(later=50) is not None
-    assert node.look(result) is None
-    hold = node.look()
-    assert hold is not None
-    assert not hold.is_new
-    assert node.look(later=59) is not None
-    assert node.look(later=1) is None
-
-
-def test_a_drain_that_is_looked_at_often_counts_once() -> None:
-    node = Node()
-    node.drain()
-    for _ in range(20):
-        assert node.look(failed()) is None
-    assert node.look(later=30) is None
-
-
-def test_a_drain_right_after_a_lifting_is_another_one() -> None:
-    """A prolog may drain the node between two rounds."""
-    node = Node()
-    node.drain()
-    node.flapping.lifted("w-0")
-    node.drain()
-    assert node.look(later=30) is not None
-
-
-def test_another_check_and_another_node_have_counts_of_their_own() -> None:
-    node = Node()
-    node.drains(3)
-    node.lift()
-    node.reason = "health/dns [node]: no answer"
-    node.drain()
-    assert node.look(later=30) is None
-    node.lift()
-    node.reason, node.name = REASON, "w-1"
-    node.drain()
-    assert node.look(later=30) is None
-
-
-def test_after_a_day_the_count_begins_anew() -> None:
-    node = Node()
-    node.drains(3)
-    node.lift()
-    node.time += WINDOW_SECONDS
-    node.drain()
-    assert node.look(later=30) is None
+    node.play("drain lift drain lift drain lift day drain")
     assert sum(len(times) for times in node.flapping._drained.values()) == 1
-
-
-def test_a_restart_forgets_how_long_to_wait() -> None:
-    node = Node()
-    node.drains(3)
-    node.flapping = Flapping()
-    assert node.look(later=30) is None
-
-
-def test_somebody_who_cordons_a_machine_often_is_no_flapping_check() -> None:
-    node = Node()
-    node.reason = f"health/{KUBERNETES} [node]: machine m is cordoned"
-    for _ in range(4):
-        node.drain(declared=True)
-        assert node.look(later=30) is None
-        node.lift()
-
-
-def test_a_condition_that_comes_and_goes_is_flapping() -> None:
-    node = Node()
-    node.reason = f"health/{KUBERNETES} [node]: machine m has the condition Maintenance"
-    node.drain(declared=True, since=NOW)
-    node.lift()
-    node.drain(declared=True, since=NOW)
-    assert node.look(later=30) is not None
-
-
-def test_a_drain_whose_reason_changes_is_one_for_that_check() -> None:
-    node = Node()
-    node.drains(2)
-    node.reason, node.drained_at = "health/dns [node]: no answer", node.time
-    assert node.look(failed()) is None
-    assert node.look(later=30) is None
-    node.lift()
-    node.drain()
-    hold = node.look(later=30)
-    assert hold is not None
-    assert (hold.check, hold.drains) == ("dns", 2)
-
-
-def test_a_record_that_vanished_is_no_drain_that_goes_on() -> None:
-    node = Node()
-    node.drain()
-    node.flapping.holds([], node.time)
-    node.drain()
-    assert node.look(later=30) is not None

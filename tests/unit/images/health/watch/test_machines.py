@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from images.health.contract import Status
 from images.health.watch import machines
 from images.health.watch.decide import Finding
 from images.health.watch.machines import (
@@ -23,7 +23,6 @@ from images.health.watch.machines import (
     Machines,
     Place,
     Told,
-    answers,
     judge,
     machine_of,
     place_of,
@@ -31,11 +30,18 @@ from images.health.watch.machines import (
     takes_connection,
 )
 from images.health.watch.slurm import Record
+from tests.unit.images.health.tables import Like, table, words
 from tests.unit.images.health.watch.followed import Followed
 from tests.unit.images.health.watch.views import NOW
 
 RECORDS = [Record(name=name, states=frozenset({"IDLE"}), address=f"10.0.0.{name[-1]}") for name in ("w-0", "w-1")]
 READY = Machine(ready="True", conditions={})
+SILENT = Machine(ready="Unknown", why="kubelet stopped posting", conditions={})
+CORDONED = replace(READY, cordoned=True)
+RELEASED = replace(CORDONED, released_for="health/gpu-xid", released_by="ns/w-0")
+UNWANTED = replace(READY, conditions={"Maintenance": "on Tuesday"})
+LAST = MISSING_ROUNDS - 1
+NO_PLACE = Place(node="")
 
 
 class Queue(Executor):
@@ -55,18 +61,18 @@ class Queue(Executor):
 
 
 class Cluster:
-    """Two workers, each on a machine of its own."""
+    """Two workers, each on a machine of its own; Maintenance drains."""
 
-    def __init__(self, *, drain_conditions: frozenset[str] = frozenset()) -> None:
+    def __init__(self, m_0: Machine | None = READY, *, answers: bool = True) -> None:
         self.pods = Followed({"w-0": Place(node="m-0", uid="u0"), "w-1": Place(node="m-1")})
-        self.nodes = Followed({"m-0": READY, "m-1": READY})
-        self.answers = True
+        self.nodes = Followed({"m-0": m_0, "m-1": READY} if m_0 else {"m-1": READY})
+        self.answers = answers
         self.pool = Queue()
         self.probed: list[tuple[str, int]] = []
         self.machines = Machines(
             pods=self.pods,  # type: ignore[arg-type]
             nodes=self.nodes,  # type: ignore[arg-type]
-            drain_conditions=drain_conditions,
+            drain_conditions=frozenset({"Maintenance"}),
             namespace="ns",
             probe=self._probe,
             pool=self.pool,
@@ -75,6 +81,27 @@ class Cluster:
     def _probe(self, address: str, port: int) -> bool:
         self.probed.append((address, port))
         return self.answers
+
+    def change(
+        self,
+        *,
+        m_0: Machine | None = None,
+        gone: bool = False,
+        at: Place | None = None,
+        podless: bool = False,
+        answers: bool | None = None,
+        synced: bool | None = None,
+        m_9: Machine | None = None,
+    ) -> None:
+        """What happens between two rounds."""
+        self.nodes.copy |= {name: new for name, new in (("m-0", m_0), ("m-9", m_9)) if new}
+        self.pods.copy |= {"w-0": at} if at else {}
+        if gone:
+            del self.nodes.copy["m-0"]
+        if podless:
+            del self.pods.copy["w-0"]
+        self.answers = self.answers if answers is None else answers
+        self.nodes.synced = self.nodes.synced if synced is None else synced
 
     def look(self, times: int = 1) -> Finding:
         """What is found about w-0 in the last of some rounds."""
@@ -85,141 +112,134 @@ class Cluster:
         return findings["w-0"]
 
 
-def node(*conditions: Mapping[str, str], **spec: object) -> dict[str, object]:
-    return {"metadata": {"name": "m-0"}, "spec": spec, "status": {"conditions": list(conditions)}}
+def said(finding: Finding) -> str:
+    """What is found, and how: somebody wants it so, or the machine is lost."""
+    return words(finding.result) + " (declared)" * finding.declared + " (lost)" * finding.lost
 
 
-def test_a_ready_machine_is_well_and_its_slurmd_is_not_bothered() -> None:
-    cluster = Cluster()
-    assert cluster.look().result.status is Status.OK
-    assert cluster.probed == []
-
-
-def test_a_silent_slurmd_alone_is_no_lost_machine() -> None:
-    assert judge("m-0", READY, silent=True, drain_conditions=frozenset()).result.status is Status.OK
-
-
-def test_a_cordoned_machine_fails_because_somebody_said_so() -> None:
-    cluster = Cluster()
-    cluster.nodes.copy["m-0"] = Machine(ready="True", cordoned=True, conditions={})
-    finding = cluster.look()
-    assert (finding.result.status, finding.declared, finding.lost) == (Status.FAIL, True, False)
-    assert finding.result.message == "machine m-0 is cordoned"
-    assert finding.result.fault == "node"
-
-
-def test_a_condition_that_the_site_names_counts_and_another_does_not() -> None:
-    conditions = {"MaintenanceScheduled": "on Tuesday", "Other": ""}
-    for named, status in (("MaintenanceScheduled", Status.FAIL), ("DiskPressure", Status.OK)):
-        cluster = Cluster(drain_conditions=frozenset({named}))
-        cluster.nodes.copy["m-0"] = Machine(ready="True", conditions=conditions)
-        finding = cluster.look()
-        assert finding.result.status is status
-        assert finding.declared is (status is Status.FAIL)
-
-
-def test_since_when_the_condition_is_true_is_known_or_as_good_as_for_ever() -> None:
-    for since, known in (({"Maintenance": NOW - 9}, NOW - 9), ({}, 0.0)):
-        cluster = Cluster(drain_conditions=frozenset({"Maintenance"}))
-        cluster.nodes.copy["m-0"] = Machine(ready="True", conditions={"Maintenance": ""}, since=since)
-        assert cluster.look().unwanted_since == known
-    cluster.nodes.copy["m-0"] = Machine(ready="True", conditions={"Maintenance": ""}, cordoned=True)
-    assert cluster.look().unwanted_since is None
-
-
-@pytest.mark.parametrize(
-    ("by", "status"), [("ns/w-0", Status.OK), ("other/w-0", Status.FAIL), ("", Status.FAIL), ("/", Status.FAIL)]
+@table(
+    "machine, expected",
+    {
+        "ready": (READY, "ok"),
+        "cordoned": (CORDONED, "fail [node]: machine m-0 is cordoned (declared)"),
+        "a condition that drains": (UNWANTED, "fail [node]: ...Maintenance... (declared)"),
+        "a condition that the site does not name": (replace(READY, conditions={"Other": ""}), "ok"),
+        "a condition that a watcher has set": (replace(READY, conditions={"Maintenance": "slurmstack: w-0: x"}), "ok"),
+        "a condition that only looks so": (replace(READY, conditions={"Maintenance": "slurmstacks: w-0"}), "fail ..."),
+        "released by us": (RELEASED, "ok"),
+        "released by another": (replace(RELEASED, released_by="other/w-0"), "fail ... (declared)"),
+        "released by nobody": (replace(RELEASED, released_by=""), "fail ... (declared)"),
+        "released by no name": (replace(RELEASED, released_by="/"), "fail ... (declared)"),
+    },
 )
-def test_a_cordon_of_our_own_is_not_somebody_elses(by: str, status: Status) -> None:
-    cluster = Cluster()
-    released = Machine(ready="True", conditions={}, cordoned=True, released_for="health/gpu-xid", released_by=by)
-    cluster.nodes.copy["m-0"] = released
-    assert cluster.look().result.status is status
-    nobody = judge("m-0", released, silent=False, drain_conditions=frozenset())
-    assert nobody.result.status is Status.FAIL
+def test_a_machine_that_answers(machine: Machine, expected: str) -> None:
+    cluster = Cluster(machine)
+    assert said(cluster.look()) == Like(expected)
+    assert cluster.probed == [], "its slurmd is not bothered"
 
 
-def test_a_released_machine_that_is_not_ready_or_lost_is_still_so() -> None:
-    cluster = Cluster()
-    cluster.answers = False
-    cluster.nodes.copy["m-0"] = Machine(
-        ready="Unknown", conditions={}, cordoned=True, released_for="health/gpu-xid", released_by="ns/w-0"
-    )
-    assert cluster.look(times=2).lost
+def test_a_silent_slurmd_alone_is_no_lost_machine_and_a_cordon_is_ours_only_where_we_are_known() -> None:
+    assert judge("m-0", READY, silent=True, drain_conditions=frozenset()).result.status == "ok"
+    assert judge("m-0", RELEASED, silent=False, drain_conditions=frozenset()).result.status == "fail"
 
 
-def test_a_condition_that_a_watcher_has_set_is_not_drained_for() -> None:
-    for message, status in (("slurmstack: w-0: released", Status.OK), ("slurmstacks: w-0", Status.FAIL)):
-        cluster = Cluster(drain_conditions=frozenset({"HardwareIssuesSuspected"}))
-        cluster.nodes.copy["m-0"] = Machine(ready="True", conditions={"HardwareIssuesSuspected": message})
-        assert cluster.look().result.status is status
+@table(
+    "machine, since",
+    {
+        "a known time": (replace(UNWANTED, since={"Maintenance": NOW - 9}), NOW - 9),
+        "as good as for ever": (UNWANTED, 0.0),
+        "a cordon counts first": (replace(UNWANTED, cordoned=True), None),
+    },
+)
+def test_since_when_the_condition_is_true(machine: Machine, since: float | None) -> None:
+    assert Cluster(machine).look().unwanted_since == since
 
 
-def test_what_is_known_of_the_machine_before_does_not_count_for_the_next() -> None:
-    cluster = Cluster()
-    cluster.answers = False
-    del cluster.nodes.copy["m-0"]
-    assert cluster.look(times=MISSING_ROUNDS).lost
-    cluster.pods.copy["w-0"] = Place(node="m-9")  # of which nothing is heard yet
-    finding = cluster.look()
-    assert (finding.result.status, finding.lost) == (Status.NOT_CHECKED, False)
-    cluster.nodes.copy["m-9"] = Machine(ready="Unknown", conditions={})
-    assert cluster.look(times=2).lost
-    cluster.pods.copy["w-0"] = Place(node="m-8")
-    cluster.nodes.copy["m-8"] = Machine(ready="Unknown", conditions={})
-    assert not cluster.look().lost
+NOT_READY = Machine(ready="False", why="runtime is down", conditions={})
+UNHEARD = "not checked: ..."
+LOST = "fail ... (lost)"
+ALIVE = "fail [node]: machine m-0 is not ready: kubelet stopped posting"
+DEAD = "fail [node]: ...slurmd does not answer... (lost)"
 
 
-def test_a_machine_that_is_not_ready_fails_and_nobody_said_so() -> None:
-    cluster = Cluster()
-    cluster.answers = False
-    cluster.nodes.copy["m-0"] = Machine(ready="False", why="runtime is down", conditions={})
-    finding = cluster.look(times=9)
-    assert (finding.result.status, finding.declared, finding.lost) == (Status.FAIL, False, False)
-    assert finding.result.message == "machine m-0 is not ready: runtime is down"
-
-
-def test_a_machine_is_lost_only_when_its_slurmd_is_silent_too() -> None:
-    cluster = Cluster()
-    cluster.nodes.copy["m-0"] = Machine(ready="Unknown", why="kubelet stopped posting", conditions={})
-    assert not cluster.look(times=9).lost
-    cluster.answers = False
-    assert not cluster.look().lost
-    finding = cluster.look()
-    assert finding.lost
-    assert "slurmd does not answer" in finding.result.message
-    assert set(cluster.probed) == {("10.0.0.0", 6818)}
-    cluster.answers = True
-    assert not cluster.look(times=2).lost
+@table(
+    "first, answers, story",
+    {
+        "not ready is not lost": (
+            NOT_READY,
+            False,
+            [({}, 9, "fail [node]: machine m-0 is not ready: runtime is down")],
+        ),
+        "a machine is lost only when its slurmd is silent too": (
+            SILENT,
+            True,
+            [({}, 9, ALIVE), ({"answers": False}, 1, ALIVE), ({}, 1, DEAD), ({"answers": True}, 2, ALIVE)],
+        ),
+        "a released machine may be lost as well": (replace(RELEASED, ready="Unknown"), False, [({}, 2, LOST)]),
+        "what was tried before it was well counts no more": (
+            SILENT,
+            False,
+            [({}, 2, DEAD), ({"m_0": READY}, 1, "ok"), ({"m_0": SILENT}, 1, ALIVE)],
+        ),
+        "the machine before does not count for the next": (
+            None,
+            False,
+            [
+                ({}, MISSING_ROUNDS, LOST),
+                ({"at": Place(node="m-9")}, 1, UNHEARD),  # of which nothing is heard yet
+                ({"m_9": SILENT}, 2, LOST),
+                ({"at": Place(node="m-0"), "m_0": SILENT}, 1, ALIVE),
+            ],
+        ),
+        "a machine that was not heard of yet is unknown at first": (
+            None,
+            True,
+            [({}, LAST, UNHEARD), ({"m_0": READY}, 1, "ok"), ({"gone": True}, LAST, UNHEARD), ({}, 1, "fail ...")],
+        ),
+        "a machine that vanished with its pod is still known to be gone": (
+            READY,
+            False,
+            [
+                ({}, 1, "ok"),
+                ({"gone": True, "at": NO_PLACE}, MISSING_ROUNDS, LOST),
+                ({"podless": True}, 1, LOST),
+                ({"at": Place(node="m-1")}, 1, "ok"),
+            ],
+        ),
+        "a node whose pod was never seen is not ours": (READY, False, [({"podless": True}, 9, UNHEARD)]),
+        "while the API server is away no time counts": (
+            SILENT,
+            False,
+            [({}, 1, ALIVE), ({"synced": False}, 1, UNHEARD), ({"synced": True}, 1, ALIVE)],
+        ),
+        "a machine is missing anew after that": (
+            None,
+            True,
+            [({}, LAST, UNHEARD), ({"synced": False}, 1, UNHEARD), ({"synced": True}, 1, UNHEARD)],
+        ),
+    },
+)
+def test_rounds_in_a_row(first: Machine | None, answers: bool, story: list[tuple[dict[str, Any], int, str]]) -> None:
+    cluster = Cluster(first, answers=answers)
+    for number, (change, rounds, expected) in enumerate(story):
+        cluster.change(**change)
+        found = said(cluster.look(times=rounds))
+        assert found == Like(expected), number
+        assert found.endswith("(lost)") == expected.endswith("(lost)"), number
+    assert set(cluster.probed) <= {("10.0.0.0", 6818)}
 
 
 def test_a_slurmd_that_takes_its_time_to_be_silent_holds_up_no_round() -> None:
-    cluster = Cluster()
-    cluster.answers = False
-    cluster.nodes.copy["m-0"] = Machine(ready="Unknown", conditions={})
+    cluster = Cluster(SILENT, answers=False)
     for _ in range(5):
         assert not cluster.machines.findings(RECORDS, NOW)["w-0"].lost
     assert len(cluster.pool.waiting) == 1
 
 
-def test_what_was_tried_before_the_machine_was_well_again_counts_no_more() -> None:
-    cluster = Cluster()
-    cluster.answers = False
-    cluster.nodes.copy["m-0"] = Machine(ready="Unknown", conditions={})
-    assert cluster.look(times=2).lost
-    cluster.nodes.copy["m-0"] = READY
-    cluster.look()
-    cluster.nodes.copy["m-0"] = Machine(ready="Unknown", conditions={})
-    assert not cluster.look().lost
-
-
 def test_many_lost_machines_wait_for_their_turn_and_all_get_one() -> None:
-    cluster = Cluster()
-    cluster.answers = False
+    cluster = Cluster(SILENT, answers=False)
     many = [Record(name=f"w-{number}", states=frozenset({"IDLE"})) for number in range(100)]
     cluster.pods.copy.update({record.name: Place(node="m-0") for record in many})
-    cluster.nodes.copy["m-0"] = Machine(ready="Unknown", conditions={})
-    lost = 0
     for _ in range(9):
         lost = sum(finding.lost for finding in cluster.machines.findings(many, NOW).values())
         assert len(cluster.pool.waiting) <= 32
@@ -227,86 +247,36 @@ def test_many_lost_machines_wait_for_their_turn_and_all_get_one() -> None:
     assert lost == 100
 
 
-def test_a_machine_that_was_not_heard_of_yet_is_unknown_at_first() -> None:
-    cluster = Cluster()
-    del cluster.nodes.copy["m-0"]
-    assert cluster.look(times=MISSING_ROUNDS - 1).result.status is Status.NOT_CHECKED
-    cluster.nodes.copy["m-0"] = READY
-    assert cluster.look().result.status is Status.OK
-    del cluster.nodes.copy["m-0"]
-    assert cluster.look(times=MISSING_ROUNDS - 1).result.status is Status.NOT_CHECKED
-    finding = cluster.look()
-    assert (finding.result.status, finding.lost) == (Status.FAIL, False)
+# ---------------------------------------------------------------- what Kubernetes says
 
 
-def test_a_machine_that_vanished_with_its_pod_is_still_known_to_be_gone() -> None:
-    cluster = Cluster()
-    cluster.look()
-    del cluster.nodes.copy["m-0"]
-    cluster.pods.copy["w-0"] = Place(node="")
-    cluster.answers = False
-    assert cluster.look(times=MISSING_ROUNDS).lost
-    del cluster.pods.copy["w-0"]
-    assert cluster.look().lost
-    cluster.pods.copy["w-0"] = Place(node="m-1")
-    assert cluster.look().result.status is Status.OK
-
-
-def test_a_node_whose_pod_was_never_seen_is_not_ours() -> None:
-    cluster = Cluster()
-    del cluster.pods.copy["w-0"]
-    cluster.answers = False
-    assert cluster.look(times=9).result.status is Status.NOT_CHECKED
-
-
-def test_without_the_api_server_nothing_is_known_and_no_time_of_it_counts() -> None:
-    cluster = Cluster()
-    cluster.answers = False
-    cluster.nodes.copy["m-0"] = Machine(ready="Unknown", conditions={})
-    cluster.look()
-    cluster.nodes.synced = False
-    finding = cluster.look()
-    assert (finding.result.status, finding.lost) == (Status.NOT_CHECKED, False)
-    cluster.nodes.synced = True
-    assert not cluster.look().lost
-
-
-def test_a_machine_is_missing_anew_after_the_api_server_was_away() -> None:
-    cluster = Cluster()
-    del cluster.nodes.copy["m-0"]
-    cluster.look(times=MISSING_ROUNDS - 1)
-    cluster.nodes.synced = False
-    cluster.look()
-    cluster.nodes.synced = True
-    assert cluster.look().result.status is Status.NOT_CHECKED
+def node(*conditions: Mapping[str, str], **spec: object) -> dict[str, object]:
+    return {"metadata": {"name": "m-0"}, "spec": spec, "status": {"conditions": list(conditions)}}
 
 
 def test_a_node_object_is_read() -> None:
-    told = {"type": CONDITION, "status": "True", "reason": "HardwareFault", "message": "w-0: gpu-xid"}
-    machine = machine_of(
-        node(
-            {"type": "Ready", "status": "True", "message": "kubelet is posting"},
-            {"type": "MemoryPressure", "status": "False"},
-            {"type": "Maintenance", "status": "True", "message": "soon"},
-            told,
-            unschedulable=True,
-        )
+    told = {"status": "True", "reason": "HardwareFault", "message": "w-0: gpu-xid"}
+    soon = {"type": "Maintenance", "status": "True", "message": "soon", "lastTransitionTime": "2026-11-18T11:06:40Z"}
+    given = node(
+        {"type": "Ready", "status": "True", "message": "kubelet is posting"},
+        {"type": "MemoryPressure", "status": "False"},
+        soon,
+        {"type": CONDITION, **told},
+        unschedulable=True,
     )
-    assert machine == Machine(
+    annotations = {RELEASED_FOR: "health/gpu-xid", RELEASED_BY: "ns/w-0", KEEP: "mine"}
+    assert machine_of({**given, "metadata": {"resourceVersion": "42", "annotations": annotations}}) == Machine(
         ready="True",
         why="kubelet is posting",
         cordoned=True,
         conditions={"Maintenance": "soon"},
-        told=Told(status="True", reason="HardwareFault", message="w-0: gpu-xid"),
+        told=Told(**told),
+        since={"Maintenance": NOW},
+        released_for="health/gpu-xid",
+        released_by="ns/w-0",
+        keep="mine",
+        version="42",
     )
-
-
-def test_what_is_written_on_a_node_is_read() -> None:
-    given = node({"type": "Maintenance", "status": "True", "lastTransitionTime": "2026-11-18T11:06:40Z"})
-    annotations = {RELEASED_FOR: "health/gpu-xid", RELEASED_BY: "ns/w-0", KEEP: "mine"}
-    machine = machine_of({**given, "metadata": {"resourceVersion": "42", "annotations": annotations}})
-    assert (machine.released_for, machine.released_by, machine.keep) == ("health/gpu-xid", "ns/w-0", "mine")
-    assert (machine.version, machine.since) == ("42", {"Maintenance": NOW})
 
 
 @pytest.mark.parametrize("text", [None, "", "soon", 17])
@@ -316,18 +286,16 @@ def test_a_time_that_is_none_is_unknown(text: object) -> None:
 
 @pytest.mark.parametrize("given", [{"metadata": {"name": "m"}}, node(), node({"type": "Ready", "status": "Unknown"})])
 def test_a_machine_that_says_nothing_is_not_taken_for_ready(given: dict[str, object]) -> None:
-    assert machine_of(given).ready == "Unknown"
-    assert not machine_of(given).cordoned
+    assert (machine_of(given).ready, machine_of(given).cordoned) == ("Unknown", False)
 
 
 def test_a_pod_is_read() -> None:
     assert place_of({"metadata": {"uid": "u"}, "spec": {"nodeName": "m-0"}}) == Place(node="m-0", uid="u")
-    assert place_of({"metadata": {}}) == Place(node="")
+    assert place_of({"metadata": {}}) == NO_PLACE
     leaving = {"uid": "u", "deletionTimestamp": "2026-11-18T11:06:41Z"}
     started = {"startTime": "2026-11-18T11:06:40Z"}
-    assert place_of({"metadata": leaving, "spec": {"nodeName": "m-0"}, "status": started}) == Place(
-        node="m-0", uid="u", started=NOW, leaving=True
-    )
+    found = place_of({"metadata": leaving, "spec": {"nodeName": "m-0"}, "status": started})
+    assert found == Place(node="m-0", uid="u", started=NOW, leaving=True)
 
 
 def test_a_connection_is_tried_for_real() -> None:
@@ -338,11 +306,10 @@ def test_a_connection_is_tried_for_real() -> None:
     assert not takes_connection("." * 300, 6818)
 
 
-def test_slurmd_is_silent_only_after_some_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes = [False] * (TRIES - 1) + [True]
+@pytest.mark.parametrize("answers", [True, False])
+def test_slurmd_is_silent_only_after_some_tries(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+    outcomes = [False] * (TRIES - 1) + [answers]
     monkeypatch.setattr(machines, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(machines, "takes_connection", lambda *_: outcomes.pop(0))
-    assert answers("10.0.0.0", 6818)
-    outcomes = [False] * TRIES
-    assert not answers("10.0.0.0", 6818)
+    assert machines.answers("10.0.0.0", 6818) is answers
     assert outcomes == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,38 +12,48 @@ from images.health.watch.decide import KUBERNETES, STALE_SECONDS, Finding, NodeV
 from images.health.watch.limit import Limit
 from images.health.watch.machines import Machine, Place
 from images.health.watch.release import Plan, Rules, Step, plan
+from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view
 
 BROKEN = failed("GPU 3: Xid 79", "hardware")
 REASON = "health/gpu-xid [hardware]: GPU 3: Xid 79"
 READY = Machine(ready="True", conditions={})
-RELEASED = Machine(
-    ready="True", conditions={}, cordoned=True, released_for="health/gpu-xid", released_by="ns/w-0", version="7"
-)
+CORDONED = replace(READY, cordoned=True)
+RELEASED = replace(CORDONED, released_for="health/gpu-xid", released_by="ns/w-0", version="7")
+THEIRS = replace(RELEASED, released_by="other/w-0")
+KEPT = replace(READY, keep="health/gpu-xid")
 UNWANTED = Finding(result=failed("maintenance"), at=NOW, declared=True, unwanted_since=NOW - 5000)
-CORDONED = Finding(result=failed("cordoned"), at=NOW, declared=True)
+BY_A_PERSON = Finding(result=failed("cordoned"), at=NOW, declared=True)
+RELEASE = ["RELEASE m-0 of w-0 for health/gpu-xid"]
+TAKE_BACK = ["TAKE_BACK m-0 of w-0 for health/gpu-xid"]
 
 
 def rules(
     max_unavailable: str = "100", *, evict: bool = False, condition: str = "", report_only: str = "", after: float = 600
 ) -> Rules:
-    return Rules(
-        namespace="ns",
-        evict=evict,
-        max_unavailable=Limit.parse(max_unavailable),
-        after=after,
-        condition=condition,
-        report_only=frozenset(report_only.split()),
-    )
+    limit = Limit.parse(max_unavailable)
+    off = frozenset(report_only.split())
+    return Rules(namespace="ns", evict=evict, max_unavailable=limit, after=after, condition=condition, report_only=off)
 
 
-def broken(name: str = "w-0", *states: str, drained_ago: float = 1000, **findings: Result | Finding) -> NodeView:
+EVICTS, ALL = rules(evict=True), rules(evict=True, condition="C")
+MARKS = rules(condition="C")
+
+
+def broken(
+    name: str = "w-0", *states: str, ago: float = 1000, reason: str = REASON, **findings: Result | Finding
+) -> NodeView:
     """A node that is drained for a hardware fault and has no jobs."""
     findings = findings or {"gpu_xid": BROKEN}
-    return view(name, *(states or ("IDLE", "DRAIN")), reason=REASON, drained_ago=drained_ago, **findings)
+    return view(name, *(states or ("IDLE", "DRAIN")), reason=reason, drained_ago=ago, **findings)
 
 
-def place(machine: str, *, started_ago: float = 9000, leaving: bool = False) -> Place:
+def machined(finding: Finding, check: str = "kubernetes", ago: float = 1000) -> NodeView:
+    """A node that is drained and whose machine Kubernetes has something to say about."""
+    return broken(reason=f"health/{check} [node]: m", ago=ago, kubernetes=finding)
+
+
+def place(machine: str = "m-0", *, started_ago: float = 9000, leaving: bool = False) -> Place:
     return Place(node=machine, uid=f"uid on {machine}", started=NOW - started_ago, leaving=leaving)
 
 
@@ -52,301 +61,277 @@ def planned(*views: NodeView, by: Rules | None = None, machine: Machine = READY,
     """A plan for w-0 on m-0; other nodes are on machines of their own."""
     places = {each.name: place(f"m-{each.name[2:]}") for each in views}
     machines = {where.node: READY for where in places.values()} | {"m-0": machine}
-    return plan(views, places | {"w-0": at or place("m-0")}, machines, by or rules(), NOW)
+    return plan(views, places | {"w-0": at or place()}, machines, by or rules(), NOW)
 
 
-def done(made: Plan) -> list[tuple[str, str, str, str]]:
-    return [(move.step.name, move.machine, move.worker, move.check) for move in made.moves]
+def done(made: Plan) -> list[str]:
+    return [f"{move.step.name} {move.machine} of {move.worker} for {move.check}" for move in made.moves]
 
 
-THE_RELEASE = [("RELEASE", "m-0", "w-0", "health/gpu-xid")]
+WELL = view("w-0", gpu_xid=OK)
 
 # ---------------------------------------------------------------- releasing
 
 
-def test_a_drained_node_with_a_hardware_fault_and_without_jobs_has_its_machine_released() -> None:
-    made = planned(broken(), view("w-1", gpu_xid=OK))
-    assert done(made) == THE_RELEASE
+@table(
+    "node, more",
+    {
+        "a drained node with a hardware fault and without jobs": (broken(), {}),
+        "after the time for faults that go away": (broken(ago=600), {}),
+        "found since the pod began on this machine": (
+            broken(gpu_xid=found(BROKEN, ago=100)),
+            {"at": place(started_ago=110), "by": rules(after=0)},
+        ),
+        "long enough on this machine": (broken(ago=5000), {"at": place(started_ago=600)}),
+        "a machine that is not ready is not counted twice": (
+            broken(),
+            {"machine": replace(READY, ready="False"), "by": rules("1")},
+        ),
+    },
+)
+def test_a_broken_machine_is_released(node: NodeView, more: dict[str, object]) -> None:
+    made = planned(node, view("w-1", gpu_xid=OK), **more)  # type: ignore[arg-type]
+    assert done(made) == RELEASE
     assert made.moves[0].why == "GPU 3: Xid 79"
 
 
-def test_a_machine_that_maintenance_wants_away_is_released() -> None:
-    node = view("w-0", "IDLE", "DRAIN", reason="health/kubernetes [node]: m", drained_ago=1000, kubernetes=UNWANTED)
-    assert done(planned(node)) == [("RELEASE", "m-0", "w-0", "health/kubernetes")]
+@table(
+    "node",
+    {
+        "a machine that maintenance wants away": machined(UNWANTED),
+        "whatever it was drained for first": machined(UNWANTED, "disks"),
+    },
+)
+def test_a_machine_that_maintenance_wants_away_is_released(node: NodeView) -> None:
+    assert done(planned(node)) == ["RELEASE m-0 of w-0 for health/kubernetes"]
 
 
-def test_a_machine_that_maintenance_wants_away_is_released_whatever_it_was_drained_for_first() -> None:
-    node = view("w-0", "IDLE", "DRAIN", reason="health/disks [node]: x", drained_ago=1000, kubernetes=UNWANTED)
-    assert [move.step for move in planned(node).moves] == [Step.RELEASE]
+@table(
+    "node, machine",
+    {
+        "a person has cordoned it": (machined(BY_A_PERSON), READY),
+        "a person has cordoned it, and it shows": (machined(BY_A_PERSON), CORDONED),
+        "a person has cordoned it beside a fault": (broken(), CORDONED),
+        "a person has cordoned it in maintenance": (machined(UNWANTED), CORDONED),
+        "it may go away by itself": (broken(ago=0), READY),
+        "it may almost go away by itself": (broken(ago=599), READY),
+        "a condition came after the drain": (machined(replace(UNWANTED, unwanted_since=NOW - 599), ago=5000), READY),
+        "jobs have all of the node": (broken("w-0", "ALLOCATED", "DRAIN"), READY),
+        "jobs have some of the node": (broken("w-0", "MIXED", "DRAIN"), READY),
+        "a job ends": (broken("w-0", "IDLE", "COMPLETING", "DRAIN"), READY),
+        "the node is not drained": (broken("w-0", "IDLE"), READY),
+        "the node is only down": (broken("w-0", "DOWN"), READY),
+        "the node is being started": (broken("w-0", "IDLE", "DRAIN", "POWERING_UP"), READY),
+        "an administrator failed it": (broken("w-0", "IDLE", "DRAIN", "FAIL"), READY),
+        "an administrator drained it": (broken(reason="bad fan"), READY),
+        "nobody knows who drained it": (replace(broken(), reason=""), READY),
+        "its pod leaves": (broken(reason="slurmstack: pod leaving"), READY),
+        "a reason that looks like ours": (broken(reason="gpu-xid [hardware]: x"), READY),
+        "the check is well": (broken(gpu_xid=OK), READY),
+        "the check warns": (broken(gpu_xid=WARN), READY),
+        "the check does not know": (broken(gpu_xid=UNKNOWN), READY),
+        "the check finds a fault of the node": (broken(gpu_xid=failed(fault="node")), READY),
+        "the check finds a user's fault": (broken(gpu_xid=failed(fault="user")), READY),
+        "the check finds nobody's fault": (broken(gpu_xid=failed(fault=None)), READY),
+        "it was drained for another check": (broken(reason="health/disks [node]: x"), READY),
+        "another check of the hardware fails": (broken(gpu_links=BROKEN), READY),
+        "it was drained for a lesser fault": (broken(reason="health/gpu-xid [user]: Xid 31"), READY),
+        "the report is old": (broken(gpu_xid=found(BROKEN, ago=STALE_SECONDS + 1)), READY),
+        "another cluster has released it": (broken(), THEIRS),
+        "another cluster has released it, and it is not cordoned": (broken(), replace(THEIRS, cordoned=False)),
+        "a person keeps it": (broken(), replace(READY, keep="mine")),
+        "a person keeps it though it is broken": (broken(ago=10**6), KEPT),
+        "it is released": (broken(), RELEASED),
+        "the check of a released one is well, and its node still drained": (broken(gpu_xid=OK), RELEASED),
+        "somebody has resumed a broken one": (view("w-0", gpu_xid=BROKEN), RELEASED),
+        "somebody has resumed one that was not checked": (view("w-0", gpu_xid=UNKNOWN), RELEASED),
+        "somebody has resumed one with a warning": (view("w-0", gpu_xid=WARN), RELEASED),
+        "somebody has resumed one without a report": (view("w-0"), RELEASED),
+        "an old report is well": (view("w-0", gpu_xid=found(OK, ago=STALE_SECONDS + 1)), RELEASED),
+        "what a person has said is not forgotten": (WELL, replace(READY, keep="mine, health/gpu-xid")),
+        "an annotation that nobody understands": (WELL, replace(RELEASED, released_for="me")),
+    },
+)
+def test_a_machine_is_left_as_it_is_when(node: NodeView, machine: Machine) -> None:
+    assert done(planned(node, machine=machine)) == []
 
 
-def test_a_machine_that_a_person_has_cordoned_is_theirs() -> None:
-    node = view("w-0", "IDLE", "DRAIN", reason="health/kubernetes [node]: m", drained_ago=1000, kubernetes=CORDONED)
-    assert not planned(node).moves
-    cordoned = replace(READY, cordoned=True)
-    assert not planned(node, machine=cordoned).moves
-    assert not planned(broken(), machine=cordoned).moves
-    assert not planned(replace(node, findings={KUBERNETES: UNWANTED}), machine=cordoned).moves
+@table(
+    "node, more",
+    {
+        "a check that is only reported": (broken(), {"by": rules(report_only="gpu-xid")}),
+        "found on the machine before": (
+            broken(gpu_xid=found(BROKEN, ago=100)),
+            {"at": place(started_ago=90), "by": rules(after=0)},
+        ),
+        "found when the pod began": (
+            broken(gpu_xid=found(BROKEN, ago=100)),
+            {"at": place(started_ago=100), "by": rules(after=0)},
+        ),
+        "the time begins anew on another machine": (broken(ago=5000), {"at": place(started_ago=599)}),
+        "a pod of unknown age": (broken(), {"at": Place(node="m-0")}),
+        "a pod without a machine": (broken(), {"at": place("")}),
+        "a pod that leaves": (broken(), {"at": place(leaving=True)}),
+        "another cluster's": (broken(), {"machine": THEIRS, "by": ALL}),
+        "one that a person keeps": (broken(), {"machine": replace(RELEASED, keep="mine"), "by": ALL}),
+        "one that a person keeps for this check": (broken(), {"machine": replace(RELEASED, keep=KEPT.keep), "by": ALL}),
+        "one that others have marked": (
+            broken(),
+            {"machine": replace(RELEASED, conditions={"C": "by others"}), "by": MARKS},
+        ),
+        "one whose fault has passed is not marked": (broken(gpu_xid=OK), {"machine": RELEASED, "by": MARKS}),
+        "a worker with jobs stays": (broken("w-0", "MIXED", "DRAIN"), {"machine": RELEASED, "by": EVICTS}),
+        "a worker whose job ends stays": (
+            broken("w-0", "IDLE", "COMPLETING", "DRAIN"),
+            {"machine": RELEASED, "by": EVICTS},
+        ),
+        "a worker that takes jobs stays": (broken("w-0", "IDLE"), {"machine": RELEASED, "by": EVICTS}),
+        "a worker that is well stays": (broken(gpu_xid=OK), {"machine": RELEASED, "by": EVICTS}),
+        "a worker that was not checked stays": (broken(gpu_xid=UNKNOWN), {"machine": RELEASED, "by": EVICTS}),
+        "a worker in a person's hand stays": (broken(reason="bad fan"), {"machine": RELEASED, "by": EVICTS}),
+        "a worker that leaves already": (broken(), {"machine": RELEASED, "by": EVICTS, "at": place(leaving=True)}),
+        "well since before this machine": (WELL, {"machine": RELEASED, "at": place(started_ago=0)}),
+        "well on another machine": (WELL, {"machine": RELEASED, "by": EVICTS, "at": place("m-1")}),
+    },
+)
+def test_a_machine_is_left_as_it_is_for(node: NodeView, more: dict[str, object]) -> None:
+    assert done(planned(node, **more)) == []  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("ago", [0.0, 599.0])
-def test_a_fault_that_may_go_away_by_itself_is_not_worth_a_machine(ago: float) -> None:
-    assert not planned(broken(drained_ago=ago)).moves
-    assert planned(broken(drained_ago=600)).moves
+@table(
+    "machines, moves",
+    {
+        "a worker that nobody has": ({"m-0": READY, "m-1": THEIRS}, []),
+        "one that a person keeps": ({"m-0": KEPT}, []),
+        "after a restart with the worker gone already": ({"m-0": RELEASED}, ["MARK m-0 of w-0 for health/gpu-xid"]),
+    },
+)
+def test_a_machine_without_our_workers_is_marked_at_most(machines: dict[str, Machine], moves: list[str]) -> None:
+    assert done(plan([] if moves else [broken()], {}, machines, MARKS, NOW)) == moves
 
 
-def test_a_condition_that_came_after_the_drain_has_to_stand_as_long() -> None:
-    late = replace(UNWANTED, unwanted_since=NOW - 599)
-    node = view("w-0", "IDLE", "DRAIN", reason="health/kubernetes [node]: m", drained_ago=5000, kubernetes=late)
-    assert not planned(node).moves
-
-
-@pytest.mark.parametrize("states", [("ALLOCATED", "DRAIN"), ("MIXED", "DRAIN"), ("IDLE", "COMPLETING", "DRAIN")])
-def test_a_node_with_jobs_keeps_its_machine(states: tuple[str, ...]) -> None:
-    assert not planned(broken("w-0", *states)).moves
-
-
-@pytest.mark.parametrize("states", [("IDLE",), ("DOWN",), ("IDLE", "DRAIN", "POWERING_UP"), ("IDLE", "DRAIN", "FAIL")])
-def test_a_node_that_is_not_drained_by_us_keeps_its_machine(states: tuple[str, ...]) -> None:
-    assert not planned(broken("w-0", *states)).moves
-
-
-@pytest.mark.parametrize("reason", ["bad fan", "", "slurmstack: pod leaving", "gpu-xid [hardware]: x"])
-def test_a_node_that_a_person_has_drained_keeps_its_machine(reason: str) -> None:
-    assert not planned(replace(broken(), reason=reason)).moves
-
-
-@pytest.mark.parametrize("result", [OK, WARN, UNKNOWN, failed(fault="node"), failed(fault="user"), failed(fault=None)])
-def test_only_a_check_that_fails_now_for_the_hardware_is_worth_a_machine(result: Result) -> None:
-    assert not planned(broken(gpu_xid=result)).moves
-
-
-def test_a_fault_of_another_check_than_that_of_the_drain_is_not() -> None:
-    node = view("w-0", "IDLE", "DRAIN", reason="health/disks [node]: x", drained_ago=1000, gpu_xid=BROKEN)
-    assert not planned(node).moves
-    assert not planned(broken(gpu_links=BROKEN)).moves
-    assert not planned(replace(broken(), reason="health/gpu-xid [user]: Xid 31")).moves
-
-
-def test_an_old_report_is_not() -> None:
-    assert not planned(broken(gpu_xid=found(BROKEN, ago=STALE_SECONDS + 1))).moves
-
-
-def test_a_check_that_is_only_reported_is_not() -> None:
-    assert not planned(broken(), by=rules(report_only="gpu-xid")).moves
-
-
-def test_what_was_found_on_the_machine_before_is_not_held_against_this_one() -> None:
-    node = broken(gpu_xid=found(BROKEN, ago=100))
-    assert not planned(node, at=place("m-0", started_ago=90), by=rules(after=0)).moves
-    assert not planned(node, at=place("m-0", started_ago=100), by=rules(after=0)).moves
-    assert planned(node, at=place("m-0", started_ago=110), by=rules(after=0)).moves
-
-
-def test_the_time_begins_anew_on_another_machine() -> None:
-    assert not planned(broken(drained_ago=5000), at=place("m-0", started_ago=599)).moves
-    assert planned(broken(drained_ago=5000), at=place("m-0", started_ago=600)).moves
-
-
-def test_a_pod_of_unknown_age_or_without_a_machine_or_that_leaves_releases_nothing() -> None:
-    for where in (Place(node="m-0"), replace(place("m-0"), node=""), place("m-0", leaving=True)):
-        assert not planned(broken(), at=where).moves
-
-
-def test_a_machine_with_another_worker_in_use_is_not_released() -> None:
-    def both(other: NodeView | None, where: str = "m-0") -> Plan:
-        places = {"w-0": place("m-0"), "w-1": place(where)}
-        return plan([broken(), *([other] if other else [])], places, {"m-0": READY, "m-1": READY}, rules(), NOW)
-
-    assert not both(view("w-1")).moves
-    assert not both(view("w-1", "IDLE", "DRAIN", reason="bad fan")).moves
-    assert not both(broken("w-1", "ALLOCATED", "DRAIN")).moves
-    assert not both(None).moves
-    assert done(both(broken("w-1", disks=failed()))) == THE_RELEASE
-    assert done(both(view("w-1"), where="m-1")) == THE_RELEASE
-
-
-def test_a_machine_without_our_workers_is_never_touched() -> None:
-    assert not plan(
-        [broken()], {}, {"m-0": READY, "m-1": replace(RELEASED, released_by="other/w-0")}, rules(), NOW
-    ).moves
-
-
-def test_a_machine_that_another_cluster_has_released_is_theirs() -> None:
-    other = replace(RELEASED, released_by="other/w-0")
-    assert not planned(broken(), machine=other, by=rules(evict=True, condition="C")).moves
-    assert not planned(broken(), machine=replace(other, cordoned=False)).moves
-
-
-@pytest.mark.parametrize("keep", ["health/gpu-xid", "mine"])
-def test_a_machine_that_is_to_be_kept_is_kept(keep: str) -> None:
-    assert not planned(broken(), machine=replace(READY, keep=keep)).moves
-    assert not planned(broken(), machine=replace(RELEASED, keep=keep), by=rules(evict=True, condition="C")).moves
+@table(
+    "other, machine, moves",
+    {
+        "is in use": (view("w-1"), "m-0", []),
+        "was drained by a person": (view("w-1", "IDLE", "DRAIN", reason="bad fan"), "m-0", []),
+        "has jobs": (broken("w-1", "ALLOCATED", "DRAIN"), "m-0", []),
+        "has no record": (None, "m-0", []),
+        "is drained by us": (broken("w-1", disks=failed()), "m-0", RELEASE),
+        "is elsewhere": (view("w-1"), "m-1", RELEASE),
+    },
+)
+def test_a_machine_is_not_released_while_its_other_worker(
+    other: NodeView | None, machine: str, moves: list[str]
+) -> None:
+    places = {"w-0": place(), "w-1": place(machine)}
+    views = [broken(), *([other] if other else [])]
+    assert done(plan(views, places, {"m-0": READY, "m-1": READY}, rules(), NOW)) == moves
 
 
 # ---------------------------------------------------------------- the limit
 
-
-def fleet(count: int) -> list[NodeView]:
-    """All broken, the last one for the longest time."""
-    return [broken(f"w-{number}", drained_ago=1000 + number) for number in range(count)]
-
-
-def test_no_more_than_the_limit_is_released_and_the_oldest_fault_goes_first() -> None:
-    made = planned(*fleet(5), by=rules("2"))
-    assert [move.machine for move in made.moves] == ["m-4", "m-3"]
-    assert [move.machine for move in made.held] == ["m-2", "m-1", "m-0"]
-    assert not planned(*fleet(5), by=rules("0")).moves
-    assert len(planned(*fleet(10), by=rules("20%")).moves) == 2
+AWAY, DARK = replace(READY, ready="False"), replace(READY, ready="Unknown")
+FLEET = [broken(f"w-{number}", ago=1000 + number) for number in range(10)]
+"""All broken, the last one for the longest time."""
 
 
-def test_machines_that_are_released_already_count() -> None:
-    assert len(planned(*fleet(3), machine=RELEASED, by=rules("2")).moves) == 1
-    assert not planned(*fleet(3), machine=RELEASED, by=rules("1")).moves
+@table(
+    "nodes, machine, limit, released",
+    {
+        "the oldest faults go first": (FLEET[:5], READY, "2", ["m-4", "m-3"]),
+        "none": (FLEET[:5], READY, "0", []),
+        "a part": (FLEET, READY, "20%", ["m-9", "m-8"]),
+        "one that is released already counts": (FLEET[:3], RELEASED, "2", ["m-2"]),
+        "and may be all that is allowed": (FLEET[:3], RELEASED, "1", []),
+        "one that is not ready counts": ([view("w-0"), broken("w-1")], AWAY, "1", []),
+        "one that says nothing counts": ([view("w-0"), broken("w-1")], DARK, "1", []),
+        "and leaves room": ([view("w-0"), broken("w-1")], AWAY, "2", ["m-1"]),
+        "one that others have cordoned does not": ([view("w-0"), broken("w-1")], CORDONED, "1", ["m-1"]),
+    },
+)
+def test_no_more_than_the_limit_is_released(
+    nodes: list[NodeView], machine: Machine, limit: str, released: list[str]
+) -> None:
+    made = planned(*nodes, machine=machine, by=rules(limit))
+    assert [move.machine for move in made.moves] == released
+    wait = [node.name for node in reversed(nodes) if node.reason and machine is READY]
+    assert machine is not READY or [move.machine.replace("m", "w") for move in made.held] == wait[len(released) :]
 
 
-@pytest.mark.parametrize("ready", ["False", "Unknown"])
-def test_machines_that_are_not_ready_count_but_are_not_counted_twice(ready: str) -> None:
-    away = replace(READY, ready=ready)
-    assert not planned(view("w-0"), broken("w-1"), machine=away, by=rules("1")).moves
-    assert planned(view("w-0"), broken("w-1"), machine=away, by=rules("2")).moves
-    assert done(planned(broken(), machine=away, by=rules("1"))) == THE_RELEASE
+LEFT = replace(RELEASED, released_by="ns/w-1")
+WAITS = Place(node="")
 
 
-def test_a_machine_that_is_gone_counts() -> None:
-    places = {"w-0": place("m-0"), "w-1": place("m-1")}
-    assert not plan([broken(), view("w-1")], places, {"m-0": READY}, rules("1"), NOW).moves
-
-
-def test_a_machine_that_was_released_and_left_counts_and_the_worker_that_waits_for_another_is_not_counted_twice() -> (
-    None
-):
-    places = {"w-0": place("m-0"), "w-1": Place(node="")}
+@table(
+    "at, machines, limit, releases",
+    {
+        "a machine that is gone counts": (place("m-1"), {"m-0": READY}, "1", False),
+        "one that was released and left counts": (WAITS, {"m-0": READY, "m-1": LEFT}, "1", False),
+        "its worker that waits for another is not counted twice": (WAITS, {"m-0": READY, "m-1": LEFT}, "2", True),
+        "also when its worker is elsewhere": (place("m-2"), {"m-0": READY, "m-1": LEFT, "m-2": READY}, "1", False),
+        "deleted by the cloud, without a successor yet": (WAITS, {"m-0": READY}, "1", False),
+        "with a successor": (place("m-1"), {"m-0": READY, "m-1": READY}, "1", True),
+    },
+)
+def test_what_is_missing_counts(at: Place, machines: dict[str, Machine], limit: str, releases: bool) -> None:
     views = [broken(), broken("w-1", "DOWN", "DRAIN")]
-    left = replace(RELEASED, released_by="ns/w-1")
-    assert not plan(views, places, {"m-0": READY, "m-1": left}, rules("1"), NOW).moves
-    assert plan(views, places, {"m-0": READY, "m-1": left}, rules("2"), NOW).moves
-    elsewhere = places | {"w-1": place("m-2")}
-    assert not plan(views, elsewhere, {"m-0": READY, "m-1": left, "m-2": READY}, rules("1"), NOW).moves
-    # The cloud has deleted the Node, and its machine has no successor yet.
-    assert not plan(views, places, {"m-0": READY}, rules("1"), NOW).moves
-    assert plan(views, places | {"w-1": place("m-1")}, {"m-0": READY, "m-1": READY}, rules("1"), NOW).moves
-
-
-def test_machines_that_others_have_cordoned_do_not_count() -> None:
-    cordoned = replace(READY, cordoned=True)
-    assert planned(view("w-0"), broken("w-1"), machine=cordoned, by=rules("1")).moves
+    assert bool(plan(views, {"w-0": place(), "w-1": at}, machines, rules(limit), NOW).moves) is releases
 
 
 # ---------------------------------------------------------------- released machines
 
 
-def test_a_released_machine_is_left_as_it_is() -> None:
-    assert not planned(broken(), machine=RELEASED).moves
-
-
-def test_a_released_machine_gets_the_condition_until_it_has_it() -> None:
-    by = rules(condition="Suspected")
-    assert done(planned(broken(), machine=RELEASED, by=by)) == [("MARK", "m-0", "w-0", "health/gpu-xid")]
-    assert not planned(broken(), machine=replace(RELEASED, conditions={"Suspected": "by others"}), by=by).moves
-    assert not planned(broken(gpu_xid=OK), machine=RELEASED, by=by).moves
-    # After a restart with the worker gone already.
-    assert [move.step for move in plan([], {}, {"m-0": RELEASED}, by, NOW).moves] == [Step.MARK]
+@table(
+    "node, machine, by, moves",
+    {
+        "it gets the condition": (broken(), RELEASED, MARKS, ["MARK m-0 of w-0 for health/gpu-xid"]),
+        "its node is resumed": (WELL, RELEASED, rules(), TAKE_BACK),
+        "its node has jobs again": (view("w-0", "MIXED", gpu_xid=OK), RELEASED, rules(), TAKE_BACK),
+        "somebody has uncordoned it": (
+            broken(),
+            replace(RELEASED, cordoned=False),
+            rules(),
+            ["KEEP m-0 of w-0 for health/gpu-xid"],
+        ),
+        "and it is well": (WELL, KEPT, rules(), ["FORGET m-0 of w-0 for health/gpu-xid"]),
+    },
+)
+def test_a_released_machine(node: NodeView, machine: Machine, by: Rules, moves: list[str]) -> None:
+    assert done(planned(node, machine=machine, by=by)) == moves
 
 
 def test_the_worker_leaves_a_released_machine_if_the_site_wants_that() -> None:
-    made = planned(broken(), machine=RELEASED, by=rules(evict=True, condition="Suspected"))
-    assert [(move.step, move.worker, move.uid) for move in made.moves] == [
-        (Step.MARK, "w-0", ""),
-        (Step.EVICT, "w-0", "uid on m-0"),
-    ]
+    made = planned(broken(), machine=RELEASED, by=ALL)
+    moves = [(move.step, move.worker, move.uid) for move in made.moves]
+    assert moves == [(Step.MARK, "w-0", ""), (Step.EVICT, "w-0", "uid on m-0")]
 
 
-@pytest.mark.parametrize(
-    "node",
-    [
-        broken("w-0", "MIXED", "DRAIN"),
-        broken("w-0", "IDLE", "COMPLETING", "DRAIN"),
-        broken("w-0", "IDLE"),
-        broken(gpu_xid=OK),
-        broken(gpu_xid=UNKNOWN),
-        replace(broken(), reason="bad fan"),
-    ],
+@table(
+    "other, moves",
+    {
+        "well": (view("w-1", gpu_xid=OK), TAKE_BACK),
+        "well in what it tells": (view("w-1", disks=OK), TAKE_BACK),
+        "broken": (view("w-1", gpu_xid=BROKEN), []),
+        "not checked": (view("w-1", gpu_xid=UNKNOWN), []),
+        "drained": (broken("w-1"), []),
+        "unknown": (view("w-2"), []),
+    },
 )
-def test_a_worker_with_jobs_or_that_is_well_or_in_a_persons_hand_is_not_evicted(node: NodeView) -> None:
-    assert not planned(node, machine=RELEASED, by=rules(evict=True)).moves
-
-
-def test_a_worker_that_leaves_already_is_not_evicted_again() -> None:
-    assert not planned(broken(), machine=RELEASED, by=rules(evict=True), at=place("m-0", leaving=True)).moves
-
-
-def test_a_machine_whose_fault_has_passed_is_taken_back_when_its_node_is_resumed() -> None:
-    resumed = view("w-0", gpu_xid=OK)
-    assert done(planned(resumed, machine=RELEASED)) == [("TAKE_BACK", "m-0", "w-0", "health/gpu-xid")]
-    assert done(planned(view("w-0", "MIXED", gpu_xid=OK), machine=RELEASED))
-    assert not planned(broken(gpu_xid=OK), machine=RELEASED).moves
-
-
-@pytest.mark.parametrize("result", [BROKEN, UNKNOWN, WARN, found(OK, ago=STALE_SECONDS + 1)])
-def test_a_node_that_somebody_has_resumed_does_not_bring_its_machine_back_while_the_check_is_not_well(
-    result: Result | Finding,
-) -> None:
-    assert not planned(view("w-0", gpu_xid=result), machine=RELEASED).moves
-    assert not planned(view("w-0"), machine=RELEASED).moves
-
-
-def test_that_a_worker_is_well_elsewhere_says_nothing_about_the_machine_that_it_left() -> None:
-    well = view("w-0", gpu_xid=OK)
-    machines = {"m-0": RELEASED, "m-1": READY}
-    assert not plan([well], {"w-0": place("m-1")}, machines, rules(evict=True), NOW).moves
-    assert not planned(well, machine=RELEASED, at=place("m-0", started_ago=0)).moves
-
-
-def test_all_workers_of_a_machine_have_to_be_well() -> None:
-    def back(other: NodeView) -> bool:
-        places = {"w-0": place("m-0"), "w-1": place("m-0")}
-        return bool(plan([view("w-0", gpu_xid=OK), other], places, {"m-0": RELEASED}, rules(), NOW).moves)
-
-    assert back(view("w-1", gpu_xid=OK))
-    assert back(view("w-1", disks=OK))
-    assert not back(view("w-1", gpu_xid=BROKEN))
-    assert not back(view("w-1", gpu_xid=UNKNOWN))
-    assert not back(broken("w-1"))
-    assert not back(view("w-2"))
-
-
-def test_a_machine_that_somebody_has_uncordoned_is_left_to_them_until_it_is_well() -> None:
-    uncordoned = replace(RELEASED, cordoned=False)
-    assert done(planned(broken(), machine=uncordoned)) == [("KEEP", "m-0", "w-0", "health/gpu-xid")]
-    kept = replace(READY, keep="health/gpu-xid")
-    assert not planned(broken(drained_ago=10**6), machine=kept).moves
-    assert not plan([], {}, {"m-0": kept}, rules(), NOW).moves
-    assert done(planned(view("w-0", gpu_xid=OK), machine=kept)) == [("FORGET", "m-0", "w-0", "health/gpu-xid")]
-
-
-def test_what_a_person_has_said_is_not_forgotten() -> None:
-    assert not planned(view("w-0", gpu_xid=OK), machine=replace(READY, keep="mine, health/gpu-xid")).moves
-
-
-def test_a_released_machine_whose_annotation_nobody_understands_is_not_taken_back() -> None:
-    assert not planned(view("w-0", gpu_xid=OK), machine=replace(RELEASED, released_for="me")).moves
+def test_all_workers_of_a_machine_have_to_be_well(other: NodeView, moves: list[str]) -> None:
+    places = {"w-0": place(), "w-1": place()}
+    assert done(plan([WELL, other], places, {"m-0": RELEASED}, rules(), NOW)) == moves
 
 
 # ---------------------------------------------------------------- whatever comes
 
-_MACHINES = st.sampled_from(
-    [READY, RELEASED, replace(READY, cordoned=True), replace(READY, ready="False"), replace(RELEASED, cordoned=False)]
-)
+_MACHINES = st.sampled_from([READY, RELEASED, CORDONED, AWAY, replace(RELEASED, cordoned=False)])
 _STATES = st.sampled_from([("IDLE",), ("MIXED", "DRAIN"), ("IDLE", "DRAIN"), ("DOWN", "DRAIN")])
-_REASONS = st.sampled_from(["", "bad fan", REASON])
+_NODES = st.tuples(_MACHINES, _STATES, st.sampled_from(["", "bad fan", REASON]), st.sampled_from([OK, UNKNOWN, BROKEN]))
 
 
 @settings(max_examples=30)
-@given(
-    st.lists(st.tuples(_MACHINES, _STATES, _REASONS, st.sampled_from([OK, UNKNOWN, BROKEN])), max_size=12),
-    st.integers(0, 4),
-)
+@given(st.lists(_NODES, max_size=12), st.integers(0, 4))
 def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
     drawn: list[tuple[Machine, tuple[str, ...], str, Result]], limit: int
 ) -> None:

@@ -6,7 +6,6 @@ The data were written by hand after the tables of both versions' parsers (`PARSE
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,54 +13,47 @@ from images.common.command import NO_PROGRAM, TIMED_OUT, Result
 from images.health.report import decode
 from images.health.watch.slurm import Record, Slurm, SlurmError, parse_nodes
 from tests.unit.images.fakes import FakeRunner
+from tests.unit.images.health.places import DATA
+from tests.unit.images.health.tables import table
 
-DATA = Path(__file__).parents[1] / "data"
-
-
-def nodes_json(version: str) -> str:
-    return (DATA / f"nodes-{version}.json").read_text()
-
-
-def one(**fields: object) -> Record:
-    (record,) = parse_nodes(json.dumps({"nodes": [{"name": "w-0", "state": ["IDLE"], **fields}]}))
-    return record
+IDLE = Record(name="w-0", states=frozenset({"IDLE"}), address="w-0")
+THEN = 1_795_000_000
 
 
 @pytest.mark.parametrize("version", ["24.11", "26.05"])
 def test_records_of_both_versions_are_read(version: str) -> None:
-    first, second, third = parse_nodes(nodes_json(version))
+    first, second, third = parse_nodes((DATA / f"nodes-{version}.json").read_text())
     assert (first.name, first.address, first.port) == ("w-0", "10.244.1.17", 6818)
     assert (first.states, first.reason, first.reason_at) == (frozenset({"IDLE", "DYNAMIC_NORM"}), "", None)
     report = decode(first.comment)
     assert report is not None
     assert set(report.results) == {"clock", "disks", "dns", "munge"}
     assert second.states >= {"MIXED", "DRAIN"}
-    assert (second.reason, second.reason_at) == ("health/disks [node]: /jail 97 % used", 1_795_000_000)
+    assert (second.reason, second.reason_at) == ("health/disks [node]: /jail 97 % used", THEN)
     assert third.states >= {"DOWN", "NOT_RESPONDING"}
 
 
-@pytest.mark.parametrize(
-    "value", [1_795_000_000, 1_795_000_000.0, {"set": True, "infinite": False, "number": 1_795_000_000}]
+@table(
+    "field, values, read",
+    {
+        "a time is plain or optional": (
+            "reason_changed_at",
+            [THEN, float(THEN), {"set": True, "infinite": False, "number": THEN}],
+            {"reason_at": THEN},
+        ),
+        "no time": ("reason_changed_at", [0, None, "yesterday", True, {}], {"reason_at": None}),
+        "a time that is not set": ("reason_changed_at", [{"set": False, "number": 5}], {"reason_at": None}),
+        "for ever": ("reason_changed_at", [{"set": True, "infinite": True, "number": 5}], {"reason_at": None}),
+        "a state may be a text": ("state", ["MIXED+DRAIN"], {"states": {"MIXED", "DRAIN"}}),
+        "no reason": ("reason", [None, 7, ""], {"reason": ""}),
+        "no comment": ("comment", [None, 7, ""], {"comment": ""}),
+    },
 )
-def test_a_time_may_be_plain_or_optional(value: object) -> None:
-    assert one(reason_changed_at=value).reason_at == 1_795_000_000
-
-
-@pytest.mark.parametrize(
-    "value", [0, None, "yesterday", True, {"set": False, "number": 5}, {"set": True, "infinite": True, "number": 5}, {}]
-)
-def test_a_time_that_is_none_is_unknown(value: object) -> None:
-    assert one(reason_changed_at=value).reason_at is None
-
-
-def test_a_state_may_be_a_text() -> None:
-    assert one(state="MIXED+DRAIN").states == {"MIXED", "DRAIN"}
-
-
-def test_what_is_missing_is_empty() -> None:
-    record = one()
-    assert (record.reason, record.comment, record.reason_at, record.address) == ("", "", None, "w-0")
-    assert one(reason=None, comment=7) == record
+def test_what_is_missing_is_empty(field: str, values: list[object], read: dict[str, object]) -> None:
+    for value in values:
+        given = {"name": "w-0", "state": ["IDLE"], field: value}
+        (record,) = parse_nodes(json.dumps({"nodes": [given]}))
+        assert vars(record) == vars(IDLE) | read
 
 
 def test_a_record_without_name_or_state_is_left_out() -> None:
@@ -76,16 +68,11 @@ def test_garbage_is_an_error_and_never_an_empty_cluster(text: str) -> None:
 
 
 @pytest.mark.parametrize("code", [1, TIMED_OUT, NO_PROGRAM])
-def test_no_answer_is_an_error(code: int) -> None:
+@pytest.mark.parametrize("question", ["nodes", "node", "jobs_on", "has_jobs"])
+def test_no_answer_is_an_error(code: int, question: str) -> None:
     slurm = Slurm(runner=FakeRunner({"": Result(code=code, stdout='{"nodes": []}', stderr="Unable to contact")}))
-    for question in (
-        slurm.nodes,
-        lambda: slurm.node("w-0"),
-        lambda: slurm.jobs_on("w-0"),
-        lambda: slurm.has_jobs("w-0"),
-    ):
-        with pytest.raises(SlurmError, match="Unable to contact"):
-            question()
+    with pytest.raises(SlurmError, match="Unable to contact"):
+        getattr(slurm, question)(*([] if question == "nodes" else ["w-0"]))
 
 
 def test_the_changes_are_slurms_own_commands() -> None:
@@ -105,20 +92,20 @@ def test_the_changes_are_slurms_own_commands() -> None:
     ]
 
 
-def test_jobs_are_numbers_and_each_is_there_once() -> None:
-    slurm = Slurm(runner=FakeRunner({"squeue": Result(code=0, stdout="120\n17\n17\nslurm_load: x\n")}))
-    assert slurm.jobs_on("w-0") == ["17", "120"]
-
-
-def test_a_node_with_a_job_that_is_ending_or_that_is_not_understood_has_jobs() -> None:
-    runner = FakeRunner({"squeue": Result(code=0, stdout=" \n")})
+@table(
+    "said, jobs, has_jobs",
+    {
+        "none": (" \n", [], False),
+        "each once, as numbers": ("120\n17\n17\nslurm_load: x\n", ["17", "120"], True),
+        "what is not understood may be one": ("what?\n", [], True),
+    },
+)
+def test_jobs_of_a_node(said: str, jobs: list[str], has_jobs: bool) -> None:
+    runner = FakeRunner({"squeue": Result(code=0, stdout=said)})
     slurm = Slurm(runner=runner)
-    assert not slurm.has_jobs("w-0")
+    assert (slurm.has_jobs("w-0"), slurm.jobs_on("w-0")) == (has_jobs, jobs)
     assert "completing" in runner.commands[0]
     assert "suspended" in runner.commands[0]
-    runner.answers["squeue"] = Result(code=0, stdout="what?\n")
-    assert slurm.has_jobs("w-0")
-    assert slurm.jobs_on("w-0") == []
 
 
 def test_a_record_that_is_gone_is_none() -> None:
