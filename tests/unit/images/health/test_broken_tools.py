@@ -1,4 +1,4 @@
-"""Whatever is broken that a check asks or reads: it says that it does not know, raises nothing and never calls it a fault.
+"""Whatever is broken that a check asks or reads: it does not know then, raises nothing and never calls it a fault.
 
 A node that is drained because `nvidia-smi` says something new is a node that users miss for nothing.
 """

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from images.common.command import Result
 from images.health.checks import gpu_presence
 from images.health.checks.gpu_xid import CHECK

@@ -70,7 +70,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     [
         ("ok", {}, {}),
         ("fail [hardware]: mlx5_3: DOWN, Polling; mlx5_4: DOWN, Disabled", {"mlx5_3": DOWN, "mlx5_4": DISABLED}, {}),
-        ("fail [node]: mlx5_0, ... mlx5_7: INIT, LinkUp", dict.fromkeys(PORTS, {"state": "2: INIT"}), {}),
+        ("fail [node]: mlx5_0, ... mlx5_7: INIT, LinkUp", {port: {"state": "2: INIT"} for port in PORTS}, {}),
         ("ok", {"mlx5_8": DISABLED}, {"ports": 8}),
         (
             "fail [hardware]: 7 of 8 ports are active; mlx5_0: DOWN, Polling...",

@@ -135,7 +135,7 @@ def test_what_lasts_is_told(node: Node, change: Change, busy: bool, squeue: str,
 @pytest.mark.parametrize("change", [{"ticks": 1}, {"start": 1}], ids=["it has worked", "it is another of this number"])
 def test_a_process_that_is_not_always_the_same_is_not_stuck(node: Node, change: dict[str, int]) -> None:
     for run in range(6):
-        spawn(node, 90, "dd", state="D", **{name: run for name in change})  # type: ignore[arg-type]
+        spawn(node, 90, "dd", state="D", **dict.fromkeys(change, run))  # type: ignore[arg-type]
         assert words(check(node, 1000.0 + 30 * run)[0]) == "ok"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from images.health.watch.decide import Finding, NodeView, Policy, decide
 from tests.unit.images.health.tables import table
-from tests.unit.images.health.watch.decisions import OURS, SPARE, count, deciding, done, drained, faults
+from tests.unit.images.health.watch.decisions import SPARE, count, deciding, done, drained, faults
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, policy, view
 
 

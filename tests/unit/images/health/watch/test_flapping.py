@@ -48,7 +48,7 @@ class Node:
         self.look()
 
     def play(self, story: str) -> None:
-        """Words of a story: `30+`, `30-`: it is well 30 s later, and held or not. Others are the names of what happens."""
+        """A story in words: `30+`, `30-`: it is well 30 s later, and held or not; others name what happens."""
         happens: dict[str, Callable[[], object]] = {
             "drain": self.drain,
             "lift": self.lift,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from images.health.contract import Result
-from images.health.watch.decide import KUBERNETES, STALE_SECONDS, Finding, NodeView
+from images.health.watch.decide import STALE_SECONDS, Finding, NodeView
 from images.health.watch.limit import Limit
 from images.health.watch.machines import Machine, Place
 from images.health.watch.release import Plan, Rules, Step, plan
