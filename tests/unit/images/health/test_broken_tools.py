@@ -200,7 +200,7 @@ def test_a_garbled_memory_is_none(worker: Worker, check: Check) -> None:
         garbled: list[bytes] = [text.encode() for text in BABBLE.values()] + [b"\xff\xfe", b"[]", b"{}", b"null"]
         if path.suffix == ".json":
             held = json.loads(well)
-            odd = (None, 7, -1, "x", [], {}, [None], [[7]], {"x": 7})
+            odd: tuple[object, ...] = (None, 7, -1, "x", [], {}, [None], [[7]], {"x": 7})
             garbled += [json.dumps({**held, key: value}).encode() for key in held for value in odd]
         for garbage in garbled:
             for each, text in kept.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from images.health.checks import filesystem
-from images.health.contract import Node, Result, Thresholds
+from images.health.contract import Node, Result, Thresholds, ok
 from images.health.probe_directory import open_probe_directory
 from tests.unit.images.fakes import FakeRunner
 from tests.unit.images.health.places import make_node, write
@@ -109,7 +109,7 @@ def test_an_empty_mount_point_is_not_checked_and_stays_empty(tmp_path: Path) -> 
 
 
 def test_a_pool_without_a_jail_has_nothing_that_is_slow(tmp_path: Path) -> None:
-    assert check(make_node(tmp_path, jail=None)) == Result(status=filesystem.Status.OK)
+    assert check(make_node(tmp_path, jail=None)) == ok()
 
 
 @pytest.mark.parametrize("link", [".slurmstack/health", OURS, f"{OURS}/new"])

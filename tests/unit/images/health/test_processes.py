@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,11 @@ def step(title: str, *, with_task: bool, pid: int = 90) -> Change:
 
 
 def several(*changes: Change) -> Change:
-    return lambda node: [change(node) for change in changes] and None
+    def add(node: Node) -> None:
+        for change in changes:
+            change(node)
+
+    return add
 
 
 @pytest.fixture
@@ -75,7 +80,7 @@ def node(tmp_path: Path) -> Node:
     return node
 
 
-def check(node: Node, at: float = 1000.0, squeue: Ended | None = None, **limits: float) -> tuple[Result, FakeRunner]:
+def check(node: Node, at: float = 1000.0, squeue: Any = None, **limits: float) -> tuple[Result, FakeRunner]:
     runner = FakeRunner({"squeue": squeue or Ended(code=0)})
     return processes.run(node, runner, Thresholds({"processes": limits}), clock=lambda: at), runner
 

@@ -11,7 +11,7 @@ import pytest
 
 from images.common.command import Result as Command
 from images.health import prolog
-from images.health.contract import Check, FaultClass, Hardware, Node, Result, Status, Thresholds, not_checked, ok
+from images.health.contract import Check, Context, FaultClass, Hardware, Node, Result, Status, Thresholds, ok
 from images.health.local import Local
 from images.health.prolog import REFUSED, Prolog
 from images.health.registry import Registry
@@ -47,14 +47,9 @@ class FakeJob:
         """A check: "disks" is a periodic one, "infiniband" is for that hardware, all others are for prologs."""
         run = (lambda *_: program) if isinstance(program, Result) else program
         hardware: Hardware = "infiniband" if name == "infiniband" else "any"
-        contexts = frozenset({"periodic" if name == "disks" else "prolog"})
+        contexts: frozenset[Context] = frozenset({"periodic"} if name == "disks" else {"prolog"})
         self.registry.checks[name] = Check(
-            name=name,
-            summary="",
-            contexts=contexts,
-            run=run,
-            hardware=hardware,
-            seconds=20,  # type: ignore[arg-type]
+            name=name, summary="", contexts=contexts, run=run, hardware=hardware, seconds=20
         )
 
     def start(self, *, seconds: float = 20.0) -> int:
@@ -90,7 +85,7 @@ def crashes(*_: object) -> Result:
 
 HOT = Result(status=Status.WARN, fault="hardware", message="82 degrees")
 IN_USE = "GPU 0: 38021 MiB in use"
-NOBODY_KNOWS = not_checked("nvidia-smi: no such program")
+NOBODY_KNOWS = Result(status=Status.NOT_CHECKED, message="nvidia-smi: no such program")
 
 
 @table(

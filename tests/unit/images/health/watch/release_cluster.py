@@ -20,6 +20,7 @@ from images.health.watch.release import Rules
 from images.health.watch.releaser import Releaser
 from images.health.watch.slurm import Slurm
 from images.health.watch.watcher import Watcher
+from tests.unit.images.health.story import play
 from tests.unit.images.health.watch.fake_kube import FakeKubernetes
 from tests.unit.images.health.watch.fake_slurm import FakeNode, FakeSlurmctld
 from tests.unit.images.health.watch.views import NOW, OK, failed, policy
@@ -157,9 +158,15 @@ class Cluster(Fleet):
                 self.nodes[name].comment = encode(Report(at=int(self.time), results=results))
         self.watcher.round()
 
-    def rounds(self, count: int) -> None:
-        for _ in range(count):
-            self.round()
+    def play(self, story: str) -> None:
+        """What happens to the first machine; see `play`."""
+        happens = {
+            "break": self.break_gpu,
+            "heal": self.heal,
+            "cordon": lambda: self.kubernetes.cordon("m-0"),
+            "uncordon": lambda: self.kubernetes.cordon("m-0", cordoned=False),
+        }
+        play(story, lambda later: self.round(2.0 if later is None else later), happens)
 
     def drained(self) -> list[str]:
         return [name for name, node in self.nodes.items() if "DRAIN" in node.states]

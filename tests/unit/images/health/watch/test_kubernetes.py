@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from images.controller.kube import Kube, KubeError
-from images.health.watch.decide import Action, Kind
+from images.health.watch.decide import Action, Kind, NodeView
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.kubernetes import (
     MOST_WAITING,
@@ -25,10 +25,15 @@ from images.health.watch.kubernetes import (
 from images.health.watch.machines import CONDITION, Machine, Machines, Place, Told
 from images.health.watch.slurm import Record
 from tests.unit.images.fakes import FakeClock
+from tests.unit.images.health.tables import Like, table
 from tests.unit.images.health.watch.followed import Followed
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view
 
 PLACES = {"w-0": Place(node="m-0", uid="u0"), "w-1": Place(node="m-0"), "w-2": Place(node="m-2"), "w-3": Place(node="")}
+PLACES |= {"late": Place(node="m-9", started=NOW - 99), "in-time": Place(node="m-9", started=NOW - 100)}
+XID = failed("Xid 79", "hardware")
+FULL = failed("full")
+SHOWN = Told(status="True", reason="NodeFault", message="w-0: disks: full")
 
 
 class FakeApi:
@@ -50,11 +55,7 @@ class FakeApi:
                 self.end_headers()
                 self.wfile.write(answer)
 
-            def do_POST(self) -> None:
-                self._take()
-
-            def do_PATCH(self) -> None:
-                self._take()
+            do_POST = do_PATCH = _take  # noqa: N815
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -62,6 +63,10 @@ class FakeApi:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def statuses(self) -> list[str]:
+        """Of all conditions that were written."""
+        return [body["status"]["conditions"][0]["status"] for *_, body in self.written]
 
 
 @pytest.fixture
@@ -92,56 +97,50 @@ class Setting:
         self.teller = Teller(kube=kube, machines=self.machines, log=self.log.append)
 
     def see(self, now: float = NOW, **findings: Any) -> None:
-        self.teller.saw([view("w-0", **findings)], now)
+        """A round of the watcher; without findings the worker has left."""
+        self.teller.saw([view("w-0", **findings)] if findings else [], now)
         self.teller.write_waiting()
+
+    def shows(self, told: Told, **more: Any) -> None:
+        """Kubernetes shows this condition."""
+        self.nodes.copy["m-0"] = Machine(ready="True", conditions={}, told=told, **more)
 
 
 # ---------------------------------------------------------------- the condition
 
 
-def test_a_hardware_fault_is_told_of_its_machine_alone() -> None:
-    views = [view("w-0", gpu_xid=failed("GPU 3: Xid 79", "hardware"), disks=OK), view("w-2", disks=OK)]
-    assert conditions(views, PLACES, NOW) == {
-        "m-0": Told(status="True", reason="HardwareFault", message="w-0: gpu-xid: GPU 3: Xid 79"),
-        "m-2": Told(status="False", reason="NoFaultFound", message="no check has found a fault"),
-    }
+BEFORE = found(XID, ago=100)
+NO_FAULT = "False NoFaultFound: no check has found a fault"
 
 
-def test_workers_of_one_machine_are_told_together() -> None:
-    views = [view("w-0", disks=failed("full")), view("w-1", gpu_xid=failed("Xid 79", "hardware"))]
-    told = conditions(views, PLACES, NOW)["m-0"]
-    assert (told.reason, told.message) == ("HardwareFault", "w-0: disks: full; w-1: gpu-xid: Xid 79")
-
-
-@pytest.mark.parametrize("result", [OK, WARN, failed("left behind", "user")])
-def test_what_is_not_the_machines_fault_is_none(result: Any) -> None:
-    assert conditions([view("w-0", memory=result)], PLACES, NOW)["m-0"].status == "False"
-
-
-def test_what_was_not_checked_is_never_told_as_healthy() -> None:
-    assert conditions([view("w-0", disks=UNKNOWN)], PLACES, NOW)["m-0"].status == "Unknown"
-    assert conditions([view("w-0")], PLACES, NOW)["m-0"].status == "Unknown"
-    assert conditions([view("w-0", disks=found(OK, ago=4000))], PLACES, NOW)["m-0"].status == "Unknown"
-    told = conditions([view("w-0", disks=UNKNOWN, dns=OK)], PLACES, NOW)["m-0"]
-    assert (told.status, told.message) == ("False", "no check has found a fault; w-0: disks: not checked")
-
-
-def test_what_kubernetes_said_is_not_told_back_to_it() -> None:
-    assert conditions([view("w-0", kubernetes=failed("cordoned"))], PLACES, NOW)["m-0"].status == "Unknown"
-
-
-def test_the_fault_of_the_machine_before_is_not_told_of_the_next() -> None:
-    node = view("w-0", gpu_xid=found(failed("Xid 79", "hardware"), ago=100))
-
-    def told(started_ago: float) -> str:
-        return conditions([node], {"w-0": Place(node="m-0", started=NOW - started_ago)}, NOW)["m-0"].status
-
-    assert told(started_ago=99) == "Unknown"
-    assert told(started_ago=100) == "True"
-
-
-def test_a_worker_without_a_machine_is_told_of_nowhere() -> None:
-    assert conditions([view("w-3", disks=failed()), view("w-9", disks=failed())], PLACES, NOW) == {}
+@table(
+    "views, told",
+    {
+        "a fault is told of its machine alone": (
+            [view("w-0", gpu_xid=failed("GPU 3: Xid 79", "hardware"), disks=OK), view("w-2", disks=OK)],
+            {"m-0": "True HardwareFault: w-0: gpu-xid: GPU 3: Xid 79", "m-2": NO_FAULT},
+        ),
+        "workers of one machine are told together": (
+            [view("w-0", disks=FULL), view("w-1", gpu_xid=XID)],
+            {"m-0": "True HardwareFault: w-0: disks: full; w-1: gpu-xid: Xid 79"},
+        ),
+        "well": ([view("w-0", memory=OK)], {"m-0": NO_FAULT}),
+        "a warning": ([view("w-0", memory=WARN)], {"m-0": NO_FAULT}),
+        "a user's fault": ([view("w-0", memory=failed("left behind", "user"))], {"m-0": NO_FAULT}),
+        "not checked": ([view("w-0", disks=UNKNOWN)], {"m-0": "Unknown ..."}),
+        "no report": ([view("w-0")], {"m-0": "Unknown ..."}),
+        "an old report": ([view("w-0", disks=found(OK, ago=4000))], {"m-0": "Unknown ..."}),
+        "not all checked": ([view("w-0", disks=UNKNOWN, dns=OK)], {"m-0": f"{NO_FAULT}; w-0: disks: not checked"}),
+        "what Kubernetes said itself": ([view("w-0", kubernetes=failed("cordoned"))], {"m-0": "Unknown ..."}),
+        "found on the machine before": ([view("late", gpu_xid=BEFORE)], {"m-9": "Unknown ..."}),
+        "found since the pod began": ([view("in-time", gpu_xid=BEFORE)], {"m-9": "True ..."}),
+        "workers without a machine": ([view("w-3", disks=failed()), view("w-9", disks=failed())], {}),
+    },
+)
+def test_faults_are_told_of_machines(views: list[NodeView], told: dict[str, str]) -> None:
+    found = conditions(views, PLACES, NOW)
+    said = {name: f"{one.status} {one.reason}: {one.message}" for name, one in found.items()}
+    assert said == {name: Like(form) for name, form in told.items()}
 
 
 def test_figures_that_move_are_not_told_again() -> None:
@@ -158,7 +157,7 @@ def test_figures_that_move_are_not_told_again() -> None:
 
 
 def test_a_condition_is_merged_into_the_node(api: FakeApi, kube: WritingKube) -> None:
-    Setting(kube).see(gpu_xid=failed("Xid 79", "hardware"))
+    Setting(kube).see(gpu_xid=XID)
     ((method, path, content_type, authorization, body),) = api.written
     assert (method, path) == ("PATCH", "/api/v1/nodes/m-0/status")
     assert content_type == "application/strategic-merge-patch+json"
@@ -173,49 +172,42 @@ def test_a_condition_is_written_once_and_again_only_if_kubernetes_does_not_show_
 ) -> None:
     setting = Setting(kube)
     for later in (0, 2, 4):
-        setting.see(NOW + later, disks=failed("full"))
+        setting.see(NOW + later, disks=FULL)
     assert len(api.written) == 1
-    setting.see(NOW + TRY_AGAIN_SECONDS, disks=failed("full"))
+    setting.see(NOW + TRY_AGAIN_SECONDS, disks=FULL)
     assert len(api.written) == 2
-    shown = Told(status="True", reason="NodeFault", message="w-0: disks: full")
-    setting.nodes.copy["m-0"] = Machine(ready="True", conditions={}, told=shown)
-    setting.see(NOW + 3 * TRY_AGAIN_SECONDS, disks=failed("full"))
+    setting.shows(SHOWN)
+    setting.see(NOW + 3 * TRY_AGAIN_SECONDS, disks=FULL)
     assert len(api.written) == 2
     setting.see(NOW + 3 * TRY_AGAIN_SECONDS, disks=OK)
-    assert [body["status"]["conditions"][0]["status"] for *_, body in api.written] == ["True", "True", "False"]
+    assert api.statuses() == ["True", "True", "False"]
 
 
 def test_a_machine_that_the_workers_left_is_unknown(api: FakeApi, kube: WritingKube) -> None:
     setting = Setting(kube)
-    setting.see(disks=failed("full"))
-    shown = Told(status="True", reason="NodeFault", message="w-0: disks: full")
-    setting.nodes.copy["m-0"] = Machine(ready="True", conditions={}, told=shown)
-    setting.teller.saw([], NOW)
-    setting.teller.write_waiting()
-    assert api.written[-1][-1]["status"]["conditions"][0]["status"] == "Unknown"
+    setting.see(disks=FULL)
+    setting.shows(SHOWN)
+    setting.see()
+    assert api.statuses()[-1] == "Unknown"
 
 
 def test_a_released_machine_keeps_what_was_found_there(api: FakeApi, kube: WritingKube) -> None:
     setting = Setting(kube)
-    setting.see(gpu_xid=failed("Xid 79", "hardware"))
+    setting.see(gpu_xid=XID)
     shown = Told(status="True", reason="HardwareFault", message="w-0: gpu-xid: Xid 79")
-    released = Machine(ready="True", conditions={}, told=shown, cordoned=True, released_for="health/gpu-xid")
-    setting.nodes.copy["m-0"] = released
-    setting.teller.saw([], NOW)
-    setting.teller.write_waiting()
+    setting.shows(shown, cordoned=True, released_for="health/gpu-xid")
+    setting.see()
     assert len(api.written) == 1
-    setting.nodes.copy["m-0"] = Machine(ready="True", conditions={}, told=shown)
-    setting.teller.saw([], NOW)
-    setting.teller.write_waiting()
-    assert api.written[-1][-1]["status"]["conditions"][0]["status"] == "Unknown"
+    setting.shows(shown)
+    setting.see()
+    assert api.statuses()[-1] == "Unknown"
 
 
 def test_another_message_is_no_other_status(api: FakeApi, kube: WritingKube) -> None:
     """Controllers go by how long a condition has been true."""
     setting = Setting(kube)
-    shown = Told(status="True", reason="NodeFault", message="w-0: disks: full")
-    setting.nodes.copy["m-0"] = Machine(ready="True", conditions={}, told=shown)
-    setting.see(disks=failed("full"), dns=failed("no answer"))
+    setting.shows(SHOWN)
+    setting.see(disks=FULL, dns=failed("no answer"))
     setting.see(disks=OK)
     same, other = (body["status"]["conditions"][0] for *_, body in api.written)
     assert "lastTransitionTime" not in same
@@ -226,7 +218,7 @@ def test_another_message_is_no_other_status(api: FakeApi, kube: WritingKube) -> 
 def test_while_the_copy_may_be_old_nothing_is_written(api: FakeApi, kube: WritingKube) -> None:
     setting = Setting(kube)
     setting.nodes.synced = False
-    setting.see(disks=failed("full"))
+    setting.see(disks=FULL)
     assert api.written == []
 
 
@@ -262,7 +254,7 @@ def test_what_may_not_be_written_is_logged_once(api: FakeApi, kube: WritingKube)
     api.status = 403
     setting = Setting(kube)
     for later in range(3):
-        setting.see(NOW + later * TRY_AGAIN_SECONDS, disks=failed("full"))
+        setting.see(NOW + later * TRY_AGAIN_SECONDS, disks=FULL)
     assert len(api.written) == 3
     assert len(setting.log) == 1
     assert "403" in setting.log[0]

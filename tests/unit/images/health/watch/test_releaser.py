@@ -16,20 +16,17 @@ REASON = "health/gpu-xid [hardware]: GPU 3: Xid 79"
 
 def test_a_broken_machine_is_released_and_taken_back_when_its_fault_has_passed(cluster: Cluster) -> None:
     cluster.start(condition=SUSPECTED)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=599)
+    cluster.play("break; round; 599 s")
     assert cluster.drained() == ["w-0"]
     assert cluster.kubernetes.changes == []
-    cluster.rounds(3)
+    cluster.play("3 rounds")
     assert cluster.kubernetes.changes == ["cordon m-0", f"{SUSPECTED}=True m-0"]
     assert cluster.kubernetes.annotations("m-0") == RELEASED
     assert cluster.kubernetes.machines()["m-0"].conditions == {SUSPECTED: f"slurmstack: w-0: {REASON}"}
-    cluster.rounds(20)
+    cluster.play("20 rounds")
     assert len(cluster.kubernetes.changes) == 2
     assert cluster.nodes["w-0"].reason == REASON
-    cluster.heal()
-    cluster.rounds(3)
+    cluster.play("heal; 3 rounds")
     assert cluster.drained() == []
     assert cluster.kubernetes.changes[2:] == [f"{SUSPECTED}=False m-0", "uncordon m-0"]
     assert cluster.kubernetes.annotations("m-0") == {}
@@ -46,9 +43,7 @@ def test_the_jobs_of_a_broken_machine_end_or_are_requeued_before_it_is_released(
     cluster.watcher._policy = policy(requeue_after=3000, frees_broken=True)
     node = cluster.nodes["w-0"]
     node.states, node.jobs = {"ALLOCATED"}, ("17",)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=2000)
+    cluster.play("break; round; 2000 s")
     assert cluster.released() == []
     cluster.round(later=1000)
     assert cluster.slurmctld.requeued == ["17"]
@@ -62,52 +57,40 @@ def test_the_jobs_of_a_broken_machine_end_or_are_requeued_before_it_is_released(
 
 def test_a_worker_that_leaves_is_drained_until_its_new_machine_is_checked(cluster: Cluster) -> None:
     cluster.start(evict=True)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
-    cluster.rounds(20)
+    cluster.play("break; round; 600 s; 20 rounds")
     assert cluster.kubernetes.changes == ["cordon m-0", "evict w-0"]
     cluster.kubernetes.add_node("m-9")
     cluster.kubernetes.add_pod("w-0", "m-9", started=cluster.time)
     del cluster.results["w-0"]  # the record still has the report of the other machine
-    cluster.rounds(3)
-    cluster.round(later=650)
+    cluster.play("3 rounds; 650 s")
     assert cluster.drained() == ["w-0"]
     assert cluster.released() == ["m-0"]
-    cluster.heal()
-    cluster.rounds(3)
+    cluster.play("heal; 3 rounds")
     assert cluster.drained() == []
     assert cluster.kubernetes.is_cordoned("m-0")
     assert cluster.released() == ["m-0"]
     del cluster.kubernetes.nodes["m-0"]  # the cloud's controller, or a person
     cluster.kubernetes.add_node("m-0")
     cluster.kubernetes.add_pod("w-0", "m-0", started=cluster.time)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
+    cluster.play("break; round; 600 s")
     assert cluster.released() == ["m-0"]
 
 
 def test_a_worker_whose_machine_is_gone_waits_drained_for_another_and_its_check(cluster: Cluster) -> None:
     cluster.start(evict=True)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
-    cluster.rounds(2)
+    cluster.play("break; round; 600 s; 2 rounds")
     cluster.answers = False
     del cluster.kubernetes.nodes["m-0"]
     cluster.kubernetes.pods["w-0"] = {"metadata": {"name": "w-0"}, "spec": {}}
     del cluster.results["w-0"]
-    cluster.rounds(20)
+    cluster.play("20 rounds")
     cluster.kubernetes.add_node("m-9")
     cluster.kubernetes.add_pod("w-0", "m-9", started=cluster.time)
     cluster.answers = True
-    cluster.round(later=1000)
-    cluster.rounds(5)
+    cluster.play("1000 s; 5 rounds")
     assert cluster.drained() == ["w-0"]
     assert cluster.nodes["w-0"].reason == REASON
-    cluster.heal()
-    cluster.rounds(2)
+    cluster.play("heal; 2 rounds")
     assert cluster.drained() == []
 
 
@@ -116,23 +99,16 @@ def test_a_machine_in_maintenance_is_released_and_taken_back_after_it(cluster: C
     cluster.kubernetes.set_condition("m-1", condition)
     cluster.round()
     assert cluster.drained() == ["w-1"]
-    cluster.round(later=600)
-    cluster.rounds(2)
+    cluster.play("600 s; 2 rounds")
     assert cluster.kubernetes.annotations("m-1")[RELEASED_FOR] == "health/kubernetes"
     cluster.kubernetes.set_condition("m-1", {**condition, "status": "False"})
-    cluster.rounds(3)
+    cluster.play("3 rounds")
     assert cluster.drained() == []
     assert not cluster.kubernetes.is_cordoned("m-1")
 
 
 def test_a_machine_that_a_person_has_cordoned_is_never_changed(cluster: Cluster) -> None:
-    cluster.kubernetes.cordon("m-0")
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=5000)
-    cluster.kubernetes.cordon("m-0", cordoned=False)
-    cluster.heal()
-    cluster.rounds(3)
+    cluster.play("cordon; break; round; 5000 s; uncordon; heal; 3 rounds")
     assert cluster.kubernetes.changes == []
     assert cluster.drained() == []
 
@@ -149,10 +125,7 @@ def test_a_restart_at_any_point_changes_nothing(cluster: Cluster) -> None:
 def test_a_condition_that_could_not_be_set_is_set_later(cluster: Cluster) -> None:
     cluster.kubernetes.refuses["/status"] = 403
     cluster.start(condition=SUSPECTED)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
-    cluster.rounds(10)
+    cluster.play("break; round; 600 s; 10 rounds")
     assert cluster.kubernetes.changes == ["cordon m-0"]
     assert cluster.kubernetes.asked.count("PATCH /api/v1/nodes/m-0/status") == 1
     cannot = [line for line in cluster.log if line.startswith("cannot")]
@@ -166,62 +139,44 @@ def test_a_condition_that_could_not_be_set_is_set_later(cluster: Cluster) -> Non
 def test_ten_faults_at_once_release_no_more_than_the_limit(cluster: Cluster) -> None:
     cluster.start(max_unavailable="2", evict=True)
     cluster.break_gpu("w-0", "w-1", "w-2")
-    cluster.round()
-    cluster.round(later=600)
-    cluster.rounds(40)
+    cluster.play("round; 600 s; 40 rounds")
     assert cluster.released() == ["m-0", "m-1"]
     held = [line for line in cluster.log if "not released" in line]
     assert held == ["not released, as no more than 2 may be unavailable: m-2"]
     del cluster.kubernetes.nodes["m-0"]
     cluster.kubernetes.add_node("m-0")
     cluster.kubernetes.add_pod("w-0", "m-0", started=cluster.time)
-    cluster.rounds(2)
+    cluster.play("2 rounds")
     assert cluster.released() == ["m-1", "m-2"]
 
 
 def test_a_machine_that_somebody_uncordons_is_left_to_them_until_it_is_well(cluster: Cluster) -> None:
     cluster.start(condition=SUSPECTED)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
-    cluster.round()
-    cluster.kubernetes.cordon("m-0", cordoned=False)
-    cluster.round()
+    cluster.play("break; round; 600 s; round; uncordon; round")
     assert cluster.kubernetes.annotations("m-0") == {KEEP: "health/gpu-xid"}
     assert cluster.kubernetes.condition("m-0", SUSPECTED) == "False"
-    cluster.round(later=5000)
-    cluster.rounds(20)
+    cluster.play("5000 s; 20 rounds")
     assert not cluster.kubernetes.is_cordoned("m-0")
     assert cluster.drained() == ["w-0"]
-    cluster.heal()
-    cluster.rounds(3)
+    cluster.play("heal; 3 rounds")
     assert cluster.drained() == []
     assert cluster.kubernetes.annotations("m-0") == {}
     assert cluster.events()[2:] == [("SlurmMachineKept", "w-0"), ("SlurmMachineWell", "w-0")]
 
 
 def test_the_word_of_a_person_is_not_written_over(cluster: Cluster) -> None:
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
+    cluster.play("break; round; 600 s")
     cluster.kubernetes.nodes["m-0"]["metadata"]["annotations"][KEEP] = "mine"
-    cluster.kubernetes.cordon("m-0", cordoned=False)
-    cluster.rounds(2)
-    cluster.heal()
-    cluster.rounds(3)
+    cluster.play("uncordon; 2 rounds; heal; 3 rounds")
     assert cluster.kubernetes.annotations("m-0") == {KEEP: "mine"}
 
 
 def test_the_same_suspicion_of_others_is_not_taken_back(cluster: Cluster) -> None:
     theirs = {"type": "Theirs", "status": "True", "message": "by the cloud"}
     cluster.start(condition="Theirs")
-    cluster.break_gpu()
-    cluster.round()
+    cluster.play("break; round")
     cluster.kubernetes.set_condition("m-0", theirs)
-    cluster.round(later=600)
-    cluster.round()
-    cluster.heal()
-    cluster.rounds(3)
+    cluster.play("600 s; round; heal; 3 rounds")
     assert cluster.kubernetes.changes == ["cordon m-0", "uncordon m-0"]
     assert cluster.kubernetes.condition("m-0", "Theirs") == "True"
 
@@ -229,17 +184,14 @@ def test_the_same_suspicion_of_others_is_not_taken_back(cluster: Cluster) -> Non
 def test_moves_that_take_their_time_hold_up_no_round_and_are_not_made_twice(cluster: Cluster) -> None:
     cluster.pool.later = []
     cluster.break_gpu("w-0", "w-1")
-    cluster.round()
-    cluster.round(later=600)
-    cluster.rounds(30)
+    cluster.play("round; 600 s; 30 rounds")
     assert len(cluster.pool.later) == 1
     cluster.pool.later.pop()()
     assert cluster.released() == ["m-0"]
 
 
 def test_without_the_api_server_nothing_is_planned(cluster: Cluster) -> None:
-    cluster.break_gpu()
-    cluster.round()
+    cluster.play("break; round")
     cluster.machine_copy.synced = False
     cluster.round(later=600)
     assert cluster.kubernetes.changes == []
@@ -251,8 +203,7 @@ def test_without_the_api_server_nothing_is_planned(cluster: Cluster) -> None:
 
 
 def test_a_dry_run_says_what_it_would_do_once_and_changes_nothing(cluster: Cluster) -> None:
-    cluster.break_gpu()
-    cluster.round()
+    cluster.play("break; round")
     cluster.start(dry_run=True)
     cluster.round(later=600)
     cluster.round(later=TRY_AGAIN_SECONDS)

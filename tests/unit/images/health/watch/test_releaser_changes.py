@@ -13,9 +13,7 @@ def test_the_limit_holds_even_if_the_copy_of_the_cluster_is_old(cluster: Cluster
     cluster.break_gpu()
     cluster.machine_copy.frozen = cluster.kubernetes.machines()
     cluster.kubernetes.nodes["m-3"]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
-    cluster.round()
-    cluster.round(later=600)
-    cluster.rounds(20)
+    cluster.play("round; 600 s; 20 rounds")
     assert cluster.kubernetes.changes == []
 
 
@@ -23,23 +21,20 @@ def test_what_is_released_is_not_released_again_while_the_copy_is_old(cluster: C
     cluster.break_gpu("w-0", "w-1")
     cluster.round()
     cluster.machine_copy.frozen = cluster.kubernetes.machines()
-    cluster.round(later=600)
-    cluster.rounds(40)
+    cluster.play("600 s; 40 rounds")
     assert cluster.kubernetes.changes == ["cordon m-0"]
     assert cluster.events() == [("SlurmMachineReleased", "w-0")]
 
 
 def test_a_person_who_cordons_in_the_same_moment_wins(cluster: Cluster) -> None:
-    cluster.break_gpu()
-    cluster.round()
+    cluster.play("break; round")
 
     def person() -> None:
         cluster.kubernetes.before_change = lambda: None
         cluster.kubernetes.cordon("m-0")
 
     cluster.kubernetes.before_change = person
-    cluster.round(later=600)
-    cluster.rounds(20)
+    cluster.play("600 s; 20 rounds")
     assert cluster.kubernetes.changes == []
     assert cluster.released() == []
     assert any("409" in line for line in cluster.log)
@@ -47,8 +42,7 @@ def test_a_person_who_cordons_in_the_same_moment_wins(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("change", ["resumed", "taken over", "another check", "job", "vanished"])
 def test_a_node_that_is_not_as_it_was_seen_keeps_its_machine(cluster: Cluster, change: str) -> None:
-    cluster.break_gpu()
-    cluster.round()
+    cluster.play("break; round")
     cluster.pool.later = []
     cluster.round(later=600)
     node = cluster.nodes["w-0"]
@@ -71,9 +65,7 @@ def test_a_node_that_is_not_as_it_was_seen_keeps_its_machine(cluster: Cluster, c
 def released_with_a_move_to_come(cluster: Cluster) -> None:
     """The machine is released, and the worker is to leave."""
     cluster.start(evict=True, condition=SUSPECTED)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
+    cluster.play("break; round; 600 s")
     assert cluster.kubernetes.changes == ["cordon m-0"]
     cluster.pool.later = []
     cluster.round()
@@ -106,20 +98,18 @@ def test_a_machine_that_is_uncordoned_while_it_is_taken_back_is_looked_at_again(
         cluster.kubernetes.cordon("m-0", cordoned=False)
 
     cluster.kubernetes.before_change = person
-    cluster.rounds(2)
+    cluster.play("2 rounds")
     assert cluster.kubernetes.changes[-1] == f"{SUSPECTED}=False m-0"
     assert cluster.kubernetes.annotations("m-0") == RELEASED
-    cluster.rounds(2)
+    cluster.play("2 rounds")
     assert cluster.kubernetes.annotations("m-0") == {}
 
 
 def test_a_worker_that_got_a_job_is_not_evicted(cluster: Cluster) -> None:
     cluster.start(evict=True)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
+    cluster.play("break; round; 600 s")
     cluster.nodes["w-0"].jobs = ("17",)
-    cluster.rounds(3)
+    cluster.play("3 rounds")
     assert cluster.kubernetes.changes == ["cordon m-0"]
     cluster.nodes["w-0"].jobs = ()
     cluster.round(later=TRY_AGAIN_SECONDS)
@@ -128,9 +118,7 @@ def test_a_worker_that_got_a_job_is_not_evicted(cluster: Cluster) -> None:
 
 def test_a_pod_that_was_replaced_meanwhile_is_not_evicted(cluster: Cluster) -> None:
     cluster.start(evict=True)
-    cluster.break_gpu()
-    cluster.round()
-    cluster.round(later=600)
+    cluster.play("break; round; 600 s")
     cluster.pool.later = []
     cluster.round()
     cluster.kubernetes.add_pod("w-0", "m-2")

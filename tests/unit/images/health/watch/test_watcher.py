@@ -27,14 +27,12 @@ def test_a_fault_drains_exactly_that_node_and_it_returns_when_the_fault_is_gone(
         cluster.report(name, disks=OK)
     cluster.round()
     assert cluster.slurmctld.changes() == []
-    cluster.report("w-1", disks=FULL)
-    cluster.round()
+    cluster.play("fault; round")
     assert cluster.drained() == ["w-1"]
     assert cluster.nodes["w-1"].reason == FULL_REASON
     cluster.round(later=30)
     assert len(cluster.slurmctld.changes()) == 1
-    cluster.report("w-1", disks=OK)
-    cluster.round()
+    cluster.play("well; round")
     assert cluster.drained() == []
     assert cluster.nodes["w-1"].reason == ""
     assert cluster.log == [f"drain w-1: {FULL_REASON}", "resume w-1: lifted: health/disks"]
@@ -42,20 +40,14 @@ def test_a_fault_drains_exactly_that_node_and_it_returns_when_the_fault_is_gone(
 
 
 def test_a_drain_is_one_command_and_the_rest_only_reads(cluster: Cluster) -> None:
-    cluster.report("w-1", disks=FULL)
-    cluster.round()
+    cluster.play("fault; round")
     assert cluster.slurmctld.changes() == [f"scontrol update nodename=w-1 state=drain reason={FULL_REASON}"]
 
 
 def test_after_a_restart_it_goes_on_where_it_was(cluster: Cluster) -> None:
-    cluster.report("w-1", disks=FULL)
-    cluster.round()
-    cluster.start()
-    cluster.round(later=30)
+    cluster.play("fault; round; restart; 30 s")
     assert len(cluster.slurmctld.changes()) == 1
-    cluster.report("w-1", disks=OK)
-    cluster.start()
-    cluster.round()
+    cluster.play("well; restart; round")
     assert cluster.drained() == []
 
 
@@ -99,20 +91,15 @@ def test_an_administrator_who_drains_in_the_same_moment_wins(cluster: Cluster) -
         node.reason = "bad fan"
 
     cluster.slurmctld.before_change = administrator
-    cluster.round()
-    cluster.round()
+    cluster.play("round; round")
     assert node.reason == "bad fan"
     assert cluster.slurmctld.changes() == []
 
 
 def test_an_administrator_who_takes_over_the_drain_keeps_it(cluster: Cluster) -> None:
-    cluster.report("w-1", disks=FULL)
-    cluster.round()
-    cluster.round(later=30)
-    cluster.report("w-1", disks=OK)
+    cluster.play("fault; round; 30 s; well")
     cluster.slurmctld.before_change = lambda: setattr(cluster.nodes["w-1"], "reason", "keep for inspection")
-    cluster.round()
-    cluster.round()
+    cluster.play("round; round")
     assert cluster.drained() == ["w-1"]
     assert cluster.nodes["w-1"].reason == "keep for inspection"
 
@@ -130,24 +117,15 @@ def test_a_busy_node_whose_drain_is_lifted_does_not_keep_our_reason(cluster: Clu
     """Else a drain by slurmctld, which keeps what is there, would look like ours and be lifted."""
     node = cluster.nodes["w-1"]
     node.states = {"MIXED"}
-    cluster.report("w-1", disks=FULL)
-    cluster.round()
-    cluster.round(later=30)
-    cluster.report("w-1", disks=OK)
-    cluster.round()
+    cluster.play("fault; round; 30 s; well; round")
     node.states.add("DRAIN")
-    cluster.round(later=30)
-    cluster.report("w-1", disks=OK)
-    cluster.round()
+    cluster.play("30 s; well; round")
     assert cluster.drained() == ["w-1"]
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["at once", "after a re-test"])
 def test_a_drain_that_others_lift_is_told_when_the_node_takes_jobs(cluster: Cluster, *, apart: bool) -> None:
-    cluster.report("w-1", disks=FULL)
-    for _ in range(2):
-        cluster.round()
-    cluster.report("w-1", disks=OK)
+    cluster.play("fault; 2 rounds; well")
     cluster.nodes["w-1"].states = {"IDLE", *(["MAINTENANCE"] if apart else [])}
     cluster.nodes["w-1"].reason = ""
     cluster.round()
@@ -182,9 +160,7 @@ def test_a_node_that_vanishes_meanwhile_is_no_trouble(cluster: Cluster) -> None:
 
 def test_what_slurm_refuses_is_told_once_and_tried_again(cluster: Cluster) -> None:
     cluster.slurmctld.refuses["w-1"] = "slurm_update error: Access denied"
-    cluster.report("w-1", disks=FULL)
-    for _ in range(5):
-        cluster.round()
+    cluster.play("fault; 5 rounds")
     assert cluster.log == ["cannot drain w-1: slurm_update error: Access denied"]
     cluster.slurmctld.refuses.clear()
     cluster.round()
@@ -231,9 +207,7 @@ def test_what_the_limit_holds_back_is_told_when_it_changes(cluster: Cluster) -> 
 
 def test_a_dry_run_says_what_it_would_do_once_and_changes_nothing(cluster: Cluster) -> None:
     cluster.start(dry_run=True)
-    cluster.report("w-1", disks=FULL)
-    cluster.round()
-    cluster.round()
+    cluster.play("fault; round; round")
     assert cluster.log == [f"would drain w-1: {FULL_REASON}"]
     assert cluster.slurmctld.changes() == []
 
@@ -249,9 +223,7 @@ def test_others_see_reports_and_machines_of_each_node(cluster: Cluster) -> None:
 def test_a_check_that_fails_again_and_again_has_to_be_well_for_longer(cluster: Cluster) -> None:
     def drained_for() -> float:
         """Seconds from well again to lifted."""
-        cluster.round(later=28)
-        cluster.report("w-1", disks=FULL)
-        cluster.round()
+        cluster.play("28 s; fault; round")
         assert cluster.drained() == ["w-1"]
         cluster.round(later=28)
         began = cluster.time + 2
@@ -273,8 +245,7 @@ def test_a_prolog_that_drains_right_after_a_lifting_counts(cluster: Cluster) -> 
     for expected in ([], ["w-1"]):
         node = cluster.nodes["w-1"]
         node.states, node.reason, node.reason_at = {"IDLE", "DRAIN"}, FULL_REASON, int(cluster.time)
-        cluster.report("w-1", disks=FULL)
-        cluster.round()
+        cluster.play("fault; round")
         cluster.report("w-1", disks=OK, ahead=30)
         cluster.round(later=30)
         assert cluster.drained() == expected
@@ -283,17 +254,10 @@ def test_a_prolog_that_drains_right_after_a_lifting_counts(cluster: Cluster) -> 
 # ---------------------------------------------------------------- machines
 
 
-def wanted_free(cluster: Cluster, *names: str, lost: bool = False) -> None:
-    for name in names:
-        cluster.machines.says[name] = Finding(
-            result=failed("machine m is cordoned"), at=cluster.time, declared=not lost, lost=lost
-        )
-
-
 def test_a_lost_machine_has_its_jobs_requeued_and_takes_none_until_it_is_back(cluster: Cluster) -> None:
     node = cluster.nodes["w-1"]
     node.states, node.jobs = {"MIXED"}, ("17", "18")
-    wanted_free(cluster, "w-1", lost=True)
+    cluster.cordon(lost=True)
     cluster.round()
     assert cluster.slurmctld.requeued == ["17", "18"]
     assert node.states == {"DOWN", "DRAIN"}
@@ -308,7 +272,7 @@ def test_a_lost_machine_has_its_jobs_requeued_and_takes_none_until_it_is_back(cl
 
 def test_a_drain_that_fails_is_not_followed_by_a_down(cluster: Cluster) -> None:
     cluster.slurmctld.refuses["w-1"] = "Invalid node state"
-    wanted_free(cluster, "w-1", lost=True)
+    cluster.cordon(lost=True)
     cluster.round()
     assert len(cluster.slurmctld.changes()) == 1
 
@@ -318,20 +282,16 @@ def test_jobs_are_requeued_at_the_deadline_and_those_that_cannot_be_are_told(clu
     node = cluster.nodes["w-1"]
     node.states, node.jobs = {"MIXED"}, ("17", "18")
     cluster.slurmctld.refuses["18"] = "Requested operation is presently disabled"
-    wanted_free(cluster, "w-1")
-    cluster.round()
-    wanted_free(cluster, "w-1")
-    cluster.round(later=98)
+    cluster.play("cordon; round; cordon; 98 s")
     assert cluster.slurmctld.requeued == []
     for _ in range(5):
-        wanted_free(cluster, "w-1")
-        cluster.round()
+        cluster.play("cordon; round")
     assert cluster.slurmctld.requeued == ["17"]
     assert list(node.jobs) == ["18"]
     assert cluster.log[-1] == "cannot requeue w-1: job 18: Requested operation is presently disabled"
     tried = cluster.slurmctld.runner.commands.count("scontrol requeue 18")
     assert tried == 1
-    wanted_free(cluster, "w-1")
+    cluster.cordon()
     cluster.round(later=REQUEUE_AGAIN_SECONDS)
     assert cluster.slurmctld.runner.commands.count("scontrol requeue 18") == 2
 
@@ -342,7 +302,6 @@ def test_a_slurmctld_that_gets_stuck_is_not_asked_to_requeue_all_jobs(cluster: C
     node.states, node.jobs = {"MIXED"}, ("17", "18", "19")
     cluster.slurmctld.runner.answers["scontrol requeue"] = CommandResult(code=TIMED_OUT, stderr="no answer in 10 s")
     for _ in range(3):
-        wanted_free(cluster, "w-1")
-        cluster.round()
+        cluster.play("cordon; round")
     assert [command for command in cluster.slurmctld.changes() if "requeue" in command] == ["scontrol requeue 17"]
     assert cluster.log[-1] == "cannot requeue w-1: no answer in 10 s"

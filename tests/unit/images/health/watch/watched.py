@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from images.health.contract import Result
 from images.health.report import Report, encode
 from images.health.watch.decide import KUBERNETES, Action, Finding, NodeView, Policy
 from images.health.watch.slurm import Record, Slurm
 from images.health.watch.watcher import Watcher
+from tests.unit.images.health.story import play
 from tests.unit.images.health.watch.fake_slurm import FakeNode, FakeSlurmctld
-from tests.unit.images.health.watch.views import NOW, policy
+from tests.unit.images.health.watch.views import NOW, OK, failed, policy
 
 
 class FakeMachines:
@@ -73,6 +74,21 @@ class Cluster:
     def round(self, later: float = 2.0) -> None:
         self.time += later
         self.watcher.round()
+
+    def cordon(self, *, lost: bool = False) -> None:
+        """Somebody wants the machine of w-1 free, or it is lost."""
+        cordoned = failed("machine m is cordoned")
+        self.machines.says["w-1"] = Finding(result=cordoned, at=self.time, declared=not lost, lost=lost)
+
+    def play(self, story: str) -> None:
+        """What happens to w-1; see `play`."""
+        happens: dict[str, Callable[[], object]] = {
+            "fault": lambda: self.report("w-1", disks=failed("/jail 97 % used")),
+            "well": lambda: self.report("w-1", disks=OK),
+            "restart": self.start,
+            "cordon": self.cordon,
+        }
+        play(story, lambda later: self.round(2.0 if later is None else later), happens)
 
     def drained(self) -> list[str]:
         return [name for name, node in self.nodes.items() if "DRAIN" in node.states]
