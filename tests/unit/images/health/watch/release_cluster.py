@@ -160,7 +160,7 @@ class Cluster(Fleet):
 
     def play(self, story: str) -> None:
         """What happens to the first machine; see `play`."""
-        happens = {
+        happens: dict[str, Callable[[], object]] = {
             "break": self.break_gpu,
             "heal": self.heal,
             "cordon": lambda: self.kubernetes.cordon("m-0"),

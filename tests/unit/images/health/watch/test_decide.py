@@ -19,6 +19,7 @@ LOST = Finding(result=failed(), at=NOW, lost=True)
 REPORTS = policy(report_only=frozenset({"disks"}))
 AHEAD = -SKEW_SECONDS - 60
 XID_REASON = "health/gpu-xid [hardware]: Xid 79"
+LIFTED, FOR_XID = "resume w-0: lifted: health/disks", f"reason w-0: {XID_REASON}"
 BROKEN = "drain w-0: health/disks [node]: broken"
 CLOCK, CLOCK_BROKEN = failed("3600 s"), "drain w-0: health/clock [node]: 3600 s"
 
@@ -29,35 +30,20 @@ CLOCK, CLOCK_BROKEN = failed("3600 s"), "drain w-0: health/clock [node]: 3600 s"
         "a failure": (view(disks=FULL), f"drain w-0: {OURS}"),
         "a failure of a node with jobs": (view("w-0", "ALLOCATED", disks=failed()), BROKEN),
         "a failure that is almost too old": (view(disks=found(failed(), ago=STALE_SECONDS - 1)), BROKEN),
-        "a report from the future that was seen to come": (
-            view(clock=found(CLOCK, ago=AHEAD, arrived_ago=2)),
-            CLOCK_BROKEN,
-        ),
-        "a report of a slow clock that was seen to come": (
-            view(clock=found(CLOCK, ago=3600, arrived_ago=2)),
-            CLOCK_BROKEN,
-        ),
+        "from the future, and seen to come": (view(clock=found(CLOCK, ago=AHEAD, arrived_ago=2)), CLOCK_BROKEN),
+        "of a slow clock, and seen to come": (view(clock=found(CLOCK, ago=3600, arrived_ago=2)), CLOCK_BROKEN),
         "the gravest of several failures": (
-            view(disks=failed(), memory=failed("left behind", "user"), gpu_xid=XID),
+            view(disks=FULL, memory=failed(fault="user"), gpu_xid=XID),
             f"drain w-0: {XID_REASON}",
         ),
-        "a reason that outlived its drain is no drain": (
-            view("w-0", "MIXED", reason=OURS, disks=FULL),
-            f"drain w-0: {OURS}",
-        ),
-        "well again": (drained(disks=OK), "resume w-0: lifted: health/disks"),
-        "well again with jobs": (drained("ALLOCATED", disks=OK), "resume w-0: lifted: health/disks"),
-        "well again while it is down": (drained("DOWN", disks=OK), "resume w-0: lifted: health/disks"),
-        "well just after the drain": (
-            drained(disks=found(OK, ago=54.0, arrived_ago=1)),
-            "resume w-0: lifted: health/disks",
-        ),
+        "a reason without a drain": (view("w-0", "MIXED", reason=OURS, disks=FULL), f"drain w-0: {OURS}"),
+        "well again": (drained(disks=OK), LIFTED),
+        "well again with jobs": (drained("ALLOCATED", disks=OK), LIFTED),
+        "well again while it is down": (drained("DOWN", disks=OK), LIFTED),
+        "well just after the drain": (drained(disks=found(OK, ago=54.0, arrived_ago=1)), LIFTED),
         "well again with another fault": (drained(disks=OK, dns=NO_ANSWER), "reason w-0: health/dns [node]: no answer"),
-        "a graver fault becomes the reason": (drained(disks=FULL, gpu_xid=XID), f"reason w-0: {XID_REASON}"),
-        "the same check with a graver fault": (
-            drained(reason="health/gpu-xid [user]: Xid 31", gpu_xid=XID),
-            f"reason w-0: {XID_REASON}",
-        ),
+        "a graver fault becomes the reason": (drained(disks=FULL, gpu_xid=XID), FOR_XID),
+        "the same check with a graver fault": (drained(reason="health/gpu-xid [user]: Xid 31", gpu_xid=XID), FOR_XID),
     },
 )
 def test_a_node_is_drained_or_resumed(node: NodeView, action: str) -> None:

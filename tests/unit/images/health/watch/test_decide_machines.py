@@ -20,6 +20,7 @@ CORDON_REASON, GONE_REASON = (
     "health/kubernetes [node]: machine m-0 is gone",
 )
 UNWANTED = Finding(result=failed("maintenance"), at=NOW, declared=True, unwanted_since=NOW - 60)
+DOWN, RESUMED = [f"down w-0: {GONE_REASON}"], ["resume w-0: lifted: health/kubernetes"]
 WELL = Finding(result=OK, at=NOW, arrived=NOW)
 XID, XID_REASON = failed("Xid 79", "hardware"), "health/gpu-xid [hardware]: Xid 79"
 
@@ -27,19 +28,13 @@ XID, XID_REASON = failed("Xid 79", "hardware"), "health/gpu-xid [hardware]: Xid 
 @table(
     "node, actions",
     {
-        "a lost machine is set down": (view(kubernetes=GONE), [f"down w-0: {GONE_REASON}"]),
+        "a lost machine is set down": (view(kubernetes=GONE), DOWN),
         "and once only": (drained("DOWN", reason=GONE_REASON, kubernetes=GONE), []),
-        "also if it was drained for a check": (
-            drained("ALLOCATED", disks=failed(), kubernetes=GONE),
-            [f"down w-0: {GONE_REASON}"],
-        ),
+        "also if it was drained for a check": (drained("ALLOCATED", disks=failed(), kubernetes=GONE), DOWN),
         # Else it would be resumed as soon as there is another machine, before that is checked for what the reason says.
         "a drained one without jobs keeps its reason": (drained(disks=failed(), kubernetes=GONE), []),
-        "but not while a job ends": (drained("IDLE", "COMPLETING", kubernetes=GONE), [f"down w-0: {GONE_REASON}"]),
-        "an uncordoned machine is resumed": (
-            drained(reason=CORDON_REASON, kubernetes=WELL),
-            ["resume w-0: lifted: health/kubernetes"],
-        ),
+        "but not while a job ends": (drained("IDLE", "COMPLETING", kubernetes=GONE), DOWN),
+        "an uncordoned machine is resumed": (drained(reason=CORDON_REASON, kubernetes=WELL), RESUMED),
         "not while nobody knows": (drained(reason=CORDON_REASON, kubernetes=UNKNOWN), []),
         "nor what others have drained": (drained(reason="maintenance", kubernetes=WELL), []),
         "a drained node whose machine is cordoned": (drained("MIXED", disks=failed(), kubernetes=CORDONED), []),

@@ -18,13 +18,18 @@ from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed,
 BROKEN = failed("GPU 3: Xid 79", "hardware")
 REASON = "health/gpu-xid [hardware]: GPU 3: Xid 79"
 READY = Machine(ready="True", conditions={})
+SEEN = found(BROKEN, ago=100)
+AWAY, DARK = replace(READY, ready="False"), replace(READY, ready="Unknown")
 CORDONED = replace(READY, cordoned=True)
 RELEASED = replace(CORDONED, released_for="health/gpu-xid", released_by="ns/w-0", version="7")
+MARKED = replace(RELEASED, conditions={"C": "by others"})
+UNCORDONED = replace(RELEASED, cordoned=False)
 THEIRS = replace(RELEASED, released_by="other/w-0")
 KEPT = replace(READY, keep="health/gpu-xid")
 UNWANTED = Finding(result=failed("maintenance"), at=NOW, declared=True, unwanted_since=NOW - 5000)
 BY_A_PERSON = Finding(result=failed("cordoned"), at=NOW, declared=True)
 RELEASE = ["RELEASE m-0 of w-0 for health/gpu-xid"]
+KEEP = ["KEEP m-0 of w-0 for health/gpu-xid"]
 TAKE_BACK = ["TAKE_BACK m-0 of w-0 for health/gpu-xid"]
 
 
@@ -36,6 +41,7 @@ def rules(
     return Rules(namespace="ns", evict=evict, max_unavailable=limit, after=after, condition=condition, report_only=off)
 
 
+AT_ONCE, ONE = rules(after=0), rules("1")
 EVICTS, ALL = rules(evict=True), rules(evict=True, condition="C")
 MARKS = rules(condition="C")
 
@@ -78,15 +84,9 @@ WELL = view("w-0", gpu_xid=OK)
     {
         "a drained node with a hardware fault and without jobs": (broken(), {}),
         "after the time for faults that go away": (broken(ago=600), {}),
-        "found since the pod began on this machine": (
-            broken(gpu_xid=found(BROKEN, ago=100)),
-            {"at": place(started_ago=110), "by": rules(after=0)},
-        ),
+        "found since the pod began": (broken(gpu_xid=SEEN), {"at": place(started_ago=110), "by": AT_ONCE}),
         "long enough on this machine": (broken(ago=5000), {"at": place(started_ago=600)}),
-        "a machine that is not ready is not counted twice": (
-            broken(),
-            {"machine": replace(READY, ready="False"), "by": rules("1")},
-        ),
+        "one that is not ready counts once": (broken(), {"machine": AWAY, "by": ONE}),
     },
 )
 def test_a_broken_machine_is_released(node: NodeView, more: dict[str, object]) -> None:
@@ -160,14 +160,8 @@ def test_a_machine_is_left_as_it_is_when(node: NodeView, machine: Machine) -> No
     "node, more",
     {
         "a check that is only reported": (broken(), {"by": rules(report_only="gpu-xid")}),
-        "found on the machine before": (
-            broken(gpu_xid=found(BROKEN, ago=100)),
-            {"at": place(started_ago=90), "by": rules(after=0)},
-        ),
-        "found when the pod began": (
-            broken(gpu_xid=found(BROKEN, ago=100)),
-            {"at": place(started_ago=100), "by": rules(after=0)},
-        ),
+        "found on the machine before": (broken(gpu_xid=SEEN), {"at": place(started_ago=90), "by": AT_ONCE}),
+        "found when the pod began": (broken(gpu_xid=SEEN), {"at": place(started_ago=100), "by": AT_ONCE}),
         "the time begins anew on another machine": (broken(ago=5000), {"at": place(started_ago=599)}),
         "a pod of unknown age": (broken(), {"at": Place(node="m-0")}),
         "a pod without a machine": (broken(), {"at": place("")}),
@@ -175,10 +169,7 @@ def test_a_machine_is_left_as_it_is_when(node: NodeView, machine: Machine) -> No
         "another cluster's": (broken(), {"machine": THEIRS, "by": ALL}),
         "one that a person keeps": (broken(), {"machine": replace(RELEASED, keep="mine"), "by": ALL}),
         "one that a person keeps for this check": (broken(), {"machine": replace(RELEASED, keep=KEPT.keep), "by": ALL}),
-        "one that others have marked": (
-            broken(),
-            {"machine": replace(RELEASED, conditions={"C": "by others"}), "by": MARKS},
-        ),
+        "one that others have marked": (broken(), {"machine": MARKED, "by": MARKS}),
         "one whose fault has passed is not marked": (broken(gpu_xid=OK), {"machine": RELEASED, "by": MARKS}),
         "a worker with jobs stays": (broken("w-0", "MIXED", "DRAIN"), {"machine": RELEASED, "by": EVICTS}),
         "a worker whose job ends stays": (
@@ -231,7 +222,6 @@ def test_a_machine_is_not_released_while_its_other_worker(
 
 # ---------------------------------------------------------------- the limit
 
-AWAY, DARK = replace(READY, ready="False"), replace(READY, ready="Unknown")
 FLEET = [broken(f"w-{number}", ago=1000 + number) for number in range(10)]
 """All broken, the last one for the longest time."""
 
@@ -288,12 +278,7 @@ def test_what_is_missing_counts(at: Place, machines: dict[str, Machine], limit: 
         "it gets the condition": (broken(), RELEASED, MARKS, ["MARK m-0 of w-0 for health/gpu-xid"]),
         "its node is resumed": (WELL, RELEASED, rules(), TAKE_BACK),
         "its node has jobs again": (view("w-0", "MIXED", gpu_xid=OK), RELEASED, rules(), TAKE_BACK),
-        "somebody has uncordoned it": (
-            broken(),
-            replace(RELEASED, cordoned=False),
-            rules(),
-            ["KEEP m-0 of w-0 for health/gpu-xid"],
-        ),
+        "somebody has uncordoned it": (broken(), UNCORDONED, rules(), KEEP),
         "and it is well": (WELL, KEPT, rules(), ["FORGET m-0 of w-0 for health/gpu-xid"]),
     },
 )
