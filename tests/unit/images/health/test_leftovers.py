@@ -15,9 +15,10 @@ import pytest
 
 from images.health import leftovers
 from images.health.leftovers import Moment, end_processes, has_files, left_processes, remove_files, shared_memory
-from images.health.proc import PROC, process
+from images.health.proc import PROC, Process, process
 from tests.unit.images.fakes import FakeClock
 from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.tables import table
 
 UID = os.getuid()
 OTHER = UID + 1
@@ -51,14 +52,10 @@ def test_the_users_files_go_and_links_are_not_followed(place: Path, tmp_path: Pa
     assert (tmp_path / "outside/precious").exists()
 
 
-def test_others_files_stay(place: Path) -> None:
-    assert not has_files(OTHER, (place,))
-    assert remove_files(OTHER, LATER, (place,)) == 0
-    assert len(list(place.rglob("*"))) == 5
-
-
-def test_files_that_came_later_stay(place: Path) -> None:
-    assert remove_files(UID, EARLIER, (place,)) == 0
+@table("user, until", {"those of others": (OTHER, LATER), "those that came later": (UID, EARLIER)})
+def test_files_that_stay(place: Path, user: int, until: Moment) -> None:
+    assert has_files(user, (place,)) is (user == UID)
+    assert remove_files(user, until, (place,)) == 0
     assert len(list(place.rglob("*"))) == 5
 
 
@@ -115,62 +112,48 @@ def test_processes_of_the_user_outside_of_steps_are_left_ones(tmp_path: Path) ->
 
 
 @pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+def sleeper() -> Iterator[tuple[subprocess.Popen[bytes], Process]]:
     with subprocess.Popen(["sleep", "600"]) as running:
-        yield running
+        found = process(running.pid)
+        assert found is not None
+        yield running, found
         running.kill()
 
 
-def test_a_process_is_asked_first_and_then_ended(sleeper: subprocess.Popen[bytes]) -> None:
-    found = process(sleeper.pid)
-    assert found is not None
-    sent: list[int] = []
+@table(
+    "heeds, sent, ends",
+    {
+        "one that ends when asked is not killed": ({signal.SIGTERM}, [signal.SIGTERM], True),
+        "one that does not is killed": ({signal.SIGKILL}, [signal.SIGTERM, signal.SIGKILL], True),
+        "one that never ends is told and not waited for": (set(), [signal.SIGTERM, signal.SIGKILL], False),
+    },
+)
+def test_a_process_is_asked_first_and_then_ended(
+    sleeper: tuple[subprocess.Popen[bytes], Process], heeds: set[int], sent: list[int], ends: bool
+) -> None:
+    running, found = sleeper
+    clock, seen = FakeClock(), list[int]()
 
     def kill(pid: int, number: int) -> None:
-        sent.append(number)
-        if number == signal.SIGKILL:
+        seen.append(number)
+        if number in heeds:
             os.kill(pid, number)
-            sleeper.wait()
+            running.wait()
 
-    assert end_processes([found], PROC, FakeClock(), kill) == []
-    assert sent == [signal.SIGTERM, signal.SIGKILL]
-    assert sleeper.poll() == -signal.SIGKILL
-
-
-def test_a_process_that_ends_when_asked_is_not_killed(sleeper: subprocess.Popen[bytes]) -> None:
-    found = process(sleeper.pid)
-    assert found is not None
-    sent: list[int] = []
-
-    def kill(pid: int, number: int) -> None:
-        sent.append(number)
-        os.kill(pid, number)
-        sleeper.wait()
-
-    assert end_processes([found], PROC, FakeClock(), kill) == []
-    assert sent == [signal.SIGTERM]
-
-
-def test_a_process_that_does_not_end_is_told_and_not_waited_for(sleeper: subprocess.Popen[bytes]) -> None:
-    found = process(sleeper.pid)
-    assert found is not None
-    clock = FakeClock()
-    assert end_processes([found], PROC, clock, lambda *_: None) == [found]
+    assert end_processes([found], PROC, clock, kill) == ([] if ends else [found])
+    assert seen == sent
+    assert running.poll() == (-sent[-1] if ends else None)
     assert clock.time < 2
 
 
-def test_another_process_with_the_same_number_is_not_hit(sleeper: subprocess.Popen[bytes]) -> None:
-    found = process(sleeper.pid)
-    assert found is not None
-    earlier = replace(found, start=found.start - 1)
+def test_another_process_with_the_same_number_is_not_hit(sleeper: tuple[object, Process]) -> None:
+    earlier = replace(sleeper[1], start=sleeper[1].start - 1)
     assert end_processes([earlier], PROC, FakeClock(), lambda *_: pytest.fail("hit")) == []
 
 
-def test_this_moment_is_after_what_is_there_and_before_what_comes(sleeper: subprocess.Popen[bytes]) -> None:
-    found = process(sleeper.pid)
-    assert found is not None
+def test_this_moment_is_after_what_is_there_and_before_what_comes(sleeper: tuple[object, Process]) -> None:
     time.sleep(0.02)  # a clock tick is 0.01 s
-    assert found.start <= leftovers.now().ticks < found.start + 60 * os.sysconf("SC_CLK_TCK")
+    assert sleeper[1].start <= leftovers.now().ticks < sleeper[1].start + 60 * os.sysconf("SC_CLK_TCK")
 
 
 def test_shared_memory_that_nobody_uses_is_found(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,7 +143,7 @@ def test_a_drain_that_is_not_settled_stays_and_so_does_its_reason(node: NodeView
 
 # ---------------------------------------------------------------- the limit
 
-DRAINED = [drained(disks=failed()), drained("DOWN", disks=failed())]
+DRAINED = [replace(drained(disks=failed()), name=f"d-{number}") for number in range(2)]
 RETESTED = [view(f"r-{n}", "IDLE", "MAINTENANCE", cpu_speed=found(failed(), ago=1900)) for n in range(2)]
 RESERVED = [view(f"r-{n}", "IDLE", "MAINTENANCE", cpu_speed=OK) for n in range(2)]
 THEIRS = [view(f"d-{number}", "IDLE", "DRAIN", reason="bad fan") for number in range(5)]
