@@ -66,7 +66,8 @@ def next_pairs(standings: Mapping[str, Standing], free: Iterable[str]) -> list[t
     pairs = []
     for suspect in sorted(_open(standings) & available, key=lambda name: (len(standings[name].failed_with), name)):
         failed_with = standings[suspect].failed_with
-        partner = next((name for name in well if name in available and name not in failed_with), None)
+        known = {suspect, *failed_with}  # a record may call a suspect well, too
+        partner = next((name for name in well if name in available and name not in known), None)
         if partner is not None:
             pairs.append((suspect, partner))
             available -= {suspect, partner}

@@ -119,6 +119,11 @@ def test_a_partner_that_is_well_again_is_not_asked_twice() -> None:
     assert next_pairs(standings, {"a", "b", "c"}) == [("a", "c")]
 
 
+def test_a_suspect_is_no_partner_of_its_own() -> None:
+    standings = {"a": Standing(well_at=50, failed_with={"b": 100}), "b": Standing()}
+    assert next_pairs(standings, {"a", "b"}) == []
+
+
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_good_node_is_never_accused(data: st.DataObject) -> None:
