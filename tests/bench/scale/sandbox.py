@@ -98,7 +98,9 @@ class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
     def start_slurmctld(self) -> None:
         """Returns when it answers."""
         self.controller.start_program("slurmctld")
-        wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, lambda: self.controller.log("slurmctld")[-1500:], 60)
+        wait_until(
+            lambda: "is UP" in self.run("scontrol ping").stdout, lambda: self.controller.log("slurmctld")[-1500:], 60
+        )
 
     @property
     def machine(self) -> Pod:
