@@ -54,6 +54,22 @@ def run(
         )
 
 
+def run_from_cold(
+    arguments: Sequence[str], environment: Mapping[str, str], *, timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The same as users have it, with all that it loads: what figures are measured by."""
+    return subprocess.run(
+        [sys.executable, "-m", "cli.entry", *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+
+
 def _command(arguments: list[str], environment: dict[str, str], out: str, err: str) -> None:
     """In the new process: become the command."""
     for target, (path, flags) in enumerate(

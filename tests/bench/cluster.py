@@ -25,7 +25,7 @@ class Cluster(SlurmOnKubernetes):
             "cluster": {"namespace": "bench" if engine == "kubectl" else f"bench-{engine}"},
             "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}},
         }
-        super().__init__(engine=engine, directory=directory, sections=sections)
+        super().__init__(engine=engine, directory=directory, sections=sections, cold=True)
         self.began = dict(sections)
 
     @property
@@ -57,10 +57,12 @@ class Cluster(SlurmOnKubernetes):
         def try_it() -> bool:
             return len(set(self.as_alice(f"srun -N{nodes} hostname", check=False).split())) == nodes
 
-        wait_until(try_it, f"srun on {nodes} nodes", timeout=180)
+        wait_until(try_it, f"srun on {nodes} nodes", timeout=180, slowest=0.1)
 
     def await_empty_queue(self, *, timeout: float = 300) -> None:
-        wait_until(lambda: not self.slurm("squeue --noheader").strip(), "the jobs are done", timeout=timeout)
+        wait_until(
+            lambda: not self.slurm("squeue --noheader").strip(), "the jobs are done", timeout=timeout, slowest=0.3
+        )
 
     def as_alice(self, command: str, *, check: bool = True) -> str:
         """Without ssh, whose own time is not what is measured here."""

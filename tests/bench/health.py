@@ -112,7 +112,7 @@ def lost_machine(slurm: Cluster) -> float:
     slurm.await_job(job, "RUNNING")
     started = time.monotonic()
     local_cluster.stop_node(where[worker], PlainReport())
-    wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=180)
+    wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=180, slowest=0.3)
     taken = time.monotonic() - started
     slurm.slurm(f"scancel {job}")
     local_cluster.restart_node(where[worker], PlainReport())

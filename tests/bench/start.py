@@ -16,8 +16,10 @@ def controller(bench: Measuring, cluster: Cluster) -> None:
         started = time.monotonic()
         cluster.kubectl.run("delete", "pod", "controller-0", "-n", cluster.namespace, "--wait=false")
         uid = cluster.pod_uids()["controller-0"]
-        wait_until(lambda: cluster.pod_uids().get("controller-0", uid) != uid, "another controller pod")
-        wait_until(lambda: cluster.as_alice("sbatch --parsable --wrap true", check=False).strip(), "sbatch is accepted")
+        wait_until(lambda: cluster.pod_uids().get("controller-0", uid) != uid, "another controller pod", slowest=0.1)
+        wait_until(
+            lambda: cluster.as_alice("sbatch --parsable --wrap true", check=False).strip(), "sbatch", slowest=0.1
+        )
         taken = time.monotonic() - started
         cluster.await_idle(*WORKERS)
         return taken

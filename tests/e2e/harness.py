@@ -38,8 +38,11 @@ SSH_FAILED = 255
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60) -> T:
-    """Poll until the condition is true and return it. Fails with `what` after `timeout` seconds."""
+def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60, slowest: float = 0.8) -> T:
+    """Poll until the condition is true and return it. Fails with `what` after `timeout` seconds.
+
+    `slowest`: seconds between two looks after a while.
+    """
     deadline = time.monotonic() + timeout
     pause = 0.1
     while True:
@@ -48,7 +51,7 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60) ->
             return value
         assert time.monotonic() < deadline, f"not within {timeout:.0f} s: {what} (last: {value!r})"
         time.sleep(pause)
-        pause = min(pause * 1.3, 0.8)  # most conditions start several processes, and lanes share the machine
+        pause = min(pause * 1.3, slowest)  # most conditions start several processes, and lanes share the machine
 
 
 def make_key(private: Path) -> str:
@@ -59,9 +62,12 @@ def make_key(private: Path) -> str:
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
-def slurmstack(*arguments: str, check: bool = True, timeout: float = 1200) -> subprocess.CompletedProcess[str]:
-    """Run the command as a user would, without a terminal."""
-    done = command.run(arguments, {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}, timeout=timeout)
+def slurmstack(
+    *arguments: str, check: bool = True, timeout: float = 1200, cold: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user would, without a terminal; `cold`: with the time that it takes to load."""
+    run = command.run_from_cold if cold else command.run
+    done = run(arguments, {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}, timeout=timeout)
     if check:
         assert done.returncode == 0, (
             f"slurmstack {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -97,6 +103,8 @@ class SlurmOnKubernetes:
     engine: str
     directory: Path
     sections: dict[str, Any]
+    cold: bool = False
+    """Whether each command is loaded anew, as users have it."""
     kubectl: Kubectl = field(init=False)
     _login_address: str = field(init=False, default="")
 
@@ -116,7 +124,8 @@ class SlurmOnKubernetes:
         return path
 
     def up(self, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return slurmstack("up", "--yes", "--engine", self.engine, "--config", str(self.file), check=check)
+        options = ("--yes", "--engine", self.engine, "--config", str(self.file))
+        return slurmstack("up", *options, check=check, cold=self.cold)
 
     def change(self, path: str, value: Any, *, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Edit one value of the stack file and apply it."""
@@ -125,7 +134,8 @@ class SlurmOnKubernetes:
 
     def preview(self) -> dict[str, Any]:
         """What `slurmstack preview --json` prints."""
-        printed = slurmstack("preview", "--json", "--engine", self.engine, "--config", str(self.file)).stdout
+        options = ("--json", "--engine", self.engine, "--config", str(self.file))
+        printed = slurmstack("preview", *options, cold=self.cold).stdout
         return dict(json.loads(printed))
 
     def exec(self, pod: str, *command: str, container: str = "", check: bool = True) -> str:
