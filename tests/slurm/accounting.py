@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm.rest import TOKEN_SETTINGS
-from tests.slurm.conftest import minimal_config
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 

@@ -42,7 +42,7 @@ class SlurmSandbox:
         self.config_directory = self.work / "config"
         self.state = self.work / "state"
         self.node_conf = node_conf
-        self.jail = jail
+        self._jail = jail
         self.pods: dict[str, Pod] = {}
         self._numbers: dict[str, int] = {}
         self._workers = workers
@@ -82,6 +82,12 @@ class SlurmSandbox:
             temporary = self.config_directory / f".{name}"
             temporary.write_text(content)
             temporary.rename(self.config_directory / name)
+
+    @property
+    def jail(self) -> Path:
+        """Where the jail's volume is on this machine."""
+        assert self._jail is not None, "this cluster was started without a jail"
+        return self._jail
 
     @property
     def controller(self) -> Pod:
@@ -127,10 +133,10 @@ class SlurmSandbox:
     ) -> Pod:
         """A worker pod on a machine with more. `before`: what the machine does to the pod before slurmd starts."""
         own = {"CONTROLLER": "controller-0:6817", "POOL": name.rpartition("-")[0], "NODE_CONF": self.node_conf}
-        if self.jail:
+        if self._jail:
             own["JAIL"] = "/jail"
         own |= env or {}
-        pod = self.add_pod(name, role, {**({self.jail: "/jail"} if self.jail else {}), **(binds or {})}, env=own)
+        pod = self.add_pod(name, role, {**({self._jail: "/jail"} if self._jail else {}), **(binds or {})}, env=own)
         before(pod)
         pod.start_program("slurmd", own)
         return pod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -22,7 +21,7 @@ from tests.slurm.accounting import (
     wait_for_database,
     wait_for_registration,
 )
-from tests.slurm.conftest import minimal_config
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -31,11 +30,9 @@ BURST = 40
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str) -> Iterator[AccountingSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSandbox:
     """A cluster with accounting and one worker."""
-    config = accounting_config(slurm_version)
-    with AccountingSandbox(slurm_version, config=config, workers=1) as sandbox:
-        yield sandbox
+    return slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox)
 
 
 def submit(cluster: SlurmSandbox, count: int = 1) -> set[int]:
@@ -132,10 +129,10 @@ def test_a_configuration_is_taken_while_slurmdbd_hangs(cluster: AccountingSandbo
 
 @pytest.mark.parametrize("slurmdbd_first", [True, False])
 def test_accounting_can_be_turned_on_in_a_cluster_that_ran_without_it(
-    make_sandbox: Callable[..., SlurmSandbox], slurm_version: str, slurmdbd_first: bool
+    own_cluster: ClusterFactory, slurm_version: str, slurmdbd_first: bool
 ) -> None:
     """Its own id must go: slurmctld ended with "CLUSTER ID MISMATCH", and was never registered without slurmdbd."""
-    sandbox = make_sandbox(slurm_version, config=minimal_config(slurm_version), workers=1)
+    sandbox = own_cluster(slurm_version, workers=1)
     submit(sandbox)
     wait_for_end(sandbox)
     start_database(sandbox)
@@ -156,10 +153,10 @@ def test_accounting_can_be_turned_on_in_a_cluster_that_ran_without_it(
 
 
 def test_a_controller_that_starts_anew_with_accounting_takes_the_id_of_slurmdbd(
-    make_sandbox: Callable[..., SlurmSandbox], slurm_version: str
+    own_cluster: ClusterFactory, slurm_version: str
 ) -> None:
     """As when the images and the configuration change in one update."""
-    sandbox = make_sandbox(slurm_version, config=minimal_config(slurm_version), workers=1)
+    sandbox = own_cluster(slurm_version, workers=1)
     kill(sandbox.controller, "slurmctld", signal.SIGTERM)
     sandbox.set_config(accounting_config(slurm_version))
     agent = sandbox.controller

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from images.controller.publish import config_hash
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import change, edited, status
-from tests.slurm.conftest import minimal_config
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str) -> Iterator[SlurmSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """A controller and one worker."""
-    with SlurmSandbox(slurm_version, config=minimal_config(slurm_version), workers=1) as sandbox:
-        yield sandbox
+    return slurm_cluster(slurm_version, workers=1)
 
 
 @pytest.fixture
@@ -110,10 +108,10 @@ def test_await_config_says_why_a_configuration_is_rejected(cluster: SlurmSandbox
 
 
 def test_a_controller_whose_configuration_broke_starts_with_the_last_good_one(
-    make_sandbox: Callable[..., SlurmSandbox], slurm_version: str
+    own_cluster: ClusterFactory, slurm_version: str
 ) -> None:
     good = minimal_config(slurm_version)
-    sandbox = make_sandbox(slurm_version, config=good, workers=0)
+    sandbox = own_cluster(slurm_version, config=good, workers=0)
     sandbox.remove_pod("controller-0")
     sandbox.set_config(edited(good, "SchedulerTpye=x"))
 
@@ -124,10 +122,10 @@ def test_a_controller_whose_configuration_broke_starts_with_the_last_good_one(
 
 
 def test_a_first_start_with_a_bad_configuration_waits_for_a_better_one(
-    make_sandbox: Callable[..., SlurmSandbox], slurm_version: str
+    own_cluster: ClusterFactory, slurm_version: str
 ) -> None:
     good = minimal_config(slurm_version)
-    sandbox = make_sandbox(slurm_version, config=good, workers=0)
+    sandbox = own_cluster(slurm_version, config=good, workers=0)
     sandbox.remove_pod("controller-0")
     sandbox.clear_state()
     sandbox.set_config(edited(good, "SchedulerTpye=x"))

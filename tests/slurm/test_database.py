@@ -24,6 +24,7 @@ from tests.slurm.accounting import (
     wait_for_accounting,
     wait_for_database,
 )
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -32,17 +33,15 @@ REFUSED = 2
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str) -> Iterator[AccountingSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSandbox:
     """A database that slurmdbd has used."""
-    with AccountingSandbox(slurm_version, config=accounting_config(slurm_version), workers=0) as sandbox:
-        yield sandbox
+    return slurm_cluster(slurm_version, workers=0, kind=AccountingSandbox)
 
 
 @pytest.fixture
-def alone(slurm_version: str) -> Iterator[SlurmSandbox]:
+def alone(own_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """Pods for a database, and nothing else."""
-    with BareSandbox(slurm_version, config=accounting_config(slurm_version), workers=0) as sandbox:
-        yield sandbox
+    return own_cluster(slurm_version, kind=BareSandbox, config=accounting_config(slurm_version), workers=0)
 
 
 def sql(sandbox: SlurmSandbox, statement: str) -> str:

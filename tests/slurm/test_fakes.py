@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from images.common.command import Result, Runner
 from images.common.slurm_node import WANTED_NODES
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
-from tests.slurm.conftest import minimal_config
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -37,9 +37,8 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str) -> Iterator[SlurmSandbox]:
-    with SlurmSandbox(slurm_version, config=minimal_config(slurm_version), workers=2) as sandbox:
-        yield sandbox
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
+    return slurm_cluster(slurm_version, workers=2)
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ The driver is a few files and one small library: that a real one answers is not 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,25 +14,17 @@ from config import load_config
 from slurm.conf import render
 from slurm.sizing import node_conf
 from tests import stacks
-from tests.slurm.conftest import minimal_config
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.gpu_driver import bring_driver
 from tests.slurm.login_view import BIND
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
-from tests.slurm.sandbox import SlurmSandbox, populate_jail
+from tests.slurm.sandbox import SlurmSandbox
 
 SCHEDULER = "SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=0"
 """As in our own defaults: else a job that does not start at once waits for a minute."""
 
 LOAD = 'python3 -c \'import ctypes; ctypes.CDLL("libcuda.so.1"); print("loaded")\''
-
-
-@pytest.fixture(scope="module")
-def jail(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    directory = tmp_path_factory.mktemp(f"gpu-jail-{slurm_version}")
-    directory.chmod(0o755)
-    populate_jail(slurm_version, directory)
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str, jail: Path, data: Path) -> Iterator[SlurmSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str, data: Path) -> SlurmSandbox:
     """One worker with two GPUs of the type that the platform names, one whose platform names another, one without."""
     stack = load_config(stacks.existing())
     pool = stack.worker_nodes["gpu"]
@@ -55,22 +45,28 @@ def cluster(slurm_version: str, jail: Path, data: Path) -> Iterator[SlurmSandbox
     assert "Gres=gpu:h100:2" in gpu_conf
     files = {name: content for name, content in render(stack).items() if name != "slurm.conf"}
     config = minimal_config(slurm_version, f"GresTypes=gpu\n{SCHEDULER}\n", **files)
-    with SlurmSandbox(slurm_version, config=config, workers=0, jail=jail) as sandbox:
-        mounts = json.dumps([{"source": "/mounts/data", "path": "/data/set"}])
-        sandbox.start_worker_on(
-            "default-0", binds={data: "/mounts/data"}, env={"NODE_CONF": gpu_conf, "MOUNTS": mounts},
-            before=bring_driver,
-        )  # fmt: skip
-        other = gpu_conf.replace("h100", "h200")
-        sandbox.start_worker_on("default-1", env={"NODE_CONF": other}, before=bring_driver)
-        sandbox.start_worker("default-2")
-        sandbox.wait_for_nodes(3)
-        login = sandbox.add_pod("login-0", "login", {jail: "/jail"})
-        login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
-        wait_until((login.root / "run/slurm/conf/slurm.conf").exists, f"sackd: {login.log('sackd')}")
-        bound = login.run(["python3", "-c", BIND])
-        assert bound.returncode == 0, bound.stdout + bound.stderr
-        yield sandbox
+    sandbox = slurm_cluster(slurm_version, config=config, workers=0, jail=True)
+    mounts = json.dumps([{"source": "/mounts/data", "path": "/data/set"}])
+    sandbox.start_worker_on(
+        "default-0", binds={data: "/mounts/data"}, env={"NODE_CONF": gpu_conf, "MOUNTS": mounts},
+        before=bring_driver,
+    )  # fmt: skip
+    other = gpu_conf.replace("h100", "h200")
+    sandbox.start_worker_on("default-1", env={"NODE_CONF": other}, before=bring_driver)
+    sandbox.start_worker("default-2")
+    sandbox.wait_for_nodes(3)
+    login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail"})
+    login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
+    wait_until((login.root / "run/slurm/conf/slurm.conf").exists, f"sackd: {login.log('sackd')}")
+    bound = login.run(["python3", "-c", BIND])
+    assert bound.returncode == 0, bound.stdout + bound.stderr
+    return sandbox
+
+
+@pytest.fixture
+def jail(cluster: SlurmSandbox) -> Path:
+    """The jail as the shared volume has it."""
+    return cluster.jail
 
 
 def srun(cluster: SlurmSandbox, options: str, command: str) -> str:

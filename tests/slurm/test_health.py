@@ -18,9 +18,9 @@ from config import load_config
 from slurm.health import check_settings, health_settings
 from tests import stacks
 from tests.slurm.asked import Asked
-from tests.slurm.conftest import minimal_config
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
-from tests.slurm.sandbox import SlurmSandbox
 from tests.stacks import ROOT
 
 INTERVAL = 3
@@ -110,7 +110,7 @@ def set_gpus(pod: Pod, *, used_mib: int, gpus: int = 1) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Healthy]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Healthy:
     stack = load_config(stacks.dev())
     own = {**health_settings(stack), "HealthCheckInterval": str(INTERVAL)}
     more = "\n".join(f"{key}={value}" for key, value in own.items())
@@ -126,15 +126,15 @@ def cluster(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     document = json.loads(check_settings(stack.health, ()))
     document["pools"]["default"] = {"local_disks": ["/scratch"]}
     (settings / "settings.json").write_text(json.dumps(document))
-    with SlurmSandbox(slurm_version, config=config, workers=0) as sandbox:
-        sandbox.node_conf = "CPUs=2 RealMemory=1000 Gres=gpu:1 Feature=default"
-        (sandbox.controller.root / "etc/passwd").open("a").write(f"alice:x:{USER}:{USER}::/:/bin/sh\n")
-        (sandbox.controller.root / "etc/group").open("a").write(f"alice:x:{USER}:\n")
-        for name in NODES:
-            sandbox.start_worker_on(name, binds={settings: "/config/health"}, before=prepare)
-        sandbox.wait_for_nodes(len(NODES))
-        sandbox.controller.start_program("health-watch", WATCHER)
-        yield Healthy(sandbox=sandbox, settings=settings)
+    sandbox = slurm_cluster(slurm_version, config=config, workers=0)
+    sandbox.node_conf = "CPUs=2 RealMemory=1000 Gres=gpu:1 Feature=default"
+    (sandbox.controller.root / "etc/passwd").open("a").write(f"alice:x:{USER}:{USER}::/:/bin/sh\n")
+    (sandbox.controller.root / "etc/group").open("a").write(f"alice:x:{USER}:\n")
+    for name in NODES:
+        sandbox.start_worker_on(name, binds={settings: "/config/health"}, before=prepare)
+    sandbox.wait_for_nodes(len(NODES))
+    sandbox.controller.start_program("health-watch", WATCHER)
+    return Healthy(sandbox=sandbox, settings=settings)
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,11 @@ from slurm.health import health_settings
 from slurm.rest import TOKEN_SETTINGS
 from tests import stacks
 from tests.openmpi import start_parallel
-from tests.slurm.conftest import minimal_config
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.login_view import BIND
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
-from tests.slurm.sandbox import SlurmSandbox, populate_jail
+from tests.slurm.sandbox import SlurmSandbox
 from tests.slurm.terminal import WHERE, told_by, type_at
 
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
@@ -38,35 +37,31 @@ USERS = {
 
 
 @pytest.fixture(scope="module")
-def jail(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A populated jail with the user alice in it."""
-    directory = tmp_path_factory.mktemp(f"jail-{slurm_version}")
-    directory.chmod(0o755)
-    populate_jail(slurm_version, directory)
-    yield directory
-    shutil.rmtree(directory)
-
-
-@pytest.fixture(scope="module")
-def cluster(slurm_version: str, jail: Path) -> Iterator[SlurmSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """Two workers with the jail, and a login pod with alice."""
     tokens = "\n".join(f"{key}={value}" for key, value in TOKEN_SETTINGS.items())
     known = {"passwd": "alice:x:10001:10001::/home/alice:/bin/bash\n", "group": "alice:x:10001:\n"}
     health = health_settings(load_config(stacks.dev()))
     around = "\n".join(f"{key}={health[key]}" for key in ("Prolog", "Epilog"))
     config = minimal_config(slurm_version, f"{tokens}\n{around}\n", **{"plugstack.conf": PLUGSTACK}, **known)
-    with SlurmSandbox(slurm_version, config=config, workers=2, jail=jail) as sandbox:
-        users = sandbox.add_pod("users", "jail", {jail: "/jail"}, munged=False)
-        (users.root / "config/slurm/users.json").write_text(json.dumps(USERS))
-        done = users.run([f"{LIBEXEC}/users", "/config/slurm/users.json"])
-        assert done.returncode == 0, done.stdout + done.stderr
-        login = sandbox.add_pod("login-0", "login", {jail: "/jail"})
-        login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
-        wait_until((login.root / "run/slurm/conf/slurm.conf").exists, f"sackd: {login.log('sackd')}")
-        # What sshd does for a login, less the network: the pod's view bound into the jail, then chroot.
-        bound = login.run(["python3", "-c", BIND])
-        assert bound.returncode == 0, bound.stdout + bound.stderr
-        yield sandbox
+    sandbox = slurm_cluster(slurm_version, config=config, workers=2, jail=True)
+    users = sandbox.add_pod("users", "jail", {sandbox.jail: "/jail"}, munged=False)
+    (users.root / "config/slurm/users.json").write_text(json.dumps(USERS))
+    done = users.run([f"{LIBEXEC}/users", "/config/slurm/users.json"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail"})
+    login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
+    wait_until((login.root / "run/slurm/conf/slurm.conf").exists, f"sackd: {login.log('sackd')}")
+    # What sshd does for a login, less the network: the pod's view bound into the jail, then chroot.
+    bound = login.run(["python3", "-c", BIND])
+    assert bound.returncode == 0, bound.stdout + bound.stderr
+    return sandbox
+
+
+@pytest.fixture
+def jail(cluster: SlurmSandbox) -> Path:
+    """The jail as the shared volume has it."""
+    return cluster.jail
 
 
 def as_alice(cluster: SlurmSandbox, command: str, timeout: float = 60) -> str:

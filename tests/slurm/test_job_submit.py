@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.gpu_driver import bring_driver
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -49,14 +49,14 @@ def without_database(rendered: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str) -> Iterator[SlurmSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """One node of each pool."""
-    with SlurmSandbox(slurm_version, config=files(slurm_version), workers=0) as sandbox:
-        sandbox.start_worker_on("cpu-0", env={"NODE_CONF": "CPUs=2 RealMemory=2000 Feature=cpu"})
-        gpus = "CPUs=2 RealMemory=2000 Feature=gpu Gres=gpu:h100:2"
-        sandbox.start_worker_on("gpu-0", env={"NODE_CONF": gpus}, before=bring_driver)
-        sandbox.wait_for_nodes(2)
-        yield sandbox
+    sandbox = slurm_cluster(slurm_version, config=files(slurm_version), workers=0)
+    sandbox.start_worker_on("cpu-0", env={"NODE_CONF": "CPUs=2 RealMemory=2000 Feature=cpu"})
+    gpus = "CPUs=2 RealMemory=2000 Feature=gpu Gres=gpu:h100:2"
+    sandbox.start_worker_on("gpu-0", env={"NODE_CONF": gpus}, before=bring_driver)
+    sandbox.wait_for_nodes(2)
+    return sandbox
 
 
 @pytest.fixture

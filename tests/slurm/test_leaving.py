@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from images.controller.publish import config_hash
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import change, edited, status
-from tests.slurm.conftest import minimal_config
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import DEFAULT_NODE_CONF, SlurmSandbox
 
@@ -30,12 +31,12 @@ def two(slurm_version: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def sandbox(slurm_version: str, two: dict[str, str]) -> Iterator[SlurmSandbox]:
+def sandbox(slurm_cluster: ClusterFactory, slurm_version: str, two: dict[str, str]) -> SlurmSandbox:
     """One node of each pool."""
-    with SlurmSandbox(slurm_version, config=two, workers=1) as made:
-        made.start_worker_on("gpu-0", env={"NODE_CONF": DEFAULT_NODE_CONF.replace("default", "gpu")})
-        made.wait_for_nodes(2)
-        yield made
+    made = slurm_cluster(slurm_version, config=two, workers=1)
+    made.start_worker_on("gpu-0", env={"NODE_CONF": DEFAULT_NODE_CONF.replace("default", "gpu")})
+    made.wait_for_nodes(2)
+    return made
 
 
 @pytest.fixture

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from tests.slurm.conftest import minimal_config
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
-from tests.slurm.sandbox import SlurmSandbox, populate_jail
+from tests.slurm.sandbox import SlurmSandbox
 
 VERSION = "24.11"
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSandbox]:
+def cluster(slurm_cluster: ClusterFactory, tmp_path_factory: pytest.TempPathFactory) -> SlurmSandbox:
     """A worker, a login pod with sshd and sackd, and a pod to log in from. Alice has sudo, Bob has not."""
-    jail = tmp_path_factory.mktemp("jail")
     ssh = tmp_path_factory.mktemp("ssh")
-    populate_jail(VERSION, jail)
     user_key, host_key = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     public = user_key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     host = ssh / "secret"
@@ -31,19 +28,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSandbox]:
     pem = host_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (host / "ssh_host_ed25519_key").write_bytes(pem)
     config = minimal_config(VERSION, **{"plugstack.conf": PLUGSTACK})
-    with SlurmSandbox(VERSION, config=config, workers=1, jail=jail) as sandbox:
-        client = sandbox.add_pod("client", "jail", {jail: "/jail"}, munged=False)
-        key = client.root / "root/key"
-        key.write_bytes(user_key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-        key.chmod(0o600)
-        declare(sandbox, public, "alice", "bob")
-        login = sandbox.add_pod("login-0", "login", {jail: "/jail", host: "/secrets/ssh"})
-        login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
-        login.start_program("sshd", {"JAIL": "/jail"})
-        sandbox.public_key = public  # type: ignore[attr-defined]
-        wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, "a first login", 30)
-        yield sandbox
-    shutil.rmtree(jail, ignore_errors=True)
+    sandbox = slurm_cluster(VERSION, config=config, workers=1, jail=True)
+    client = sandbox.add_pod("client", "jail", {sandbox.jail: "/jail"}, munged=False)
+    key = client.root / "root/key"
+    key.write_bytes(user_key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    key.chmod(0o600)
+    declare(sandbox, public, "alice", "bob")
+    login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail", host: "/secrets/ssh"})
+    login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
+    login.start_program("sshd", {"JAIL": "/jail"})
+    sandbox.public_key = public  # type: ignore[attr-defined]
+    wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, "a first login", 30)
+    return sandbox
 
 
 def declare(cluster: SlurmSandbox, public_key: str, *names: str) -> None:

@@ -20,7 +20,7 @@ from images.health.report import Report
 from images.health.report import encode as encode_report
 from images.health.watch.decide import SKEW_SECONDS
 from tests.slurm.asked import Asked
-from tests.slurm.conftest import minimal_config
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 

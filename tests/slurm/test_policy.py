@@ -26,6 +26,7 @@ from tests import stacks
 from tests.fakes.sacctmgr import FakeSlurm
 from tests.policies import documents, matches
 from tests.slurm.accounting import AccountingSandbox, accounting_config, sacctmgr
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import LIBEXEC, wait_until
 
 EXAMPLES = 3
@@ -88,16 +89,16 @@ def document(sections: dict[str, Any], **more: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str) -> Iterator[AccountingSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSandbox:
     """A cluster with accounting, one worker and three people."""
     passwd = "".join(f"{name}:x:{uid}:{uid}::/tmp:/bin/sh\n" for name, uid in PEOPLE.items())
     group = "".join(f"{name}:x:{uid}:\n" for name, uid in PEOPLE.items())
     extra = "AccountingStorageTRES=gres/gpu\nGresTypes=gpu\nAccountingStorageEnforce=associations,limits,qos\n"
     config = accounting_config(slurm_version, extra, passwd=passwd, group=group)
-    with AccountingSandbox(slurm_version, config=config, workers=1) as sandbox:
-        with (sandbox.pods["default-0"].root / "etc/passwd").open("a") as file:
-            file.write(passwd)
-        yield sandbox
+    sandbox = slurm_cluster(slurm_version, config=config, workers=1, kind=AccountingSandbox)
+    with (sandbox.pods["default-0"].root / "etc/passwd").open("a") as file:
+        file.write(passwd)
+    return sandbox
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 
 from images.common.command import Result
 from images.health.report import Report, encode
-from tests.slurm.conftest import minimal_config
+from tests.slurm.minimal import minimal_config
 from tests.slurm.sandbox import SlurmSandbox
 from tests.unit.images.health.watch.release_cluster import Fleet
 

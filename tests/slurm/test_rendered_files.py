@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from slurm.sizing import node_conf
 from slurm.slurmdbd import slurmdbd_settings
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import wait_until
 
 SECTIONS = stacks.with_change(stacks.dev(), "worker_nodes.default.features", ["avx2"])
@@ -31,12 +31,11 @@ class RenderedSandbox(AccountingSandbox):
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str) -> Iterator[RenderedSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> RenderedSandbox:
     """The development stack with its files as they are rendered."""
     pool = node_conf("default", load_config(SECTIONS).worker_nodes["default"])
     config = rendered(SECTIONS, slurm_version)
-    with RenderedSandbox(slurm_version, config=config, workers=2, node_conf=pool) as sandbox:
-        yield sandbox
+    return slurm_cluster(slurm_version, config=config, workers=2, node_conf=pool, kind=RenderedSandbox)
 
 
 def test_the_daemons_take_the_development_stack_without_a_complaint(
@@ -58,13 +57,16 @@ def test_nodes_register_with_what_the_stack_file_says_and_run_a_job(cluster: Ren
     assert "Root" in cluster.run("srun hostname").stderr or cluster.run("srun hostname").returncode != 0
 
 
-def test_pools_without_nodes_and_gpu_pools_are_fine_for_slurmctld(slurm_version: str) -> None:
-    with RenderedSandbox(slurm_version, config=rendered(stacks.existing(), slurm_version), workers=0) as sandbox:
-        partitions = sandbox.run("scontrol show partition --oneliner").stdout
-        assert "PartitionName=main" in partitions
-        assert "PartitionName=gpu" in partitions
-        assert "PriorityTier=10" in partitions
-        assert "GresTypes               = gpu" in sandbox.run("scontrol show config").stdout
+def test_pools_without_nodes_and_gpu_pools_are_fine_for_slurmctld(
+    own_cluster: ClusterFactory, slurm_version: str
+) -> None:
+    wanted = rendered(stacks.existing(), slurm_version)
+    sandbox = own_cluster(slurm_version, kind=RenderedSandbox, config=wanted, workers=0)
+    partitions = sandbox.run("scontrol show partition --oneliner").stdout
+    assert "PartitionName=main" in partitions
+    assert "PartitionName=gpu" in partitions
+    assert "PriorityTier=10" in partitions
+    assert "GresTypes               = gpu" in sandbox.run("scontrol show config").stdout
 
 
 @pytest.mark.parametrize(

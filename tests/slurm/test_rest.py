@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from slurm.certificates import CERTIFICATE_SEED_BYTES, server_certificate
-from tests.slurm.accounting import AccountingSandbox, accounting_config
+from tests.slurm.accounting import AccountingSandbox
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -88,24 +89,24 @@ def add_users(pod: Pod) -> None:
 
 
 @pytest.fixture(scope="module")
-def rest(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
+def rest(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Rest:
     """One worker, accounting, the REST API and a client."""
     secret = tmp_path_factory.mktemp("tls")
     secret.chmod(0o755)
-    with AccountingSandbox(slurm_version, config=accounting_config(slurm_version), workers=1) as sandbox:
-        found = Rest(sandbox, secret, API[slurm_version])
-        found.renew("rest")
-        pod = sandbox.add_pod(
-            "rest", "rest", {sandbox.config_directory: "/config/slurm", secret: "/secrets/tls"}, munged=False
-        )
-        client = sandbox.add_pod("client", "jail", munged=False)
-        (client.root / "root/ca.pem").write_text(server_certificate(SEED, "sandbox", ["rest"]).authority)
-        for other in sandbox.pods.values():
-            add_users(other)
-        pod.start_program("slurmrestd", {"THREADS": "4", "MAX_CONNECTIONS": "64"})
-        pod.start_program("rest-proxy")
-        wait_until(lambda: is_healthy(found), sandbox.logs, 30)
-        yield found
+    sandbox = slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox)
+    found = Rest(sandbox, secret, API[slurm_version])
+    found.renew("rest")
+    pod = sandbox.add_pod(
+        "rest", "rest", {sandbox.config_directory: "/config/slurm", secret: "/secrets/tls"}, munged=False
+    )
+    client = sandbox.add_pod("client", "jail", munged=False)
+    (client.root / "root/ca.pem").write_text(server_certificate(SEED, "sandbox", ["rest"]).authority)
+    for other in sandbox.pods.values():
+        add_users(other)
+    pod.start_program("slurmrestd", {"THREADS": "4", "MAX_CONNECTIONS": "64"})
+    pod.start_program("rest-proxy")
+    wait_until(lambda: is_healthy(found), sandbox.logs, 30)
+    return found
 
 
 def is_healthy(rest: Rest) -> bool:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
 
-from tests.slurm.conftest import minimal_config
-from tests.slurm.sandbox import SlurmSandbox
+from tests.slurm.cluster import ClusterFactory
 
 
 def test_a_pod_that_comes_or_goes_does_not_change_the_way_to_the_controller(
-    make_sandbox: Callable[..., SlurmSandbox],
+    own_cluster: ClusterFactory,
 ) -> None:
     """With an address that followed its ports, the bridge was lost to the other pods for up to half a minute."""
-    sandbox = make_sandbox(config=minimal_config("24.11"), workers=0)
+    sandbox = own_cluster(workers=0)
 
     def addresses() -> set[str]:
         inside = ["nsenter", f"--target={sandbox.controller.pid}", "--net", "ip", "-j", "link", "show", "br0"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox, sacctmgr
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -63,17 +63,17 @@ def make_users(pod: Pod) -> None:
 
 
 @pytest.fixture(scope="module")
-def running(slurm_version: str) -> Iterator[SlurmSandbox]:
+def running(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """Two nodes with two CPUs each, MariaDB, slurmdbd and a policy."""
-    with AccountingSandbox(slurm_version, config=files(slurm_version), workers=2) as sandbox:
-        for pod in sandbox.pods.values():
-            make_users(pod)
-        for line in POLICY:
-            done = sacctmgr(sandbox, line)
-            assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
-        # Groups are read when the configuration is.
-        sandbox.run("scontrol reconfigure")
-        yield sandbox
+    sandbox = slurm_cluster(slurm_version, config=files(slurm_version), workers=2, kind=AccountingSandbox)
+    for pod in sandbox.pods.values():
+        make_users(pod)
+    for line in POLICY:
+        done = sacctmgr(sandbox, line)
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+    # Groups are read when the configuration is.
+    sandbox.run("scontrol reconfigure")
+    return sandbox
 
 
 @pytest.fixture

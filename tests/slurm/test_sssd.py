@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.conftest import minimal_config
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.directory import Directory
 from tests.slurm.login import ssh_to, write_host_key, write_user_key
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
-from tests.slurm.sandbox import SlurmSandbox, populate_jail
+from tests.slurm.sandbox import SlurmSandbox
 
 VERSION = "24.11"
 """Debian's suite with 26.05 has no SSSD."""
@@ -25,27 +26,25 @@ LENA = "uid=25001(lena) gid=25001(lena) groups=25001(lena),26001(hpc)"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSandbox]:
+def cluster(slurm_cluster: ClusterFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSandbox]:
     """LDAP users lena (in hpc, who may log in) and otto (not); alice is declared. SSSD in all pods that ask."""
-    jail, work = tmp_path_factory.mktemp("jail"), tmp_path_factory.mktemp("sssd")
-    populate_jail(VERSION, jail)
+    work = tmp_path_factory.mktemp("sssd")
     write_host_key(work / "ssh")
     config = minimal_config(VERSION, **{"plugstack.conf": PLUGSTACK})
     directory = Directory(work=work / "ldap", host="ldap-0")
-    with SlurmSandbox(VERSION, config=config, workers=0, jail=jail) as sandbox:
-        client = sandbox.add_pod("client", "jail", {jail: "/jail"}, munged=False)
-        public = write_user_key(client.root / "root/key")
-        directory.add_user("lena", 25001, public)
-        directory.add_user("otto", 25002, public)
-        directory.add_group("hpc", 26001, "lena")
-        server = sandbox.add_pod("ldap-0", "jail", munged=False)
-        directory.start(server)
-        try:
-            _start_cluster(sandbox, directory, work, public)
-            yield sandbox
-        finally:
-            directory.stop()
-    shutil.rmtree(jail, ignore_errors=True)
+    sandbox = slurm_cluster(VERSION, config=config, workers=0, jail=True)
+    client = sandbox.add_pod("client", "jail", {sandbox.jail: "/jail"}, munged=False)
+    public = write_user_key(client.root / "root/key")
+    directory.add_user("lena", 25001, public)
+    directory.add_user("otto", 25002, public)
+    directory.add_group("hpc", 26001, "lena")
+    server = sandbox.add_pod("ldap-0", "jail", munged=False)
+    directory.start(server)
+    try:
+        _start_cluster(sandbox, directory, work, public)
+        yield sandbox
+    finally:
+        directory.stop()
 
 
 def _start_cluster(sandbox: SlurmSandbox, directory: Directory, work: Path, public: str) -> None:
@@ -67,7 +66,7 @@ def _start_cluster(sandbox: SlurmSandbox, directory: Directory, work: Path, publ
     assert done.returncode == 0, done.stdout + done.stderr
     sandbox.start_worker_on("default-0", env=ENV, before=start_sssd)
     sandbox.wait_for_nodes(1)
-    login = sandbox.add_pod("login-0", "login", {sandbox.jail or Path(): "/jail", work / "ssh": "/secrets/ssh"})
+    login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail", work / "ssh": "/secrets/ssh"})
     start_sssd(login)
     login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
     login.start_program("sshd", {"JAIL": "/jail", **ENV})

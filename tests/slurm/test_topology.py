@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.slurm.conftest import minimal_config
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.kubernetes import ENVIRONMENT, KubernetesSandbox
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 
 LABELS_FILE = {"topology.labels": "example/core\nexample/leaf\n"}
@@ -23,11 +22,10 @@ NODES = {"node-0": leaf("a"), "node-1": leaf("b"), "node-2": leaf("a"), "node-3"
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str) -> Iterator[KubernetesSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> KubernetesSandbox:
     """Four workers below two switches, the even ones below `a`."""
     config = minimal_config(slurm_version, TREE, **LABELS_FILE)
-    with KubernetesSandbox(slurm_version, config=config, workers=4, nodes=NODES) as sandbox:
-        yield sandbox
+    return slurm_cluster(slurm_version, config=config, workers=4, nodes=NODES, kind=KubernetesSandbox)
 
 
 @pytest.fixture
@@ -176,23 +174,23 @@ def test_an_administrators_drain_of_a_new_node_is_not_lifted(four: KubernetesSan
     four.run("scontrol update nodename=default-7 state=resume")
 
 
-def test_a_tree_is_turned_on_and_off_under_a_running_job(slurm_version: str) -> None:
+def test_a_tree_is_turned_on_and_off_under_a_running_job(own_cluster: ClusterFactory, slurm_version: str) -> None:
     plain = minimal_config(slurm_version, "EnforcePartLimits=ALL")
-    with KubernetesSandbox(slurm_version, config=plain, workers=2, nodes=NODES) as cluster:
-        job = submit(cluster, "srun sleep 600", "-N2")
-        wait_until(lambda: state(cluster, job) == "RUNNING", "the job to run")
+    cluster = own_cluster(slurm_version, kind=KubernetesSandbox, config=plain, workers=2, nodes=NODES)
+    job = submit(cluster, "srun sleep 600", "-N2")
+    wait_until(lambda: state(cluster, job) == "RUNNING", "the job to run")
 
-        cluster.set_config(minimal_config(slurm_version, TREE, **LABELS_FILE))
+    cluster.set_config(minimal_config(slurm_version, TREE, **LABELS_FILE))
 
-        await_leaves(cluster, {0: "core.a", 1: "core.b"}, 40)
-        assert state(cluster, job) == "RUNNING"
-        assert cluster.run("srun -N2 hostname", timeout=30).returncode == 0
+    await_leaves(cluster, {0: "core.a", 1: "core.b"}, 40)
+    assert state(cluster, job) == "RUNNING"
+    assert cluster.run("srun -N2 hostname", timeout=30).returncode == 0
 
-        cluster.set_config(plain)
+    cluster.set_config(plain)
 
-        wait_until(lambda: not leaves(cluster), "no tree")
-        assert state(cluster, job) == "RUNNING"
-        assert cluster.run("srun -N2 hostname", timeout=30).returncode == 0
+    wait_until(lambda: not leaves(cluster), "no tree")
+    assert state(cluster, job) == "RUNNING"
+    assert cluster.run("srun -N2 hostname", timeout=30).returncode == 0
 
 
 def test_a_controller_that_restarts_has_the_tree_at_once(four: KubernetesSandbox) -> None:

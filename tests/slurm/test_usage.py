@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +13,7 @@ from cli.usage.query import read_runs
 from cli.usage.records import Run
 from cli.usage.totals import Usage, summarize
 from tests.slurm.accounting import AccountingSandbox, accounting_config, kill, sacctmgr, wait_for_accounting
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import wait_until
 
 GPUS = "GresTypes=gpu\nAccountingStorageTRES=gres/gpu\n"
@@ -46,19 +46,19 @@ class Controller:
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str) -> Iterator[AccountingSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSandbox:
     """Two accounts, two users, and one worker that says it has two GPUs."""
     config = accounting_config(
         slurm_version, GPUS, **{"gres.conf": "Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n"}
     )
     node = "CPUs=2 RealMemory=1000 Feature=default Gres=gpu:2"
-    with AccountingSandbox(slurm_version, config=config, workers=1, node_conf=node) as sandbox:
-        for user, account in PEOPLE.items():
-            for command in (f"add account {account}", f"add user {user} account=physics,biology"):
-                sacctmgr(sandbox, command)
-            done = sacctmgr(sandbox, f"modify user {user} set defaultaccount={account}")
-            assert done.returncode == 0, done.stdout + done.stderr
-        yield sandbox
+    sandbox = slurm_cluster(slurm_version, config=config, workers=1, node_conf=node, kind=AccountingSandbox)
+    for user, account in PEOPLE.items():
+        for command in (f"add account {account}", f"add user {user} account=physics,biology"):
+            sacctmgr(sandbox, command)
+        done = sacctmgr(sandbox, f"modify user {user} set defaultaccount={account}")
+        assert done.returncode == 0, done.stdout + done.stderr
+    return sandbox
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from config import load_config
@@ -11,6 +9,7 @@ from images.controller.publish import config_hash
 from slurm.users import identity_files
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox, accounting_config, sacctmgr
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import LIBEXEC, wait_until
 
 UIDS = {"alice": 23101, "bob": 23102, "carol": 23103}
@@ -18,12 +17,14 @@ ENFORCED = "AccountingStorageEnforce=associations\n"
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str) -> Iterator[AccountingSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSandbox:
     """alice is declared and may book on the account ml; jobs without an association are refused."""
-    with AccountingSandbox(slurm_version, config=configuration(slurm_version, "alice"), workers=1) as sandbox:
-        assert sacctmgr(sandbox, "add account ml").returncode == 0
-        assert sacctmgr(sandbox, "add user alice account=ml").returncode == 0
-        yield sandbox
+    sandbox = slurm_cluster(
+        slurm_version, config=configuration(slurm_version, "alice"), workers=1, kind=AccountingSandbox
+    )
+    assert sacctmgr(sandbox, "add account ml").returncode == 0
+    assert sacctmgr(sandbox, "add user alice account=ml").returncode == 0
+    return sandbox
 
 
 def configuration(version: str, *names: str) -> dict[str, str]:

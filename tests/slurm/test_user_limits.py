@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 
 import pytest
 
 from config.services import UserLimits
 from slurm.users import login_limits
-from tests.slurm.conftest import minimal_config
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.login import OPTIONS, ssh_to, write_host_key, write_user_key
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, wait_until
-from tests.slurm.sandbox import SlurmSandbox, populate_jail
+from tests.slurm.sandbox import SlurmSandbox
 
 VERSION = "24.11"
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
@@ -24,23 +23,20 @@ UIDS = {"alice": 25101, "bob": 25102}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSandbox]:
+def cluster(slurm_cluster: ClusterFactory, tmp_path_factory: pytest.TempPathFactory) -> SlurmSandbox:
     """A worker, a login pod with limits, and a pod to log in from."""
-    jail = tmp_path_factory.mktemp("jail")
     secret = tmp_path_factory.mktemp("ssh") / "secret"
-    populate_jail(VERSION, jail)
     write_host_key(secret)
     config = minimal_config(VERSION, "PropagateResourceLimits=NONE", **{"plugstack.conf": PLUGSTACK})
-    with SlurmSandbox(VERSION, config=config, workers=1, jail=jail) as sandbox:
-        client = sandbox.add_pod("client", "jail", {jail: "/jail"}, munged=False)
-        sandbox.public_key = write_user_key(client.root / "root/key")  # type: ignore[attr-defined]
-        declare(sandbox, "alice", "bob")
-        login = sandbox.add_pod("login-0", "login", {jail: "/jail", secret: "/secrets/ssh"})
-        login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
-        login.start_program("sshd", {"JAIL": "/jail", "USER_LIMITS": login_limits(LIMITS)})
-        wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, lambda: login.log("sshd"), 30)
-        yield sandbox
-    shutil.rmtree(jail, ignore_errors=True)
+    sandbox = slurm_cluster(VERSION, config=config, workers=1, jail=True)
+    client = sandbox.add_pod("client", "jail", {sandbox.jail: "/jail"}, munged=False)
+    sandbox.public_key = write_user_key(client.root / "root/key")  # type: ignore[attr-defined]
+    declare(sandbox, "alice", "bob")
+    login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail", secret: "/secrets/ssh"})
+    login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
+    login.start_program("sshd", {"JAIL": "/jail", "USER_LIMITS": login_limits(LIMITS)})
+    wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, lambda: login.log("sshd"), 30)
+    return sandbox
 
 
 def declare(cluster: SlurmSandbox, *names: str) -> None:

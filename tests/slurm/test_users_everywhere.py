@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,10 @@ from config import load_config
 from images.controller.publish import config_hash
 from slurm.users import accounts, group_numbers, identity_files
 from tests import stacks
-from tests.slurm.conftest import minimal_config
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, wait_until
-from tests.slurm.sandbox import SlurmSandbox, populate_jail
+from tests.slurm.sandbox import SlurmSandbox
 
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 TEAM = "PartitionName=team Nodes=default State=UP AllowGroups=ml"
@@ -27,24 +26,20 @@ FIRST: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def jail(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A populated jail without users."""
-    directory = tmp_path_factory.mktemp(f"jail-{slurm_version}")
-    directory.chmod(0o755)
-    populate_jail(slurm_version, directory)
-    yield directory
-    shutil.rmtree(directory)
-
-
-@pytest.fixture(scope="module")
-def cluster(slurm_version: str, jail: Path) -> Iterator[SlurmSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """A worker, a login pod, slurmdbd's pod (without slurmdbd), and the pod that makes users in the jail."""
     files = configuration(slurm_version, FIRST)
-    with SlurmSandbox(slurm_version, config=files, workers=1, jail=jail) as sandbox:
-        sandbox.add_pod("login-0", "login", {jail: "/jail"})
-        sandbox.add_pod("slurmdbd-0", "accounting", {sandbox.config_directory: "/config/slurm"})
-        sandbox.add_pod("users", "jail", {jail: "/jail"}, munged=False)
-        yield sandbox
+    sandbox = slurm_cluster(slurm_version, config=files, workers=1, jail=True)
+    sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail"})
+    sandbox.add_pod("slurmdbd-0", "accounting", {sandbox.config_directory: "/config/slurm"})
+    sandbox.add_pod("users", "jail", {sandbox.jail: "/jail"}, munged=False)
+    return sandbox
+
+
+@pytest.fixture
+def jail(cluster: SlurmSandbox) -> Path:
+    """The jail as the shared volume has it."""
+    return cluster.jail
 
 
 def configuration(version: str, sections: dict[str, Any], extra: str = "") -> dict[str, str]:

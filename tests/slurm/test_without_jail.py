@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from slurm.conf import config_hash, render
 from slurm.sizing import node_conf
 from slurm.users import EXTRAUSERS
 from tests import stacks
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 from tests.slurm.terminal import WHERE, told_by, type_at
@@ -50,22 +50,22 @@ def shared(slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str, shared: Path) -> Iterator[SlurmSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str, shared: Path) -> SlurmSandbox:
     """One worker, with the users mounted as the component mounts them; jobs come from the controller's pod."""
     pool = load_config(stacks.dev() | {"worker_nodes": {"plain": POOL}, "partitions": {}}).worker_nodes["plain"]
-    with SlurmSandbox(
+    sandbox = slurm_cluster(
         slurm_version, config=files(slurm_version, USERS), workers=0, node_conf=node_conf("plain", pool)
-    ) as sandbox:
-        for name in USERS:
-            home = sandbox.controller.root / "home" / name
-            home.mkdir()
-            home.chmod(0o777)
-        (sandbox.controller.root / "shared").mkdir()
-        binds = {sandbox.config_directory: EXTRAUSERS, shared: "/shared"}
-        mounts = json.dumps([{"source": "/shared", "path": "/shared"}])
-        sandbox.start_worker_on("plain-0", binds=binds, env={"MOUNTS": mounts}, before=like_a_new_volume)
-        sandbox.wait_for_nodes(1)
-        yield sandbox
+    )
+    for name in USERS:
+        home = sandbox.controller.root / "home" / name
+        home.mkdir()
+        home.chmod(0o777)
+    (sandbox.controller.root / "shared").mkdir()
+    binds = {sandbox.config_directory: EXTRAUSERS, shared: "/shared"}
+    mounts = json.dumps([{"source": "/shared", "path": "/shared"}])
+    sandbox.start_worker_on("plain-0", binds=binds, env={"MOUNTS": mounts}, before=like_a_new_volume)
+    sandbox.wait_for_nodes(1)
+    return sandbox
 
 
 def as_user(cluster: SlurmSandbox, name: str, uid: int, command: str) -> tuple[int, str, str]:

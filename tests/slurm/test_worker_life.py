@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.slurm.conftest import minimal_config
+from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import LIBEXEC, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -16,10 +16,9 @@ OUR_REASON = "slurmstack: pod leaving"
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_version: str) -> Iterator[SlurmSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """A controller and one worker that stays."""
-    with SlurmSandbox(slurm_version, config=minimal_config(slurm_version), workers=1) as sandbox:
-        yield sandbox
+    return slurm_cluster(slurm_version, workers=1)
 
 
 @pytest.fixture
@@ -139,11 +138,11 @@ def test_a_pod_that_takes_the_name_again_keeps_an_administrators_drain(cluster: 
 
 
 def test_leaving_without_a_controller_and_without_jobs_ends_on_its_own(
-    cluster: SlurmSandbox, slurm_version: str
+    own_cluster: ClusterFactory, cluster: SlurmSandbox, slurm_version: str
 ) -> None:
-    with SlurmSandbox(slurm_version, config=minimal_config(slurm_version), workers=1) as other:
-        other.run("pkill -KILL slurmctld")
+    other = own_cluster(slurm_version, workers=1)
+    other.run("pkill -KILL slurmctld")
 
-        done = other.run([f"{LIBEXEC}/leave"], pod="default-0", timeout=60)
+    done = other.run([f"{LIBEXEC}/leave"], pod="default-0", timeout=60)
 
-        assert done.returncode == 0
+    assert done.returncode == 0

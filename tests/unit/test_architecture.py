@@ -84,3 +84,12 @@ def test_no_test_imports_another_test() -> None:
         }
         tests = sorted(module for module in imported if module.rpartition(".")[2].startswith("test_"))
         assert not tests, f"{path.relative_to(ROOT)} imports {tests}"
+
+
+@pytest.mark.parametrize("name", ["kubernetes", "sacctmgr", "slurmctld"])
+def test_a_stand_in_for_a_server_knows_nothing_of_what_it_tests(name: str) -> None:
+    """One that took names or forms from our own tables would agree with any mistake in them."""
+    tree = ast.parse((ROOT / f"tests/fakes/{name}.py").read_text(encoding="utf-8"))
+    modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    ours = {module for module in modules if module.partition(".")[0] in {*MAY_IMPORT, "images"}}
+    assert ours <= {"images.common.command"}

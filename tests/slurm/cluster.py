@@ -1,0 +1,78 @@
+"""Clusters for tests: one way to start any of the sandboxes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import pytest
+
+from local.errors import LocalError
+from local.images import ensure_images
+from local.report import PlainReport
+from tests.slurm.accounting import AccountingSandbox, accounting_config
+from tests.slurm.minimal import minimal_config
+from tests.slurm.pod import PREBUILT
+from tests.slurm.sandbox import SlurmSandbox, populate_jail
+
+Made = TypeVar("Made", bound=SlurmSandbox)
+
+
+def require_images(version: str) -> None:
+    """Build the images of a version, or skip or fail the test that needs them."""
+    if os.geteuid() != 0:
+        pytest.skip("real daemons in namespaces need root")
+    if PREBUILT:
+        return
+    try:
+        ensure_images(PlainReport(), version)
+    except LocalError as error:
+        pytest.fail(str(error))
+
+
+class ClusterFactory:
+    """Starts clusters, which end with the fixture that made this."""
+
+    def __init__(self, stack: ExitStack, temporary: pytest.TempPathFactory) -> None:
+        self._stack = stack
+        self._temporary = temporary
+
+    @overload
+    def __call__(self, version: str = "24.11", *, kind: type[Made], **arguments: Any) -> Made: ...
+
+    @overload
+    def __call__(self, version: str = "24.11", **arguments: Any) -> SlurmSandbox: ...
+
+    def __call__(
+        self,
+        version: str = "24.11",
+        *,
+        kind: type[SlurmSandbox] = SlurmSandbox,
+        config: Mapping[str, str] | None = None,
+        extra: str = "",
+        jail: bool | Path = False,
+        **more: Any,
+    ) -> SlurmSandbox:
+        """A running cluster.
+
+        `kind`: `AccountingSandbox` with MariaDB and slurmdbd. `config`: all files of the ConfigMap; by default the
+        least that this kind needs, with `extra` in slurm.conf. `jail`: True for a populated one, which is then the
+        cluster's `jail`. What else there is goes to the sandbox: `workers` (2), `node_conf`, ...
+        """
+        require_images(version)
+        least = accounting_config if issubclass(kind, AccountingSandbox) else minimal_config
+        if jail is True:
+            jail = self._populated(version)
+        wanted = least(version, extra) if config is None else config
+        return self._stack.enter_context(kind(version, config=wanted, jail=jail or None, **more))
+
+    def _populated(self, version: str) -> Path:
+        directory = self._temporary.mktemp(f"jail-{version}")
+        directory.chmod(0o755)
+        self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        populate_jail(version, directory)
+        return directory

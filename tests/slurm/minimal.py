@@ -1,0 +1,32 @@
+"""The least configuration with which Slurm runs in a sandbox."""
+
+from __future__ import annotations
+
+
+def minimal_config(version: str, extra: str = "", **files: str) -> dict[str, str]:
+    """The least that a cluster of dynamic nodes needs; `extra` is added to slurm.conf."""
+    slurm_conf = f"""\
+ClusterName=sandbox
+SlurmctldHost=controller-0
+SlurmUser=slurm
+AuthType=auth/munge
+CredType=cred/munge
+StateSaveLocation=/var/spool/slurmctld
+SlurmdSpoolDir=/var/spool/slurmd
+SlurmctldParameters=enable_configless
+MaxNodeCount=64
+TreeWidth=65533
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=100
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+ReturnToService=1
+LaunchParameters=use_interactive_step,disable_send_gids
+MailProg=/bin/true
+NodeSet=default Feature=default
+PartitionName=main Nodes=default Default=YES State=UP
+{extra}
+"""
+    return {"slurm.conf": slurm_conf, "cgroup.conf": "CgroupPlugin=disabled\n", **files}
