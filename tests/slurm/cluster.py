@@ -35,11 +35,12 @@ def require_images(version: str) -> None:
 
 
 class ClusterFactory:
-    """Starts clusters, which end with the fixture that made this."""
+    """Starts clusters, which end with the fixture that made this, or when one of another version begins."""
 
     def __init__(self, stack: ExitStack, temporary: pytest.TempPathFactory) -> None:
         self._stack = stack
         self._temporary = temporary
+        self._version = ""
 
     @overload
     def __call__(self, version: str = "24.11", *, kind: type[Made], **arguments: Any) -> Made: ...
@@ -64,6 +65,9 @@ class ClusterFactory:
         cluster's `jail`. What else there is goes to the sandbox: `workers` (2), `node_conf`, ...
         """
         require_images(version)
+        if version != self._version:
+            self._stack.close()
+        self._version = version
         least = accounting_config if issubclass(kind, AccountingSandbox) else minimal_config
         if jail is True:
             jail = self._populated(version)

@@ -21,10 +21,8 @@ def slurm_version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def slurm_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactory]:
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactory]:
     """Starts clusters that the tests of a file share: `slurm_cluster("24.11", workers=2, jail=True)`."""
-    if "slurm_version" in request.fixturenames:
-        request.getfixturevalue("slurm_version")  # the clusters of one version end before those of the next begin
     with ExitStack() as stack:
         yield ClusterFactory(stack, tmp_path_factory)
 
