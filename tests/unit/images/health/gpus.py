@@ -8,7 +8,7 @@ from pathlib import Path
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
 from images.health.contract import Check, Node, Thresholds
 from images.health.nvidia import smi
-from tests.unit.images.fakes import Answer, FakeRunner
+from tests.fakes.commands import Answer, FakeRunner
 from tests.unit.images.health.tables import words
 
 DATA = Path(__file__).parent / "data"

@@ -26,7 +26,7 @@ from images.health.contract import Check, Node, Status, Thresholds
 from images.health.registry import find_checks
 from images.health.runner import run_checks
 from images.health.tools import CANNOT_RUN
-from tests.unit.images.fakes import Answer, FakeRunner
+from tests.fakes.commands import Answer, FakeRunner
 from tests.unit.images.health.gpus import machine
 from tests.unit.images.health.gpus import node as gpu_node
 from tests.unit.images.health.places import DATA, make_node, write

@@ -16,7 +16,7 @@ import pytest
 from images.health.checks import clock
 from images.health.checks.clock import Kept
 from images.health.contract import Node, Result, Thresholds
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node
 from tests.unit.images.health.tables import Like, outcomes, words
 

@@ -11,7 +11,7 @@ import pytest
 
 from images.health.checks import disks
 from images.health.contract import Node, Result, Thresholds
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node
 from tests.unit.images.health.tables import Like, outcomes, table, words
 

@@ -10,7 +10,7 @@ import pytest
 
 from images.health.checks import dns
 from images.health.contract import Result, Thresholds
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node, write
 from tests.unit.images.health.tables import Like, table, words
 

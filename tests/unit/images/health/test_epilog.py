@@ -18,7 +18,7 @@ from images.health.leftovers import Moment
 from images.health.local import Local
 from images.health.registry import Registry
 from images.health.state import State
-from tests.unit.images.fakes import FakeClock, FakeRunner
+from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.processes import add_process
 from tests.unit.images.health.tables import table
 

@@ -11,7 +11,7 @@ import pytest
 from images.health.checks import filesystem
 from images.health.contract import Node, Result, Thresholds, ok
 from images.health.probe_directory import open_probe_directory
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node, write
 from tests.unit.images.health.tables import outcomes, table, words
 

@@ -11,7 +11,7 @@ from images.common.command import Result as Command
 from images.health import around_job
 from images.health.checks.gpu_free import CHECK
 from images.health.contract import Node, Result, Thresholds
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.processes import add_process
 from tests.unit.images.health.tables import Like, table, words
 

@@ -9,7 +9,7 @@ import pytest
 from images.common.command import Result
 from images.health.checks import gpu_links, gpu_memory, gpu_presence, gpu_thermal
 from images.health.nvidia import smi
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.gpus import (
     ABSENT,
     DEFAULTS,

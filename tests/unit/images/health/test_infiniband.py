@@ -9,7 +9,7 @@ import pytest
 
 from images.health.checks import infiniband
 from images.health.contract import Node, Result, Thresholds
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.tables import Like, outcomes, table, words
 
 Ports = Mapping[str, Mapping[str, str]]

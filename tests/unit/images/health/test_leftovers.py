@@ -16,7 +16,7 @@ import pytest
 from images.health import leftovers
 from images.health.leftovers import Moment, end_processes, has_files, left_processes, remove_files, shared_memory
 from images.health.proc import PROC, Process, process
-from tests.unit.images.fakes import FakeClock
+from tests.fakes.commands import FakeClock
 from tests.unit.images.health.processes import add_process
 from tests.unit.images.health.tables import table
 

@@ -11,7 +11,7 @@ import pytest
 
 from images.health.checks import memory
 from images.health.contract import Node, Result, Thresholds
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import DATA, make_node, write
 from tests.unit.images.health.tables import Like, outcomes, table, words
 

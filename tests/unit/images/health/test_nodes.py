@@ -16,7 +16,7 @@ from images.health.contract import Status
 from images.health.report import Report, encode
 from images.health.watch.decide import SKEW_SECONDS, STALE_SECONDS
 from images.health.watch.slurm import Record, Slurm
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 
 DATA = Path(__file__).parent / "data"
 NOW = 1_795_000_000.0

@@ -15,7 +15,7 @@ from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, Periodic
 from images.health.registry import Registry
 from images.health.report import Report, decode
 from images.health.state import METRICS, State
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 
 FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used")
 

@@ -15,7 +15,7 @@ from images.common.command import NO_PROGRAM, TIMED_OUT
 from images.common.command import Result as Ended
 from images.health.checks import processes
 from images.health.contract import Node, Result, Thresholds
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node, write
 from tests.unit.images.health.tables import Like, table, words
 

@@ -16,7 +16,7 @@ from images.health.local import Local
 from images.health.prolog import REFUSED, Prolog
 from images.health.registry import Registry
 from images.health.state import State
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.tables import table
 
 IDLE = "NodeName=w-0\n   State=IDLE X=1\n"

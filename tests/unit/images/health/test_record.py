@@ -6,7 +6,7 @@ import pytest
 
 from images.common.command import Result
 from images.health.record import NoRecordError, Record, drain, read_record, write_comment
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.tables import table
 
 SHOWN = """NodeName=w-0 Arch=x86_64 CoresPerSocket=1

@@ -16,7 +16,7 @@ from images.health.node_tests.plan import NodeView, Submit, TestJob, Waiting
 from images.health.node_tests.results import encode
 from images.health.node_tests.retest import Reservation
 from images.health.node_tests.slurm import Account, Ended, Slurm, SlurmError
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.node_tests.views import CPU, NOW, PAIR, node, record
 
 

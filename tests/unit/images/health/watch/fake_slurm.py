@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from images.common.command import Result
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 
 
 @dataclass

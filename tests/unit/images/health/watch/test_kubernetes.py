@@ -24,7 +24,7 @@ from images.health.watch.kubernetes import (
 )
 from images.health.watch.machines import CONDITION, Machine, Machines, Place, Told
 from images.health.watch.slurm import Record
-from tests.unit.images.fakes import FakeClock
+from tests.fakes.commands import FakeClock
 from tests.unit.images.health.tables import Like, table
 from tests.unit.images.health.watch.followed import Followed
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view

@@ -24,7 +24,7 @@ from images.health.watch.program import (
 from images.health.watch.release import Rules
 from images.health.watch.slurm import Slurm
 from images.health.watch.watcher import Watcher
-from tests.unit.images.fakes import FakeClock, FakeRunner
+from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.watch.followed import Followed
 from tests.unit.images.health.watch.views import policy, view
 

@@ -12,7 +12,7 @@ import pytest
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
 from images.health.report import decode
 from images.health.watch.slurm import Record, Slurm, SlurmError, parse_nodes
-from tests.unit.images.fakes import FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import DATA
 from tests.unit.images.health.tables import table
 
