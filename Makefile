@@ -30,13 +30,28 @@ $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.txt
 	@touch $@
 
 RERUNS ?= 0
-PYTEST := $(BIN)/pytest --no-loadscope-reorder --reruns=$(RERUNS) --rerun-show-tracebacks -rfERs
+PYTEST := $(BIN)/pytest --no-loadscope-reorder --reruns=$(RERUNS) --rerun-show-tracebacks -rfERs \
+	--durations=60 --durations-min=10
+STAGE = TIMEFORMAT='stage $(1): %R s, %U s of CPU + %S s in the kernel, without what runs in pods'; time
 LANES ?= 3
 
+LOGS := test-logs
+
 test: $(VENV)/.ready-dev ## Run all tests: unit, graph, real Slurm daemons, real Kubernetes
-	@$(PYTEST) -n auto --junitxml=test-logs/1-daemons.xml tests/unit tests/graph tests/slurm
-	@$(PYTEST) -n 0 --maxfail=5 --junitxml=test-logs/2-disruptive.xml -m disruptive tests/e2e
-	@$(PYTEST) -n $(LANES) --maxfail=10 --junitxml=test-logs/3-lanes.xml -m "not disruptive" tests/images tests/e2e
+	@mkdir -p $(LOGS)
+	@$(call STAGE,1) $(PYTEST) -n auto --junitxml=$(LOGS)/1-daemons.xml tests/slurm
+	@$(call STAGE,2) $(PYTEST) -n 0 --maxfail=5 --junitxml=$(LOGS)/2-make-up.xml tests/e2e/test_make_up.py
+	@$(MAKE) --no-print-directory -j2 test-machines test-program
+	@$(call STAGE,4) $(PYTEST) -n $(LANES) --maxfail=10 --junitxml=$(LOGS)/4-lanes.xml -m "not disruptive" tests/images tests/e2e
+
+# The tests of machines that are lost and reset mostly wait; those of the program need nothing but time of the CPU.
+.PHONY: test-machines test-program
+test-machines:
+	@$(call STAGE,3) $(PYTEST) -n 0 --maxfail=5 --junitxml=$(LOGS)/3-machines.xml -m disruptive \
+		--ignore=tests/e2e/test_make_up.py tests/e2e
+test-program:
+	@nice -n 19 $(PYTEST) -n 2 --junitxml=$(LOGS)/3-program.xml tests/unit tests/graph > $(LOGS)/3-program.log 2>&1; \
+		status=$$?; [ $$status = 0 ] && tail -n 1 $(LOGS)/3-program.log || cat $(LOGS)/3-program.log; exit $$status
 
 check: $(VENV)/.ready-dev ## Check format, lint and types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) images || { echo "run: make format"; exit 1; }
