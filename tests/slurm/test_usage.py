@@ -38,10 +38,10 @@ class Controller:
     def __init__(self, sandbox: AccountingSandbox) -> None:
         self.sandbox = sandbox
 
-    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         """`kubectl exec -n NAMESPACE POD -c CONTAINER -- COMMAND`."""
         verb, _, _, pod, _, _, _, *command = arguments
-        assert (verb, check) == ("exec", False)
+        assert (verb, stdin, check) == ("exec", None, False)
         return self.sandbox.pods[pod].run(command)
 
 
