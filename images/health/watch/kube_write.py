@@ -90,10 +90,12 @@ class WritingKube(Kube):
     def tell(self, pod: str, uid: str, *, reason: str, message: str, warning: bool, at: float) -> None:
         """Write an event about a pod of the namespace. Raises KubeError."""
         reference = {"apiVersion": "v1", "kind": "Pod", "name": pod, "namespace": self.namespace}
+        # One round may have two things to tell of a pod, and another event of the same name is refused.
+        name = f"{pod}.{int(at * 1e6):x}.{reason.lower()}"
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{pod}.{int(at * 1e6):x}", "namespace": self.namespace},
+            "metadata": {"name": name, "namespace": self.namespace},
             "involvedObject": {**reference, "uid": uid} if uid else reference,
             "reason": reason,
             "message": message[:_EVENT_LENGTH],

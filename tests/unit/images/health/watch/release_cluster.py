@@ -21,9 +21,9 @@ from images.health.watch.releaser import Releaser
 from images.health.watch.slurm import Slurm
 from images.health.watch.watcher import Watcher
 from tests.unit.images.health.story import play
-from tests.unit.images.health.watch.fake_kube import FakeKubernetes
 from tests.unit.images.health.watch.fake_slurm import FakeNode, FakeSlurmctld
 from tests.unit.images.health.watch.views import NOW, OK, failed, policy
+from tests.unit.images.health.watch.watched_machines import WatchedMachines
 
 BROKEN = failed("GPU 3: Xid 79", "hardware")
 SUSPECTED = "HardwareIssuesSuspected"
@@ -64,7 +64,7 @@ class Fleet:
     def __init__(self, token: Path, runner: Runner, count: int) -> None:
         """`runner`: takes the commands of Slurm."""
         self.names = [f"w-{number}" for number in range(count)]
-        self.kubernetes = FakeKubernetes(count)
+        self.kubernetes = WatchedMachines(count)
         self.runner = runner
         self.log: list[str] = []
         self.kube = WritingKube.of(

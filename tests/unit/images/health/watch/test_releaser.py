@@ -7,9 +7,9 @@ from typing import Any
 from images.common.slurm_node import NodeState
 from images.health.watch.machines import KEEP, RELEASED_FOR, Machine, Machines, Place
 from images.health.watch.releaser import TRY_AGAIN_SECONDS
-from tests.unit.images.health.watch.fake_kube import stamp
 from tests.unit.images.health.watch.release_cluster import RELEASED, SUSPECTED, Cluster, Copy
 from tests.unit.images.health.watch.views import NOW, policy
+from tests.unit.images.health.watch.watched_machines import stamp
 
 REASON = "health/gpu-xid [hardware]: GPU 3: Xid 79"
 
