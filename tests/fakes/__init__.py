@@ -11,7 +11,10 @@
 `engine`: the `pulumi` command and `kubectl` on a PATH. tests/e2e, where the real `pulumi` is on PATH.
 `tools`: docker, podman, buildah, kind and k3s on a PATH. tests/images, with the real podman and buildah.
 `nebius`, `nebius_answers`: the Nebius API by gRPC. Requests and answers are messages of the vendor's own SDK.
-`gpus`: nvidia-smi on workers of a real cluster. It says what tests/unit/images/health/data has of the real one.
+`gpus`, `gpu_tools`: nvidia-smi and dmesg, as programs; on workers of a real cluster, too. They say what
+    tests/unit/images/health/data has of the real ones.
+`node_tests_cluster`: nodes, jobs and users behind the commands of the tests of nodes. tests/slurm/test_node_tests.py
+    has the same program before a real slurmctld.
 `commands`: a runner of commands and a clock. They know nothing by themselves: a test says what is answered.
 
 What plays a test's surroundings by an interface of ours, and not by somebody else's, lies in that test.

@@ -11,7 +11,7 @@ from tests.stacks import ROOT
 
 WORKERS: Final = ("default-0", "default-1")
 
-_FAKES: Final = ROOT / "tests/unit/images/health"
+_RECORDED: Final = ROOT / "tests/unit/images/health/data"
 _SAYS: Final = "/run/fake-gpus"
 """Where the program that plays nvidia-smi reads what to say."""
 
@@ -33,8 +33,8 @@ class FakeGpus:
         """`pool`: None where the stack file says already that the workers have them."""
         self._slurm = slurm
         self._count = count
-        self._lines = (_FAKES / "data/nvidia/h100-8.csv").read_text().splitlines()
-        tool = "#!/usr/bin/python3\n" + (_FAKES / "fake_gpu_tools.py").read_text()
+        self._lines = (_RECORDED / "nvidia/h100-8.csv").read_text().splitlines()
+        tool = "#!/usr/bin/python3\n" + (ROOT / "tests/fakes/gpu_tools.py").read_text()
         for node in workers:
             self._write(node, "/usr/local/bin/nvidia-smi", tool)
             self.set(node, there=True)

@@ -32,7 +32,8 @@ class FakeSlurmctld:
         self.nodes = nodes or {}
         self.wanted = "(null)"
         """Nodes that pending jobs ask for by name."""
-        self.away = False
+        self.away: bool | Result = False
+        """Whether slurmctld does not answer, or what the commands say then, as one that waits until it is ended."""
         self.forgets_reasons = True
         """When a node is well again: so does 26.05, and 24.11 only with accounting."""
         self.refuses: dict[str, str] = {}
@@ -42,7 +43,7 @@ class FakeSlurmctld:
         self.runner = FakeRunner(
             {
                 "scontrol show nodes --json": self._answers("slurm_load_node error", self._show_all),
-                "scontrol show node ": self._answers("slurm_load_node error", self._show_one),
+                "scontrol show node ": self._ask_one,
                 "scontrol update": self._answers("slurm_update error", self._update),
                 "scontrol requeue": self._answers("slurm_requeue error", self._requeue),
                 "scontrol delete": self._delete,
@@ -55,14 +56,20 @@ class FakeSlurmctld:
         return [command for command in self.runner.commands if " show " not in command and "squeue" not in command]
 
     def _answers(self, program: str, answer: Callable[[Sequence[str]], Result]) -> Callable[[Sequence[str]], Result]:
-        return lambda argv: Result(code=1, stderr=f"{program}: {AWAY}") if self.away else answer(argv)
+        def asked(argv: Sequence[str]) -> Result:
+            if isinstance(self.away, Result):
+                return self.away
+            return Result(code=1, stderr=f"{program}: {AWAY}") if self.away else answer(argv)
+
+        return asked
 
     def _show_all(self, _: Sequence[str]) -> Result:
         return self._show(list(self.nodes))
 
-    def _show_one(self, argv: Sequence[str]) -> Result:
+    def _ask_one(self, argv: Sequence[str]) -> Result:
+        """What is changed is looked at before."""
         self.before_change()
-        return self._show([argv[3]])
+        return self._answers("slurm_load_node error", lambda _: self._show([argv[3]]))(argv)
 
     def _show(self, names: Sequence[str]) -> Result:
         records = [

@@ -28,7 +28,7 @@ INTERVAL = 3
 
 NODES = ("default-0", "default-1", "default-2")
 USER = 10001
-FAKES = ROOT / "tests/unit/images/health"
+RECORDED = ROOT / "tests/unit/images/health/data"
 GPU = "0, GPU-1111, 00000000:0A:00.0"
 
 WATCHER = {
@@ -86,7 +86,7 @@ def prepare(pod: Pod) -> None:
     """What the machine brings: a small scratch disk, an nvidia-smi, and a user that all nodes know."""
     tools = pod.root / "usr/local/bin"
     for name in ("nvidia-smi", "dmesg"):
-        shutil.copy(FAKES / "fake_gpu_tools.py", tools / name)
+        shutil.copy(ROOT / "tests/fakes/gpu_tools.py", tools / name)
         (tools / name).write_text("#!/usr/bin/python3\n" + (tools / name).read_text())
         (tools / name).chmod(0o755)
     done = pod.run(
@@ -99,7 +99,7 @@ def prepare(pod: Pod) -> None:
 
 def set_gpus(pod: Pod, *, used_mib: int, gpus: int = 1) -> None:
     """What nvidia-smi of this node says from now on."""
-    lines = (FAKES / "data/nvidia/h100-8.csv").read_text().splitlines()
+    lines = (RECORDED / "nvidia/h100-8.csv").read_text().splitlines()
     assert "memory.used" not in lines[0]
     text = "".join(
         f"{line}, {used}\n" for line, used in zip(lines, ["memory.used", *[str(used_mib)] * gpus], strict=False)

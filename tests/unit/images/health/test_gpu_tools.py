@@ -12,6 +12,7 @@ from images.health.checks import gpu_links, gpu_memory, gpu_presence, gpu_therma
 from images.health.contract import Result, Status
 from images.health.nvidia import smi
 from images.health.runner import run_checks
+from tests.fakes import gpu_tools
 from tests.unit.images.health.gpus import DATA, DEFAULTS, next_run, node
 
 CHECKS = [module.CHECK for module in (gpu_presence, gpu_xid, gpu_memory, gpu_links, gpu_thermal)]
@@ -25,7 +26,7 @@ class Machine:
         programs = path / "bin"
         programs.mkdir()
         self.says.mkdir()
-        script = Path(__file__).with_name("fake_gpu_tools.py").read_text(encoding="utf-8")
+        script = Path(gpu_tools.__file__).read_text(encoding="utf-8")
         for name in ("nvidia-smi", "dmesg"):
             (programs / name).write_text(f"#!{sys.executable} -IS\n{script}")
             (programs / name).chmod(0o755)

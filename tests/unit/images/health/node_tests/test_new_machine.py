@@ -16,7 +16,7 @@ from images.health.watch.decide import Policy
 from images.health.watch.limit import Limit
 from images.health.watch.slurm import Slurm as WatchedSlurm
 from images.health.watch.watcher import Watcher
-from tests.unit.images.health.node_tests.fake_cluster import FakeCluster, Job
+from tests.fakes.node_tests_cluster import FakeCluster, Job
 from tests.unit.images.health.node_tests.told import told
 
 GONE = "health/gpu-presence [hardware]: 7 of 8 GPUs"

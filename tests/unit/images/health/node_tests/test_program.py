@@ -18,7 +18,7 @@ from images.health.node_tests.results import Record, decode
 from images.health.node_tests.settings import parse
 from images.health.node_tests.slurm import Slurm, SlurmError
 from tests.fakes.commands import FakeClock
-from tests.unit.images.health.node_tests.fake_cluster import FakeCluster, Job
+from tests.fakes.node_tests_cluster import FakeCluster, Job
 from tests.unit.images.health.node_tests.told import told
 
 

@@ -15,7 +15,7 @@ from images.health.watch.decide import Policy as WatchPolicy
 from images.health.watch.limit import Limit
 from images.health.watch.slurm import Slurm as WatchedSlurm
 from images.health.watch.watcher import Watcher
-from tests.unit.images.health.node_tests.fake_cluster import FakeCluster, Job
+from tests.fakes.node_tests_cluster import FakeCluster, Job
 from tests.unit.images.health.node_tests.told import told
 
 REASON = "health/cpu-speed [hardware]: events 212 events/s (at least 1000 expected)"

@@ -20,8 +20,8 @@ from images.health.watch.release import Rules
 from images.health.watch.releaser import Releaser
 from images.health.watch.slurm import Slurm
 from images.health.watch.watcher import Watcher
+from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 from tests.unit.images.health.story import play
-from tests.unit.images.health.watch.fake_slurm import FakeNode, FakeSlurmctld
 from tests.unit.images.health.watch.views import NOW, OK, failed, policy
 from tests.unit.images.health.watch.watched_machines import WatchedMachines
 

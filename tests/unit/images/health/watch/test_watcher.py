@@ -9,7 +9,7 @@ from images.common.command import Result as CommandResult
 from images.health.watch.decide import KUBERNETES, Finding
 from images.health.watch.slurm import SlurmError
 from images.health.watch.watcher import MOST_FAILURES, REQUEUE_AGAIN_SECONDS
-from tests.unit.images.health.watch.fake_slurm import FakeNode
+from tests.fakes.slurmctld import FakeNode
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, policy
 from tests.unit.images.health.watch.watched import Cluster
 

@@ -9,8 +9,8 @@ from images.health.report import Report, encode
 from images.health.watch.decide import KUBERNETES, Action, Finding, NodeView, Policy
 from images.health.watch.slurm import Record, Slurm
 from images.health.watch.watcher import Watcher
+from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 from tests.unit.images.health.story import play
-from tests.unit.images.health.watch.fake_slurm import FakeNode, FakeSlurmctld
 from tests.unit.images.health.watch.views import NOW, OK, failed, policy
 
 
