@@ -17,8 +17,8 @@ OUR_REASON = "slurmstack: pod leaving"
 
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
-    """A controller and one worker that stays."""
-    return slurm_cluster(slurm_version, workers=1)
+    """A controller and one worker that stays. The scheduler looks as often as the product lets it, not each minute."""
+    return slurm_cluster(slurm_version, workers=1, extra="SchedulerParameters=sched_interval=5,bf_interval=5")
 
 
 @pytest.fixture
