@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cli import engine as engines
@@ -22,6 +23,7 @@ from cli.reach import reach
 from cli.recording import Recording, record
 from cli.replacements import plain
 from cli.safety.engines import of_kubectl, of_pulumi
+from cli.safety.jobs import ask
 from cli.stack import Stack
 from cli.summary import summarize
 from config.nebius import NebiusCloud
@@ -32,17 +34,20 @@ COMMAND = ("preview", "--refresh", "--diff")
 def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
     """What an apply with kubectl would do. Raises Failure if the cluster is not one that kubectl may change."""
     summary = summarize(stack.config)
-    try:
-        planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
-    except Refused as refused:
-        return Preview(
-            stack=stack.name,
-            against="cluster",
-            summary=summary,
-            refusals=(in_one_line(refused),),
-            notes=(NOT_COMPARED,),
-        )
-    found = compare(kubectl, planned)
+    with ThreadPoolExecutor() as pool:  # Slurm is asked while the program loads and runs
+        asked = ask(pool, kubectl, stack.config.cluster.namespace)
+        policy = pool.submit(policies.planned_policy, kubectl, stack.config)
+        try:
+            planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+        except Refused as refused:
+            return Preview(
+                stack=stack.name,
+                against="cluster",
+                summary=summary,
+                refusals=(in_one_line(refused),),
+                notes=(NOT_COMPARED,),
+            )
+        found = compare(kubectl, planned)
     return Preview(
         stack=stack.name,
         against="cluster",
@@ -50,8 +55,8 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
         changes=tuple(found),
         effects=tuple(_stuck(found)),
         notes=planned.leaving,
-        policy=policies.planned_policy(kubectl if planned.exists else None, stack.config),
-        jobs=of_kubectl(kubectl, planned, found),
+        policy=policy.result(),
+        jobs=of_kubectl(kubectl, planned, found, asked),
     )
 
 

@@ -15,7 +15,7 @@ from cli.preview.document import NOT_COMPARED
 from cli.safety.jobs import JobsTouched
 from cli.stack import open_stack
 from tests import stacks
-from tests.fakes.kubectl import FakeKubectl
+from tests.fakes.kubectl import FakeKubectl, listed
 from tests.unit.cli.command_line import stack_file
 
 
@@ -25,7 +25,9 @@ def test_what_can_never_change_is_refused_unless_it_is_a_job(monkeypatch: pytest
     answers: dict[str, Any] = {"plan": planned, "compare": found, "of_kubectl": JobsTouched()}
     for name, answer in answers.items():
         monkeypatch.setattr(sources, name, lambda *_, answer=answer, **__: answer)
-    preview = sources.of_cluster(FakeKubectl(), open_stack(stack_file(tmp_path, stacks.existing())))
+    preview = sources.of_cluster(
+        FakeKubectl(answers=[({"get", "pod"}, listed(), "")]), open_stack(stack_file(tmp_path, stacks.existing()))
+    )
     (refused,) = preview.refused
     assert refused.startswith("PersistentVolumeClaim x: a field differs that can never change")
     assert preview.notes == ("pool 'a' leaves",)
