@@ -34,7 +34,7 @@ parts:
 examples:
   python -m tests.bench                                   everything; kept in docs/benchmarks/
   python -m tests.bench array start --runs 10             two parts, ten times each; kept in bench-results/
-  python -m tests.bench scaling --compare docs/benchmarks/2026-11-22-66a37de.json
+  python -m tests.bench scaling --compare docs/benchmarks/2026-11-23-550b4e8-parts.json
                                                           measure, then say what became better or worse
   python -m tests.bench --compare OLD.json NEW.json       only compare
   python -m tests.bench --show RUN.json --readme          print a kept run, and put its tables into README.md
