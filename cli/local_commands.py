@@ -35,8 +35,7 @@ def up(
     The first run takes about 15 minutes on two cores (Kubernetes is built from source), later ones seconds.
     """
     report = open_report()
-    cluster.up(report)
-    load_images(report, slurm_version)
+    cluster.up(report, images=lambda: images.ensure_images(report, slurm_version).archive)
     ensure_login_key()
 
 

@@ -20,6 +20,7 @@ from local import (
     configs,
     controlplane,
     dns,
+    imageseed,
     imagestore,
     lock,
     manifests,
@@ -40,7 +41,7 @@ from local.controlplane import Setup
 from local.errors import LocalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from local.addresses import Addresses
     from local.report import Report, Step
@@ -50,8 +51,10 @@ _NODES_READY_S = 90
 _DNS_READY_S = 60
 
 
-def up(report: Report, node_count: int = 2) -> None:
-    """Bring the cluster up, or back up; with a healthy cluster it changes nothing.
+def up(report: Report, node_count: int = 2, *, images: Callable[[], Path] | None = None) -> None:
+    """Bring the cluster up, or back up, with these images on its nodes; with a healthy cluster it changes nothing.
+
+    `images` builds an archive where need be and names it; it is called when nothing speaks against a start any more.
 
     Raises `LocalError` where the machine does not allow it, before anything is touched if that can be known.
     """
@@ -60,19 +63,22 @@ def up(report: Report, node_count: int = 2) -> None:
     with lock.exclusive():
         _require_removed(teardown.finish_removal())
         setup = _prepare(report, node_count)
+        ours = [images()] if images else []
         # Always: a firewall that is loaded again (`nft flush ruleset`) takes our rules away and stops no process.
         for warning in network.ensure_host(setup.addresses, setup.tools):
             report.info(f"warning: {warning}")
         started = not _runs(setup)
         if started:
             with report.step("Start etcd, API server and nodes") as step:
-                _start(setup, step)
+                _start(setup, step, ours)
         network.ensure_routes(setup.addresses, setup.nodes)
         with report.step("Wait for nodes and DNS") as step:
             _settle(setup, step)
             if started:
                 names = [nodes.name_of(index) for index in range(setup.nodes)]
                 revival.await_true_pods(setup, names, Api(setup.addresses), step)
+        if not started:
+            _load(setup, ours, report)
 
 
 def down(report: Report, *, purge: bool = False) -> None:
@@ -191,29 +197,32 @@ def _runs(setup: Setup) -> bool:
     return everything and network.is_connected(namespaces.CONTROL) and Api(setup.addresses).is_ready()
 
 
-def _start(setup: Setup, step: Step) -> None:
+def _start(setup: Setup, step: Step, images: list[Path]) -> None:
     """Start all that does not run: the nodes' containerd and images while the API server comes up."""
     controlplane.ensure_network(setup)
-    with ThreadPoolExecutor(setup.nodes) as pool:
+    with ThreadPoolExecutor(1) as pool:
         controlplane.ensure_store_and_api(setup)
         for index in range(setup.nodes):
             nodes.ensure_machine(setup, index)
-        waiting = [pool.submit(_start_runtime, setup, index) for index in range(setup.nodes)]
+        everything = [*archives.ensure_system_archives(setup.binaries), *images]
+        names = [nodes.name_of(index) for index in range(setup.nodes)]
+        furnished = pool.submit(imageseed.furnish, setup, names, everything)
         api = Api(setup.addresses)
         step.progress(1, 3, "API server")
         controlplane.wait_ready(api)
         controlplane.ensure_controllers(setup)
-        step.progress(2, 3, "nodes")
-        for future in waiting:
-            future.result()
+        step.progress(2, 3, "nodes and their images")
+        furnished.result()
     for index in range(setup.nodes):
         nodes.ensure_kubelet(setup, index)
 
 
-def _start_runtime(setup: Setup, index: int) -> None:
-    nodes.ensure_containerd(setup, index)
-    for archive in archives.ensure_system_archives(setup.binaries):
-        imagestore.load_on(setup, nodes.name_of(index), archive)
+def _load(setup: Setup, images: list[Path], report: Report) -> None:
+    """Import into the nodes that run what they lack."""
+    for archive in images:
+        with report.step("Import the images on the nodes") as step:
+            if not imagestore.load(setup, archive):
+                step.note("already there")
 
 
 def _settle(setup: Setup, step: Step) -> None:

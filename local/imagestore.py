@@ -53,12 +53,6 @@ def has(setup: Setup, node: str, references: Iterable[str]) -> bool:
     return done.returncode == 0 and set(references) <= set(done.stdout.split())
 
 
-def forget(node: str) -> None:
-    """Drop a node's markers: the next load imports again."""
-    for marker in (paths.node(node) / "images").glob("*.json"):
-        marker.unlink()
-
-
 def _is_marked(marker: Path, archive: Path) -> bool:
     """Compare size and time first; a file that was only touched is compared by its content."""
     try:

@@ -29,6 +29,11 @@ def name_of(index: int) -> str:
     return f"node-{index}"
 
 
+def index_of(name: str) -> int:
+    """Give the number in a node's name."""
+    return int(name.rpartition("-")[2])
+
+
 def components(name: str) -> tuple[str, str, str]:
     """Give the names of a node's daemons, in the order in which they start."""
     return (f"containerd-{name}", f"kubelet-{name}", f"kube-proxy-{name}")
