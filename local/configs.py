@@ -85,6 +85,8 @@ def controller_manager_arguments(pki: Path) -> list[str]:
         # Its controllers start one after the other, each with an account of its own: 6 s at the default 20 a second.
         "--kube-api-qps=200",
         "--kube-api-burst=400",
+        # A claim whose volume is written to by another controller at the same moment waits for the next look: 15 s.
+        "--pvclaimbinder-sync-period=1s",
         "--controllers=*,-node-ipam-controller,-node-route-controller,-service-lb-controller",
         "--profiling=false",
     ]
