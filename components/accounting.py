@@ -24,6 +24,7 @@ from components.pods import (
     pod_template,
     program,
     resources,
+    starting,
     tcp_probe,
     waits,
 )
@@ -173,6 +174,7 @@ def _slurmdbd(args: AccountingArgs, database: list[k8s.core.v1.VolumeMountArgs])
         # For Slurm's own commands in this container: `kubectl exec slurmdbd-0 -c slurmdbd -- sacctmgr show user`.
         env=env(SLURM_CONF=f"{SLURM_CONFIG_DIR}/slurm.conf"),
         readiness_probe=tcp_probe(SLURMDBD_PORT, period=5),
+        startup_probe=starting(tcp_probe(SLURMDBD_PORT, period=5)),
         volume_mounts=[
             munge_mount(),
             jwt_mount(),

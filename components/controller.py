@@ -26,6 +26,7 @@ from components.pods import (
     pod_template,
     program,
     resources,
+    starting,
     tcp_probe,
 )
 from components.sssd import with_sssd
@@ -209,6 +210,7 @@ def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
         env=env(SLURM_CONF=ACTIVE_CONF),
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
         readiness_probe=tcp_probe(SLURMCTLD_PORT, period=5),
+        startup_probe=starting(tcp_probe(SLURMCTLD_PORT, period=5)),
         volume_mounts=[*_mounts(), jwt_mount()],
         resources=resources(cpu=args.cpu, memory=args.memory),
     )

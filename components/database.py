@@ -19,6 +19,7 @@ from components.pods import (
     pod_template,
     program,
     resources,
+    starting,
     waits,
 )
 from components.volumes import DataVolume, DataVolumeArgs, data_volume
@@ -137,15 +138,17 @@ def _mariadbd(args: DatabaseArgs, data: DataVolume) -> k8s.core.v1.ContainerArgs
     memory = args.database.memory
     # The query of the user that slurmdbd is, over the network, in its database (images/database/settings.py).
     query = ["mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1"]
+    probe = k8s.core.v1.ProbeArgs(
+        exec_=k8s.core.v1.ExecActionArgs(command=query), period_seconds=5, timeout_seconds=5, failure_threshold=3
+    )
     return k8s.core.v1.ContainerArgs(
         name="mariadbd",
         image=args.image,
         command=program("mariadbd"),
         env=env(MEMORY_LIMIT=str(parse_bytes(memory)), **data.env),
         ports=[k8s.core.v1.ContainerPortArgs(name="mariadb", container_port=DATABASE_PORT)],
-        readiness_probe=k8s.core.v1.ProbeArgs(
-            exec_=k8s.core.v1.ExecActionArgs(command=query), period_seconds=5, timeout_seconds=5, failure_threshold=3
-        ),
+        readiness_probe=probe,
+        startup_probe=starting(probe),
         volume_mounts=[mount("data", "/var/lib/mysql"), password_mount(), mount("run", "/run/mysqld")],
         resources=resources(cpu=args.database.cpu, memory=memory, memory_limit=memory),
         termination_message_policy="FallbackToLogsOnError",

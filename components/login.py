@@ -28,6 +28,7 @@ from components.pods import (
     pod_template,
     program,
     resources,
+    starting,
     tcp_probe,
     waits,
 )
@@ -154,6 +155,7 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
         env=env(JAIL=JAIL_DIR, **_limits(args), **args.jail.env, **mounts_env(args.mounts, in_jail=True)),
         ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
         readiness_probe=tcp_probe(SSH_PORT, period=10),
+        startup_probe=starting(tcp_probe(SSH_PORT, period=10)),
         security_context=into_jail(),
         volume_mounts=[
             munge_mount(),

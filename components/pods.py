@@ -77,6 +77,9 @@ def children_of(component: pulumi.ComponentResource, opts: pulumi.ResourceOption
     return pulumi.ResourceOptions(parent=component, deleted_with=opts.deleted_with if opts else None)
 
 
+_START_SECONDS = 7 * 86_400
+"""Until kubelet starts a container again that is not ready: what it waits for, a jail being filled, may take long."""
+
 STARTING = "30m"
 """For an update to wait until a workload is ready. Its image is pulled first, and on a slow line that takes longer than
 the provider's own ten minutes."""
@@ -206,6 +209,23 @@ def tcp_probe(port: int, *, period: int) -> k8s.core.v1.ProbeArgs:
     """Ready when the port accepts connections; asked every `period` seconds."""
     return k8s.core.v1.ProbeArgs(
         tcp_socket=k8s.core.v1.TCPSocketActionArgs(port=port), period_seconds=period, failure_threshold=3
+    )
+
+
+def starting(probe: k8s.core.v1.ProbeArgs) -> k8s.core.v1.ProbeArgs:
+    """A readiness probe as a startup probe: asked each second until it succeeds for the first time.
+
+    With a readiness probe alone kubelet asks at the start, when nothing is ready, and again only after the probe's
+    period: database, slurmdbd, slurmctld and sshd, each of which waits for the one before, would each seem to start 5
+    or 10 s later than they do.
+    """
+    return k8s.core.v1.ProbeArgs(
+        exec_=probe.exec_,
+        tcp_socket=probe.tcp_socket,
+        http_get=probe.http_get,
+        timeout_seconds=probe.timeout_seconds,
+        period_seconds=1,
+        failure_threshold=_START_SECONDS,
     )
 
 

@@ -20,6 +20,7 @@ from components.pods import (
     pod_template,
     program,
     resources,
+    starting,
     waits,
 )
 from components.sssd import with_sssd
@@ -231,14 +232,14 @@ def _slurmrestd(args: RestArgs) -> k8s.core.v1.ContainerArgs:
 
 def _proxy(args: RestArgs) -> k8s.core.v1.ContainerArgs:
     healthz = k8s.core.v1.HTTPGetActionArgs(scheme="HTTPS", port=REST_PORT, path="/healthz")
+    probe = k8s.core.v1.ProbeArgs(http_get=healthz, period_seconds=10, timeout_seconds=5, failure_threshold=2)
     return k8s.core.v1.ContainerArgs(
         name="proxy",
         image=args.image,
         command=program("rest-proxy"),
         ports=[k8s.core.v1.ContainerPortArgs(name="https", container_port=REST_PORT)],
-        readiness_probe=k8s.core.v1.ProbeArgs(
-            http_get=healthz, period_seconds=10, timeout_seconds=5, failure_threshold=2
-        ),
+        readiness_probe=probe,
+        startup_probe=starting(probe),
         security_context=_without_rights(),
         volume_mounts=[
             mount("tls", "/secrets/tls", read_only=True),
