@@ -147,7 +147,8 @@ def well(cluster: Healthy) -> Iterator[None]:
         cluster.run("rm -f /scratch/* /run/fake-gpus/hang /run/fake-gpus/crash", pod=name)
         set_gpus(pod, used_mib=0)
     for name in NODES:
-        cluster.wait(name, "")
+        # A node that was drained twice for the same fault has to be well for a minute.
+        cluster.wait(name, "", seconds=100)
 
 
 def test_every_node_says_how_it_is(cluster: Healthy) -> None:
