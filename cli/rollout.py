@@ -22,6 +22,9 @@ Tell = Callable[[str], None]
 
 _AWAITED = frozenset({"Job", "Deployment", "StatefulSet"})
 
+_JOB_NAME = "job-name"
+"""The label that Kubernetes gives to the pods of a Job."""
+
 _CONFIGURATION = "config"
 """What the name of the Job begins with that waits for slurmctld."""
 
@@ -94,17 +97,32 @@ def _missing(
 def _missing_jobs(
     kubectl: Kubectl, namespace: str, jobs: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
 ) -> list[str]:
-    missing = []
+    running = []
     for job in jobs:
-        name, present = job.name, found.get(key(job.document), {})
-        conditions = {item["type"]: item for item in _conditions(present) if item["status"] == "True"}
+        conditions = {
+            item["type"]: item for item in _conditions(found.get(key(job.document), {})) if item["status"] == "True"
+        }
         if failed := conditions.get("Failed"):
-            raise Failure(
-                f"{_purpose(name)} failed: {_last_words(kubectl, namespace, name) or failed.get('message', '')}"
-            )
-        if "Complete" not in conditions and not (present and _is_active(kubectl, namespace, job)):
-            missing.append(_purpose(name))
-    return missing
+            words = _last_words(kubectl, namespace, job.name) or failed.get("message", "")
+            raise Failure(f"{_purpose(job.name)} failed: {words}")
+        if "Complete" not in conditions:
+            running.append(job)
+    worked = _worked(kubectl, namespace) if running else frozenset()
+    there = [item for item in running if item.name not in worked]
+    return [
+        _purpose(job.name) for job in there if key(job.document) not in found or not _is_active(kubectl, namespace, job)
+    ]
+
+
+def _worked(kubectl: Kubectl, namespace: str) -> frozenset[str]:
+    """The Jobs of which a pod has done the work. Kubernetes takes up to 4 s more to end its sidecar and to count it."""
+    found = set()
+    for pod in kubectl.items("pod", "-n", namespace, "-l", _JOB_NAME):
+        containers = pod.get("status", {}).get("containerStatuses", [])
+        codes = [container.get("state", {}).get("terminated", {}).get("exitCode") for container in containers]
+        if codes and not any(code != 0 for code in codes):
+            found.add(str(pod["metadata"]["labels"][_JOB_NAME]))
+    return frozenset(found)
 
 
 def _is_active(kubectl: Kubectl, namespace: str, job: Manifest) -> bool:
@@ -159,7 +177,7 @@ def _purpose(job: str) -> str:
 
 def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
     """What the job's last pod said when it ended."""
-    pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name={job}")
+    pods = kubectl.items("pod", "-n", namespace, "-l", f"{_JOB_NAME}={job}")
     pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
     for pod in reversed(pods):
         status = pod.get("status", {})

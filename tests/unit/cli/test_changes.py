@@ -220,6 +220,27 @@ def test_a_configuration_counts_once_the_agent_has_it_in_force(answer: Any, erro
         await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=0, tell=lambda _: None)
 
 
+@pytest.mark.parametrize(
+    ("states", "done"),
+    [
+        ([{"terminated": {"exitCode": 0}}], True),
+        ([{"terminated": {"exitCode": 1}}], False),
+        ([{"terminated": {"exitCode": 0}}, {"running": {}}], False),
+        ([], False),
+    ],
+    ids=["has worked", "failed, and will be tried again", "one of two has", "not started"],
+)
+def test_a_job_counts_once_its_containers_have_done_their_work(states: list[dict[str, Any]], *, done: bool) -> None:
+    job = {"kind": "Job", "metadata": {"name": "users-12345678"}, "spec": {}, "status": {"active": 1}}
+    pod = {
+        "metadata": {"name": "p", "labels": {"job-name": "users-12345678"}},
+        "status": {"containerStatuses": [{"name": "users", "state": state} for state in states]},
+    }
+    kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"get", "pod"}, listed(pod), "")])
+    with nullcontext() if done else pytest.raises(Failure, match="still not ready: making users"):
+        await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=0, tell=lambda _: None)
+
+
 def test_what_is_not_ready_in_time_is_named_with_the_reason() -> None:
     document = {"kind": "StatefulSet", "metadata": {"name": "login", "generation": 1}, "spec": {"replicas": 2}}
     live = {**document, "status": {"observedGeneration": 1, "readyReplicas": 1, "updatedReplicas": 2}}
