@@ -61,6 +61,25 @@ def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() 
     assert [command.split()[:2] for command in kubectl.deleted] == [["job", failed]]
 
 
+def test_volumes_are_there_before_the_claims_that_they_are_reserved_for() -> None:
+    kubectl = FakeCluster(items_there=[])
+    apply(kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test"), lock(kubectl))
+    first, *later = kubectl.sent
+    assert "PersistentVolume" in first
+    assert "PersistentVolumeClaim" not in first
+    assert any("PersistentVolumeClaim" in kinds for kinds in later)
+
+
+def test_what_changes_is_sent_before_what_stays() -> None:
+    fresh = FakeCluster(items_there=[])
+    objects = plan(fresh, load_config(stacks.dev()), stacks.dev(), stack="test").objects
+    kubectl = FakeCluster(items_there=[item.document for item in objects if item.kind != "Secret"])
+    larger = stacks.with_change(stacks.dev(), "worker_nodes.default.size", 3)
+    apply(kubectl, plan(kubectl, load_config(larger), larger, stack="test"), lock(kubectl))
+    sent = next(kinds for kinds, command in zip(kubectl.sent, kubectl.applied, strict=True) if "--prune" in command)
+    assert sent.index("StatefulSet") < sent.index("Role")
+
+
 def leaving_pool() -> tuple[FakeCluster, Plan]:
     """A cluster with a pool that the stack file no longer has."""
     pool = thing("StatefulSet", "old", spec={"replicas": 2})
