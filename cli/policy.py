@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from rich.markup import escape
 from cli.errors import Failure
 from cli.kubectl import Kubectl, message
 from cli.reach import keep_kubeconfig, reach
+from cli.rollout import worked_jobs
 from cli.stack import Stack
 from config.cluster import ClusterConfig
 from config.nebius import NebiusCloud
@@ -129,17 +130,22 @@ def _component(item: Mapping[str, Any]) -> str | None:
     return (item["metadata"].get("labels") or {}).get("app.kubernetes.io/component")
 
 
-def finished_job(jobs: Iterable[Mapping[str, Any]]) -> str:
-    """The uid of the policy job that has completed; empty if there is none."""
-    for job in jobs:
-        conditions = job.get("status", {}).get("conditions", [])
-        if any(item["type"] == "Complete" and item["status"] == "True" for item in conditions):
-            return str(job["metadata"]["uid"])
-    return ""
+def finished_job(kubectl: Kubectl, namespace: str, jobs: Sequence[Mapping[str, Any]]) -> str:
+    """The uid of the policy job that has done its work; empty if there is none."""
+    finished = [job for job in jobs if _is_complete(job)]
+    if jobs and not finished:
+        worked = worked_jobs(kubectl, namespace)
+        finished = [job for job in jobs if job["metadata"]["name"] in worked]
+    return str(finished[0]["metadata"]["uid"]) if finished else ""
+
+
+def _is_complete(job: Mapping[str, Any]) -> bool:
+    conditions = job.get("status", {}).get("conditions", [])
+    return any(item["type"] == "Complete" and item["status"] == "True" for item in conditions)
 
 
 def run_again(
-    kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None, jobs: Iterable[Mapping[str, Any]]
+    kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None, jobs: Sequence[Mapping[str, Any]]
 ) -> str:
     """Delete the job that has done its work where Slurm has something else now: the update makes and awaits it anew.
 
@@ -148,7 +154,7 @@ def run_again(
     namespace = config.cluster.namespace
     if planned is None:
         return ""
-    finished = finished_job(jobs)
+    finished = finished_job(kubectl, namespace, jobs)
     if not finished or not planned.compared or not planned.changes:
         return finished
     selector = f"app.kubernetes.io/component={COMPONENT}"
@@ -174,7 +180,7 @@ def print_done(stack: Stack, before: str) -> None:
 def print_done_by(kubectl: Kubectl, config: ClusterConfig, before: str) -> None:
     """Print what the policy job did, if it ran since `before` was the uid of the finished one."""
     namespace = config.cluster.namespace
-    uid = finished_job(policy_jobs(kubectl, namespace)) if config.accounting.enabled else ""
+    uid = finished_job(kubectl, namespace, policy_jobs(kubectl, namespace)) if config.accounting.enabled else ""
     if not uid or uid == before:
         return
     selector = f"batch.kubernetes.io/controller-uid={uid}"

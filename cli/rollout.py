@@ -107,15 +107,18 @@ def _missing_jobs(
             raise Failure(f"{_purpose(job.name)} failed: {words}")
         if "Complete" not in conditions:
             running.append(job)
-    worked = _worked(kubectl, namespace) if running else frozenset()
+    worked = worked_jobs(kubectl, namespace) if running else frozenset()
     there = [item for item in running if item.name not in worked]
     return [
         _purpose(job.name) for job in there if key(job.document) not in found or not _is_active(kubectl, namespace, job)
     ]
 
 
-def _worked(kubectl: Kubectl, namespace: str) -> frozenset[str]:
-    """The Jobs of which a pod has done the work. Kubernetes takes up to 4 s more to end its sidecar and to count it."""
+def worked_jobs(kubectl: Kubectl, namespace: str) -> frozenset[str]:
+    """The names of the Jobs of which a pod has done the work.
+
+    Kubernetes takes up to 4 s more to end the pod's sidecar and to count the Job as complete.
+    """
     found = set()
     for pod in kubectl.items("pod", "-n", namespace, "-l", _JOB_NAME):
         containers = pod.get("status", {}).get("containerStatuses", [])

@@ -53,10 +53,14 @@ class FakeKubectl(Kubectl):
         return subprocess.CompletedProcess(arguments, int(bool(self.complained)), self.printed, self.complained)
 
     def items(self, *arguments: str) -> list[dict[str, Any]]:
+        if "job-name" in arguments:
+            ended = [{"state": {"terminated": {"exitCode": 0 if self.job_state == "Worked" else 1}}}]
+            labels = {"job-name": "policy-12345678"}
+            return [{"metadata": {"labels": labels}, "status": {"containerStatuses": ended}}]
         if arguments[0] == "pod":
             return [{"status": {"conditions": [{"type": "Ready", "status": self.ready}]}}] if self.ready else []
         status = {"conditions": [{"type": self.job_state, "status": "True"}]}
-        return [{"metadata": {"uid": "u1"}, "status": status}] if self.job_state else []
+        return [{"metadata": {"uid": "u1", "name": "policy-12345678"}, "status": status}] if self.job_state else []
 
 
 def test_without_accounting_there_is_nothing_to_tell() -> None:
@@ -96,6 +100,7 @@ def test_a_slurmdbd_that_cannot_tell_stops_no_preview() -> None:
     ("planned", "state", "deleted", "kept"),
     [
         (CHANGED, "Complete", True, ""),
+        (CHANGED, "Worked", True, ""),
         (CHANGED, "Failed", False, ""),
         (PolicyPlan(changes=(), notes=("! account x",)), "Complete", False, "u1"),
         (PolicyPlan(changes=("+ account ml",), notes=(), compared=False), "Complete", False, "u1"),
