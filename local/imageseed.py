@@ -7,15 +7,19 @@ into layers of their own. Its databases, which it does write into, are copied.
 
     cache/containerd/<key>/containerd/    the directory, as a containerd that was stopped left it
     cache/containerd/<key>/images/        the markers of imagestore: these archives are in it
+    cache/containerd/<key>/sizes.json     what its blobs and databases measured: a damaged seed is made anew
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +38,9 @@ KEEP_SEEDS = 2
 _STOP_S = 30
 _COPY_S = 300
 _UNFINISHED = ".unfinished-"
+_SIZES = "sizes.json"
+_BLOBS = "*content*/blobs/*/*"
+_DATABASES = "*/*.db"
 _STALE_S = 3600
 
 
@@ -44,14 +51,25 @@ def furnish(setup: Setup, names: Sequence[str], archives: Sequence[Path]) -> Non
     """
     new = [name for name in names if _is_new(name)]
     if new and archives:
-        seed = seed_of(setup, archives)
-        if not seed.is_dir():
-            _make(setup, new.pop(0), archives, seed)
-        for name in new:
-            _plant(seed, name)
-        _forget_old()
+        # Without hard links, on a full disk, with something odd in the cache: each node imports.
+        with suppress(OSError, LocalError):
+            _sow(setup, new, archives)
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(lambda name: _import(setup, name, archives), names))
+
+
+def _sow(setup: Setup, names: Sequence[str], archives: Sequence[Path]) -> None:
+    """Make the seed of these archives if there is none, and let new nodes begin from it."""
+    seed = seed_of(setup, archives)
+    first, *others = names
+    if _is_whole(seed):
+        others = [first, *others]
+    else:
+        shutil.rmtree(seed, ignore_errors=True)
+        _make(setup, first, archives, seed)
+    for name in others:
+        _plant(seed, name)
+    _forget_old()
 
 
 def seed_of(setup: Setup, archives: Sequence[Path]) -> Path:
@@ -77,36 +95,46 @@ def _import(setup: Setup, name: str, archives: Sequence[Path]) -> None:
 
 
 def _make(setup: Setup, name: str, archives: Sequence[Path], seed: Path) -> None:
-    """Import into a node, then keep what its containerd has made of it."""
+    """Import into a node, then keep what its containerd has made of it. Raises OSError and LocalError."""
     _import(setup, name, archives)
-    # Its databases are whole only when it has ended by itself.
-    processes.stop(nodes.components(name)[0], grace_s=_STOP_S)
-    work = seed.with_name(f"{_UNFINISHED}{seed.name}-{os.getpid()}")
-    work.mkdir(parents=True)
-    try:
+    if not processes.stop(nodes.components(name)[0], grace_s=_STOP_S):
+        raise LocalError(f"containerd of {name} did not end by itself: its databases may not be whole")
+    seed.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=seed.parent) as directory:
+        work = Path(directory) / "seed"
+        work.mkdir()
         _link(paths.node(name) / "containerd", work / "containerd")
         shutil.copytree(paths.node(name) / "images", work / "images")
+        (work / _SIZES).write_text(json.dumps(_sizes(work)))
         os.sync()  # after a power cut a seed must not have empty files
         work.rename(seed)
-    except (OSError, LocalError):
-        pass  # a file system without hard links, a full disk: the next node imports, as this one did
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+
+
+def _is_whole(seed: Path) -> bool:
+    """Whether a seed is there with all blobs and databases that it was made with, each of its size."""
+    try:
+        return not seed.is_symlink() and bool(json.loads((seed / _SIZES).read_text()) == _sizes(seed))
+    except (OSError, ValueError):
+        return False
+
+
+def _sizes(seed: Path) -> dict[str, int]:
+    files = [path for pattern in (_BLOBS, _DATABASES) for path in (seed / "containerd").glob(pattern)]
+    return {str(path.relative_to(seed)): path.stat().st_size for path in files if path.is_file()}
 
 
 def _plant(seed: Path, name: str) -> None:
-    """Give a new node what the seed has; where that cannot be done it imports."""
+    """Give a new node what the seed has: all of it or nothing. Raises OSError and LocalError."""
     target = paths.node(name)
     work = target / f"{_UNFINISHED}containerd"
     shutil.rmtree(work, ignore_errors=True)
     try:
         _link(seed / "containerd", work)
-        shutil.rmtree(target / "containerd")
+        (target / "containerd").rmdir()
         work.rename(target / "containerd")
-    except (OSError, LocalError):
+    finally:
         shutil.rmtree(work, ignore_errors=True)
         (target / "containerd").mkdir(exist_ok=True)
-        return
     os.sync()
     shutil.copytree(seed / "images", target / "images", dirs_exist_ok=True)
     os.utime(seed)
@@ -115,7 +143,7 @@ def _plant(seed: Path, name: str) -> None:
 def _link(source: Path, target: Path) -> None:
     """Make a tree of hard links, with owners, modes and attributes of the directories; databases become copies."""
     run(["cp", "--archive", "--link", str(source), str(target)], timeout_s=_COPY_S)
-    for database in (path for path in source.glob("*/*.db") if path.is_file()):
+    for database in (path for path in source.glob(_DATABASES) if path.is_file()):
         copy = target / database.relative_to(source)
         copy.unlink()
         shutil.copy2(database, copy)
@@ -123,11 +151,8 @@ def _link(source: Path, target: Path) -> None:
 
 def _forget_old() -> None:
     """Remove seeds beyond the last few used, and what an interrupted run has left."""
-    directory = paths.cache() / "containerd"
-    if not directory.is_dir():
-        return
-    by_use = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    by_use = sorted((paths.cache() / "containerd").iterdir(), key=lambda path: path.lstat().st_mtime, reverse=True)
     seeds = [path for path in by_use if not path.name.startswith(_UNFINISHED)]
-    left = [path for path in by_use if path not in seeds and time.time() - path.stat().st_mtime > _STALE_S]
+    left = [path for path in by_use if path not in seeds and time.time() - path.lstat().st_mtime > _STALE_S]
     for path in [*seeds[KEEP_SEEDS:], *left]:
         shutil.rmtree(path, ignore_errors=True)

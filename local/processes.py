@@ -97,16 +97,21 @@ def start(component: str, command: Sequence[str], env: Mapping[str, str]) -> Rec
     return record
 
 
-def stop(component: str, *, grace_s: float = 0) -> None:
-    """Stop a component: SIGTERM when it has time, then SIGKILL. Does nothing when it does not run."""
-    record = record_of(component)
+def stop(component: str, *, grace_s: float = 0) -> bool:
+    """Stop a component: SIGTERM when it has time, then SIGKILL. Does nothing when it does not run.
+
+    Returns whether it ended by itself or had done so before.
+    """
+    record, by_itself = record_of(component), True
     if record is not None and record.is_alive():
         if grace_s > 0:
             _signal(record, signal.SIGTERM)
             _wait_gone(record, grace_s)
+        by_itself = not record.is_alive()
         _signal(record, signal.SIGKILL)
         _wait_gone(record, 10)
     _record_path(component).unlink(missing_ok=True)
+    return by_itself
 
 
 def log_tail(component: str, lines: int = 8) -> str:

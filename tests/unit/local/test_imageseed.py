@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from local.errors import LocalError
 if TYPE_CHECKING:
     from pathlib import Path
 
-BLOB = "io.containerd.content.v1.content/blobs/layer"
+BLOB = "io.containerd.content.v1.content/blobs/sha256/layer"
 DATABASE = "io.containerd.metadata.v1.bolt/meta.db"
 NAMES = ["node-0", "node-1"]
 
@@ -53,7 +54,12 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(imagestore, "load_on", load_on)
     monkeypatch.setattr(nodes, "ensure_containerd", lambda _setup, _index: None)
-    monkeypatch.setattr(processes, "stop", lambda component, grace_s: taken.append(f"{component} ended {grace_s}"))
+
+    def stop(component: str, grace_s: float) -> bool:
+        taken.append(f"{component} ended {grace_s}")
+        return True
+
+    monkeypatch.setattr(processes, "stop", stop)
     return taken
 
 
@@ -104,6 +110,62 @@ def test_a_node_that_has_run_imports_what_it_lacks(setup: Any, archive: Path, im
     (paths.node("node-1") / "containerd" / "of a container").touch()
     imageseed.furnish(setup, NAMES, [archive])
     assert imports[-1] == "node-1"
+
+
+def damage(seed: Path, how: str) -> None:
+    match how:
+        case "a blob is gone":
+            (seed / "containerd" / BLOB).unlink()
+        case "a blob is cut short":
+            whole = seed / "containerd" / BLOB
+            whole.unlink()  # the node that has it too keeps it
+            whole.write_text("")
+        case "the markers are gone":
+            shutil.rmtree(seed / "images")
+            (seed / "sizes.json").unlink()
+
+
+@pytest.mark.parametrize("how", ["a blob is gone", "a blob is cut short", "the markers are gone"])
+def test_a_damaged_seed_is_made_anew(setup: Any, archive: Path, imports: list[str], how: str) -> None:
+    fresh(*NAMES)
+    imageseed.furnish(setup, ["node-0"], [archive])
+    damage(imageseed.seed_of(setup, [archive]), how)
+    imports.clear()
+    imageseed.furnish(setup, ["node-1"], [archive])
+    fresh("node-2")
+    imageseed.furnish(setup, ["node-2"], [archive])
+    assert [node for node in imports if node.startswith("node")] == ["node-1"]
+    assert (paths.node("node-2") / "containerd" / BLOB).read_text() == "layer"
+
+
+@pytest.mark.parametrize("what", ["a file", "a dangling link", "a dangling link in it"])
+def test_something_odd_in_the_cache_keeps_no_node_from_its_images(
+    setup: Any, archive: Path, imports: list[str], what: str
+) -> None:
+    place = paths.cache() / "containerd"
+    match what:
+        case "a file":
+            place.parent.mkdir(parents=True)
+            place.touch()
+        case "a dangling link":
+            place.parent.mkdir(parents=True)
+            place.symlink_to("nowhere")
+        case _:
+            place.mkdir(parents=True)
+            (place / "odd").symlink_to("nowhere")
+    fresh(*NAMES)
+    imageseed.furnish(setup, NAMES, [archive])
+    assert all((paths.node(name) / "containerd" / BLOB).exists() for name in NAMES)
+
+
+def test_what_a_killed_containerd_has_left_is_not_kept(
+    setup: Any, archive: Path, imports: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "stop", lambda _component, grace_s: grace_s < 0)
+    fresh(*NAMES)
+    imageseed.furnish(setup, NAMES, [archive])
+    assert imports == NAMES
+    assert not imageseed.seed_of(setup, [archive]).exists()
 
 
 def test_where_links_cannot_be_made_every_node_imports(
