@@ -134,8 +134,8 @@ def finished_job(kubectl: Kubectl, namespace: str, jobs: Sequence[Mapping[str, A
     """The uid of the policy job that has done its work; empty if there is none."""
     finished = [job for job in jobs if _is_complete(job)]
     if jobs and not finished:
-        worked = worked_jobs(kubectl, namespace)
-        finished = [job for job in jobs if job["metadata"]["name"] in worked]
+        worked = worked_jobs(kubectl, namespace, jobs)
+        finished = [job for job in jobs if job["metadata"]["uid"] in worked]
     return str(finished[0]["metadata"]["uid"]) if finished else ""
 
 

@@ -22,8 +22,8 @@ Tell = Callable[[str], None]
 
 _AWAITED = frozenset({"Job", "Deployment", "StatefulSet"})
 
-_JOB_NAME = "job-name"
-"""The label that Kubernetes gives to the pods of a Job."""
+_JOB_UID = "batch.kubernetes.io/controller-uid"
+"""The label with a Job's uid that Kubernetes gives to its pods."""
 
 _CONFIGURATION = "config"
 """What the name of the Job begins with that waits for slurmctld."""
@@ -107,25 +107,38 @@ def _missing_jobs(
             raise Failure(f"{_purpose(job.name)} failed: {words}")
         if "Complete" not in conditions:
             running.append(job)
-    worked = worked_jobs(kubectl, namespace) if running else frozenset()
-    there = [item for item in running if item.name not in worked]
-    return [
-        _purpose(job.name) for job in there if key(job.document) not in found or not _is_active(kubectl, namespace, job)
-    ]
+    present = [found[key(item.document)] for item in running if key(item.document) in found]
+    worked = worked_jobs(kubectl, namespace, present)
+
+    def is_done(job: Manifest) -> bool:
+        there = found.get(key(job.document))
+        return there is not None and (there["metadata"]["uid"] in worked or _is_active(kubectl, namespace, job))
+
+    return [_purpose(job.name) for job in running if not is_done(job)]
 
 
-def worked_jobs(kubectl: Kubectl, namespace: str) -> frozenset[str]:
-    """The names of the Jobs of which a pod has done the work.
+def worked_jobs(kubectl: Kubectl, namespace: str, jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The uids of those of some Jobs of which a pod has done the work.
 
     Kubernetes takes up to 4 s more to end the pod's sidecar and to count the Job as complete.
     """
-    found = set()
-    for pod in kubectl.items("pod", "-n", namespace, "-l", _JOB_NAME):
-        containers = pod.get("status", {}).get("containerStatuses", [])
-        codes = [container.get("state", {}).get("terminated", {}).get("exitCode") for container in containers]
-        if codes and not any(code != 0 for code in codes):
-            found.add(str(pod["metadata"]["labels"][_JOB_NAME]))
-    return frozenset(found)
+    failing = {"Failed", "FailureTarget", "Suspended"}
+    open_to_it = {
+        job["metadata"]["uid"]
+        for job in jobs
+        if not any(item["type"] in failing and item["status"] == "True" for item in _conditions(job))
+    }
+    pods = kubectl.items("pod", "-n", namespace, "-l", _JOB_UID) if open_to_it else []
+    return frozenset(uid for pod in pods if (uid := pod["metadata"]["labels"][_JOB_UID]) in open_to_it and _worked(pod))
+
+
+def _worked(pod: Mapping[str, Any]) -> bool:
+    """Whether all containers of a pod have ended well, and nothing else has happened to it."""
+    if pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") == "Failed":
+        return False
+    containers = pod["status"].get("containerStatuses", [])
+    codes = [container.get("state", {}).get("terminated", {}).get("exitCode") for container in containers]
+    return bool(codes) and not any(code != 0 for code in codes)
 
 
 def _is_active(kubectl: Kubectl, namespace: str, job: Manifest) -> bool:
@@ -180,7 +193,7 @@ def _purpose(job: str) -> str:
 
 def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
     """What the job's last pod said when it ended."""
-    pods = kubectl.items("pod", "-n", namespace, "-l", f"{_JOB_NAME}={job}")
+    pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name={job}")
     pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
     for pod in reversed(pods):
         status = pod.get("status", {})

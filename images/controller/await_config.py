@@ -34,14 +34,17 @@ def fetch_status(url: str) -> dict[str, Any]:
 
 
 def await_config(
-    wanted: str, fetch: Callable[[], dict[str, Any]], log: Callable[[str], None], clock: Clock | None = None
+    name: Callable[[], str], fetch: Callable[[], dict[str, Any]], log: Callable[[str], None], clock: Clock | None = None
 ) -> int:
-    """Poll until the configuration is active (0) or rejected (2)."""
+    """Poll until the configuration is active (0) or rejected (2). `name` says which one, and is asked each time.
+
+    A mounted one changes: kubelet may have had an older one when this began, and another update may have come since.
+    """
     clock = clock or Clock()
     reminder = Reminder(log, clock)
     while True:
         try:
-            status = fetch()
+            wanted, status = name(), fetch()
         except (OSError, ValueError, urllib.error.URLError, http.client.HTTPException) as error:
             reminder.waiting(f"the controller's config agent ({error})")
         else:
@@ -62,20 +65,25 @@ def await_config(
 def main() -> int:
     """Entry point."""
     end_on_sigterm()
-    wanted = wanted_hash(sys.argv[1:])
-    if wanted is None:
+    arguments = sys.argv[1:]
+    if not are_right(arguments):
         sys.stderr.write("usage: await-config HASH | --mounted DIRECTORY\n")
         return 64
     url = os.environ.get("AGENT_URL", "http://controller-0:8817").rstrip("/")
-    return await_config(wanted, lambda: fetch_status(url), Log("await-config"))
+    return await_config(lambda: wanted_hash(arguments), lambda: fetch_status(url), Log("await-config"))
 
 
-def wanted_hash(arguments: Sequence[str]) -> str | None:
-    """The configuration that the arguments name; None if they are wrong."""
+def are_right(arguments: Sequence[str]) -> bool:
+    """Whether the arguments name a configuration."""
     match arguments:
-        case ["--mounted", directory]:
-            return config_hash(read_files(Path(directory)))
-        case [name] if not name.startswith("-"):
-            return name
+        case ["--mounted", _]:
+            return True
+        case [name]:
+            return not name.startswith("-")
         case _:
-            return None
+            return False
+
+
+def wanted_hash(arguments: Sequence[str]) -> str:
+    """The configuration that right arguments name. Raises OSError where the files are being exchanged."""
+    return config_hash(read_files(Path(arguments[1]))) if arguments[0] == "--mounted" else arguments[0]

@@ -9,6 +9,8 @@ from typing import Any
 
 from cli.errors import Failure
 from cli.kubectl import Kubectl
+from cli.lock import Lock
+from local.report import PlainReport
 
 OURS = {"app.kubernetes.io/part-of": "slurmstack", "app.kubernetes.io/instance": "slurm"}
 
@@ -41,6 +43,16 @@ class FakeKubectl(Kubectl):
                 text = output if isinstance(output, str) else json.dumps(output)
                 return subprocess.CompletedProcess(arguments, 1 if error else 0, text, error)
         raise AssertionError(f"unexpected kubectl {arguments}")
+
+
+class UnrenewedLock(Lock):
+    """A lock of a test, which nobody releases: it would be renewed in the middle of another one."""
+
+    def __init__(self, kubectl: Kubectl) -> None:
+        super().__init__(kubectl, "slurm", "up", PlainReport(), 1)
+
+    def _renew(self) -> None:
+        pass
 
 
 @dataclass(frozen=True, kw_only=True)

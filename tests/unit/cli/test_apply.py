@@ -6,18 +6,10 @@ import pytest
 
 from cli.apply import Plan, apply, plan, preview
 from cli.errors import Failure
-from cli.kubectl import Kubectl
-from cli.lock import Lock
 from config import load_config
-from local.report import PlainReport
 from tests import stacks
-from tests.fakes.kubectl import OURS, FakeCluster, thing
+from tests.fakes.kubectl import OURS, FakeCluster, UnrenewedLock, thing
 from tests.stacks import with_change
-
-
-def lock(kubectl: Kubectl) -> Lock:
-    return Lock(kubectl, "slurm", "up", PlainReport(), 1)
-
 
 NAMESPACE = thing("Namespace", "slurm")
 VOLUME = thing("PersistentVolume", "slurm-jail")
@@ -30,7 +22,7 @@ def test_rights_outside_the_namespace_that_left_the_stack_are_shown_and_deleted_
     planned = plan(kubectl, load_config(sections), sections, stack="test")
     deleted = [(change.kind, change.name) for change in preview(kubectl, planned) if change.action == "delete"]
     assert deleted == [("ClusterRole", "slurm-health-watch"), ("ClusterRoleBinding", "slurm-health-watch")]
-    apply(kubectl, planned, lock(kubectl))
+    apply(kubectl, planned, UnrenewedLock(kubectl))
     assert kubectl.deleted == [
         "clusterrole slurm-health-watch --ignore-not-found",
         "clusterrolebinding slurm-health-watch --ignore-not-found",
@@ -41,7 +33,7 @@ def test_rights_outside_the_namespace_that_are_in_the_stack_stay() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
     planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
     assert not [change for change in preview(kubectl, planned) if change.action == "delete"]
-    apply(kubectl, planned, lock(kubectl))
+    apply(kubectl, planned, UnrenewedLock(kubectl))
     assert kubectl.deleted == []
 
 
@@ -57,13 +49,13 @@ def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() 
         for name in names
     ]
     kubectl = FakeCluster(items_there=[NAMESPACE, *there])
-    apply(kubectl, plan(kubectl, load_config(sections), sections, stack="test"), lock(kubectl))
+    apply(kubectl, plan(kubectl, load_config(sections), sections, stack="test"), UnrenewedLock(kubectl))
     assert [command.split()[:2] for command in kubectl.deleted] == [["job", failed]]
 
 
 def test_volumes_are_there_before_the_claims_that_they_are_reserved_for() -> None:
     kubectl = FakeCluster(items_there=[])
-    apply(kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test"), lock(kubectl))
+    apply(kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test"), UnrenewedLock(kubectl))
     first, *later = kubectl.sent
     assert "PersistentVolume" in first
     assert "PersistentVolumeClaim" not in first
@@ -75,7 +67,7 @@ def test_what_changes_is_sent_before_what_stays() -> None:
     objects = plan(fresh, load_config(stacks.dev()), stacks.dev(), stack="test").objects
     kubectl = FakeCluster(items_there=[item.document for item in objects if item.kind != "Secret"])
     larger = stacks.with_change(stacks.dev(), "worker_nodes.default.size", 3)
-    apply(kubectl, plan(kubectl, load_config(larger), larger, stack="test"), lock(kubectl))
+    apply(kubectl, plan(kubectl, load_config(larger), larger, stack="test"), UnrenewedLock(kubectl))
     sent = next(kinds for kinds, command in zip(kubectl.sent, kubectl.applied, strict=True) if "--prune" in command)
     assert sent.index("StatefulSet") < sent.index("Role")
 
@@ -95,11 +87,11 @@ def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it()
         raise Failure("rejected")
 
     with pytest.raises(Failure, match="rejected"):
-        apply(kubectl, planned, lock(kubectl), slurm_rejects_it)
+        apply(kubectl, planned, UnrenewedLock(kubectl), slurm_rejects_it)
     assert not [command for command in kubectl.applied if "--prune" in command]
     sent = len(kubectl.applied)
     assert sent
-    apply(kubectl, planned, lock(kubectl), lambda: kubectl.applied.append(("accepted",)))
+    apply(kubectl, planned, UnrenewedLock(kubectl), lambda: kubectl.applied.append(("accepted",)))
     order = ["prune" if "--prune" in command else command[0] for command in kubectl.applied[sent:]]
     assert order.index("accepted") < order.index("prune")
 
@@ -107,5 +99,5 @@ def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it()
 def test_where_no_pool_leaves_nothing_is_waited_for_before_the_prune() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE])
     planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
-    apply(kubectl, planned, lock(kubectl), lambda: pytest.fail("there is no reason to wait"))
+    apply(kubectl, planned, UnrenewedLock(kubectl), lambda: pytest.fail("there is no reason to wait"))
     assert [command for command in kubectl.applied if "--prune" in command]

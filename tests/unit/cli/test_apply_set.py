@@ -14,9 +14,8 @@ from cli.changes import Change
 from cli.errors import Failure
 from cli.generated import KeptValues
 from cli.kubectl import Kubectl
-from cli.lock import Lock
 from cli.manifests import Manifest
-from local.report import PlainReport
+from tests.fakes.kubectl import UnrenewedLock
 
 KINDS = "applyset.kubernetes.io/contains-group-kinds"
 
@@ -78,10 +77,6 @@ def planned(*objects: dict[str, Any], live: dict[tuple[str, str], Any] | None = 
     )
 
 
-def lock(kubectl: Kubectl) -> Lock:
-    return Lock(kubectl, "slurm", "up", PlainReport(), 1)
-
-
 def deleted(found: list[Change]) -> set[str]:
     return {f"{change.kind} {change.name}" for change in found if change.action == "delete"}
 
@@ -101,7 +96,7 @@ def test_a_kind_that_the_cluster_no_longer_knows_stops_no_preview() -> None:
 
 def test_a_kind_that_the_cluster_no_longer_knows_stops_no_apply() -> None:
     without = Cluster(served=("ConfigMap", "PodDisruptionBudget.policy"))
-    apply(without, planned(NAMESPACE), lock(without))
+    apply(without, planned(NAMESPACE), UnrenewedLock(without))
     assert without.annotations[KINDS] == "ConfigMap,PodDisruptionBudget.policy"
     assert [call[0] for call in without.calls if "--prune" in call] == ["apply", "apply"]
 
@@ -111,7 +106,7 @@ def test_another_complaint_about_the_set_is_passed_on() -> None:
     with pytest.raises(Failure, match="no rights"):
         preview(refusing, planned())
     with pytest.raises(Failure, match="no rights"):
-        apply(refusing, planned(NAMESPACE), lock(refusing))
+        apply(refusing, planned(NAMESPACE), UnrenewedLock(refusing))
 
 
 def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> None:
@@ -121,7 +116,7 @@ def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> 
     apply(
         cluster,
         planned(*volumes, live={at: {"status": {"phase": phase}} for at, phase in phases.items()}),
-        lock(cluster),
+        UnrenewedLock(cluster),
     )
     (patch,) = [call for call in cluster.calls if call[0] == "patch"]
     assert patch[2] == "slurm-jail"

@@ -209,7 +209,7 @@ def test_a_configuration_counts_once_the_agent_has_it_in_force(answer: Any, erro
     container = {"name": "await-config", "command": ["/usr/libexec/slurmstack/await-config", "87654321"]}
     job = {
         "kind": "Job",
-        "metadata": {"name": "config-12345678"},
+        "metadata": {"name": "config-12345678", "uid": "u1"},
         "spec": {"template": {"spec": {"containers": [container]}}},
         "status": {"active": 1},
     }
@@ -220,21 +220,38 @@ def test_a_configuration_counts_once_the_agent_has_it_in_force(answer: Any, erro
         await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=0, tell=lambda _: None)
 
 
+ENDED = {"terminated": {"exitCode": 0}}
+
+
 @pytest.mark.parametrize(
-    ("states", "done"),
+    ("states", "other", "done"),
     [
-        ([{"terminated": {"exitCode": 0}}], True),
-        ([{"terminated": {"exitCode": 1}}], False),
-        ([{"terminated": {"exitCode": 0}}, {"running": {}}], False),
-        ([], False),
+        ([ENDED], {}, True),
+        ([{"terminated": {"exitCode": 1}}], {}, False),
+        ([ENDED, {"running": {}}], {}, False),
+        ([], {}, False),
+        ([ENDED], {"uid": "of another Job"}, False),
+        ([ENDED], {"deleted": "2026-11-23T00:00:00Z"}, False),
+        ([ENDED], {"phase": "Failed"}, False),
+        ([ENDED], {"condition": "FailureTarget"}, False),
     ],
-    ids=["has worked", "failed, and will be tried again", "one of two has", "not started"],
+    ids=["worked", "to be tried again", "one of two", "not started", "another", "deleted", "past its time", "failing"],
 )
-def test_a_job_counts_once_its_containers_have_done_their_work(states: list[dict[str, Any]], *, done: bool) -> None:
-    job = {"kind": "Job", "metadata": {"name": "users-12345678"}, "spec": {}, "status": {"active": 1}}
+def test_a_job_counts_once_its_containers_have_done_their_work(
+    states: list[dict[str, Any]], other: dict[str, str], *, done: bool
+) -> None:
+    conditions = [{"type": other["condition"], "status": "True"}] if "condition" in other else []
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "users-12345678", "uid": "u1"},
+        "spec": {},
+        "status": {"active": 1, "conditions": conditions},
+    }
+    labels = {"batch.kubernetes.io/controller-uid": other.get("uid", "u1")}
+    containers = [{"name": "users", "state": state} for state in states]
     pod = {
-        "metadata": {"name": "p", "labels": {"job-name": "users-12345678"}},
-        "status": {"containerStatuses": [{"name": "users", "state": state} for state in states]},
+        "metadata": {"name": "p", "labels": labels, "deletionTimestamp": other.get("deleted")},
+        "status": {"phase": other.get("phase", "Running"), "containerStatuses": containers},
     }
     kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"get", "pod"}, listed(pod), "")])
     with nullcontext() if done else pytest.raises(Failure, match="still not ready: making users"):

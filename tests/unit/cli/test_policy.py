@@ -24,6 +24,7 @@ from config.cluster import ClusterConfig
 from slurm.policy import policy_document
 from tests import stacks
 
+UID_LABEL = "batch.kubernetes.io/controller-uid"
 CHANGED = PolicyPlan(changes=("~ account ml: fairshare 7 => 10",), notes=())
 
 
@@ -53,9 +54,9 @@ class FakeKubectl(Kubectl):
         return subprocess.CompletedProcess(arguments, int(bool(self.complained)), self.printed, self.complained)
 
     def items(self, *arguments: str) -> list[dict[str, Any]]:
-        if "job-name" in arguments:
+        if UID_LABEL in arguments:
             ended = [{"state": {"terminated": {"exitCode": 0 if self.job_state == "Worked" else 1}}}]
-            labels = {"job-name": "policy-12345678"}
+            labels = {UID_LABEL: "u1"}
             return [{"metadata": {"labels": labels}, "status": {"containerStatuses": ended}}]
         if arguments[0] == "pod":
             return [{"status": {"conditions": [{"type": "Ready", "status": self.ready}]}}] if self.ready else []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from images.controller.await_config import await_config, fetch_status, wanted_hash
+from images.controller.await_config import are_right, await_config, fetch_status, wanted_hash
 from images.controller.server import Rejection, Status, StatusBoard, start_server
 from slurm.conf import config_hash
 from tests.fakes.commands import FakeClock
@@ -30,7 +30,7 @@ def answers(*values: dict[str, Any] | Exception) -> Any:
 
 def wait(*values: dict[str, Any] | Exception) -> tuple[int, list[str]]:
     log: list[str] = []
-    return await_config("h", answers(*values), log.append, FakeClock()), log
+    return await_config(lambda: "h", answers(*values), log.append, FakeClock()), log
 
 
 def test_it_ends_well_when_the_configuration_is_active() -> None:
@@ -53,7 +53,13 @@ def test_it_knows_the_configuration_that_is_mounted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--mounted"], ["--help"]])
 def test_wrong_arguments_name_no_configuration(arguments: list[str]) -> None:
-    assert wanted_hash(arguments) is None
+    assert not are_right(arguments)
+
+
+def test_a_mounted_configuration_that_changes_meanwhile_is_the_one_that_counts() -> None:
+    mounted = iter(["first", "first", "second"])
+    status = {"active": "second", "pending": None, "rejected": None}
+    assert await_config(lambda: next(mounted), lambda: status, lambda _: None, FakeClock()) == 0
 
 
 def test_a_rejection_is_told_with_slurms_message() -> None:
