@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
+from images.common.boundary import RUN_SLURM, own_directory
 from images.common.command import run
 from images.common.files import write_atomically
 from images.common.jail_mounts import bind_mounts, parse_mounts
@@ -22,7 +24,6 @@ from images.login.access import parse_limits, set_up_access
 SECRET_KEY: Final = Path("/secrets/ssh/ssh_host_ed25519_key")
 HOST_KEY: Final = Path("/etc/ssh/ssh_host_ed25519_key")
 CONFIG: Final = Path("/usr/lib/slurmstack/images/login/sshd_config")
-RUN_SLURM: Final = Path("/run/slurm")
 
 
 class UnsafeJailError(Exception):
@@ -47,11 +48,12 @@ def install_host_key(secret: Path, target: Path) -> None:
 
 def prepare(jail: Path, log: Callable[[str], None]) -> None:
     """Everything that sshd needs. Raises JailViewError, UnsafeJailError and WrongFilesystemError."""
+    sackd = pwd.getpwnam("slurm")
+    own_directory(RUN_SLURM, sackd.pw_uid, sackd.pw_gid)
     wait_for(f"the host key {SECRET_KEY}", SECRET_KEY.is_file, log)
     install_host_key(SECRET_KEY, HOST_KEY)
     wait_for_munge(log)
     wait_for_jail(jail, log)
-    RUN_SLURM.mkdir(parents=True, exist_ok=True)
     open_tmp()
     bind_into_jail(jail, (*LOGIN_BINDS, *sssd_binds(jail, log)), run, log)
     bind_mounts(jail, parse_mounts(os.environ.get("MOUNTS", "")), run, log)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from images.common.boundary import RUN_SLURM, own_directory
 from images.common.command import run
 from images.common.gpu_view import bind_driver
 from images.common.jail_mounts import bind_mounts, parse_mounts
@@ -22,8 +23,8 @@ from images.worker.gres import fitting_gres
 from images.worker.limits import raise_locked_memory
 from images.worker.topology import STARTS_DRAINED, waits_for_place
 
-RUN_SLURM = Path("/run/slurm")
-"""slurmd caches the configuration here for all Slurm commands of the pod and of the jail."""
+SPOOL = Path("/var/spool/slurmd")
+"""Here too it has a copy, and slurmd and slurmstepd load the plugins that are named in it."""
 
 
 def slurmd_command(controller: str, node_conf: str, name: str) -> list[str]:
@@ -90,8 +91,9 @@ def main() -> NoReturn:
     jail = os.environ.get("JAIL", "")
     name = socket.gethostname()
 
+    own_directory(RUN_SLURM)
+    own_directory(SPOOL)
     wait_for_munge(log)
-    RUN_SLURM.mkdir(parents=True, exist_ok=True)
     try:
         if jail:
             wait_for_jail(Path(jail), log)

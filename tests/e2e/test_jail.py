@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
+
+import pytest
 
 from tests.e2e.harness import SlurmOnKubernetes
 from tests.openmpi import start_parallel
@@ -81,3 +84,15 @@ def test_an_mpi_program_compiled_at_login_runs_over_two_nodes(two_nodes: SlurmOn
 
 def test_a_node_s_name_resolves_on_every_node(two_nodes: SlurmOnKubernetes) -> None:
     assert two_nodes.ssh("srun -N1 -w default-0 getent hosts default-1").split()[0].count(".") == 3
+
+
+SHARED = "/run/slurm /run/munge /var/spool/slurmd"
+"""What of the pod is shown to users, and holds what Slurm's commands and daemons of all users trust."""
+
+
+@pytest.mark.parametrize("where", ["", "srun -N2 "], ids=["login", "workers"])
+def test_nobody_can_replace_the_configuration_that_others_use(slurm: SlurmOnKubernetes, where: str) -> None:
+    look = f"find {SHARED} \\( -type d -o -type f \\) -writable ! -user alice 2>/dev/null"
+    told = slurm.ssh(f"{where}sh -c {shlex.quote(look + '; touch /run/slurm/mine 2>&1; true')}").splitlines()
+    assert told
+    assert not [line for line in told if "cannot touch '/run/slurm/mine'" not in line]
