@@ -6,20 +6,20 @@ import argparse
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich.console import Console
 
 from tests.bench import record as records
-from tests.bench.compare import compare, differences
+from tests.bench.compare import compare, differences, other_machine
 from tests.bench.parts import PARTS, Part, UnusableError, find, measure
 from tests.bench.record import Record, RecordError
 from tests.bench.report import README, print_comparison, print_record, read_peers, update_readme
 from tests.bench.row import Measuring
 
-WORSE, FAILED, USAGE, INTERRUPTED = 1, 1, 2, 130
+WORSE, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
 
 DESCRIPTION = """\
 Measures how long the things take that a user waits for, each several times, and shows median and spread beside the
@@ -39,8 +39,9 @@ examples:
   python -m tests.bench --compare OLD.json NEW.json       only compare
   python -m tests.bench --show RUN.json --readme          print a kept run, and put its tables into README.md
 
-exit status: 0 well; 1 a part failed, or a row is worse and --fail-on-worse is given; 2 wrong usage. What each row means
-and when two runs differ: docs/benchmarks/README.md.
+exit status: 0 well; 1 a row is worse and --fail-on-worse is given; 2 wrong usage, a file that cannot be used, or runs
+of different machines without --other-machine; 3 a part of the (newer) run failed, and no row ended it with 1. What each
+row means and when two runs differ: docs/benchmarks/README.md.
 """
 
 
@@ -60,6 +61,10 @@ def parser() -> argparse.ArgumentParser:
         help="compare this run with an earlier one, or two earlier ones with each other",
     )  # fmt: skip
     made.add_argument("--fail-on-worse", action="store_true", help="exit with 1 if a compared row is worse")
+    made.add_argument(
+        "--other-machine", action="store_true",
+        help="compare although the runs are of different machines (CPU, cores or memory), which is else refused",
+    )  # fmt: skip
     made.add_argument("--show", type=Path, metavar="FILE", help="print the tables of a kept run and measure nothing")
     made.add_argument("--readme", action="store_true", help=f"put the tables into {README.name}")
     return made
@@ -82,10 +87,10 @@ def main(arguments: Sequence[str]) -> int:
         command.error(problem)
     try:
         compared = [records.read(file) for file in options.compare or []]
-        if options.show or len(compared) == 2:
-            new = records.read(options.show) if options.show else compared[1]
-        else:
-            new = _run(parts, options)
+        kept = records.read(options.show) if options.show else compared[1] if len(compared) == 2 else None
+        if compared and not options.other_machine:
+            _same_machine(compared[0].machine, records.machine() if kept is None else kept.machine)
+        new = _run(parts, options) if kept is None else kept
     except (RecordError, UnusableError) as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
@@ -106,9 +111,18 @@ def _problem(options: argparse.Namespace) -> str:
         return f"--compare: {others[0]} is no JSON file; parts come before --compare"
     if options.parts and (options.show or len(compared) == 2):
         return "nothing is measured with --show or two files to compare: leave the parts out"
-    if options.fail_on_worse and not compared:
-        return "--fail-on-worse needs --compare"
+    for name, given in (("--fail-on-worse", options.fail_on_worse), ("--other-machine", options.other_machine)):
+        if given and not compared:
+            return f"{name} needs --compare"
     return ""
+
+
+def _same_machine(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raises UnusableError where the machines are different ones."""
+    if found := other_machine(old, new):
+        raise UnusableError(
+            f"the runs are of different machines: {', '.join(found)}; --other-machine compares them nevertheless"
+        )
 
 
 def _run(parts: Sequence[Part], options: argparse.Namespace) -> Record:
@@ -131,6 +145,8 @@ def _run(parts: Sequence[Part], options: argparse.Namespace) -> Record:
     print(f"raw values are in {path}{kind}", file=sys.stderr)
     if record.failed:
         print(f"error: {record.failed}", file=sys.stderr)
+    elif options.compare and not record.rows:
+        raise UnusableError("nothing was measured that could be compared")
     return record
 
 
@@ -142,9 +158,12 @@ def _compare(old: Record, new: Record, console: Console) -> bool:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
     return value
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.bench.checks import BadValueError, check_record, rows_of
 from tests.bench.row import Row
 from tests.stacks import ROOT
 
@@ -20,14 +21,14 @@ SCHEMA = 1
 """Goes up when a reader of older files would misunderstand newer ones."""
 
 KEPT = ROOT / "docs" / "benchmarks"
-"""Whole runs, under version control."""
+"""Whole runs, under version control. A run of some parts gets here only by `--json`."""
 
 PASSING = ROOT / "bench-results"
 """Runs of some parts, for oneself."""
 
 
 class RecordError(Exception):
-    """A file that is no record, or one of another kind."""
+    """A file that is no record, one of another kind, or one with values that cannot be used."""
 
 
 @dataclass(kw_only=True)
@@ -75,7 +76,7 @@ def machine() -> dict[str, Any]:
     memory = Path("/proc/meminfo").read_text(encoding="utf-8")
     return {
         "cpu": next((line.partition(":")[2].strip() for line in cpu.splitlines() if line.startswith("model name")), ""),
-        "cores": os.cpu_count(),
+        "cores": os.cpu_count() or 1,
         "memory_gib": round(int(memory.split()[1]) / 2**20, 1),
         "kernel": platform.release(),
         "python": platform.python_version(),
@@ -89,11 +90,14 @@ def read(path: Path) -> Record:
         schema = document.pop("schema")
         if schema != SCHEMA:
             raise RecordError(f"{path}: is of schema {schema}; this program reads {SCHEMA}")
-        rows = [Row(**row) for row in document.pop("rows")]
-        return Record(**document, rows=rows)
+        rows = document.pop("rows")
+        check_record(document)
+        return Record(**document, rows=rows_of(rows))
+    except BadValueError as error:
+        raise RecordError(f"{path}: {error}") from error
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: is no record of `make bench`: {error!r}") from error
 
 

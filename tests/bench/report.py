@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from tests.bench.compare import Comparison
 from tests.bench.record import KEPT, Record
@@ -124,21 +126,26 @@ def update_readme(record: Record, peers: Sequence[Peer], path: Path = README) ->
     path.write_text(f"{before}{BEGIN}\n{markdown(record, peers)}\n{END}{after}", encoding="utf-8")
 
 
+def _add(table: Table, *line: str) -> None:
+    """A line of the table as it is: what looks like markup in a name is part of the name."""
+    table.add_row(*(Text(cell) for cell in line))
+
+
 def print_record(record: Record, peers: Sequence[Peer], console: Console) -> None:
     """The tables, for the terminal."""
     plain = [row for row in record.rows if row.nodes is None]
     if plain:
-        table = Table(*HEAD, *(peer.name for peer in peers), "note")
+        table = Table(*HEAD, *(escape(peer.name) for peer in peers), "note")
         for row in plain:
-            table.add_row(*cells(row), *(peer.cell(row) for peer in peers), row.note)
+            _add(table, *cells(row), *(peer.cell(row) for peer in peers), row.note)
         console.print(table)
     head, lines = growth(record.rows)
     if lines:
         table = Table(*head)
         for line in lines:
-            table.add_row(*line)
+            _add(table, *line)
         console.print(table)
-    console.print(described(record), highlight=False)
+    console.print(Text(described(record)))
 
 
 def print_comparison(found: Sequence[Comparison], notes: Sequence[str], console: Console) -> None:
@@ -147,12 +154,12 @@ def print_comparison(found: Sequence[Comparison], notes: Sequence[str], console:
     for item in found:
         row = item.row
         name = row.name if row.nodes is None else f"{row.name}, {row.nodes:,} nodes"
-        before = NONE if item.before is None else show(item.before.median, row.unit)
+        before = NONE if item.before is None else show(item.before.median, item.before.unit)
         now = NONE if item.verdict == "gone" else show(row.median, row.unit)
         change = NONE if item.change is None else f"{item.change:+.0%}"
-        table.add_row(name, before, now, change, NONE if item.chance is None else f"{item.chance:.3f}", item.verdict)
+        _add(table, name, before, now, change, NONE if item.chance is None else f"{item.chance:.3f}", item.verdict)
     console.print(table)
     verdicts = [item.verdict for item in found]
     console.print(", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)))
     for note in notes:
-        console.print(f"note: {note}", highlight=False)
+        console.print(Text(f"note: {note}"))

@@ -42,7 +42,8 @@ def scheduling(bench: Measuring, sandbox: ScaleSandbox, nodes: int) -> None:
             found.setdefault(name, []).append(value)
     for name in ("main", "main, longest", "backfill", "backfill, longest"):
         row = f"scheduling cycle with {PENDING} jobs pending: {name}"
-        bench.take(row, found.get(name, []), unit="ms", nodes=nodes)
+        if samples := found.get(name):
+            bench.take(row, samples, unit="ms", nodes=nodes)
     bench.take(f"slurmctld: CPU seconds a minute with {PENDING} jobs pending", found["CPU"], nodes=nodes)
     sandbox.run("scancel --user=nobody --state=pending; scancel --user=nobody")
     sandbox.await_idle(180)

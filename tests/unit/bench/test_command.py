@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -56,7 +57,10 @@ def test_the_list_names_all_parts(capsys: pytest.CaptureFixture[str]) -> None:
         (["--compare", "a.json", "b.json", "c.json"], "one file or two"),
         (["array", "--compare", "a.json", "b.json"], "leave the parts out"),
         (["--fail-on-worse"], "needs --compare"),
-        (["--runs", "0"], "at least 1"),
+        (["--other-machine"], "needs --compare"),
+        (["--runs", "0"], "must be a whole number of at least 1, not '0'"),
+        (["--runs", "x"], "must be a whole number of at least 1, not 'x'"),
+        (["--runs", "1.5"], "must be a whole number of at least 1, not '1.5'"),
     ],
 )
 def test_wrong_usage_is_explained(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,6 +86,63 @@ def test_worse_rows_end_with_1_only_where_that_is_asked(tmp_path: Path) -> None:
     assert command.main(["--compare", old, same, "--fail-on-worse"]) == 0
 
 
+@pytest.mark.parametrize("bad", ['"rows": []', '"rows": [{"part": "some", "name": "a", "samples": ["x"]}]'])
+def test_a_file_that_cannot_be_used_ends_with_2_and_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: str
+) -> None:
+    good, file = kept(tmp_path / "good.json"), tmp_path / "bad.json"
+    values = json.loads(Path(good).read_text(encoding="utf-8")) | json.loads(f"{{{bad}}}")
+    file.write_text(json.dumps(values), encoding="utf-8")
+    path = str(file)
+    for arguments in (["--compare", good, path], ["--compare", path, good], ["--compare", path, path]):
+        assert command.main([*arguments, "--fail-on-worse"]) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.startswith(f"error: {path}: ")
+        assert told.err.count("\n") == 1
+    assert command.main(["--show", path]) == 2
+
+
+def test_runs_of_different_machines_are_refused_unless_that_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = kept(tmp_path / "old.json"), str(tmp_path / "new.json")
+    record.write(run(row("a", 2, 2.1, 2.2, 2.3), machine={**run().machine, "cores": 64}), Path(new))
+    assert command.main(["--compare", old, new, "--fail-on-worse"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "different machines: 2 and 64 (cores); --other-machine" in told.err
+    assert command.main(["--compare", old, new, "--fail-on-worse", "--other-machine"]) == 1
+    assert "note: cores: 2 before, 64 now" in capsys.readouterr().out
+
+
+def test_another_machine_than_this_is_refused_before_anything_is_measured(one_part: Path) -> None:
+    (one_part / "kept").mkdir()
+    old = kept(one_part / "kept" / "old.json")
+    assert command.main(["some", "--compare", old]) == 2
+    assert not list(one_part.glob("*.json"))
+    assert command.main(["some", "--compare", old, "--other-machine"]) == 0
+
+
+@pytest.mark.parametrize(("by", "status"), [(1, 3), (2, 1)])
+def test_a_newer_run_of_which_a_part_failed_ends_with_3_unless_a_row_is_worse(
+    tmp_path: Path, by: float, status: int
+) -> None:
+    new = tmp_path / "new.json"
+    record.write(run(row("a", *(value * by for value in SAMPLES)), failed="some: no"), new)
+    assert command.main(["--compare", kept(tmp_path / "old.json"), str(new), "--fail-on-worse"]) == status
+
+
+def test_nothing_measured_is_nothing_compared(
+    one_part: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parts, "PARTS", (Part(name="some", about="", alone=lambda _: None),))
+    old = one_part / "old.json"
+    record.write(run(row("a", 1), machine=record.machine()), old)
+    assert command.main(["some", "--compare", str(old), "--fail-on-worse"]) == 2
+    assert "nothing was measured" in capsys.readouterr().err
+
+
 def test_a_partial_run_is_kept_apart_and_says_so(one_part: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["some"]) == 0
     (file,) = one_part.glob("*.json")
@@ -103,7 +164,7 @@ def test_what_was_measured_before_a_failure_is_kept(one_part: Path, monkeypatch:
     two = (Part(name="some", about="", alone=quick), Part(name="bad", about="", alone=broken))
     monkeypatch.setattr(parts, "PARTS", two)
     file = one_part / "mine.json"
-    assert command.main(["--json", str(file)]) == 1
+    assert command.main(["--json", str(file)]) == 3
     found = record.read(file)
     assert found.failed == "bad: it broke"
     assert [row.name for row in found.rows] == ["a"]

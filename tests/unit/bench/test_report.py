@@ -152,6 +152,29 @@ def test_the_terminal_shows_a_run() -> None:
     assert "we are ahead" in text
 
 
+@pytest.mark.parametrize("name", ["[/x]", "a [bold]b[/bold]", "[red", "c:\\", ":smile:"])
+def test_what_looks_like_markup_is_shown_as_it_is(name: str) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=180)
+    found = run(
+        row(name, 1, 1, 1, 1, note=f"n {name}"), row(name, 5, nodes=300), failed=f"f {name}", left_out=[f"l {name}"]
+    )
+    print_record(found, [SLINKY, Peer(name=f"p {name}", figures={})], console)
+    print_comparison(compare(found, found), [f"i {name}"], console)
+    text = out.getvalue()
+    for shown in (f"n {name}", f"f {name}", f"l {name}", f"i {name}", f"{name}, s", f"{name}, 300 nodes"):
+        assert shown in text
+
+
+def test_each_unit_is_shown_where_they_differ() -> None:
+    out = io.StringIO()
+    found = compare(run(row("a", 1, 1, 1, 1)), run(row("a", 1500, unit="ms")))
+    print_comparison(found, [], Console(file=out, width=180))
+    assert "1.00 s" in out.getvalue()
+    assert "1,500 ms" in out.getvalue()
+    assert "1 other unit" in out.getvalue()
+
+
 def test_the_terminal_shows_a_comparison() -> None:
     text = printed("comparison")
     assert "+87%" in text
