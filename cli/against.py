@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ class Comparison:
     effects: tuple[Effect, ...]
     resources: tuple[Recorded, ...] = ()
     """All resources that are to be."""
+    recording: Recording = field(default_factory=Recording)
+    """The run of the program that registered them."""
 
     @property
     def refused(self) -> tuple[Effect, ...]:
@@ -74,7 +76,7 @@ def against_recording(stack: Stack, before: Recording, after: Recording) -> Comp
 def against_state(stack: Stack, document: Mapping[str, Any]) -> Comparison:
     """The stack compared with a document that `pulumi stack export` printed."""
     recording = record(stack.sections, stack=stack.name, made=_made(document))
-    return _comparison(stack, of_export(document), of_recording(recording))
+    return replace(_comparison(stack, of_export(document), of_recording(recording)), recording=recording)
 
 
 def removal(stack: Stack, document: Mapping[str, Any]) -> Comparison:

@@ -81,13 +81,15 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     return planned
 
 
-def explain(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *, stack: str) -> tuple[str, ...]:
+def explain(kubectl: Kubectl, config: ClusterConfig, recording: Recording) -> tuple[str, ...]:
     """What an update by the Pulumi engine means for people, one line each; Failure if it would lose data.
+
+    `recording`: a run of the program with this configuration.
 
     The engine itself would only find out in the middle of the update.
     """
     with _reading(kubectl, config.cluster.namespace) as present:
-        planned = _compare(kubectl, config, record(sections, stack=stack), KeptValues({}), present)
+        planned = _compare(kubectl, config, recording, KeptValues({}), present)
     refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
     return planned.leaving
 

@@ -112,7 +112,7 @@ def _tell(stack: Stack, comparison: Comparison) -> None:
     """Print what an update by the Pulumi engine means for people. Raises Failure if it would lose data."""
     notes: tuple[str, ...] = ()
     if not isinstance(stack.config.cloud, NebiusCloud):
-        notes = explain(reach(stack), stack.config, stack.sections, stack=stack.name)
+        notes = explain(reach(stack), stack.config, comparison.recording)
     _print_notes(notes)
     print_effects([effect for effect in comparison.effects if not (notes and _says_who_leaves(effect))])
 
@@ -154,23 +154,27 @@ def up(
 
 
 def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool) -> None:
-    state = engines.export(stack)
-    comparison = against_state(stack, state)
-    jobs = of_pulumi(stack, comparison)
-    _tell(stack, comparison)
-    print_jobs(jobs)
-    refuse(comparison)
-    if not kill_jobs:
-        refuse_lost_jobs(jobs)
-    again = engines.resume(stack, state)
-    before = policies.prepare(stack)
+    with program_loading():
+        state = engines.export(stack)
+    with ThreadPoolExecutor() as pool:  # Slurm is asked while the program runs
+        policy = pool.submit(policies.policy_of, stack)
+        comparison = against_state(stack, state)
+        jobs = of_pulumi(stack, comparison)
+        _tell(stack, comparison)
+        print_jobs(jobs)
+        refuse(comparison)
+        if not kill_jobs:
+            refuse_lost_jobs(jobs)
+        again = engines.resume(stack, state)
+        before = policies.prepare(stack, policy.result())
     if jobs.lost:
         if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
             _require_terminal()
             if not typer.confirm(f"Cancel {len(jobs.lost)} job{'s' if len(jobs.lost) > 1 else ''} and go on?"):
                 return
         cancel_lost_jobs(reach(stack), stack.config.cluster.namespace, jobs.lost)
-    if engines.run(stack, ["up", "--refresh", *(["--yes"] if yes else [])], **again) != 0:
+    # With --yes nobody reads a preview: what must not be done has been refused above, before anything was touched.
+    if engines.run(stack, ["up", "--refresh", *(["--yes", "--skip-preview"] if yes else [])], **again) != 0:
         raise typer.Exit(FAILED)
     policies.print_done(stack, before)
 

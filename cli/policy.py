@@ -162,9 +162,8 @@ def run_again(
     return ""
 
 
-def prepare(stack: Stack) -> str:
+def prepare(stack: Stack, planned: PolicyPlan | None) -> str:
     """The same before an update by the Pulumi engine, which may only now make the cluster."""
-    planned = policy_of(stack)
     if planned is None or _makes_first_cluster(stack):
         return ""
     kubectl = reach(stack)

@@ -81,7 +81,7 @@ def of_engine(stack: Stack) -> Preview:
     What we refuse, the API server may refuse the engine's preview, too: then there is our reason, and no list.
     """
     comparison = against_state(stack, engines.export(stack))
-    notes, refusals = leaving(stack)
+    notes, refusals = leaving(stack, comparison.recording)
     code, printed = engines.read(stack, [*COMMAND, "--json"])
     untold = code != 0 and bool(comparison.refused or refusals)
     return Preview(
@@ -97,12 +97,12 @@ def of_engine(stack: Stack) -> Preview:
     )
 
 
-def leaving(stack: Stack) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def leaving(stack: Stack, recording: Recording) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What an update by the engine means in a cluster that is there already, and why it is refused."""
     if isinstance(stack.config.cloud, NebiusCloud):
         return (), ()
     try:
-        return explain(reach(stack), stack.config, stack.sections, stack=stack.name), ()
+        return explain(reach(stack), stack.config, recording), ()
     except Refused as refused:
         return (), (in_one_line(refused),)
 

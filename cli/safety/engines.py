@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from cli.against import Comparison
 from cli.apply import Plan
@@ -12,7 +13,7 @@ from cli.kubectl import Kubectl
 from cli.reach import keep_kubeconfig, reach
 from cli.replacements import Recorded, ResourceChange, same
 from cli.safety.changed import POOL_LABEL
-from cli.safety.jobs import Asked, JobsTouched, jobs_touched
+from cli.safety.jobs import Asked, JobsTouched, ask, jobs_touched
 from cli.stack import Stack
 from config.nebius import NebiusCloud
 from slurm.names import CONFIG_MAP, CONTROLLER
@@ -48,8 +49,10 @@ def of_pulumi(stack: Stack, comparison: Comparison) -> JobsTouched:
         if isinstance(stack.config.cloud, NebiusCloud) and keep_kubeconfig(stack) is None:
             return JobsTouched()
         kubectl = reach(stack)
-        old = kubectl.items("statefulset", "-n", namespace)
-        old += kubectl.items("configmap", CONFIG_MAP, "-n", namespace)
+        with ThreadPoolExecutor() as pool:
+            asked = ask(pool, kubectl, namespace)
+            conf = pool.submit(kubectl.items, "configmap", CONFIG_MAP, "-n", namespace)
+            old = kubectl.items("statefulset", "-n", namespace) + conf.result()
     except Failure as failure:
         return JobsTouched(unread=str(failure))
     return jobs_touched(
@@ -59,6 +62,7 @@ def of_pulumi(stack: Stack, comparison: Comparison) -> JobsTouched:
         new=[item.inputs for item in comparison.resources if item.type.startswith("kubernetes:")],
         rolled=_rolled_by_pulumi(comparison.changes),
         always=bool(comparison.changes),
+        asked=asked,
     )
 
 

@@ -245,7 +245,7 @@ def test_a_harmless_change_is_left_to_the_engine(engine: FakeEngine, tmp_path: P
     done = call(engine, applied(engine, tmp_path, stacks.existing(), more), "up", "--yes")
     assert done.returncode == 0, done.stderr
     (words,) = engine.calls("pulumi", "up")
-    assert {"--refresh", "--yes"} <= set(words)
+    assert {"--refresh", "--yes", "--skip-preview"} <= set(words)
 
 
 @pytest.mark.parametrize("command", [["up", "--yes"], ["preview"], ["destroy", "--yes"]])
