@@ -87,7 +87,7 @@ def start(component: str, command: Sequence[str], env: Mapping[str, str]) -> Rec
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    defaults = [signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP]
+    defaults = [signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP]
     pid = os.posix_spawn(
         command[0], list(command), dict(env), file_actions=actions, setsid=True, setsigdef=defaults, setsigmask=[]
     )

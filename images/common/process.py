@@ -32,10 +32,16 @@ def drop_privileges(user: pwd.struct_passwd) -> None:
 
 
 def become(argv: Sequence[str], log: Callable[[str], None], *, env: Mapping[str, str] | None = None) -> NoReturn:
-    """Replace this process by the daemon, so that it is PID 1 and gets the signals itself."""
+    """Replace this process by the daemon, so that it is PID 1 and gets the signals itself.
+
+    Python ignores SIGPIPE and SIGXFSZ, and what is ignored stays so in all that the daemon starts: a job that writes
+    beyond its limit would not end, and `yes | head` in it neither.
+    """
     log("starting " + " ".join(argv))
     sys.stdout.flush()
     sys.stderr.flush()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     os.execvpe(argv[0], list(argv), dict(os.environ if env is None else env))  # noqa: S606
 
 
