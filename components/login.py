@@ -156,7 +156,7 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
         ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
         readiness_probe=tcp_probe(SSH_PORT, period=10),
         startup_probe=starting(tcp_probe(SSH_PORT, period=10)),
-        security_context=into_jail(),
+        security_context=into_jail("sshd"),
         volume_mounts=[
             munge_mount(),
             jail_mount(),

@@ -13,9 +13,14 @@ from components.clouds.base import Placement
 from config.sssd import Sssd
 from config.workers import Toleration
 from slurm.names import CONTROLLER_HOST, JAIL_DIR, NODES_SERVICE, SLURMCTLD_PORT
+from slurm.rights import CAPABILITIES
 
 LIBEXEC = "/usr/libexec/slurmstack"
 """Where our programs lie in the images."""
+
+WITHOUT_SET_UP = ("/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin")
+"""Before what kubelet starts in a container that leads into the jail: it would have all of the container's
+capabilities, and what it reads there was written by a daemon that has not."""
 
 CONTROLLER_ADDRESS = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
 
@@ -174,14 +179,13 @@ def jail_mount() -> k8s.core.v1.VolumeMountArgs:
     return mount("jail", JAIL_DIR)
 
 
-def into_jail(*more: str) -> k8s.core.v1.SecurityContextArgs:
+def into_jail(container: str, *more: str) -> k8s.core.v1.SecurityContextArgs:
     """What a container needs that leads users into the jail, and nothing more. `more`: further capabilities.
 
-    CAP_SYS_ADMIN: /proc, /dev, /sys and the sockets of the pod are bind-mounted into the jail's tree, in the pod's own
-    mount namespace. AppArmor's default profile forbids mounts to containers, so it is off for this one.
+    AppArmor's default profile forbids mounts to containers, so it is off for this one.
     """
     return k8s.core.v1.SecurityContextArgs(
-        capabilities=k8s.core.v1.CapabilitiesArgs(add=["SYS_ADMIN", *more]),
+        capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"], add=[*CAPABILITIES[container], *more]),
         app_armor_profile=k8s.core.v1.AppArmorProfileArgs(type="Unconfined"),
     )
 

@@ -14,6 +14,7 @@ from components.pods import (
     CONTROLLER_ADDRESS,
     LIBEXEC,
     SLURM_NODE_LABEL,
+    WITHOUT_SET_UP,
     Scope,
     apart,
     claim_volume,
@@ -35,6 +36,7 @@ from config.workers import Toleration
 from config.workers import WorkerPool as WorkerPoolConfig
 from slurm.health import SETTINGS_DIR
 from slurm.names import JAIL_DIR, NODES_SERVICE, SLURMD_PORT, WORKER
+from slurm.rights import WITHOUT_JAIL
 from slurm.sizing import node_conf, shared_memory
 from slurm.users import EXTRAUSERS, FILES
 
@@ -177,7 +179,7 @@ def _health_volumes(args: WorkerPoolArgs) -> list[k8s.core.v1.VolumeArgs]:
 
 def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
     pool = args.pool
-    leave = k8s.core.v1.ExecActionArgs(command=[f"{LIBEXEC}/leave"])
+    leave = k8s.core.v1.ExecActionArgs(command=[*WITHOUT_SET_UP, f"{LIBEXEC}/leave"])
     return k8s.core.v1.ContainerArgs(
         name="slurmd",
         image=args.image,
@@ -215,7 +217,7 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
     )
 
 
-def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs | None:
+def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs:
     """The way into the jail; for pools with RDMA devices also CAP_SYS_RESOURCE, for those with GPUs CAP_SYSLOG.
 
     RDMA locks memory, of which containers often may lock 8 MiB. slurmd's start raises the limit for the jobs
@@ -226,8 +228,10 @@ def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs |
     more = ["SYS_RESOURCE"] if args.placement.devices else []
     more += ["SYSLOG"] if args.pool.resources.gpus and args.health_settings is not None else []
     if args.in_jail:
-        return into_jail(*more)
-    return k8s.core.v1.SecurityContextArgs(capabilities=k8s.core.v1.CapabilitiesArgs(add=more)) if more else None
+        return into_jail("slurmd", *more)
+    return k8s.core.v1.SecurityContextArgs(
+        capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"], add=[*WITHOUT_JAIL, *more])
+    )
 
 
 def _has_configuration() -> k8s.core.v1.ProbeArgs:

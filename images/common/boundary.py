@@ -1,4 +1,4 @@
-"""What keeps users away from what is the pod's: owners and modes.
+"""What keeps users away from what is the pod's: owners and modes, a root that nobody writes, capabilities given up.
 
 Kubernetes makes an emptyDir for everybody to write, without the sticky bit. So each program that shares directories
 with users puts them right before it shows them anything.
@@ -7,11 +7,22 @@ with users puts them right before it shows them anything.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from images.common.command import Runner
+
 RUN_SLURM: Final = Path("/run/slurm")
 """Where all Slurm commands of the pod and of the jail find their configuration: who writes here runs code as others."""
+
+_FOR_ALL: Final = (Path("/tmp"), Path("/dev/shm"))
+_LAST_WORDS: Final = Path("/dev/termination-log")
+"""Kubelet lets everybody write there, and it lies on the machine's own disk."""
+
+
+class OpenRootError(Exception):
+    """The pod's root could not be made read-only."""
 
 
 def own_directory(directory: Path, uid: int = 0, gid: int = 0) -> None:
@@ -19,3 +30,28 @@ def own_directory(directory: Path, uid: int = 0, gid: int = 0) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o755)
     os.chown(directory, uid, gid)
+
+
+def settle_shared(directories: Sequence[Path] = _FOR_ALL, last_words: Path = _LAST_WORDS) -> None:
+    """Directories for everybody: nobody may delete another's files. And nobody but root writes our last words."""
+    for directory in directories:
+        directory.chmod(0o1777)
+    if last_words.exists():
+        last_words.chmod(0o600)
+
+
+def seal_root(runner: Runner) -> None:
+    """Make the root file system read-only but for /run, /dev and the volumes. Raises OpenRootError.
+
+    Kubelet starts programs of this container with all its capabilities, as hooks and probes. Nobody who takes over the
+    daemon, which has given up SYS_ADMIN, may put others in their place.
+    """
+    for argv in (["mount", "--rbind", "/run", "/run"], ["mount", "-o", "remount,bind,ro", "/"]):
+        result = runner(argv)
+        if not result.ok:
+            raise OpenRootError(f"{' '.join(argv)}: {result.message} (the container needs CAP_SYS_ADMIN)")
+
+
+def without_set_up(argv: Sequence[str]) -> list[str]:
+    """The command line for a daemon that must not have what only the set-up of its pod needs."""
+    return ["/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin", *argv]

@@ -26,6 +26,8 @@ class Bind:
     source: str = ""
     """Where it lies in the pod. Empty: at the same path."""
     recursive: bool = False
+    read_only: bool = False
+    """Not even root in the jail writes there: it lacks the capability to mount it otherwise."""
     make: bool = False
     """Whether an empty directory to bind to is made in the jail where it lacks one."""
 
@@ -34,17 +36,21 @@ COMMON_BINDS: Final = (
     Bind(path="/proc", recursive=True),
     Bind(path="/sys", recursive=True),
     Bind(path="/dev", recursive=True),
-    Bind(path="/run/munge"),
-    Bind(path="/run/slurm"),
+    Bind(path="/run/munge", read_only=True),
+    Bind(path="/run/slurm", read_only=True),
     Bind(path="/tmp"),
-    Bind(path="/etc/resolv.conf"),
-    Bind(path="/etc/hosts"),
-    Bind(path="/etc/hostname"),
+    Bind(path="/etc/resolv.conf", read_only=True),
+    Bind(path="/etc/hosts", read_only=True),
+    Bind(path="/etc/hostname", read_only=True),
 )
 SSSD_PIPES: Final = "/var/lib/sss/pipes"
 """Sockets of the pod's SSSD. A jail that was populated before there was one lacks the directory."""
 
-WORKER_BINDS: Final = (*COMMON_BINDS, Bind(path="/var/spool/slurmd"))
+SPOOL: Final = Path("/var/spool/slurmd")
+CONF_CACHE: Final = SPOOL / "conf-cache"
+"""slurmd's copy of the configuration: it and slurmstepd load the plugins that are named there, outside the jail."""
+
+WORKER_BINDS: Final = (*COMMON_BINDS, Bind(path=str(SPOOL)), Bind(path=str(CONF_CACHE), read_only=True))
 LOGIN_BINDS: Final = COMMON_BINDS
 
 
@@ -57,19 +63,11 @@ def sssd_binds(jail: Path, log: Callable[[str], None]) -> tuple[Bind, ...]:
             "the jail lacks libnss-sss, so programs in it do not know the users of SSSD by name: install it there "
             "(apt-get install libnss-sss), and have 'passwd: files sss' and 'group: files sss' in /etc/nsswitch.conf"
         )
-    return (Bind(path=SSSD_PIPES, make=True),)
+    return (Bind(path=SSSD_PIPES, make=True, read_only=True),)
 
 
 class JailViewError(Exception):
     """Something could not be bound into the jail."""
-
-
-def open_tmp(directory: Path = Path("/tmp")) -> None:
-    """Make /tmp a place where everybody may write but nobody may delete another's files.
-
-    Kubernetes makes an emptyDir 0777, without the sticky bit.
-    """
-    directory.chmod(0o1777)
 
 
 def bind_into_jail(
@@ -96,15 +94,15 @@ def bind_into_jail(
             raise JailViewError(
                 f"the jail has no {kind} {bind.path} to bind the pod's own to; it was populated by something else"
             )
-        mount(runner, "--rbind" if bind.recursive else "--bind", source, target)
+        mount(runner, "--rbind" if bind.recursive else "--bind", source, target, *(["-o", "ro"] * bind.read_only))
         made.append(bind.path)
     if made:
         log(f"bound into the jail at {jail}: {' '.join(made)}")
 
 
-def mount(runner: Runner, how: str, source: Path, target: Path) -> None:
+def mount(runner: Runner, how: str, source: Path, target: Path, *options: str) -> None:
     """Mount one thing. Raises JailViewError."""
-    result = runner(["mount", how, str(source), str(target)])
+    result = runner(["mount", how, *options, str(source), str(target)])
     if not result.ok:
         raise JailViewError(f"cannot bind {source} to {target}: {result.message} (the container needs CAP_SYS_ADMIN)")
 

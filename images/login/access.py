@@ -1,7 +1,4 @@
-"""How sshd decides who may log in, beyond keys: per-user limits, and users whom only SSSD knows. Both need PAM.
-
-Without them sshd uses no PAM at all, and goes by what the jail's own files say.
-"""
+"""How sshd decides who may log in, beyond keys, and what a session may do: PAM."""
 
 from __future__ import annotations
 
@@ -14,6 +11,9 @@ from images.common.files import write_atomically
 
 PAM_SERVICE: Final = Path("/etc/pam.d/sshd")
 LIMITS_FILE: Final = Path("/run/slurmstack/user-limits.conf")
+OUR_MODULE: Final = "/usr/lib/slurmstack/pam_jail.so"
+"""images/login/native."""
+
 LIBEXEC: Final = "/usr/libexec/slurmstack"
 LOGINS: Final = "maxlogins"
 """Counted by our own program: pam_limits reads utmp, which sshd does not write in a container."""
@@ -57,35 +57,38 @@ def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
 def pam_service(limits: Mapping[str, int], *, sssd: bool) -> str:
     """The PAM service of sshd: only keys authenticate, so it is about accounts and sessions.
 
-    pam_unix refuses accounts that are expired, as those of removed users are. Users of the jail's own files are not
-    SSSD's business; for all others its access rules count, and their homes are made when they first come.
+    Our own module refuses accounts that are locked, pam_unix those that are expired, as those of removed users are.
+    Users of the jail's own files are not SSSD's business; for all others its access rules count, and their homes are
+    made when they first come.
     """
     lines = ["auth required pam_deny.so", "password required pam_deny.so"]
     if LOGINS in limits:
         lines.append(f"account required pam_exec.so quiet stdout {LIBEXEC}/admit {limits[LOGINS]}")
-    lines.append("account required pam_unix.so")
+    lines += [f"account required {OUR_MODULE}", "account required pam_unix.so"]
     if sssd:
         lines += ["account sufficient pam_localuser.so file=/jail/etc/passwd", "account required pam_sss.so"]
     if set(limits) - {LOGINS}:
         lines.append(f"session required pam_limits.so conf={LIMITS_FILE}")
     if sssd:
         lines.append(f"session optional pam_exec.so quiet {LIBEXEC}/make-home")
-    lines.append("session required pam_permit.so")
+    # Last: our programs before it work outside the jail.
+    lines.append(f"session required {OUR_MODULE}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def sshd_options(limits: Mapping[str, int], *, sssd: bool) -> list[str]:
-    """Arguments of sshd that win over its file."""
-    options = ["UsePAM=yes"] if limits or sssd else []
-    if sssd:
-        options += ["AuthorizedKeysCommand=/usr/bin/sss_ssh_authorizedkeys", "AuthorizedKeysCommandUser=nobody"]
-    return [part for option in options for part in ("-o", option)]
+def sshd_options(*, sssd: bool) -> list[str]:
+    """Arguments of sshd that win over its file.
+
+    The program that asks SSSD runs outside the jail. As nobody, it could be looked into by root in the jail, who may
+    become nobody; sshd's own capabilities keep that from it.
+    """
+    options = ["AuthorizedKeysCommand=/usr/bin/sss_ssh_authorizedkeys", "AuthorizedKeysCommandUser=root"]
+    return [part for option in options for part in ("-o", option)] if sssd else []
 
 
 def set_up_access(limits: Mapping[str, int], log: Callable[[str], None], *, sssd: bool) -> list[str]:
     """Write what PAM reads; returns the further arguments of sshd."""
-    if limits or sssd:
-        LIMITS_FILE.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(LIMITS_FILE, limits_file(limits, log))
-        write_atomically(PAM_SERVICE, pam_service(limits, sssd=sssd))
-    return sshd_options(limits, sssd=sssd)
+    LIMITS_FILE.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(LIMITS_FILE, limits_file(limits, log))
+    write_atomically(PAM_SERVICE, pam_service(limits, sssd=sssd))
+    return sshd_options(sssd=sssd)

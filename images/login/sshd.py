@@ -9,11 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
-from images.common.boundary import RUN_SLURM, own_directory
+from images.common.boundary import (
+    RUN_SLURM,
+    OpenRootError,
+    own_directory,
+    seal_root,
+    settle_shared,
+    without_set_up,
+)
 from images.common.command import run
 from images.common.files import write_atomically
 from images.common.jail_mounts import bind_mounts, parse_mounts
-from images.common.jail_view import LOGIN_BINDS, JailViewError, bind_into_jail, open_tmp, sssd_binds
+from images.common.jail_view import LOGIN_BINDS, JailViewError, bind_into_jail, sssd_binds
 from images.common.log import Log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.process import become, end_on_sigterm
@@ -50,11 +57,11 @@ def prepare(jail: Path, log: Callable[[str], None]) -> None:
     """Everything that sshd needs. Raises JailViewError, UnsafeJailError and WrongFilesystemError."""
     sackd = pwd.getpwnam("slurm")
     own_directory(RUN_SLURM, sackd.pw_uid, sackd.pw_gid)
+    settle_shared()
     wait_for(f"the host key {SECRET_KEY}", SECRET_KEY.is_file, log)
     install_host_key(SECRET_KEY, HOST_KEY)
     wait_for_munge(log)
     wait_for_jail(jail, log)
-    open_tmp()
     bind_into_jail(jail, (*LOGIN_BINDS, *sssd_binds(jail, log)), run, log)
     bind_mounts(jail, parse_mounts(os.environ.get("MOUNTS", "")), run, log)
     check_chroot(jail)
@@ -68,11 +75,12 @@ def main() -> NoReturn:
     limits = parse_limits(os.environ.get("USER_LIMITS", ""))
     try:
         prepare(Path(os.environ.get("JAIL", "/jail")), log)
-    except (JailViewError, UnsafeJailError, WrongFilesystemError) as error:
+        options = set_up_access(limits, log, sssd=bool(os.environ.get("SSSD_PIPES")))
+        seal_root(run)
+    except (JailViewError, OpenRootError, UnsafeJailError, WrongFilesystemError) as error:
         log(str(error))
         sys.exit(1)
-    options = set_up_access(limits, log, sssd=bool(os.environ.get("SSSD_PIPES")))
-    become(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options], log)
+    become(without_set_up(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options]), log)
 
 
 if __name__ == "__main__":

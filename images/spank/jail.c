@@ -10,8 +10,11 @@
  *
  * chroot() and not a mount namespace: slurmstepd may have threads by now, and these would keep the old one.
  *
- * Nothing happens where there is no such directory (a worker without a jail, or a process already inside the jail),
- * in srun, salloc and sbatch, and in the external step, which belongs to the node and not to the user.
+ * From then on nothing that it starts can do what leads out of a jail: sudo in a job is root in there and no more. That
+ * happens here and not in each task alone, as slurmstepd starts other programs of users too (`srun --task-epilog`).
+ *
+ * No directory is entered where there is none of that name (a worker without a jail, or a process already inside the jail),
+ * and by the external step, which belongs to the node and not to the user. Nothing happens in srun, salloc and sbatch.
  *
  * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
  * bound them below GPU_DIRECTORY (images/common/gpu_view.py). And it tells the tasks of the job's own temporary
@@ -28,6 +31,7 @@
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 
+#include "capabilities.h"
 #include "environment.h"
 #include "options.h"
 
@@ -66,6 +70,15 @@ static int jail_exists(const char *root)
 	return 1;
 }
 
+/* Gives up what leads out of a jail, for all that this process starts. Without that no step may start. */
+static int bound(void)
+{
+	if (bound_for_users() == 0)
+		return ESPANK_SUCCESS;
+	slurm_error("jail: cannot give up capabilities: %s", strerror(errno));
+	return ESPANK_ERROR;
+}
+
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
 	char message[JAIL_MESSAGE_SIZE];
@@ -87,16 +100,19 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 		slurm_error("jail: the step's number is not known: %s", spank_strerror(error));
 		return ESPANK_ERROR;
 	}
-	if (step_id == SLURM_EXTERN_CONT)
-		return ESPANK_SUCCESS;
-
-	exists = jail_exists(options.root);
-	if (exists < 0)
+	exists = step_id == SLURM_EXTERN_CONT ? 0 : jail_exists(options.root);
+	if (exists < 0 || (exists && enter(options.root) != 0))
 		return ESPANK_ERROR;
-	if (exists == 0)
-		return ESPANK_SUCCESS;
+	return bound();
+}
 
-	return enter(options.root) == 0 ? ESPANK_SUCCESS : ESPANK_ERROR;
+/* In each task while it is still root: the last look before it becomes the user's. */
+int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
+{
+	(void)spank;
+	(void)argc;
+	(void)argv;
+	return bound();
 }
 
 #define GPU_DIRECTORY "/run/slurmstack/gpu"

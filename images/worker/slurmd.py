@@ -9,11 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from images.common.boundary import RUN_SLURM, own_directory
+from images.common.boundary import (
+    RUN_SLURM,
+    OpenRootError,
+    own_directory,
+    seal_root,
+    settle_shared,
+    without_set_up,
+)
 from images.common.command import run
 from images.common.gpu_view import bind_driver
 from images.common.jail_mounts import bind_mounts, parse_mounts
-from images.common.jail_view import WORKER_BINDS, JailViewError, bind_into_jail, open_tmp, sssd_binds
+from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, JailViewError, bind_into_jail, sssd_binds
 from images.common.log import Log
 from images.common.mountinfo import WrongFilesystemError, expect_filesystem
 from images.common.process import become, end_on_sigterm, required_env
@@ -22,9 +29,6 @@ from images.common.slurm_node import ControllerUnreachableError, Node
 from images.worker.gres import fitting_gres
 from images.worker.limits import raise_locked_memory
 from images.worker.topology import STARTS_DRAINED, waits_for_place
-
-SPOOL = Path("/var/spool/slurmd")
-"""Here too it has a copy, and slurmd and slurmstepd load the plugins that are named in it."""
 
 
 def slurmd_command(controller: str, node_conf: str, name: str) -> list[str]:
@@ -65,7 +69,6 @@ def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool
 
 def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None:
     """Everything of the pod that jobs need inside the jail. Raises JailViewError."""
-    open_tmp()
     bind_into_jail(jail, (*WORKER_BINDS, *sssd_binds(jail, log)), run, log)
     bind_mounts(jail, parse_mounts(os.environ.get("MOUNTS", "")), run, log)
     if not bind_driver(jail, run, log) and "Gres=gpu" in node_conf:
@@ -77,7 +80,6 @@ def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None
 
 def prepare_own_root() -> None:
     """What jobs need where there is no jail: they see the pod as it is. Raises WrongFilesystemError."""
-    open_tmp()
     for mount in parse_mounts(os.environ.get("MOUNTS", "")):
         expect_filesystem(Path(mount.source), mount.filesystem)
 
@@ -91,16 +93,18 @@ def main() -> NoReturn:
     jail = os.environ.get("JAIL", "")
     name = socket.gethostname()
 
-    own_directory(RUN_SLURM)
-    own_directory(SPOOL)
+    for directory in (RUN_SLURM, SPOOL, CONF_CACHE):
+        own_directory(directory)
+    settle_shared()
     wait_for_munge(log)
     try:
         if jail:
             wait_for_jail(Path(jail), log)
             prepare_jail(Path(jail), node_conf, log)
+            seal_root(run)
         else:
             prepare_own_root()
-    except (JailViewError, WrongFilesystemError) as error:
+    except (JailViewError, OpenRootError, WrongFilesystemError) as error:
         log(str(error))
         sys.exit(1)
     raise_locked_memory(log)
@@ -110,7 +114,7 @@ def main() -> NoReturn:
     lift_own_drain(node, log, keep_waiting=waits)
     if waits:
         node_conf += STARTS_DRAINED
-    become(slurmd_command(controller, node_conf, name), log)
+    become(without_set_up(slurmd_command(controller, node_conf, name)), log)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 from images.common.install import install_programs, take_users
 from local.images import rootfs
 from local.report import PlainReport
+from slurm.rights import CAPABILITIES
 from tests.stacks import ROOT
 
 LIBEXEC = "/usr/libexec/slurmstack"
@@ -31,12 +32,17 @@ mkdir dev/pts dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts dev/pts
 ln -s pts/ptmx dev/ptmx; ln -s /proc/self/fd dev/fd; ln -s /proc/self/fd/1 dev/stdout; ln -s /proc/self/fd/2 dev/stderr
 mount -t tmpfs -o mode=1777 tmpfs dev/shm
-mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs -o mode=1777 tmpfs tmp
-mkdir -p run/munge run/slurm run/slurmstack run/sshd secrets/munge config/slurm
+mkdir -p secrets/munge config/slurm
+# As kubelet and containerd leave them: volumes of the pod's own that anybody may write, the file for last words too,
+# and settings of the kernel that nobody may.
+for directory in $EMPTY; do mkdir -p $directory; mount -t tmpfs -o mode=777 tmpfs $directory; done
+touch dev/termination-log; chmod 666 dev/termination-log
+mount --bind proc/sys proc/sys; mount -o remount,bind,ro proc/sys
 for pair in $BINDS; do mkdir -p "./${pair#*:}"; mount --bind "${pair%%:*}" "./${pair#*:}"; done
 hostname "$NAME"
-printf '%s\n' "$NAME" > etc/hostname
+printf '%s\n' "$NAME" > "$WORK/hostname"
+for file in hosts resolv.conf hostname; do touch "$WORK/$file" etc/$file; mount --bind "$WORK/$file" etc/$file; done
 ip link set lo up
 # The first process only reaps: daemons are started beside it, and all end with it.
 exec chroot . /bin/bash -c 'trap "exit 0" TERM; touch /run/pod-is-up; while :; do sleep 3600 & wait $!; done'
@@ -83,6 +89,25 @@ def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], tim
     return time.monotonic() - started
 
 
+EMPTY_DIRECTORIES = {
+    "controller": ("run/munge", "run/slurmstack", "var/lib/sss/pipes"),
+    "worker": ("run/munge", "run/slurm", "var/spool/slurmd", "dev/shm", "tmp", "var/lib/sss/pipes"),
+    "login": ("run/munge", "run/slurm", "tmp", "var/lib/sss/pipes"),
+    "accounting": ("run/munge", "run/slurmstack"),
+    "database": ("run/mysqld",),
+    "rest": ("run/slurmstack", "run/nginx"),
+}
+"""Role -> the volumes of type emptyDir in its pods."""
+
+
+def _container_of(program: str) -> list[str]:
+    """Puts a program into a container of its own, as far as it matters here: its capabilities and, beside those that
+    lead into the jail, its mounts."""
+    kept = ",".join(f"+{name.lower()}" for name in CAPABILITIES.get(program, ()))
+    rights = ["setpriv", "--inh-caps=-all", f"--bounding-set=-all,{kept}".rstrip(",")]
+    return rights if program in {"sshd", "slurmd"} else ["unshare", "--mount", "--propagation=private", *rights]
+
+
 @dataclass
 class Pod:
     """One set of namespaces with a root file system of one role."""
@@ -107,6 +132,7 @@ class Pod:
             "NAME": self.name,
             "LOWER": self.lower,
             "WORK": str(self.work),
+            "EMPTY": " ".join(EMPTY_DIRECTORIES.get(self.role, ("run/munge",))),
             "BINDS": " ".join(f"{source}:{target.lstrip('/')}" for source, target in self.binds.items()),
         }
         unshare = [
@@ -194,7 +220,7 @@ class Pod:
         """Start one of the image's programs; its output is in `log(program)`."""
         with (self.work / f"{program}.log").open("ab") as log:
             process = subprocess.Popen(
-                self.command([f"{LIBEXEC}/{program}", *arguments], env),
+                self.command([*_container_of(program), f"{LIBEXEC}/{program}", *arguments], env),
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -121,3 +121,10 @@ def test_a_user_who_is_no_longer_declared_cannot_log_in(cluster: SlurmSandbox) -
 
     declare(cluster, public, "alice", "bob")
     assert ssh_to(cluster, "bob", "true")[0] == 0
+
+
+def test_a_locked_account_cannot_log_in(cluster: SlurmSandbox) -> None:
+    assert ssh_to(cluster, "alice", "sudo passwd --quiet --lock bob") == (0, "")
+    assert ssh_to(cluster, "bob", "true")[0] != 0
+    assert ssh_to(cluster, "alice", "sudo usermod --password '*' bob") == (0, "")
+    assert ssh_to(cluster, "bob", "true")[0] == 0

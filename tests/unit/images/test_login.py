@@ -13,7 +13,7 @@ from images.common.homes import make_home
 from images.common.jail_view import JailViewError, sssd_binds
 from images.login import access
 from images.login import make_home as make_home_program
-from images.login.access import limits_file, pam_service, parse_limits, sshd_options
+from images.login.access import OUR_MODULE, limits_file, pam_service, parse_limits, sshd_options
 from images.login.admit import sessions
 
 LIMITS = {"nproc": 200, "as": 4194304, "maxlogins": 3}
@@ -53,10 +53,9 @@ def test_a_limit_above_the_pod_s_own_becomes_that_as_no_login_would_work_otherwi
     ]
 
 
-def test_without_limits_and_sssd_sshd_uses_no_pam() -> None:
-    assert sshd_options({}, sssd=False) == []
-    assert sshd_options(LIMITS, sssd=False) == ["-o", "UsePAM=yes"]
-    assert "AuthorizedKeysCommand=/usr/bin/sss_ssh_authorizedkeys" in sshd_options({}, sssd=True)
+def test_keys_come_from_sssd_only_where_it_is() -> None:
+    assert sshd_options(sssd=False) == []
+    assert "AuthorizedKeysCommand=/usr/bin/sss_ssh_authorizedkeys" in sshd_options(sssd=True)
 
 
 def test_pam_never_authenticates_and_always_looks_whether_the_account_is_expired() -> None:
@@ -65,7 +64,15 @@ def test_pam_never_authenticates_and_always_looks_whether_the_account_is_expired
             lines = pam_service(limits, sssd=sssd).splitlines()
             assert [line for line in lines if line.startswith("auth")] == ["auth required pam_deny.so"]
             account = [line for line in lines if line.startswith("account") and "pam_exec" not in line]
-            assert account[0] == "account required pam_unix.so", "before anything that is sufficient"
+            assert account[:2] == [f"account required {module}" for module in (OUR_MODULE, "pam_unix.so")], (
+                "before anything that is sufficient"
+            )
+
+
+def test_what_a_session_may_become_is_narrowed_last() -> None:
+    for sssd in (False, True):
+        session = [line for line in pam_service(LIMITS, sssd=sssd).splitlines() if line.startswith("session")]
+        assert session[-1] == f"session required {OUR_MODULE}"
 
 
 def test_pam_does_what_is_asked_for_and_no_more() -> None:
@@ -75,12 +82,10 @@ def test_pam_does_what_is_asked_for_and_no_more() -> None:
     assert "account required pam_sss.so\n" in pam_service({}, sssd=True)
 
 
-def test_what_pam_reads_is_only_written_where_pam_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_pam_reads_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "LIMITS_FILE", tmp_path / "run/limits.conf")
     monkeypatch.setattr(access, "PAM_SERVICE", tmp_path / "sshd")
 
-    access.set_up_access({}, print, sssd=False)
-    assert not list(tmp_path.iterdir())
     access.set_up_access({"maxlogins": 3}, print, sssd=False)
     assert "admit 3" in (tmp_path / "sshd").read_text()
 

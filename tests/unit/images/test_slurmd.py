@@ -74,7 +74,6 @@ def test_the_command_line_is_that_of_a_dynamic_node_that_reports_its_own_boot() 
 def test_a_volume_that_the_machine_lacks_stops_a_worker_without_the_jail(monkeypatch: pytest.MonkeyPatch) -> None:
     """What jobs write there would stay on the machine's own disk."""
     monkeypatch.setenv("MOUNTS", json.dumps([{"source": "/proc", "path": "/data", "filesystem": "virtiofs"}]))
-    monkeypatch.setattr("images.worker.slurmd.open_tmp", lambda: None)
 
     with pytest.raises(WrongFilesystemError, match="/proc is on proc instead of virtiofs"):
         prepare_own_root()

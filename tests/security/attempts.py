@@ -1,0 +1,243 @@
+"""What a hostile user tries in the jail. The same table is run against the daemons alone and on real Kubernetes.
+
+A command succeeds if, and only if, the attempt does. `refusal` is what has to be printed when it does not, so that a
+misspelt command is not taken for a closed door.
+
+The scene (`tests/security/scene.py`): alice attacks, and has sudo; bob has a home with the file `note`, a running job
+with a secret in its environment, and files in /tmp and /dev/shm on both nodes. `$BOB_JOB` is the number of that job,
+`$BOB_PID` a process of bob's on the node where the command runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Where = Literal["login", "job"]
+EVERYWHERE: Final[tuple[Where, ...]] = ("login", "job")
+
+DENIED: Final = r"Permission denied|Operation not permitted|EPERM|EACCES"
+READ_ONLY: Final = r"Read-only file system"
+ABSENT: Final = r"No such file or directory"
+MOUNT_REFUSED: Final = r"permission denied|must be superuser|Operation not permitted"
+SLURM_DENIED: Final = (
+    r"[Aa]ccess/permission denied|Invalid user id|[Aa]ccess denied|not permitted|only be run by|only permitted"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One attack."""
+
+    name: str
+    command: str
+    refusal: str
+    """Pattern that the output has when it is refused."""
+    where: tuple[Where, ...] = EVERYWHERE
+    sudo: bool = False
+    """Whether alice does it as root, by sudo."""
+
+
+def python(*lines: str) -> str:
+    """A command that runs a few lines of Python; an OSError ends it with its message."""
+    return (
+        "python3 - <<'END'\nimport os, socket, ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        + "\n".join(lines)
+        + "\nEND"
+    )
+
+
+def syscall(call: str) -> str:
+    """A command that makes one call of the C library and says how it ended."""
+    return python(f"result = libc.{call}", "raise SystemExit(result < 0 and os.strerror(ctypes.get_errno()))")
+
+
+CORE_PATTERN: Final = 'setting=$(cat /proc/sys/kernel/core_pattern); echo "$setting" > /proc/sys/kernel/core_pattern'
+"""It stays as it is: where the attempt gets through, it gets through to the machine that runs the tests."""
+
+HANDLE: Final = r"b'\x08\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0'"
+"""Of the root directory of most file systems (open_by_handle_at(2))."""
+
+CHROOT_ESCAPE: Final = python("os.makedirs('e', exist_ok=True)", "os.chroot('e')", "os.listdir('../../..')")
+
+FILES: Final = (
+    Attempt(name="read the passwords", command="cat /etc/shadow", refusal=DENIED),
+    Attempt(name="become another user in the list of users", command="echo x >> /etc/passwd", refusal=DENIED),
+    Attempt(name="add a key for somebody else", command="echo x > /etc/ssh/authorized_keys.d/bob", refusal=DENIED),
+    Attempt(name="add a key in somebody's home", command="mkdir /home/bob/.ssh", refusal=DENIED),
+    Attempt(name="read somebody's file", command="cat /home/bob/note", refusal=DENIED),
+    Attempt(name="delete somebody's file in /tmp", command="rm -f /tmp/of-bob", refusal=DENIED),
+    Attempt(name="delete somebody's shared memory", command="rm -f /dev/shm/of-bob", refusal=DENIED),
+    Attempt(
+        name="replace the configuration", command="mv /run/slurm/conf /run/slurm/x", refusal=f"{DENIED}|{READ_ONLY}"
+    ),
+    Attempt(name="add a configuration", command="touch /run/slurm/x", refusal=f"{DENIED}|{READ_ONLY}"),
+    Attempt(
+        name="change the configuration", command="echo x >> /run/slurm/conf/slurm.conf", refusal=f"{DENIED}|{READ_ONLY}"
+    ),
+    Attempt(name="be munged", command="mv /run/munge/munge.socket.2 /run/munge/x", refusal=f"{DENIED}|{READ_ONLY}"),
+    Attempt(name="replace the plugin", command="cp /bin/true /usr/lib/slurmstack/jail.so", refusal=DENIED),
+    Attempt(name="redirect names", command="echo 10.0.0.1 controller-0 >> /etc/hosts", refusal=f"{DENIED}|{READ_ONLY}"),
+    Attempt(name="fill the machine's disk with last words", command="echo x > /dev/termination-log", refusal=DENIED),
+    Attempt(name="write into slurmd's spool", command="touch /var/spool/slurmd/x", refusal=DENIED, where=("job",)),
+    Attempt(
+        name="read somebody's job script",
+        command="cat /var/spool/slurmd/job$(printf %05d $BOB_JOB)/slurm_script",
+        refusal=DENIED,
+        where=("job",),
+    ),
+    Attempt(name="enter somebody's job directory", command="ls /tmp/jobs/$BOB_JOB", refusal=DENIED, where=("job",)),
+    Attempt(name="prepare somebody's job directory", command="mkdir /tmp/jobs/99999", refusal=DENIED, where=("job",)),
+)
+
+KEYS: Final = (
+    Attempt(name="read munge's key", command="cat /etc/munge/munge.key", refusal=f"{DENIED}|{ABSENT}"),
+    Attempt(name="read the pod's Secrets", command="cat /secrets/*/*", refusal=ABSENT),
+    Attempt(name="read the pod's token", command="cat /run/secrets/kubernetes.io/serviceaccount/token", refusal=ABSENT),
+    Attempt(name="read the host key", command="cat /etc/ssh/ssh_host_ed25519_key", refusal=ABSENT),
+    Attempt(name="read the key of tokens", command="cat /run/slurmstack/keys/jwt_hs256.key", refusal=ABSENT),
+    Attempt(name="ask for somebody's token", command="scontrol token username=bob 2>&1", refusal=SLURM_DENIED),
+    Attempt(
+        name="forge a token",
+        command="SLURM_JWT=$(python3 -c 'import base64, hmac, json, time\n"
+        'enc = lambda data: base64.urlsafe_b64encode(data).rstrip(b"=").decode()\n'
+        'head = enc(b"{\\"alg\\":\\"HS256\\",\\"typ\\":\\"JWT\\"}")\n'
+        'body = enc(json.dumps({"exp": int(time.time()) + 600, "iat": int(time.time()), "sun": "root"}).encode())\n'
+        'print(f"{head}.{body}." + enc(hmac.digest(b"0" * 32, f"{head}.{body}".encode(), "sha256")))'
+        "') timeout 8 scontrol show job $BOB_JOB 2>&1",
+        refusal="[Aa]uthentication|authenticat|credential",
+        where=("login",),
+    ),
+    Attempt(
+        name="change a munge credential",
+        refusal="Invalid credential|[Ii]nvalid",
+        command="munge -n | sed -E 's/^(MUNGE:.{40}).{6}/\\1AAAAAA/' | unmunge 2>&1",
+    ),
+    Attempt(
+        name="use a munge credential twice",
+        refusal="[Rr]eplayed",
+        command="munge -n > credential && unmunge -i credential > /dev/null && unmunge -i credential 2>&1",
+    ),
+)
+
+PROCESSES: Final = (
+    Attempt(name="look out of the jail", command="ls /proc/1/root/", refusal=DENIED),
+    Attempt(name="go where PID 1 is", command="cd /proc/1/cwd", refusal=DENIED),
+    Attempt(name="read the pod's environment", command="cat /proc/1/environ", refusal=DENIED),
+    Attempt(name="read the environment of somebody's process", command="cat /proc/$BOB_PID/environ", refusal=DENIED),
+    Attempt(name="read somebody's memory", command="head -c1 /proc/$BOB_PID/mem", refusal=DENIED),
+    Attempt(
+        name="take over somebody's process",
+        command=syscall("ptrace(16, int(os.environ['BOB_PID']), 0, 0)"),
+        refusal=DENIED,
+    ),
+    Attempt(name="end somebody's process", command="kill -9 $BOB_PID", refusal=DENIED),
+    Attempt(name="end the first process", command="kill -9 1", refusal=DENIED),
+    Attempt(name="become root by su", command="su -c id root < /dev/null", refusal="Authentication failure|Password"),
+    Attempt(
+        name="become somebody by su", command="su -c id bob < /dev/null", refusal="Authentication failure|Password"
+    ),
+)
+
+JOBS: Final = (
+    Attempt(name="end somebody's job", command="scancel $BOB_JOB", refusal=SLURM_DENIED),
+    Attempt(
+        name="change somebody's job", command="scontrol update jobid=$BOB_JOB timelimit=1 2>&1", refusal=SLURM_DENIED
+    ),
+    Attempt(
+        name="read somebody's job script from Slurm",
+        refusal=SLURM_DENIED,
+        command='said=$(scontrol write batch_script $BOB_JOB - 2>&1); echo "$said"; [[ $said = *sleep* ]]',
+    ),
+    Attempt(name="run in somebody's job", command="srun --jobid=$BOB_JOB --overlap id 2>&1", refusal=SLURM_DENIED),
+    Attempt(
+        name="submit as somebody",
+        command="sbatch --uid=bob --wrap id 2>&1",
+        refusal="only permitted by root|not permitted|root",
+    ),
+    Attempt(
+        name="drain a node",
+        command="scontrol update nodename=default-0 state=drain reason=x 2>&1",
+        refusal=SLURM_DENIED,
+    ),
+    Attempt(name="stop slurmctld", command="scontrol shutdown slurmctld 2>&1", refusal=SLURM_DENIED),
+    Attempt(name="reconfigure Slurm", command="scontrol reconfigure 2>&1", refusal=SLURM_DENIED),
+    Attempt(
+        name="reserve all nodes",
+        command="scontrol create reservation user=alice nodes=ALL starttime=now duration=9 2>&1",
+        refusal=SLURM_DENIED,
+    ),
+    Attempt(
+        name="write outside the jail with sbcast",
+        where=("job",),
+        refusal=f"{DENIED}|{READ_ONLY}",
+        command="sbcast --force /etc/hostname /usr/lib/slurmstack/images/x 2>&1",
+    ),
+)
+
+ESCAPES: Final = (
+    Attempt(name="chroot", command=CHROOT_ESCAPE, refusal=DENIED),
+    Attempt(name="mount", command="mount -t tmpfs none /mnt", refusal=MOUNT_REFUSED),
+    Attempt(name="make a device", command="mknod /tmp/vda b 254 0", refusal=DENIED),
+    Attempt(name="be root in a user namespace", command="unshare --user --map-root-user id", refusal=DENIED),
+    Attempt(name="enter the pod's mounts", command="nsenter --target 1 --mount true", refusal=DENIED),
+    Attempt(name="say what a crash starts", command=CORE_PATTERN, refusal=f"{DENIED}|{READ_ONLY}"),
+    Attempt(
+        name="load a program into the kernel",
+        command=syscall("syscall(321, 5, 0, 0)"),
+        refusal=f"{DENIED}|Bad address|Invalid argument",
+    ),
+)
+
+ROOT: Final = tuple(
+    Attempt(name=f"root: {name}", command=command, refusal=refusal, sudo=True)
+    for name, command, refusal in (
+        ("mount a file system", "mount -t tmpfs none /mnt", MOUNT_REFUSED),
+        ("bind a directory", "mount --bind /tmp /mnt", MOUNT_REFUSED),
+        ("make the kernel's settings writable", "mount -o remount,bind,rw /proc/sys", MOUNT_REFUSED),
+        ("make the configuration writable", "mount -o remount,bind,rw /run/slurm", MOUNT_REFUSED),
+        ("uncover what is under a mount", "umount --lazy /etc/hostname", MOUNT_REFUSED),
+        ("mount by the newer calls", syscall("syscall(430, b'tmpfs', 0)"), DENIED),
+        ("say what a crash starts", CORE_PATTERN, f"{DENIED}|{READ_ONLY}"),
+        ("ask the kernel for help", "echo h > /proc/sysrq-trigger", f"{DENIED}|{READ_ONLY}|{ABSENT}"),
+        ("chroot out of the jail", CHROOT_ESCAPE, DENIED),
+        ("look out of the jail", "ls /proc/1/root/", DENIED),
+        ("go where PID 1 is", "cd /proc/1/cwd", DENIED),
+        ("enter the pod's mounts", "nsenter --target 1 --mount true", DENIED),
+        ("read the pod's environment", "cat /proc/1/environ", DENIED),
+        ("take over PID 1", syscall("ptrace(16, 1, 0, 0)"), DENIED),
+        ("look where sshd or slurmd is", "ls /proc/$(pgrep -o -x 'sshd|slurmd')/root/", DENIED),
+        ("take a file of PID 1", syscall("syscall(438, libc.syscall(434, 1, 0), 1, 0)"), DENIED),
+        ("make a device", "mknod /tmp/vda b 254 0", DENIED),
+        ("have a namespace for mounts", "unshare --mount true", DENIED),
+        ("have a namespace for users", "unshare --user true", DENIED),
+        ("open a file by its handle", syscall(f"syscall(304, -100, {HANDLE}, 0)"), DENIED),
+        ("load a module", syscall("syscall(175, b'x', 1, b'')"), f"{DENIED}|not implemented"),
+        ("read the kernel's log", "dmesg", f"{DENIED}|{READ_ONLY}"),
+        ("set the clock", 'date --set="$(date -Ins)"', DENIED),
+        ("rename the machine", "hostname $(hostname)", f"{DENIED}|permission|must be root"),
+        ("change the network", "ip link set lo mtu 65536", DENIED),
+        ("listen to all packets", python("socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"), DENIED),
+        ("get it back from a file", "cp /bin/id i && setcap cap_sys_admin+ep i && ./i", DENIED),
+        ("get it back from oneself", "setpriv --inh-caps=+sys_admin --ambient-caps=+sys_admin true", DENIED),
+        ("add a configuration", "touch /run/slurm/x", READ_ONLY),
+        ("change the configuration", "echo '# x' >> /run/slurm/conf/slurm.conf", READ_ONLY),
+        ("listen where munged does", "touch /run/munge/x", READ_ONLY),
+        ("redirect names", "echo 10.0.0.1 controller-0 >> /etc/hosts", READ_ONLY),
+        ("read munge's key", "cat /secrets/munge/munge.key", ABSENT),
+        ("run a job as root", "srun true 2>&1", "not permitted|Access|denied|disabled|Invalid"),
+    )
+)  # fmt: skip
+
+ROOT_IN_JOB: Final = tuple(
+    Attempt(name=f"root: {name}", command=command, refusal=refusal, sudo=True, where=("job",))
+    for name, command, refusal in (
+        (
+            "have slurmd load a plugin", "echo 'required /tmp/x.so' >> /var/spool/slurmd/conf-cache/plugstack.conf",
+            READ_ONLY,
+        ),
+        ("replace slurmd's configuration", "mv /var/spool/slurmd/conf-cache /var/spool/slurmd/x", "busy|Read-only"),
+    )
+)  # fmt: skip
+
+ATTEMPTS: Final = (*FILES, *KEYS, *PROCESSES, *JOBS, *ESCAPES, *ROOT, *ROOT_IN_JOB)

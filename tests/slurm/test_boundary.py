@@ -1,0 +1,141 @@
+"""Between users of the jail and everybody else: what they may write, become and do; with real daemons.
+
+The same on real Kubernetes: tests/e2e/test_boundary.py.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from config import load_config
+from slurm.health import health_settings
+from slurm.rest import TOKEN_SETTINGS
+from slurm.rights import IN_JAIL
+from tests import stacks
+from tests.security.attempts import EVERYWHERE, Where
+from tests.security.scene import Scene, set_scene
+from tests.security.walk import SCRIPT, left_open, walked
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.login import ssh_to, write_host_key, write_user_key
+from tests.slurm.minimal import minimal_config
+from tests.slurm.pod import LIBEXEC, wait_until
+from tests.slurm.sandbox import SlurmSandbox
+
+PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
+UIDS = {"alice": 25201, "bob": 25202}
+USERS = {
+    "passwd": "".join(f"{name}:x:{uid}:{uid}::/home/{name}:/bin/bash\n" for name, uid in UIDS.items()),
+    "group": "".join(f"{name}:x:{uid}:\n" for name, uid in UIDS.items()),
+}
+NUMBERS = {
+    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7, "AUDIT_WRITE": 29,
+    "SETFCAP": 31,
+}  # fmt: skip
+OF_USERS = f"{sum(1 << NUMBERS[name] for name in IN_JAIL):016x}"
+SYS_ADMIN = 21
+SIGPIPE, SIGXFSZ = 13, 25
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: pytest.TempPathFactory
+) -> SlurmSandbox:
+    """A worker and a login node with their real capabilities. Alice has sudo, bob has not."""
+    secret = tmp_path_factory.mktemp("ssh") / "secret"
+    write_host_key(secret)
+    tokens = "\n".join(f"{key}={value}" for key, value in TOKEN_SETTINGS.items())
+    health = health_settings(load_config(stacks.dev()))
+    around = "\n".join(f"{key}={health[key]}" for key in ("Prolog", "Epilog"))
+    extra = f"{tokens}\n{around}\nDisableRootJobs=YES\nPropagateResourceLimits=NONE\n"
+    config = minimal_config(slurm_version, extra, **{"plugstack.conf": PLUGSTACK}, **USERS)
+    sandbox = slurm_cluster(slurm_version, config=config, workers=1, jail=True)
+    client = sandbox.add_pod("client", "jail", {sandbox.jail: "/jail"}, munged=False)
+    public = write_user_key(client.root / "root/key")
+    users = {
+        name: {"uid": uid, "gid": uid, "ssh_authorized_keys": [public], "sudo": name == "alice"}
+        for name, uid in UIDS.items()
+    }
+    (client.root / "config/slurm/users.json").write_text(json.dumps({"users": users}))
+    done = client.run([f"{LIBEXEC}/users", "/config/slurm/users.json"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail", secret: "/secrets/ssh"})
+    login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
+    login.start_program("sshd", {"JAIL": "/jail"})
+    wait_until(lambda: ssh_to(sandbox, "alice", "sinfo")[0] == 0, sandbox.logs, 30)
+    return sandbox
+
+
+def shell(cluster: SlurmSandbox, user: str, command: str) -> str:
+    """What a command prints that a user runs on the login node, in the jail."""
+    (cluster.jail / f"home/{user}/.command").write_text(command)
+    code, out = ssh_to(cluster, user, "bash .command")
+    assert code == 0, f"{command}: {out}\n{cluster.logs()}"
+    return out
+
+
+@pytest.fixture(scope="module")
+def scene(cluster: SlurmSandbox) -> Scene:
+    return set_scene(lambda user, command: shell(cluster, user, command))
+
+
+@pytest.mark.parametrize("where", EVERYWHERE)
+def test_what_a_hostile_user_tries_is_refused(scene: Scene, where: Where) -> None:
+    wrong = scene.attack(where)
+
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("pod", "shown"), [("login-0", {"/run/slurm"}), ("default-0", {"/run/slurm", "/var/spool/slurmd"})]
+)
+def test_nothing_that_is_bound_into_the_jail_is_open_to_others(
+    cluster: SlurmSandbox, scene: Scene, pod: str, shown: set[str]
+) -> None:
+    done = cluster.run(["python3", "-c", SCRIPT, "/jail"], pod=pod)
+
+    assert done.returncode == 0, done.stderr
+    assert not left_open(done.stdout)
+    assert walked(done.stdout) >= {"/run/munge", "/tmp", "/dev", "/dev/shm", *shown}, "the walk saw what it is for"
+
+
+STATUS = "grep -E 'CapBnd|SigIgn' /proc/self/status"
+TO_FILE = f"printf '%s\\n' '#!/bin/sh' \"{STATUS} > ~/told\" > script; chmod 755 script; rm -f told"
+KINDS = {
+    "login": STATUS,
+    "step": f"srun -Q {STATUS}",
+    "batch": f'sbatch -Q --wait --output=told --wrap "{STATUS}" && cat told',
+    "step of a batch job": f'sbatch -Q --wait --output=told --wrap "srun -Q {STATUS}" && cat told',
+    "interactive": f"salloc -Q srun -Q --interactive --preserve-env {STATUS}",
+    "overlap": f"salloc -Q srun -Q --overlap {STATUS}",
+    "pmi2": f"srun -Q --mpi=pmi2 {STATUS}",
+    "task prolog": f"{TO_FILE}; srun -Q --task-prolog=$PWD/script true; cat told",
+    "task epilog": f"{TO_FILE}; srun -Q --task-epilog=$PWD/script true; cat told",
+}
+"""How processes of users come about."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_process_of_a_user_can_become_more_than_root_in_the_jail(cluster: SlurmSandbox, kind: str) -> None:
+    told = dict(line.split() for line in shell(cluster, "alice", KINDS[kind]).splitlines())
+
+    assert told["CapBnd:"] == OF_USERS
+    ignored = int(told["SigIgn:"], 16)
+    assert not ignored & (1 << SIGXFSZ - 1)
+    assert not ignored & (1 << SIGPIPE - 1)
+
+
+@pytest.mark.parametrize("pod", ["login-0", "default-0"])
+def test_the_daemons_have_given_up_what_set_the_pod_up(cluster: SlurmSandbox, scene: Scene, pod: str) -> None:
+    """Also those with whom a user talks, and slurmstepd, which loads plugins from the jail."""
+    done = cluster.run("cat /proc/[0-9]*/task/*/status | grep -E '^(Name|CapPrm)'", pod=pod)
+    words = done.stdout.split()
+    has = {name for _, name, _, mask in zip(*[iter(words)] * 4, strict=True) if int(mask, 16) >> SYS_ADMIN & 1}
+
+    assert has <= {"bash", "sleep", "cat", "grep"}, "only the sandbox's own: its first process, and this look"
+    assert {"login-0": "sshd", "default-0": "slurmstepd"}[pod] in done.stdout
+
+
+def test_nobody_looks_into_slurmstepd(cluster: SlurmSandbox) -> None:
+    assert "Permission denied" in shell(cluster, "alice", "srun -Q sh -c 'sudo ls /proc/$PPID/root/ 2>&1; :'")
