@@ -13,8 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from slurm.rights import IN_JAIL
+
 Where = Literal["login", "job"]
 EVERYWHERE: Final[tuple[Where, ...]] = ("login", "job")
+
+_NUMBERS: Final = {
+    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7, "AUDIT_WRITE": 29,
+    "SETFCAP": 31,
+}  # fmt: skip
+OF_USERS: Final = f"{sum(1 << _NUMBERS[name] for name in IN_JAIL):016x}"
+"""The bounding set of every process of a user, as /proc has it."""
 
 DENIED: Final = r"Permission denied|Operation not permitted|EPERM|EACCES"
 READ_ONLY: Final = r"Read-only file system"

@@ -15,7 +15,7 @@ from pathlib import Path
 from images.common.install import install_programs, take_users
 from local.images import rootfs
 from local.report import PlainReport
-from slurm.rights import CAPABILITIES
+from slurm.rights import CAPABILITIES, WITHOUT_JAIL
 from tests.stacks import ROOT
 
 LIBEXEC = "/usr/libexec/slurmstack"
@@ -90,9 +90,9 @@ def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], tim
 
 
 EMPTY_DIRECTORIES = {
-    "controller": ("run/munge", "run/slurmstack", "var/lib/sss/pipes"),
-    "worker": ("run/munge", "run/slurm", "var/spool/slurmd", "dev/shm", "tmp", "var/lib/sss/pipes"),
-    "login": ("run/munge", "run/slurm", "tmp", "var/lib/sss/pipes"),
+    "controller": ("run/munge", "run/slurmstack"),
+    "worker": ("run/munge", "run/slurm", "var/spool/slurmd", "dev/shm", "tmp"),
+    "login": ("run/munge", "run/slurm", "tmp"),
     "accounting": ("run/munge", "run/slurmstack"),
     "database": ("run/mysqld",),
     "rest": ("run/slurmstack", "run/nginx"),
@@ -100,10 +100,11 @@ EMPTY_DIRECTORIES = {
 """Role -> the volumes of type emptyDir in its pods."""
 
 
-def _container_of(program: str) -> list[str]:
+def _container_of(program: str, env: Mapping[str, str]) -> list[str]:
     """Puts a program into a container of its own, as far as it matters here: its capabilities and, beside those that
     lead into the jail, its mounts."""
-    kept = ",".join(f"+{name.lower()}" for name in CAPABILITIES.get(program, ()))
+    without_jail = program == "slurmd" and not env.get("JAIL")
+    kept = ",".join(f"+{name.lower()}" for name in (WITHOUT_JAIL if without_jail else CAPABILITIES.get(program, ())))
     rights = ["setpriv", "--inh-caps=-all", f"--bounding-set=-all,{kept}".rstrip(",")]
     return rights if program in {"sshd", "slurmd"} else ["unshare", "--mount", "--propagation=private", *rights]
 
@@ -220,7 +221,7 @@ class Pod:
         """Start one of the image's programs; its output is in `log(program)`."""
         with (self.work / f"{program}.log").open("ab") as log:
             process = subprocess.Popen(
-                self.command([*_container_of(program), f"{LIBEXEC}/{program}", *arguments], env),
+                self.command([*_container_of(program, env or {}), f"{LIBEXEC}/{program}", *arguments], env),
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -12,9 +12,8 @@ import pytest
 from config import load_config
 from slurm.health import health_settings
 from slurm.rest import TOKEN_SETTINGS
-from slurm.rights import IN_JAIL
 from tests import stacks
-from tests.security.attempts import EVERYWHERE, Where
+from tests.security.attempts import EVERYWHERE, OF_USERS, Where
 from tests.security.scene import Scene, set_scene
 from tests.security.walk import SCRIPT, left_open, walked
 from tests.slurm.cluster import ClusterFactory
@@ -29,11 +28,6 @@ USERS = {
     "passwd": "".join(f"{name}:x:{uid}:{uid}::/home/{name}:/bin/bash\n" for name, uid in UIDS.items()),
     "group": "".join(f"{name}:x:{uid}:\n" for name, uid in UIDS.items()),
 }
-NUMBERS = {
-    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7, "AUDIT_WRITE": 29,
-    "SETFCAP": 31,
-}  # fmt: skip
-OF_USERS = f"{sum(1 << NUMBERS[name] for name in IN_JAIL):016x}"
 SYS_ADMIN = 21
 SIGPIPE, SIGXFSZ = 13, 25
 

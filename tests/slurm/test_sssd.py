@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.security.walk import SCRIPT, left_open, walked
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.directory import Directory
 from tests.slurm.login import ssh_to, write_host_key, write_user_key
@@ -55,6 +56,8 @@ def _start_cluster(sandbox: SlurmSandbox, directory: Directory, work: Path, publ
 
     def start_sssd(pod: Pod) -> None:
         shutil.copytree(secret, pod.root / "secrets/sssd")
+        # Kubernetes makes a volume of the pod's own for everybody to write.
+        pod.run("mount -t tmpfs -o mode=777 tmpfs /var/lib/sss/pipes")
         pod.start_program("sssd")
         wait_until((pod.root / "var/lib/sss/pipes/nss").exists, lambda: pod.log("sssd"))
 
@@ -125,3 +128,11 @@ def test_the_secret_is_readable_for_nobody_but_root_and_not_in_a_log(cluster: Sl
 
     assert shown.splitlines() == ["600 root", "700 root", "600 root"]
     assert "directory-password" not in cluster.logs()
+
+
+@pytest.mark.parametrize("pod", ["login-0", "default-0"])
+def test_the_directory_of_sssd_s_sockets_is_open_to_nobody(cluster: SlurmSandbox, pod: str) -> None:
+    done = cluster.run(["python3", "-c", SCRIPT, "/jail"], pod=pod)
+
+    assert not left_open(done.stdout)
+    assert "/var/lib/sss/pipes" in walked(done.stdout)

@@ -13,8 +13,10 @@ from slurm.conf import config_hash, render
 from slurm.sizing import node_conf
 from slurm.users import EXTRAUSERS
 from tests import stacks
+from tests.security.attempts import OF_USERS
+from tests.security.walk import SCRIPT, left_open, walked
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.pod import LIBEXEC, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 from tests.slurm.terminal import WHERE, told_by, type_at
 
@@ -34,11 +36,6 @@ def files(version: str, users: dict[str, Any]) -> dict[str, str]:
         "slurm": {"version": version},
     }
     return render(load_config(sections))
-
-
-def like_a_new_volume(pod: Pod) -> None:
-    """Kubernetes makes an emptyDir for everybody, without the sticky bit."""
-    (pod.root / "tmp").chmod(0o777)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +60,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str, shared: Path) -> 
     (sandbox.controller.root / "shared").mkdir()
     binds = {sandbox.config_directory: EXTRAUSERS, shared: "/shared"}
     mounts = json.dumps([{"source": "/shared", "path": "/shared"}])
-    sandbox.start_worker_on("plain-0", binds=binds, env={"MOUNTS": mounts}, before=like_a_new_volume)
+    sandbox.start_worker_on("plain-0", binds=binds, env={"MOUNTS": mounts})
     sandbox.wait_for_nodes(1)
     return sandbox
 
@@ -165,3 +162,16 @@ def test_users_come_and_go_without_a_restart_and_running_jobs_go_on(cluster: Slu
     assert job_field(cluster, job, "JobState") == "RUNNING"
     (shared / "go").touch()
     await_state(cluster, job, "COMPLETED")
+
+
+def test_nothing_in_the_pod_is_open_to_others(cluster: SlurmSandbox) -> None:
+    done = cluster.run(["python3", "-c", SCRIPT, "/"], pod="plain-0")
+
+    assert done.returncode == 0, done.stderr
+    assert not left_open(done.stdout)
+    assert walked(done.stdout) >= {"/run/slurm", "/var/spool/slurmd", "/dev/shm", "/tmp"}
+
+
+def test_jobs_can_become_no_more_than_in_a_jail(cluster: SlurmSandbox) -> None:
+    declare(cluster, USERS)
+    assert OF_USERS in alice(cluster, "srun -Q grep CapBnd /proc/self/status")
