@@ -114,7 +114,6 @@ class Accounting(pulumi.ComponentResource):
         scope = args.scope
         config = k8s.core.v1.ConfigMapVolumeSourceArgs(name=args.config_map)
         pod = k8s.core.v1.PodSpecArgs(
-            automount_service_account_token=False,
             enable_service_links=False,
             image_pull_secrets=scope.pull_secrets,
             termination_grace_period_seconds=60,
@@ -126,9 +125,10 @@ class Accounting(pulumi.ComponentResource):
                 *self.database_volumes,
                 k8s.core.v1.VolumeArgs(name="config", config_map=config),
                 empty_dir("run", medium="Memory"),
+                empty_dir("own", medium="Memory"),
             ],
         )
-        template = pod_template(scope.labels(ACCOUNTING), args.placement, with_sssd(scope, pod, args.image))
+        template = pod_template(scope, scope.labels(ACCOUNTING), args.placement, with_sssd(scope, pod, args.image))
         return k8s.apps.v1.StatefulSet(
             f"{name}-pods",
             metadata=scope.metadata(ACCOUNTING, ACCOUNTING),
@@ -181,6 +181,7 @@ def _slurmdbd(args: AccountingArgs, database: list[k8s.core.v1.VolumeMountArgs])
             *database,
             mount("config", SLURM_CONFIG_DIR, read_only=True),
             mount("run", "/run/slurmstack"),
+            mount("own", "/run/slurmdbd"),
         ],
         resources=resources(cpu=args.accounting.cpu, memory=args.accounting.memory),
         # What it says at its end, the database's refusal above all, is what a failed update shows.

@@ -75,6 +75,7 @@ class SlurmCluster(pulumi.ComponentResource):
             cluster_domain=config.cloud.cluster_domain,
             pull_secret=config.images.pull_secret,
             sssd=config.sssd,
+            user_namespaces=config.cluster.user_namespaces,
         )
         self._create_nodes_service()
         self.secrets = self._create_secrets()

@@ -8,6 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources
+from components.confinement import token_mount, token_volume
 from components.pods import (
     LIBEXEC,
     STARTING,
@@ -174,6 +175,7 @@ class Controller(pulumi.ComponentResource):
                 jwt_volume(args.jwt_secret),
                 claim_volume("state", self.claim.metadata.name),
                 empty_dir("run"),
+                token_volume(),
                 k8s.core.v1.VolumeArgs(name="config", config_map=config),
             ],
         )
@@ -185,7 +187,10 @@ class Controller(pulumi.ComponentResource):
                 service_name=NODES_SERVICE,
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(CONTROLLER)),
                 template=pod_template(
-                    scope.labels(CONTROLLER), args.cloud.placement("controller"), with_sssd(scope, pod, args.image)
+                    scope,
+                    scope.labels(CONTROLLER),
+                    args.cloud.placement("controller"),
+                    with_sssd(scope, pod, args.image),
                 ),
             ),
             opts=pulumi.ResourceOptions(
@@ -211,7 +216,8 @@ def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
         readiness_probe=tcp_probe(SLURMCTLD_PORT, period=5),
         startup_probe=starting(tcp_probe(SLURMCTLD_PORT, period=5)),
-        volume_mounts=[*_mounts(), jwt_mount()],
+        # The token is for the preStop hook.
+        volume_mounts=[*_mounts(), jwt_mount(), token_mount()],
         resources=resources(cpu=args.cpu, memory=args.memory),
     )
 
@@ -231,6 +237,6 @@ def _config_agent(args: ControllerArgs, state: DataVolume) -> k8s.core.v1.Contai
             *env(CONFIG_MAP=CONFIG_MAP, **state.env),
         ],
         ports=[k8s.core.v1.ContainerPortArgs(name="config-agent", container_port=AGENT_PORT)],
-        volume_mounts=[*_mounts(), mount("config", "/config/slurm", read_only=True)],
+        volume_mounts=[*_mounts(), mount("config", "/config/slurm", read_only=True), token_mount()],
         resources=resources(cpu="20m", memory="64Mi"),
     )

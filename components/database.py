@@ -95,7 +95,6 @@ class Database(pulumi.ComponentResource):
     def _create_stateful_set(self, name: str, args: DatabaseArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
         pod = k8s.core.v1.PodSpecArgs(
-            automount_service_account_token=False,
             enable_service_links=False,
             image_pull_secrets=scope.pull_secrets,
             termination_grace_period_seconds=SHUTDOWN_SECONDS,
@@ -113,7 +112,7 @@ class Database(pulumi.ComponentResource):
                 replicas=1,
                 service_name=NODES_SERVICE,
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(DATABASE)),
-                template=pod_template(scope.labels(DATABASE), args.cloud.placement("controller"), pod),
+                template=pod_template(scope, scope.labels(DATABASE), args.cloud.placement("controller"), pod),
             ),
             opts=self._child.merge(waits(STARTING)),
         )

@@ -9,6 +9,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
+from components.confinement import token_mount, token_volume
 from components.pods import (
     STARTING,
     Scope,
@@ -137,7 +138,6 @@ class Health(pulumi.ComponentResource):
         config = k8s.core.v1.ConfigMapVolumeSourceArgs(name=args.config_map)
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=self._account.metadata.name,
-            automount_service_account_token=args.machines.follow,
             enable_service_links=False,
             image_pull_secrets=scope.pull_secrets,
             affinity=_beside_the_controller(scope),
@@ -148,6 +148,7 @@ class Health(pulumi.ComponentResource):
             volumes=[
                 *munge_volumes(args.munge_secret),
                 k8s.core.v1.VolumeArgs(name="config", config_map=config),
+                *([token_volume()] if args.machines.follow else []),
                 *([self._settings_volume()] if args.tests else []),
             ],
         )
@@ -159,7 +160,7 @@ class Health(pulumi.ComponentResource):
                 # Never two at a time: each would count drains that the other has not made yet.
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT)),
-                template=pod_template(scope.labels(COMPONENT), args.placement, pod, leaves_after=LEAVES_AFTER),
+                template=pod_template(scope, scope.labels(COMPONENT), args.placement, pod, leaves_after=LEAVES_AFTER),
             ),
             opts=self._child.merge(waits(STARTING)),
         )
@@ -191,7 +192,11 @@ def _watcher(args: HealthArgs) -> k8s.core.v1.ContainerArgs:
         command=program(WATCH),
         # What scontrol needs of slurm.conf, the address of slurmctld above all, never changes while the cluster lives.
         env=env(SLURM_CONF="/config/slurm/slurm.conf", NAMESPACE=args.scope.name, **args.environment),
-        volume_mounts=[munge_mount(), mount("config", "/config/slurm", read_only=True)],
+        volume_mounts=[
+            munge_mount(),
+            mount("config", "/config/slurm", read_only=True),
+            *([token_mount()] if args.machines.follow else []),
+        ],
         resources=resources(cpu="20m", memory="48Mi"),
     )
 

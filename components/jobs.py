@@ -89,11 +89,11 @@ def job_spec(
             rules=[disrupted, *(_unless_refused(name) for name in counted)]
         ),
         template=pod_template(
+            scope,
             scope.labels(component),
             placement,
             k8s.core.v1.PodSpecArgs(
                 restart_policy="Never",
-                automount_service_account_token=False,
                 enable_service_links=False,
                 image_pull_secrets=scope.pull_secrets,
                 init_containers=[*(sidecars or []), *(before or [])] or None,

@@ -98,7 +98,6 @@ class Login(pulumi.ComponentResource):
         scope = args.scope
         keys = k8s.core.v1.SecretVolumeSourceArgs(secret_name=args.host_keys_secret, default_mode=0o400)
         pod = k8s.core.v1.PodSpecArgs(
-            automount_service_account_token=False,
             enable_service_links=False,
             image_pull_secrets=scope.pull_secrets,
             termination_grace_period_seconds=30,
@@ -124,6 +123,7 @@ class Login(pulumi.ComponentResource):
                 pod_management_policy="Parallel",
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT)),
                 template=pod_template(
+                    scope,
                     {**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"},
                     args.placement,
                     with_sssd(scope, pod, args.image),

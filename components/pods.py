@@ -10,6 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
+from components.confinement import confine
 from config.sssd import Sssd
 from config.workers import Toleration
 from slurm.names import CONTROLLER_HOST, JAIL_DIR, NODES_SERVICE, SLURMCTLD_PORT
@@ -53,6 +54,7 @@ class Scope:
     cluster_domain: str
     pull_secret: str | None = None
     sssd: Sssd | None = None
+    user_namespaces: bool = False
 
     def labels(self, component: str, **more: str) -> dict[str, str]:
         """The labels that Kubernetes recommends, for one component of this cluster."""
@@ -147,15 +149,23 @@ def munge_sidecar(image: str) -> k8s.core.v1.ContainerArgs:
         image=image,
         command=program("munged"),
         restart_policy="Always",
-        volume_mounts=[mount("munge-key", "/secrets/munge", read_only=True), mount("munge", "/run/munge")],
+        volume_mounts=[
+            mount("munge-key", "/secrets/munge", read_only=True),
+            mount("munge", "/run/munge"),
+            mount("munged", "/run/munged"),
+        ],
         resources=resources(cpu="5m", memory="16Mi", memory_limit="64Mi"),
     )
 
 
 def munge_volumes(secret: pulumi.Input[str]) -> list[k8s.core.v1.VolumeArgs]:
-    """The key, which only the sidecar mounts, and the directory with the socket, which all containers share."""
+    """The key and its copy, which only the sidecar mounts, and the directory with the socket for all containers."""
     source = k8s.core.v1.SecretVolumeSourceArgs(secret_name=secret, default_mode=0o400)
-    return [k8s.core.v1.VolumeArgs(name="munge-key", secret=source), empty_dir("munge", medium="Memory")]
+    return [
+        k8s.core.v1.VolumeArgs(name="munge-key", secret=source),
+        empty_dir("munge", medium="Memory"),
+        empty_dir("munged", medium="Memory"),
+    ]
 
 
 def munge_mount() -> k8s.core.v1.VolumeMountArgs:
@@ -234,16 +244,18 @@ def starting(probe: k8s.core.v1.ProbeArgs) -> k8s.core.v1.ProbeArgs:
 
 
 def pod_template(
+    scope: Scope,
     labels: Mapping[str, str],
     placement: Placement,
     spec: k8s.core.v1.PodSpecArgs,
     *,
     leaves_after: int | None = None,
 ) -> k8s.core.v1.PodTemplateSpecArgs:
-    """The pod of a workload, on the machines that the placement names.
+    """The pod of a workload, confined, on the machines that the placement names.
 
     `leaves_after`: seconds until it is started elsewhere when its machine is lost; None: Kubernetes' five minutes.
     """
+    confine(spec, user_namespaces=scope.user_namespaces)
     spec.node_selector = dict(placement.node_selector) or None
     tolerations = [_toleration(toleration) for toleration in placement.tolerations]
     spec.tolerations = [*tolerations, *([] if leaves_after is None else _stays_on_lost(leaves_after))] or None

@@ -151,7 +151,6 @@ class Rest(pulumi.ComponentResource):
         config = k8s.core.v1.ConfigMapVolumeSourceArgs(name=args.config_map)
         tls = k8s.core.v1.SecretVolumeSourceArgs(secret_name=secret, default_mode=0o440)
         pod = k8s.core.v1.PodSpecArgs(
-            automount_service_account_token=False,
             enable_service_links=False,
             image_pull_secrets=scope.pull_secrets,
             termination_grace_period_seconds=GRACE_SECONDS,
@@ -161,7 +160,6 @@ class Rest(pulumi.ComponentResource):
                 run_as_group=UID,
                 run_as_non_root=True,
                 fs_group=UID,
-                seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
             ),
             # As a sidecar it starts before nginx and ends after it: the last requests still find it.
             init_containers=[_slurmrestd(args)],
@@ -183,7 +181,7 @@ class Rest(pulumi.ComponentResource):
                     rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_unavailable=0, max_surge=1),
                 ),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(REST)),
-                template=pod_template(scope.labels(REST), args.placement, with_sssd(scope, pod, args.image)),
+                template=pod_template(scope, scope.labels(REST), args.placement, with_sssd(scope, pod, args.image)),
             ),
             opts=self._child.merge(waits(STARTING)),
         )
@@ -209,14 +207,6 @@ def _spread(scope: Scope) -> k8s.core.v1.TopologySpreadConstraintArgs:
     )
 
 
-def _without_rights() -> k8s.core.v1.SecurityContextArgs:
-    return k8s.core.v1.SecurityContextArgs(
-        allow_privilege_escalation=False,
-        read_only_root_filesystem=True,
-        capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
-    )
-
-
 def _slurmrestd(args: RestArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="slurmrestd",
@@ -224,7 +214,6 @@ def _slurmrestd(args: RestArgs) -> k8s.core.v1.ContainerArgs:
         command=program("slurmrestd"),
         restart_policy="Always",
         env=env(THREADS=str(args.rest.threads), MAX_CONNECTIONS=str(args.rest.max_connections)),
-        security_context=_without_rights(),
         volume_mounts=[mount("config", "/config/slurm", read_only=True), mount("run", "/run/slurmstack")],
         resources=resources(cpu=args.rest.cpu, memory=args.rest.memory),
     )
@@ -240,7 +229,6 @@ def _proxy(args: RestArgs) -> k8s.core.v1.ContainerArgs:
         ports=[k8s.core.v1.ContainerPortArgs(name="https", container_port=REST_PORT)],
         readiness_probe=probe,
         startup_probe=starting(probe),
-        security_context=_without_rights(),
         volume_mounts=[
             mount("tls", "/secrets/tls", read_only=True),
             mount("run", "/run/slurmstack"),

@@ -105,7 +105,7 @@ class WorkerPool(pulumi.ComponentResource):
                 service_name=NODES_SERVICE,
                 pod_management_policy="Parallel",
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(WORKER, pool=pool_name)),
-                template=pod_template(labels, placement_of(args.pool, args.placement), pod),
+                template=pod_template(scope, labels, placement_of(args.pool, args.placement), pod),
             ),
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -138,7 +138,6 @@ def _pod(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
     root = claim_volume("jail", args.jail.claim.metadata.name) if args.in_jail else _users_volume(args)
     shm = empty_dir("shm", medium="Memory", size_limit=shared_memory(pool))
     return k8s.core.v1.PodSpecArgs(
-        automount_service_account_token=False,
         enable_service_links=False,
         image_pull_secrets=args.scope.pull_secrets,
         # The `preStop` hook waits for jobs; the rest is for slurmd itself to end.

@@ -35,6 +35,10 @@ class Cluster(Section):
     namespace: Annotated[str, AfterValidator(_namespace)] = "slurm"
     """Kubernetes namespace that holds every object of this cluster, and nothing else."""
 
+    user_namespaces: bool = Field(default=False, strict=True)
+    """Whether root in a pod is nobody on its machine (`hostUsers: false`). The file systems of all volumes must take
+    idmapped mounts: NFS does not, and virtiofs only with recent kernels."""
+
 
 class Controller(Section):
     """slurmctld and its state."""

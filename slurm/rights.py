@@ -39,3 +39,6 @@ CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "health-tests": _BECOME_ANOTHER,
 }
 """By container. slurmctld and the configuration agent act on each other's files and processes."""
+
+TEMPORARY: Final = ("config-agent", "slurmdbd", "mariadbd", "check-database", "policy")
+"""Containers that need a /tmp; the root file systems of these are read-only."""

@@ -18,6 +18,7 @@ from images.accounting.conf import (
     storage_of,
     with_password,
 )
+from images.common.boundary import own_directory
 from images.common.files import write_atomically
 from images.common.jwt_key import install_jwt_key
 from images.common.log import Log
@@ -25,9 +26,9 @@ from images.common.process import become, drop_privileges, end_on_sigterm
 from images.common.readiness import wait_for_munge
 from images.common.wait import wait_for
 
-CONF: Final = Path("/etc/slurm/slurmdbd.conf")
 RUN: Final = Path("/run/slurmdbd")
-"""For the pid file: slurmdbd is not root."""
+"""For slurmdbd alone, which is not root: its pid file, and its configuration with the password."""
+CONF: Final = RUN / "slurmdbd.conf"
 
 
 def main() -> None:
@@ -51,10 +52,8 @@ def main() -> None:
         log(str(error))
         sys.exit(REFUSED)
     log(f"the database at {storage.where} is {answer.server}")
+    own_directory(RUN, *owner)
     write_atomically(CONF, whole, mode=0o600, owner=owner)
-    RUN.mkdir(parents=True, exist_ok=True)
-    os.chown(RUN, *owner)
     drop_privileges(user)
-    # With SLURM_CONF, which the pod sets for sacctmgr, slurmdbd would look for its own file beside slurm.conf.
-    environment = {key: value for key, value in os.environ.items() if key != "SLURM_CONF"}
-    become(["/usr/sbin/slurmdbd", "-D"], log, env=environment)
+    # slurmdbd looks for its own file beside slurm.conf, which it does not read itself.
+    become(["/usr/sbin/slurmdbd", "-D"], log, env={**os.environ, "SLURM_CONF": str(RUN / "slurm.conf")})

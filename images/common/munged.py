@@ -20,12 +20,12 @@ def prepare(secret: Path, root: Path, uid: int, gid: int) -> None:
     A Secret volume can give neither: munged refuses a key that another user owns, and a socket directory that a group
     may write.
     """
-    for name, mode in (("etc/munge", 0o700), ("run/munge", 0o755), ("var/lib/munge", 0o700), ("var/log/munge", 0o700)):
+    for name, mode in (("run/munge", 0o755), ("run/munged", 0o700)):
         directory = root / name
         directory.mkdir(parents=True, exist_ok=True)
         os.chown(directory, uid, gid)
         directory.chmod(mode)
-    write_atomically(root / "etc/munge/munge.key", secret.read_bytes(), mode=0o400, owner=(uid, gid))
+    write_atomically(root / "run/munged/munge.key", secret.read_bytes(), mode=0o400, owner=(uid, gid))
 
 
 def main() -> None:
@@ -36,4 +36,5 @@ def main() -> None:
     user = pwd.getpwnam("munge")
     prepare(SECRET, Path("/"), user.pw_uid, user.pw_gid)
     drop_privileges(user)
-    become(["/usr/sbin/munged", "--foreground"], log)
+    own = ["--key-file=/run/munged/munge.key", "--seed-file=/run/munged/munge.seed"]
+    become(["/usr/sbin/munged", "--foreground", *own], log)

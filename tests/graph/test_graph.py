@@ -271,32 +271,6 @@ def test_services_lead_to_ports_that_a_container_declares(recording: Recording) 
         assert {port["targetPort"] for port in spec.get("ports", [])} <= declared, item.name
 
 
-def test_no_container_is_privileged_and_only_those_that_need_it_have_a_capability(recording: Recording) -> None:
-    for owner, spec in _pod_specs(recording):
-        for container in [*spec.get("initContainers", []), *spec["containers"]]:
-            context = container.get("securityContext", {})
-            assert not context.get("privileged")
-            added = context.get("capabilities", {}).get("add", [])
-            allowed = container["name"] in {"slurmd", "sshd"} and any(
-                volume["name"] == "jail" for volume in spec["volumes"]
-            )
-            rdma = any(key.startswith("rdma/") for key in container["resources"].get("limits", {}))
-            gpus = container["name"] == "slurmd" and "nvidia.com/gpu" in container["resources"].get("limits", {})
-            expected = (["SYS_ADMIN"] if allowed else []) + (["SYS_RESOURCE"] if rdma else [])
-            expected += ["SYSLOG"] if gpus else []
-            assert added == expected, f"{owner}/{container['name']}"
-
-
-def test_only_the_controller_and_the_watcher_have_rights_in_kubernetes(recording: Recording) -> None:
-    for owner, spec in _pod_specs(recording):
-        if "controller" in owner:
-            assert spec["serviceAccountName"] == "controller"
-        elif owner == "slurm-health-pods":
-            assert spec["serviceAccountName"] == "health-watch"
-        else:
-            assert spec["automountServiceAccountToken"] is False, owner
-
-
 def test_objects_that_are_named_after_their_content_are_deleted_before_they_are_replaced(recording: Recording) -> None:
     named = [item for item in _objects(recording) if re.search("-[0-9a-f]{8}$", item.inputs["metadata"]["name"])]
     assert {item.type.rsplit(":", 1)[1] for item in named} == {"Job", "ConfigMap"}

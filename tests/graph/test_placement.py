@@ -12,6 +12,7 @@ from components.clouds.existing import ExistingCluster
 from components.workers import placement_of
 from config.machines import Taint
 from config.workers import Resources, Toleration, WorkerPool
+from slurm.rights import INTO_JAIL, WITHOUT_JAIL
 from tests import stacks
 from tests.stacks import with_change
 
@@ -103,16 +104,16 @@ def test_rdma_devices_come_with_the_permission_to_raise_the_limit_of_locked_memo
     recording = record(stacks.existing(), stack="prod")
     gpu, cpu = (slurmd(template(recording, f"slurm-pool-{pool}-pods")) for pool in ("gpu", "cpu"))
     assert gpu["resources"]["requests"]["rdma/ib"] == gpu["resources"]["limits"]["rdma/ib"] == "1"
-    assert gpu["securityContext"]["capabilities"]["add"] == ["SYS_ADMIN", "SYS_RESOURCE", "SYSLOG"]
+    assert {*gpu["securityContext"]["capabilities"]["add"]} - {*INTO_JAIL} == {"SYS_RESOURCE", "SYSLOG"}
     assert "rdma/ib" not in cpu["resources"]["requests"]
-    assert cpu["securityContext"]["capabilities"]["add"] == ["SYS_ADMIN"]
+    assert {*cpu["securityContext"]["capabilities"]["add"]} == {*INTO_JAIL}
 
 
 @pytest.mark.usefixtures("cloud")
 def test_a_baseline_pool_gets_nothing_but_the_limit_for_its_devices_and_the_kernel_s_log() -> None:
     sections = with_change(stacks.existing(), "worker_nodes.gpu.security", "baseline")
     container = slurmd(template(record(sections, stack="prod"), "slurm-pool-gpu-pods"))
-    assert container["securityContext"] == {"capabilities": {"add": ["SYS_RESOURCE", "SYSLOG"]}}
+    assert {*container["securityContext"]["capabilities"]["add"]} - {*WITHOUT_JAIL} == {"SYS_RESOURCE", "SYSLOG"}
 
 
 def test_a_pool_without_the_jail_has_the_users_whom_slurmctld_knows_and_no_more_of_its_configuration() -> None:

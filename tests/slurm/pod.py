@@ -15,7 +15,7 @@ from pathlib import Path
 from images.common.install import install_programs, take_users
 from local.images import rootfs
 from local.report import PlainReport
-from slurm.rights import CAPABILITIES, WITHOUT_JAIL
+from slurm.rights import CAPABILITIES, TEMPORARY, WITHOUT_JAIL
 from tests.stacks import ROOT
 
 LIBEXEC = "/usr/libexec/slurmstack"
@@ -90,23 +90,38 @@ def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], tim
 
 
 EMPTY_DIRECTORIES = {
-    "controller": ("run/munge", "run/slurmstack"),
-    "worker": ("run/munge", "run/slurm", "var/spool/slurmd", "dev/shm", "tmp"),
-    "login": ("run/munge", "run/slurm", "tmp"),
-    "accounting": ("run/munge", "run/slurmstack"),
+    "controller": ("run/munge", "run/munged", "run/slurmstack"),
+    "worker": ("run/munge", "run/munged", "run/slurm", "var/spool/slurmd", "dev/shm", "tmp"),
+    "login": ("run/munge", "run/munged", "run/slurm", "tmp"),
+    "accounting": ("run/munge", "run/munged", "run/slurmstack", "run/slurmdbd"),
     "database": ("run/mysqld",),
     "rest": ("run/slurmstack", "run/nginx"),
 }
 """Role -> the volumes of type emptyDir in its pods."""
 
 
+CONTAINER = r"""
+mount -o remount,bind,ro /
+[ "$0" = tmp ] || mount -t tmpfs -o ro tmpfs /tmp
+exec "$@"
+"""
+"""A container's root file system: only its volumes can be written."""
+
+
 def _container_of(program: str, env: Mapping[str, str]) -> list[str]:
-    """Puts a program into a container of its own, as far as it matters here: its capabilities and, beside those that
-    lead into the jail, its mounts."""
+    """Puts a program into a container of its own, as far as it matters here: capabilities and mounts.
+
+    Those that lead into the jail keep the mounts of the pod, as tests look at them.
+    """
     without_jail = program == "slurmd" and not env.get("JAIL")
     kept = ",".join(f"+{name.lower()}" for name in (WITHOUT_JAIL if without_jail else CAPABILITIES.get(program, ())))
     rights = ["setpriv", "--inh-caps=-all", f"--bounding-set=-all,{kept}".rstrip(",")]
-    return rights if program in {"sshd", "slurmd"} else ["unshare", "--mount", "--propagation=private", *rights]
+    if program in {"sshd", "slurmd"}:
+        return rights
+    apart = ["unshare", "--mount", "--propagation=private"]
+    if program != "sssd":
+        apart += ["sh", "-ec", CONTAINER, "tmp" if program in TEMPORARY else "no-tmp"]
+    return [*apart, *rights, "--no-new-privs"]
 
 
 @dataclass
@@ -133,7 +148,7 @@ class Pod:
             "NAME": self.name,
             "LOWER": self.lower,
             "WORK": str(self.work),
-            "EMPTY": " ".join(EMPTY_DIRECTORIES.get(self.role, ("run/munge",))),
+            "EMPTY": " ".join(EMPTY_DIRECTORIES.get(self.role, ("run/munge", "run/munged"))),
             "BINDS": " ".join(f"{source}:{target.lstrip('/')}" for source, target in self.binds.items()),
         }
         unshare = [

@@ -153,6 +153,9 @@ def _plugin_pod(config_map: str) -> k8s.core.v1.PodSpecArgs:
         automount_service_account_token=False,
         enable_service_links=False,
         host_network=True,
+        security_context=k8s.core.v1.PodSecurityContextArgs(
+            seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault")
+        ),
         priority_class_name="system-node-critical",
         node_selector={RDMA_LABEL: "true"},
         tolerations=[k8s.core.v1.TolerationArgs(operator="Exists")],

@@ -110,7 +110,7 @@ def test_munges_key_is_only_for_munge(tmp_path: Path) -> None:
 
     prepare(secret, tmp_path / "root", status.st_uid, status.st_gid)
 
-    key = tmp_path / "root/etc/munge/munge.key"
+    key = tmp_path / "root/run/munged/munge.key"
     assert key.read_bytes() == b"k" * 128
     assert stat.S_IMODE(key.stat().st_mode) == 0o400
     assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700

@@ -1,0 +1,92 @@
+"""What no pod of a cluster may do: one property over all pods of all stacks, with its exceptions by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cli.recording import Recording, record, reveal
+from components.confinement import ALLOWS_SUDO, SEALED_LATER
+from slurm.rights import CAPABILITIES, TEMPORARY, WITHOUT_JAIL
+from tests import stacks
+from tests.security import pod_table
+from tests.stacks import ROOT, with_change
+
+NOT_OURS = {"slurm-gpu-stack-rdma-plugin"}
+"""NVIDIA's device plugin: what it needs beyond root was not tried, as that takes a machine with InfiniBand."""
+
+TOKENS = {"slurmctld", "config-agent", "health-watch"}
+"""Containers that talk to the API server. slurmctld's preStop hook waits for the workers to leave."""
+
+OPENS_JAIL = {"sshd", "slurmd"}
+
+
+def pods(recording: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
+    for item in recording:
+        spec = reveal(item.inputs).get("spec", {}) if item.type.startswith("kubernetes:") else {}
+        if isinstance(spec, dict) and "template" in spec:
+            yield item.name, spec["template"]["spec"]
+
+
+def containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*spec.get("initContainers", []), *spec["containers"]]
+
+
+def test_no_pod_makes_calls_that_the_runtime_forbids_or_has_a_token_by_itself(recording: Recording) -> None:
+    for owner, spec in pods(recording):
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, owner
+        assert spec["automountServiceAccountToken"] is False, owner
+        for setting in ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"):
+            assert not spec.get(setting) or owner in NOT_OURS, owner
+
+
+def test_containers_have_the_capabilities_that_are_written_down_and_no_others(recording: Recording) -> None:
+    for owner, spec in pods(recording):
+        for container in containers(spec) if owner not in NOT_OURS else ():
+            name, context = container["name"], container["securityContext"]
+            in_jail = any(volume["name"] == "jail" for volume in spec["volumes"] or ())
+            expected = list(WITHOUT_JAIL if name == "slurmd" and not in_jail else CAPABILITIES.get(name, ()))
+            limits = container["resources"].get("limits", {})
+            if name == "slurmd":
+                expected += ["SYS_RESOURCE"] if any(key.startswith("rdma/") for key in limits) else []
+                expected += ["SYSLOG"] if "nvidia.com/gpu" in limits else []
+            assert context["capabilities"]["drop"] == ["ALL"], (owner, name)
+            assert context["capabilities"].get("add", []) == expected, (owner, name)
+            assert not context.get("privileged"), (owner, name)
+            assert ("SYS_ADMIN" in expected) == (in_jail and name in OPENS_JAIL), (owner, name)
+            assert ("appArmorProfile" in context) == ("SYS_ADMIN" in expected), (owner, name)
+
+
+def test_containers_neither_write_their_root_nor_gain_rights_by_executing(recording: Recording) -> None:
+    for owner, spec in pods(recording):
+        for container in containers(spec) if owner not in NOT_OURS else ():
+            name, context = container["name"], container["securityContext"]
+            assert context.get("readOnlyRootFilesystem", False) is (name not in SEALED_LATER), (owner, name)
+            assert context.get("allowPrivilegeEscalation", True) is (name in ALLOWS_SUDO), (owner, name)
+            mounted = {mount["mountPath"] for mount in container.get("volumeMounts", [])}
+            assert ("/tmp" in mounted) == (name in {*TEMPORARY, *OPENS_JAIL}), (owner, name)
+
+
+def test_tokens_are_where_they_are_used(recording: Recording) -> None:
+    for owner, spec in pods(recording):
+        for container in containers(spec):
+            mounted = {mount["mountPath"] for mount in container.get("volumeMounts", [])}
+            has_token = "/var/run/secrets/kubernetes.io/serviceaccount" in mounted
+            assert has_token is (container["name"] in TOKENS), (owner, container["name"])
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_root_in_a_pod_is_nobody_on_the_machine_if_that_is_asked_for(asked: bool) -> None:
+    sections = with_change(stacks.existing_full(), "cluster", {"user_namespaces": asked})
+
+    found = {spec.get("hostUsers") for _, spec in pods(record(sections, stack="prod"))}
+
+    assert found == ({False} if asked else {None})
+
+
+def test_the_table_of_pods_in_the_documentation_is_that_of_the_program() -> None:
+    text = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+
+    assert pod_table.table() in text, "write it anew: python -m tests.security.pod_table"
