@@ -13,6 +13,7 @@ from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.pods import (
     CONTROLLER_ADDRESS,
     FILLING,
+    LIBEXEC,
     SLURM_NODE_LABEL,
     Scope,
     children_of,
@@ -151,7 +152,7 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="sshd",
         image=args.image,
-        command=program("sshd"),
+        command=[f"{LIBEXEC}/sshd"],
         env=env(JAIL=JAIL_DIR, **_limits(args), **args.jail.env, **mounts_env(args.mounts, in_jail=True)),
         ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
         readiness_probe=tcp_probe(SSH_PORT, period=10),

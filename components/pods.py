@@ -115,7 +115,8 @@ def program(name: str, *arguments: str) -> list[str]:
     """Command line of one of our programs, under an init that reaps.
 
     slurmd does not wait for the steps that end under it: as PID 1 it left a zombie for each of them (measured). tini
-    also passes SIGTERM on to daemons that, as PID 1, would never see it.
+    also passes SIGTERM on to daemons that, as PID 1, would never see it. slurmd and sshd put it before themselves when
+    they have set the pod up.
     """
     return ["/usr/bin/tini", "--", f"{LIBEXEC}/{name}", *arguments]
 

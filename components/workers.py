@@ -27,7 +27,6 @@ from components.pods import (
     munge_sidecar,
     munge_volumes,
     pod_template,
-    program,
     resources,
 )
 from components.sssd import with_sssd
@@ -182,7 +181,7 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="slurmd",
         image=args.image,
-        command=program("slurmd"),
+        command=[f"{LIBEXEC}/slurmd"],
         env=env(
             CONTROLLER=CONTROLLER_ADDRESS,
             POOL=pool_name,

@@ -52,6 +52,11 @@ def seal_root(runner: Runner) -> None:
             raise OpenRootError(f"{' '.join(argv)}: {result.message} (the container needs CAP_SYS_ADMIN)")
 
 
-def without_set_up(argv: Sequence[str]) -> list[str]:
-    """The command line for a daemon that must not have what only the set-up of its pod needs."""
-    return ["/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin", *argv]
+def without_set_up(argv: Sequence[str], pid: int) -> list[str]:
+    """The command line for a daemon that must not have what only the set-up of its pod needs.
+
+    PID 1 becomes an init that reaps, as the other containers have it from the beginning (components/pods.py). Here that
+    would keep the capability, and then nothing of ours could write into its log any more: that takes as much as it has.
+    """
+    init = ["/usr/bin/tini", "--"] if pid == 1 else []
+    return ["/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin", *init, *argv]

@@ -80,7 +80,7 @@ def main() -> NoReturn:
     except (JailViewError, OpenRootError, UnsafeJailError, WrongFilesystemError) as error:
         log(str(error))
         sys.exit(1)
-    become(without_set_up(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options]), log)
+    become(without_set_up(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options], os.getpid()), log)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def main() -> NoReturn:
     lift_own_drain(node, log, keep_waiting=waits)
     if waits:
         node_conf += STARTS_DRAINED
-    become(without_set_up(slurmd_command(controller, node_conf, name)), log)
+    become(without_set_up(slurmd_command(controller, node_conf, name), os.getpid()), log)
 
 
 if __name__ == "__main__":

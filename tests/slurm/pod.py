@@ -8,14 +8,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from images.common.install import install_programs, take_users
 from local.images import rootfs
 from local.report import PlainReport
-from slurm.rights import CAPABILITIES, TEMPORARY, WITHOUT_JAIL
+from slurm.rights import CAPABILITIES, INTO_JAIL, TEMPORARY, WITHOUT_JAIL
 from tests.stacks import ROOT
 
 LIBEXEC = "/usr/libexec/slurmstack"
@@ -45,7 +45,9 @@ printf '%s\n' "$NAME" > "$WORK/hostname"
 for file in hosts resolv.conf hostname; do touch "$WORK/$file" etc/$file; mount --bind "$WORK/$file" etc/$file; done
 ip link set lo up
 # The first process only reaps: daemons are started beside it, and all end with it.
-exec chroot . /bin/bash -c 'trap "exit 0" TERM; touch /run/pod-is-up; while :; do sleep 3600 & wait $!; done'
+# It has no more than the daemons, which write into its log.
+exec chroot . setpriv --bounding-set="$RIGHTS" \
+    /bin/bash -c 'trap "exit 0" TERM; touch /run/pod-is-up; while :; do sleep 3600 & wait $!; done'
 """
 
 
@@ -108,14 +110,19 @@ exec "$@"
 """A container's root file system: only its volumes can be written."""
 
 
+def _kept(names: Iterable[str]) -> str:
+    """A bounding set for setpriv."""
+    return ",".join(("-all", *(f"+{name.lower()}" for name in names)))
+
+
 def _container_of(program: str, env: Mapping[str, str]) -> list[str]:
     """Puts a program into a container of its own, as far as it matters here: capabilities and mounts.
 
     Those that lead into the jail keep the mounts of the pod, as tests look at them.
     """
     without_jail = program == "slurmd" and not env.get("JAIL")
-    kept = ",".join(f"+{name.lower()}" for name in (WITHOUT_JAIL if without_jail else CAPABILITIES.get(program, ())))
-    rights = ["setpriv", "--inh-caps=-all", f"--bounding-set=-all,{kept}".rstrip(",")]
+    kept = _kept(WITHOUT_JAIL if without_jail else CAPABILITIES.get(program, ()))
+    rights = ["setpriv", "--inh-caps=-all", f"--bounding-set={kept}"]
     if program in {"sshd", "slurmd"}:
         return rights
     apart = ["unshare", "--mount", "--propagation=private"]
@@ -148,6 +155,7 @@ class Pod:
             "NAME": self.name,
             "LOWER": self.lower,
             "WORK": str(self.work),
+            "RIGHTS": _kept(name for name in INTO_JAIL if name != "SYS_ADMIN"),
             "EMPTY": " ".join(EMPTY_DIRECTORIES.get(self.role, ("run/munge", "run/munged"))),
             "BINDS": " ".join(f"{source}:{target.lstrip('/')}" for source, target in self.binds.items()),
         }

@@ -127,7 +127,7 @@ def test_the_daemons_have_given_up_what_set_the_pod_up(cluster: SlurmSandbox, sc
     words = done.stdout.split()
     has = {name for _, name, _, mask in zip(*[iter(words)] * 4, strict=True) if int(mask, 16) >> SYS_ADMIN & 1}
 
-    assert has <= {"bash", "sleep", "cat", "grep"}, "only the sandbox's own: its first process, and this look"
+    assert has <= {"bash", "cat", "grep"}, "only this look itself"
     assert {"login-0": "sshd", "default-0": "slurmstepd"}[pod] in done.stdout
 
 

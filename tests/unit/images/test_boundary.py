@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.boundary import OpenRootError, own_directory, seal_root, settle_shared
+from images.common.boundary import OpenRootError, own_directory, seal_root, settle_shared, without_set_up
 from images.common.command import Result
 from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS, Bind, bind_into_jail
 from slurm.rights import IN_JAIL
@@ -53,6 +53,12 @@ def test_what_is_not_the_users_is_shown_for_reading_only(tmp_path: Path) -> None
 def test_a_root_that_cannot_be_sealed_stops_the_start() -> None:
     with pytest.raises(OpenRootError, match="SYS_ADMIN"):
         seal_root(FakeRunner({"mount -o remount": Result(code=32, stderr="denied"), "mount": Result(code=0)}))
+
+
+def test_the_first_process_of_a_container_reaps_and_keeps_nothing_of_the_set_up() -> None:
+    rights = ["/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin"]
+    assert without_set_up(["sshd", "-D"], 1) == [*rights, "/usr/bin/tini", "--", "sshd", "-D"]
+    assert without_set_up(["sshd", "-D"], 7) == [*rights, "sshd", "-D"]
 
 
 def test_a_daemon_does_not_ignore_what_python_ignores() -> None:
