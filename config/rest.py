@@ -61,6 +61,11 @@ class Rest(Section):
     """Annotations of the Service, for the cloud's load balancer."""
     tls: RestTls = Field(default_factory=RestTls)
     """The certificate."""
+    max_token_lifespan: int = Field(default=86_400, ge=60, le=315_360_000, strict=True)
+    """Seconds for which a user's token may be good at most; a minute to ten years. Slurm refuses to make a longer one,
+    with and without `enabled`. Not for root and `slurm`."""
+    token_creation: bool = Field(default=True, strict=True)
+    """Whether users make tokens for themselves; false: only root and `slurm` do. With and without `enabled`."""
     threads: int = Field(default=8, ge=1, le=1024, strict=True)
     """Threads of slurmrestd."""
     max_connections: int = Field(default=124, ge=1, le=65535, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from config.rest import Rest
 from slurm.names import REST
 
 JWT_KEY = "/run/slurmstack/keys/jwt_hs256.key"
@@ -10,6 +11,17 @@ JWT_KEY = "/run/slurmstack/keys/jwt_hs256.key"
 TOKEN_SETTINGS = {"AuthAltTypes": "auth/jwt", "AuthAltParameters": f"jwt_key={JWT_KEY}"}
 """For slurm.conf and slurmdbd.conf. They are there with and without a REST API, so that turning it on restarts nothing,
 and `scontrol token` works in any case."""
+
+
+def token_settings(rest: Rest) -> dict[str, str]:
+    """For slurm.conf: the key, and which tokens slurmctld makes for whom.
+
+    It alone makes them, so slurmdbd.conf has no limits.
+    """
+    limits = [f"max_token_lifespan={rest.max_token_lifespan}"]
+    if not rest.token_creation:
+        limits.append("disable_token_creation")
+    return {**TOKEN_SETTINGS, "AuthAltParameters": ",".join([TOKEN_SETTINGS["AuthAltParameters"], *limits])}
 
 
 def certificate_names(namespace: str, cluster_domain: str, more: tuple[str, ...] = ()) -> list[str]:

@@ -13,7 +13,7 @@ from slurm.licenses import license_parameters, license_settings
 from slurm.names import CONTROLLER_HOST, SLURMCTLD_PORT, SLURMD_PORT, SRUN_PORTS, STATE_DIR
 from slurm.preemption import preemption_settings
 from slurm.priority import priority_settings
-from slurm.rest import TOKEN_SETTINGS
+from slurm.rest import token_settings
 from slurm.sizing import default_memory_per_cpu_mib, max_node_count
 from slurm.topology import topology_settings
 
@@ -61,7 +61,7 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "SlurmUser": "slurm",
         "AuthType": "auth/munge",
         "CredType": "cred/munge",
-        **TOKEN_SETTINGS,
+        **token_settings(config.rest),
         "StateSaveLocation": STATE_DIR,
         "SlurmdSpoolDir": "/var/spool/slurmd",
         # Workers fetch this file from slurmctld, and register themselves with the address that they have just now.

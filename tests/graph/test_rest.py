@@ -136,4 +136,7 @@ def test_cert_manager_is_asked_for_a_certificate() -> None:
 def test_turning_it_on_changes_nothing_that_slurm_reads(enabled: bool) -> None:
     recording = record(with_change(stacks.existing(), "rest", {"enabled": enabled}), stack="prod")
     conf = named(recording, "slurm-configuration-files")["data"]["slurm.conf"]
-    assert "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=/run/slurmstack/keys/jwt_hs256.key\n" in conf
+    assert (
+        "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=/run/slurmstack/keys/jwt_hs256.key,max_token_lifespan="
+        in conf
+    )
