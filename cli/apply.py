@@ -266,8 +266,9 @@ def _kept(inside: Mapping[tuple[str, str], dict[str, Any]], namespace: str) -> K
     if not found and ("Secret", "munge-key") in inside:
         raise Failure(
             f"the cluster in namespace {namespace!r} has keys that were not made by this command, and would get others",
-            hint=f"if they came from `slurmstack render`, keep them: kubectl create secret generic {KEPT_VALUES} "
-            f"-n {namespace} with one --from-literal=NAME=VALUE for each entry of its keys.json",
+            hint=f"if they came from `slurmstack render`, keep them: write each value of its keys.json into a file of "
+            f"its name, in a directory of your own, and kubectl create secret generic {KEPT_VALUES} -n {namespace} "
+            f"--from-file=DIRECTORY",
         )
     if not found:
         return KeptValues({})

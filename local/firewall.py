@@ -1,5 +1,8 @@
 """The nftables side: masquerading of what leaves the cluster, and a way through a firewall that drops what it forwards.
 
+Nobody outside this machine may begin a connection to nodes, pods or Services: their ranges are routed here, and another
+machine of the same network needs only a route of its own to reach the kubelets and every pod.
+
 Our table is `ip slurmstack`. An accept in it could not overrule another table's drop (docker sets `FORWARD` to drop):
 there, accept rules for our bridge alone are put in front, marked by a comment, and taken out again by `down`.
 """
@@ -33,6 +36,10 @@ table ip {_TABLE} {{
     type nat hook postrouting priority srcnat; policy accept;
     ip saddr {{ {addresses.nodes}, {addresses.pods} }} oifname != "{BRIDGE}" masquerade comment "{mark}"
   }}
+  chain forward {{
+    type filter hook forward priority filter; policy accept;
+    iifname != "{BRIDGE}" oifname "{BRIDGE}" ct state != {{ established, related }} counter drop comment "{mark}"
+  }}
 }}
 """
 
@@ -46,9 +53,11 @@ def check(tools: Tools, mark: str) -> None:
 
 
 def ensure(addresses: Addresses, tools: Tools, mark: str) -> list[str]:
-    """Load our table when it is not there, and open the host's forward chains; returns warnings."""
-    if _nft(tools, ["list", "table", "ip", _TABLE], check=False).returncode != 0:
-        _nft(tools, ["-f", "-"], stdin=table_text(addresses, mark))
+    """Load our table, whatever an earlier release or a person made of it, and open the host's forward chains.
+
+    Returns warnings.
+    """
+    _nft(tools, ["-f", "-"], stdin=table_text(addresses, mark))
     rules = _ruleset(tools)
     marked = {(rule["family"], rule["table"], rule["chain"]) for rule in _rules(rules) if rule.get("comment") == mark}
     for family, table, chain in closed_forward_chains(rules):

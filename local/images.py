@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import debian, oci, paths
+from local import debian, lock, oci, paths
 from local.buildah import Buildah, leave_no_trace, temporary_beside
 from local.errors import LocalError
 from local.tools import ensure_tools
@@ -128,6 +128,7 @@ def _build(report: Report, images: ImageSet, apt: debian.AptSettings, base: str)
 @contextmanager
 def image_store(report: Report) -> Iterator[Buildah]:
     """Give the image store, with nobody else building in it meanwhile."""
+    paths.close()
     buildah = Buildah(tools=ensure_tools(report), directory=paths.cache() / "buildah")
     with _lock(report, _MACHINE_LOCK):
         buildah.prepare()
@@ -263,8 +264,7 @@ def _is_old(name: str, tags: set[str], suite: str, base: str) -> bool:
 @contextmanager
 def _lock(report: Report, path: Path) -> Iterator[None]:
     """One build at a time; a second one waits and then finds everything there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    with lock.open_file(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -111,10 +111,11 @@ def remove(name: str) -> None:
 
 
 def check_place() -> None:
-    """Refuse a place that a node could not see, because it has a `/run` of its own."""
+    """Refuse a place that a node could not see, because it has a `/run` of its own; close it to other users."""
     for hidden in ("/run", "/proc", "/sys", "/dev"):
         if paths.root().is_relative_to(Path(hidden).resolve()):
             raise LocalError(f"SLURMSTACK_LOCAL_DIR={paths.root()} is below {hidden}", "choose a place on a disk")
+    paths.close()
 
 
 def _directory() -> Path:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from local.errors import LocalError
+
 SOURCES = Path(__file__).resolve().parent
 """The package itself: the Go modules and templates that builds start from."""
 
@@ -15,6 +17,24 @@ DEFAULT_ROOT = Path("/var/lib/slurmstack")
 def root() -> Path:
     """`$SLURMSTACK_LOCAL_DIR`, or `/var/lib/slurmstack`; read at each call, so that tests can point it elsewhere."""
     return Path(os.environ.get("SLURMSTACK_LOCAL_DIR") or DEFAULT_ROOT).resolve()
+
+
+def close() -> None:
+    """Make our directory, and let nobody but its owner in.
+
+    Images and the jail have programs with setuid bits, and the jail has files of all users: on this machine, whoever
+    has an account could use them. `LocalError` where it is open and has things in it that are not ours.
+    """
+    directory = root()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not directory.stat().st_mode & 0o077:
+        return
+    ours = {cache().name, cluster().name, volumes().name, removed().name}
+    others = sorted({path.name for path in directory.iterdir()} - ours)
+    if others:
+        msg = f"{directory} is open to all users of this machine, and has {others[0]} in it, which is not ours"
+        raise LocalError(msg, f"chmod 700 {directory}, or let SLURMSTACK_LOCAL_DIR name a directory of its own")
+    directory.chmod(0o700)
 
 
 def cache() -> Path:

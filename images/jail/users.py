@@ -75,7 +75,9 @@ def read_declared(path: Path) -> Declared:
 @contextmanager
 def account_lock(jail: Path) -> Iterator[None]:
     """Hold the lock that useradd and its like take, so that one of them in the jail and this program do not mix."""
-    with (jail / "etc/.pwd.lock").open("w") as lock:
+    # Whoever is root in the jail may have put a link there, which leads to a file of this container.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(jail / "etc/.pwd.lock", flags, 0o600), "w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         yield
 

@@ -95,6 +95,7 @@ def test_make_up_ends_with_srun_on_two_nodes_and_says_how_to_log_in() -> None:
     assert sorted(re.findall(r"^default-\d$", printed, re.MULTILINE)) == ["default-0", "default-1"]
     assert "slurmstack login alice" in printed
     assert slurmstack("login", "alice", "--", "id -un").stdout.strip() == "alice"
+    assert local_directory().stat().st_mode & 0o777 == 0o700, "the jail in it has setuid programs"
 
 
 def test_the_nodes_hold_the_images_once_on_disk_and_their_databases_apart() -> None:

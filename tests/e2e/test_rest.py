@@ -95,9 +95,8 @@ def test_a_job_is_listed_and_cancelled(slurm: SlurmOnKubernetes) -> None:
 
 
 def test_a_job_makes_a_token_and_asks_with_it(slurm: SlurmOnKubernetes) -> None:
-    script = (
-        f'eval "$(scontrol token)"; curl --silent --cacert rest-ca.pem -H "X-SLURM-USER-TOKEN: $SLURM_JWT" {API}/jobs/'
-    )
+    header = "scontrol token | sed 's/SLURM_JWT=/X-SLURM-USER-TOKEN: /' > token"
+    script = f"umask 077; {header}; curl --silent --cacert rest-ca.pem -H @token {API}/jobs/"
     number = slurm.submit(script, "--output=inner.json")
     slurm.await_job(number)
     answer = json.loads(slurm.ssh("cat inner.json"))

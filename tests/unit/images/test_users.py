@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from images.jail.accounts import AccountError, Declared, Group, Table, User
-from images.jail.users import apply_users, read_declared
+from images.jail.users import account_lock, apply_users, read_declared
 
 KEY = "ssh-ed25519 AAAA alice@laptop"
 
@@ -69,6 +69,15 @@ def test_a_second_run_changes_nothing(jail: Path) -> None:
 
     assert {path: path.read_bytes() for path in before} == before
     assert (jail / "home/alice/work").exists()
+
+
+def test_a_link_that_root_in_the_jail_put_in_the_locks_place_is_not_followed(jail: Path, tmp_path: Path) -> None:
+    (jail / "etc/.pwd.lock").symlink_to(tmp_path / "made")
+
+    with pytest.raises(OSError, match="symbolic links"):
+        account_lock(jail).__enter__()
+
+    assert not (tmp_path / "made").exists()
 
 
 def test_system_accounts_are_kept(jail: Path) -> None:

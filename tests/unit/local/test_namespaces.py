@@ -31,6 +31,33 @@ def test_a_directory_that_a_node_could_not_see_is_refused(monkeypatch: pytest.Mo
         namespaces.check_place()
 
 
+@pytest.mark.parametrize("before", [None, 0o755, 0o700])
+def test_the_directory_is_closed_to_other_users_of_the_machine(
+    before: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path / "ours"))
+    if before is not None:
+        (tmp_path / "ours/volumes").mkdir(parents=True)
+        (tmp_path / "ours").chmod(before)
+
+    namespaces.check_place()
+
+    assert (tmp_path / "ours").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_with_files_of_others_is_not_closed_over_their_heads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
+    (tmp_path / "thesis.tex").touch()
+    tmp_path.chmod(0o755)
+
+    with pytest.raises(LocalError, match=r"open to all users of this machine, and has thesis\.tex in it"):
+        namespaces.check_place()
+
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
 def test_another_directory_is_another_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/one")
     first = network.mark()
