@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import urllib.error
 import urllib.request
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from local.tools import Tools
 
 MIRROR_VARIABLE = "SLURMSTACK_DEBIAN_MIRROR"
+SECURITY_VARIABLE = "SLURMSTACK_DEBIAN_SECURITY_MIRROR"
 _LAYOUT = "1"
 """Part of the key; counted up when `base_script` changes what it makes."""
 
@@ -40,7 +42,8 @@ class AptSettings:
     """What the machine's apt knows and the build needs."""
 
     mirror: str
-    security_mirror: str | None = None
+    security_mirrors: tuple[str, ...] | None = ()
+    """Where security updates may be, the nearest first; None: a person does without them."""
     proxies: tuple[tuple[str, str], ...] = ()
     """(scheme, address) of Acquire::<scheme>::Proxy."""
     certificates: Path | None = None
@@ -48,7 +51,11 @@ class AptSettings:
 
 
 def read_apt_settings() -> AptSettings:
-    """Ask the machine's apt; `$SLURMSTACK_DEBIAN_MIRROR` goes first, for machines that are not a Debian."""
+    """Ask the machine's apt; `$SLURMSTACK_DEBIAN_MIRROR` goes first, for machines that are not a Debian.
+
+    A mirror `.../debian` has its security updates in `.../debian-security`; `$SLURMSTACK_DEBIAN_SECURITY_MIRROR` names
+    another place, or `none`.
+    """
     targets = parse_targets(
         _apt_output(
             "apt-get", "indextargets", "--format", "$(REPO_URI)|$(RELEASE)|$(COMPONENT)", "Created-By: Packages"
@@ -57,10 +64,9 @@ def read_apt_settings() -> AptSettings:
     configuration = _apt_output("apt-config", "dump")
     codename = _os_release().get("VERSION_CODENAME", "")
     mirror = os.environ.get(MIRROR_VARIABLE)
-    security = None
-    if not mirror and _os_release().get("ID") == "debian":
+    ours = _os_release().get("ID") == "debian"
+    if not mirror and ours:
         mirror = _first(targets, {codename, "stable"})
-        security = _first(targets, {f"{codename}-security"})
     if not mirror:
         raise LocalError(
             "this machine's apt sources name no Debian mirror, and the images' base is made from one",
@@ -68,17 +74,26 @@ def read_apt_settings() -> AptSettings:
         )
     return AptSettings(
         mirror=mirror.rstrip("/"),
-        security_mirror=security.rstrip("/") if security else None,
+        security_mirrors=_security_mirrors(mirror, _first(targets, {f"{codename}-security"}) if ours else None),
         proxies=tuple(re.findall(r'^Acquire::(https?)::Proxy "([^"]+)";', configuration, re.MULTILINE | re.IGNORECASE)),
         certificates=_certificates(configuration),
     )
+
+
+def _security_mirrors(mirror: str, of_apt: str | None) -> tuple[str, ...] | None:
+    named = os.environ.get(SECURITY_VARIABLE)
+    if named:
+        return None if named == "none" else (named.rstrip("/"),)
+    beside = re.sub(r"/debian/?$", "/debian-security", mirror)
+    nearest_first = (beside, of_apt) if os.environ.get(MIRROR_VARIABLE) else (of_apt, beside)
+    return tuple(dict.fromkeys(found.rstrip("/") for found in nearest_first if found))
 
 
 def settings_fingerprint() -> str:
     """Name what `read_apt_settings` would read, without asking apt, which takes a second: files by size and time."""
     files = [Path("/etc/os-release"), *sorted(path for path in Path("/etc/apt").rglob("*") if path.is_file())]
     stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.exists()]
-    environment = [os.environ.get(name, "") for name in (MIRROR_VARIABLE, "APT_CONFIG")]
+    environment = [os.environ.get(name, "") for name in (MIRROR_VARIABLE, SECURITY_VARIABLE, "APT_CONFIG")]
     return hashlib.sha256(repr((_LAYOUT, stats, environment)).encode()).hexdigest()[:16]
 
 
@@ -110,21 +125,27 @@ def _os_release() -> dict[str, str]:
 
 
 def sources_list(suite: str, apt: AptSettings) -> str:
-    """Give the content of /etc/apt/sources.list in the image."""
+    """Give the content of /etc/apt/sources.list in the image. `LocalError` where no mirror has security updates."""
     lines = [f"deb {apt.mirror} {suite} main"]
-    if (
-        apt.security_mirror
-        and suite in _SECURED
-        and _exists(f"{apt.security_mirror}/dists/{suite}-security/InRelease", apt)
-    ):
-        lines.append(f"deb {apt.security_mirror} {suite}-security main")
+    if suite in _SECURED and apt.security_mirrors is not None:
+        name = f"{suite}-security"
+        found = next((url for url in apt.security_mirrors if _exists(f"{url}/dists/{name}/InRelease", apt)), None)
+        if found is None:
+            raise LocalError(
+                f"none of these answers with Debian's security updates, {name}: {', '.join(apt.security_mirrors)}",
+                f"check the network; or set {SECURITY_VARIABLE} to a mirror of them, or to `none` to do without",
+            )
+        lines.append(f"deb {found} {name} main")
     return "\n".join(lines) + "\n"
 
 
 def _exists(url: str, apt: AptSettings) -> bool:
     if not url.startswith(("http://", "https://")):
         return False
-    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler(dict(apt.proxies))] if apt.proxies else []))
+    context = ssl.create_default_context(cafile=str(apt.certificates) if apt.certificates else None)
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context)]
+    handlers += [urllib.request.ProxyHandler(dict(apt.proxies))] if apt.proxies else []
+    opener = urllib.request.build_opener(*handlers)
     try:
         with opener.open(urllib.request.Request(url, method="HEAD"), timeout=10):  # noqa: S310 - checked above
             return True
@@ -134,23 +155,24 @@ def _exists(url: str, apt: AptSettings) -> bool:
 
 def base_key(suite: str, apt: AptSettings) -> str:
     """Name a base image by what it is made from."""
-    text = "\0".join([_LAYOUT, suite, apt.mirror, apt.security_mirror or "", os.uname().machine])
+    text = "\0".join([_LAYOUT, suite, apt.mirror, *(apt.security_mirrors or ()), os.uname().machine])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def base_environment(suite: str, apt: AptSettings, tools: Tools) -> dict[str, str]:
     """Give what `base_script` reads from its environment."""
     scripts = Path(tools.env().get("DEBOOTSTRAP_DIR", "/usr/share/debootstrap")) / "scripts"
+    sources = sources_list(suite, apt)
     env = {
         "SUITE": suite,
         "MIRROR": apt.mirror,
-        "SOURCES": sources_list(suite, apt),
+        "SOURCES": sources,
         "KEYRING": str(tools.file(_KEYRING)),
         "LC_ALL": "C.UTF-8",
         # A suite younger than this machine's debootstrap is made with the script of the development suite.
         "SCRIPT": "" if (scripts / suite).exists() else str(scripts / "sid"),
         "VALIDITY": 'Acquire::Check-Valid-Until "false";\n' if suite in _UNPUBLISHED else "",
-        "INCLUDE": "--include=ca-certificates" if "https:" in f"{apt.mirror} {apt.security_mirror or ''}" else "",
+        "INCLUDE": "--include=ca-certificates" if "https:" in sources else "",
     }
     for scheme, address in apt.proxies:
         env[f"{scheme}_proxy"] = address

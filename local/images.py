@@ -2,7 +2,8 @@
 
     cache/buildah/            the image store: unchanged steps of a Containerfile are not run again
     cache/images/layout/      OCI layout with the layers of all builds: unchanged layers are not compressed again
-    cache/images/<key>/       images.tar and rootfs-<role>/ of one build, named by its inputs
+    cache/images/<key>/       images.tar, sbom-<role>.cdx.json (what is in them) and rootfs-<role>/ of one build, named
+                              by its inputs
 
 A change of a program in images/ costs seconds; the first build of a Slurm version about three minutes on two cores.
 """
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import debian, lock, oci, paths
+from local import debian, lock, oci, paths, sbom
 from local.buildah import Buildah, leave_no_trace, temporary_beside
 from local.errors import LocalError
 from local.tools import ensure_tools
@@ -223,6 +224,8 @@ def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
                 exported = work / role
                 buildah.export(images.reference(role), exported)
                 oci.add_image(layout, exported, images.reference(role))
+                bill = work / f"sbom-{role}.cdx.json"
+                sbom.write(exported, bill, name=images.reference(role), suite=DEBIAN_SUITES[images.slurm_version])
                 shutil.rmtree(exported)
             oci.write_archive(layout, images.references, work / "images.tar")
             step.note(f"{(work / 'images.tar').stat().st_size / 1e6:.0f} MB")

@@ -46,13 +46,17 @@ def build_images(
 ) -> None:
     """Build one role after the other: the tool keeps what they share."""
     with sources_of(names, sources) as context:
+        wanted = base or default_base(names.slurm_version)
+        with report.step("Look for the base image") as step:
+            pinned = tool.pinned(wanted, runner, tell_steps(step), fresh=no_cache, platform=platform)
+            step.note(pinned)
         for role in ROLES:
             with report.step(f"Build {role}") as step:
                 order = Order(
                     context=context,
                     role=role,
                     reference=names.reference(role),
-                    base=base or default_base(names.slurm_version),
+                    base=pinned,
                     platform=platform,
                     # For each role: BuildKit finds old steps by their text, even on top of a base that was built anew.
                     no_cache=no_cache,

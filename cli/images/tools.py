@@ -74,6 +74,26 @@ class Tool(ABC):
     def has(self, reference: str) -> bool:
         """Whether the tool's store has an image of this name."""
 
+    def pinned(self, base: str, runner: Runner, on_line: OnLine, *, fresh: bool, platform: str | None) -> str:
+        """The base by its digest, as its registry gives it: all roles stand on the same one, whatever the tag does.
+
+        As it is where there is none: an image of this machine's own. `fresh`: ask the registry in any case.
+        """
+        if base == "scratch" or "@" in base or base.startswith("localhost/"):
+            return base
+        if fresh or not self.has(base):
+            options = [*self._pull_options(), *(["--platform", platform] if platform else [])]
+            self._run(runner, ["pull", *options, base], f"pulling {base}", on_line)
+        found = _DIGEST.search(self.ask(*self._ask_for_digest, base).stdout)
+        return f"{re.sub(r':[^:/]*$', '', base)}@{found[0]}" if found else base
+
+    def _pull_options(self) -> list[str]:
+        return []
+
+    @property
+    def _ask_for_digest(self) -> tuple[str, ...]:
+        return ("image", "inspect", "--format", "{{.RepoDigests}}")
+
     def tag(self, source: str, target: str) -> None:
         """Give an image another name."""
         done = self.ask("tag", source, target)
@@ -163,6 +183,9 @@ class _Containers(Tool):
         """Options that each command which reads or writes an image needs."""
         return ()
 
+    def _pull_options(self) -> list[str]:
+        return [*self.policy, *([] if self.tls_verify else ["--tls-verify=false"])]
+
     def _pull(self, order: Order) -> list[str]:
         tls = [] if self.tls_verify else ["--tls-verify=false"]
         return [*tls, "--pull=always" if order.no_cache else "--pull=missing"]
@@ -218,6 +241,10 @@ class Buildah(_Containers):
     def policy(self) -> tuple[str, ...]:
         """Where its own store's policy for signatures is, if not in the system's place."""
         return self.signature_policy
+
+    @property
+    def _ask_for_digest(self) -> tuple[str, ...]:
+        return ("inspect", "--type", "image", "--format", "{{.FromImageDigest}}")
 
     def build(self, order: Order, runner: Runner, on_line: OnLine) -> None:
         """Build one role; without --layers, buildah would run each step again each time."""

@@ -23,6 +23,7 @@ SYNTAX: dict[str, dict[str, dict[str, int]]] = {
         "tag": {},
         "save": {"--output": 1},
         "image inspect": {"--format": 1},
+        "pull": {"--platform": 1},
     },
     "podman": {
         "info": {},
@@ -31,6 +32,8 @@ SYNTAX: dict[str, dict[str, dict[str, int]]] = {
         "tag": {},
         "save": {"--output": 1, "--multi-image-archive": 0},
         "image exists": {},
+        "image inspect": {"--format": 1},
+        "pull": {"--platform": 1, "--tls-verify=": 0},
     },
     "buildah": {
         "info": {},
@@ -38,6 +41,7 @@ SYNTAX: dict[str, dict[str, dict[str, int]]] = {
         "push": {"--digestfile": 1, "--tls-verify=": 0},
         "tag": {},
         "inspect": {"--type": 1, "--format": 1},
+        "pull": {"--platform": 1, "--tls-verify=": 0},
     },
     "kind": {"load image-archive": {"--name": 1}},
     "k3s": {"ctr images import": {}},
@@ -128,8 +132,12 @@ def _act(program: str, command: str, options: Mapping[str, str], operands: Seque
             _remember(place, program, [options["--tag"]])
         case "tag":
             _remember(place, program, operands[1:])
+        case "pull":
+            _remember(place, program, operands)
         case "image inspect" | "image exists" | "inspect":
-            return 0 if operands[0] in _images(place, program) else 1
+            if operands[0] not in _images(place, program):
+                return 1
+            sys.stdout.write(f"[{operands[0].rpartition(':')[0]}@{digest_of(operands[0])}]\n")
         case "push" if len(operands) > 1 and operands[1].startswith("docker-archive:"):
             Path(operands[1].split(":")[1]).write_text(operands[0], encoding="utf-8")
         case "push":

@@ -106,7 +106,9 @@ def test_each_role_is_built_from_the_suite_that_carries_slurm(tools: FakeTools, 
     calls = tools.calls(tool, "build")
     assert [option(call, "--target") for call in calls] == list(ROLES)
     assert [option(call, "--tag") for call in calls] == references(version="26.05")
-    assert {option(call, "--build-arg") for call in calls} == {"BASE=docker.io/library/debian:forky-slim"}
+    base = f"docker.io/library/debian@{digest_of('docker.io/library/debian:forky-slim')}"
+    assert {option(call, "--build-arg") for call in calls} == {f"BASE={base}"}, "all on the same, by its digest"
+    assert base in result.output
 
 
 @pytest.mark.parametrize("tool", ["docker", "podman", "buildah"])
@@ -116,10 +118,23 @@ def test_base_platform_and_cache_are_passed_on(tools: FakeTools, stack: Path, to
     result = images("build", *more, stack=stack)
     assert result.exit_code == 0, result.output
     for call in tools.calls(tool, "build"):
-        assert option(call, "--build-arg") == "BASE=mirror.example/debian:trixie"
+        digest = digest_of("mirror.example/debian:trixie")
+        assert option(call, "--build-arg") == f"BASE=mirror.example/debian@{digest}"
         assert option(call, "--platform") == "linux/amd64"
         assert "--no-cache" in call
         assert any(word.startswith("--pull") for word in call)
+    (pull,) = tools.calls(tool, "pull")
+    assert option(pull, "--platform") == "linux/amd64"
+
+
+@pytest.mark.parametrize("base", ["localhost/debian:mine", f"mirror.example/debian@{digest_of('x')}", "scratch"])
+def test_a_base_that_no_registry_has_or_that_is_pinned_already_is_left_as_it_is(
+    tools: FakeTools, stack: Path, base: str
+) -> None:
+    tools.add("podman")
+    assert images("build", "--base", base, stack=stack).exit_code == 0
+    assert not tools.calls("podman", "pull")
+    assert {option(call, "--build-arg") for call in tools.calls("podman", "build")} == {f"BASE={base}"}
 
 
 def test_without_a_registry_the_names_are_those_that_a_stack_without_one_uses(tools: FakeTools, tmp_path: Path) -> None:

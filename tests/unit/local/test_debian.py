@@ -23,6 +23,7 @@ def apt(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Answers of apt that a test may change."""
     answers = {"apt-get": TARGETS, "apt-config": ""}
     monkeypatch.delenv(debian.MIRROR_VARIABLE, raising=False)
+    monkeypatch.delenv(debian.SECURITY_VARIABLE, raising=False)
     monkeypatch.setattr(debian, "_apt_output", lambda *command: answers[command[0]])
     monkeypatch.setattr(debian, "_os_release", lambda: RELEASE)
     return answers
@@ -33,14 +34,28 @@ def test_the_machines_own_mirror_is_used() -> None:
     found = debian.read_apt_settings()
 
     assert found.mirror == "http://mirror.example/debian"
-    assert found.security_mirror == "http://mirror.example/security"
+    assert found.security_mirrors == ("http://mirror.example/security", "http://mirror.example/debian-security")
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("", ("http://near.example/debian-security", "http://mirror.example/security")),
+        ("http://other.example/updates/", ("http://other.example/updates",)),
+        ("none", None),
+    ],
+)
 @pytest.mark.usefixtures("apt")
-def test_a_mirror_in_the_environment_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_in_the_environment_goes_first_and_does_not_drop_the_security_updates(
+    name: str, expected: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(debian.MIRROR_VARIABLE, "http://near.example/debian/")
+    monkeypatch.setenv(debian.SECURITY_VARIABLE, name)
 
-    assert debian.read_apt_settings().mirror == "http://near.example/debian"
+    found = debian.read_apt_settings()
+
+    assert found.mirror == "http://near.example/debian"
+    assert found.security_mirrors == expected
 
 
 @pytest.mark.usefixtures("apt")
@@ -69,7 +84,7 @@ def test_proxies_and_certificates_are_carried_into_the_build_only(apt: dict[str,
     text = (tmp_path / "settings/apt.conf").read_text()
     assert 'Acquire::http::Proxy "http://proxy.example:3128";' in text
     assert f'Acquire::https::CaInfo "{debian.BUILD_SETTINGS}/ca.crt";' in text
-    assert "proxy.example" not in debian.sources_list("trixie", found)
+    assert "proxy.example" not in debian.sources_list("forky", found)
 
 
 def test_a_plain_machine_mounts_nothing_into_the_build(tmp_path: Path) -> None:
@@ -84,16 +99,34 @@ def test_another_suite_or_mirror_is_another_base() -> None:
     assert debian.base_key("trixie", one) == debian.base_key("trixie", one)
 
 
-@pytest.mark.parametrize(
-    ("suite", "there", "expected"), [("trixie", True, 2), ("trixie", False, 1), ("forky", True, 1)]
-)
-def test_security_updates_are_taken_where_the_mirror_has_them(
-    suite: str, there: bool, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(debian, "_exists", lambda *_: there)
-    apt = debian.AptSettings(mirror="http://m.example/debian", security_mirror="http://m.example/security")
+NEAR, FAR = "http://near.example/debian-security", "http://far.example/debian-security"
 
-    assert len(debian.sources_list(suite, apt).splitlines()) == expected
+
+@pytest.mark.parametrize(
+    ("suite", "mirrors", "there", "expected"),
+    [
+        ("trixie", (NEAR, FAR), [NEAR, FAR], [f"deb {NEAR} trixie-security main"]),
+        ("trixie", (NEAR, FAR), [FAR], [f"deb {FAR} trixie-security main"]),
+        ("trixie", None, [], []),
+        ("forky", (NEAR,), [NEAR], []),
+    ],
+)
+def test_security_updates_are_in_the_sources_of_every_image_whose_suite_has_them(
+    suite: str, mirrors: tuple[str, ...] | None, there: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debian, "_exists", lambda url, _: url.partition("/dists/")[0] in there)
+    apt = debian.AptSettings(mirror="http://m.example/debian", security_mirrors=mirrors)
+
+    assert debian.sources_list(suite, apt).splitlines() == [f"deb http://m.example/debian {suite} main", *expected]
+
+
+def test_an_image_is_not_silently_made_without_security_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian, "_exists", lambda *_: False)
+
+    with pytest.raises(LocalError, match=f"trixie-security: {NEAR}") as error:
+        debian.sources_list("trixie", debian.AptSettings(mirror="http://m.example/debian", security_mirrors=(NEAR,)))
+
+    assert debian.SECURITY_VARIABLE in error.value.hint
 
 
 def test_no_registrys_address_is_in_the_sources() -> None:
