@@ -124,8 +124,8 @@ class Accounting(pulumi.ComponentResource):
                 jwt_volume(args.jwt_secret),
                 *self.database_volumes,
                 k8s.core.v1.VolumeArgs(name="config", config_map=config),
-                empty_dir("run", medium="Memory"),
-                empty_dir("own", medium="Memory"),
+                empty_dir("run", medium="Memory", size_limit="64Mi"),
+                empty_dir("own", medium="Memory", size_limit="64Mi"),
             ],
         )
         template = pod_template(scope, scope.labels(ACCOUNTING), args.placement, with_sssd(scope, pod, args.image))

@@ -94,9 +94,8 @@ class SlurmCluster(pulumi.ComponentResource):
         self.login = self._create_login()
         self.rest = self._create_rest() if config.rest.enabled else None
         if config.network_policies.enabled:
-            NetworkPolicies(
-                f"{name}-network-policies", NetworkPoliciesArgs(scope=self._scope, rest=config.rest), opts=self._inside
-            )
+            policies = NetworkPoliciesArgs(scope=self._scope, config=config)
+            NetworkPolicies(f"{name}-network-policies", policies, opts=self._inside)
         self.register_outputs({"namespace": self.namespace.metadata})
 
     def _image(self, role: ImageRole) -> str:

@@ -11,6 +11,7 @@ from components.clouds.base import CloudResources
 from components.confinement import token_mount, token_volume
 from components.pods import (
     LIBEXEC,
+    SMALL,
     STARTING,
     Scope,
     apart,
@@ -174,7 +175,7 @@ class Controller(pulumi.ComponentResource):
                 *munge_volumes(args.munge_secret),
                 jwt_volume(args.jwt_secret),
                 claim_volume("state", self.claim.metadata.name),
-                empty_dir("run"),
+                empty_dir("run", size_limit=SMALL),
                 token_volume(),
                 k8s.core.v1.VolumeArgs(name="config", config_map=config),
             ],

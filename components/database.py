@@ -102,7 +102,7 @@ class Database(pulumi.ComponentResource):
             volumes=[
                 claim_volume("data", self.claim.metadata.name),
                 password_volume(args.password_secret, PASSWORD_KEY),
-                empty_dir("run", medium="Memory"),
+                empty_dir("run", medium="Memory", size_limit="64Mi"),
             ],
         )
         return k8s.apps.v1.StatefulSet(
@@ -149,6 +149,6 @@ def _mariadbd(args: DatabaseArgs, data: DataVolume) -> k8s.core.v1.ContainerArgs
         readiness_probe=probe,
         startup_probe=starting(probe),
         volume_mounts=[mount("data", "/var/lib/mysql"), password_mount(), mount("run", "/run/mysqld")],
-        resources=resources(cpu=args.database.cpu, memory=memory, memory_limit=memory),
+        resources=resources(cpu=args.database.cpu, memory=memory, memory_limit=memory, disk="20Gi"),
         termination_message_policy="FallbackToLogsOnError",
     )

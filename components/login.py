@@ -15,9 +15,11 @@ from components.pods import (
     FILLING,
     LIBEXEC,
     SLURM_NODE_LABEL,
+    SMALL,
     Scope,
     children_of,
     claim_volume,
+    disk_for,
     empty_dir,
     env,
     into_jail,
@@ -111,8 +113,8 @@ class Login(pulumi.ComponentResource):
                 claim_volume("jail", args.jail.claim.metadata.name),
                 *mount_volumes(args.mounts),
                 k8s.core.v1.VolumeArgs(name="host-keys", secret=keys),
-                empty_dir("run"),
-                empty_dir("tmp"),
+                empty_dir("run", size_limit=SMALL),
+                empty_dir("tmp", size_limit=args.login.tmp),
             ],
         )
         return k8s.apps.v1.StatefulSet(
@@ -166,7 +168,12 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
             mount("run", "/run/slurm"),
             mount("tmp", "/tmp"),
         ],
-        resources=resources(cpu=args.login.cpu, memory=args.login.memory),
+        resources=resources(
+            cpu=args.login.cpu,
+            memory=args.login.memory,
+            memory_limit=args.login.most_memory,
+            disk=disk_for(args.login.tmp),
+        ),
     )
 
 

@@ -1,28 +1,23 @@
-"""Network policies: who may connect to what inside the namespace."""
+"""Network policies: who may connect to what inside the namespace, and what its pods reach outside."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from components.pods import SLURM_NODE_LABEL, Scope, children_of
+from config.cluster import ClusterConfig
 from config.rest import Rest
-from slurm.health import WATCH
-from slurm.names import (
-    ACCOUNTING,
-    AGENT_PORT,
-    CONTROLLER,
-    DATABASE,
-    DATABASE_PORT,
-    REST,
-    REST_PORT,
-    SLURMCTLD_PORT,
-    SLURMD_PORT,
-    SLURMDBD_PORT,
-    SSH_PORT,
-)
+from slurm.names import REST, REST_PORT, SSH_PORT
+from slurm.network import DNS_PORTS, FREE, NODES, Destination, Link, links, outside
+
+Ingress = k8s.networking.v1.NetworkPolicyIngressRuleArgs
+Egress = k8s.networking.v1.NetworkPolicyEgressRuleArgs
+Peer = k8s.networking.v1.NetworkPolicyPeerArgs
+Port = k8s.networking.v1.NetworkPolicyPortArgs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +25,14 @@ class NetworkPoliciesArgs:
     """Inputs of `NetworkPolicies`."""
 
     scope: Scope
-    rest: Rest
+    config: ClusterConfig
 
 
 class NetworkPolicies(pulumi.ComponentResource):
-    """Nothing may connect to the cluster's pods but what is listed here. Outgoing connections are free.
+    """Nothing may connect to the cluster's pods, and they to nothing, but what slurm/network.py lists.
 
-    They have effect where the cluster's network plugin enforces them; the local cluster's does not.
+    They have effect where the cluster's network plugin enforces them. A policy for each component has both sides of its
+    connections.
     """
 
     def __init__(self, name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -44,70 +40,80 @@ class NetworkPolicies(pulumi.ComponentResource):
         self._child = children_of(self, opts)
         self._name = name
         self._scope = args.scope
-        members = _pods({"app.kubernetes.io/instance": args.scope.name})
-        slurm_nodes = _pods({SLURM_NODE_LABEL: "true"})
-        controller = _pods(args.scope.selector(CONTROLLER))
-        # Both kinds of jobs wait until slurmctld has its new configuration.
-        waiting = [_pods(args.scope.selector(component)) for component in ("configuration", "policy")]
-        self._create_policy("default-deny", k8s.meta.v1.LabelSelectorArgs(), [])
-        self._create_policy(
-            "controller",
-            args.scope.selector(CONTROLLER),
-            [_ingress([members], SLURMCTLD_PORT), _ingress(waiting, AGENT_PORT)],
-        )
-        self._create_policy("slurmdbd", args.scope.selector(ACCOUNTING), [_ingress([members], SLURMDBD_PORT)])
-        clients = [_pods(args.scope.selector(component)) for component in (ACCOUNTING, "policy")]
-        self._create_policy("database", args.scope.selector(DATABASE), [_ingress(clients, DATABASE_PORT)])
-        # The watcher asks slurmd whether it is there when Kubernetes has lost the machine.
-        watcher = _pods(args.scope.selector(WATCH))
-        # MPI programs, srun and steps connect to each other on ports of their own choice.
-        self._create_policy(
-            "slurm-nodes",
-            {SLURM_NODE_LABEL: "true"},
-            [_ingress([slurm_nodes, controller]), _ingress([watcher], SLURMD_PORT)],
-        )
-        self._create_policy("login", args.scope.selector("login"), [_ingress(None, SSH_PORT)])
-        if args.rest.enabled:
-            self._create_policy(REST, args.scope.selector(REST), [_ingress(_rest_peers(args.rest, members), REST_PORT)])
+        rest = args.config.rest
+        table, beyond = links(args.config), outside(args.config)
+        self._create_policy("default-deny", k8s.meta.v1.LabelSelectorArgs(), [], [])
+        for component in dict.fromkeys(end for link in table for end in (link.source, link.target)):
+            ingress = [self._from(port, found) for port, found in _by_port(table, target=component)]
+            if component == REST and (others := _rest_peers(rest)) is not None:
+                ingress.append(Ingress(from_=others or None, ports=_ports((REST_PORT,))))
+            egress = [self._to(port, found) for port, found in _by_port(table, source=component)]
+            egress += [_outside(destination) for destination in beyond.get(component, ())]
+            egress = [Egress()] if component in FREE else [*egress, _DNS] if egress else []
+            self._create_policy(component, self._selector(component), ingress, egress)
+        login = k8s.meta.v1.LabelSelectorArgs(match_labels=args.scope.selector("login"))
+        self._create_policy("login", login, [Ingress(ports=_ports((SSH_PORT,)))], None)
         self.register_outputs({})
+
+    def _selector(self, component: str) -> k8s.meta.v1.LabelSelectorArgs:
+        labels = {SLURM_NODE_LABEL: "true"} if component == NODES else self._scope.selector(component)
+        return k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
+
+    def _peers(self, components: Iterable[str]) -> list[Peer]:
+        return [Peer(pod_selector=self._selector(component)) for component in components]
+
+    def _from(self, port: int | None, found: Sequence[Link]) -> Ingress:
+        return Ingress(from_=self._peers(link.source for link in found), ports=_ports((port,) if port else ()))
+
+    def _to(self, port: int | None, found: Sequence[Link]) -> Egress:
+        return Egress(to=self._peers(link.target for link in found), ports=_ports((port,) if port else ()))
 
     def _create_policy(
         self,
         policy: str,
-        selects: dict[str, str] | k8s.meta.v1.LabelSelectorArgs,
-        ingress: list[k8s.networking.v1.NetworkPolicyIngressRuleArgs],
+        selector: k8s.meta.v1.LabelSelectorArgs,
+        ingress: list[Ingress],
+        egress: list[Egress] | None,
     ) -> None:
-        selector = k8s.meta.v1.LabelSelectorArgs(match_labels=selects) if isinstance(selects, dict) else selects
+        """`egress`: None where another policy of the same pods says it."""
         k8s.networking.v1.NetworkPolicy(
             f"{self._name}-{policy}",
             metadata=self._scope.metadata(policy, "network-policy"),
             spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=selector, policy_types=["Ingress"], ingress=ingress
+                pod_selector=selector,
+                policy_types=["Ingress"] if egress is None else ["Ingress", "Egress"],
+                ingress=ingress,
+                egress=egress,
             ),
             opts=self._child,
         )
 
 
-def _rest_peers(
-    rest: Rest, members: k8s.networking.v1.NetworkPolicyPeerArgs
-) -> list[k8s.networking.v1.NetworkPolicyPeerArgs] | None:
-    """The cluster's own pods and the address ranges of the stack file; all, where the Service leads outside without."""
-    if not rest.source_ranges and rest.service_type != "ClusterIP":
-        return None
-    ranges = [
-        k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=k8s.networking.v1.IPBlockArgs(cidr=cidr))
-        for cidr in rest.source_ranges
+def _by_port(table: Sequence[Link], **end: str) -> list[tuple[int | None, list[Link]]]:
+    """Links with this `source` or `target`, by their port."""
+    ((side, component),) = end.items()
+    found = [link for link in table if getattr(link, side) == component]
+    return [
+        (port, [link for link in found if link.port == port]) for port in dict.fromkeys(link.port for link in found)
     ]
-    return [members, *ranges]
 
 
-def _pods(labels: dict[str, str]) -> k8s.networking.v1.NetworkPolicyPeerArgs:
-    return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels))
+def _rest_peers(rest: Rest) -> list[Peer] | None:
+    """Address ranges of the stack file; all (an empty list), where the Service leads outside without; else None."""
+    if not rest.source_ranges and rest.service_type == "ClusterIP":
+        return None
+    return [Peer(ip_block=k8s.networking.v1.IPBlockArgs(cidr=cidr)) for cidr in rest.source_ranges]
 
 
-def _ingress(
-    peers: list[k8s.networking.v1.NetworkPolicyPeerArgs] | None, port: int | None = None
-) -> k8s.networking.v1.NetworkPolicyIngressRuleArgs:
-    """From these peers (None: from anywhere) to this port (None: to all)."""
-    ports = [k8s.networking.v1.NetworkPolicyPortArgs(port=port, protocol="TCP")] if port is not None else None
-    return k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=peers, ports=ports)
+def _outside(destination: Destination) -> Egress:
+    block = k8s.networking.v1.IPBlockArgs(cidr=destination.cidr, except_=list(destination.without) or None)
+    return Egress(to=[Peer(ip_block=block)], ports=_ports(destination.ports, destination.protocol))
+
+
+def _ports(ports: Sequence[int], protocol: str = "TCP") -> list[Port] | None:
+    """None: all."""
+    return [Port(port=port, protocol=protocol) for port in ports] or None
+
+
+# To any address: where DNS is differs between clusters, and some have a cache on each machine.
+_DNS = Egress(ports=[Port(port=port, protocol=protocol) for port in DNS_PORTS for protocol in ("UDP", "TCP")])

@@ -11,6 +11,7 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
 from components.confinement import confine
+from config.base import parse_bytes
 from config.sssd import Sssd
 from config.workers import Toleration
 from slurm.names import CONTROLLER_HOST, JAIL_DIR, NODES_SERVICE, SLURMCTLD_PORT
@@ -164,8 +165,8 @@ def munge_volumes(secret: pulumi.Input[str]) -> list[k8s.core.v1.VolumeArgs]:
     source = k8s.core.v1.SecretVolumeSourceArgs(secret_name=secret, default_mode=0o400)
     return [
         k8s.core.v1.VolumeArgs(name="munge-key", secret=source),
-        empty_dir("munge", medium="Memory"),
-        empty_dir("munged", medium="Memory"),
+        empty_dir("munge", medium="Memory", size_limit="64Mi"),
+        empty_dir("munged", medium="Memory", size_limit="64Mi"),
     ]
 
 
@@ -201,22 +202,41 @@ def into_jail(container: str, *more: str) -> k8s.core.v1.SecurityContextArgs:
     )
 
 
+SMALL = "1Gi"
+"""Size of a directory for sockets, process ids and generated files, which take some KiB."""
+
+DISK = "4Gi"
+"""What a daemon may take of its machine's disk: its log, of which kubelet keeps 50 MiB by default, and what it writes
+beside its volumes, which is next to nothing."""
+
+_DISK_REQUEST = "64Mi"
+
+
+def disk_for(tmp: str) -> str:
+    """What a container with a `/tmp` of this size may take of its machine's disk in all."""
+    return str(parse_bytes(tmp) + parse_bytes(DISK))
+
+
 def resources(
     *,
     cpu: str,
     memory: str,
     memory_limit: str | None = None,
+    disk: str = DISK,
     gpus: int = 0,
     devices: Mapping[str, str] | None = None,
 ) -> k8s.core.v1.ResourceRequirementsArgs:
     """Requests and limits. CPU has no limit: throttling a daemon helps nobody, and jobs are bound by Slurm's count.
 
+    `disk`: of the machine, for logs and directories that live as long as the pod. Kubernetes ends a pod that takes
+    more; without a bound it would end others of the machine, too, the controller or the database.
     `devices`: further extended resources; Kubernetes wants these in equal number in both.
     """
-    limits = {"memory": memory_limit} if memory_limit else {}
+    limits = {**({"memory": memory_limit} if memory_limit else {}), "ephemeral-storage": disk}
     extended = ({"nvidia.com/gpu": str(gpus)} if gpus else {}) | dict(devices or {})
     return k8s.core.v1.ResourceRequirementsArgs(
-        requests={"cpu": cpu, "memory": memory, **extended}, limits={**limits, **extended} or None
+        requests={"cpu": cpu, "memory": memory, "ephemeral-storage": _DISK_REQUEST, **extended},
+        limits={**limits, **extended},
     )
 
 

@@ -167,8 +167,8 @@ class Rest(pulumi.ComponentResource):
             volumes=[
                 k8s.core.v1.VolumeArgs(name="config", config_map=config),
                 k8s.core.v1.VolumeArgs(name="tls", secret=tls),
-                empty_dir("run", medium="Memory"),
-                empty_dir("nginx", medium="Memory"),
+                empty_dir("run", medium="Memory", size_limit="64Mi"),
+                empty_dir("nginx", medium="Memory", size_limit="2Gi"),
             ],
         )
         return k8s.apps.v1.Deployment(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi_kubernetes as k8s
 
-from components.pods import Scope, empty_dir, env, mount, program, resources
+from components.pods import SMALL, Scope, empty_dir, env, mount, program, resources
 
 PIPES = "/var/lib/sss/pipes"
 """Directory of the sockets at which libnss-sss, pam_sss and sss_ssh_authorizedkeys ask."""
@@ -40,7 +40,11 @@ def with_sssd(scope: Scope, pod: k8s.core.v1.PodSpecArgs, image: str) -> k8s.cor
         container.env = [*_items(container.env), *env(SSSD_PIPES=PIPES)]
     source = k8s.core.v1.SecretVolumeSourceArgs(secret_name=sssd.secret, default_mode=0o400)
     pod.init_containers = [sidecar, *_items(pod.init_containers)]
-    pod.volumes = [*_items(pod.volumes), k8s.core.v1.VolumeArgs(name="sssd", secret=source), empty_dir("sss-pipes")]
+    pod.volumes = [
+        *_items(pod.volumes),
+        k8s.core.v1.VolumeArgs(name="sssd", secret=source),
+        empty_dir("sss-pipes", size_limit=SMALL),
+    ]
     return pod
 
 

@@ -12,12 +12,15 @@ from components.clouds.base import Placement
 from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.pods import (
     CONTROLLER_ADDRESS,
+    DISK,
     LIBEXEC,
     SLURM_NODE_LABEL,
+    SMALL,
     WITHOUT_SET_UP,
     Scope,
     apart,
     claim_volume,
+    disk_for,
     empty_dir,
     env,
     into_jail,
@@ -151,9 +154,9 @@ def _pod(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
             *mount_volumes(args.mounts),
             *_health_volumes(args),
             shm,
-            empty_dir("spool"),
-            empty_dir("tmp"),
-            empty_dir("run"),
+            empty_dir("spool", size_limit=DISK),
+            empty_dir("tmp", size_limit=pool.tmp),
+            empty_dir("run", size_limit=SMALL),
         ],
     )
 
@@ -209,6 +212,7 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             cpu=args.cpu_request,
             memory=pool.resources.memory,
             memory_limit=pool.resources.memory,
+            disk=disk_for(pool.tmp),
             gpus=pool.resources.gpus,
             devices=args.placement.devices,
         ),

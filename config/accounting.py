@@ -136,6 +136,11 @@ class Accounting(Section):
     """What a job must have to be accepted (`AccountingStorageEnforce`). Default: associations, limits, qos and safe
     once `accounts` are declared; nothing before, so that everybody may run jobs."""
 
+    max_submit_jobs: int = Field(default=20_000, ge=1, le=2_000_000_000, strict=True)
+    """Jobs that a user may have queued and running in an account, unless it or one above has a `max_submit_jobs`; the
+    tasks of an array count. Holds where limits are enforced, so by default once `accounts` are declared. The whole
+    cluster takes 100,000 jobs at a time (`MaxJobCount`)."""
+
     prune: bool = Field(default=False, strict=True)
     """Whether accounts, QOS, associations and reservations that were made by hand are removed. Default: they are
     reported and stay."""

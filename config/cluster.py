@@ -11,11 +11,12 @@ from config.base import Section
 from config.cloud import Cloud, ExistingCloud
 from config.health import Health
 from config.names import AccountName, GroupName, QosName
+from config.network_policies import NetworkPolicies
 from config.partitions import Partition, PartitionName
 from config.policy import Account, Qos
 from config.rest import Rest
 from config.scheduling import JobSubmit, LicenseName, Preemption, Priority, Reservation, ReservationName
-from config.services import Cluster, Controller, Images, Jail, Login, NetworkPolicies
+from config.services import Cluster, Controller, Images, Jail, Login
 from config.slurm import Slurm
 from config.sssd import Sssd
 from config.storage import Mount, MountName

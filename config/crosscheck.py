@@ -22,6 +22,7 @@ from config.service_checks import (
     accounting_problems,
     image_problems,
     limit_problems,
+    network_problems,
     rest_problems,
     submit_problems,
 )
@@ -75,6 +76,7 @@ def _policy(sections: Sections, now: datetime) -> Iterator[Problem]:
     yield from accounting_problems(sections)
     yield from submit_problems(sections)
     yield from rest_problems(sections)
+    yield from network_problems(sections)
     yield from image_problems(sections)
     yield from setting_problems(sections)
 

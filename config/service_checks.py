@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from config.accounting import Accounting
 from config.errors import Problem
+from config.network_policies import NetworkPolicies
 from config.partitions import Partition
 from config.policy import Qos
 from config.rest import Rest
 from config.scheduling import JobSubmit
 from config.sections import Sections
-from config.services import ImageRole, Images, NetworkPolicies
+from config.services import ImageRole, Images
 from config.setting_checks import has_gpus, named_resources, slurmdbd_setting_problems
 from config.times import longer
 
@@ -148,6 +149,14 @@ def rest_problems(sections: Sections) -> Iterator[Problem]:
     if rest.tls.names and rest.tls.secret is not None:
         message = "has no effect on a certificate of your own (tls.secret); remove it"
         yield Problem(where="rest.tls.names", message=message)
+
+
+def network_problems(sections: Sections) -> Iterator[Problem]:
+    """What only network policies could hold to."""
+    policies: NetworkPolicies | None = sections.get("network_policies")
+    if policies is not None and not policies.enabled and "egress" in policies.model_fields_set:
+        message = "has no effect: only network policies could enforce it, and network_policies.enabled is false"
+        yield Problem(where="network_policies.egress", message=message)
 
 
 def image_problems(sections: Sections) -> Iterator[Problem]:

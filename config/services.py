@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from config.base import Quantity, Section, at_least, check_dns_label
+from config.base import Quantity, Section, at_least, check_dns_label, parse_bytes
 from config.storage import Filesystem
 
 
@@ -61,17 +61,18 @@ class Controller(Section):
 
 
 class UserLimits(Section):
-    """What one user may take of a login node. Jobs are not bound by these. Left out: no limit."""
+    """What one user may take of a login node. Jobs are not bound by these. null, or left out: no limit."""
 
-    processes: int | None = Field(default=None, ge=10, le=1_000_000, strict=True)
-    """Processes and threads of all of the user's sessions (`nproc`)."""
+    processes: int | None = Field(default=4096, ge=10, le=1_000_000, strict=True)
+    """Processes and threads of all of the user's sessions (`nproc`). The kernel counts all of the user's on the same
+    machine, those of jobs too."""
     open_files: int | None = Field(default=None, ge=64, le=1_048_576, strict=True)
     """Open files of each process (`nofile`)."""
     memory: Annotated[Quantity, at_least("64Mi", "a shell and the threads of srun")] | None = None
     """Address space of each process (`as`); at least 64Mi."""
     cpu_minutes: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
     """CPU time of each process, in minutes (`cpu`)."""
-    logins: int | None = Field(default=None, ge=1, le=10_000, strict=True)
+    logins: int | None = Field(default=100, ge=1, le=10_000, strict=True)
     """Sessions at the same time on one login node (`maxlogins`)."""
 
 
@@ -101,6 +102,24 @@ class Login(Section):
 
     memory: Quantity = "128Mi"
     """Memory that a login node asks Kubernetes for."""
+
+    memory_limit: Quantity | None = None
+    """Memory of a login node at most, for all of its users together: beyond it the kernel ends the largest process.
+    Default: 8Gi, or `memory` where that is more."""
+
+    tmp: Quantity = "20Gi"
+    """Size of `/tmp` of a login node. Kubernetes ends a pod that has more in it, and starts it with an empty one."""
+
+    @property
+    def most_memory(self) -> str:
+        """The memory limit in force."""
+        return self.memory_limit or max("8Gi", self.memory, key=parse_bytes)
+
+    @model_validator(mode="after")
+    def _limit_above_request(self) -> Login:
+        if parse_bytes(self.most_memory) < parse_bytes(self.memory):
+            raise ValueError(f"has a memory_limit of {self.memory_limit}, which is less than its memory, {self.memory}")
+        return self
 
 
 class Jail(Section):
@@ -143,10 +162,3 @@ class Images(Section):
         if self.digests and self.registry is None:
             raise ValueError("digests are those of a registry: set registry, too")
         return self
-
-
-class NetworkPolicies(Section):
-    """Who may connect to what inside the namespace."""
-
-    enabled: bool = Field(default=True, strict=True)
-    """Whether NetworkPolicy objects are made. They have effect only where the cluster's network enforces them."""

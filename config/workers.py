@@ -116,6 +116,10 @@ class WorkerPool(Machines):
     shared_memory: Quantity | None = None
     """Size of `/dev/shm`, counted in the pod's memory. Default: half of the memory."""
 
+    tmp: Quantity = "100Gi"
+    """Size of `/tmp` of one worker, on its machine's disk. Kubernetes ends a pod that has more in it, with its jobs:
+    give pools whose jobs keep much there what their machines have."""
+
     node_selector: dict[str, str] = Field(default_factory=dict)
     """Labels that a Kubernetes node must have to carry these workers."""
 

@@ -28,6 +28,7 @@ from config.reservation_checks import FOREVER
 from config.scheduling import Reservation
 from config.times import seconds
 from config.users import User
+from slurm.accounting import enforcement
 from slurm.names import ACCOUNTING_HOST, CONTROLLER_HOST, SLURMCTLD_PORT, SLURMDBD_PORT
 from slurm.settings import effective_settings
 
@@ -72,7 +73,7 @@ def policy(config: ClusterConfig) -> dict[str, Any]:
     return {
         "version": VERSION,
         "prune": config.accounting.prune,
-        "accounts": {name: _account(name, declared) for name in parents_first(declared)},
+        "accounts": {name: _account(name, declared, config) for name in parents_first(declared)},
         "qos": {name: _qos(name, config.qos[name]) for name in sorted(config.qos)},
         "users": {
             name: entry
@@ -108,9 +109,13 @@ def path(name: str, accounts: Mapping[str, Account]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _account(name: str, accounts: Mapping[str, Account]) -> dict[str, Any]:
+def _account(name: str, accounts: Mapping[str, Account], config: ClusterConfig) -> dict[str, Any]:
+    """Where limits hold, those at the top have one of submitted jobs in any case, which all below inherit."""
     account = accounts[name]
+    limited = account.parent is None and {"limits", "safe"} & set(enforcement(config))
+    top = {"max_submit_jobs": config.accounting.max_submit_jobs} if limited else {}
     return {
+        **top,
         "parent": account.parent or ROOT,
         "description": account.description or name,
         "organization": account.organization or path(name, accounts)[0],

@@ -20,6 +20,12 @@ from slurm.topology import topology_settings
 CONFIGLESS = "enable_configless"
 """The one of SlurmctldParameters that no setting can take away: without it no worker would find its configuration."""
 
+_REQUESTS_PER_USER = ("rl_enable", "rl_bucket_size=1000", "rl_refill_rate=200", "rl_table_size=65536", "rl_log_freq=10")
+"""One user's endless loop must not keep slurmctld from all others. 1,000 requests at once and then 200 a second: about
+half of what slurmctld does on two cores (tests/bench), and far more than arrays, REST clients and steps were seen to
+ask for. Slurm's own 30 and 2 would make a loop of `sbatch` wait after the first second. Beyond it commands wait for a
+second and try again. A full table limits nobody who is new: 65,536 users of 24 bytes."""
+
 
 def format_value(value: SettingValue) -> str:
     """A value as slurm.conf has it: YES and NO, lists joined by commas."""
@@ -65,7 +71,7 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "StateSaveLocation": STATE_DIR,
         "SlurmdSpoolDir": "/var/spool/slurmd",
         # Workers fetch this file from slurmctld, and register themselves with the address that they have just now.
-        "SlurmctldParameters": CONFIGLESS,
+        "SlurmctldParameters": ",".join([CONFIGLESS, *_REQUESTS_PER_USER]),
         "MaxNodeCount": str(max_node_count(config.worker_nodes)),
         # A worker that comes back after its pod was lost takes jobs again; one that an administrator drained stays
         # drained.

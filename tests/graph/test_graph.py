@@ -14,6 +14,7 @@ import pytest
 
 from cli.changes import KINDS
 from cli.recording import GeneratedValues, Recording, Registration, Secret, record, redact, reveal
+from config.base import parse_bytes
 from tests import stacks
 
 KUBERNETES = "1.34"
@@ -50,6 +51,28 @@ def _pod_specs(recording: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
         template = reveal(item.inputs).get("spec", {}).get("template")
         if template:
             yield item.name, template["spec"]
+
+
+def test_no_pod_can_fill_the_disk_of_its_machine(recording: Recording) -> None:
+    for name, pod in _pod_specs(recording):
+        for container in [*(pod.get("initContainers") or []), *pod["containers"]]:
+            resources = container.get("resources", {})
+            assert "ephemeral-storage" in resources.get("limits", {}), f"{name}: {container['name']}"
+            assert "ephemeral-storage" in resources.get("requests", {}), f"{name}: {container['name']}"
+        for volume in pod.get("volumes") or []:
+            assert "emptyDir" not in volume or "sizeLimit" in volume["emptyDir"], f"{name}: {volume['name']}"
+
+
+def test_what_the_stack_file_says_of_sizes_is_in_the_pods() -> None:
+    sections = stacks.with_change(stacks.existing(), "login", {"tmp": "3Gi", "memory_limit": "5Gi"})
+    pods = dict(_pod_specs(record(stacks.with_change(sections, "worker_nodes.cpu.tmp", "1Ti"), stack="prod")))
+    for name, daemon, tmp in (("slurm-login-pods", "sshd", "3Gi"), ("slurm-pool-cpu-pods", "slurmd", "1Ti")):
+        (volume,) = [volume for volume in pods[name]["volumes"] if volume["name"] == "tmp"]
+        assert volume["emptyDir"]["sizeLimit"] == tmp
+        (container,) = [container for container in pods[name]["containers"] if container["name"] == daemon]
+        limits = container["resources"]["limits"]
+        assert int(limits["ephemeral-storage"]) > parse_bytes(tmp), "the pod would be ended before its /tmp is full"
+    assert pods["slurm-login-pods"]["containers"][0]["resources"]["limits"]["memory"] == "5Gi"
 
 
 def test_every_urn_is_unique(recording: Recording) -> None:

@@ -44,6 +44,8 @@ def test_the_daemons_take_the_development_stack_without_a_complaint(
     log = cluster.controller.log("config-agent")
     assert f"configuration {config_hash(rendered(SECTIONS, slurm_version))} is active" in log
     assert "complains" not in log, log
+    limits = "rl_table_size=65536,rl_bucket_size=1000,rl_refill_rate=200"
+    assert limits in cluster.controller.log("slurmctld"), "requests of one user are bound"
 
 
 def test_nodes_register_with_what_the_stack_file_says_and_run_a_job(cluster: RenderedSandbox) -> None:

@@ -13,7 +13,7 @@ import pulumi_kubernetes as k8s
 import yaml
 
 from components.clouds.nebius.placement import RDMA_LABEL
-from components.pods import children_of, empty_dir, mount, recommended_labels, resources
+from components.pods import DISK, children_of, empty_dir, mount, recommended_labels, resources
 from slurm.naming import content_name
 
 _CHARTS = Path(__file__).resolve().parent / "charts.yaml"
@@ -177,7 +177,7 @@ def _plugin_pod(config_map: str) -> k8s.core.v1.PodSpecArgs:
             _host_directory("devices", f"{_KUBELET}/device-plugins"),
             _host_directory("registry", f"{_KUBELET}/plugins_registry"),
             k8s.core.v1.VolumeArgs(name="config", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=config_map)),
-            empty_dir("tmp"),
+            empty_dir("tmp", size_limit=DISK),
         ],
     )
 

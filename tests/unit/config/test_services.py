@@ -283,3 +283,33 @@ def test_editors_accept_what_we_accept() -> None:
 )
 def test_memory_that_cannot_be_enough_is_refused(sections: dict[str, Any], told: str) -> None:
     assert policy_complaint(**sections) == told
+
+
+@pytest.mark.parametrize(
+    ("memory", "limit", "expected"), [("128Mi", None, "8Gi"), ("16Gi", None, "16Gi"), ("1Gi", "2Gi", "2Gi")]
+)
+def test_a_login_node_may_have_more_memory_than_it_asks_for(memory: str, limit: str | None, expected: str) -> None:
+    config = load_config(with_sections(login={"memory": memory, "memory_limit": limit}))
+    assert config.login.most_memory == expected
+
+
+def test_a_limit_below_the_request_is_told() -> None:
+    assert policy_complaint(login={"memory": "4Gi", "memory_limit": "2Gi"}) == (
+        "login: has a memory_limit of 2Gi, which is less than its memory, 4Gi"
+    )
+
+
+_RANGE = "neither 'internet' nor an address range such as 10.3.0.0/24 or 10.3.0.7/32"
+
+
+@pytest.mark.parametrize(
+    ("policies", "told"),
+    [
+        ({"egress": [{"to": "10.3.0.1/24"}]}, f".0.to: '10.3.0.1/24' is {_RANGE}: 10.3.0.1/24 has host bits set"),
+        ({"egress": [{"to": "license.example"}]}, f".0.to: 'license.example' is {_RANGE}: 'license.example' does not"),
+        ({"egress": [{"to": "internet", "protocol": "UDP"}]}, ".0: has a protocol but no ports; list the ports, or"),
+        ({"enabled": False, "egress": []}, ": has no effect: only network policies could enforce it, and"),
+    ],
+)
+def test_what_users_may_reach_outside_is_checked(policies: dict[str, Any], told: str) -> None:
+    assert policy_complaint(network_policies=policies).startswith(f"network_policies.egress{told}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from local import sbom
-from tests.unit.local.exported import export
+from tests.unit.local.exported import Entries, export
 
 STATUS = """\
 Package: libssl3
@@ -31,7 +31,11 @@ Version: 8.4-1
 def bill(tmp_path: Path) -> dict[str, dict[str, object]]:
     """Components of an image by name."""
     old = STATUS.replace("deb13u1", "deb13u0")
-    layers = ({"var/lib/dpkg/status": old}, {"var/lib/dpkg/status": STATUS}, {"usr/lib/slurmstack/jail.so": "code"})
+    layers: tuple[Entries, ...] = (
+        {"var/lib/dpkg/status": old},
+        {"var/lib/dpkg/status": STATUS},
+        {"usr/lib/slurmstack/jail.so": "code"},
+    )
     exported = export(tmp_path / "image", *layers)
     sbom.write(exported, tmp_path / "bill.json", name="localhost/slurmstack/worker:24.11-abc", suite="trixie")
     document = json.loads((tmp_path / "bill.json").read_text())

@@ -39,6 +39,18 @@ def test_accounts_come_after_their_parents_and_belong_to_the_topmost() -> None:
     assert found["accounts"]["a"]["parent"] == "z"
 
 
+def test_submitted_jobs_are_bound_at_the_top_of_the_tree_unless_that_says_more() -> None:
+    accounts = {"ml": {}, "vision": {"parent": "ml"}, "bio": {"max_submit_jobs": 5}}
+
+    found = document(accounts=accounts, accounting={"max_submit_jobs": 300})["accounts"]
+
+    assert {name: entry.get("max_submit_jobs") for name, entry in found.items()} == {
+        "ml": 300, "vision": None, "bio": 5,
+    }  # fmt: skip
+    assert document(accounts={"ml": {}})["accounts"]["ml"]["max_submit_jobs"] < 100_000, "MaxJobCount"
+    assert "max_submit_jobs" not in document()["accounts"]["default"], "nothing enforces it there"
+
+
 def test_a_user_s_first_account_is_the_default_unless_named() -> None:
     users = {
         "alice": {"uid": 10001, "accounts": {"ml": {"fairshare": 3}, "bio": {}}},
