@@ -7,6 +7,7 @@ start went well may have ended by chance (a fault of its own in that moment), so
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +50,12 @@ SETTLE_SECONDS: Final = 0.2
 
 LOOK_AGAIN_SECONDS: Final = 30.0
 """Between two looks at whether a limit that was too small no longer is: each reads all of slurmctld's records."""
+
+
+NO_ROOM: Final = (
+    "the volume controller-state is full, so that it cannot be published; it is taken as soon as there is room. Make "
+    "the volume larger: slurmstack:controller: {storage: ...}, then `slurmstack up`"
+)
 
 
 class Control(Protocol):
@@ -111,10 +118,7 @@ class Agent:
         version = version_of(files)
         self._update(pending=stack_part(version))
         self._held = self._limited = self._again = self._died_of = None
-        if self._ready.exists():
-            self._apply(version, files)
-        else:
-            self._boot(version, files)
+        self._decide(version, files)
 
     def tick(self) -> None:
         """Notice that slurmctld came up with the configuration that waits for it, or that one can be taken at last."""
@@ -126,17 +130,21 @@ class Agent:
             files, self._again = self._again, None
             self._apply(version_of(files), files)
             return
-        if self._limited is not None and self._clock.now() >= self._look_again and self._slurmctld.is_up():
+        if self._limited is not None and self._clock.now() >= self._look_again and self._may_change():
             files = self._limited
             if not self._is_too_small(files):
                 self._limited = None
-                self._apply(version_of(files), files)
+                self._decide(version_of(files), files)
                 return
         status = self._board.get()
         if status.pending is None or not self._slurmctld.is_up():
             return
         if status.pending == stack_part(self._store.current()):
             self._activate(status.pending)
+
+    def _may_change(self) -> bool:
+        """Whether slurmctld runs, or waits for its first configuration."""
+        return self._slurmctld.is_up() or self._store.current() is None
 
     def published(self) -> Files:
         """The files in force; none before the first."""
@@ -166,7 +174,9 @@ class Agent:
             if rejection is not None:
                 self._log(f"{what} is not taken, the one before goes on:\n{rejection}")
                 return False
-            self._store.publish(files)
+            if not self._has_published(files):
+                self._log(f"{what} is not taken, the one before goes on:\n{NO_ROOM}")
+                return False
         failure = self._reconfigure()
         if failure is None:
             return True
@@ -182,6 +192,12 @@ class Agent:
         first = self._first_topology(label_keys(files[LABELS_FILE])) if known is None else known
         return {**files, TOPOLOGY_CONF: first}
 
+    def _decide(self, version: str, files: Files) -> None:
+        if self._ready.exists():
+            self._apply(version, files)
+        else:
+            self._boot(version, files)
+
     def _boot(self, version: str, files: Files) -> None:
         """Decide what slurmctld starts with. The very first time, only what stops slurmctld counts."""
         current = self._store.current()
@@ -190,10 +206,11 @@ class Agent:
         rejection = verdict.rejection(self._known(current) if current else verdict.complaints)
         if rejection is None and current != version:
             rejection = self._is_too_small(files)
+        if rejection is None and not self._has_published(files):
+            rejection = self._wait_for_room(files)
         if rejection is None:
             for line in verdict.complaints:
                 self._log(f"slurmctld complains, but starts: {line}")
-            self._store.publish(files)
             self._log(f"configuration {version} passed its check; slurmctld may start with it")
         elif current is None:
             self._reject(version, rejection)
@@ -226,16 +243,20 @@ class Agent:
             self._reject(version, limit)
             return
         if not self._slurmctld.is_up():
-            self._store.publish(files)
-            self._log(f"configuration {version} is published; slurmctld is not up and will start with it")
-            self._update(rejected=None)
+            if self._has_published(files):
+                self._log(f"configuration {version} is published; slurmctld is not up and will start with it")
+                self._update(rejected=None)
+            else:
+                self._reject(version, self._wait_for_room(files))
             return
         if obstacle := self._cluster_id.obstacle(files):
             self._log(f"configuration {version} passed its check; before slurmctld reads it: waiting for {obstacle}")
             self._held = files
             return
         self._cluster_id.prepare(files)
-        self._store.publish(files)
+        if not self._has_published(files):
+            self._reject(version, self._wait_for_room(files))
+            return
         failure = self._reconfigure()
         if failure is None:
             self._activate(stack_part(version))
@@ -256,6 +277,21 @@ class Agent:
         if limit is not None:
             self._limited, self._look_again = files, self._clock.now() + LOOK_AGAIN_SECONDS
         return limit
+
+    def _has_published(self, files: Files) -> bool:
+        """Put files in force; not where the state volume is full."""
+        try:
+            self._store.publish(files)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            return False
+        return True
+
+    def _wait_for_room(self, files: Files) -> str:
+        """Try again later; what is said meanwhile."""
+        self._limited, self._look_again = files, self._clock.now() + LOOK_AGAIN_SECONDS
+        return NO_ROOM
 
     def _reconfigure(self) -> str | None:
         """Make slurmctld read its files; why it does not run with them, if it does not."""

@@ -94,6 +94,8 @@ class Store:
     def select(self, version: str) -> None:
         """Put a version that is on disk in force; drop versions that nobody will go back to."""
         previous = self.current()
+        if version == previous:
+            return  # nothing to write, which a full volume would not allow
         os.utime(self._directory(version))
         swap_symlink(self.current_link, f"versions/{version}")
         self._prune(keep={version, previous})

@@ -11,9 +11,19 @@ from images.common.jwt_key import install_jwt_key
 from images.common.log import Log
 from images.common.process import become, end_on_sigterm
 from images.common.readiness import wait_for_munge
+from images.common.room import Volume, watch
 from images.common.wait import wait_for
 from images.controller.cluster_id import ClusterId
 from images.controller.publish import READY, SLURM_CONF, STATE, read_files
+
+VOLUME: Final = Volume(
+    name="controller-state",
+    path=STATE,
+    remedy=(
+        "jobs cannot be submitted, and a queue that is not saved is lost with the pod. Make it larger: "
+        "slurmstack:controller: {storage: ...}, then `slurmstack up`"
+    ),
+)
 
 _OWNED_BY_AGENT: Final = "slurmstack"
 """Directory in the state volume that the config agent writes; slurmctld only reads it."""
@@ -56,4 +66,5 @@ def main() -> None:
         wait_for(obstacle, lambda: cluster_id.obstacle(files) is None, log, poll_seconds=0.2)
     cluster_id.prepare(files)
     own_state(STATE, user.pw_uid, user.pw_gid)
+    watch(VOLUME, user, log)
     become(command(STATE), log)

@@ -16,6 +16,7 @@ from images.common.files import write_atomically
 from images.common.log import Log
 from images.common.mountinfo import WrongFilesystemError, expect_filesystem
 from images.common.process import become, drop_privileges, end_on_sigterm, required_env
+from images.common.room import Volume, watch
 from images.common.wait import wait_for
 from images.database.datadir import (
     DataDirectoryError,
@@ -32,6 +33,14 @@ from images.database.settings import OPTIONS, PROBE, RUN, SOCKET, STATEMENTS, op
 PASSWORD: Final = Path("/secrets/database/password")
 VOLUME: Final = Path("/var/lib/mysql")
 MARIADBD: Final = ("/usr/sbin/mariadbd", f"--defaults-file={OPTIONS}")
+ROOM: Final = Volume(
+    name="database-data",
+    path=VOLUME,
+    remedy=(
+        "no job is recorded, slurmctld keeps the records meanwhile. Make it larger: "
+        "slurmstack:accounting: {database: {storage: ...}}, then `slurmstack up`; or keep less: accounting.retention"
+    ),
+)
 UPGRADE_START_SECONDS: Final = 600.0
 """For the server that only the upgrade talks to: it may have to recover first."""
 
@@ -131,5 +140,6 @@ def main() -> None:
     write_version(data, server)
     write_atomically(STATEMENTS, statements(password), mode=0o400, owner=owner)
     write_atomically(PROBE, probe_options(password), mode=0o400)
+    watch(ROOM, user, log)
     drop_privileges(user)
     become([*MARIADBD, f"--init-file={STATEMENTS}"], log)

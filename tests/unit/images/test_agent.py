@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -384,3 +385,57 @@ def test_a_limit_that_is_too_small_for_what_runs_never_reaches_slurmctld(world: 
     rejected = world.board.get().rejected
     assert rejected is not None
     assert rejected.message == "too small"
+
+
+def test_a_full_volume_is_named_and_the_change_is_taken_when_there_is_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start()
+    before = world.store.current()
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_write", full)
+        world.agent.take(BETTER)
+        status = world.board.get()
+        assert status.rejected is not None
+        assert "the volume controller-state is full" in status.rejected.message
+        assert "slurmstack:controller: {storage: ...}" in status.rejected.message
+        assert world.store.current() == before
+        world.clock.sleep(LOOK_AGAIN_SECONDS)
+        world.agent.tick()
+        assert world.store.current() == before
+
+    world.clock.sleep(LOOK_AGAIN_SECONDS)
+    world.agent.tick()
+
+    assert world.board.get().active == config_hash(BETTER)
+    assert world.board.get().rejected is None
+
+
+def test_a_full_volume_does_not_keep_slurmctld_from_what_it_ran_with(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start()
+    monkeypatch.setattr(Store, "_write", full)
+    world.restart_agent()
+    world.ready.unlink()
+
+    world.agent.take(BETTER)
+
+    assert world.ready.exists(), "slurmctld may start"
+
+
+def test_a_first_configuration_waits_for_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_write", full)
+        world.agent.take(GOOD)
+        assert not world.ready.exists()
+
+    world.clock.sleep(LOOK_AGAIN_SECONDS)
+    world.agent.tick()
+
+    assert world.ready.exists()
+    assert world.store.current() == config_hash(GOOD)
+
+
+def full(_store: Store, _version: str, _files: Files) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
