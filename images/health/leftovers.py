@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from images.common.steps import is_step, user_of
 from images.common.wait import Clock
-from images.health.proc import Process, lives, processes, user_of
+from images.health.proc import Process, lives, processes
 
 PLACES: Final = (Path("/tmp"), Path("/dev/shm"))
 
@@ -57,7 +58,7 @@ def left_processes(uid: int, before: Moment, proc: Path) -> list[Process]:
         seen = set()
         parent = every.get(found.parent)
         while parent is not None and parent.pid not in seen:
-            if parent.comm.startswith("slurmstepd"):
+            if is_step(parent.pid, proc):
                 return True
             seen.add(parent.pid)
             parent = every.get(parent.parent)
@@ -66,7 +67,7 @@ def left_processes(uid: int, before: Moment, proc: Path) -> list[Process]:
     return [
         found
         for found in every.values()
-        if found.state not in "ZX" and found.start <= before.ticks and user_of(found.pid, proc) == uid
+        if not found.has_ended and found.start <= before.ticks and user_of(found.pid, proc) == uid
         if not in_step(found)
     ]
 

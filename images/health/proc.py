@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-PROC: Final = Path("/proc")
+from images.common.steps import PROC, is_step
 
 _STEP: Final = r"slurmstepd: \[(\d+)\."
 """How slurmstepd names itself: `slurmstepd: [17.batch]`, `[17.0]`, `[17.extern]`."""
@@ -29,10 +29,16 @@ class Process:
     start: int
     """When it began, in clock ticks since the machine's start: with the number it names a process for good."""
     comm: str
-    """First 15 characters of its program's name."""
+    """First 15 characters of its program's name, or whatever it calls itself: for people only."""
     ticks: int
     """Processor time that it has used, in clock ticks."""
     is_kernel_thread: bool
+    threads: int = 1
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether only its result is left. The first thread of a process may end before the others."""
+        return self.state in "ZX" and self.threads <= 1
 
     @property
     def key(self) -> str:
@@ -63,6 +69,7 @@ def parse(pid: int, text: str) -> Process | None:
             comm=comm,
             ticks=int(fields[11]) + int(fields[12]),
             is_kernel_thread=bool(int(fields[6]) & _KERNEL_THREAD),
+            threads=int(fields[17]),
         )
     except (IndexError, ValueError):
         return None
@@ -87,28 +94,14 @@ def processes(proc: Path = PROC) -> Iterator[Process]:
 def lives(pid: int, start: int, proc: Path = PROC) -> bool:
     """Whether exactly this process still runs. One that has ended and only waits to be asked does not."""
     found = process(pid, proc)
-    return found is not None and found.start == start and found.state not in "ZX"
-
-
-def user_of(pid: int, proc: Path = PROC) -> int | None:
-    """Number of the user whose process it is; None if it cannot be told.
-
-    From `status`: the owner of the directory is root for programs that the kernel protects from looks.
-    """
-    try:
-        for line in (proc / str(pid) / "status").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("Uid:"):
-                return int(line.split()[1])
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
+    return found is not None and found.start == start and not found.has_ended
 
 
 def jobs_here(proc: Path = PROC) -> set[str]:
     """Numbers of the jobs with a step in this pod; `?` for a step that does not say whose it is."""
     jobs = set()
     for found in processes(proc):
-        if not found.comm.startswith("slurmstepd") or found.state in "ZX":
+        if found.has_ended or not is_step(found.pid, proc):
             continue
         try:
             title = (proc / str(found.pid) / "cmdline").read_text(encoding="utf-8", errors="replace")

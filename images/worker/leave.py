@@ -11,12 +11,12 @@ import socket
 import sys
 from collections.abc import Callable
 from enum import Enum
-from pathlib import Path
 from typing import Final
 
 from images.common.log import Log, open_pod_log
 from images.common.process import end_on_sigterm
 from images.common.slurm_node import ControllerUnreachableError, Node
+from images.common.steps import local_steps
 from images.common.wait import Clock, Reminder
 
 FAST_POLL_SECONDS: Final = 0.2
@@ -43,17 +43,6 @@ class Ending(Enum):
     REFUSED = "the node record stays: Slurm refused to delete it"
     NO_RECORD = "there is no node record"
     ALONE = "slurmctld has been silent and no job step runs here"
-
-
-def local_steps(proc: Path = Path("/proc")) -> int:
-    """How many job steps run in this pod, seen without slurmctld: processes of slurmstepd."""
-    count = 0
-    for comm in proc.glob("[0-9]*/comm"):
-        try:
-            count += comm.read_text(encoding="utf-8", errors="replace").startswith("slurmstepd")
-        except OSError:
-            continue  # it has just ended
-    return count
 
 
 class Leaving:

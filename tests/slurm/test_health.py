@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,14 @@ INTERVAL = 3
 
 NODES = ("default-0", "default-1", "default-2")
 USER = 10001
+KILL_WAIT = 3
+HOSTILE = """exec bash -c '
+trap "" TERM
+cp /bin/sleep /tmp/slurmstepd; cp /bin/sleep "/tmp/x S 1"; cp /bin/sleep "/tmp/a) S 1 ("
+"/tmp/x S 1" 1000 & "/tmp/a) S 1 (" 1000 &
+setsid --fork bash -c "exec -a \\"slurmstepd: [1.batch]\\" /tmp/slurmstepd 1000"
+exec -a "slurmstepd: [1.batch]" /tmp/slurmstepd 1000'"""
+"""Ignores SIGTERM, and is called as Slurm's own processes are, or as what Slurm cannot read."""
 RECORDED = ROOT / "tests/unit/images/health/data"
 GPU = "0, GPU-1111, 00000000:0A:00.0"
 
@@ -117,9 +126,10 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory:
     scheduler = "SchedulerParameters=nohold_on_prolog_fail,batch_sched_delay=0,sched_interval=5,sched_min_interval=0"
     # A requeued job waits for so long (slurm.conf(5), AuthInfo); the default is two minutes.
     requeue = "AuthInfo=cred_expire=10"
+    kill = f"KillWait={KILL_WAIT}\nUnkillableStepTimeout=20"
     config = minimal_config(
         slurm_version,
-        f"GresTypes=gpu\n{scheduler}\n{requeue}\n{more}\n",
+        f"GresTypes=gpu\n{scheduler}\n{requeue}\n{kill}\n{more}\n",
         **{"gres.conf": "Name=gpu File=/dev/zero\n"},
     )
     settings = tmp_path_factory.mktemp("settings")
@@ -233,12 +243,34 @@ def test_a_job_has_a_directory_of_its_own_while_it_runs(cluster: Healthy) -> Non
     wait_until(lambda: not there.exists(), cluster.sandbox.logs)
 
 
+def test_a_job_that_calls_its_processes_slurmstepd_is_killed_and_drains_nothing(cluster: Healthy) -> None:
+    """With Slurm's own tracking none of these was killed, and the node was drained: Kill task failed."""
+    job = cluster.submit(HOSTILE, "--nodelist=default-2")
+    pod = cluster.sandbox.pods["default-2"]
+
+    def of_user() -> list[str]:
+        return pod.run(f"ps -u {USER} -o comm=").stdout.splitlines()
+
+    hostile = {"slurmstepd", "x S 1", "a) S 1 ("}
+    wait_until(lambda: set(of_user()) == hostile and len(of_user()) == 4, lambda: f"{of_user()}")
+    asked = time.monotonic()
+    cluster.run(f"scancel {job}")
+    wait_until(lambda: "COMPLETING" not in cluster.node("default-2")["state"] and not of_user(), cluster.sandbox.logs)
+    assert time.monotonic() - asked < KILL_WAIT + 10
+    assert cluster.job(job)[0] == "CANCELLED"
+    assert set(cluster.node("default-2")["state"]) == {"IDLE", "DYNAMIC_NORM"}
+
+
 def test_what_a_job_leaves_is_gone_after_it(cluster: Healthy) -> None:
+    """Its daemon ends with its step; what no step knows of, whatever it calls itself, with the epilog."""
+    outside = f"cp /bin/sleep /run/slurmstepd; setsid --fork setpriv --reuid={USER} --clear-groups /run/slurmstepd 1000"
+    cluster.run(f"{outside} > /dev/null 2>&1 < /dev/null", pod="default-1")
     leave = "setsid --fork sleep 1000; dd if=/dev/zero of=/dev/shm/left bs=1M count=5; touch /tmp/left"
     job = cluster.submit(leave, "--nodelist=default-1")
     cluster.wait_for_job(job)
     pod = cluster.sandbox.pods["default-1"]
-    wait_until(lambda: pod.run(f"pgrep -u {USER} sleep").returncode == 1, cluster.sandbox.logs)
+    wait_until(lambda: pod.run(f"pgrep -u {USER}").returncode == 1, cluster.sandbox.logs)
+    assert "ending what it has left: slurmstepd" in pod.log("slurmd")
     wait_until(lambda: not (pod.root / "dev/shm/left").exists(), cluster.sandbox.logs)
     wait_until(lambda: not (pod.root / "tmp/left").exists(), cluster.sandbox.logs)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
+from images.common.steps import is_step, user_of
 from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
-from images.health.proc import Process, parse, read_stat, user_of
+from images.health.proc import Process, parse, read_stat
 from images.health.since import held_for
 
 NAME: Final = "processes"
@@ -39,7 +40,8 @@ FIRST_USER: Final = 1000
 _SQUEUE_SECONDS: Final = 3.0
 _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 _OWN: Final = "health"
-"""Beginning of our programs' names. One of ours that is stuck is reported by the check that it was: not checked."""
+"""Beginning of our programs' names, which are root's. One of ours that is stuck is reported by the check that it was:
+not checked."""
 
 
 class UnknownError(Exception):
@@ -78,8 +80,8 @@ def run(node: Node, runner: Runner, thresholds: Thresholds, *, clock: Callable[[
     except UnknownError as error:
         return not_checked(str(error))
     busy = node.other_jobs or bool(node.job)
-    stuck = {f"stuck {one.key} {one.ticks}": one for one in processes if one.state == "D" and not _is_own(one)}
-    steps = {f"step {one.key}": one for one in _steps_without_work(processes, busy=busy)}
+    stuck = {f"stuck {one.key} {one.ticks}": one for one in processes if one.state == "D" and not _is_own(one, proc)}
+    steps = {f"step {one.key}": one for one in _steps_without_work(processes, proc, busy=busy)}
     strays = {f"stray {one.key}": one for one in ([] if busy else _strays(proc, processes))}
     held = held_for(node.state, NAME, [*stuck, *steps, *strays], clock)
     limits = {
@@ -90,7 +92,7 @@ def run(node: Node, runner: Runner, thresholds: Thresholds, *, clock: Callable[[
     lasting = {key: seconds for key, seconds in held.items() if seconds >= limits[key.partition(" ")[0]]}
     return worst(
         [
-            _judge_zombies([one for one in processes if one.state == "Z"], processes, thresholds, busy=busy),
+            _judge_zombies([one for one in processes if one.has_ended], processes, thresholds, busy=busy),
             _judge_stuck([(one, lasting[key]) for key, one in stuck.items() if key in lasting], busy=busy),
             _judge_steps(node, runner, proc, [(one, lasting[key]) for key, one in steps.items() if key in lasting]),
             _judge_strays([one for key, one in strays.items() if key in lasting]),
@@ -98,23 +100,23 @@ def run(node: Node, runner: Runner, thresholds: Thresholds, *, clock: Callable[[
     )
 
 
-def _is_own(process: Process) -> bool:
-    return process.comm.startswith(_OWN)
+def _is_own(process: Process, proc: Path) -> bool:
+    return process.comm.startswith(_OWN) and user_of(process.pid, proc) == 0
 
 
-def _steps_without_work(processes: Iterable[Process], *, busy: bool) -> list[Process]:
+def _steps_without_work(processes: Iterable[Process], proc: Path, *, busy: bool) -> list[Process]:
     """Each slurmstepd that has no process to look after; on a node without jobs, each."""
-    parents = {one.parent for one in processes if one.state != "Z"}
-    steps = [one for one in processes if one.comm == "slurmstepd" and one.state not in {"Z", "D"}]
+    parents = {one.parent for one in processes if not one.has_ended}
+    steps = [one for one in processes if one.state != "D" and is_step(one.pid, proc)]
     return [one for one in steps if not busy or one.pid not in parents]
 
 
 def _strays(proc: Path, processes: Iterable[Process]) -> list[Process]:
     """Users' processes where no step runs that could have started them."""
     found = list(processes)
-    if any(one.comm == "slurmstepd" for one in found):
+    if any(is_step(one.pid, proc) for one in found):
         return []
-    return [one for one in found if one.state != "Z" and (user_of(one.pid, proc) or 0) >= FIRST_USER]
+    return [one for one in found if not one.has_ended and (user_of(one.pid, proc) or 0) >= FIRST_USER]
 
 
 def _judge_zombies(

@@ -12,8 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STEP "slurmstepd" /* the name of the processes that run steps, as /proc has it */
 #define DEEPEST 64 /* ancestors that are looked at */
+#define SKIP_2 " %*s %*s"
+#define SKIP_15 " %*s" SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2
 
 long long around_number(const char *text)
 {
@@ -103,37 +104,21 @@ static int read_file(const char *proc, long pid, const char *name, char *text, s
 	return 0;
 }
 
-/* Parent, state and name of a process, from proc_pid_stat(5). Returns 0, or -1 if there is none. */
-static int read_stat(const char *proc, long pid, long *parent, char *state, int *is_step)
+/*
+ * Parent of a process, and whether it has ended, from proc_pid_stat(5). Returns 0, or -1 if there is none.
+ * The first thread of a process may end before the others.
+ */
+static int read_stat(const char *proc, long pid, long *parent, int *has_ended)
 {
-	char text[1024], *name, *rest;
+	char text[1024], state, *rest;
+	long threads;
 
 	if (read_file(proc, pid, "stat", text, sizeof(text)) != 0)
 		return -1;
-	name = strchr(text, '(');
 	rest = strrchr(text, ')'); /* a name may have brackets of its own */
-	if (name == NULL || rest == NULL || sscanf(rest + 1, " %c %ld", state, parent) != 2)
+	if (rest == NULL || sscanf(rest + 1, " %c %ld" SKIP_15 " %ld", &state, parent, &threads) != 3)
 		return -1;
-	*is_step = strncmp(name + 1, STEP, strlen(STEP)) == 0;
-	return 0;
-}
-
-/* Whether a process is of a job that is still here: slurmstepd is among its ancestors. */
-static int in_step(const char *proc, long pid)
-{
-	long parent;
-	char state;
-	int depth, is_step = 0;
-
-	for (depth = 0; depth < DEEPEST; depth++) {
-		if (read_stat(proc, pid, &parent, &state, &is_step) != 0)
-			return 0;
-		if (depth > 0 && is_step)
-			return 1;
-		if (parent <= 0)
-			return 0;
-		pid = parent;
-	}
+	*has_ended = (state == 'Z' || state == 'X') && threads <= 1;
 	return 0;
 }
 
@@ -149,10 +134,39 @@ static int belongs(const char *proc, long pid, uid_t uid)
 	return line == NULL || sscanf(line, "\nUid: %lu", &owner) != 1 || owner == uid;
 }
 
-/* 1: a process of the user's belongs to no step, or it cannot be told; 0: none does. */
-static int has_processes(const char *proc, uid_t uid)
+/* Whether a process runs steps: it is slurmstepd, by its file, and root's. Anybody may take its name. */
+static int is_step(const struct places *places, long pid)
 {
-	DIR *directory = opendir(proc);
+	struct stat ours, theirs;
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%ld/exe", places->proc, pid);
+	return stat(places->slurmstepd, &ours) == 0 && stat(path, &theirs) == 0 && ours.st_dev == theirs.st_dev
+	       && ours.st_ino == theirs.st_ino && belongs(places->proc, pid, 0);
+}
+
+/* Whether a process is of a job that is still here: slurmstepd is among its ancestors. */
+static int in_step(const struct places *places, long pid)
+{
+	long parent;
+	int depth, has_ended;
+
+	for (depth = 0; depth < DEEPEST; depth++) {
+		if (read_stat(places->proc, pid, &parent, &has_ended) != 0)
+			return 0;
+		if (depth > 0 && is_step(places, pid))
+			return 1;
+		if (parent <= 0)
+			return 0;
+		pid = parent;
+	}
+	return 0;
+}
+
+/* 1: a process of the user's belongs to no step, or it cannot be told; 0: none does. */
+static int has_processes(const struct places *places, uid_t uid)
+{
+	DIR *directory = opendir(places->proc);
 	struct dirent *entry;
 	int found = 0;
 
@@ -161,14 +175,13 @@ static int has_processes(const char *proc, uid_t uid)
 	while (!found && (entry = readdir(directory)) != NULL) {
 		long long pid = around_number(entry->d_name);
 		long parent;
-		char state;
-		int is_step;
+		int has_ended;
 
-		if (pid <= 0 || !belongs(proc, (long)pid, uid))
+		if (pid <= 0 || !belongs(places->proc, (long)pid, uid))
 			continue;
-		if (read_stat(proc, (long)pid, &parent, &state, &is_step) != 0 || state == 'Z' || state == 'X')
+		if (read_stat(places->proc, (long)pid, &parent, &has_ended) != 0 || has_ended)
 			continue;
-		found = !in_step(proc, (long)pid);
+		found = !in_step(places, (long)pid);
 	}
 	closedir(directory);
 	return found;
@@ -210,5 +223,5 @@ int around_end(const struct places *places, const char *job, uid_t uid)
 	for (place = places->shared; *place != NULL; place++)
 		if (has_files(*place, uid))
 			return -1;
-	return has_segments(places->proc, uid) || has_processes(places->proc, uid) ? -1 : 0;
+	return has_segments(places->proc, uid) || has_processes(places, uid) ? -1 : 0;
 }

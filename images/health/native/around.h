@@ -13,6 +13,7 @@ struct places {
 	const char *jobs; /* the directory of the jobs' temporary directories (images/health/job_directory.py) */
 	const char *const *shared; /* where users leave files, up to a NULL (images/health/leftovers.py) */
 	const char *proc;
+	const char *slurmstepd; /* the program that runs steps */
 };
 
 /* A number, and nothing else: its value, or -1. */

@@ -29,7 +29,7 @@
 extern char **environ;
 
 static const char *const shared[] = { "/tmp", "/dev/shm", NULL };
-static const struct places places = { "/tmp/jobs", shared, "/proc" };
+static const struct places places = { "/tmp/jobs", shared, "/proc", "/usr/sbin/slurmstepd" };
 
 /* root, munge, slurm and nobody, of whom nothing is ever removed (leftovers.py): rare, and left to Python. */
 static int is_protected(long long uid)

@@ -11,9 +11,9 @@
 
 static int failures;
 static char root[] = "/tmp/around-XXXXXX";
-static char jobs[64], tmp[64], proc[64], path[128];
+static char jobs[64], tmp[64], proc[64], slurmstepd[64], path[128];
 static const char *shared[] = { tmp, NULL };
-static const struct places places = { jobs, shared, proc };
+static const struct places places = { jobs, shared, proc, slurmstepd };
 
 static void expect(const char *what, int got, int wanted)
 {
@@ -39,16 +39,19 @@ static void write_file(const char *directory, const char *name, const char *text
 	}
 }
 
-/* A process as /proc has it. */
-static void process(const char *pid, const char *stat, const char *uid)
+/* A process as /proc has it: `stat` up to the group, and how many threads there are. */
+static void process(const char *pid, const char *stat, int threads, const char *uid, const char *program)
 {
-	char directory[96], status[64];
+	char directory[96], status[128];
 
 	snprintf(directory, sizeof(directory), "%s/%s", proc, pid);
 	mkdir(directory, 0755);
-	write_file(directory, "stat", stat);
+	snprintf(status, sizeof(status), "%s 0 0 0 0 0 0 0 0 0 0 0 0 20 0 %d 0 4711", stat, threads);
+	write_file(directory, "stat", status);
 	snprintf(status, sizeof(status), "Name:\tx\nUid:\t%s\t%s\t%s\t%s\n", uid, uid, uid, uid);
 	write_file(directory, "status", status);
+	if (symlink(program, in(directory, "exe")) != 0)
+		exit(2);
 }
 
 static void no_process(const char *pid)
@@ -58,6 +61,7 @@ static void no_process(const char *pid)
 	snprintf(directory, sizeof(directory), "%s/%s", proc, pid);
 	unlink(in(directory, "stat"));
 	unlink(in(directory, "status"));
+	unlink(in(directory, "exe"));
 	rmdir(directory);
 }
 
@@ -98,17 +102,30 @@ static void leftovers(uid_t uid)
 {
 	expect("a file of the user's", around_end(&places, "17", uid), -1);
 
-	process("1", "1 (tini) S 0 1 1 0", "0");
-	process("20", "20 (slurmstepd) S 1 20 20 0", "0");
-	process("21", "21 (a) job)) S 20 20 20 0", "4321");
-	process("22", "22 (child) R 21 20 20 0", "4321");
+	write_file(root, "slurmstepd", "");
+	process("1", "1 (tini) S 0 1", 1, "0", "/bin/true");
+	process("20", "20 (any name) S 1 20", 1, "0", slurmstepd);
+	process("21", "21 (a) job)) S 20 20", 1, "4321", "/bin/true");
+	process("22", "22 (child) R 21 20", 1, "4321", "/bin/true");
 	expect("processes of a step", around_end(&places, "17", 4321), 0);
-	process("23", "23 (gone) Z 1 20 20 0", "4321");
+	process("23", "23 (gone) Z 1 20", 1, "4321", "/bin/true");
 	expect("has ended", around_end(&places, "17", 4321), 0);
-	process("24", "24 (slurmstepd) S 1 24 24 0", "4321");
+	no_process("23");
+	process("23", "23 (headless) Z 1 20", 2, "4321", "/bin/true");
+	expect("only its first thread has ended", around_end(&places, "17", 4321), -1);
+	no_process("23");
+	process("24", "24 (slurmstepd) S 1 24", 1, "4321", "/bin/true");
 	expect("a daemon that calls itself one of ours", around_end(&places, "17", 4321), -1);
 	no_process("24");
-	process("24", "24 (daemon) S 1 24 24 0", "4321");
+	process("24", "24 (slurmstepd) S 1 24", 1, "4321", slurmstepd);
+	process("25", "25 (child) S 24 24", 1, "4322", "/bin/true");
+	expect("the child of a slurmstepd that is a user's", around_end(&places, "17", 4322), -1);
+	no_process("24");
+	process("24", "24 (slurmstepd) S 1 24", 1, "0", "/bin/true");
+	expect("the child of another program of that name", around_end(&places, "17", 4322), -1);
+	no_process("25");
+	no_process("24");
+	process("24", "24 (daemon) S 1 24", 1, "4321", "/bin/true");
 	expect("a daemon", around_end(&places, "17", 4321), -1);
 	expect("of somebody else", around_end(&places, "17", 4322), 0);
 	no_process("24");
@@ -131,6 +148,7 @@ int main(void)
 	snprintf(jobs, sizeof(jobs), "%s/jobs", root);
 	snprintf(tmp, sizeof(tmp), "%s/tmp", root);
 	snprintf(proc, sizeof(proc), "%s/proc", root);
+	snprintf(slurmstepd, sizeof(slurmstepd), "%s/slurmstepd", root);
 	mkdir(tmp, 0755);
 	mkdir(proc, 0755);
 	write_file(tmp, "mine", "");

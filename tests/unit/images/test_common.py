@@ -19,10 +19,11 @@ from images.common.log import Log, open_pod_log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.munged import prepare
 from images.common.readiness import can_connect, is_munge_ready, wait_for_jail
+from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
 from images.login.sshd import UnsafeJailError, check_chroot
-from images.worker.leave import local_steps
 from tests.fakes.commands import FakeClock, FakeRunner
+from tests.unit.images.health.processes import add_process
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -193,12 +194,16 @@ def test_a_jail_that_others_may_write_is_refused_before_sshd_refuses_each_login(
         check_chroot(tmp_path, owner=tmp_path.stat().st_uid)
 
 
-def test_only_slurmstepd_counts_as_a_step(tmp_path: Path) -> None:
-    for pid, name in (("1", "slurmd"), ("22", "slurmstepd"), ("23", "slurmstepd: [5.0"), ("24", "bash")):
-        (tmp_path / pid).mkdir()
-        (tmp_path / pid / "comm").write_text(name + "\n")
+def test_only_slurmstepd_counts_as_a_step_and_no_name_does(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    add_process(proc, 1, comm="slurmd", uid=0)
+    add_process(proc, 22, comm="slurmstepd", uid=0)
+    add_process(proc, 23, comm="renamed", uid=0, runs=SLURMSTEPD)
+    add_process(proc, 24, comm="slurmstepd", title="slurmstepd: [5.0]", uid=1001)
+    add_process(proc, 25, comm="slurmstepd", title="slurmstepd: [5.0]", uid=0, runs="tmp/slurmstepd")
+    add_process(proc, 26, comm="slurmstepd", title="slurmstepd: [5.0]", uid=1001, runs=SLURMSTEPD)
 
-    assert local_steps(tmp_path) == 2
+    assert local_steps(proc) == 2
 
 
 @pytest.mark.parametrize("folder", sorted(PROGRAMS))

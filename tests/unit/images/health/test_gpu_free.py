@@ -92,7 +92,7 @@ def test_the_memory_in_use_is_told(tmp_path: Path) -> None:
 
 def test_a_job_that_has_just_started_is_seen(tmp_path: Path) -> None:
     add_gpus(tmp_path, 0, 1)
-    add_process(tmp_path / "proc", 11, comm="slurmstepd", title="slurmstepd: [18.0]")
+    add_process(tmp_path / "proc", 11, comm="slurmstepd", title="slurmstepd: [18.0]", uid=0)
     assert words(look(tmp_path, smi(BUSY), job_gpus=(0,))) == "ok"
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from images.common.steps import PROC
 from images.health import leftovers
 from images.health.leftovers import Moment, end_processes, has_files, left_processes, remove_files, shared_memory
-from images.health.proc import PROC, Process, process
+from images.health.proc import Process, process
 from tests.fakes.commands import FakeClock
 from tests.unit.images.health.processes import add_process
 from tests.unit.images.health.tables import table
@@ -100,15 +101,20 @@ def test_absurdly_deep_directories_do_no_harm(tmp_path: Path) -> None:
 
 
 def test_processes_of_the_user_outside_of_steps_are_left_ones(tmp_path: Path) -> None:
-    add_process(tmp_path, 1, comm="tini", uid=0)
-    add_process(tmp_path, 20, comm="daemon", uid=1000)
-    add_process(tmp_path, 21, comm="other", uid=1001)
-    add_process(tmp_path, 22, comm="dead", uid=1000, state="Z")
-    add_process(tmp_path, 30, comm="slurmstepd", uid=0)
-    add_process(tmp_path, 31, comm="shell", uid=1000, parent=30)
-    add_process(tmp_path, 32, comm="python", uid=1000, parent=31)
-    assert [found.comm for found in left_processes(1000, LATER, tmp_path)] == ["daemon"]
-    assert left_processes(1000, EARLIER, tmp_path) == []
+    proc = tmp_path / "proc"
+    add_process(proc, 1, comm="tini", uid=0)
+    add_process(proc, 20, comm="daemon", uid=1000)
+    add_process(proc, 21, comm="other", uid=1001)
+    add_process(proc, 22, comm="dead", uid=1000, state="Z")
+    add_process(proc, 23, comm="headless", uid=1000, state="Z", threads=2)
+    add_process(proc, 24, comm="slurmstepd", title="slurmstepd: [1.batch]", uid=1000)
+    add_process(proc, 25, comm="child", uid=1000, parent=24)
+    add_process(proc, 30, comm="slurmstepd", uid=0)
+    add_process(proc, 31, comm="shell", uid=1000, parent=30)
+    add_process(proc, 32, comm="python", uid=1000, parent=31)
+    left = {found.comm for found in left_processes(1000, LATER, proc)}
+    assert left == {"daemon", "headless", "slurmstepd", "child"}
+    assert left_processes(1000, EARLIER, proc) == []
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from images.common.steps import user_of
 from images.health.contract import Node
 from images.health.local import find_local, pod_environment, with_job, with_jobs
-from images.health.proc import jobs_here, lives, process, user_of
+from images.health.proc import jobs_here, lives, process
 from tests.unit.images.health.processes import add_process
 
 ENVIRONMENT = {"SLURMD_NODENAME": "h100-3", "JAIL": "/jail", "POOL": "h100", "NODE_CONF": "CPUs=8 Gres=gpu:h100:8 X=1"}
@@ -95,8 +96,8 @@ def test_steps_of_other_jobs_are_other_jobs_and_ended_ones_are_not(tmp_path: Pat
     proc = tmp_path / "proc"
     node = Node(name="w-0", root=tmp_path)
     add_process(proc, 10, comm="slurmd", title="/usr/sbin/slurmd")
-    add_process(proc, 11, comm="slurmstepd", title="slurmstepd: [17.batch]\0")
-    add_process(proc, 12, comm="slurmstepd", title="slurmstepd: [18.0]", state="Z")
+    add_process(proc, 11, comm="slurmstepd", title="slurmstepd: [17.batch]\0", uid=0)
+    add_process(proc, 12, comm="slurmstepd", title="slurmstepd: [18.0]", uid=0, state="Z")
     assert jobs_here(proc) == {"17"}
     assert with_jobs(node).other_jobs
     assert not with_job(node, {"SLURM_JOB_ID": "17"}).other_jobs
@@ -104,7 +105,7 @@ def test_steps_of_other_jobs_are_other_jobs_and_ended_ones_are_not(tmp_path: Pat
 
 
 def test_a_step_that_does_not_say_whose_it_is_counts_as_anothers(tmp_path: Path) -> None:
-    add_process(tmp_path / "proc", 11, comm="slurmstepd", title="/usr/sbin/slurmstepd infinity")
+    add_process(tmp_path / "proc", 11, comm="slurmstepd", title="/usr/sbin/slurmstepd infinity", uid=0)
     assert with_job(Node(name="w-0", root=tmp_path), {"SLURM_JOB_ID": "17"}).other_jobs
 
 

@@ -13,17 +13,20 @@ import pytest
 
 from images.common.command import NO_PROGRAM, TIMED_OUT
 from images.common.command import Result as Ended
+from images.common.steps import SLURMSTEPD
 from images.health.checks import processes
 from images.health.contract import Node, Result, Thresholds
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node, write
+from tests.unit.images.health.processes import run as run_program
 from tests.unit.images.health.tables import Like, table, words
 
 KERNEL_THREAD = 0x00200000
 STAT = (
-    "{pid} ({name}) {state} {parent} {pid} {pid} 0 -1 {flags} 5138 1219 11 6 {ticks} 3 2 1 20 0 4 0 {start} 344260608 "
-    "2265 18446744073709551615 94560583592984 94560583613865 140731015459504 0 0 0 0 4096 81998 0 0 0 17 1 0 0 0 0 0 "
-    "94560583629872 94560583631488 94561213317120 140731015465667 140731015465687 140731015465687 140731015466987 0\n"
+    "{pid} ({name}) {state} {parent} {pid} {pid} 0 -1 {flags} 5138 1219 11 6 {ticks} 3 2 1 20 0 {threads} 0 {start} "
+    "344260608 2265 18446744073709551615 94560583592984 94560583613865 140731015459504 0 0 0 0 4096 81998 0 0 0 17 "
+    "1 0 0 0 0 0 94560583629872 94560583631488 94561213317120 140731015465667 "
+    "140731015465687 140731015465687 140731015466987 0\n"
 )
 """A line of /proc/PID/stat as Linux 6.18 writes it."""
 Change = Callable[[Node], None]
@@ -41,12 +44,17 @@ def spawn(
     flags: int = 4194560,
     title: str = "",
     user: int = 0,
+    runs: str = "",
+    threads: int = 1,
 ) -> None:
     directory = node.root / "proc" / str(pid)
-    text = STAT.format(pid=pid, name=name, state=state, parent=parent, flags=flags, ticks=ticks, start=start)
+    text = STAT.format(
+        pid=pid, name=name, state=state, parent=parent, flags=flags, ticks=ticks, start=start, threads=threads
+    )
     write(directory / "stat", text)
     write(directory / "cmdline", f"{title or name}\0")
     write(directory / "status", f"Name:\t{name}\nUid:\t{user}\t{user}\t{user}\t{user}\n")
+    run_program(node.root / "proc", pid, runs or (SLURMSTEPD if (name, user) == ("slurmstepd", 0) else "usr/bin/one"))
 
 
 def one(name: str, **more: object) -> Change:
@@ -95,6 +103,9 @@ EMPTY_17 = step("slurmstepd: [17.batch]", with_task=False)
 STEP_18 = step("slurmstepd: [18.0]", with_task=True, pid=95)
 EXTERN_17 = step("slurmstepd: [17.extern]", with_task=False)
 MINERS = several(*[lambda node, pid=pid: spawn(node, pid, "miner", parent=1, user=1001) for pid in range(90, 95)])
+HOSTILE = one("slurmstepd", parent=1, title="slurmstepd: [1.batch]", user=1001)
+COPY = one("slurmstepd", parent=1, title="slurmstepd: [1.batch]", runs="tmp/slurmstepd")
+ANYBODYS = one("slurmstepd", parent=1, title="slurmstepd: [1.batch]", user=1001, runs=SLURMSTEPD)
 ENDED = "fail [node]: steps of jobs that have ended (17): slurmstepd (90) for 120 s"
 
 
@@ -110,6 +121,21 @@ ENDED = "fail [node]: steps of jobs that have ended (17): slurmstepd (90) for 12
         ),
         "beside a job it may be the job's": (one("dd", state="D"), True, "", "warn [node]: stuck in the kernel: ..."),
         "a hanging check of ours": (one("health-periodi", state="D", flags=0), False, "", "ok"),
+        "a user's program with the name of ours": (
+            one("health", state="D", user=999),
+            False,
+            "",
+            "fail [node]: stuck in the kernel: health (90) for 120 s",
+        ),
+        "a job that calls itself a step": (several(STEP_18, HOSTILE), True, "18\n", "ok"),
+        "a copy of slurmstepd": (several(STEP_18, COPY), True, "18\n", "ok"),
+        "slurmstepd, started by a user": (several(STEP_18, ANYBODYS), True, "18\n", "ok"),
+        "a job that left what calls itself a step": (
+            HOSTILE,
+            False,
+            "",
+            "warn [user]: 1 processes of users without a job: slurmstepd (90)",
+        ),
         "the kernel's own": (one("kworker/0:1", state="D", flags=KERNEL_THREAD), False, "", "ok"),
         "running steps": (several(STEP_17, STEP_18), True, "", "ok"),
         "a step without a task whose job has ended": (several(EMPTY_17, STEP_18), True, "18\n", ENDED),
@@ -132,7 +158,7 @@ ENDED = "fail [node]: steps of jobs that have ended (17): slurmstepd (90) for 12
 def test_what_lasts_is_told(node: Node, change: Change, busy: bool, squeue: str, expected: str) -> None:
     change(node)
     found = later(replace(node, other_jobs=busy), Ended(code=0, stdout=squeue))
-    quiet = 2 if change is MINERS else 4
+    quiet = 2 if change in {MINERS, HOSTILE} else 4
     assert {words(result) for result in found[:quiet]} == {"ok"}
     assert words(found[-1]) == Like(expected)
 

@@ -1,0 +1,141 @@
+/*
+ * test_linuxproc.c - a step whose processes do what they can to be taken for something else, with real processes.
+ */
+#include "linuxproc.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int failures;
+static int said[2]; /* each process that is to end holds one end of this pipe, and says there that it is ready */
+
+static void *forever(void *nothing)
+{
+	if (write(said[1], "", 1) != 1)
+		_exit(1);
+	alarm(60); /* whatever becomes of the test */
+	for (;;)
+		pause();
+	return nothing;
+}
+
+static void as_named(const char *name)
+{
+	prctl(PR_SET_NAME, name, 0, 0, 0);
+	forever(NULL);
+}
+
+static void without_first_thread(void)
+{
+	pthread_t other;
+
+	pthread_create(&other, NULL, forever, NULL);
+	pthread_exit(NULL);
+}
+
+static void as_daemon(void)
+{
+	if (fork() != 0)
+		_exit(0);
+	setsid();
+	if (fork() != 0)
+		_exit(0);
+	forever(NULL);
+}
+
+static void as_parent(void)
+{
+	if (fork() == 0)
+		as_named("x S 1");
+	as_named("slurmstepd");
+}
+
+/* Runs `what` in a process of another program than ours, which the kernel tells from ours by its file. */
+static void start(const char *self, const char *what)
+{
+	char end[16];
+
+	snprintf(end, sizeof(end), "%d", said[1]);
+	if (fork() == 0) {
+		close(said[0]);
+		execl(self, self, what, end, (char *)NULL);
+		_exit(1);
+	}
+}
+
+static void be(const char *what)
+{
+	if (strcmp(what, "named") == 0)
+		as_named("test_linuxproc"); /* what our own process is called */
+	if (strcmp(what, "blank") == 0)
+		as_named("x S 1");
+	if (strcmp(what, "bracket") == 0)
+		as_named("a) S 1 (");
+	if (strcmp(what, "parent") == 0)
+		as_parent();
+	if (strcmp(what, "thread") == 0)
+		without_first_thread();
+	if (strcmp(what, "daemon") == 0)
+		as_daemon();
+	_exit(2);
+}
+
+static void expect(const char *what, int got, int wanted)
+{
+	if (got == wanted)
+		return;
+	failures++;
+	fprintf(stderr, "%s: %d, not %d\n", what, got, wanted);
+}
+
+static void ends(const char *other, const char *what, int processes)
+{
+	char byte;
+
+	if (pipe(said) != 0)
+		exit(2);
+	start(other, what);
+	close(said[1]);
+	for (; processes > 0; processes--)
+		expect(what, (int)read(said[0], &byte, 1), 1);
+	expect(what, proctrack_p_signal((uint64_t)getpid(), SIGKILL), 0);
+	expect(what, (int)read(said[0], &byte, 1), 0); /* hangs while one of them lives */
+	close(said[0]);
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const all[] = { "named", "blank", "bracket", "parent", "thread", "daemon" };
+	char other[] = "/tmp/linuxproc.XXXXXX", command[4200];
+	pid_t fork_of_ours;
+
+	if (argc > 2) {
+		said[1] = atoi(argv[2]);
+		be(argv[1]);
+	}
+	alarm(30);
+	close(mkstemp(other));
+	snprintf(command, sizeof(command), "cp /proc/%d/exe %s && chmod 755 %s", (int)getpid(), other, other);
+	if (system(command) != 0)
+		return 2;
+	fork_of_ours = fork();
+	while (fork_of_ours == 0)
+		pause();
+	proctrack_p_add(NULL, fork_of_ours);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		ends(other, all[i], strcmp(all[i], "parent") == 0 ? 2 : 1);
+	expect("a fork of ours is spared", waitpid(fork_of_ours, NULL, WNOHANG), 0);
+	expect("ours", proctrack_p_has_pid((uint64_t)getpid(), fork_of_ours), 1);
+	expect("not ours", proctrack_p_has_pid((uint64_t)fork_of_ours, getpid()), 0);
+	kill(fork_of_ours, SIGKILL);
+	unlink(other);
+	return failures != 0;
+}
