@@ -86,8 +86,9 @@ class Resident:
     def _lock(self) -> IO[str] | None:
         lock = self._path.with_suffix(".lock").open("w")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            # Of this process alone: one of flock() would be held by all forks, too.
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
             lock.close()
             return None
         return lock

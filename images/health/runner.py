@@ -196,7 +196,7 @@ def _reap(pid: int, deadline: float) -> int | None:
 def _survivors(group: int, deadline: float) -> list[Process]:
     """What still lives of a killed process group."""
     while True:
-        found = [process for process in processes() if process.group == group and process.state not in "ZX"]
+        found = [process for process in processes() if process.group == group and not process.has_ended]
         if not found or time.monotonic() >= deadline:
             return found
         time.sleep(0.02)
@@ -211,6 +211,9 @@ def _be_child(pipe: int, checks: Sequence[Check], node: Node, thresholds: Thresh
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
+        # A check that cannot be killed must hold nothing of those who go on without it.
+        os.closerange(3, pipe)
+        os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
         for check in checks:
             said = _said(attempt(check, node, thresholds, tools))
             line = json.dumps({**said, "left": tools.left}).encode() + b"\n"

@@ -37,8 +37,9 @@ class State:
             return
         with lock as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                # Of this process alone: one of flock() would be held by a check that cannot be killed, too.
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
                 yield False
                 return
             yield True

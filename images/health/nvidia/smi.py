@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
 from images.common.command import Result as Answer
+from images.common.steps import user_of
 from images.health.contract import Node, Result, Status, not_checked, worst
 from images.health.remembered import recall, remember
 
@@ -299,7 +300,7 @@ def _alone(node: Node) -> Iterator[None]:
         with contextlib.suppress(OSError):
             node.state.mkdir(parents=True, exist_ok=True)
             lock = stack.enter_context((node.state / f"{TOOL}.lock").open("w"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.lockf(lock, fcntl.LOCK_EX)
         yield
 
 
@@ -311,12 +312,13 @@ def _is_fresh(path: Path) -> bool:
 
 
 def _hangs(proc: Path) -> bool:
-    """Whether some nvidia-smi sleeps uninterruptibly (state D of proc_pid_stat(5))."""
+    """Whether some nvidia-smi of root's sleeps uninterruptibly (state D of proc_pid_stat(5))."""
     for stat in proc.glob("[0-9]*/stat"):
         try:
             name, _, rest = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")
         except OSError:
             continue  # it has just ended
-        if name.partition("(")[2] == TOOL and rest.split()[:1] == ["D"]:
+        is_waiting = name.partition("(")[2] == TOOL and rest.split()[:1] == ["D"]
+        if is_waiting and user_of(int(stat.parent.name), proc) == 0:
             return True
     return False

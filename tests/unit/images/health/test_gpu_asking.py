@@ -104,10 +104,11 @@ def test_no_second_one_is_started_while_one_hangs_in_the_kernel(tmp_path: Path) 
     process = where.root / "proc/4242"
     process.mkdir()
     (process / "stat").write_text("4242 (nvidia-smi) D 1 4242 4242 0 -1 4194304 0 0 0 0")
+    (process / "status").write_text("Name:\tnvidia-smi\nUid:\t0\t0\t0\t0\n")
     result = gpu_presence.run(where, runner, DEFAULTS)
     assert (result.status, result.message) == (Status.NOT_CHECKED, "an earlier nvidia-smi hangs in the kernel")
     assert len(runner.commands) == 1
-    (process / "stat").write_text("4242 (nvidia-smi) R 1 4242 4242 0 -1 4194304 0 0 0 0")
+    (process / "status").write_text("Name:\tnvidia-smi\nUid:\t1001\t1001\t1001\t1001\n")  # what a user calls so
     next_run(where)
     runner.answers[QUERY] = Smi("h100-8")
     assert gpu_presence.run(where, runner, DEFAULTS).status is Status.OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -55,7 +56,13 @@ def caller(tmp_path: Path) -> Caller:
 def path(caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A resident process whose programs say what they were given in their exit code."""
     monkeypatch.setattr(resident, "PROGRAMS", {"prolog": _prolog, "epilog": _epilog, "periodic": lambda: 0})
-    path = tmp_path / "socket"
+    with serving(caller, tmp_path / "socket"):
+        yield tmp_path / "socket"
+
+
+@contextlib.contextmanager
+def serving(caller: Caller, path: Path) -> Iterator[None]:
+    """A resident process, until it is killed."""
     child = os.fork()
     if child == 0:
         try:
@@ -63,12 +70,22 @@ def path(caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         finally:
             os._exit(3)
     deadline = time.monotonic() + 30
-    while caller.ask("periodic", {}) is NO_ANSWER:
+    while caller.ask("prolog", {b"CODE": b"9"}) != 9:
         assert time.monotonic() < deadline, "the resident process does not answer"
         time.sleep(0.01)
-    yield path
+    yield
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+
+
+def _leave_a_process() -> int:
+    """One that nothing ends, with all that a fork inherits."""
+    left = os.fork()
+    if left == 0:
+        os.setsid()
+        signal.pause()
+    Path(os.environ["PATH"]).write_text(str(left))
+    return 0
 
 
 def _prolog() -> int:
@@ -101,6 +118,20 @@ def test_an_unknown_program_is_no_answer(path: Path, caller: Caller) -> None:
 def test_a_second_resident_process_leaves_the_first_alone(path: Path, caller: Caller) -> None:
     resident.Resident(path).serve()  # returns
     assert caller.ask("prolog", {b"CODE": b"4"}) == 4
+
+
+def test_what_outlives_a_run_keeps_no_other_resident_process_from_starting(
+    caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident, "PROGRAMS", {"prolog": _prolog, "epilog": _leave_a_process})
+    with serving(caller, tmp_path / "socket"):
+        assert caller.ask("epilog", {b"PATH": os.fsencode(tmp_path / "left")}) == 0
+    left = int((tmp_path / "left").read_text())
+    try:
+        with serving(caller, tmp_path / "socket"):
+            assert caller.ask("prolog", {b"CODE": b"5"}) == 5
+    finally:
+        os.kill(left, signal.SIGKILL)
 
 
 def test_only_its_own_user_can_reach_it(path: Path) -> None:

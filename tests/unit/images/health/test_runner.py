@@ -18,6 +18,7 @@ from images.health import runner
 from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds, not_checked, ok
 from images.health.proc import processes
 from images.health.runner import run_checks
+from images.health.state import State
 from images.health.tools import LIMIT_BYTES, Tools
 
 Program = Callable[[Node, Runner, Thresholds], Result]
@@ -178,6 +179,40 @@ def test_a_check_that_cannot_be_killed_is_not_started_again_while_it_lives(
     os.waitpid(undying[0], 0)
     results(checks, node)
     assert (tmp_path / "starts").read_text() == "xx"
+
+
+def leaves_its_group(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+    """Starts a process that no kill of the run reaches, with all that a fork inherits."""
+    left = os.fork()
+    if left == 0:
+        os.setsid()
+        time.sleep(600)
+    while os.getpgid(left) != left:
+        time.sleep(0.001)
+    return ok(left=left)
+
+
+def test_what_outlives_a_run_holds_neither_its_lock_nor_its_connection(node: Node) -> None:
+    """As a check does that sleeps in the kernel: the node would be silent for as long as that lasts."""
+    state = State(directory=node.state)
+    asks, answers = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with state.only_me("periodic"):
+            left = results([check("disks", leaves_its_group)], node)["disks"].values["left"]
+            os.write(answers, str(int(left)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(answers)
+    left = int(os.read(asks, 16))
+    os.set_blocking(asks, False)
+    try:
+        assert os.read(asks, 1) == b"", "it holds an end of the pipe"
+        with state.only_me("periodic") as later:
+            assert later
+        os.kill(left, 0)
+    finally:
+        os.kill(left, signal.SIGKILL)
 
 
 def test_another_process_with_the_same_number_is_not_taken_for_the_stuck_one(node: Node) -> None:
