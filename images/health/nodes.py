@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from images.health.contract import ok
 from images.health.report import decode, note_of
-from images.health.watch.decide import Finding, NodeView
 from images.health.watch.slurm import Record, Slurm, SlurmError
+from images.health.watch.view import Finding, NodeView
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 

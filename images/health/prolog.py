@@ -1,26 +1,37 @@
 """health-prolog: Slurm's `Prolog`, on each node of a job before its first step.
 
 It makes the job's temporary directory, and looks quickly at what would hurt the job. Where the machine is broken, or
-another job's remains hold its GPUs, it refuses: Slurm then starts the job elsewhere, and the node is drained. Nothing
-else refuses a job: not a check that hangs or crashes, nor this program itself. What may be wrong on all nodes at once
-(fault class `node`: a file system, a server) is left to the watcher, which knows how many nodes are drained already.
+another job's remains hold its GPUs, it reports that at once, and waits for the watcher to drain the node; then it
+refuses, and Slurm starts the job elsewhere. Where the watcher does not drain it (it counts how many are drained, and
+sees what many nodes have at once) the job starts: a prolog that refuses has its node drained by Slurm itself, whatever
+the limit. Nothing else refuses a job: not a check that hangs or crashes, nor this program itself. What may be wrong on
+all nodes at once (fault class `node`: a file system, a server) is not waited for.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from images.common.log import Log, open_pod_log
+from images.common.wait import Clock
 from images.health import job_directory
 from images.health.around_job import AroundJob
+from images.health.contract import Result
 from images.health.local import prepare_environment, with_job
-from images.health.record import NoRecordError, drain, read_record
-from images.health.watch.reason import gravity, reason_for
+from images.health.record import NoRecordError, read_record, write_comment
+from images.health.report import Report, encode, note_of
 
 REFUSED: Final = 1
 """Exit code on which Slurm drains the node and requeues the job (slurm.conf(5), Prolog)."""
+
+WAIT_SECONDS: Final = 8.0
+"""For the watcher's answer: it looks every 2 s, where thousands of nodes make a look long at most every 10 s. slurmctld
+takes a batch job for lost whose node says nothing for `BatchStartTimeout`, 10 s."""
+ASK_SECONDS: Final = 0.5
 
 _REFUSING: Final = ("hardware", "user")
 
@@ -28,6 +39,9 @@ _REFUSING: Final = ("hardware", "user")
 @dataclass(kw_only=True)
 class Prolog(AroundJob):
     """Before one job."""
+
+    clock: Clock = field(default_factory=Clock)
+    now: Callable[[], float] = time.time
 
     def run(self) -> int:
         """Returns the exit code."""
@@ -37,11 +51,7 @@ class Prolog(AroundJob):
         failed = self.look(node, "prolog")
         counting = failed.keys() - self.local.report_only
         refusing = {name: failed[name] for name in counting if failed[name].fault in _REFUSING}
-        if not refusing:
-            return 0
-        name = max(refusing, key=lambda name: gravity(refusing[name].fault))
-        self._drain(reason_for(name, refusing[name]))
-        return REFUSED
+        return REFUSED if refusing and self._is_drained_for(refusing) else 0
 
     def _make_directory(self, job: str, uid: int) -> None:
         gid = self.environment.get("SLURM_JOB_GID", "")
@@ -50,18 +60,30 @@ class Prolog(AroundJob):
         except (OSError, ValueError) as error:
             self.log(f"job {job} gets no temporary directory of its own: {error}")
 
-    def _drain(self, reason: str) -> None:
-        """Drain the node with our reason, before slurmctld does it with `Prolog error`, which nothing would lift.
+    def _is_drained_for(self, refusing: Mapping[str, Result]) -> bool:
+        """Report what was found, and whether the node is then drained, by whomever.
 
-        A drain that is already there stays as it is.
+        The report has nothing else in it: what was found before may not look as if it had been found now.
         """
         try:
-            if read_record(self.local.node.name, self.runner).is_drained:
-                return
-            told = drain(self.local.node.name, reason, self.runner)
-            self.log(f"drained: {reason}" if told.ok else f"cannot drain the node: {told.message}")
+            record = read_record(self.local.node.name, self.runner)
+            if record.is_drained:
+                return True
+            report = Report(at=int(self.now()), results=refusing, note=note_of(record.comment))
+            told = write_comment(self.local.node.name, encode(report), self.runner)
+            if not told.ok:
+                self.log(f"the job starts all the same, as nobody can be told: {told.message}")
+                return False
+            deadline = self.clock.now() + WAIT_SECONDS
+            while self.clock.now() < deadline:
+                self.clock.sleep(ASK_SECONDS)
+                if read_record(self.local.node.name, self.runner).is_drained:
+                    return True
         except NoRecordError as error:
-            self.log(f"cannot ask for the node's record: {error}")
+            self.log(f"the job starts all the same, as nobody can be asked: {error}")
+            return False
+        self.log(f"the job starts all the same: the watcher has not drained the node in {WAIT_SECONDS:g} s")
+        return False
 
 
 def main() -> int:

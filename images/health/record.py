@@ -60,10 +60,3 @@ def read_record(name: str, runner: Runner) -> Record:
 def write_comment(name: str, comment: str, runner: Runner) -> Result:
     """Set the comment."""
     return runner(["scontrol", "update", f"nodename={name}", f"comment={comment}"], timeout=_TIMEOUT_SECONDS)
-
-
-def drain(name: str, reason: str, runner: Runner) -> Result:
-    """Let no new job start on the node."""
-    return runner(
-        ["scontrol", "update", f"nodename={name}", "state=drain", f"reason={reason}"], timeout=_TIMEOUT_SECONDS
-    )

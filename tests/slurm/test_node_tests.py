@@ -18,7 +18,7 @@ from images.health.contract import Result, Status
 from images.health.node_tests.results import Record, decode, encode
 from images.health.report import Report
 from images.health.report import encode as encode_report
-from images.health.watch.decide import SKEW_SECONDS
+from images.health.watch.view import SKEW_SECONDS
 from tests.slurm.asked import Asked
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until

@@ -52,9 +52,9 @@ from images.health.contract import Status
 from images.health.node_tests.contract import NodeTest
 from images.health.node_tests.plan import AGAIN_SECONDS, NodeView, TestJob, fits
 from images.health.node_tests.results import Record, moment, stamp
-from images.health.watch.decide import NodeView as Seen
 from images.health.watch.reason import NEW_MACHINE, reason_for
 from images.health.watch.reason import parse as parse_reason
+from images.health.watch.view import NodeView as Seen
 
 RETEST_SECONDS: Final = 1800.0
 """From the drain, and from the run before, to the next run. Longer than a result drains for (`watch/decide.py`), else

@@ -7,161 +7,26 @@ The rules, of which each keeps a wrong check from hurting the cluster:
 - A node that anybody else has drained, or set down, is left alone, and so is its reason.
 - Where nodes are measured by tests, one that may be another machine now is measured before it takes jobs.
 - A check that fails again and again has to be well for a while first (`flapping.py`).
-- At most `max_drained` nodes are drained by checks at a time, and never the last node that takes jobs: a shared file
-  system that is slow makes all nodes fail at once.
+- At most `max_drained` nodes are drained by checks at a time, of each pool and of all, and never the last node that
+  takes jobs.
+- Nothing is drained for what a large part of a pool has at once (`common_faults.py`).
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from images.health.contract import Result, Status
+from images.health.contract import Status
+from images.health.watch.common_faults import CommonFault, common_faults, counts_here, is_recent
 from images.health.watch.limit import Limit
 from images.health.watch.reason import NEW_MACHINE, Own, gravity, lifted, parse, reason_for, to_be_measured
-
-SKEW_SECONDS: Final = 5.0
-"""How far the clock of a node may be from slurmctld's before its times are not compared with slurmctld's."""
-
-STALE_SECONDS: Final = 660.0
-"""A node writes its report when it changes and every 5 minutes. After two of those and a minute nobody knows."""
+from images.health.watch.view import Finding, NodeView
 
 KUBERNETES: Final = "kubernetes"
 """The check that the watcher does itself: the machine, as Kubernetes sees it."""
-
-_DOWN: Final = frozenset({"DOWN", "ERROR"})
-_CLOSED: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
-_ASLEEP: Final = frozenset(
-    {
-        "FUTURE",
-        "INVALID",
-        "INVALID_REG",
-        "POWERED_DOWN",
-        "POWERING_DOWN",
-        "POWERING_UP",
-        "POWER_DOWN",
-        "POWER_DRAIN",
-        "POWER_UP",
-        "REBOOT_ISSUED",
-        "UNKNOWN",
-    }
-)
-"""Nodes that take no job just now for a reason of Slurm's own. Draining one that is being powered up would kill its
-jobs (24.11 and 26.05, `update_node`); the pod of one that sleeps is gone, and nobody misses it."""
-_ABSENT: Final = frozenset({"FUTURE", "POWERED_DOWN"})
-"""Nodes that do not count when a limit is a part of all nodes."""
-_BUSY: Final = frozenset({"ALLOCATED", "MIXED"})
-_ENDING: Final = "COMPLETING"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What a check says about a node."""
-
-    result: Result
-    at: float
-    """When it looked, in seconds since 1970, by its own clock."""
-    arrived: float | None = None
-    """When the watcher saw this come, by slurmctld's clock; None: it was there when the watcher started."""
-    declared: bool = False
-    """Somebody wants the node free of jobs and said so. No limit holds that back, unless it is a condition that says so
-    (`unwanted_since`): programs set these, and may set them on all machines at once."""
-    lost: bool = False
-    """The machine is gone: its jobs are to start elsewhere now."""
-    unwanted_since: float | None = None
-    """Since when a condition that the site has named (maintenance) wants the machine away, in seconds since 1970; None:
-    none does."""
-
-    def is_fresh(self, now: float) -> bool:
-        """Whether it says something about now. A node whose clock is wrong is believed by when its report came."""
-        own = self.at if self.at <= now + SKEW_SECONDS else float("-inf")
-        return now - max(own, float("-inf") if self.arrived is None else self.arrived) <= STALE_SECONDS
-
-    def clears(self, drained_at: float | None, now: float) -> bool:
-        """Whether it says that all is well, having looked after the drain.
-
-        `arrived` says nothing about that: what comes after a drain may have been found before it.
-        """
-        if drained_at is None or self.result.status is not Status.OK or not self.is_fresh(now):
-            return False
-        return drained_at + SKEW_SECONDS < self.at <= now + SKEW_SECONDS
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeView:
-    """A node as Slurm has it on record, and what is known about its health."""
-
-    name: str
-    states: frozenset[str]
-    reason: str = ""
-    reason_at: float | None = None
-    """When the reason was set, in seconds since 1970, by slurmctld's clock."""
-    findings: Mapping[str, Finding] = field(default_factory=dict)
-    started_at: float | None = None
-    """When its slurmd started, in seconds since 1970: before that it may have been another machine."""
-    measured_at: float | None = None
-    """When a test of nodes last ran there; None: none is on record."""
-
-    @property
-    def is_unmeasured(self) -> bool:
-        """Whether no test of nodes has run on what may be another machine than before."""
-        return self.measured_at is None or (self.started_at is not None and self.measured_at < self.started_at)
-
-    @property
-    def is_closed(self) -> bool:
-        """Somebody keeps jobs from it: drained, failing or down."""
-        return bool(self.states & (_CLOSED | _DOWN))
-
-    @property
-    def is_down(self) -> bool:
-        """Slurm has given it up: it has no jobs."""
-        return bool(self.states & _DOWN)
-
-    @property
-    def own(self) -> Own | None:
-        """What the reason says, if this watcher, or a check, has closed the node. A reason may outlive its drain."""
-        return parse(self.reason) if self.is_closed and not self.states & {"FAIL", "FAILING"} else None
-
-    @property
-    def is_drained_by_us(self) -> bool:
-        """Kept from jobs by a drain of this watcher, or of a check; not by a mere down, which Slurm lifts by itself."""
-        return self.own is not None and "DRAIN" in self.states and not self.is_asleep
-
-    @property
-    def takes_jobs(self) -> bool:
-        """Whether a user's job could start on it."""
-        return not (self.is_closed or self.is_asleep or "NOT_RESPONDING" in self.states or self.is_under_retest)
-
-    @property
-    def is_under_retest(self) -> bool:
-        """Reserved and not drained, though something has failed there: a test is run again (`node_tests/retest.py`).
-
-        If that fails the node is drained as before, so its place is kept.
-        """
-        failed = any(finding.result.status is Status.FAIL for finding in self.findings.values())
-        return failed and "MAINTENANCE" in self.states and not self.is_closed
-
-    @property
-    def is_asleep(self) -> bool:
-        """Slurm does not use it at present, on purpose. One that is merely silent is not asleep."""
-        return bool(self.states & _ASLEEP)
-
-    @property
-    def is_declared(self) -> bool:
-        """A person wants it free of jobs, and said so."""
-        return any(finding.declared and finding.unwanted_since is None for finding in self.findings.values())
-
-    @property
-    def has_jobs(self) -> bool:
-        """Whether jobs run on it."""
-        return bool(self.states & _BUSY)
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no job is on it, not even one that is ending."""
-        return not self.has_jobs and _ENDING not in self.states
 
 
 class Kind(enum.Enum):
@@ -213,14 +78,16 @@ class Decision:
     actions: tuple[Action, ...] = ()
     held: tuple[Action, ...] = ()
     """What waits because the limit is reached."""
+    common: tuple[CommonFault, ...] = ()
+    """For what nothing is drained, as many nodes of a pool have it."""
 
 
 def decide(nodes: Iterable[NodeView], policy: Policy, now: float, unsettled: frozenset[str] = frozenset()) -> Decision:
     """`now`: seconds since 1970, by slurmctld's clock. `unsettled`: nodes whose drain is not to be lifted yet."""
     nodes = list(nodes)
-    wishes = [
-        action for node in nodes if (action := _wish(node, policy, now, settled=node.name not in unsettled)) is not None
-    ]
+    common = common_faults(nodes, policy.report_only, now)
+    round_ = _Round(policy=policy, now=now, common=common, unsettled=unsettled)
+    wishes = [action for node in nodes if (action := _wish(node, round_)) is not None]
     free = [action for action in wishes if action.kind in {Kind.RESUME, Kind.REASON, Kind.REQUEUE}]
     # In the order in which the room under the limit is given away, for all to be able to tell.
     closing = sorted(
@@ -235,14 +102,31 @@ def decide(nodes: Iterable[NodeView], policy: Policy, now: float, unsettled: fro
     granted, held = _within_limit(closing, nodes, policy)
     order = list(Kind)
     actions = sorted([*free, *granted], key=lambda action: (order.index(action.kind), action.node.name))
-    return Decision(actions=tuple(actions), held=tuple(held))
+    return Decision(actions=tuple(actions), held=tuple(held), common=tuple(common[key] for key in sorted(common)))
 
 
-def _wish(node: NodeView, policy: Policy, now: float, *, settled: bool) -> Action | None:
+@dataclass(frozen=True, kw_only=True)
+class _Round:
+    """What holds for all nodes."""
+
+    policy: Policy
+    now: float
+    common: Mapping[tuple[str, str], CommonFault]
+    unsettled: frozenset[str]
+
+    def is_common(self, node: NodeView, check: str) -> bool:
+        """Whether a large part of the node's pool has it at once."""
+        return (node.pool, check) in self.common and counts_here(node.findings[check], self.now)
+
+
+def _wish(node: NodeView, round_: _Round) -> Action | None:
     """What should be done about this node alone, limits aside."""
-    failing = _failing(node, policy, now)
+    every = _failing(node, round_)
+    failing = {check: finding for check, finding in every.items() if not round_.is_common(node, check)}
     if node.own is not None:
-        return _about_own(node, node.own, failing, policy, now, settled=settled)
+        if not failing and node.own.check in every and is_recent(node, round_.now):
+            return Action(kind=Kind.RESUME, node=node, reason=f"{lifted(node.reason)}: many nodes have it")
+        return _about_own(node, node.own, {**failing, **_of_own(node.own, every)}, round_)
     if not failing or node.is_closed or node.is_asleep:
         return None
     check = _gravest(failing)
@@ -252,10 +136,15 @@ def _wish(node: NodeView, policy: Policy, now: float, *, settled: bool) -> Actio
     return Action(kind=Kind.DRAIN, node=node, reason=reason)
 
 
-def _about_own(
-    node: NodeView, own: Own, failing: Mapping[str, Finding], policy: Policy, now: float, *, settled: bool
-) -> Action | None:
+def _of_own(own: Own, every: Mapping[str, Finding]) -> Mapping[str, Finding]:
+    """What the node is drained for keeps it drained, however many have it by now."""
+    return {check: finding for check, finding in every.items() if check == own.check}
+
+
+def _about_own(node: NodeView, own: Own, failing: Mapping[str, Finding], round_: _Round) -> Action | None:
     """What should be done about a node that is closed for a check."""
+    policy, now = round_.policy, round_.now
+    settled = node.name not in round_.unsettled
     worst = _gravest(failing) if failing else None
     lost = worst is not None and failing[worst].lost
     # Without jobs there is nothing to save, and the reason says what has to be well before jobs start there again.
@@ -292,11 +181,13 @@ def _well(node: NodeView, own: Own, *, measures: bool) -> Action:
     return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
 
 
-def _failing(node: NodeView, policy: Policy, now: float) -> dict[str, Finding]:
+def _failing(node: NodeView, round_: _Round) -> dict[str, Finding]:
     return {
         check: finding
         for check, finding in node.findings.items()
-        if finding.result.status is Status.FAIL and finding.is_fresh(now) and check not in policy.report_only
+        if finding.result.status is Status.FAIL
+        and finding.is_fresh(round_.now)
+        and check not in round_.policy.report_only
     }
 
 
@@ -318,28 +209,57 @@ def _within_limit(closing: list[Action], nodes: list[NodeView], policy: Policy) 
     Nodes that are measured again count as drained, which they are again if they fail: what was found there is old then.
     Nodes that are set down are counted by themselves too, as that ends jobs, and so may hit drained nodes as well.
     """
-    limit = policy.max_drained.of(sum(1 for node in nodes if not node.states & _ABSENT))
     wished = {action.node.name for action in closing}
-    retested = sum(1 for node in nodes if node.is_under_retest and node.name not in wished)
-    drained = retested + sum(1 for node in nodes if node.own is not None and not node.is_declared)
-    down = sum(1 for node in nodes if node.own is not None and node.is_down)
+    rooms: dict[str | None, _Room] = {None: _Room.of(nodes, policy.max_drained, wished)}
+    for pool in {node.pool for node in nodes}:
+        rooms[pool] = _Room.of([node for node in nodes if node.pool == pool], policy.max_drained, wished)
     usable = sum(1 for node in nodes if node.takes_jobs)
     granted: list[Action] = []
     held: list[Action] = []
     for action in closing:
-        declared = action.node.is_declared
-        new = action.node.own is None and not declared
-        if action.kind is Kind.DOWN:
-            # Its jobs are lost already; whether it is the last node does not matter to them.
-            allowed = down < limit and (not new or drained < limit)
-        else:
-            allowed = declared or (drained < limit and usable - action.node.takes_jobs >= 1)
+        concerned = (rooms[None], rooms[action.node.pool])
+        allowed = all(room.has_place(action) for room in concerned)
+        if action.kind is Kind.DRAIN and not action.node.is_declared:
+            # Of one that is set down the jobs are lost already; whether it is the last node does not matter to them.
+            allowed = allowed and usable - action.node.takes_jobs >= 1
         (granted if allowed else held).append(action)
         if allowed:
-            down += action.kind is Kind.DOWN
-            drained += new
             usable -= action.node.takes_jobs
+            for room in concerned:
+                room.take(action)
     return granted, held
+
+
+@dataclass(kw_only=True)
+class _Room:
+    """What the limit leaves, of a pool or of the cluster."""
+
+    limit: int
+    drained: int
+    down: int
+
+    @classmethod
+    def of(cls, nodes: list[NodeView], limit: Limit, wished: set[str]) -> _Room:
+        retested = sum(1 for node in nodes if node.is_under_retest and node.name not in wished)
+        return cls(
+            limit=limit.of(sum(1 for node in nodes if not node.is_absent)),
+            drained=retested + sum(1 for node in nodes if node.own is not None and not node.is_declared),
+            down=sum(1 for node in nodes if node.own is not None and node.is_down),
+        )
+
+    def has_place(self, action: Action) -> bool:
+        if action.kind is Kind.DOWN:
+            return self.down < self.limit and (not _is_new(action) or self.drained < self.limit)
+        return action.node.is_declared or self.drained < self.limit
+
+    def take(self, action: Action) -> None:
+        self.down += action.kind is Kind.DOWN
+        self.drained += _is_new(action)
+
+
+def _is_new(action: Action) -> bool:
+    """Whether it takes a place."""
+    return action.node.own is None and not action.node.is_declared
 
 
 def _gravity_of(action: Action) -> int:

@@ -1,7 +1,8 @@
 """How long a check has to be well before its drain is lifted, where it has failed again and again.
 
 Else a node whose check fails in every other interval is drained and resumed once a minute, and takes a job each time.
-The first drain for a check in 24 hours is lifted as soon as the check is well; the n-th only when it has been well for
+The first drain for a check in 24 hours is lifted as soon as the check is well (with a warning: after a minute of it);
+the n-th only when it has been well for
 `min(60 s * 2^(n-2), 1 h)` without a break. Kept in memory: a restart forgets how long to wait, never a drain.
 """
 
@@ -11,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from images.health.watch.decide import NodeView
+from images.health.contract import Status
+from images.health.watch.view import NodeView
 
 WINDOW_SECONDS: Final = 24 * 3600.0
 FIRST_SECONDS: Final = 60.0
@@ -78,7 +80,9 @@ class Flapping:
         finding = view.findings.get(own.check)
         well = finding is not None and finding.clears(view.reason_at, now)
         since = drain.well_since if drain.well_since is not None else now
-        seconds = wait_of(drain.drains)
+        # What fails only when it has lasted begins with a warning, also where a pod that restarts forgets for how long.
+        is_warning = finding is not None and finding.result.status is Status.WARN
+        seconds = max(wait_of(drain.drains), FIRST_SECONDS if is_warning else 0.0)
         held = well and now - since < seconds
         self._present[view.name] = replace(drain, well_since=since if well else None, told=drain.told or held)
         if not held:

@@ -21,9 +21,10 @@ from images.controller.kube import Kube, KubeError
 from images.controller.topology_places import RETRY_SECONDS, WORKER_PODS, Follower
 from images.health.contract import Status
 from images.health.report import one_line
-from images.health.watch.decide import KUBERNETES, Action, Kind, NodeView
+from images.health.watch.decide import KUBERNETES, Action, Kind
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.machines import CONDITION, Machine, Machines, Place, Told, machine_of, place_of
+from images.health.watch.view import NodeView
 
 MOST_WAITING: Final = 500
 """Writes that wait for the API server; what does not fit is left out. Conditions are tried again."""

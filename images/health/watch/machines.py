@@ -19,8 +19,8 @@ from typing import Any, Final
 from images.controller.kube import Object
 from images.controller.topology_places import Following
 from images.health.contract import Result, Status, not_checked, ok
-from images.health.watch.decide import Finding
 from images.health.watch.slurm import Record
+from images.health.watch.view import Finding
 
 CONDITION: Final = "SlurmNodeFault"
 """The condition that the watcher writes, and so must not read as somebody else's."""

@@ -14,7 +14,6 @@ from typing import Final, Protocol
 
 from images.controller.kube import KubeError, Object
 from images.controller.topology_places import WORKER_PODS
-from images.health.watch.decide import NodeView
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.machines import (
     KEEP,
@@ -28,6 +27,7 @@ from images.health.watch.machines import (
 )
 from images.health.watch.release import Move, Plan, Rules, Step, plan
 from images.health.watch.slurm import Slurm, SlurmError
+from images.health.watch.view import NodeView
 
 TRY_AGAIN_SECONDS: Final = 30.0
 """Until a move is tried again that did not change what is seen."""

@@ -37,6 +37,8 @@ class Record:
     """Seconds since 1970."""
     comment: str = ""
     extra: str = ""
+    pool: str = ""
+    """Its features: those of a worker are its pool's."""
     started_at: float | None = None
     """When its slurmd started, in seconds since 1970."""
     address: str = ""
@@ -64,6 +66,7 @@ def _record(node: Mapping[str, Any]) -> Record | None:
         reason_at=_seconds(node.get("reason_changed_at")),
         comment=_text(node.get("comment")),
         extra=_text(node.get("extra")),
+        pool=_features(node.get("features")),
         started_at=_seconds(node.get("slurmd_start_time")),
         address=_text(node.get("address")) or name,
         port=int(_seconds(node.get("port")) or SLURMD_PORT),
@@ -74,6 +77,12 @@ def _states(value: object) -> frozenset[str]:
     if isinstance(value, str):
         return frozenset(part for part in value.upper().split("+") if part)
     return frozenset(str(part).upper() for part in value) if isinstance(value, list) else frozenset()
+
+
+def _features(value: object) -> str:
+    """In one order, as a pool may have several."""
+    listed = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+    return ",".join(sorted(str(feature) for feature in listed))
 
 
 def _text(value: object) -> str:

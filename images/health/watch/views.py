@@ -9,8 +9,8 @@ from typing import Protocol
 from images.health.node_tests.results import Record as Measured
 from images.health.node_tests.results import decode as decode_tests
 from images.health.report import decode
-from images.health.watch.decide import Finding, NodeView
 from images.health.watch.slurm import Record
+from images.health.watch.view import Finding, NodeView
 
 
 class Watching(Protocol):
@@ -54,6 +54,7 @@ class Views:
                 NodeView(
                     name=record.name,
                     states=record.states,
+                    pool=record.pool,
                     reason=record.reason,
                     reason_at=record.reason_at,
                     findings=findings,

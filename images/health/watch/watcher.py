@@ -12,9 +12,11 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from images.common.command import TIMED_OUT, Result
-from images.health.watch.decide import Action, Decision, Kind, NodeView, Policy, decide
+from images.health.watch.decide import Action, Decision, Kind, Policy, decide
 from images.health.watch.flapping import Flapping, Hold
 from images.health.watch.slurm import Slurm, SlurmError
+from images.health.watch.unchecked import Unchecked
+from images.health.watch.view import NodeView
 from images.health.watch.views import Views, Watching
 
 MOST_ACTIONS: Final = 100
@@ -68,6 +70,8 @@ class Watcher:
         self._teller = teller
         self._releaser = releaser
         self._flapping = Flapping()
+        self._unchecked = Unchecked()
+        self._common: frozenset[tuple[str, str]] = frozenset()
         self._dry_run = dry_run
         self._wall = wall
         self._told: dict[tuple[Kind, str], str] = {}
@@ -79,11 +83,12 @@ class Watcher:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
         records = self._slurm.nodes()
         now = self._wall()
-        views = self._views.of(records, now)
+        views = self._unchecked.judged(self._views.of(records, now), now)
         self._drained = self._tell_others(views, self._drained, now)
         holds = self._flapping.holds(views, now)
         self._tell_unsettled(holds)
         decision = decide(views, self._policy, now, frozenset(hold.node for hold in holds))
+        self._tell_common(decision)
         self._tell_held(decision)
         self._forget(decision)
         failures = 0
@@ -214,6 +219,16 @@ class Watcher:
         self._log(f"{view.name}: {what}")
         if self._teller is not None:
             self._teller.acted(Action(kind=kind, node=view, reason=what), now)
+
+    def _tell_common(self, decision: Decision) -> None:
+        """One alarm for each, not one a node."""
+        for fault in decision.common:
+            if (fault.pool, fault.check) not in self._common:
+                self._log(f"ALARM: {fault}. Nothing is drained for it")
+        now = frozenset((fault.pool, fault.check) for fault in decision.common)
+        for pool, check in sorted(self._common - now):
+            self._log(f"{check} fails on no large part of {f'pool {pool}' if pool else 'the cluster'} any more")
+        self._common = now
 
     def _tell_held(self, decision: Decision) -> None:
         held = frozenset((action.node.name, action.reason.partition(":")[0]) for action in decision.held)

@@ -14,8 +14,8 @@ from images.health import nodes
 from images.health.contract import Result as Finding
 from images.health.contract import Status
 from images.health.report import Report, encode
-from images.health.watch.decide import SKEW_SECONDS, STALE_SECONDS
 from images.health.watch.slurm import Record, Slurm
+from images.health.watch.view import SKEW_SECONDS, STALE_SECONDS
 from tests.fakes.commands import FakeRunner
 
 DATA = Path(__file__).parent / "data"

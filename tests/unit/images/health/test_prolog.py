@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -13,12 +14,13 @@ from images.common.command import Result as Command
 from images.health import prolog
 from images.health.contract import Check, Context, FaultClass, Hardware, Node, Result, Status, Thresholds, ok
 from images.health.local import Local
-from images.health.prolog import REFUSED, Prolog
+from images.health.prolog import REFUSED, WAIT_SECONDS, Prolog
 from images.health.registry import Registry
 from images.health.state import State
-from tests.fakes.commands import FakeRunner
+from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.tables import table
 
+NOW = 1_795_000_000.0
 IDLE = "NodeName=w-0\n   State=IDLE X=1\n"
 DRAINED = "NodeName=w-0\n   State=IDLE+DRAIN X=1\n   Reason=bad memory [anna@2026-11-21T21:55:03]\n"
 Program = Callable[..., Result]
@@ -35,6 +37,7 @@ class FakeJob:
         self.off: frozenset[str] = frozenset()
         self.report_only: frozenset[str] = frozenset()
         self.log: list[str] = []
+        self.clock = FakeClock()
         self.runner = FakeRunner({"scontrol show node": record or Command(code=0, stdout=IDLE)})
         self.environment = {
             "SLURM_JOB_ID": "17",
@@ -62,6 +65,8 @@ class FakeJob:
             environment=self.environment,
             jobs=self.jobs,
             seconds=seconds,
+            clock=self.clock,
+            now=lambda: NOW,
         ).run()
 
 
@@ -122,39 +127,62 @@ def test_a_job_starts_and_slurm_is_asked_nothing_when(
     assert State(directory=job.node.state).again() == ({"filesystem", "reported"} & set(checks))
 
 
+class Watcher:
+    """Drains the node some seconds after the report; or never."""
+
+    def __init__(self, job: FakeJob, after: float = math.inf) -> None:
+        self.drained = False
+        self._job, self._after = job, after
+        job.runner.answers["scontrol show node"] = lambda _: Command(code=0, stdout=DRAINED if self.drained else IDLE)
+        job.clock.on_sleep = self._look
+
+    def _look(self) -> None:
+        self.drained = self._job.clock.now() >= self._after and self._job.runner.ran("scontrol update")
+
+
 @pytest.mark.parametrize("fault", ["hardware", "user"])
-def test_a_broken_machine_or_a_busy_gpu_refuses_the_job_and_drains_with_a_reason_that_can_be_lifted(
-    job: FakeJob, fault: FaultClass
+@pytest.mark.parametrize(("after", "code"), [(2.0, REFUSED), (6.0, REFUSED), (math.inf, 0)])
+def test_a_broken_machine_or_a_busy_gpu_refuses_the_job_once_the_watcher_has_drained_the_node(
+    job: FakeJob, fault: FaultClass, after: float, code: int
 ) -> None:
+    """Beyond the limit it does not, and a prolog that refuses would have Slurm drain the node all the same."""
+    Watcher(job, after)
     job.add("gpu-free", fail(fault, IN_USE))
     job.add("clock", ok())
-    assert job.start() == REFUSED
-    reason = f"health/gpu-free [{fault}]: {IN_USE}"
-    assert job.runner.commands[-1] == f"scontrol update nodename=w-0 state=drain reason={reason}"
+    assert job.start() == code
+    assert job.clock.now() == (after if code else WAIT_SECONDS)
+    (told,) = [command for command in job.runner.commands if command.startswith("scontrol update")]
+    assert (
+        told == f"scontrol update nodename=w-0 comment=health 2026-11-18T11:06:40Z | fail gpu-free [{fault}]: {IN_USE}"
+    )
     assert State(directory=job.node.state).again() == {"gpu-free"}
     assert f"before job 17: fail gpu-free [{fault}]: {IN_USE}" in job.log
 
 
-def test_the_gravest_fault_is_the_reason(job: FakeJob) -> None:
+def test_all_that_refuses_is_reported_and_an_administrator_s_comment_stays(tmp_path: Path) -> None:
+    job = FakeJob(tmp_path, record=Command(code=0, stdout=IDLE + "   Comment=rack 7\n"))
     faults: list[FaultClass] = ["user", "hardware", "node"]
     for name, fault in zip("abc", faults, strict=True):
         job.add(name, fail(fault))
     job.start()
-    assert "health/b [hardware]" in job.runner.commands[-1]
+    (told,) = [command for command in job.runner.commands if command.startswith("scontrol update")]
+    assert told.endswith("| fail a [user]: broken | fail b [hardware]: broken || rack 7")
 
 
-@table(
-    "record",
-    {
-        "an administrator has drained it": Command(code=0, stdout=DRAINED),
-        "slurmctld is away": Command(code=124, stderr="no answer"),
-    },
-)
-def test_the_job_is_refused_all_the_same_and_a_reason_is_kept_when(tmp_path: Path, record: Command) -> None:
-    job = FakeJob(tmp_path, record=record)
+def test_a_job_on_a_node_that_is_drained_already_is_refused_and_the_reason_is_kept(tmp_path: Path) -> None:
+    job = FakeJob(tmp_path, record=Command(code=0, stdout=DRAINED))
     job.add("gpu-free", fail("hardware"))
     assert job.start() == REFUSED
     assert not job.runner.ran("scontrol update")
+
+
+@pytest.mark.parametrize("silent", ["scontrol show node", "scontrol update"])
+def test_the_job_starts_while_slurmctld_is_away(job: FakeJob, silent: str) -> None:
+    """Slurm would drain the node for the refusal later, with a reason that nothing lifts."""
+    job.runner.answers[silent] = Command(code=124, stderr="no answer")
+    job.add("gpu-free", fail("hardware"))
+    assert job.start() == 0
+    assert "the job starts all the same" in job.log[-1]
 
 
 def test_checks_see_the_job(job: FakeJob) -> None:
@@ -170,6 +198,7 @@ def test_a_directory_that_cannot_be_made_keeps_no_job_from_starting(job: FakeJob
 
 
 def test_a_state_directory_that_cannot_be_written_changes_nothing_else(job: FakeJob) -> None:
+    Watcher(job, after=2.0)
     job.node.state.touch()
     job.add("gpu-free", fail("hardware"))
     assert job.start() == REFUSED

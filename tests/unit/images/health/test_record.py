@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from images.common.command import Result
-from images.health.record import NoRecordError, Record, drain, read_record, write_comment
+from images.health.record import NoRecordError, Record, read_record, write_comment
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.tables import table
 
@@ -70,11 +70,7 @@ def test_an_unclear_answer_is_no_record(answer: Result) -> None:
         read_record("w-0", FakeRunner({"scontrol": answer}))
 
 
-def test_changes_go_through_scontrol() -> None:
+def test_the_comment_goes_through_scontrol() -> None:
     runner = FakeRunner()
     write_comment("w-0", "health x", runner)
-    drain("w-0", "health/disks [node]: full", runner)
-    assert runner.commands == [
-        "scontrol update nodename=w-0 comment=health x",
-        "scontrol update nodename=w-0 state=drain reason=health/disks [node]: full",
-    ]
+    assert runner.commands == ["scontrol update nodename=w-0 comment=health x"]

@@ -13,7 +13,7 @@ from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.plan import AGAIN_SECONDS, FAILED_SECONDS, PENDING_SECONDS, NodeView, plan
 from images.health.node_tests.program import POLL_SECONDS
 from images.health.node_tests.results import Record
-from images.health.watch.decide import STALE_SECONDS
+from images.health.watch.view import STALE_SECONDS
 from tests.unit.images.health.node_tests.views import NOW, job, node, policy, record, started, waits
 from tests.unit.images.health.tables import table
 

@@ -21,7 +21,7 @@ from images.health.node_tests.retest import (
     move,
     own,
 )
-from images.health.watch.decide import STALE_SECONDS
+from images.health.watch.view import STALE_SECONDS
 from tests.unit.images.health.node_tests.views import NOW, job, node, policy, record, started, waits
 
 REASON = "health/cpu-speed [hardware]: events 212 events/s (at least 420 expected)"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from images.health.contract import Result
-from images.health.watch.decide import Decision, Finding, NodeView, Policy, decide
+from images.health.watch.decide import Decision, Policy, decide
+from images.health.watch.view import Finding, NodeView
 from tests.unit.images.health.watch.views import NOW, failed, policy, view
 
 SPARE = [view(f"spare-{number}") for number in range(3)]
@@ -32,4 +35,6 @@ def drained(*states: str, reason: str = OURS, ago: float = 60.0, **findings: Res
 
 
 def faults(count: int) -> list[NodeView]:
-    return [view(f"w-{number:02}", filesystem=failed("4 s to sync")) for number in range(count)]
+    """Each has another one: what many have at once drains nothing."""
+    failures: list[dict[str, Any]] = [{f"check_{number}": failed("4 s to sync")} for number in range(count)]
+    return [view(f"w-{number:02}", **failure) for number, failure in enumerate(failures)]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from images.health.contract import Result
-from images.health.watch.decide import KUBERNETES, SKEW_SECONDS, STALE_SECONDS, Finding, Kind, NodeView, decide
+from images.health.watch.decide import KUBERNETES, Kind, decide
 from images.health.watch.limit import Limit
 from images.health.watch.reason import lifted, parse, reason_for
+from images.health.watch.view import SKEW_SECONDS, STALE_SECONDS, Finding, NodeView
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.decisions import OURS, SPARE, count, deciding, done, drained, faults
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, policy, view
@@ -42,6 +44,7 @@ CLOCK, CLOCK_BROKEN = failed("3600 s"), "drain w-0: health/clock [node]: 3600 s"
         "well again": (drained(disks=OK), LIFTED),
         "well again with jobs": (drained("ALLOCATED", disks=OK), LIFTED),
         "well again while it is down": (drained("DOWN", disks=OK), LIFTED),
+        "a warning is nothing to be drained for": (drained(disks=WARN), LIFTED),
         "well just after the drain": (drained(disks=found(OK, ago=54.0, arrived_ago=1)), LIFTED),
         "well again with another fault": (drained(disks=OK, dns=NO_ANSWER), "reason w-0: health/dns [node]: no answer"),
         "a graver fault becomes the reason": (drained(disks=FULL, gpu_xid=XID), FOR_XID),
@@ -67,7 +70,6 @@ def test_a_node_is_drained_or_resumed(node: NodeView, action: str) -> None:
         "a state of fail is an administrator's even with our reason": view(
             "w-0", "IDLE", "FAIL", reason=OURS, disks=OK
         ),
-        "drained, and a warning": drained(disks=WARN),
         "drained, and not checked": drained(disks=UNKNOWN),
         "drained, and the same": drained(disks=FULL),
         "drained, and figures that moved": drained(disks=failed("/jail 98 % used")),
@@ -172,6 +174,84 @@ ASLEEP = [view(f"s-{number}", "IDLE", "POWERED_DOWN") for number in range(90)]
 )
 def test_no_more_than_the_limit_are_drained(nodes: list[NodeView], limit: str, actions: int) -> None:
     assert count(nodes, limit) == actions
+
+
+IN_A = [replace(view(f"a-{number}"), pool="a") for number in range(20)]
+IN_B = [replace(view(f"b-{number}"), pool="b") for number in range(20)]
+
+
+def failing(nodes: list[NodeView], **findings: Result) -> list[NodeView]:
+    """The same nodes, each with another check that fails; or all with these findings."""
+    return [
+        replace(node, findings={check.replace("_", "-"): found(result) for check, result in one.items()})
+        for number, node in enumerate(nodes)
+        for one in [findings or {f"check_{number}": failed()}]
+    ]
+
+
+@table(
+    "nodes, limit, drained_nodes",
+    {
+        "a part is one of each pool": ([*failing(IN_A), *IN_B], "10%", ["a-0", "a-1"]),
+        "nodes that are away are none of it": ([*failing(IN_A[:9]), *IN_B, *ASLEEP], "10%", ["a-0"]),
+        "a number, too": ([*failing(IN_A[:2]), *failing(IN_B[:2])], "1", ["a-0"]),
+        "a pool of one node": ([*failing(IN_A[:1]), *IN_B], "10%", ["a-0"]),
+    },
+)
+def test_a_limit_holds_for_each_pool_as_well(nodes: list[NodeView], limit: str, drained_nodes: list[str]) -> None:
+    assert sorted(action.node.name for action in decide(nodes, policy(limit), NOW).actions) == drained_nodes
+
+
+@table(
+    "nodes, drained_nodes, alarms",
+    {
+        "a part of a pool that is not large": (
+            [*failing(IN_A[:6], disks=FULL), *failing(IN_A[6:], disks=OK)],
+            [node.name for node in IN_A[:6]],
+            [],
+        ),
+        "a third of a pool": (
+            [*failing(IN_A[:7], disks=FULL), *failing(IN_A[7:], disks=OK), *failing(IN_B, disks=OK)],
+            [],
+            ["disks fails on 7 of 20 nodes of pool a at once: /jail 97 % used"],
+        ),
+        "of those that have looked": (
+            [*failing(IN_A[:3], disks=FULL), *failing(IN_A[3:8], disks=OK), *failing(IN_A[8:], disks=UNKNOWN)],
+            [],
+            ["disks fails on 3 of 8 nodes of pool a at once: /jail 97 % used"],
+        ),
+        "two nodes are no sign of anything": (failing(IN_A[:2], disks=FULL), ["a-0"], []),
+        "each with another fault": ([*failing(IN_A), *IN_B], [node.name for node in IN_A], []),
+        "what else is wrong with one of them": (
+            [*failing(IN_A[:7], disks=FULL), *failing(IN_A[7:8], disks=OK, gpu_xid=XID), *failing(IN_A[8:], disks=OK)],
+            ["a-7"],
+            ["disks fails on 7 of 20 nodes of pool a at once: /jail 97 % used"],
+        ),
+        "those that are only reported": (failing(IN_A, dns=FULL), [], []),
+    },
+)
+def test_nothing_is_drained_for_what_a_large_part_of_a_pool_has_at_once(
+    nodes: list[NodeView], drained_nodes: list[str], alarms: list[str]
+) -> None:
+    decision = decide(nodes, policy(report_only=frozenset({"dns"})), NOW)
+    assert sorted(action.node.name for action in decision.actions) == sorted(drained_nodes)
+    assert [str(fault) for fault in decision.common] == alarms
+
+
+@pytest.mark.parametrize(
+    ("ago", "other", "actions"),
+    [
+        (60.0, {}, ["resume w-0: lifted: health/disks: many nodes have it"]),
+        (7200.0, {}, []),
+        (60.0, {"gpu_xid": XID}, [FOR_XID]),
+    ],
+    ids=["in its first minutes", "long before", "and has another fault"],
+)
+def test_a_node_that_was_drained_for_what_many_have_by_now(
+    ago: float, other: dict[str, Any], actions: list[str]
+) -> None:
+    nodes = [drained(ago=ago, disks=FULL, **other), *(view(f"x-{n}", disks=FULL) for n in range(5))]
+    assert done(decide(nodes, policy(), NOW)) == actions
 
 
 def test_what_the_limit_holds_back_is_known_and_a_fault_of_the_machine_goes_first() -> None:

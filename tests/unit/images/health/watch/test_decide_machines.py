@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from images.health.watch.decide import Finding, NodeView, Policy, decide
+from images.health.watch.decide import Policy, decide
+from images.health.watch.view import Finding, NodeView
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.decisions import SPARE, count, deciding, done, drained, faults
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, policy, view
@@ -61,7 +62,8 @@ def left(*states: str, finding: Finding) -> list[NodeView]:
         "and leave room for faults": ([*left(finding=CORDONED), *faults(3), *SPARE], "1", "drain", 1),
         "a condition on all machines at once is held back": (ten(UNWANTED), "2", "drain", 2),
         "and spares the last node": (ten(UNWANTED), "100", "drain", 9),
-        "machines that are not ready are held back": (ten(kube("not ready")), "10%", "drain", 1),
+        "machines that are not ready all at once are left alone": (ten(kube("not ready")), "100%", "drain", 0),
+        "and a few are held back": ([*ten(kube("not ready"))[:2], *SPARE], "10%", "drain", 1),
         "the last node is set down when it is lost": ([view(kubernetes=GONE)], "1", "down", 1),
         "a drained node leaves no room": (
             [replace(drained(disks=failed()), name="d"), view(kubernetes=GONE)],

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from images.health.contract import Result
-from images.health.watch.decide import Finding, NodeView
 from images.health.watch.flapping import WINDOW_SECONDS, Flapping, Hold, wait_of
+from images.health.watch.view import Finding, NodeView
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from images.controller.kube import Kube, KubeError
-from images.health.watch.decide import Action, Kind, NodeView
+from images.health.watch.decide import Action, Kind
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.kubernetes import (
     MOST_WAITING,
@@ -24,6 +24,7 @@ from images.health.watch.kubernetes import (
 )
 from images.health.watch.machines import CONDITION, Machine, Machines, Place, Told
 from images.health.watch.slurm import Record
+from images.health.watch.view import NodeView
 from tests.fakes.commands import FakeClock
 from tests.unit.images.health.tables import Like, table
 from tests.unit.images.health.watch.followed import Followed

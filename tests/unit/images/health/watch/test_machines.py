@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from images.health.watch import machines
-from images.health.watch.decide import Finding
 from images.health.watch.machines import (
     CONDITION,
     KEEP,
@@ -30,6 +29,7 @@ from images.health.watch.machines import (
     takes_connection,
 )
 from images.health.watch.slurm import Record
+from images.health.watch.view import Finding
 from tests.unit.images.health.tables import Like, table, words
 from tests.unit.images.health.watch.followed import Followed
 from tests.unit.images.health.watch.views import NOW

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from images.common.command import TIMED_OUT
 from images.common.command import Result as CommandResult
-from images.health.watch.decide import KUBERNETES, Finding
+from images.health.watch.decide import KUBERNETES
 from images.health.watch.slurm import SlurmError
+from images.health.watch.view import Finding
 from images.health.watch.watcher import MOST_FAILURES, REQUEUE_AGAIN_SECONDS
 from tests.fakes.slurmctld import FakeNode
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, policy
@@ -178,8 +181,9 @@ def test_without_slurmctld_there_is_nothing_to_do(cluster: Cluster) -> None:
 def test_a_slurmctld_that_gets_stuck_ends_the_round(cluster: Cluster) -> None:
     for number in range(4, 30):
         cluster.nodes[f"w-{number}"] = FakeNode(states={"IDLE"})
-    for name in cluster.nodes:
-        cluster.report(name, disks=FULL)
+    for number, name in enumerate(cluster.nodes):
+        check: dict[str, Any] = {f"check{number}": FULL}  # what many have at once drains nothing
+        cluster.report(name, **check)
 
     def stuck() -> None:
         cluster.slurmctld.away = CommandResult(code=TIMED_OUT, stderr="no answer within 10 s")
@@ -191,16 +195,17 @@ def test_a_slurmctld_that_gets_stuck_ends_the_round(cluster: Cluster) -> None:
 
 def test_what_the_limit_holds_back_is_told_when_it_changes(cluster: Cluster) -> None:
     cluster.start(policy("1"))
-    for name in ("w-0", "w-1", "w-2"):
+    for name in ("w-0", "w-1"):
         cluster.report(name, disks=FULL)
+    cluster.report("w-2", dns=FULL)
     for _ in range(3):
         cluster.round()
     assert cluster.drained() == ["w-0"]
     told = [line for line in cluster.log if "limit" in line]
-    assert told == ["not drained, as the limit of 1 is reached: w-1 (health/disks [node]), w-2 (health/disks [node])"]
+    assert told == ["not drained, as the limit of 1 is reached: w-1 (health/disks [node]), w-2 (health/dns [node])"]
     cluster.time += 30
     for name in ("w-0", "w-1", "w-2"):
-        cluster.report(name, disks=OK)
+        cluster.report(name, disks=OK, dns=OK)
     cluster.round()
     assert cluster.log[-2:] == ["no node waits for the limit any more", "resume w-0: lifted: health/disks"]
 
@@ -305,3 +310,20 @@ def test_a_slurmctld_that_gets_stuck_is_not_asked_to_requeue_all_jobs(cluster: C
         cluster.play("cordon; round")
     assert [command for command in cluster.slurmctld.changes() if "requeue" in command] == ["scontrol requeue 17"]
     assert cluster.log[-1] == "cannot requeue w-1: no answer in 10 s"
+
+
+def test_one_alarm_for_what_all_nodes_have_and_those_drained_first_are_resumed(cluster: Cluster) -> None:
+    cluster.start(policy("50%"))
+    for name in ("w-0", "w-1", "w-2", "w-3"):
+        cluster.report(name, disks=FULL)
+        cluster.round()
+    cluster.round()
+    assert cluster.drained() == []
+    alarm = "ALARM: disks fails on 3 of 3 nodes of the cluster at once: /jail 97 % used. Nothing is drained for it"
+    assert [line for line in cluster.log if "ALARM" in line] == [alarm]
+    assert "resume w-0: lifted: health/disks: many nodes have it" in cluster.log
+    cluster.time += 30
+    for name in cluster.nodes:
+        cluster.report(name, disks=OK)
+    cluster.round()
+    assert cluster.log[-1] == "disks fails on no large part of the cluster any more"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from images.health.contract import FaultClass, Result, Status
-from images.health.watch.decide import Finding, NodeView, Policy
+from images.health.watch.decide import Policy
 from images.health.watch.limit import Limit
+from images.health.watch.view import Finding, NodeView
 
 NOW = 1_795_000_000.0
 """Seconds since 1970."""

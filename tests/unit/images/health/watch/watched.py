@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 
 from images.health.contract import Result
 from images.health.report import Report, encode
-from images.health.watch.decide import KUBERNETES, Action, Finding, NodeView, Policy
+from images.health.watch.decide import KUBERNETES, Action, Policy
 from images.health.watch.slurm import Record, Slurm
+from images.health.watch.view import Finding, NodeView
 from images.health.watch.watcher import Watcher
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 from tests.unit.images.health.story import play

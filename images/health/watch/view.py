@@ -1,0 +1,156 @@
+"""A node, and what is known about its health: what is decided about.
+
+Nothing here asks or changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from images.health.contract import Result, Status
+from images.health.watch.reason import Own, parse
+
+SKEW_SECONDS: Final = 5.0
+"""How far the clock of a node may be from slurmctld's before its times are not compared with slurmctld's."""
+
+STALE_SECONDS: Final = 660.0
+"""A node writes its report when it changes and every 5 minutes. After two of those and a minute nobody knows."""
+
+_DOWN: Final = frozenset({"DOWN", "ERROR"})
+_CLOSED: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
+_ASLEEP: Final = frozenset(
+    {
+        "FUTURE",
+        "INVALID",
+        "INVALID_REG",
+        "POWERED_DOWN",
+        "POWERING_DOWN",
+        "POWERING_UP",
+        "POWER_DOWN",
+        "POWER_DRAIN",
+        "POWER_UP",
+        "REBOOT_ISSUED",
+        "UNKNOWN",
+    }
+)
+"""Nodes that take no job just now for a reason of Slurm's own. Draining one that is being powered up would kill its
+jobs (24.11 and 26.05, `update_node`); the pod of one that sleeps is gone, and nobody misses it."""
+_BUSY: Final = frozenset({"ALLOCATED", "MIXED"})
+_ENDING: Final = "COMPLETING"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a check says about a node."""
+
+    result: Result
+    at: float
+    """When it looked, in seconds since 1970, by its own clock."""
+    arrived: float | None = None
+    """When the watcher saw this come, by slurmctld's clock; None: it was there when the watcher started."""
+    declared: bool = False
+    """Somebody wants the node free of jobs and said so. No limit holds that back, unless it is a condition that says so
+    (`unwanted_since`): programs set these, and may set them on all machines at once."""
+    lost: bool = False
+    """The machine is gone: its jobs are to start elsewhere now."""
+    unwanted_since: float | None = None
+    """Since when a condition that the site has named (maintenance) wants the machine away, in seconds since 1970; None:
+    none does."""
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether it says something about now. A node whose clock is wrong is believed by when its report came."""
+        own = self.at if self.at <= now + SKEW_SECONDS else float("-inf")
+        return now - max(own, float("-inf") if self.arrived is None else self.arrived) <= STALE_SECONDS
+
+    def clears(self, drained_at: float | None, now: float) -> bool:
+        """Whether it says that jobs can run, having looked after the drain: a warning would not have drained either.
+
+        `arrived` says nothing about that: what comes after a drain may have been found before it.
+        """
+        if drained_at is None or self.result.status not in {Status.OK, Status.WARN} or not self.is_fresh(now):
+            return False
+        return drained_at + SKEW_SECONDS < self.at <= now + SKEW_SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """A node as Slurm has it on record, and what is known about its health."""
+
+    name: str
+    states: frozenset[str]
+    pool: str = ""
+    """Its features, by which a pool's nodes are known. Empty: nobody says."""
+    reason: str = ""
+    reason_at: float | None = None
+    """When the reason was set, in seconds since 1970, by slurmctld's clock."""
+    findings: Mapping[str, Finding] = field(default_factory=dict)
+    started_at: float | None = None
+    """When its slurmd started, in seconds since 1970: before that it may have been another machine."""
+    measured_at: float | None = None
+    """When a test of nodes last ran there; None: none is on record."""
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether no test of nodes has run on what may be another machine than before."""
+        return self.measured_at is None or (self.started_at is not None and self.measured_at < self.started_at)
+
+    @property
+    def is_closed(self) -> bool:
+        """Somebody keeps jobs from it: drained, failing or down."""
+        return bool(self.states & (_CLOSED | _DOWN))
+
+    @property
+    def is_down(self) -> bool:
+        """Slurm has given it up: it has no jobs."""
+        return bool(self.states & _DOWN)
+
+    @property
+    def own(self) -> Own | None:
+        """What the reason says, if this watcher, or a check, has closed the node. A reason may outlive its drain."""
+        return parse(self.reason) if self.is_closed and not self.states & {"FAIL", "FAILING"} else None
+
+    @property
+    def is_drained_by_us(self) -> bool:
+        """Kept from jobs by a drain of this watcher, or of a check; not by a mere down, which Slurm lifts by itself."""
+        return self.own is not None and "DRAIN" in self.states and not self.is_asleep
+
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether a user's job could start on it."""
+        return not (self.is_closed or self.is_asleep or "NOT_RESPONDING" in self.states or self.is_under_retest)
+
+    @property
+    def is_under_retest(self) -> bool:
+        """Reserved and not drained, though something has failed there: a test is run again (`node_tests/retest.py`).
+
+        If that fails the node is drained as before, so its place is kept.
+        """
+        failed = any(finding.result.status is Status.FAIL for finding in self.findings.values())
+        return failed and "MAINTENANCE" in self.states and not self.is_closed
+
+    @property
+    def is_asleep(self) -> bool:
+        """Slurm does not use it at present, on purpose. One that is merely silent is not asleep."""
+        return bool(self.states & _ASLEEP)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it does not count when a limit is a part of all nodes."""
+        return bool(self.states & {"FUTURE", "POWERED_DOWN"})
+
+    @property
+    def is_declared(self) -> bool:
+        """A person wants it free of jobs, and said so."""
+        return any(finding.declared and finding.unwanted_since is None for finding in self.findings.values())
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether jobs run on it."""
+        return bool(self.states & _BUSY)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no job is on it, not even one that is ending."""
+        return not self.has_jobs and _ENDING not in self.states
