@@ -1,4 +1,4 @@
-"""gpu-free: nobody uses the GPUs that a job is about to get, or has given back.
+"""gpu-free: the GPUs that a job is about to get are there, and nobody uses them, nor those that it has given back.
 
 What counts is memory in use. Processes are only named where that is too much: inside a pod `nvidia-smi` sees those of
 the pod alone, and what holds a GPU's memory may be elsewhere, or already dead.
@@ -12,6 +12,7 @@ from typing import Final
 
 from images.common.command import Runner
 from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, ok
+from images.health.nvidia import smi
 from images.health.proc import jobs_here
 
 NAME: Final = "gpu-free"
@@ -51,7 +52,11 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     if not node.job and node.other_jobs:
         return not_checked("jobs run here")
     try:
-        gpus = _read(runner)
+        gpus, lost = _read(runner)
+        if len(gpus) < node.gpus:
+            why = f": {lost[0].strip()[:120]}" if lost else ""
+            message = f"{len(gpus)} of {node.gpus} GPUs are there{why}"
+            return Result(status=Status.FAIL, fault="hardware", message=message)
         busy = [gpu for gpu in gpus if gpu.used_mib > thresholds.get(NAME, "used_mib", USED_MIB)]
         if busy and (node.other_jobs or jobs_here(node.root / "proc") - {node.job}):
             busy = [gpu for gpu in busy if gpu.index in _numbers(node, gpus)]
@@ -65,19 +70,24 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     return Result(status=Status.FAIL, fault="user", message=message, values=values)
 
 
-def _read(runner: Runner) -> list[Gpu]:
+def _read(runner: Runner) -> tuple[list[Gpu], list[str]]:
+    """The GPUs that can be used, and what is said of others. Raises UnknownError."""
     answer = runner(_MEMORY, timeout=_SECONDS)
-    if not answer.ok:
+    lost = [line for line in [*answer.stdout.splitlines(), *answer.stderr.splitlines()] if smi.says_lost(line)]
+    if smi.has_none(answer):
+        return [], lost
+    if not answer.ok and not lost:
         raise UnknownError(answer.message)
     gpus = []
     for line in answer.stdout.splitlines():
         match = re.fullmatch(_GPU, line)
-        if match is None:
+        if match is not None:
+            gpus.append(Gpu(place=match[1].lower(), index=int(match[2]), used_mib=float(match[3])))
+        elif not smi.says_lost(line):
             raise UnknownError(f"nvidia-smi said {line[:80]!r}")
-        gpus.append(Gpu(place=match[1].lower(), index=int(match[2]), used_mib=float(match[3])))
-    if not gpus:
+    if not gpus and not lost:
         raise UnknownError("nvidia-smi knows no GPU")
-    return gpus
+    return gpus, lost
 
 
 def _numbers(node: Node, gpus: list[Gpu]) -> tuple[int, ...]:
@@ -104,7 +114,7 @@ def _by_whom(runner: Runner) -> str:
 
 CHECK: Final = Check(
     name=NAME,
-    summary="nobody uses the GPUs that a job is about to get, or has given back",
+    summary="all GPUs are there before a job, and nobody uses those that it is about to get, or has given back",
     contexts=frozenset({"prolog", "epilog"}),
     run=run,
     hardware="gpu",

@@ -130,8 +130,24 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     for event in events:
         label = f'gpu_xids{{number="{event.number}"}}'
         counts[label] = counts.get(label, 0.0) + 1.0
-    result = judge([event for event in events if told(event, uptime, thresholds)], gpus)
+    result = worst(
+        [
+            judge([event for event in events if told(event, uptime, thresholds)], gpus),
+            *_unknown(log, uptime, thresholds),
+        ]
+    )
     return Result(status=result.status, message=result.message, fault=result.fault, values=counts)
+
+
+def _unknown(log: str, uptime: float | None, thresholds: Thresholds) -> list[Result]:
+    """Lines that say something of an Xid, and nobody knows what: for as long as other errors are told."""
+    seconds = thresholds.get(NAME, "warn_seconds", WARN_SECONDS)
+    lines = [
+        line
+        for at, line in xid_lines.not_understood(log.splitlines())
+        if at is None or uptime is None or uptime - at <= seconds
+    ]
+    return [not_checked(f"{len(lines)} lines about Xids are not understood: {lines[-1][:120]}")] if lines else []
 
 
 def _uptime(node: Node) -> float | None:

@@ -263,6 +263,16 @@ def _lines(answer: Answer, fields: Sequence[str]) -> tuple[list[Gpu], list[str],
     return gpus, lost, odd
 
 
+def says_lost(line: str) -> bool:
+    """Whether a line is about a GPU that nobody can use any more."""
+    return re.match(_NO_HANDLE, line.strip()) is not None or any(words in line.lower() for words in LOST)
+
+
+def has_none(answer: Answer) -> bool:
+    """Whether the driver works, and has no GPU."""
+    return _NO_DEVICES in answer.stdout + answer.stderr
+
+
 def _has_place(fields: Mapping[str, str]) -> bool:
     """Whether it is a GPU that is described: one that cannot tell its place may only say that it is lost."""
     place = fields.get("pci.bus_id", "")

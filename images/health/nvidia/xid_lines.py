@@ -27,6 +27,8 @@ _XID: Final = (
     _PREFIX + r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})[^)]*\): (?P<number>\d+)"
     r"(?:, (?P<text>.*))?"
 )
+_ABOUT_XID: Final = _PREFIX + r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F]{4,8}[:.].*"
+"""Whatever the driver says of an Xid. Longer than a process' name may be: with that the kernel begins lines, too."""
 _SWITCH: Final = (
     _PREFIX + r"nvidia-(?P<switch>nvswitch\d+): SXid \([^)]*\): (?P<number>\d+), (?P<severity>Fatal|Non-fatal), .*"
 )
@@ -70,6 +72,16 @@ def find(lines: Iterable[str]) -> list[Event]:
         event = _gpu(line, table) or _switch(line)
         if event is not None:
             found.append(event)
+    return found
+
+
+def not_understood(lines: Iterable[str]) -> list[tuple[float | None, str]]:
+    """Lines about Xids in a form that is unknown here: when, in seconds of the log, and the line."""
+    found = []
+    for line in lines:
+        match = re.fullmatch(_ABOUT_XID, line) if "Xid (" in line else None
+        if match is not None and re.fullmatch(_XID, line) is None:
+            found.append((None if match["seconds"] is None else float(match["seconds"]), line))
     return found
 
 

@@ -78,7 +78,9 @@ class Worker:
         """Run it as the child of the runner does, and let what it raises out; `answer`: of all programs."""
         well = machine()
         well.answers |= {
-            "nvidia-smi --query-gpu=pci.bus_id,index,memory.used": Result(code=0, stdout="00000000:3B:00.0, 0, 4\n"),
+            "nvidia-smi --query-gpu=pci.bus_id,index,memory.used": Result(
+                code=0, stdout="".join(f"00000000:3{number}:00.0, {number}, 4\n" for number in range(8))
+            ),
             "unmunge": Result(code=0, stdout="STATUS:          0\n\n"),
             "squeue": Result(code=0, stdout="17\n"),
         }

@@ -17,6 +17,9 @@ from tests.unit.images.health.tables import Like, table, words
 
 FREE = "00000000:3B:00.0, 0, 4\n00000000:AF:00.0, 1, 0\n"
 BUSY = "00000000:3B:00.0, 0, 4\n00000000:AF:00.0, 1, 38021\n"
+ONE = "00000000:3B:00.0, 0, 4\n"
+LOST = "00000000:AF:00.0, 1, [GPU is lost]\n"
+NO_HANDLE = "Unable to determine the device handle for GPU0000:AF:00.0: Unknown Error"
 APPS = "4711, /usr/bin/python3, 38014\n"
 IN_USE = "fail [user]: GPU 1: 38021 MiB in use before a job"
 IDLE: dict[str, Any] = {"job": "", "job_gpus": ()}
@@ -62,6 +65,21 @@ def add_gpus(root: Path, *minors: int) -> None:
             "not checked: no such program",
         ),
         "a driver away": (FakeRunner({"": Command(code=9, stdout="has failed")}), {}, (), "not checked: has failed"),
+        "one has fallen off the bus": (
+            FakeRunner({"": Command(code=15, stdout=ONE, stderr=NO_HANDLE)}),
+            {"job_gpus": (0,)},
+            (),
+            f"fail [hardware]: 1 of 2 GPUs are there: {NO_HANDLE}",
+        ),
+        "one is lost": (smi(ONE + LOST), {}, (), f"fail [hardware]: 1 of 2 GPUs are there: {LOST.strip()}"),
+        "fewer than promised": (smi(ONE), {}, (), "fail [hardware]: 1 of 2 GPUs are there"),
+        "none": (
+            FakeRunner({"": Command(code=6, stdout="No devices were found\n")}),
+            {},
+            (),
+            "fail [hardware]: 0 of 2 GPUs are there",
+        ),
+        "one is lost that was not promised": (smi(FREE + LOST), {}, (), "ok"),
         "no answer": (smi(""), {}, (), "not checked: nvidia-smi knows no GPU"),
         "a figure that is none": (smi("00000000:3B:00.0, 0, [N/A]\n"), {}, (), "not checked: nvidia-smi said ..."),
         "a line too many": (smi(BUSY + "\x00\xff garbage\n"), {}, (), "not checked: nvidia-smi said ..."),

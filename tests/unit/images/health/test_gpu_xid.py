@@ -41,6 +41,8 @@ def recovery(action: str) -> str:
 
 QUIET, FALLEN_OFF, RESET = log("quiet"), log("fallen-off"), log("ecc-then-reset").splitlines(keepends=True)
 BARE = "<4>NVRM: Xid (PCI:0000:18:00): 31, pid=1, name=x, y\n"
+ODD = "<3>[99990.0] NVRM: Xid (PCI:0000:18:00): seventy-nine\n"
+ODD_PLACE = "<3>[99990.0] NVRM: Xid (0000:18:00.0) 79\n"
 OFF_THE_BUS = "GPU 3: Xid 79, GPU has fallen off the bus"
 APPLICATION = "GPU 0, 1: Xid 31, GPU memory page fault; GPU 0: Xid 43, GPU stopped processing"
 SWITCHES = "nvswitch3: SXid 12028, error of an NVSwitch; nvswitch0: SXid 20034, fatal error of an NVSwitch"
@@ -75,6 +77,14 @@ NOT_PERMITTED = "dmesg: read kernel buffer failed: Operation not permitted"
         ("ok", QUIET + "<6>[99990.0] NVRM: Xid (PCI:[4711]: segfault at 0 ip 0 sp 0 error 4\n", 0),
         ("ok", QUIET + "<6>[99990.0] mine[4711]: NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.\n", 0),
         ("ok", QUIET + '<6>[99990.0] audit: comm="NVRM: Xid (PCI:0000:5d:00): 79"\n', 0),
+        (
+            "not checked: 1 lines about Xids are not understood: <3>[99990.0] NVRM: Xid (PCI:0000:18:00): seventy-nine",
+            ODD,
+            0,
+        ),
+        ("not checked: 1 lines about Xids are not understood: <3>[99990.0] NVRM: Xid (0000:18:00.0) 79", ODD_PLACE, 0),
+        ("ok", ODD, 200000),
+        (f"fail [hardware]: {OFF_THE_BUS}...", FALLEN_OFF + ODD, 0),
         ("not checked: dmesg did not end in 4 s", HANGS, 0),
         ("not checked: there is no dmesg", ABSENT, 0),
         (f"not checked: {NOT_PERMITTED}", Result(code=1, stderr=f"{NOT_PERMITTED}\n"), 0),

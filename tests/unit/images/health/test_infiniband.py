@@ -130,6 +130,9 @@ DOWNS = "mlx5_2: the link went down 3 times in the last hour"
             (30, {"link_downed": "8"}, "warn ..."),
             (30, {"link_downed": "9"}, "warn ..."),
             (30, {"link_downed": "10"}, f"fail [hardware]: {DOWNS}"),
+            *[(300, None, f"fail [hardware]: {DOWNS}")] * 2,
+            (300, None, f"warn [hardware]: {DOWNS}"),  # quiet since: a drain for it is lifted
+            (30, {"link_downed": "11"}, "fail ..."),
         ],
         "counters that were set back count anew": [
             (0, {"symbol_error": "5000", "link_downed": "9"}, "ok"),
