@@ -54,6 +54,7 @@ from images.health.node_tests.plan import AGAIN_SECONDS, NodeView, TestJob, fits
 from images.health.node_tests.results import Record, moment, stamp
 from images.health.watch.reason import NEW_MACHINE, reason_for
 from images.health.watch.reason import parse as parse_reason
+from images.health.watch.slurm import TEST_RESERVATION
 from images.health.watch.view import NodeView as Seen
 
 RETEST_SECONDS: Final = 1800.0
@@ -66,7 +67,7 @@ NEW_SECONDS: Final = 20.0
 is not tried again without a pause."""
 NEVER: Final = "never"
 
-_NAME: Final = "health-test-"
+_NAME: Final = TEST_RESERVATION
 _COMMENT: Final = re.compile(
     r"re-test of (?P<test>[a-z0-9][a-z0-9-]*), last run (?P<last>\S+), drained (?P<drained>\S+): (?P<reason>.*)"
 )

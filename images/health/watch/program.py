@@ -6,7 +6,8 @@ MAX_DRAINED       how many nodes may be drained for checks at a time: `3`, or `1
 REPORT_ONLY       names of checks whose failure drains nothing; a drain for one of them is lifted
 REQUEUE_AFTER     seconds that jobs may go on when their machine is wanted free; empty: to their end
 MEASURE_NEW       `yes`: a node that was drained for its machine, and may be another one now, stays drained until the
-                  tests of nodes (`node_tests/`) have measured it
+                  tests of nodes (`node_tests/`) have measured it. `no`, the default: tests are off, and drains for
+                  them are lifted and their reservations deleted
 MACHINES          `no`: do not look at the Kubernetes nodes
 DRAIN_CONDITIONS  types of Kubernetes node conditions that, while they are True, are to be drained for, within
                   MAX_DRAINED; a cordon is drained for without a limit
@@ -45,6 +46,7 @@ from images.common.log import Log
 from images.common.process import end_on_sigterm
 from images.common.wait import Clock, Reminder
 from images.controller.kube import SERVICE_ACCOUNT, Kube
+from images.health.node_tests.catalog import TESTS
 from images.health.watch.decide import KUBERNETES, Policy
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.kubernetes import Teller, follow_machines
@@ -85,12 +87,14 @@ def watch(watcher: Watcher, log: Callable[[str], None], clock: Clock | None = No
 
 def policy_from(env: Mapping[str, str]) -> Policy:
     """What the site wants. Raises ValueError."""
+    measures_new = flag(env, "MEASURE_NEW", default=False)
     return Policy(
         max_drained=Limit.parse(env.get("MAX_DRAINED", "").strip() or "10%"),
-        report_only=words(env.get("REPORT_ONLY", "")),
+        # A drain for a test that nobody runs any more would else stay for ever.
+        report_only=words(env.get("REPORT_ONLY", "")) | (frozenset() if measures_new else TESTS.keys()),
         requeue_after=_seconds(env, "REQUEUE_AFTER"),
         frees_broken=_release(env) != "no",
-        measures_new=flag(env, "MEASURE_NEW", default=False),
+        measures_new=measures_new,
     )
 
 

@@ -8,6 +8,7 @@ understood too. A record without a name or a state is left out: what is not know
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +19,8 @@ LIST_TIMEOUT_SECONDS: Final = 20.0
 """For thousands of nodes; slurmctld may be busy."""
 CHANGE_TIMEOUT_SECONDS: Final = 10.0
 SLURMD_PORT: Final = 6818
+TEST_RESERVATION: Final = "health-test-"
+"""With the node's name: what keeps a node for a test that is run again (`node_tests/retest.py`)."""
 _RUNNING: Final = "running,suspended,configuring,stopped"
 _ON_NODE: Final = f"{_RUNNING},completing,signaling,stage_out"
 
@@ -150,6 +153,17 @@ class Slurm:
     def requeue(self, job: str) -> Result:
         """Have a job start again, elsewhere. Slurm refuses for interactive ones and those with `--no-requeue`."""
         return self.runner(["scontrol", "requeue", job], timeout=CHANGE_TIMEOUT_SECONDS)
+
+    def test_reservations(self) -> list[str]:
+        """Names of those that tests of nodes have made. Raises SlurmError."""
+        result = self.runner(["scontrol", "show", "reservation", "--oneliner"], timeout=LIST_TIMEOUT_SECONDS)
+        if not result.ok:
+            raise SlurmError(result.message)
+        return re.findall(rf"(?m)^ReservationName=({TEST_RESERVATION}\S+) ", result.stdout)
+
+    def delete_reservation(self, name: str) -> Result:
+        """Slurm refuses while a job that is in it waits or runs."""
+        return self.runner(["scontrol", "delete", f"reservationname={name}"], timeout=CHANGE_TIMEOUT_SECONDS)
 
     def _update(self, name: str, *changes: str) -> Result:
         return self.runner(["scontrol", "update", f"nodename={name}", *changes], timeout=CHANGE_TIMEOUT_SECONDS)

@@ -71,6 +71,7 @@ class Watcher:
         self._releaser = releaser
         self._flapping = Flapping()
         self._unchecked = Unchecked()
+        self._keeps_reservations = policy.measures_new or dry_run
         self._common: frozenset[tuple[str, str]] = frozenset()
         self._dry_run = dry_run
         self._wall = wall
@@ -96,11 +97,23 @@ class Watcher:
             failures += not self._act(action)
             if failures >= MOST_FAILURES:
                 break
+        if not self._keeps_reservations:
+            self._keeps_reservations = self._delete_reservations()
         if self._teller is not None:
             self._teller.saw(views, now)
         if self._releaser is not None:
             self._releaser.saw(views, now)
         return decision
+
+    def _delete_reservations(self) -> bool:
+        """Tests are off: nobody else gives the nodes back that they have reserved. Whether none is left."""
+        left = False
+        for name in self._slurm.test_reservations():
+            result = self._slurm.delete_reservation(name)
+            left = left or not result.ok
+            if result.ok:
+                self._log(f"tests of nodes are off: deleted reservation {name}")
+        return not left
 
     def _act(self, action: Action) -> bool:
         """Do it, and tell. Whether slurmctld has answered."""

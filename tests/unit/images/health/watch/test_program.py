@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from images.common.command import Result
+from images.health.node_tests.catalog import TESTS
 from images.health.watch import program
 from images.health.watch.decide import Action, Kind, Policy
 from images.health.watch.kubernetes import Teller
@@ -42,16 +43,17 @@ AWAY = Result(code=1, stderr="Unable to contact slurm controller")
 
 
 def test_the_settings_have_defaults_that_spare_the_cluster() -> None:
-    assert policy_from({}) == Policy(max_drained=Limit(number=10, percent=True))
+    assert policy_from({}) == Policy(max_drained=Limit(number=10, percent=True), report_only=frozenset(TESTS))
 
 
 def test_the_settings_are_read() -> None:
     env = {"MAX_DRAINED": "3", "REPORT_ONLY": "dns, clock", "REQUEUE_AFTER": "600"}
     assert policy_from(env) == Policy(
-        max_drained=Limit(number=3), report_only=frozenset({"dns", "clock"}), requeue_after=600.0
+        max_drained=Limit(number=3), report_only=frozenset({"dns", "clock", *TESTS}), requeue_after=600.0
     )
     assert policy_from({"REQUEUE_AFTER": "0"}).requeue_after == 0
-    assert policy_from({"MEASURE_NEW": "yes"}).measures_new
+    tested = policy_from({"MEASURE_NEW": "yes"})
+    assert (tested.measures_new, tested.report_only) == (True, frozenset())
     assert words(" a,b  c,") == {"a", "b", "c"}
 
 

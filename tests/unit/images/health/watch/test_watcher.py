@@ -9,6 +9,7 @@ import pytest
 from images.common.command import TIMED_OUT
 from images.common.command import Result as CommandResult
 from images.health.watch.decide import KUBERNETES
+from images.health.watch.program import policy_from
 from images.health.watch.slurm import SlurmError
 from images.health.watch.view import Finding
 from images.health.watch.watcher import MOST_FAILURES, REQUEUE_AGAIN_SECONDS
@@ -327,3 +328,27 @@ def test_one_alarm_for_what_all_nodes_have_and_those_drained_first_are_resumed(c
         cluster.report(name, disks=OK)
     cluster.round()
     assert cluster.log[-1] == "disks fails on no large part of the cluster any more"
+
+
+def test_without_tests_of_nodes_their_drains_are_lifted_and_their_reservations_deleted(cluster: Cluster) -> None:
+    drained = FakeNode(states={"IDLE", "DRAIN"}, reason="health/cpu-speed [hardware]: 7 events", reason_at=int(NOW))
+    cluster.nodes["w-1"] = drained
+    listed = "ReservationName=health-test-w-2 StartTime=x Nodes=w-2 Users=slurm\nReservationName=mine StartTime=x\n"
+    runner = cluster.slurmctld.runner
+    runner.answers["scontrol show reservation"] = CommandResult(code=0, stdout=listed)
+    runner.answers["scontrol delete reservationname"] = CommandResult(code=1, stderr="Requested reservation is in use")
+    cluster.start(policy_from({}))
+    cluster.round()
+    assert cluster.drained() == []
+    runner.answers["scontrol delete reservationname"] = CommandResult(code=0)
+    for _ in range(3):
+        cluster.round()
+    deleted = [command for command in runner.commands if "delete" in command]
+    assert deleted == ["scontrol delete reservationname=health-test-w-2"] * 2
+    assert cluster.log[-1] == "tests of nodes are off: deleted reservation health-test-w-2"
+
+
+def test_reservations_of_tests_stay_while_tests_run(cluster: Cluster) -> None:
+    cluster.start(policy_from({"MEASURE_NEW": "yes"}))
+    cluster.round()
+    assert not cluster.slurmctld.runner.ran("scontrol show reservation")
