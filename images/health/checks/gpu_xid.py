@@ -9,6 +9,7 @@ pod that restarts forgets that.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
@@ -28,6 +29,7 @@ TELL_SECONDS: Final = 600.0
 WARN_SECONDS: Final = 86400.0
 """For how long other errors are told that need no reset."""
 
+_SEEN: Final = "gpus-seen"
 _DRIVER: Final = "proc/driver/nvidia/version"
 
 
@@ -86,6 +88,26 @@ def _event(kept: Any) -> Event | None:
         return None
 
 
+def is_anothers(node: Node, event: Event, gpus: Mapping[str, int]) -> bool:
+    """Whether it is about a GPU of this machine that another pod has: the kernel's log is of all.
+
+    Only where as many GPUs have been seen in this boot as the node should have: a lost one is not seen any more.
+    """
+    boot, kept = this_boot(node), recall(node, _SEEN)
+    before = kept.get("gpus") if kept.get("boot") == boot else None
+    seen = {*gpus, *(map(str, before) if isinstance(before, list) else ())}
+    if not isinstance(before, list) or seen != set(before):
+        remember(node, _SEEN, {"boot": boot, "gpus": sorted(seen)})
+    return 0 < node.gpus <= len(seen) and event.bus not in seen and not event.is_of_switch
+
+
+def of_others(event: Event) -> Event:
+    """The same, as a word and no fault of this node."""
+    if event.judgement == "ignore":
+        return event
+    return replace(event, judgement="warn", meaning=f"{event.meaning} (a GPU that is not this node's)")
+
+
 def told(event: Event, uptime: float | None, thresholds: Thresholds) -> bool:
     """Whether it is still worth a word. What has no time, or a time that makes no sense, is."""
     if event.judgement == "ignore":
@@ -124,7 +146,7 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     gpus = smi.bus_addresses(node)
     if not gpus and "NVRM:" not in log and not (node.root / _DRIVER).exists():
         return not_checked("nothing here shows an NVIDIA driver, and only that one writes Xids")
-    events = with_remembered(node, log)
+    events = [of_others(event) if is_anothers(node, event, gpus) else event for event in with_remembered(node, log)]
     uptime = _uptime(node)
     counts: dict[str, float] = {}
     for event in events:

@@ -56,9 +56,14 @@ class Event:
     """Whether this one says that earlier ones of the same GPU are settled."""
 
     @property
+    def is_of_switch(self) -> bool:
+        """Whether it is an SXid."""
+        return self.bus.startswith("nvswitch")
+
+    @property
     def name(self) -> str:
         """`Xid 79`, or `SXid 20034`."""
-        return f"{'SXid' if self.bus.startswith('nvswitch') else 'Xid'} {self.number}"
+        return f"{'SXid' if self.is_of_switch else 'Xid'} {self.number}"
 
 
 def find(lines: Iterable[str]) -> list[Event]:

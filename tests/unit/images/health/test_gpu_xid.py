@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from images.common.command import Result
@@ -43,6 +44,7 @@ QUIET, FALLEN_OFF, RESET = log("quiet"), log("fallen-off"), log("ecc-then-reset"
 BARE = "<4>NVRM: Xid (PCI:0000:18:00): 31, pid=1, name=x, y\n"
 ODD = "<3>[99990.0] NVRM: Xid (PCI:0000:18:00): seventy-nine\n"
 ODD_PLACE = "<3>[99990.0] NVRM: Xid (0000:18:00.0) 79\n"
+OTHERS = "(a GPU that is not this node's)"
 OFF_THE_BUS = "GPU 3: Xid 79, GPU has fallen off the bus"
 APPLICATION = "GPU 0, 1: Xid 31, GPU memory page fault; GPU 0: Xid 43, GPU stopped processing"
 SWITCHES = "nvswitch3: SXid 12028, error of an NVSwitch; nvswitch0: SXid 20034, fatal error of an NVSwitch"
@@ -71,7 +73,13 @@ NOT_PERMITTED = "dmesg: read kernel buffer failed: Operation not permitted"
             0,
         ),
         (f"fail ...{OFF_THE_BUS}...", FALLEN_OFF + RESET[-1], 0),  # another GPU's recovery
-        ("fail ...0009:01:00: Xid 149, NVLink error (NETIR)...", log("nvlink5"), 0),
+        # another pod's, on the same machine
+        (f"warn ...0009:01:00: Xid 149, NVLink error (NETIR) {OTHERS}...", log("nvlink5"), 0),
+        (
+            f"warn [hardware]: 0000:ee:00: Xid 79, GPU has fallen off the bus {OTHERS}",
+            QUIET + line(79, "GPU has fallen off the bus.", bus="0000:ee:00"),
+            0,
+        ),
         (f"fail [hardware]: {SWITCHES}", log("nvswitch"), 131500),
         ("warn ...", QUIET + BARE, 0),  # without a time nothing is too old
         ("ok", QUIET + "<6>[99990.0] NVRM: Xid (PCI:[4711]: segfault at 0 ip 0 sp 0 error 4\n", 0),
@@ -120,6 +128,11 @@ def test_a_gpu_is_named_by_its_address_where_nvidia_smi_has_never_answered(tmp_p
     runner = machine(HANGS, dmesg=Result(code=0, stdout=FALLEN_OFF))
     result = CHECK.run(node(tmp_path), runner, DEFAULTS)
     assert result.message.startswith("0000:5d:00: Xid 79, GPU has fallen off the bus")
+
+
+def test_a_gpu_that_was_lost_before_the_pod_began_is_its_own(tmp_path: Path) -> None:
+    where = replace(node(tmp_path), gpus=9)  # one more than nvidia-smi shows
+    assert words(look(where, QUIET + line(79, "x", bus="0000:ee:00"))).startswith("fail ")
 
 
 LAST = FALLEN_OFF.splitlines(keepends=True)[-1]
