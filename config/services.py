@@ -72,7 +72,7 @@ class UserLimits(Section):
     """Address space of each process (`as`); at least 64Mi."""
     cpu_minutes: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
     """CPU time of each process, in minutes (`cpu`)."""
-    logins: int | None = Field(default=100, ge=1, le=10_000, strict=True)
+    logins: int | None = Field(default=None, ge=1, le=10_000, strict=True)
     """Sessions at the same time on one login node (`maxlogins`)."""
 
 

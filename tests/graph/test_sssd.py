@@ -81,6 +81,6 @@ def test_limits_of_login_nodes_reach_sshd_and_nobody_else() -> None:
 
 def test_users_are_bound_unless_the_stack_file_says_otherwise() -> None:
     bound = str(pod_of(record(stacks.existing(), stack="prod"), "slurm-login-pods"))
-    assert "'name': 'USER_LIMITS', 'value': 'nproc=4096 maxlogins=100'" in bound
-    free = with_change(stacks.existing(), "login.user_limits", {"processes": None, "logins": None})
+    assert "'name': 'USER_LIMITS', 'value': 'nproc=4096'" in bound
+    free = with_change(stacks.existing(), "login.user_limits", {"processes": None})
     assert "USER_LIMITS" not in str(pod_of(record(free, stack="prod"), "slurm-login-pods"))
