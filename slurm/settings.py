@@ -21,10 +21,10 @@ CONFIGLESS = "enable_configless"
 """The one of SlurmctldParameters that no setting can take away: without it no worker would find its configuration."""
 
 _REQUESTS_PER_USER = ("rl_enable", "rl_bucket_size=1000", "rl_refill_rate=200", "rl_table_size=65536", "rl_log_freq=10")
-"""One user's endless loop must not keep slurmctld from all others. 1,000 requests at once and then 200 a second: about
-half of what slurmctld does on two cores (tests/bench), and far more than arrays, REST clients and steps were seen to
-ask for. Slurm's own 30 and 2 would make a loop of `sbatch` wait after the first second. Beyond it commands wait for a
-second and try again. A full table limits nobody who is new: 65,536 users of 24 bytes."""
+"""One user's endless loop must not keep slurmctld from all others. 1,000 requests at once and then 200 a second: more
+than arrays, loops of `sbatch` and 16 connections of a REST client (134 submissions a second, tests/bench) ask for.
+Slurm's own 30 and 2 would make a loop of `sbatch` wait after the first second. Beyond it commands wait for a second and
+try again. A full table limits nobody who is new: 65,536 users of 24 bytes."""
 
 
 def format_value(value: SettingValue) -> str:
