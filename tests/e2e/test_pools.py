@@ -14,7 +14,7 @@ import pytest
 from config.machines import Machines
 from config.workers import Resources, Toleration, WorkerPool
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
-from tests.fakes.gpus import FakeGpus
+from tests.fakes.gpus import UNSEAL, FakeGpus
 from tests.slurm.gpu_driver import DRIVER
 
 pytestmark = pytest.mark.disruptive
@@ -64,7 +64,7 @@ def _gpus(slurm: SlurmOnKubernetes, machine: str, number: int) -> None:
 
 def _play_gpus(slurm: SlurmOnKubernetes, node: str) -> None:
     """Have a worker find two GPUs: what the kernel's driver shows, and nvidia-smi."""
-    slurm.exec(node, "bash", "-c", DRIVER, container="slurmd")
+    slurm.exec(node, "bash", "-c", f"{UNSEAL}\n{DRIVER}", container="slurmd")
     FakeGpus(slurm, workers=(node,), count=2, pool=None)
     slurm.slurm("scontrol reconfigure")
     # slurmd found none at its start, for which slurmctld has drained the node. Sockets are known of found ones only.

@@ -16,6 +16,10 @@ _SAYS: Final = "/run/fake-gpus"
 """Where the program that plays nvidia-smi reads what to say."""
 
 
+UNSEAL: Final = "mount -o remount,bind,rw /"
+"""A worker's root file system is read-only; an administrator may still write there, and so may these tests."""
+
+
 class FakeGpus:
     """A program plays nvidia-smi, and the settings of the checks say that each worker of the pool should have GPUs.
 
@@ -55,7 +59,9 @@ class FakeGpus:
     def _write(self, pod: str, path: str, text: str) -> None:
         """Put a program or file into a worker."""
         slurm = self._slurm
-        script = f"mkdir -p $(dirname {path}); cat > {path}.new && chmod 755 {path}.new && mv {path}.new {path}"
+        script = (
+            f"{UNSEAL} && mkdir -p $(dirname {path}); cat > {path}.new && chmod 755 {path}.new && mv {path}.new {path}"
+        )
         slurm.kubectl.run(
             "exec", "-i", "-n", slurm.namespace, pod, "-c", "slurmd", "--", "sh", "-c", script, stdin=text
         )

@@ -14,7 +14,8 @@ for minor in 0 1; do
     printf 'Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-%s\nBus Location: \t %s\nDevice Minor: \t %s\n' \
         $minor $gpu $minor > /proc/driver/nvidia/gpus/$gpu/information
     echo 0-1 > /sys/bus/pci/drivers/nvidia/$gpu/local_cpulist
-    mknod -m 666 /dev/nvidia$minor c 1 3
+    touch /dev/nvidia$minor
+    mount --bind /dev/null /dev/nvidia$minor
 done
 python3 - <<'END'
 from pathlib import Path
