@@ -11,10 +11,12 @@ import pulumi_kubernetes as k8s
 from components.clouds.base import Placement
 from components.confinement import token_mount, token_volume
 from components.pods import (
+    SMALL,
     STARTING,
     Scope,
     apart,
     children_of,
+    empty_dir,
     env,
     mount,
     munge_mount,
@@ -26,7 +28,7 @@ from components.pods import (
     waits,
 )
 from config.health import Machines
-from slurm.health import SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH
+from slurm.health import NODES_DIR, SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH
 from slurm.names import CONTROLLER
 from slurm.naming import content_name
 
@@ -149,7 +151,7 @@ class Health(pulumi.ComponentResource):
                 *munge_volumes(args.munge_secret),
                 k8s.core.v1.VolumeArgs(name="config", config_map=config),
                 *([token_volume()] if args.machines.follow else []),
-                *([self._settings_volume()] if args.tests else []),
+                *([self._settings_volume(), empty_dir("nodes", size_limit=SMALL)] if args.tests else []),
             ],
         )
         return k8s.apps.v1.Deployment(
@@ -196,6 +198,7 @@ def _watcher(args: HealthArgs) -> k8s.core.v1.ContainerArgs:
             munge_mount(),
             mount("config", "/config/slurm", read_only=True),
             *([token_mount()] if args.machines.follow else []),
+            *([mount("nodes", NODES_DIR)] if args.tests else []),
         ],
         resources=resources(cpu="20m", memory="48Mi"),
     )
@@ -216,6 +219,7 @@ def _tester(args: HealthArgs) -> k8s.core.v1.ContainerArgs:
             munge_mount(),
             mount("config", "/config/slurm", read_only=True),
             mount("health", SETTINGS_DIR, read_only=True),
+            mount("nodes", NODES_DIR, read_only=True),
         ],
         resources=resources(cpu="10m", memory="48Mi"),
     )

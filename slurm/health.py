@@ -23,6 +23,9 @@ TESTER: Final = "health-tests"
 SETTINGS_DIR: Final = "/config/health"
 """Where images/health/local.py reads it."""
 
+NODES_DIR: Final = "/run/slurmstack/nodes"
+"""Where the watcher leaves slurmctld's list of nodes for the tests (images/health/node_list.py)."""
+
 _PROGRAMS: Final = "/usr/libexec/slurmstack"
 
 
@@ -32,7 +35,11 @@ def health_settings(config: ClusterConfig) -> dict[str, str]:
         # Without an epilog slurmd answers "already complete", and slurmctld looks for the next job only once a second:
         # a 1,000-task array on four slots then takes 220 s instead of 53 s (measured; slurmctld/agent.c of 24.11).
         return {"Epilog": "/usr/bin/true"}
+    # With Alloc each node of a job runs the prolog when the job gets its nodes, not when its first step comes there:
+    # salloc never gets a node with a lost GPU, and a job of many nodes does not start on the others first.
+    gpus = any(pool.resources.gpus for pool in config.worker_nodes.values())
     return {
+        **({"PrologFlags": "Alloc"} if gpus else {}),
         "Prolog": f"{_PROGRAMS}/health-prolog",
         "Epilog": f"{_PROGRAMS}/health-epilog",
         "HealthCheckProgram": f"{_PROGRAMS}/health-periodic",

@@ -18,6 +18,7 @@ from images.controller.check import Checker
 from images.controller.control import Slurmctld
 from images.controller.kube import Kube, own_namespace
 from images.controller.leaving_rounds import LeavingKeeper
+from images.controller.node_list import NodeList
 from images.controller.publish import STATE, Store
 from images.controller.records import INTERVAL_SECONDS, Reaper
 from images.controller.server import PORT, StatusBoard, start_server
@@ -35,7 +36,9 @@ def _reap_for_ever(reaper: Reaper, log: Log) -> None:
             log(f"node records are left alone: an answer that was not understood ({error!r})")
 
 
-def _agent(kube: Kube | None, slurmctld: Slurmctld, board: StatusBoard, log: Log) -> tuple[Agent, TopologyKeeper]:
+def _agent(
+    kube: Kube | None, slurmctld: Slurmctld, nodes: NodeList, board: StatusBoard, log: Log
+) -> tuple[Agent, TopologyKeeper]:
     def locations() -> Locations:
         return Nowhere() if kube is None else follow_places(kube, log)
 
@@ -46,9 +49,7 @@ def _agent(kube: Kube | None, slurmctld: Slurmctld, board: StatusBoard, log: Log
         store=Store(), check=Checker(), slurmctld=slurmctld, board=board, log=log, first_topology=first_topology,
         too_small=Capacity(slurmctld=slurmctld).obstacle,
     )  # fmt: skip
-    topology = TopologyKeeper(
-        locations=locations, slurmctld=slurmctld, published=agent.published, reload=agent.reload, log=log
-    )
+    topology = TopologyKeeper(locations=locations, nodes=nodes, published=agent.published, reload=agent.reload, log=log)
     return agent, topology
 
 
@@ -65,7 +66,8 @@ def main() -> None:
     board = StatusBoard(initial_status(slurmctld.version()))
     start_server(board, int(os.environ.get("PORT", PORT)))
     kube = Kube.in_cluster(own_namespace())
-    agent, topology = _agent(kube, slurmctld, board, log)
+    nodes = NodeList(slurmctld=slurmctld)
+    agent, topology = _agent(kube, slurmctld, nodes, board, log)
     leaving = LeavingKeeper(slurmctld=slurmctld, published=agent.published, drop=agent.drop, log=log)
 
     changes: Changes = queue.Queue()
@@ -77,7 +79,7 @@ def main() -> None:
         name = os.environ.get("CONFIG_MAP", "slurm-config")
         log(f"following ConfigMap {kube.namespace}/{name}")
         start(ConfigMapSource(kube, name, changes, log, mounted=mounted))
-        reaper = Reaper(api=kube, slurmctld=slurmctld, log=log)
+        reaper = Reaper(api=kube, nodes=nodes, wanted_nodes=slurmctld.wanted_nodes, log=log)
         threading.Thread(target=_reap_for_ever, args=(reaper, log), daemon=True, name="node-records").start()
 
     while True:

@@ -40,11 +40,6 @@ class Slurmctld:
         """Let it read its files again. Its exit code alone says little: it is 0 when slurmctld dies of them, too."""
         return self.runner(["scontrol", "reconfigure"], timeout=RECONFIGURE_TIMEOUT_SECONDS, env=self._env)
 
-    def nodes_json(self) -> str | None:
-        """All node records, or None where slurmctld does not answer."""
-        result = self.runner(["scontrol", "show", "nodes", "--json"], env=self._env)
-        return result.stdout if result.ok else None
-
     def nodes_text(self) -> str | None:
         """All node records, one a line, or None where slurmctld does not answer."""
         result = self.runner(["scontrol", "show", "nodes", "--oneliner"], env=self._env)

@@ -41,6 +41,11 @@ class KubeError(Exception):
         super().__init__(message)
         self.status = status
 
+    @property
+    def may_resume(self) -> bool:
+        """Whether a watch that ended so may go on from where it was: the connection broke, or the server is busy."""
+        return self.status in {None, http.client.TOO_MANY_REQUESTS}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kube:
@@ -128,6 +133,8 @@ class Kube:
         connection = self._connect(WATCH_SECONDS + 15)
         try:
             response = self._request(connection, f"{path}?{query}", accept)
+            # The server may have nothing to tell for a minute: this says that it watches.
+            yield "BOOKMARK", {"metadata": {"resourceVersion": resource_version}}
             while line := response.readline():
                 event = json.loads(line)
                 if event["type"] == "ERROR":

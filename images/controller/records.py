@@ -9,14 +9,13 @@ pending job asks for by name stays as long as the job waits.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from images.common.command import Result
 from images.controller.kube import KubeError, Object
+from images.controller.node_list import NodeRecord
 
 INTERVAL_SECONDS: Final = 10.0
 MOST_PER_ROUND: Final = 50
@@ -28,24 +27,10 @@ _KEPT: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "CLOUD
 """Nodes that sleep until they are needed, and nodes that still have a job."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeRecord:
-    """What we look at in a node record of Slurm."""
-
-    name: str
-    states: frozenset[str]
-
-    @property
-    def may_be_gone(self) -> bool:
-        """A dynamic node that Slurm cannot use and that is not merely asleep."""
-        dynamic = any(state.startswith("DYNAMIC") for state in self.states)
-        return dynamic and bool(self.states & _GONE) and not self.states & _KEPT
-
-
-def parse_nodes(text: str) -> list[NodeRecord]:
-    """Node records in the output of `scontrol show nodes --json`."""
-    document: dict[str, Any] = json.loads(text)
-    return [NodeRecord(name=node["name"], states=frozenset(node["state"])) for node in document.get("nodes") or []]
+def may_be_gone(node: NodeRecord) -> bool:
+    """Whether it is a dynamic node that Slurm cannot use and that is not merely asleep."""
+    dynamic = any(state.startswith("DYNAMIC") for state in node.states)
+    return dynamic and bool(node.states & _GONE) and not node.states & _KEPT
 
 
 def removable(nodes: Iterable[NodeRecord], pods: Iterable[Object], stateful_sets: Iterable[Object]) -> list[str]:
@@ -55,7 +40,7 @@ def removable(nodes: Iterable[NodeRecord], pods: Iterable[Object], stateful_sets
     names = []
     for node in nodes:
         found = _POD_NAME.match(node.name)
-        if not node.may_be_gone or node.name in present or found is None:
+        if not may_be_gone(node) or node.name in present or found is None:
             continue
         if replicas.get(found["pool"], 0) <= int(found["ordinal"]):
             names.append(node.name)
@@ -74,15 +59,11 @@ class Api(Protocol):
         ...
 
 
-class NodeControl(Protocol):
-    """The part of slurmctld's control that is needed here."""
+class Nodes(Protocol):
+    """slurmctld's list of nodes."""
 
-    def nodes_json(self) -> str | None:
-        """All node records."""
-        ...
-
-    def wanted_nodes(self) -> frozenset[str] | None:
-        """Those that pending jobs ask for by name."""
+    def nodes(self) -> list[NodeRecord] | None:
+        """All records; None where slurmctld does not answer."""
         ...
 
     def delete_node(self, name: str) -> Result:
@@ -93,18 +74,27 @@ class NodeControl(Protocol):
 class Reaper:
     """Removes records, one bounded round at a time."""
 
-    def __init__(self, *, api: Api, slurmctld: NodeControl, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        *,
+        api: Api,
+        nodes: Nodes,
+        wanted_nodes: Callable[[], frozenset[str] | None],
+        log: Callable[[str], None],
+    ) -> None:
+        """`wanted_nodes`: those that pending jobs ask for by name; None where slurmctld does not answer."""
         self._api = api
-        self._slurmctld = slurmctld
+        self._nodes = nodes
+        self._wanted_nodes = wanted_nodes
         self._log = log
         self._refused: dict[str, str] = {}
 
     def round(self) -> None:
         """Look once. Costs no request to the API server while every node is well."""
-        text = self._slurmctld.nodes_json()
-        if text is None:
+        nodes = self._nodes.nodes()
+        if nodes is None:
             return
-        candidates = [node for node in parse_nodes(text) if node.may_be_gone]
+        candidates = [node for node in nodes if may_be_gone(node)]
         if not candidates:
             self._refused.clear()
             return
@@ -115,7 +105,7 @@ class Reaper:
         except KubeError as error:
             self._log(f"node records are left alone: {error}")
             return
-        wanted = self._slurmctld.wanted_nodes() if names else frozenset()
+        wanted = self._wanted_nodes() if names else frozenset()
         if wanted is None:
             return
         for name in sorted(wanted.intersection(names)):
@@ -124,7 +114,7 @@ class Reaper:
             self._remove(name)
 
     def _remove(self, name: str) -> None:
-        result = self._slurmctld.delete_node(name)
+        result = self._nodes.delete_node(name)
         if result.ok:
             self._refused.pop(name, None)
             self._log(f"removed the record of node {name}: its pod is gone for good")

@@ -41,6 +41,8 @@ class Follower(Generic[Value]):
         self._clock = clock or Clock()
         self._lock = threading.Lock()
         self._values: dict[str, Value] = {}
+        self._version = ""
+        """Where the last watch ended, if the next one may go on from there."""
         self.synced = False
         """Whether the API server has answered at least once."""
 
@@ -62,21 +64,38 @@ class Follower(Generic[Value]):
                     self._clock.sleep(RETRY_SECONDS)
 
     def follow_once(self) -> None:
-        """Read all, then watch until the server ends the watch."""
+        """Watch until the server ends the watch: from where the last one ended, or else after reading all.
+
+        To read all again each few minutes would be most of what thousands of nodes cost the API server.
+        """
         selector, short = self._selector, self._metadata_only
-        items, version = self._kube.list_all(self._path, selector=selector, metadata_only=short)
-        with self._lock:
-            self._values = {item["metadata"]["name"]: self._extract(item) for item in items}
-            self.synced = True
-        for kind, changed in self._kube.watch(self._path, version, selector=selector, metadata_only=short):
-            if kind == "BOOKMARK":
-                continue
-            name = changed["metadata"]["name"]
+        version, self._version = self._version, ""
+        if not version:
+            items, version = self._kube.list_all(self._path, selector=selector, metadata_only=short)
             with self._lock:
-                if kind == "DELETED":
-                    self._values.pop(name, None)
-                else:
-                    self._values[name] = self._extract(changed)
+                self._values = {item["metadata"]["name"]: self._extract(item) for item in items}
+                self.synced = True
+        try:
+            for kind, changed in self._kube.watch(self._path, version, selector=selector, metadata_only=short):
+                self._take(kind, changed)
+                version = str(changed["metadata"]["resourceVersion"])
+        except KubeError as error:
+            if error.may_resume:
+                self._version = version
+            raise
+        self._version = version
+
+    def _take(self, kind: str, changed: Object) -> None:
+        """One event. Any of them shows that the server is there again."""
+        self.synced = True
+        if kind == "BOOKMARK":
+            return
+        name = changed["metadata"]["name"]
+        with self._lock:
+            if kind == "DELETED":
+                self._values.pop(name, None)
+            else:
+                self._values[name] = self._extract(changed)
 
 
 class Following(Protocol[Followed_co]):

@@ -8,14 +8,13 @@ registers drained, with a reason of its own (images/worker/topology.py), and tak
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from images.common.command import Result
 from images.common.slurm_node import TOPOLOGY_REASON
 from images.common.wait import Clock
+from images.controller.node_list import NodeRecord
 from images.controller.publish import Files
 from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, Path, host_list, label_keys, render
 
@@ -31,29 +30,10 @@ REMOVAL_SECONDS: Final = 60.0
 PATIENCE_SECONDS: Final = 10.0
 """How long to wait for a first answer of the API server before nodes are taken for unlabelled."""
 
-_NODE: Final = re.compile(r"^NodeName=(\S+)")
-_STATE: Final = re.compile(r"\sState=(\S+)")
-_REASON: Final = re.compile(r"\sReason=(\S+)")
 
-
-@dataclass(frozen=True, kw_only=True)
-class Registered:
-    """A node record, as far as it matters here."""
-
-    name: str
-    waits: bool
-    """Registered drained, and in no switch yet."""
-
-
-def parse_registered(text: str) -> list[Registered]:
-    """Node records in the output of `scontrol show nodes --oneliner`."""
-    found = []
-    for line in text.splitlines():
-        name, state, reason = _NODE.search(line), _STATE.search(line), _REASON.search(line)
-        if name is not None and state is not None:
-            drained = "DRAIN" in state[1] and reason is not None and reason[1] == TOPOLOGY_REASON
-            found.append(Registered(name=name[1], waits=drained))
-    return found
+def waits(node: NodeRecord) -> bool:
+    """Whether it has registered drained, and is in no switch yet."""
+    return any("DRAIN" in state for state in node.states) and node.reason == TOPOLOGY_REASON
 
 
 class Locations(Protocol):
@@ -80,11 +60,11 @@ class Nowhere:
         return dict.fromkeys(names, ())
 
 
-class Control(Protocol):
-    """The part of slurmctld's control that is needed here."""
+class Nodes(Protocol):
+    """slurmctld's list of nodes."""
 
-    def nodes_text(self) -> str | None:
-        """All node records, one a line."""
+    def nodes(self, *, newest: bool = False) -> list[NodeRecord] | None:
+        """All records; None where slurmctld does not answer."""
         ...
 
     def undrain(self, nodes: str) -> Result:
@@ -99,7 +79,7 @@ class TopologyKeeper:
         self,
         *,
         locations: Callable[[], Locations],
-        slurmctld: Control,
+        nodes: Nodes,
         published: Callable[[], Files],
         reload: Callable[[str], bool],
         log: Callable[[str], None],
@@ -108,7 +88,7 @@ class TopologyKeeper:
         """`locations` is called once, when a tree is first asked for; `reload` makes slurmctld read a topology.conf."""
         self._make_locations = locations
         self._locations: Locations | None = None
-        self._slurmctld = slurmctld
+        self._nodes = nodes
         self._published = published
         self._reload = reload
         self._log = log
@@ -120,7 +100,7 @@ class TopologyKeeper:
 
     def initial(self, keys: tuple[str, ...]) -> str:
         """A first topology.conf, for the moment when a tree is asked for: no running node may be without a switch."""
-        nodes = self._registered() or []
+        nodes = self._nodes.nodes(newest=True) or []
         return render(self._places(nodes, keys))
 
     def round(self) -> None:
@@ -134,15 +114,15 @@ class TopologyKeeper:
             self._keep(files, now)
         elif self._locations is not None:
             # There was a tree until a moment ago: a worker may have asked before and registered after.
-            self._release(self._registered() or [])
+            self._release(self._nodes.nodes() or [])
 
     def _keep(self, files: Files, now: float) -> None:
-        nodes = self._registered()
+        nodes = self._nodes.nodes()
         if nodes is None:
             return
         places = self._places(nodes, label_keys(files[LABELS_FILE]))
         wanted = render(places)
-        waiting = any(node.waits for node in nodes)
+        waiting = any(waits(node) for node in nodes)
         if not self._is_known(now, urgent=waiting):
             return
         if not waiting and wanted == files[TOPOLOGY_CONF]:
@@ -170,7 +150,7 @@ class TopologyKeeper:
         if wanted != self._pending:
             self._pending, self._latest = wanted, now
 
-    def _places(self, nodes: list[Registered], keys: tuple[str, ...]) -> dict[str, Path]:
+    def _places(self, nodes: list[NodeRecord], keys: tuple[str, ...]) -> dict[str, Path]:
         if self._locations is None:
             self._locations = self._make_locations()
             self._started = self._clock.now()
@@ -181,19 +161,15 @@ class TopologyKeeper:
         locations = self._locations
         return locations is not None and (locations.synced or (urgent and now - self._started >= PATIENCE_SECONDS))
 
-    def _registered(self) -> list[Registered] | None:
-        text = self._slurmctld.nodes_text()
-        return None if text is None else parse_registered(text)
-
-    def _release(self, nodes: list[Registered]) -> None:
+    def _release(self, nodes: list[NodeRecord]) -> None:
         """Let nodes that waited for their place take jobs."""
-        waiting = [node.name for node in nodes if node.waits]
+        waiting = [node.name for node in nodes if waits(node)]
         if not waiting:
             return
-        result = self._slurmctld.undrain(host_list(waiting))
+        result = self._nodes.undrain(host_list(waiting))
         if not result.ok:
             # One that has left meanwhile spoils the command for all.
-            failed = [name for name in waiting if not self._slurmctld.undrain(name).ok]
+            failed = [name for name in waiting if not self._nodes.undrain(name).ok]
             waiting = [name for name in waiting if name not in failed]
         if waiting:
             self._log(f"nodes that waited for the topology take jobs now: {host_list(waiting)}")

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from images.health.contract import ok
 from images.health.report import decode, note_of
 from images.health.watch.slurm import Record, Slurm, SlurmError
 from images.health.watch.view import Finding, NodeView
@@ -44,7 +43,8 @@ def _node(record: Record, now: float) -> dict[str, Any]:
         "reported_at": None if report is None else _iso(report.at),
         "age_seconds": None if report is None else round(now - report.at),
         # When a report has arrived is known to the watcher alone: here a node is believed by its own clock.
-        "fresh": report is not None and Finding(result=ok(), at=float(report.at)).is_fresh(now),
+        "fresh": report is not None
+        and all(Finding(result=result, at=float(report.at)).is_fresh(now) for result in report.results.values()),
         "results": {
             name: {"status": result.status.value, "fault": result.fault, "message": result.message}
             for name, result in results.items()

@@ -15,6 +15,7 @@ from tests.bench import accounting, apply, command_line, health, jobs, rest, sca
 from tests.bench.cluster import Cluster
 from tests.bench.row import Measuring
 from tests.bench.scale.part import scale
+from tests.bench.scale.watching import watching
 
 
 class UnusableError(Exception):
@@ -58,6 +59,7 @@ PARTS = (
     Part(name="engine", about="unchanged, setting and scaling with Pulumi's engine", measure=_engine, engine="pulumi"),
     Part(name="render", about="render of 1, 10, 100 pools", alone=command_line.render),
     Part(name="scale", about="100, 300, 1,000 slurmd on this machine, without Kubernetes", alone=scale),
+    Part(name="watching", about="what looking at 5,000 nodes costs, without Kubernetes", alone=watching),
 )
 
 

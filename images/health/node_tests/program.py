@@ -20,11 +20,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from images.common.command import run
 from images.common.log import Log
 from images.common.process import drop_privileges, end_on_sigterm
 from images.common.wait import Clock, Reminder
 from images.health.contract import Result, Status
+from images.health.node_list import Shared
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.contract import NodeTest
 from images.health.node_tests.judge import judge, parse, unheard
@@ -194,7 +194,7 @@ def main() -> int:
         return 2
     if os.getuid() == 0:
         drop_privileges(pwd.getpwnam("slurm"))
-    slurm = Slurm(runner=run, account=settings.account, pools=settings.pools)
+    slurm = Slurm(runner=Shared(), account=settings.account, pools=settings.pools)
     tester = NodeTester(slurm=slurm, settings=settings, log=log, dry_run=arguments.dry_run)
     if not arguments.once:
         keep_testing(tester, log)

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.common.command import Result, Runner
+from images.health.node_list import ARGV, LIST_TIMEOUT_SECONDS
 from images.health.node_tests.judge import as_json
 from images.health.node_tests.plan import NodeView, Submit, TestJob, Waiting
 from images.health.node_tests.results import decode
 from images.health.node_tests.retest import Reservation
 
-LIST_TIMEOUT_SECONDS: Final = 20.0
 CHANGE_TIMEOUT_SECONDS: Final = 10.0
 SCRIPT: Final = Path(__file__).with_name("on_node.py")
 LOWEST: Final = 2_147_483_645
@@ -85,7 +85,7 @@ class Slurm:
 
     def nodes(self) -> list[NodeRecord]:
         """All nodes. Raises SlurmError."""
-        listing = self._listing(["scontrol", "show", "nodes", "--json"], "nodes")
+        listing = self._listing(list(ARGV), "nodes")
         return [record for node in listing if (record := self._node(node)) is not None]
 
     def jobs(self) -> tuple[list[TestJob], list[Ended]]:

@@ -46,6 +46,7 @@ from images.common.log import Log
 from images.common.process import end_on_sigterm
 from images.common.wait import Clock, Reminder
 from images.controller.kube import SERVICE_ACCOUNT, Kube
+from images.health.node_list import Sharing
 from images.health.node_tests.catalog import TESTS
 from images.health.watch.decide import KUBERNETES, Policy
 from images.health.watch.kube_write import WritingKube
@@ -172,7 +173,7 @@ class Built:
 
 def build(env: Mapping[str, str], log: Callable[[str], None], *, dry_run: bool) -> Built:
     """The watcher as the environment wants it. Raises ValueError."""
-    policy, slurm = policy_from(env), Slurm()
+    policy, slurm = policy_from(env), Slurm(runner=Sharing())
     wants_machines = flag(env, "MACHINES", default=True)
     wants_conditions = flag(env, "CONDITIONS", default=False)
     namespace = _namespace(env)

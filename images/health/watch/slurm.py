@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from images.common.command import Result, Runner, run
+from images.health.node_list import ARGV, LIST_TIMEOUT_SECONDS
 
-LIST_TIMEOUT_SECONDS: Final = 20.0
-"""For thousands of nodes; slurmctld may be busy."""
 CHANGE_TIMEOUT_SECONDS: Final = 10.0
 SLURMD_PORT: Final = 6818
 TEST_RESERVATION: Final = "health-test-"
@@ -107,7 +106,7 @@ class Slurm:
 
     def nodes(self) -> list[Record]:
         """All records. Raises SlurmError."""
-        result = self.runner(["scontrol", "show", "nodes", "--json"], timeout=LIST_TIMEOUT_SECONDS)
+        result = self.runner(list(ARGV), timeout=LIST_TIMEOUT_SECONDS)
         if not result.ok:
             raise SlurmError(result.message)
         return parse_nodes(result.stdout)

@@ -16,7 +16,9 @@ SKEW_SECONDS: Final = 5.0
 """How far the clock of a node may be from slurmctld's before its times are not compared with slurmctld's."""
 
 STALE_SECONDS: Final = 660.0
-"""A node writes its report when it changes and every 5 minutes. After two of those and a minute nobody knows."""
+"""A node with something to complain of reports every 5 minutes. After two of those and a minute nobody knows."""
+WELL_STALE_SECONDS: Final = 4020.0
+"""The same for one that is well, which reports every 27 to 33 minutes (periodic.py)."""
 
 _DOWN: Final = frozenset({"DOWN", "ERROR"})
 _CLOSED: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
@@ -62,7 +64,8 @@ class Finding:
     def is_fresh(self, now: float) -> bool:
         """Whether it says something about now. A node whose clock is wrong is believed by when its report came."""
         own = self.at if self.at <= now + SKEW_SECONDS else float("-inf")
-        return now - max(own, float("-inf") if self.arrived is None else self.arrived) <= STALE_SECONDS
+        limit = WELL_STALE_SECONDS if self.result.status is Status.OK else STALE_SECONDS
+        return now - max(own, float("-inf") if self.arrived is None else self.arrived) <= limit
 
     def clears(self, drained_at: float | None, now: float) -> bool:
         """Whether it says that jobs can run, having looked after the drain: a warning would not have drained either.

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from images.common.command import Result
 from images.controller.kube import KubeError, Object
-from images.controller.records import MOST_PER_ROUND, Reaper, parse_nodes, removable
+from images.controller.node_list import NodeList, parse_nodes
+from images.controller.records import MOST_PER_ROUND, Reaper, removable
 
 GONE = ["DOWN", "DYNAMIC_NORM", "NOT_RESPONDING"]
 
 
 def nodes(**states: list[str]) -> str:
-    return json.dumps({"nodes": [{"name": name.replace("_", "-"), "state": state} for name, state in states.items()]})
+    return "\n".join(
+        f"NodeName={name.replace('_', '-')} Arch=x86_64 State={'+'.join(state)} Weight=1"
+        for name, state in states.items()
+    )
 
 
 def pod(name: str) -> dict[str, Any]:
@@ -91,17 +94,25 @@ class Slurmctld:
     def wanted_nodes(self) -> frozenset[str] | None:
         return self.wanted
 
-    def nodes_json(self) -> str | None:
+    def nodes_text(self) -> str | None:
         return self.text
+
+    def undrain(self, nodes: str) -> Result:
+        raise AssertionError(nodes)
 
     def delete_node(self, name: str) -> Result:
         self.deleted.append(name)
         return Result(code=1, stderr=self.refuses) if self.refuses else Result(code=0)
 
 
+def reaper_of(api: Api, slurmctld: Slurmctld, log: list[str]) -> Reaper:
+    nodes = NodeList(slurmctld=slurmctld)
+    return Reaper(api=api, nodes=nodes, wanted_nodes=slurmctld.wanted_nodes, log=log.append)
+
+
 def one_round(api: Api, slurmctld: Slurmctld) -> list[str]:
     log: list[str] = []
-    Reaper(api=api, slurmctld=slurmctld, log=log.append).round()
+    reaper_of(api, slurmctld, log).round()
     return log
 
 
@@ -137,7 +148,7 @@ def test_a_dead_record_is_removed_and_told() -> None:
 
 def test_a_record_that_a_pending_job_asks_for_stays_until_it_no_longer_does() -> None:
     slurmctld, log = Slurmctld(nodes(default_3=GONE, default_4=GONE)), list[str]()
-    reaper = Reaper(api=Api(), slurmctld=slurmctld, log=log.append)
+    reaper = reaper_of(Api(), slurmctld, log)
 
     slurmctld.wanted = frozenset({"default-3"})
     reaper.round()
@@ -159,7 +170,7 @@ def test_a_record_that_a_pending_job_asks_for_stays_until_it_no_longer_does() ->
 
 def test_a_refusal_is_told_once() -> None:
     log: list[str] = []
-    reaper = Reaper(api=Api(), slurmctld=Slurmctld(nodes(default_3=GONE), refuses="in a reservation"), log=log.append)
+    reaper = reaper_of(Api(), Slurmctld(nodes(default_3=GONE), refuses="in a reservation"), log)
 
     reaper.round()
     reaper.round()
@@ -169,7 +180,7 @@ def test_a_refusal_is_told_once() -> None:
 
 
 def test_a_round_has_an_end() -> None:
-    slurmctld = Slurmctld(json.dumps({"nodes": [{"name": f"gpu-{n}", "state": GONE} for n in range(1000)]}))
+    slurmctld = Slurmctld(nodes(**{f"gpu_{n}": GONE for n in range(1000)}))
 
     one_round(Api(), slurmctld)
 

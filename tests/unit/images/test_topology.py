@@ -16,6 +16,7 @@ from images.common.command import NO_PROGRAM, Result
 from images.common.slurm_node import TOPOLOGY_REASON, Node
 from images.controller.agent import Agent, initial_status
 from images.controller.check import Verdict
+from images.controller.node_list import NodeList, parse_nodes
 from images.controller.publish import Files, Store, config_hash, stack_part, version_of
 from images.controller.scratch_config import Scratch, scratch_files
 from images.controller.server import StatusBoard
@@ -37,7 +38,7 @@ from images.controller.topology_rounds import (
     REMOVAL_SECONDS,
     SPACING_SECONDS,
     TopologyKeeper,
-    parse_registered,
+    waits,
 )
 from images.worker.slurmd import lift_own_drain
 from images.worker.topology import ASK_TIMES, waits_for_place
@@ -223,8 +224,9 @@ class World:
         self.undrained: list[str] = []
         self.refused: set[str] = set()
         self.log: list[str] = []
+        self.node_list = NodeList(slurmctld=self, clock=self.clock)
         self.keeper = TopologyKeeper(
-            locations=lambda: self, slurmctld=self, published=lambda: self.files, reload=self.reload,
+            locations=lambda: self, nodes=self.node_list, published=lambda: self.files, reload=self.reload,
             log=self.log.append, clock=self.clock,
         )  # fmt: skip
 
@@ -239,6 +241,9 @@ class World:
             for name, reason in self.nodes.items()
         ]
         return "\n".join(lines) if self.up else None
+
+    def delete_node(self, name: str) -> Result:
+        raise AssertionError(name)
 
     def undrain(self, nodes: str) -> Result:
         names = expand(nodes)
@@ -422,12 +427,12 @@ def test_states_and_reasons_are_read_from_slurms_own_lines() -> None:
         "NodeName=a-1 Arch=x86_64 State=IDLE+DYNAMIC_NORM ThreadsPerCore=1 \n"
         "NodeName=a-2 Arch=x86_64 State=DOWN+DYNAMIC_NORM Reason=slurmstack:waiting-for-topology [slurm@2026] \n"
     )
-    assert [(node.name, node.waits) for node in parse_registered(text)] == [
+    assert [(node.name, waits(node)) for node in parse_nodes(text)] == [
         ("a-0", True),
         ("a-1", False),
         ("a-2", False),
     ]
-    assert parse_registered("No nodes in the system\n") == []
+    assert parse_nodes("No nodes in the system\n") == []
 
 
 # ---------------------------------------------------------------- the agent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ import pytest
 from images.common.command import Result as Command
 from images.health.contract import Check, Context, Node, Result, Status, Thresholds, ok
 from images.health.local import Local
-from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, Periodic
+from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, WELL_REFRESH_SECONDS, Periodic
 from images.health.registry import Registry
 from images.health.report import Report, decode
 from images.health.state import METRICS, State
+from images.health.watch.view import Finding
 from tests.fakes.commands import FakeRunner
 
 FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used")
@@ -79,6 +81,9 @@ class FakeNode:
         return Command(code=0)
 
 
+LONGEST = 1.1 * WELL_REFRESH_SECONDS
+
+
 @pytest.fixture
 def fake(tmp_path: Path) -> FakeNode:
     return FakeNode(tmp_path)
@@ -96,6 +101,22 @@ def test_nothing_new_is_written_only_every_five_minutes(fake: FakeNode) -> None:
     writes = [fake.run() for _ in range(24)]
     assert writes == [1, 1, 1, *[0] * 9, 1, *[0] * 9, 1, 0]
     assert fake.report.at == 1795298103 + SETTLE_SECONDS + 2 * REFRESH_SECONDS
+
+
+def test_a_node_that_is_well_says_so_rarely_and_not_all_at_the_same_time(fake: FakeNode, tmp_path: Path) -> None:
+    fake.add("disks", ok())
+    pauses = []
+    for name in ("w-0", "w-1", "w-2"):
+        fake.node = replace(fake.node, name=name, state=tmp_path / name)
+        fake.local = replace(fake.local, node=fake.node)
+        writes = [fake.run() for _ in range(80)]
+        assert writes[:3] == [1, 1, 1]
+        assert sum(writes) == 4
+        pauses.append(30 * writes.index(1, 3))
+    assert len(set(pauses)) == 3
+    assert all(0.9 * WELL_REFRESH_SECONDS <= pause <= LONGEST + 30 for pause in pauses)
+    now = fake.report.at + LONGEST * 2 + 30
+    assert Finding(result=ok(), at=fake.report.at).is_fresh(now), "one lost report is not yet silence"
 
 
 def test_a_change_is_written_in_the_same_interval_and_a_moving_figure_is_not(fake: FakeNode) -> None:
@@ -144,9 +165,9 @@ def test_the_log_tells_changes_only(fake: FakeNode) -> None:
 def test_an_administrators_comment_is_kept_and_one_that_replaces_ours_too(fake: FakeNode) -> None:
     fake.comment = "fan replaced"
     fake.add("disks", ok())
-    fake.run(after=REFRESH_SECONDS)
+    fake.run(after=LONGEST)
     assert fake.comment.endswith("| ok: disks || fan replaced")
-    fake.run(after=REFRESH_SECONDS)
+    fake.run(after=LONGEST)
     assert fake.comment.endswith("| ok: disks || fan replaced")
     fake.comment = "new mainboard"
     fake.run()
@@ -204,8 +225,8 @@ def test_what_a_prolog_found_is_looked_at_again_until_it_is_well_and_the_drain_i
     fake.run()
     assert fake.report.results["gpu-free"] == ok(), "the watcher has not lifted the drain yet"
     fake.reason = ""
-    fake.run(after=REFRESH_SECONDS)
-    fake.run(after=REFRESH_SECONDS)
+    fake.run(after=LONGEST)
+    fake.run(after=LONGEST)
     fake.run()
     assert set(fake.report.results) == {"disks"}
 
