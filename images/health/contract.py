@@ -72,6 +72,8 @@ class Node:
     """Slurm's name of it."""
     gpus: int = 0
     """GPUs that it should have."""
+    shares_gpus: bool = False
+    """Whether others use these GPUs, too: divided ones (MIG), or ones that are given out several times."""
     infiniband: bool = False
     """Whether it should have InfiniBand."""
     jail: Path | None = Path("/jail")

@@ -60,9 +60,13 @@ def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Loc
     """This node. Never raises: what cannot be read is left at its default, and `problem` says so."""
     gpus = re.search(_GPUS, environment.get("NODE_CONF", ""))
     jail = environment.get("JAIL", "")
+    promised = int(gpus[1]) if gpus else 0
+    whole, parts = given_gpus(environment.get("NVIDIA_VISIBLE_DEVICES", ""))
+    shares = bool(parts) or 0 < whole < promised
     node = Node(
         name=environment.get("SLURMD_NODENAME") or os.uname().nodename,
-        gpus=int(gpus[1]) if gpus else 0,
+        gpus=whole + bool(parts) if shares else promised,
+        shares_gpus=shares,
         jail=Path(jail) if jail else None,
     )
     try:
@@ -72,6 +76,16 @@ def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Loc
     except (OSError, ValueError, TypeError, AttributeError) as error:
         problem = f"{settings} cannot be used, defaults are: {type(error).__name__}: {error}"
         return Local(node=node, thresholds=Thresholds(), problem=problem)
+
+
+def given_gpus(devices: str) -> tuple[int, int]:
+    """How many whole GPUs, and parts of GPUs, Kubernetes' device plugin has given to the pod, where it says so.
+
+    It names each: `GPU-8dd...,GPU-f21...`. One that is given out several times has the same name each time; of divided
+    ones it names the parts (`MIG-...`), which may all be of one GPU.
+    """
+    names = {name.strip() for name in devices.split(",")}
+    return sum(name.startswith("GPU-") for name in names), sum(name.startswith("MIG-") for name in names)
 
 
 def _with_settings(node: Node, pool: str, settings: Mapping[str, Any]) -> Local:

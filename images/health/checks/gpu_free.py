@@ -49,8 +49,8 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Look at the job's GPUs; without a job at all of them, unless jobs use some."""
     if node.job and not node.job_gpus:
         return ok()
-    if not node.job and node.other_jobs:
-        return not_checked("jobs run here")
+    if node.shares_gpus or (not node.job and node.other_jobs):
+        return not_checked("others use these GPUs, too" if node.shares_gpus else "jobs run here")
     try:
         gpus, lost = _read(runner)
         if len(gpus) < node.gpus:

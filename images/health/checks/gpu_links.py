@@ -19,7 +19,7 @@ AS_THE_BEST: Final = -1.0
 """For the number of active NVLinks: as many as the best GPU of the same model on the node has."""
 
 ALLOWED_NVLINK_ERRORS: Final = 0.0
-"""Per GPU and kind, since the driver was loaded."""
+"""Per GPU and kind, in an hour."""
 
 _AWAKE: Final = "P0"
 """In the other performance states a GPU may slow its PCIe link down to save power, and not each type does

@@ -6,14 +6,13 @@ The files are those of the kernel's Documentation/ABI/stable/sysfs-class-infinib
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from images.common.command import Runner
 from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds, not_checked, worst
-from images.health.remembered import recall, remember
+from images.health.rising import Rise, rises
 
 NAME: Final = "infiniband"
 
@@ -38,13 +37,6 @@ WARN_ERRORS: Final = 10.0
 WARN_DOWNS: Final = 1.0
 FAIL_DOWNS: Final = 3.0
 """How often the link went down in an hour. Each time ends the communication of a job (NCCL gives up)."""
-
-QUIET_SECONDS: Final = 600.0
-"""A link that has not gone down for so long is a warning: the node was drained for it, and jobs may try it again."""
-
-_HOUR: Final = 3600.0
-_SAMPLE_SECONDS: Final = 300.0
-"""How old the last kept figures are when new ones are kept: 12 an hour."""
 
 _STATE: Final = r"(\d): (.+)"
 _RATE: Final = r"(\d{1,9}(?:\.\d+)?) Gb/sec(?: \(.*\))?"
@@ -173,18 +165,19 @@ def judge_rates(ports: list[Port], wanted: float) -> list[Result]:
     return found
 
 
-def judge_errors(port: Port, rise: dict[str, int], thresholds: Thresholds, recent: dict[str, int]) -> Result:
+def judge_errors(port: Port, rise: Rise, thresholds: Thresholds) -> Result:
     """What the counters of one port rose by in the last hour (or in what the check remembers of it).
 
-    `recent`: in the last minutes. Only what rises still fails.
+    Only what rises still fails. A link that has not gone down for 10 minutes is a warning: the node was drained for it,
+    and jobs may try it again.
     """
     allowed = thresholds.get(NAME, "errors_per_hour", WARN_ERRORS)
-    texts = [f"{count} {name}" for name, count in rise.items() if name != _DOWNED and count > allowed]
-    downs = rise.get(_DOWNED, 0)
+    texts = [f"{count} {name}" for name, count in rise.hour.items() if name != _DOWNED and count > allowed]
+    downs = rise.hour.get(_DOWNED, 0)
     status = Status.WARN
     if downs >= thresholds.get(NAME, "warn_downs_per_hour", WARN_DOWNS):
         texts.insert(0, f"the link went down {downs} times")
-        if downs >= thresholds.get(NAME, "fail_downs_per_hour", FAIL_DOWNS) and recent.get(_DOWNED, 0) > 0:
+        if downs >= thresholds.get(NAME, "fail_downs_per_hour", FAIL_DOWNS) and rise.recent.get(_DOWNED, 0) > 0:
             status = Status.FAIL
     values = {
         f'infiniband_errors{{port="{port.name}",kind="{name}"}}': float(count) for name, count in port.counters.items()
@@ -193,48 +186,6 @@ def judge_errors(port: Port, rise: dict[str, int], thresholds: Thresholds, recen
         return Result(status=Status.OK, values=values)
     message = f"{port.name}: {', '.join(texts)} in the last hour"
     return Result(status=status, message=message, fault="hardware", values=values)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rise:
-    """Counter -> by how much it rose."""
-
-    hour: dict[str, int]
-    """Since the oldest remembered figures of the last hour."""
-    recent: dict[str, int]
-    """Since those of about `QUIET_SECONDS` ago; what is remembered is less than `_SAMPLE_SECONDS` away from it."""
-
-
-def rises(node: Node, ports: list[Port]) -> dict[str, Rise]:
-    """What rose, by port."""
-    now = time.time()
-    before = recall(node, NAME)
-    found: dict[str, Rise] = {}
-    kept: dict[str, Any] = {}
-    for port in ports:
-        samples = [each for each in _samples(before.get(port.name)) if 0 <= now - each[0] <= _HOUR]
-        if any(port.counters.get(name, 0) < count for _, figures in samples for name, count in figures.items()):
-            samples = []  # set back to 0, by hand or by a new start of the driver
-        first = samples[0][1] if samples else {}
-        before_it = [figures for when, figures in samples if now - when >= QUIET_SECONDS]
-        found[port.name] = Rise(hour=_rise(port, first), recent=_rise(port, before_it[-1] if before_it else first))
-        if not samples or now - samples[-1][0] >= _SAMPLE_SECONDS:
-            samples.append((now, port.counters))
-        kept[port.name] = samples
-    if kept != {name: _samples(value) for name, value in before.items()}:
-        remember(node, NAME, kept)
-    return found
-
-
-def _rise(port: Port, first: dict[str, int]) -> dict[str, int]:
-    return {name: count - first.get(name, count) for name, count in port.counters.items()}
-
-
-def _samples(value: Any) -> list[tuple[float, dict[str, int]]]:
-    try:
-        return [(float(when), {str(name): int(count) for name, count in figures.items()}) for when, figures in value]
-    except (AttributeError, TypeError, ValueError):
-        return []
 
 
 def _absent(node: Node, seen: str) -> Result:
@@ -262,8 +213,8 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     if ports:
         found.append(judge_states(ports, int(thresholds.get(NAME, "ports", 0.0))))
         found += judge_rates(ports, thresholds.get(NAME, "gigabits", 0.0))
-        rise = rises(node, ports)
-        found += [judge_errors(port, rise[port.name].hour, thresholds, rise[port.name].recent) for port in ports]
+        rise = rises(node, NAME, {port.name: port.counters for port in ports})
+        found += [judge_errors(port, rise[port.name], thresholds) for port in ports]
     return worst(found)
 
 

@@ -8,7 +8,7 @@ under each GPU's line; instead of all links `NVML: Unable to retrieve NVLink inf
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,14 +16,16 @@ from images.common.command import Result as Answer
 from images.common.command import Runner
 from images.health.contract import Node, Result, Status, not_checked
 from images.health.nvidia import smi
+from images.health.rising import rises
 
 _GPU: Final = r"GPU (\d{1,4}): ([^(]+?)\s*(?:\(UUID: [^)]*\))?"
 _LINK: Final = r"(?i)Link (\d+): (?:(?P<off><[a-z]+>)|[\d.]+ GB/s)"
 _COUNTER: Final = r"Link (\d+): (\w[\w ]*): (\d{1,20})"
 _DARK: Final = "all links are inactive"
 _NONE: Final = "not have or support nvlink"
+_REMEMBERED: Final = "nvlink-errors"
 _JUDGED: Final = ("Replay Errors", "Recovery Errors")
-"""Counters that should stay at 0: NVIDIA's DCGM calls one new error of these kinds a failure
+"""Counters that should not rise: NVIDIA's DCGM calls one new error of these kinds a failure
 (modules/health/DcgmHealthWatch.cpp, DCGM_LIMIT_MAX_NVLINK_ERROR)."""
 
 
@@ -94,17 +96,21 @@ def _has_any(links: Links) -> bool:
 
 
 def errors(node: Node, runner: Runner, allowed: float) -> list[Result]:
-    """Errors of the links since the driver was loaded: a warning, since a link that fails gets an Xid of its own."""
+    """Errors of the links in the last hour: a warning, since a link that fails gets an Xid of its own."""
     answer = smi.call(node, runner, "nvlink", "--errorcounters")
     if why := smi.explain(answer):
         return [not_checked(why)]
     if not answer.ok:
         return [not_checked(f"{smi.TOOL} nvlink --errorcounters: {answer.message[:80]}")]
-    return judge_errors(answer.stdout, allowed)
+    counters = parse_errors(answer.stdout)
+    if not counters:
+        return [not_checked(f"{smi.TOOL} nvlink --errorcounters names no counters")]
+    rise = rises(node, _REMEMBERED, {str(index): kinds for index, kinds in counters.items()})
+    return [judge_errors(index, kinds, rise[str(index)].hour, allowed) for index, kinds in counters.items()]
 
 
-def judge_errors(text: str, allowed: float) -> list[Result]:
-    """The same, of the text of an answer."""
+def parse_errors(text: str) -> dict[int, dict[str, int]]:
+    """GPU -> counter -> the sum of all links, since the driver was loaded."""
     sums: dict[int, dict[str, int]] = {}
     gpu = None
     for line in (line.strip() for line in text.splitlines()):
@@ -113,20 +119,18 @@ def judge_errors(text: str, allowed: float) -> list[Result]:
         elif gpu is not None and (counter := re.fullmatch(_COUNTER, line)):
             kinds = sums.setdefault(gpu, {})
             kinds[counter[2]] = kinds.get(counter[2], 0) + int(counter[3])
-    if not sums:
-        return [not_checked(f"{smi.TOOL} nvlink --errorcounters names no counters")]
-    found = []
-    for index, kinds in sums.items():
-        bad = {kind: count for kind, count in kinds.items() if kind in _JUDGED and count > allowed}
-        figures = {kind: float(count) for kind, count in kinds.items() if kind.endswith("Errors")}
-        values = {f'gpu_nvlink_errors{{gpu="{index}",kind="{kind}"}}': count for kind, count in figures.items()}
-        text = ", ".join(f"NVLink {kind}: {count}" for kind, count in bad.items())
-        message = smi.about([index], text)
-        found.append(Result(status=Status.WARN if bad else Status.OK, message=message, fault=None, values=values))
-    return [_with_fault(result) for result in found]
+    return sums
 
 
-def _with_fault(result: Result) -> Result:
-    if result.status is not Status.WARN:
-        return result
-    return Result(status=result.status, message=result.message, fault="hardware", values=result.values)
+def judge_errors(index: int, kinds: Mapping[str, int], rise: Mapping[str, int], allowed: float) -> Result:
+    """One GPU's counters, and by how much they rose."""
+    bad = {kind: rise[kind] for kind in _JUDGED if rise.get(kind, 0) > allowed}
+    values = {
+        f'gpu_nvlink_errors{{gpu="{index}",kind="{kind}"}}': float(count)
+        for kind, count in kinds.items()
+        if kind.endswith("Errors")
+    }
+    if not bad:
+        return Result(status=Status.OK, values=values)
+    text = ", ".join(f"NVLink {kind}: {count} in the last hour" for kind, count in bad.items())
+    return Result(status=Status.WARN, message=smi.about([index], text), fault="hardware", values=values)

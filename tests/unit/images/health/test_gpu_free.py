@@ -79,6 +79,12 @@ def add_gpus(root: Path, *minors: int) -> None:
             (),
             "fail [hardware]: 0 of 2 GPUs are there",
         ),
+        "memory in use on a GPU that others use, too": (
+            smi(BUSY),
+            {"shares_gpus": True},
+            (),
+            "not checked: others ...",
+        ),
         "one is lost that was not promised": (smi(FREE + LOST), {}, (), "ok"),
         "no answer": (smi(""), {}, (), "not checked: nvidia-smi knows no GPU"),
         "a figure that is none": (smi("00000000:3B:00.0, 0, [N/A]\n"), {}, (), "not checked: nvidia-smi said ..."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -242,7 +243,7 @@ LANES = "GPU 1: PCIe has 8 of 16 lanes"
         ("warn [hardware]: GPU 1: PCIe runs at generation 3 of 5", changed(1, GENERATION, "3")),
         ("fail [hardware]: GPU 5: 17 of 18 NVLinks are active", LINK_OFF),
         ("fail [hardware]: GPU 4: 0 of 18 NVLinks are active", DARK),
-        ("warn [hardware]: GPU 6: NVLink Replay Errors: 143, NVLink Recovery Errors: 3", REPLAYS),
+        ("ok", REPLAYS),
         ("not checked: ...", HALF_COUNTED),
         ("not checked: ...", SLEEPY),
         ("not checked: ...", changed(0, WIDTH, "[N/A]", "t4-1")),
@@ -281,6 +282,19 @@ def test_runs_in_a_row(tmp_path: Path, runner: FakeRunner, limits: dict[str, flo
     for expected in runs:
         assert said(tmp_path, LINKS, runner, **limits) == Like(expected)
         wait(node(tmp_path), "gpu-links", 30)
+
+
+def test_errors_of_nvlinks_count_while_they_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now)
+    assert said(tmp_path, LINKS, machine()) == "ok"
+    now += 60
+    new = "NVLink Replay Errors: 143 in the last hour, NVLink Recovery Errors: 3 in the last hour"
+    assert said(tmp_path, LINKS, REPLAYS) == f"warn [hardware]: GPU 6: {new}"
+    assert said(tmp_path, LINKS, REPLAYS, nvlink_errors=143) == "ok"
+    now += 3600
+    assert said(tmp_path, LINKS, REPLAYS) == "ok", "nothing has come since"
+    assert said(tmp_path, LINKS, machine()) == "ok", "the driver was loaded anew"
 
 
 def test_what_a_machine_does_not_have_is_not_asked_for(tmp_path: Path) -> None:

@@ -39,6 +39,24 @@ def test_gpus_are_counted_as_slurmd_registers_them(conf: str, gpus: int, tmp_pat
     assert find_local({"NODE_CONF": conf}, tmp_path / "none").node.gpus == gpus
 
 
+@pytest.mark.parametrize(
+    ("devices", "gpus", "shares"),
+    [
+        ("GPU-1,GPU-2,GPU-3", 3, False),
+        ("GPU-1,GPU-2,GPU-1", 2, True),
+        ("GPU-1", 1, True),
+        ("MIG-1,MIG-2,MIG-3", 1, True),
+        ("MIG-GPU-1/7/0", 1, True),
+        ("all", 3, False),
+        ("void", 3, False),
+        ("", 3, False),
+    ],
+)
+def test_shared_gpus_are_as_many_as_there_are(devices: str, gpus: int, shares: bool, tmp_path: Path) -> None:
+    node = find_local({"NODE_CONF": "Gres=gpu:3", "NVIDIA_VISIBLE_DEVICES": devices}, tmp_path / "none").node
+    assert (node.gpus, node.shares_gpus) == (gpus, shares)
+
+
 def test_a_pool_without_a_jail_has_none(tmp_path: Path) -> None:
     assert find_local({"JAIL": ""}, tmp_path / "none").node.jail is None
 
