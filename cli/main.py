@@ -127,7 +127,8 @@ def main() -> NoReturn:
     except Exception as error:  # the last resort: Click's usage errors and nothing else have these two methods
         if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
             raise
-        _complain(str(error.format_message()), "--help shows what the command takes")
+        if message := str(error.format_message()):  # none where the list of commands is the answer
+            _complain(message, "--help shows what the command takes")
         sys.exit(USAGE)
     if code == INTERRUPTED:  # Typer's own answer to Ctrl-C
         _complain_interrupted()

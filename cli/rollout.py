@@ -87,8 +87,10 @@ def _missing(
     """What has not yet taken effect of these Jobs, Deployments and StatefulSets, for people."""
     jobs = [item for item in awaited if item.kind == "Job"]
     there = [found[key(item.document)] for item in awaited if key(item.document) in found]
+    gone = [item for item in awaited if item.kind != "Job" and key(item.document) not in found]
     return [
         *_missing_jobs(kubectl, namespace, jobs, found),
+        *(f"{item.name} (deleted by somebody)" for item in gone),
         *_missing_deployments(item for item in there if item["kind"] == "Deployment"),
         *_unready(item for item in there if item["kind"] == "StatefulSet"),
     ]

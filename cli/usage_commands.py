@@ -74,7 +74,7 @@ def usage(
     if step is not None and step not in STEPS:
         raise Failure(f"--step {step!r} is none of {', '.join(STEPS)}", code=USAGE)
     if as_json and as_csv_:
-        raise Failure("--json and --csv exclude each other", hint="leave one of them out", code=USAGE)
+        raise Failure("--json and --csv contradict each other", hint="leave out one of them", code=USAGE)
     if picture is not None:
         check_path(picture)
     first, last = _period(start, end, datetime.now(UTC))

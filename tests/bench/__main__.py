@@ -97,8 +97,16 @@ def main(arguments: Sequence[str]) -> int:
     if len(compared) < 2:
         print_record(new, read_peers(), console)
     if options.readme:
-        update_readme(new, read_peers())
-    worse = _compare(compared[0], new, console) if compared else False
+        try:
+            update_readme(new, read_peers())
+        except ValueError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return USAGE
+    try:
+        worse = _compare(compared[0], new, console) if compared else False
+    except UnusableError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE
     return WORSE if worse and options.fail_on_worse else FAILED if new.failed and not options.show else 0
 
 
@@ -153,6 +161,8 @@ def _run(parts: Sequence[Part], options: argparse.Namespace) -> Record:
 def _compare(old: Record, new: Record, console: Console) -> bool:
     """Print the comparison; whether a row is worse."""
     found = compare(old, new)
+    if all(item.verdict in {"new", "gone"} for item in found):
+        raise UnusableError("the two runs have no row in common")
     print_comparison(found, differences(old, new), console)
     return any(item.verdict == "worse" for item in found)
 

@@ -133,6 +133,13 @@ def test_a_newer_run_of_which_a_part_failed_ends_with_3_unless_a_row_is_worse(
     assert command.main(["--compare", kept(tmp_path / "old.json"), str(new), "--fail-on-worse"]) == status
 
 
+def test_runs_without_a_row_in_common_are_no_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = tmp_path / "new.json"
+    record.write(run(row("b", *SAMPLES)), new)
+    assert command.main(["--compare", kept(tmp_path / "old.json"), str(new)]) == 2
+    assert "no row in common" in capsys.readouterr().err
+
+
 def test_nothing_measured_is_nothing_compared(
     one_part: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

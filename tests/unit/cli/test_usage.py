@@ -328,7 +328,7 @@ def test_the_last_30_days_are_shown_and_never_the_future(
         ({"by": "team"}, "'team' is none of account, user"),
         ({"by": "user,user"}, "names one of them twice"),
         ({"step": "hour"}, "--step 'hour' is none of day, week, month"),
-        ({"as_json": True, "as_csv_": True}, "--json and --csv exclude each other"),
+        ({"as_json": True, "as_csv_": True}, "--json and --csv contradict each other"),
         ({"picture": Path("usage.pdf")}, "has the extension '.pdf'; write a name that ends with .png or .svg"),
         ({"picture": Path("usage")}, "has no extension"),
         ({"picture": Path("/nowhere/usage.png")}, "there is no directory /nowhere"),
