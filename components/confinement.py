@@ -18,6 +18,9 @@ SEALED_LATER = {
 ALLOWS_SUDO = ("sshd", "slurmd")
 """Containers in which a program may gain capabilities by being executed."""
 
+_TEMPORARY_SIZE = "20Gi"
+"""For what MariaDB sorts on disk; the others are bound before that, by their own limit of ephemeral storage."""
+
 _TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 _TOKEN_SECONDS = 3607
 """As Kubernetes itself asks for; kubelet renews a token when most of its time is over."""
@@ -37,7 +40,8 @@ def confine(spec: k8s.core.v1.PodSpecArgs, *, user_namespaces: bool) -> None:
     for container in containers:
         _confine_container(container)
     if any(container.name in TEMPORARY for container in containers):
-        directory = k8s.core.v1.VolumeArgs(name="temporary", empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs())
+        source = k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=_TEMPORARY_SIZE)
+        directory = k8s.core.v1.VolumeArgs(name="temporary", empty_dir=source)
         spec.volumes = [*_items(spec.volumes), directory]
 
 

@@ -91,20 +91,12 @@ def main(arguments: Sequence[str]) -> int:
         if compared and not options.other_machine:
             _same_machine(compared[0].machine, records.machine() if kept is None else kept.machine)
         new = _run(parts, options) if kept is None else kept
-    except (RecordError, UnusableError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return USAGE
-    if len(compared) < 2:
-        print_record(new, read_peers(), console)
-    if options.readme:
-        try:
+        if len(compared) < 2:
+            print_record(new, read_peers(), console)
+        if options.readme:
             update_readme(new, read_peers())
-        except ValueError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return USAGE
-    try:
         worse = _compare(compared[0], new, console) if compared else False
-    except UnusableError as error:
+    except (RecordError, UnusableError) as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
     return WORSE if worse and options.fail_on_worse else FAILED if new.failed and not options.show else 0

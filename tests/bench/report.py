@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tests.bench.compare import Comparison
-from tests.bench.record import KEPT, Record
+from tests.bench.record import KEPT, Record, RecordError
 from tests.bench.row import Row, number, show
 from tests.stacks import ROOT
 
@@ -117,12 +117,12 @@ def described(record: Record) -> str:
 
 
 def update_readme(record: Record, peers: Sequence[Peer], path: Path = README) -> None:
-    """Put the tables between the markers. Raises ValueError where these are not there once each, in order."""
+    """Put the tables between the markers. Raises RecordError where these are not there once each, in order."""
     text = path.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end or BEGIN in rest or END in after:
-        raise ValueError(f"{path}: needs {BEGIN} and {END}, once each")
+        raise RecordError(f"{path}: needs {BEGIN} and {END}, once each")
     path.write_text(f"{before}{BEGIN}\n{markdown(record, peers)}\n{END}{after}", encoding="utf-8")
 
 

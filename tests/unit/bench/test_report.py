@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tests.bench import apply, jobs, scaling, start
 from tests.bench.compare import compare
+from tests.bench.record import RecordError
 from tests.bench.report import (
     README,
     Peer,
@@ -124,7 +125,7 @@ def test_the_readme_gets_the_tables_between_its_markers(tmp_path: Path) -> None:
 def test_a_readme_without_markers_is_left_alone(tmp_path: Path, text: str) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match="bench:begin"):
+    with pytest.raises(RecordError, match="bench:begin"):
         update_readme(run(row("a", 1)), [], readme)
     assert readme.read_text(encoding="utf-8") == text
 

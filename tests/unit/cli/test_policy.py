@@ -74,7 +74,7 @@ def test_a_first_start_is_told_from_nothing(kubectl: FakeKubectl | None) -> None
     planned = planned_policy(kubectl, configuration())
 
     assert planned == from_nothing(configuration())
-    assert planned.changes == ("+ account ml (parent root, fairshare 10)", "+ user alice in ml")
+    assert planned.changes == ("+ account ml (parent root, fairshare 10, max submit jobs 20000)", "+ user alice in ml")
     assert not planned.compared
 
 

@@ -15,7 +15,7 @@ from images.health.contract import Result as Finding
 from images.health.contract import Status
 from images.health.report import Report, encode
 from images.health.watch.slurm import Record, Slurm
-from images.health.watch.view import SKEW_SECONDS, STALE_SECONDS
+from images.health.watch.view import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS
 from tests.fakes.commands import FakeRunner
 
 DATA = Path(__file__).parent / "data"
@@ -86,8 +86,8 @@ def test_a_node_that_never_reported_says_so_and_keeps_its_note() -> None:
     ("age", "fresh"),
     [
         (0, True),
-        (STALE_SECONDS, True),
-        (STALE_SECONDS + 1, False),
+        (WELL_STALE_SECONDS, True),
+        (WELL_STALE_SECONDS + 1, False),
         (-SKEW_SECONDS, True),
         (-SKEW_SECONDS - 1, False),
         (-86400, False),
@@ -96,6 +96,13 @@ def test_a_node_that_never_reported_says_so_and_keeps_its_note() -> None:
 def test_a_report_is_fresh_as_long_as_the_watcher_believes_it(age: float, fresh: bool) -> None:
     node = one(record(comment=comment(age)))
     assert (node["age_seconds"], node["fresh"]) == (age, fresh)
+
+
+@pytest.mark.parametrize(("age", "fresh"), [(STALE_SECONDS, True), (STALE_SECONDS + 1, False)])
+def test_a_report_of_something_that_is_not_well_is_believed_for_less_long(age: float, fresh: bool) -> None:
+    found = {"clock": Finding(status=Status.OK), "disks": Finding(status=Status.WARN, message="86 % used")}
+    node = one(record(comment=comment(age, **found)))
+    assert node["fresh"] is fresh
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,7 @@ def test_a_round_that_takes_long_is_followed_by_a_long_pause(monkeypatch: pytest
 
 def main(monkeypatch: pytest.MonkeyPatch, runner: Any, *arguments: str, uid: int = 64030) -> tuple[int, list[str]]:
     dropped: list[str] = []
-    monkeypatch.setattr(program, "run", runner)
+    monkeypatch.setattr(program, "Shared", lambda: runner)
     monkeypatch.setattr(program, "end_on_sigterm", lambda: None)
     monkeypatch.setattr(os, "getuid", lambda: uid)
     monkeypatch.setattr(pwd, "getpwnam", lambda name: name)

@@ -13,7 +13,7 @@ from images.health.contract import Result
 from images.health.watch.decide import KUBERNETES, Kind, decide
 from images.health.watch.limit import Limit
 from images.health.watch.reason import lifted, parse, reason_for
-from images.health.watch.view import SKEW_SECONDS, STALE_SECONDS, Finding, NodeView
+from images.health.watch.view import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS, Finding, NodeView
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.decisions import OURS, SPARE, count, deciding, done, drained, faults
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, policy, view
@@ -21,6 +21,7 @@ from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed,
 FULL, NO_ANSWER, XID = failed("/jail 97 % used"), failed("no answer"), failed("Xid 79", "hardware")
 LOST = Finding(result=failed(), at=NOW, lost=True)
 REPORTS = policy(report_only=frozenset({"disks"}))
+LONG_AGO = WELL_STALE_SECONDS + 1
 AHEAD = -SKEW_SECONDS - 60
 XID_REASON = "health/gpu-xid [hardware]: Xid 79"
 LIFTED, FOR_XID = "resume w-0: lifted: health/disks", f"reason w-0: {XID_REASON}"
@@ -79,7 +80,7 @@ def test_a_node_is_drained_or_resumed(node: NodeView, action: str) -> None:
         "looked at when it was drained": drained(disks=found(OK, ago=60.0, arrived_ago=1)),
         "looked at too soon after the drain": drained(disks=found(OK, ago=55.1, arrived_ago=1)),
         "a report of a fast clock": drained(disks=found(OK, ago=-SKEW_SECONDS - 1, arrived_ago=0)),
-        "an old report": drained(ago=5000, disks=found(OK, ago=STALE_SECONDS + 1, arrived_ago=STALE_SECONDS + 1)),
+        "an old report": drained(ago=9000, disks=found(OK, ago=LONG_AGO, arrived_ago=LONG_AGO)),
         "a drain of unknown age": NodeView(
             name="w-0", states=frozenset({"IDLE", "DRAIN"}), reason=OURS, findings={"disks": found(OK)}
         ),

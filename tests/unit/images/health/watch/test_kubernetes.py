@@ -24,7 +24,7 @@ from images.health.watch.kubernetes import (
 )
 from images.health.watch.machines import CONDITION, Machine, Machines, Place, Told
 from images.health.watch.slurm import Record
-from images.health.watch.view import NodeView
+from images.health.watch.view import WELL_STALE_SECONDS, NodeView
 from tests.fakes.commands import FakeClock
 from tests.unit.images.health.tables import Like, table
 from tests.unit.images.health.watch.followed import Followed
@@ -130,7 +130,7 @@ NO_FAULT = "False NoFaultFound: no check has found a fault"
         "a user's fault": ([view("w-0", memory=failed("left behind", "user"))], {"m-0": NO_FAULT}),
         "not checked": ([view("w-0", disks=UNKNOWN)], {"m-0": "Unknown ..."}),
         "no report": ([view("w-0")], {"m-0": "Unknown ..."}),
-        "an old report": ([view("w-0", disks=found(OK, ago=4000))], {"m-0": "Unknown ..."}),
+        "an old report": ([view("w-0", disks=found(OK, ago=WELL_STALE_SECONDS + 1))], {"m-0": "Unknown ..."}),
         "not all checked": ([view("w-0", disks=UNKNOWN, dns=OK)], {"m-0": f"{NO_FAULT}; w-0: disks: not checked"}),
         "what Kubernetes said itself": ([view("w-0", kubernetes=failed("cordoned"))], {"m-0": "Unknown ..."}),
         "found on the machine before": ([view("late", gpu_xid=BEFORE)], {"m-9": "Unknown ..."}),

@@ -11,7 +11,7 @@ from images.health.contract import Result
 from images.health.watch.limit import Limit
 from images.health.watch.machines import Machine, Place
 from images.health.watch.release import Plan, Rules, Step, plan
-from images.health.watch.view import STALE_SECONDS, Finding, NodeView
+from images.health.watch.view import STALE_SECONDS, WELL_STALE_SECONDS, Finding, NodeView
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view
 
@@ -147,7 +147,7 @@ def test_a_machine_that_maintenance_wants_away_is_released(node: NodeView) -> No
         "somebody has resumed one that was not checked": (view("w-0", gpu_xid=UNKNOWN), RELEASED),
         "somebody has resumed one with a warning": (view("w-0", gpu_xid=WARN), RELEASED),
         "somebody has resumed one without a report": (view("w-0"), RELEASED),
-        "an old report is well": (view("w-0", gpu_xid=found(OK, ago=STALE_SECONDS + 1)), RELEASED),
+        "an old report is well": (view("w-0", gpu_xid=found(OK, ago=WELL_STALE_SECONDS + 1)), RELEASED),
         "what a person has said is not forgotten": (WELL, replace(READY, keep="mine, health/gpu-xid")),
         "an annotation that nobody understands": (WELL, replace(RELEASED, released_for="me")),
     },
