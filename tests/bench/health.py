@@ -114,9 +114,11 @@ def lost_machine(slurm: Cluster) -> float:
     slurm.await_job(job, "RUNNING")
     started = time.monotonic()
     local_cluster.stop_node(where[worker], PlainReport())
-    wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=180, slowest=0.3)
-    taken = time.monotonic() - started
+    try:
+        wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=180, slowest=0.3)
+        taken = time.monotonic() - started
+    finally:  # nothing could be taken away while the node is off
+        local_cluster.restart_node(where[worker], PlainReport())
     slurm.slurm(f"scancel {job}")
-    local_cluster.restart_node(where[worker], PlainReport())
     slurm.await_idle(*WORKERS, timeout=240)
     return taken

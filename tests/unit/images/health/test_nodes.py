@@ -100,8 +100,8 @@ def test_a_report_is_fresh_as_long_as_the_watcher_believes_it(age: float, fresh:
 
 @pytest.mark.parametrize(("age", "fresh"), [(STALE_SECONDS, True), (STALE_SECONDS + 1, False)])
 def test_a_report_of_something_that_is_not_well_is_believed_for_less_long(age: float, fresh: bool) -> None:
-    found = {"clock": Finding(status=Status.OK), "disks": Finding(status=Status.WARN, message="86 % used")}
-    node = one(record(comment=comment(age, **found)))
+    full = Finding(status=Status.WARN, message="86 % used")
+    node = one(record(comment=comment(age, clock=Finding(status=Status.OK), disks=full)))
     assert node["fresh"] is fresh
 
 
