@@ -69,6 +69,8 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "CredType": "cred/munge",
         **token_settings(config.rest),
         "StateSaveLocation": STATE_DIR,
+        # Of its root file system it can write nothing.
+        "SlurmctldPidFile": "/run/slurmstack/slurmctld.pid",
         "SlurmdSpoolDir": "/var/spool/slurmd",
         # Workers fetch this file from slurmctld, and register themselves with the address that they have just now.
         "SlurmctldParameters": ",".join([CONFIGLESS, *_REQUESTS_PER_USER]),

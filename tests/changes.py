@@ -25,6 +25,7 @@ _ABSENT: Any = object()
 ELSEWHERE: Mapping[str, str] = {
     "cloud": "another cluster",
     "cluster.namespace": "another cluster",
+    "cluster.user_namespaces": "rolls every pod",
     "images": "other images than those of this tree",
     "slurm.version": "refused in place",
     "slurm.cluster_name": "refused in place",

@@ -178,8 +178,8 @@ def _dotted(version: Sequence[int]) -> str:
 
 
 def slurm_release(runner: Runner = run) -> str:
-    """`24.11` for the slurmdbd of this image."""
-    match = re.search(r"(\d+\.\d+)", runner(["/usr/sbin/slurmdbd", "-V"]).stdout)
+    """`24.11` for the slurmdbd of this image. Itself it tells nothing as long as it has no configuration."""
+    match = re.match(r"(\d+\.\d+)", runner(["dpkg-query", "--show", "--showformat=${Version}", "slurmdbd"]).stdout)
     return match[1] if match else ""
 
 

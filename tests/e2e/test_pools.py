@@ -32,13 +32,14 @@ POOLS: dict[str, dict[str, Any]] = {
         "node_selector": {LABEL: "team"},
         "tolerations": [TAINT],
     },
-    "gpu": {"size": 1, "resources": {**TINY, "gpus": 2}},
+    "gpu": {"size": 1, "resources": {**TINY, "gpus": 2}, "tmp": "2Gi"},
 }
 NODES = ("default-0", "default-1", "gpu-0", "plain-0", "team-0")
 
 SHOWN = {
     "size": "every test: one node of each pool",
     "resources": "test_each_pool_offers_what_its_resources_say",
+    "tmp": "test_each_pool_offers_what_its_resources_say",
     "features": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
     "drain_timeout": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
     "security": "test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability",
@@ -111,11 +112,14 @@ def test_each_pool_offers_what_its_resources_say(pools: SlurmOnKubernetes) -> No
     assert [line.split() for line in shown] == [
         ["gpu-0", "1", "640", "gpu:2(S:0)"], ["plain-0", "1", "640", "(null)"], ["team-0", "3", "640", "(null)"],
     ]  # fmt: skip
-    (container,) = pools.pods()["gpu-0"]["spec"]["containers"]
+    spec = pools.pods()["gpu-0"]["spec"]
+    (container,) = spec["containers"]
     assert container["resources"] == {
-        "requests": {"cpu": "10m", "memory": "768Mi", "nvidia.com/gpu": "2"},
-        "limits": {"memory": "768Mi", "nvidia.com/gpu": "2"},
+        "requests": {"cpu": "10m", "memory": "768Mi", "ephemeral-storage": "64Mi", "nvidia.com/gpu": "2"},
+        "limits": {"memory": "768Mi", "ephemeral-storage": str(6 * 2**30), "nvidia.com/gpu": "2"},
     }
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "tmp"]
+    assert volume["emptyDir"] == {"sizeLimit": "2Gi"}
 
 
 def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability(pools: SlurmOnKubernetes) -> None:

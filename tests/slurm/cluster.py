@@ -58,13 +58,15 @@ class ClusterFactory:
         config: Mapping[str, str] | None = None,
         extra: str = "",
         jail: bool | Path = False,
+        jail_mib: int | None = None,
         **more: Any,
     ) -> SlurmSandbox:
         """A running cluster.
 
         `kind`: `AccountingSandbox` with MariaDB and slurmdbd. `config`: all files of the ConfigMap; by default the
         least that this kind needs, with `extra` in slurm.conf. `jail`: True for a populated one, which is then the
-        cluster's `jail`. What else there is goes to the sandbox: `workers` (2), `node_conf`, ...
+        cluster's `jail`; `jail_mib`: how much can be
+        written to it. What else there is goes to the sandbox: `workers` (2), `node_conf`, ...
         """
         require_images(version)
         if version != self._version:
@@ -72,14 +74,17 @@ class ClusterFactory:
         self._version = version
         least = accounting_config if issubclass(kind, AccountingSandbox) else minimal_config
         if jail is True:
-            jail = self._populated(version)
+            jail = self._populated(version, jail_mib)
         wanted = least(version, extra) if config is None else config
         return self._stack.enter_context(kind(version, config=wanted, jail=jail or None, **more))
 
-    def _populated(self, version: str) -> Path:
+    def _populated(self, version: str, mib: int | None) -> Path:
         """A jail on top of its image: populate, which goes on where it stopped, finds its 30,000 files there."""
         work = self._temporary.mktemp(f"jail-{version}")
         self._stack.callback(shutil.rmtree, work, ignore_errors=True)
+        if mib is not None:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(work)], check=True)
+            self._stack.callback(subprocess.run, ["umount", "--lazy", str(work)], check=True)
         for name in ("upper", "work", "jail"):
             (work / name).mkdir()
         (work / "upper" / STATE).mkdir()

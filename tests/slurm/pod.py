@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from components.rest import UID
 from images.common.install import install_programs, take_users
 from local.images import rootfs
 from local.report import PlainReport
@@ -110,6 +111,10 @@ exec "$@"
 """A container's root file system: only its volumes can be written."""
 
 
+REST = ("slurmrestd", "rest-proxy")
+"""Programs in containers that never are root."""
+
+
 def _kept(names: Iterable[str]) -> str:
     """A bounding set for setpriv."""
     return ",".join(("-all", *(f"+{name.lower()}" for name in names)))
@@ -123,6 +128,8 @@ def _container_of(program: str, env: Mapping[str, str]) -> list[str]:
     without_jail = program == "slurmd" and not env.get("JAIL")
     kept = _kept(WITHOUT_JAIL if without_jail else CAPABILITIES.get(program, ()))
     rights = ["setpriv", "--inh-caps=-all", f"--bounding-set={kept}"]
+    if program in REST:
+        rights += [f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
     if program in {"sshd", "slurmd"}:
         return rights
     apart = ["unshare", "--mount", "--propagation=private"]
@@ -149,13 +156,15 @@ class Pod:
     def start(self) -> None:
         for part in ("upper", "work", "root"):
             (self.work / part).mkdir(parents=True)
+        # Of a worker it is slurmd itself, whose children may read its environment, and those of jobs may not.
+        in_jail = self.role != "worker" or bool(self.env.get("JAIL"))
         env = {
             **os.environ,
             **self.env,
             "NAME": self.name,
             "LOWER": self.lower,
             "WORK": str(self.work),
-            "RIGHTS": _kept(name for name in INTO_JAIL if name != "SYS_ADMIN"),
+            "RIGHTS": _kept(name for name in (INTO_JAIL if in_jail else WITHOUT_JAIL) if name != "SYS_ADMIN"),
             "EMPTY": " ".join(EMPTY_DIRECTORIES.get(self.role, ("run/munge", "run/munged"))),
             "BINDS": " ".join(f"{source}:{target.lstrip('/')}" for source, target in self.binds.items()),
         }

@@ -89,7 +89,7 @@ def test_a_newer_schema_is_refused_by_name(cluster: AccountingSandbox, slurm_ver
         done = check(cluster)
         kill(cluster.pods["slurmdbd-0"], "slurmdbd")
         again = cluster.pods["slurmdbd-0"].start_program("slurmdbd")
-        assert again.wait(60) == REFUSED
+        assert again.wait(60) == REFUSED, cluster.pods["slurmdbd-0"].log("slurmdbd")[-2500:]
     assert done.returncode == REFUSED
     assert f"newer schema (99) than Slurm {slurm_version} knows" in done.stdout
     assert "newer schema (99)" in cluster.pods["slurmdbd-0"].log("slurmdbd")
@@ -144,7 +144,7 @@ def test_the_password_is_in_no_log_and_on_no_command_line(cluster: AccountingSan
     assert password not in cluster.logs()
     for name in ("database", "slurmdbd-0"):
         assert password not in cluster.pods[name].run("cat /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
-    conf = cluster.pods["slurmdbd-0"].run("stat --format='%a %U' /etc/slurm/slurmdbd.conf").stdout
+    conf = cluster.pods["slurmdbd-0"].run("stat --format='%a %U' /run/slurmdbd/slurmdbd.conf").stdout
     assert conf.split() == ["600", "slurm"]
 
 

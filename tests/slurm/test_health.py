@@ -211,11 +211,12 @@ def test_what_all_nodes_of_a_pool_have_at_once_drains_none_and_is_told_once(clus
         cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod=name)
     for name in NODES:
         cluster.wait(name, "fail disks", "comment")
+    log = cluster.sandbox.controller.log
+    told = "ALARM: disks fails on 3 of 3 nodes of pool default"
+    wait_until(lambda: told in log("health-watch"), lambda: log("health-watch"))
     for name in NODES:
         cluster.wait(name, "")
-    assert (
-        cluster.sandbox.controller.log("health-watch").count("ALARM: disks fails on 3 of 3 nodes of pool default") == 1
-    )
+    assert log("health-watch").count(told) == 1
 
 
 def test_beyond_the_limit_a_job_starts_though_its_gpu_is_in_use(cluster: Healthy) -> None:

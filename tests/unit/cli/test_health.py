@@ -24,7 +24,7 @@ HUNG = Found(status=Status.NOT_CHECKED, message="nvidia-smi did not end in 5 s")
 WELL = node("cpu-0")
 DISKS = node("cpu-1", "IDLE", "DRAIN", reason=f"health/disks [node]: {FULL.message}", results={"disks": FULL})
 EXAMPLE = [
-    node("gpu-10", "DOWN", "NOT_RESPONDING", age=4000, reason="Not responding"),
+    node("gpu-10", "DOWN", "NOT_RESPONDING", age=4800, reason="Not responding"),
     node("gpu-2", "ALLOCATED", age=70, results={"clock": LATE}),
     node("gpu-1", "MIXED", "DRAIN", reason="fan is replaced on Monday, ask Carol before you resume it"),
     node(
@@ -92,8 +92,8 @@ def test_findings_are_one_a_line_and_the_worst_comes_first(monkeypatch: pytest.M
         (node("w-0", results={"dns": HUNG}), "1 node: 0 well, 0 failing, 1 unknown"),
         (node("w-0", results={"dns": HUNG, "disks": FULL}), "1 node: 0 well, 1 failing, 0 unknown"),
         (node("w-0", age=None), "1 node: 0 well, 0 failing, 1 unknown"),
-        (node("w-0", age=661), "1 node: 0 well, 0 failing, 1 unknown"),
-        (node("w-0", age=660), "1 node: 1 well, 0 failing, 0 unknown"),
+        (node("w-0", age=4021), "1 node: 0 well, 0 failing, 1 unknown"),
+        (node("w-0", age=4020), "1 node: 1 well, 0 failing, 0 unknown"),
         (node("w-0", age=-3600), "1 node: 0 well, 0 failing, 1 unknown"),
         (node("w-0", "DOWN", "NOT_RESPONDING"), "1 node: 0 well, 0 failing, 1 unknown"),
         (node("w-0", "IDLE", "DRAIN", reason="fan"), "1 node: 1 well, 0 failing, 0 unknown"),
@@ -115,7 +115,7 @@ def test_what_is_not_known_is_never_well(monkeypatch: pytest.MonkeyPatch, record
     ("record", "checked", "result"),
     [
         (node("w-0", age=None), "never", "not checked: no report"),
-        (node("w-0", age=1500), "25 min ago: old", "was ok (14 checks)"),
+        (node("w-0", age=4080), "68 min ago: old", "was ok (14 checks)"),
         (node("w-0", age=-3600), "its clock: 60 min ahead", "was ok (14 checks)"),
         (node("w-0", age=-3), "0 s ago", "ok (14 checks)"),
         (node("w-0", "IDLE", "POWERED_DOWN", age=None), "never", "asleep"),
