@@ -110,7 +110,7 @@ def test_users_see_their_shares_and_priorities(slurm: SlurmOnKubernetes) -> None
     assert ["physics", "", "3"] in [row[:3] for row in rows]
     assert ["biology", "", "1"] in [row[:3] for row in rows]
     assert all(int(row[3]) > 0 for row in rows if row[:2] in (["physics", "alice"], ["biology", "bob"]))
-    slurm.submit("sleep 600", ALL)
+    slurm.await_job(slurm.submit("sleep 600", ALL), "RUNNING")  # else the first of the others could be started instead
     high, low = (slurm.submit("true", ALL, f"--qos={qos}", user="bob") for qos in ("high", "normal"))
     printed = wait_until(
         lambda: slurm.ssh("sprio --noheader --format='%.15i %.10Q'", user="bob"), "sprio shows the waiting jobs"
