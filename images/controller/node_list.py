@@ -1,6 +1,6 @@
 """slurmctld's list of nodes, asked for once for all parts of the agent that look at it.
 
-As text: with thousands of nodes `--json` takes several times as long to make, to send and to read (`make bench`).
+As text: `--json` is several times as long.
 """
 
 from __future__ import annotations

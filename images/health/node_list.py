@@ -1,6 +1,6 @@
 """One list of all nodes for everybody in the watcher's pod: who asks slurmctld leaves the answer in a file for others.
 
-With thousands of nodes it is some MiB of JSON, and a second of slurmctld's time.
+With thousands of nodes it is many MiB of JSON.
 """
 
 from __future__ import annotations
