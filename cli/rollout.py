@@ -208,7 +208,7 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
 
 def _reasons(kubectl: Kubectl, namespace: str) -> list[str]:
     """Why pods are not ready, as far as Kubernetes says."""
-    reasons: list[str] = []
+    reasons = _without_sandbox(kubectl, namespace)
     for pod in kubectl.items("pod", "-n", namespace):
         name = pod["metadata"]["name"]
         reasons.extend(
@@ -225,6 +225,12 @@ def _reasons(kubectl: Kubectl, namespace: str) -> list[str]:
                 )
                 reasons.extend(f"  {line}" for line in _said_at_its_end(container))
     return reasons
+
+
+def _without_sandbox(kubectl: Kubectl, namespace: str) -> list[str]:
+    """What kept pods from having even a place for their containers, each thing once: only events tell."""
+    failed = kubectl.items("event", "-n", namespace, "--field-selector=reason=FailedCreatePodSandBox")
+    return sorted({f"pods cannot be made: {event.get('message', '')}" for event in failed})
 
 
 def _said_at_its_end(container: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from images.controller.leaving_rounds import LeavingKeeper
 from images.controller.node_list import NodeList
 from images.controller.publish import STATE, Store
 from images.controller.records import INTERVAL_SECONDS, Reaper
-from images.controller.server import PORT, StatusBoard, start_server
+from images.controller.server import PORT, STATE_FILE, StatusBoard, start_server
 from images.controller.source import MOUNTED, Changes, ConfigMapSource, MountedSource, start
 from images.controller.topology_places import follow_places
 from images.controller.topology_rounds import Locations, Nowhere, TopologyKeeper
@@ -63,7 +63,7 @@ def main() -> None:
         log(str(error))
         sys.exit(1)
     slurmctld = Slurmctld()
-    board = StatusBoard(initial_status(slurmctld.version()))
+    board = StatusBoard(initial_status(slurmctld.version()), STATE_FILE)
     start_server(board, int(os.environ.get("PORT", PORT)))
     kube = Kube.in_cluster(own_namespace())
     nodes = NodeList(slurmctld=slurmctld)

@@ -7,14 +7,19 @@ GET /healthz  200 as long as the agent runs
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Final
 
+from images.common.files import write_atomically
+
 PORT: Final = 8817
+STATE_FILE: Final = Path("/run/slurmstack/configuration.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +45,17 @@ class Status:
 
 
 class StatusBoard:
-    """The latest status, written by the agent and read by the HTTP server's threads."""
+    """The latest status, written by the agent and read by the HTTP server's threads; and in a file.
 
-    def __init__(self, status: Status) -> None:
+    The file is for people outside, who come by `kubectl exec`: where a network plugin enforces policies the API server
+    has no way to the port.
+    """
+
+    def __init__(self, status: Status, file: Path | None = None) -> None:
         self._status = status
+        self._file = file
         self._lock = threading.Lock()
+        self._write()
 
     def get(self) -> Status:
         """The latest status."""
@@ -54,7 +65,14 @@ class StatusBoard:
     def set(self, status: Status) -> None:
         """Replace it."""
         with self._lock:
-            self._status = status
+            if status != self._status:
+                self._status = status
+                self._write()
+
+    def _write(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # a full volume must not end the agent
+                write_atomically(self._file, self._status.to_json())
 
 
 def start_server(board: StatusBoard, port: int = PORT) -> ThreadingHTTPServer:

@@ -196,6 +196,9 @@ def test_a_failed_job_fails_the_apply_with_its_last_words() -> None:
         await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=5, tell=lambda _: None)
 
 
+NOTHING: list[tuple[set[str], Any, str]] = [({"get", "pod"}, listed(), ""), ({"get", "event"}, listed(), "")]
+
+
 @pytest.mark.parametrize(
     ("answer", "error", "done"),
     [
@@ -213,9 +216,7 @@ def test_a_configuration_counts_once_the_agent_has_it_in_force(answer: Any, erro
         "spec": {"template": {"spec": {"containers": [container]}}},
         "status": {"active": 1},
     }
-    kubectl = FakeKubectl(
-        answers=[({"get", "job"}, listed(job), ""), ({"get", "--raw"}, answer, error), ({"get", "pod"}, listed(), "")]
-    )
+    kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"exec", "cat"}, answer, error), *NOTHING])
     with nullcontext() if done else pytest.raises(Failure, match="still not ready: the Slurm configuration"):
         await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=0, tell=lambda _: None)
 
@@ -253,7 +254,7 @@ def test_a_job_counts_once_its_containers_have_done_their_work(
         "metadata": {"name": "p", "labels": labels, "deletionTimestamp": other.get("deleted")},
         "status": {"phase": other.get("phase", "Running"), "containerStatuses": containers},
     }
-    kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"get", "pod"}, listed(pod), "")])
+    kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"get", "pod"}, listed(pod), ""), *NOTHING])
     with nullcontext() if done else pytest.raises(Failure, match="still not ready: making users"):
         await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=0, tell=lambda _: None)
 
@@ -265,7 +266,9 @@ def test_what_is_not_ready_in_time_is_named_with_the_reason() -> None:
         "metadata": {"name": "login-1"},
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}]},
     }
-    kubectl = FakeKubectl(answers=[({"get", "statefulset"}, listed(live), ""), ({"get", "pod"}, listed(pod), "")])
+    kubectl = FakeKubectl(
+        answers=[({"get", "statefulset"}, listed(live), ""), ({"get", "pod"}, listed(pod), ""), *NOTHING]
+    )
     with pytest.raises(Failure, match=r"login \(1 of 2 ready\)") as caught:
         await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
     assert "login-1: 0/2 nodes are available" in caught.value.message
@@ -280,7 +283,9 @@ def test_a_container_that_ends_again_and_again_tells_why() -> None:
         "lastState": {"terminated": {"exitCode": 2, "message": "slurmdbd: the database has a newer schema (99)\n"}},
     }
     pod = {"metadata": {"name": "slurmdbd-0"}, "status": {"containerStatuses": [container]}}
-    kubectl = FakeKubectl(answers=[({"get", "statefulset"}, listed(live), ""), ({"get", "pod"}, listed(pod), "")])
+    kubectl = FakeKubectl(
+        answers=[({"get", "statefulset"}, listed(live), ""), ({"get", "pod"}, listed(pod), ""), *NOTHING]
+    )
     with pytest.raises(Failure) as caught:
         await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
     assert "slurmdbd: the database has a newer schema (99)" in caught.value.message
@@ -300,12 +305,7 @@ def test_a_deployment_is_waited_for_until_all_its_pods_are_new_and_ready(status:
     document = {"kind": "Deployment", "metadata": {"name": "rest", "generation": 2}, "spec": {"replicas": 2}}
 
     def wait(status: dict[str, int]) -> None:
-        kubectl = FakeKubectl(
-            answers=[
-                ({"get", "deployment"}, listed({**document, "status": status}), ""),
-                ({"get", "pod"}, listed(), ""),
-            ]
-        )
+        kubectl = FakeKubectl(answers=[({"get", "deployment"}, listed({**document, "status": status}), ""), *NOTHING])
         await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
 
     with pytest.raises(Failure, match=rf"rest \({ready} of 2 ready\)"):

@@ -11,16 +11,19 @@ from cli.kubectl import Kubectl
 from cli.manifests import Manifest
 from cli.rollout import await_rollout
 
+WHY = "Failed to create pod sandbox: runtime does not support user namespaces"
+
 
 class Empty:
-    """A cluster in which somebody has deleted everything."""
+    """A cluster in which somebody has deleted everything, and whose machines cannot make pods."""
 
-    def items(self, *_: str) -> list[dict[str, Any]]:
-        return []
+    def items(self, kind: str, *_: str) -> list[dict[str, Any]]:
+        return [{"message": WHY}, {"message": WHY}] if kind == "event" else []
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
 def test_what_somebody_has_deleted_meanwhile_is_not_ready(kind: str) -> None:
     item = Manifest(urn="", document={"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "database"}})
-    with pytest.raises(Failure, match=r"database \(deleted by somebody\)"):
+    with pytest.raises(Failure, match=r"database \(deleted by somebody\)") as failure:
         await_rollout(cast("Kubectl", Empty()), [item], namespace="slurm", timeout=-1, tell=lambda _: None)
+    assert failure.value.message.count(WHY) == 1

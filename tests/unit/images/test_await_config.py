@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -100,6 +101,16 @@ def test_the_agent_answers_its_status(board: tuple[StatusBoard, str]) -> None:
     found.set(Status(active="a", rejected=Rejection(hash="b", message="m"), slurm_version="24.11.5"))
 
     assert fetch_status(url)["rejected"] == {"hash": "b", "message": "m"}
+
+
+def test_the_status_is_in_a_file_too_and_a_full_volume_ends_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "configuration.json"
+    found = StatusBoard(Status(slurm_version="24.11.5"), file)
+    found.set(Status(active="a"))
+    assert json.loads(file.read_text())["active"] == "a"
+    gone = StatusBoard(Status(), tmp_path / "no-such-directory/x")
+    gone.set(Status(active="b"))
+    assert gone.get().active == "b"
 
 
 def test_the_agent_is_healthy_and_knows_nothing_else(board: tuple[StatusBoard, str]) -> None:
