@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cli.agent import configuration_state
@@ -208,8 +208,11 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
 
 def _reasons(kubectl: Kubectl, namespace: str) -> list[str]:
     """Why pods are not ready, as far as Kubernetes says."""
-    reasons = _without_sandbox(kubectl, namespace)
-    for pod in kubectl.items("pod", "-n", namespace):
+    reasons: list[str] = []
+    pods = kubectl.items("pod", "-n", namespace)
+    pending = {pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") == "Pending"}
+    reasons.extend(_without_sandbox(kubectl, namespace, pending))
+    for pod in pods:
         name = pod["metadata"]["name"]
         reasons.extend(
             f"{name}: {condition.get('message', 'cannot be scheduled')}"
@@ -227,10 +230,13 @@ def _reasons(kubectl: Kubectl, namespace: str) -> list[str]:
     return reasons
 
 
-def _without_sandbox(kubectl: Kubectl, namespace: str) -> list[str]:
-    """What kept pods from having even a place for their containers, each thing once: only events tell."""
+def _without_sandbox(kubectl: Kubectl, namespace: str, pending: Collection[str]) -> list[str]:
+    """What keeps pods from having even a place for their containers, each thing once: only events tell."""
+    if not pending:
+        return []
     failed = kubectl.items("event", "-n", namespace, "--field-selector=reason=FailedCreatePodSandBox")
-    return sorted({f"pods cannot be made: {event.get('message', '')}" for event in failed})
+    ours = [event for event in failed if event.get("involvedObject", {}).get("name") in pending]
+    return sorted({f"pods cannot be made: {event.get('message', '')}" for event in ours})
 
 
 def _said_at_its_end(container: Mapping[str, Any]) -> list[str]:

@@ -18,7 +18,11 @@ class Empty:
     """A cluster in which somebody has deleted everything, and whose machines cannot make pods."""
 
     def items(self, kind: str, *_: str) -> list[dict[str, Any]]:
-        return [{"message": WHY}, {"message": WHY}] if kind == "event" else []
+        if kind == "event":
+            about = {"waits": WHY, "waits-too": WHY, "made-later": "of an hour ago"}
+            return [{"involvedObject": {"name": name}, "message": message} for name, message in about.items()]
+        phases = {"waits": "Pending", "waits-too": "Pending", "made-later": "Running"} if kind == "pod" else {}
+        return [{"metadata": {"name": name}, "status": {"phase": phase}} for name, phase in phases.items()]
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
@@ -27,3 +31,4 @@ def test_what_somebody_has_deleted_meanwhile_is_not_ready(kind: str) -> None:
     with pytest.raises(Failure, match=r"database \(deleted by somebody\)") as failure:
         await_rollout(cast("Kubectl", Empty()), [item], namespace="slurm", timeout=-1, tell=lambda _: None)
     assert failure.value.message.count(WHY) == 1
+    assert "of an hour ago" not in failure.value.message
