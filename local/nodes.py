@@ -46,14 +46,17 @@ def is_running(name: str) -> bool:
 
 
 def kill(name: str) -> None:
-    """Take the node's power away: every process at once, none is asked."""
+    """Take the node's power away: every process at once, none is asked.
+
+    The cable first: what dies a moment later must not tell anybody that it did, or how the others ended.
+    """
+    network.disconnect(name)
     for component in components(name):
         processes.stop(component)
     left = cgroups.kill_all(name, *(f"daemons/{component}" for component in components(name)))
     if left:
         raise LocalError(f"processes of {name} cannot be killed: {sorted(left)}", "they may wait for a disk; try again")
     cgroups.remove(name)
-    network.disconnect(name)
     namespaces.remove(name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pwd
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from images.accounting.conf import (
     storage_of,
     with_password,
 )
+from images.common import lost_peers
 from images.common.boundary import own_directory
 from images.common.files import write_atomically
 from images.common.jwt_key import install_jwt_key
@@ -56,4 +56,5 @@ def main() -> None:
     write_atomically(CONF, whole, mode=0o600, owner=owner)
     drop_privileges(user)
     # slurmdbd looks for its own file beside slurm.conf, which it does not read itself.
-    become(["/usr/sbin/slurmdbd", "-D"], log, env={**os.environ, "SLURM_CONF": str(RUN / "slurm.conf")})
+    environment = {**lost_peers.environment(), "SLURM_CONF": str(RUN / "slurm.conf")}
+    become(["/usr/sbin/slurmdbd", "-D"], log, env=environment)

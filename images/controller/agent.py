@@ -294,25 +294,34 @@ class Agent:
         return NO_ROOM
 
     def _reconfigure(self) -> str | None:
-        """Make slurmctld read its files; why it does not run with them, if it does not."""
-        result = self._slurmctld.reconfigure()
-        if not result.ok and result.code != TIMED_OUT:
-            return f"scontrol reconfigure: {result.message}"
+        """Make slurmctld read its files; why it does not run with them, if it does not.
+
+        Where it gave no answer it is asked once more as soon as it answers at all: it may not have read them.
+        """
+        result, asked = self._slurmctld.reconfigure(), 1
         started = self._clock.now()
         deadline, patience = started + SURVIVAL_SECONDS, started + PATIENCE_SECONDS
         questions = 0
-        while self._clock.now() < deadline or questions < SURVIVAL_QUESTIONS:
+        while result.ok or result.code == TIMED_OUT:
+            if self._clock.now() >= deadline and questions >= SURVIVAL_QUESTIONS:
+                return DIED
             questions += 1
-            if self._slurmctld.is_up():
-                self._clock.sleep(SETTLE_SECONDS)
-                if self._slurmctld.is_up():
+            if self._survives():
+                if result.ok or asked > 1:
                     return None
+                result, asked = self._slurmctld.reconfigure(), asked + 1
             if self._slurmctld.listens():
                 if self._clock.now() >= patience:
                     return SILENT
                 deadline = self._clock.now() + SURVIVAL_SECONDS
             self._clock.sleep(0.05)
-        return DIED
+        return f"scontrol reconfigure: {result.message}"
+
+    def _survives(self) -> bool:
+        if not self._slurmctld.is_up():
+            return False
+        self._clock.sleep(SETTLE_SECONDS)
+        return self._slurmctld.is_up()
 
     def _go_back(self, version: str, previous: str | None, message: str) -> None:
         """Take back what passed the check and failed all the same.

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from images.common.command import Result, Runner, run
+from images.common.command import TIMED_OUT, Result, Runner, run
 from images.common.readiness import can_connect
 from images.common.slurm_node import WANTED_NODES, wanted_nodes
 from images.controller.publish import SLURM_CONF
 
 RECONFIGURE_TIMEOUT_SECONDS: Final = 60.0
 PING_TIMEOUT_SECONDS: Final = 5.0
+_NO_ANSWER: Final = "Socket timed out"
+"""slurm_errno.c, SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT."""
 
 
 @dataclass
@@ -37,8 +39,14 @@ class Slurmctld:
         return can_connect("127.0.0.1")
 
     def reconfigure(self) -> Result:
-        """Let it read its files again. Its exit code alone says little: it is 0 when slurmctld dies of them, too."""
-        return self.runner(["scontrol", "reconfigure"], timeout=RECONFIGURE_TIMEOUT_SECONDS, env=self._env)
+        """Let it read its files again. Its exit code alone says little: it is 0 when slurmctld dies of them, too.
+
+        `TIMED_OUT` where there was no answer: scontrol has a limit of its own, MessageTimeout.
+        """
+        result = self.runner(["scontrol", "reconfigure"], timeout=RECONFIGURE_TIMEOUT_SECONDS, env=self._env)
+        if not result.ok and _NO_ANSWER in result.stderr:
+            return Result(code=TIMED_OUT, stderr=result.stderr)
+        return result
 
     def nodes_text(self) -> str | None:
         """All node records, one a line, or None where slurmctld does not answer."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from local import cluster as local_cluster
+from tests.e2e import failures
 from tests.e2e.harness import SlurmOnKubernetes, destroy_under_a_job, make_key, slurmstack
 from tests.stacks import dev
 
@@ -127,18 +128,38 @@ def two_nodes(slurm: SlurmOnKubernetes) -> SlurmOnKubernetes:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """When a test fails, leave all logs in one folder and say where."""
+    """When a test fails, note how its cluster looks, leave all logs in one folder and say where."""
     report = yield
     slurm = getattr(item, "funcargs", {}).get("slurm")
-    if report.when == "call" and report.failed and isinstance(slurm, SlurmOnKubernetes):
+    if report.when != "teardown" and report.failed and isinstance(slurm, SlurmOnKubernetes):
+        report.sections.append(("glance", failures.at_a_glance(slurm)))
         folder = slurm.collect_logs(item.name.replace("/", "_"))
         report.sections.append(("logs", f"pods, Slurm and Kubernetes: {folder}"))
     return report
 
 
+class AtOnce:
+    """Says what has failed in that moment: pytest does so at the end, which a run that is cut short does not see."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        terminal: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal and not LANE:
+            for line in ("", *lines) if (lines := failures.in_short(report)) else ():
+                terminal.write_line(line)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have failures told at once."""
+    config.pluginmanager.register(AtOnce(config), "failures-at-once")
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Name the folders with logs once more at the very end."""
-    for report in terminalreporter.stats.get("failed", []):
-        for name, content in report.sections:
-            if name == "logs":
-                terminalreporter.write_line(f"{report.nodeid}: {content}")
+    """Say it once more at the very end, where it is looked for."""
+    for outcome in ("failed", "error"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for line in failures.in_short(report):
+                terminalreporter.write_line(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 
 import pytest
@@ -125,6 +126,21 @@ def test_a_configuration_is_taken_while_slurmdbd_hangs(cluster: AccountingSandbo
     active = f"configuration {config_hash(wanted)} is active"
     wait_until(lambda: active in cluster.controller.log("config-agent"), cluster.logs, 120)
     wait_for_records(cluster, submit(cluster, 3))
+
+
+def test_a_configuration_is_taken_while_the_machine_of_slurmdbd_is_gone(
+    cluster: AccountingSandbox, slurm_version: str
+) -> None:
+    """Nobody says that the connection has ended: slurmctld was silent for a quarter of an hour at its next change."""
+    machine = ["nsenter", f"--target={cluster.pods['slurmdbd-0'].pid}", "--net", "ip", "link", "set", "eth0"]
+    subprocess.run([*machine, "down"], check=True)
+    ids = submit(cluster, 3)
+    wanted = accounting_config(slurm_version, "SchedulerParameters=bf_interval=21\n")
+    cluster.set_config(wanted)
+    active = f"configuration {config_hash(wanted)} is active"
+    wait_until(lambda: active in cluster.controller.log("config-agent"), cluster.logs, 120)
+    subprocess.run([*machine, "up"], check=True)
+    wait_for_records(cluster, ids | submit(cluster, 3))
 
 
 @pytest.mark.parametrize("slurmdbd_first", [True, False])

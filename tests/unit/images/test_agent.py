@@ -342,11 +342,18 @@ def test_what_scontrol_itself_cannot_read_is_taken_back_at_once(world: World, mo
 
 def test_a_slow_answer_to_the_reconfiguration_is_no_refusal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.start()
-    monkeypatch.setattr(world.slurmctld, "reconfigure", lambda: Result(code=TIMED_OUT))
+    questions: list[str] = []
+
+    def reconfigure() -> Result:
+        questions.append("scontrol reconfigure")
+        return Result(code=TIMED_OUT)
+
+    monkeypatch.setattr(world.slurmctld, "reconfigure", reconfigure)
 
     world.agent.take(BETTER)
 
     assert world.board.get().active == config_hash(BETTER)
+    assert len(questions) == 2, "it may have answered before it read them: once more, and not for ever"
 
 
 def test_a_limit_that_is_too_small_is_taken_when_it_no_longer_is(world: World) -> None:
