@@ -29,7 +29,7 @@ def slurm_with_bob(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
 def scene(slurm_with_bob: SlurmOnKubernetes) -> Scene:
     """All on one login node."""
     at = slurm_with_bob.pods()["login-0"]["status"]["podIP"]
-    return set_scene(lambda user, command: slurm_with_bob.ssh(command, user=user, at=at))
+    return set_scene(lambda user, command: slurm_with_bob.ssh(command, user=user, at=at), in_kubernetes=True)
 
 
 @pytest.mark.parametrize("where", EVERYWHERE)

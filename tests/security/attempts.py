@@ -45,6 +45,10 @@ class Attempt:
     where: tuple[Where, ...] = EVERYWHERE
     sudo: bool = False
     """Whether alice does it as root, by sudo."""
+    in_kubernetes: bool = False
+    """Whether it needs what only Kubernetes has around the pods."""
+    alone: bool = False
+    """Whether nothing else of alice's can run beside it."""
 
 
 def python(*lines: str) -> str:
@@ -249,4 +253,67 @@ ROOT_IN_JOB: Final = tuple(
     )
 )  # fmt: skip
 
-ATTEMPTS: Final = (*FILES, *KEYS, *PROCESSES, *JOBS, *ESCAPES, *ROOT, *ROOT_IN_JOB)
+_NODE: Final = "$(ip route show default | cut -d' ' -f3)"
+"""The machine, as seen from its pods on the local cluster."""
+_ASK: Final = "curl --silent --show-error --insecure --fail-with-body --max-time 5"
+
+PORTS: Final = tuple(
+    Attempt(name=name, command=command, refusal=refusal, in_kubernetes=True)
+    for name, command, refusal in (
+        (
+            "read Secrets from the API server",
+            f"{_ASK} https://kubernetes.default.svc.cluster.local/api/v1/namespaces/default/secrets", "Forbidden",
+        ),
+        ("ask the kubelet for pods", f"{_ASK} https://{_NODE}:10250/pods", "401"),
+        ("run a command by the kubelet", f"{_ASK} -X POST https://{_NODE}:10250/run/x/controller-0/slurmctld", "401"),
+        ("ask the kubelet where nobody logs in", f"{_ASK} http://{_NODE}:10255/pods", "Failed to connect"),
+        ("ask containerd", f"{_ASK} http://{_NODE}:10010/", "Failed to connect|timed out"),
+        ("have another configuration", f"{_ASK} -X POST http://controller-0:8817/config", "501"),
+        ("enter the database without a password", python(
+            "connection = socket.create_connection(('database', 3306), 5)",
+            "connection.recv(4096)",
+            # HandshakeResponse41: PROTOCOL_41 and SECURE_CONNECTION, user root, no password
+            "login = b'\\0\\x82\\0\\0' + bytes(4) + b'!' + bytes(23) + b'root\\0\\0'",
+            "connection.sendall(len(login).to_bytes(3, 'little') + b'\\x01' + login)",
+            "answer = connection.recv(4096)",
+            "raise SystemExit(answer[4] == 255 and answer[7:].decode(errors='replace'))",
+        ), "Access denied|not allowed to connect"),
+        ("be an administrator of accounting", "sacctmgr -i modify user where name=alice set adminlevel=Admin 2>&1",
+         SLURM_DENIED),
+        ("have an account", "sacctmgr -i add account mine 2>&1", "Only admins"),
+        ("have somebody's jobs ended in accounting", "sacctmgr -i archive dump jobs purgejobafter=1hours 2>&1",
+         f"{SLURM_DENIED}|[Oo]nly admins"),
+    )
+)  # fmt: skip
+"""On the local cluster nothing enforces network policies: each of these doors is shut by who answers there."""
+
+FLOODS: Final = (
+    Attempt(
+        name="take all process numbers of a login node",
+        command=python(
+            "held, pause = os.pipe()",
+            "def more():",
+            "    if os.fork() == 0:",
+            "        os.close(pause)",
+            "        os._exit(len(os.read(held, 1)))",  # until the first of them ends
+            "for number in range(6000):",
+            "    more()",
+        ),
+        refusal="Resource temporarily unavailable",
+        where=("login",),
+        in_kubernetes=True,
+        alone=True,
+    ),
+    Attempt(
+        name="fill the queue with one command",
+        command="sbatch --array=0-100000 --wrap true 2>&1",
+        refusal="Invalid job array specification",
+    ),
+    Attempt(
+        name="have a script that slurmctld keeps in memory",
+        command="head -c 8M /dev/zero | tr '\\0' '#' > big && sed -i '1i#!/bin/sh' big && sbatch big 2>&1",
+        refusal="too (big|large|long)",
+    ),
+)
+
+ATTEMPTS: Final = (*FILES, *KEYS, *PROCESSES, *JOBS, *ESCAPES, *PORTS, *FLOODS, *ROOT, *ROOT_IN_JOB)

@@ -44,23 +44,26 @@ class Scene:
 
     shell: Shell
     bob_job: str
+    in_kubernetes: bool = False
 
     def attack(self, where: Where) -> list[str]:
         """Run all attempts there; what got through, or was refused by something that was not expected."""
-        attempts = [attempt for attempt in ATTEMPTS if where in attempt.where]
+        attempts = [
+            attempt for attempt in ATTEMPTS if where in attempt.where and attempt.in_kubernetes <= self.in_kubernetes
+        ]
         script = attack_script(attempts, self.bob_job)
         start = "bash attack" if where == "login" else f"srun -Q -n1 -w {NODE} bash attack"
         printed = self.shell("alice", f"cat > attack <<'END-OF-ATTACK'\n{script}\nEND-OF-ATTACK\n{start}")
         return judge(attempts, printed)
 
 
-def set_scene(shell: Shell) -> Scene:
+def set_scene(shell: Shell, *, in_kubernetes: bool = False) -> Scene:
     """Let bob be there; returns when his job runs."""
     shell("bob", _BOB_AT_LOGIN)
     job = shell("bob", _BOB_JOB).strip()
     looks = f"srun -Q --jobid={job} --overlap test -e /dev/shm/of-bob"
     shell("bob", f"for i in $(seq 100); do {looks} 2> /dev/null && exit 0; sleep 0.1; done; exit 1")
-    return Scene(shell=shell, bob_job=job)
+    return Scene(shell=shell, bob_job=job, in_kubernetes=in_kubernetes)
 
 
 def attack_script(attempts: Sequence[Attempt], bob_job: str) -> str:
@@ -69,7 +72,9 @@ def attack_script(attempts: Sequence[Attempt], bob_job: str) -> str:
         f"cat > attempt-{number} <<'END-OF-ATTEMPT'\n{attempt.command}\nEND-OF-ATTEMPT"
         for number, attempt in enumerate(attempts)
     ]
-    numbers = "\n".join(f"{number} {'sudo' if attempt.sudo else 'alice'}" for number, attempt in enumerate(attempts))
+    each = {number: f"{number} {'sudo' if attempt.sudo else 'alice'}" for number, attempt in enumerate(attempts)}
+    numbers = "\n".join(each[number] for number, attempt in enumerate(attempts) if not attempt.alone)
+    alone = [f"bash run-one {each[number]}" for number, attempt in enumerate(attempts) if attempt.alone]
     run_one = _RUN_ONE.replace("SECONDS", str(SECONDS_EACH)).strip()
     return "\n".join(
         (
@@ -79,6 +84,7 @@ def attack_script(attempts: Sequence[Attempt], bob_job: str) -> str:
             *files,
             f"cat > run-one <<'END-OF-RUN'\n{run_one}\nEND-OF-RUN",
             f"xargs -P {SIDE_BY_SIDE} -L 1 bash run-one <<'END-OF-NUMBERS'\n{numbers}\nEND-OF-NUMBERS",
+            *alone,
             "cat said-*; cd /; rm -rf $directory",
         )
     )
