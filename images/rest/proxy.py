@@ -18,7 +18,6 @@ from images.common.readiness import accepts_connections
 from images.common.wait import wait_for
 from images.rest.nginx_conf import render
 from images.rest.slurmrestd import SOCKET
-from images.rest.user import become_slurmrestd
 
 SECRET: Final = Path("/secrets/tls")
 RUN: Final = Path("/run/nginx")
@@ -129,7 +128,7 @@ def main() -> int:
     started = False
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
-    become_slurmrestd(RUN)
+    RUN.mkdir(parents=True, exist_ok=True)
     pem = RUN / "tls.pem"
     certificate = Certificate(SECRET, pem, log)
     wait_for(f"a certificate in {SECRET} (tls.crt and tls.key)", certificate.refresh, log, poll_seconds=0.2)

@@ -15,7 +15,6 @@ from typing import Final, NoReturn
 from images.common.log import Log
 from images.common.process import become, end_on_sigterm, required_env
 from images.common.wait import wait_for
-from images.rest.user import become_slurmrestd
 
 SLURM_CONF: Final = Path("/config/slurm/slurm.conf")
 SOCKET: Final = Path("/run/slurmstack/slurmrestd.sock")
@@ -51,7 +50,7 @@ def main() -> NoReturn:
     """Entry point."""
     end_on_sigterm()
     log = Log("slurmrestd")
-    become_slurmrestd(SOCKET.parent)
+    SOCKET.parent.mkdir(parents=True, exist_ok=True)
     wait_for(f"the configuration {SLURM_CONF}", SLURM_CONF.is_file, log)
     # Left by a container of this pod that ended: slurmrestd would find its address taken.
     SOCKET.unlink(missing_ok=True)
