@@ -110,7 +110,8 @@ def slurm(
     try:
         destroy_under_a_job(slurm)
     except BaseException:
-        slurmstack("destroy", "--yes", "--kill-jobs", "--engine", engine, "--config", str(slurm.file), check=False)
+        options = ("--yes", "--kill-jobs", "--engine", engine, "--config", str(slurm.file))
+        slurmstack("destroy", *options, check=False, timeout=300)
         raise
 
 

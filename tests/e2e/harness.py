@@ -32,6 +32,13 @@ LOGS = ROOT / "test-logs"
 """Where a failing test leaves the logs of pods, Slurm and Kubernetes."""
 
 
+EXEC_S = 300
+"""For one command in a pod, seconds."""
+
+LOOK_S = 30
+LOGS_S = 90
+"""For one look at a cluster that may be broken, and for all logs, seconds."""
+
 SSH_FAILED = 255
 """ssh's own exit status, when it is not that of the command."""
 
@@ -86,7 +93,7 @@ def destroy_under_a_job(slurm: SlurmOnKubernetes) -> None:
     if slurm.engine == "pulumi":
         assert engines.run(open_stack(slurm.file), ["destroy", "--yes", "--skip-preview"]) == 0
     else:
-        slurmstack("destroy", "--yes", "--config", str(slurm.file), "--engine", slurm.engine)
+        slurmstack("destroy", "--yes", "--config", str(slurm.file), "--engine", slurm.engine, timeout=300)
     of_cluster = f"app.kubernetes.io/part-of=slurmstack,app.kubernetes.io/instance={slurm.namespace}"
     left = slurm.kubectl.items("namespace,clusterrole,clusterrolebinding", "-l", of_cluster)
     volumes = slurm.kubectl.items("persistentvolume", "-l", "app.kubernetes.io/part-of=slurmstack")
@@ -141,7 +148,10 @@ class SlurmOnKubernetes:
     def exec(self, pod: str, *command: str, container: str = "", check: bool = True) -> str:
         """What a command prints in a pod."""
         options = ["-c", container] if container else []
-        done = self.kubectl.run("exec", "-n", self.namespace, pod, *options, "--", *command, check=check)
+        argv = [*self.kubectl.command(), "exec", "-n", self.namespace, pod, *options, "--", *command]
+        # Bounded: kubectl would wait for ever for a machine that is lost in the meantime.
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=EXEC_S)
+        assert not check or done.returncode == 0, f"{command} in {pod}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def slurm(self, command: str, *, check: bool = True) -> str:
@@ -256,6 +266,15 @@ class SlurmOnKubernetes:
         """Identity of each pod: another uid is another pod of the same name."""
         return {name: pod["metadata"]["uid"] for name, pod in self.pods().items()}
 
+    def look(self, *arguments: str) -> str:
+        """What kubectl prints of a cluster that may be broken, or why it does not."""
+        command = [*self.kubectl.command(), *arguments]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LOOK_S)
+        except subprocess.TimeoutExpired:
+            return f"kubectl {' '.join(arguments)}: no answer within {LOOK_S} s"
+        return done.stdout or done.stderr
+
     def collect_logs(self, test: str) -> Path:
         """Write everything that helps to understand a failure into one folder."""
         directory = LOGS / test
@@ -267,18 +286,20 @@ class SlurmOnKubernetes:
             "events.txt": ("get", "events", *namespace, "--sort-by=.lastTimestamp"),
             "jobs.yaml": ("get", "jobs", *namespace, "-o", "yaml"),
         }.items():
-            (directory / name).write_text(self.kubectl.run(*arguments, check=False).stdout, encoding="utf-8")
+            (directory / name).write_text(self.look(*arguments), encoding="utf-8")
+        deadline = time.monotonic() + LOGS_S
         for pod in self.kubectl.items("pod", *namespace):
             name = pod["metadata"]["name"]
             for previous in ([], ["--previous"]):
-                logs = self.kubectl.run(
-                    "logs", *namespace, name, "--all-containers", "--prefix", *previous, check=False
-                )
-                if logs.stdout:
+                arguments = ("logs", *namespace, name, "--all-containers", "--prefix", *previous)
+                # Where a machine is lost each of its pods keeps its secret for half a minute.
+                logs = self.look(*arguments) if time.monotonic() < deadline else "left out: this takes too long"
+                if logs and "previous terminated container" not in logs.partition("\n")[0]:
                     suffix = "-previous" if previous else ""
-                    (directory / f"pod-{name}{suffix}.log").write_text(logs.stdout, encoding="utf-8")
+                    (directory / f"pod-{name}{suffix}.log").write_text(logs, encoding="utf-8")
         slurm = "sinfo -N -l; sinfo -R; squeue -a -l; scontrol show nodes; scontrol show jobs; scontrol show config"
-        (directory / "slurm.txt").write_text(self.slurm(slurm, check=False), encoding="utf-8")
+        beside = ("exec", *namespace, "controller-0", "-c", "slurmctld", "--", "/bin/bash", "-c", slurm)
+        (directory / "slurm.txt").write_text(self.look(*beside), encoding="utf-8")
         status = slurmstack("local", "status", check=False)
         (directory / "local.txt").write_text(status.stdout + status.stderr, encoding="utf-8")
         return directory
