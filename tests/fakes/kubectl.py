@@ -65,8 +65,13 @@ class FakeCluster(Kubectl):
     items_there: list[dict[str, Any]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     applied: list[tuple[str, ...]] = field(default_factory=list)
-    sent: list[list[str]] = field(default_factory=list)
-    """The kinds in each list that was applied."""
+    documents: list[list[dict[str, Any]]] = field(default_factory=list)
+    """What each of them was given."""
+
+    @property
+    def sent(self) -> list[list[str]]:
+        """The kinds in each list that was applied."""
+        return [[item["kind"] for item in given] for given in self.documents]
 
     def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         del check
@@ -75,7 +80,8 @@ class FakeCluster(Kubectl):
             self.deleted.append(" ".join(arguments[1:]))
         elif arguments[0] == "apply":
             self.applied.append(arguments)
-            self.sent.append([item["kind"] for item in json.loads(stdin or "{}").get("items", [])])
+            given = json.loads(stdin or '{"items": []}')
+            self.documents.append(given.get("items", [given]))
         elif arguments[0] == "get" and stdin is not None:
             wanted = {(item["kind"], item["metadata"]["name"]) for item in json.loads(stdin)["items"]}
             found = [item for item in self.items_there if (item["kind"], item["metadata"]["name"]) in wanted]

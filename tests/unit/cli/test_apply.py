@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from cli.apply import Plan, apply, plan, preview
+from cli.apply import KEPT_VALUES, Plan, apply, plan, preview
 from cli.errors import Failure
 from config import load_config
 from tests import stacks
 from tests.fakes.kubectl import OURS, FakeCluster, UnrenewedLock, thing
 from tests.stacks import with_change
 
+SET_LABEL = "applyset.kubernetes.io/part-of"
 NAMESPACE = thing("Namespace", "slurm")
 VOLUME = thing("PersistentVolume", "slurm-jail")
 RIGHTS = [thing(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
@@ -60,6 +61,34 @@ def test_volumes_are_there_before_the_claims_that_they_are_reserved_for() -> Non
     assert "PersistentVolume" in first
     assert "PersistentVolumeClaim" not in first
     assert any("PersistentVolumeClaim" in kinds for kinds in later)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_no_prune_can_ever_take_what_holds_data(leaves: bool) -> None:
+    kubectl, planned = leaving_pool() if leaves else fresh()
+    apply(kubectl, planned, UnrenewedLock(kubectl))
+    sent = [item for given in kubectl.documents for item in given]
+    in_set = {item["kind"] for item in sent if SET_LABEL in item["metadata"].get("labels", {})}
+    for kinds, command in zip(kubectl.sent, kubectl.applied, strict=True):
+        in_set |= set(kinds) if "--prune" in command else set()
+    assert "StatefulSet" in in_set
+    assert not in_set & {"PersistentVolumeClaim", "PersistentVolume", "Namespace"}
+    assert "PersistentVolumeClaim" in {kind for kinds in kubectl.sent for kind in kinds}
+
+
+def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
+    kubectl, planned = fresh()
+    apply(kubectl, planned, UnrenewedLock(kubectl))
+    names = [{(item["kind"], item["metadata"]["name"]) for item in given} for given in kubectl.documents]
+    kept = names.index({("Secret", KEPT_VALUES)})
+    assert kubectl.documents[kept][0]["stringData"] == planned.kept.values != {}
+    assert kept < next(index for index, given in enumerate(names) if ("Secret", "munge-key") in given)
+
+
+def fresh() -> tuple[FakeCluster, Plan]:
+    """A cluster in which nothing of the stack is yet."""
+    kubectl = FakeCluster(items_there=[])
+    return kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
 
 
 def test_what_changes_is_sent_before_what_stays() -> None:
