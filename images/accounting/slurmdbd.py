@@ -17,7 +17,7 @@ from images.accounting.conf import (
     storage_of,
     with_password,
 )
-from images.common import lost_peers
+from images.common import preload
 from images.common.boundary import own_directory
 from images.common.files import write_atomically
 from images.common.jwt_key import install_jwt_key
@@ -56,5 +56,5 @@ def main() -> None:
     write_atomically(CONF, whole, mode=0o600, owner=owner)
     drop_privileges(user)
     # slurmdbd looks for its own file beside slurm.conf, which it does not read itself.
-    environment = {**lost_peers.environment(), "SLURM_CONF": str(RUN / "slurm.conf")}
+    environment = {**preload.environment(preload.LOST_PEERS), "SLURM_CONF": str(RUN / "slurm.conf")}
     become(["/usr/sbin/slurmdbd", "-D"], log, env=environment)

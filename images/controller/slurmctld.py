@@ -7,7 +7,7 @@ import pwd
 from pathlib import Path
 from typing import Final
 
-from images.common import lost_peers
+from images.common import preload
 from images.common.jwt_key import install_jwt_key
 from images.common.log import Log
 from images.common.process import become, end_on_sigterm
@@ -68,4 +68,4 @@ def main() -> None:
     cluster_id.prepare(files)
     own_state(STATE, user.pw_uid, user.pw_gid)
     watch(VOLUME, user, log)
-    become(command(STATE), log, env=lost_peers.environment())
+    become(command(STATE), log, env=preload.environment(preload.LOST_PEERS, preload.NO_TRIGGERS))
