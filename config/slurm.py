@@ -80,3 +80,8 @@ class Slurm(Section):
     settings: Settings = Field(default_factory=dict)
     """Any key of slurm.conf; it wins over our default. A wrong one is rejected by Slurm itself when it is applied,
     and the old configuration goes on."""
+
+    @property
+    def has_pmix(self) -> bool:
+        """Whether Slurm can start MPI programs by PMIx. Debian's build of 26.05 cannot (November 2026)."""
+        return self.version == "24.11"

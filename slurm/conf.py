@@ -21,6 +21,9 @@ from slurm.users import identity_files
 FILES = ("slurm.conf", "cgroup.conf", "gres.conf", "plugstack.conf")
 """The files that slurmctld hands out to all nodes."""
 
+PMIX = "mpi.conf"
+"""Handed out where Slurm has PMIx."""
+
 
 def render(config: ClusterConfig) -> dict[str, str]:
     """All configuration files by name. The same configuration always gives the same bytes.
@@ -38,6 +41,8 @@ def render(config: ClusterConfig) -> dict[str, str]:
         "jail_dir": JAIL_DIR,
     }
     files = {name: _template(name).render(values) for name in FILES}
+    if config.slurm.has_pmix:
+        files[PMIX] = _template(PMIX).render(values)
     if has_rules(config):
         files[JOB_SUBMIT] = _template(JOB_SUBMIT).render(script_values(config, partitions))
     return files | topology_files(config, settings) | identity_files(config)

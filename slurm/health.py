@@ -90,8 +90,8 @@ def node_test_settings(config: ClusterConfig, infiniband: Iterable[str]) -> str:
         "expected": tests.expected,
         "directory": tests.directory,
         "nccl_tests": tests.nccl_tests,
-        # Without PMIx, as in Debian's build of 26.05, nccl-tests cannot start on two nodes: that is then not checked.
-        "mpi": "pmix" if config.slurm.version == "24.11" else "none",
+        # Without PMIx nccl-tests cannot start on two nodes: that is then not checked.
+        "mpi": "pmix" if config.slurm.has_pmix else "none",
         "account": tests.account if config.accounting.enabled else "",
         "qos": tests.qos or "",
         "partition": tests.partition or "",

@@ -94,8 +94,8 @@ def _execution(config: ClusterConfig) -> dict[str, str]:
     return {
         "ProctrackType": "proctrack/linuxproc",
         "TaskPlugin": "task/none",
-        # Debian's build of 26.05 has no PMIx, and with MpiDefault=pmix every srun fails there (measured).
-        "MpiDefault": "pmix" if config.slurm.version == "24.11" else "none",
+        # Without PMIx every srun fails with MpiDefault=pmix (measured).
+        "MpiDefault": "pmix" if config.slurm.has_pmix else "none",
         # A job's groups are looked up on the worker, in the jail's own /etc/group: slurmctld knows declared groups, but
         # none that was made in the jail. AllowGroups of a partition is judged by slurmctld alone, either way.
         "LaunchParameters": "disable_send_gids,use_interactive_step",

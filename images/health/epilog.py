@@ -60,7 +60,7 @@ class Epilog(AroundJob):
         if uid is not None and uid not in leftovers.PROTECTED and self._may_clean(node, uid, before):
             self._end_processes(node, uid, before)
             removals.append(lambda: leftovers.remove_files(uid, before, self.places))
-            removals.append(lambda: leftovers.remove_shared_memory(list(leftovers.shared_memory(uid, self._proc))))
+            removals.append(lambda: leftovers.remove_ipc_objects(list(leftovers.ipc_objects(uid, self._proc))))
         if removals:
             in_background(removals, REMOVAL_SECONDS, lambda text: self.log(f"job {node.job}: {text}"))
         self.look(node, "epilog")
@@ -84,7 +84,7 @@ class Epilog(AroundJob):
         left = (
             bool(leftovers.left_processes(uid, before, self._proc))
             or leftovers.has_files(uid, self.places)
-            or next(leftovers.shared_memory(uid, self._proc), None) is not None
+            or next(leftovers.ipc_objects(uid, self._proc), None) is not None
         )
         if not left:
             return False

@@ -1,4 +1,4 @@
-"""What a job's user has left on the node: processes, files in /tmp and /dev/shm, shared memory.
+"""What a job's user has left on the node: processes, files in /tmp and /dev/shm, memory and queues of the kernel.
 
 slurmd ends what descends from the job's steps. A process that made itself a daemon does not any more (the node has no
 cgroups of its own to keep it in), and memory in /dev/shm belongs to nobody's process. Only what is older than the
@@ -21,7 +21,10 @@ from images.common.steps import is_step, user_of
 from images.common.wait import Clock
 from images.health.proc import Process, lives, processes
 
-PLACES: Final = (Path("/tmp"), Path("/dev/shm"))
+PLACES: Final = (Path("/tmp"), Path("/dev/shm"), Path("/dev/mqueue"))
+
+IPC: Final = {"shm": "shmid", "msg": "msqid", "sem": "semid"}
+"""System V's kinds of objects, and what /proc/sysvipc calls their numbers."""
 
 PROTECTED: Final = frozenset({0, 950, 64030, 65534})
 """root, munge, slurm and nobody: their processes and files here are not a job's, or not only."""
@@ -156,20 +159,30 @@ def _is_prey(status: os.stat_result, uid: int | None, before: float) -> bool:
     return uid is None or (status.st_uid == uid and status.st_ctime <= before)
 
 
-def shared_memory(uid: int, proc: Path) -> Iterator[int]:
-    """Numbers of the user's System V segments that no process has attached."""
-    with contextlib.suppress(OSError, ValueError):
-        lines = (proc / "sysvipc/shm").read_text(encoding="ascii", errors="replace").splitlines()
-        names = lines[0].split()
-        for line in lines[1:]:
-            row = dict(zip(names, line.split(), strict=False))
-            if row.get("uid") == str(uid) and row.get("nattch") == "0":
-                yield int(row["shmid"])
+def ipc_objects(uid: int, proc: Path) -> Iterator[tuple[str, int]]:
+    """Kind and number of the user's System V objects; of shared memory only what no process has attached.
+
+    They outlive every process, and there are not many for all users of a node together.
+    """
+    for kind, number in IPC.items():
+        with contextlib.suppress(OSError, ValueError):
+            lines = (proc / "sysvipc" / kind).read_text(encoding="ascii", errors="replace").splitlines()
+            names = lines[0].split()
+            for line in lines[1:]:
+                row = dict(zip(names, line.split(), strict=False))
+                if row.get("uid") == str(uid) and row.get("nattch", "0") == "0":
+                    yield kind, int(row[number])
 
 
-def remove_shared_memory(segments: list[int]) -> int:
-    """Remove segments. Returns how many were removed."""
-    import ctypes  # noqa: PLC0415  (it takes milliseconds, and hardly any job leaves segments)
+def remove_ipc_objects(objects: list[tuple[str, int]]) -> int:
+    """Remove System V objects. Returns how many were removed."""
+    import ctypes  # noqa: PLC0415  (it takes milliseconds, and hardly any job leaves any)
 
     libc = ctypes.CDLL(None)
-    return sum(libc.shmctl(segment, 0, None) == 0 for segment in segments)  # 0: IPC_RMID
+    # 0: IPC_RMID. semctl(2) wants the number of a semaphore, too, and does not look at it.
+    remove: dict[str, Callable[[int], int]] = {
+        "shm": lambda number: libc.shmctl(number, 0, None),
+        "msg": lambda number: libc.msgctl(number, 0, None),
+        "sem": lambda number: libc.semctl(number, 0, 0),
+    }
+    return sum(remove[kind](number) == 0 for kind, number in objects)

@@ -287,6 +287,28 @@ PORTS: Final = tuple(
 )  # fmt: skip
 """On the local cluster nothing enforces network policies: each of these doors is shut by who answers there."""
 
+_PROOF: Final = "case ,$PMIX_SECURITY_MODE, in *,native,*) exit 0;; esac; echo only $PMIX_SECURITY_MODE; exit 1"
+
+MPI: Final = tuple(
+    Attempt(name=name, command=command, refusal=refusal, where=("job",), in_kubernetes=True)
+    for name, command, refusal in (
+        (
+            "have root make a directory anywhere",
+            "SLURM_PMIX_TMPDIR=/etc srun -Q --overlap --mpi=pmix bash -c 'ls -d /etc/spmix*'", ABSENT,
+        ),
+        (
+            "take a step's directory before it starts",
+            "mkdir $(printf '/var/spool/slurmd/spmix_appdir_10002_%d.0 ' {1..9})", DENIED,
+        ),
+        (
+            "be believed by somebody's MPI server without a proof",
+            f"PMIX_MCA_psec=native srun -Q --overlap --mpi=pmix bash -c '{_PROOF}'",
+            "only munge(?!,)",
+        ),
+    )
+)  # fmt: skip
+"""With PMIx, which the local cluster's version of Slurm has."""
+
 FLOODS: Final = (
     Attempt(
         name="take all process numbers of a login node",
@@ -316,4 +338,4 @@ FLOODS: Final = (
     ),
 )
 
-ATTEMPTS: Final = (*FILES, *KEYS, *PROCESSES, *JOBS, *ESCAPES, *PORTS, *FLOODS, *ROOT, *ROOT_IN_JOB)
+ATTEMPTS: Final = (*FILES, *KEYS, *PROCESSES, *JOBS, *ESCAPES, *PORTS, *MPI, *FLOODS, *ROOT, *ROOT_IN_JOB)

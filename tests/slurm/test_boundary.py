@@ -133,3 +133,13 @@ def test_the_daemons_have_given_up_what_set_the_pod_up(cluster: SlurmSandbox, sc
 
 def test_nobody_looks_into_slurmstepd(cluster: SlurmSandbox) -> None:
     assert "Permission denied" in shell(cluster, "alice", "srun -Q sh -c 'sudo ls /proc/$PPID/root/ 2>&1; :'")
+
+
+def test_slurmctld_starts_no_program_of_a_trigger(cluster: SlurmSandbox) -> None:
+    """Root in the jail can be SlurmUser, and it would run beside the keys of all."""
+    job = shell(cluster, "alice", "sbatch --parsable --hold --output=/dev/null --wrap true").strip()
+    as_slurm = "setpriv --reuid=64030 --regid=64030 --clear-groups"
+    done = cluster.run(f"{as_slurm} strigger --set --jobid={job} --fini --program=/usr/bin/true && scancel {job}")
+    assert done.returncode == 0, done.stderr
+    refused = "type=job:fini exit=1:0"  # /usr/bin/true ends with 0
+    wait_until(lambda: refused in cluster.controller.log("slurmctld"), cluster.logs, 60)

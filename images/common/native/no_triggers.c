@@ -5,15 +5,16 @@
  * in the jail can say to be SlurmUser: munge attests any user whom a process has become. The script of a job of theirs
  * lies there, too, as a file that may be executed. No setting of Slurm turns triggers off.
  *
- * Of what slurmctld starts only a trigger's program has a session of its own (trigger_mgr.c; looked up in 24.11 and
- * 26.05). slurmscriptd, which starts what slurm.conf names, and slurmctld's own new beginning have not.
+ * Of what slurmctld starts by execv(3), a trigger's program has a process group of its own (trigger_mgr.c; looked up in
+ * 24.11 and 26.05), and so has SlurmctldPrimaryOnProg, which a controller without another one does not need.
+ * slurmscriptd, which starts what else slurm.conf names, has not.
  */
 #include <errno.h>
 #include <unistd.h>
 
 int execv(const char *path, char *const argv[])
 {
-	if (getsid(0) == getpid()) {
+	if (getpgrp() == getpid()) {
 		errno = EPERM;
 		return -1;
 	}

@@ -187,26 +187,33 @@ static int has_processes(const struct places *places, uid_t uid)
 	return found;
 }
 
-/* 1: the user has a segment of System V shared memory, or it cannot be told; 0: none. */
-static int has_segments(const char *proc, uid_t uid)
+/* 1: the user has something in a list of /proc/sysvipc, or it cannot be told; 0: nothing. `format` finds the owner. */
+static int has_listed(const char *proc, const char *kind, const char *format, uid_t uid)
 {
 	char path[256], line[1024];
 	unsigned long owner;
 	int found = 0, first = 1;
 	FILE *file;
 
-	snprintf(path, sizeof(path), "%s/sysvipc/shm", proc);
+	snprintf(path, sizeof(path), "%s/sysvipc/%s", proc, kind);
 	file = fopen(path, "re");
 	if (file == NULL)
 		return errno != ENOENT;
 	while (!found && fgets(line, sizeof(line), file) != NULL) {
-		/* key shmid perms size cpid lpid nattch uid ... (proc_sysvipc_shm(5)) */
 		if (!first)
-			found = sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %lu", &owner) != 1 || owner == uid;
+			found = sscanf(line, format, &owner) != 1 || owner == uid;
 		first = 0;
 	}
 	fclose(file);
 	return found;
+}
+
+/* System V's shared memory, queues and semaphores (proc_sysvipc(5)), which outlive every process. */
+static int has_ipc(const char *proc, uid_t uid)
+{
+	return has_listed(proc, "shm", "%*s %*s %*s %*s %*s %*s %*s %lu", uid)	/* key id perms size cpid lpid nattch */
+	       || has_listed(proc, "msg", "%*s %*s %*s %*s %*s %*s %*s %lu", uid) /* key id perms cbytes qnum lspid lrpid */
+	       || has_listed(proc, "sem", "%*s %*s %*s %*s %lu", uid);		/* key id perms nsems */
 }
 
 int around_end(const struct places *places, const char *job, uid_t uid)
@@ -223,5 +230,5 @@ int around_end(const struct places *places, const char *job, uid_t uid)
 	for (place = places->shared; *place != NULL; place++)
 		if (has_files(*place, uid))
 			return -1;
-	return has_segments(places->proc, uid) || has_processes(places, uid) ? -1 : 0;
+	return has_ipc(places->proc, uid) || has_processes(places, uid) ? -1 : 0;
 }

@@ -28,7 +28,7 @@
 
 extern char **environ;
 
-static const char *const shared[] = { "/tmp", "/dev/shm", NULL };
+static const char *const shared[] = { "/tmp", "/dev/shm", "/dev/mqueue", NULL };
 static const struct places places = { "/tmp/jobs", shared, "/proc", "/usr/sbin/slurmstepd" };
 
 /* root, munge, slurm and nobody, of whom nothing is ever removed (leftovers.py): rare, and left to Python. */

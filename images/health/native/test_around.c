@@ -137,6 +137,13 @@ static void leftovers(uid_t uid)
 	expect("a segment of somebody else", around_end(&places, "17", 4322), 0);
 	write_file(proc, "sysvipc/shm", "key shmid perms size cpid lpid nattch uid gid\nnonsense\n");
 	expect("a segment of nobody knows whom", around_end(&places, "17", 4322), -1);
+	write_file(proc, "sysvipc/shm", "key shmid perms size cpid lpid nattch uid gid\n");
+	write_file(proc, "sysvipc/msg", "key msqid perms cbytes qnum lspid lrpid uid gid\n"
+					"0 1 600 0 0 0 0 4321 4321 4321 4321 0 0 0\n");
+	write_file(proc, "sysvipc/sem", "key semid perms nsems uid gid\n0 1 600 1 4323 4323 4323 4323 0 0\n");
+	expect("a queue", around_end(&places, "17", 4321), -1);
+	expect("a semaphore", around_end(&places, "17", 4323), -1);
+	expect("both of somebody else", around_end(&places, "17", 4322), 0);
 }
 
 int main(void)

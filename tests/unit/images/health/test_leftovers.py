@@ -15,7 +15,7 @@ import pytest
 
 from images.common.steps import PROC
 from images.health import leftovers
-from images.health.leftovers import Moment, end_processes, has_files, left_processes, remove_files, shared_memory
+from images.health.leftovers import Moment, end_processes, has_files, ipc_objects, left_processes, remove_files
 from images.health.proc import Process, process
 from tests.fakes.commands import FakeClock
 from tests.unit.images.health.processes import add_process
@@ -162,18 +162,20 @@ def test_this_moment_is_after_what_is_there_and_before_what_comes(sleeper: tuple
     assert sleeper[1].start <= leftovers.now().ticks < sleeper[1].start + 60 * os.sysconf("SC_CLK_TCK")
 
 
-def test_shared_memory_that_nobody_uses_is_found(tmp_path: Path) -> None:
+def test_objects_of_system_v_that_nobody_uses_are_found(tmp_path: Path) -> None:
     (tmp_path / "sysvipc").mkdir()
     (tmp_path / "sysvipc/shm").write_text(SHM)
-    assert list(shared_memory(1000, tmp_path)) == [5]
-    assert list(shared_memory(1002, tmp_path)) == []
-    assert list(shared_memory(1000, tmp_path / "none")) == []
+    assert list(ipc_objects(1000, tmp_path)) == [("shm", 5)]
+    assert list(ipc_objects(1002, tmp_path)) == []
+    assert list(ipc_objects(1000, tmp_path / "none")) == []
 
 
-def test_a_real_segment_is_found_and_removed() -> None:
+def test_real_objects_of_system_v_are_found_and_removed() -> None:
     libc = ctypes.CDLL(None)
-    segment = libc.shmget(0, 4096, 0o600 | 0o1000)
-    assert segment >= 0
-    assert segment in set(shared_memory(os.geteuid(), PROC))
-    assert leftovers.remove_shared_memory([segment]) == 1
-    assert segment not in set(shared_memory(os.geteuid(), PROC))
+    flags = 0o600 | 0o1000  # IPC_CREAT
+    made = {
+        ("shm", libc.shmget(0, 4096, flags)), ("msg", libc.msgget(0, flags)), ("sem", libc.semget(0, 3, flags)),
+    }  # fmt: skip
+    assert made <= set(ipc_objects(os.geteuid(), PROC))
+    assert leftovers.remove_ipc_objects(sorted(made)) == 3
+    assert not made & set(ipc_objects(os.geteuid(), PROC))
