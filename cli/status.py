@@ -10,8 +10,10 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cli.agent import configuration_state
+from cli.health.present import printable
 from cli.kubectl import Kubectl, slurm
 from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
@@ -155,22 +157,25 @@ def _configuration(kubectl: Kubectl, config: ClusterConfig) -> str:
 
 
 def print_status(status: Status) -> None:
-    """Tables for people."""
-    console = Console(highlight=False)
+    """Tables for people. Names and reasons come from outside and are no markup."""
+    console = Console(highlight=False, emoji=False, markup=False)
     if not status.pods:
         console.print(f"nothing runs in namespace {status.namespace}")
         return
     pods = Table("POD", "STATE", "READY", "RESTARTS", "ON", box=None, pad_edge=False)
     for pod in status.pods:
-        pods.add_row(pod.name, pod.phase, "yes" if pod.ready else "[red]no[/]", str(pod.restarts), pod.node)
+        ready = Text("yes") if pod.ready else Text("no", style="red")
+        pods.add_row(Text(pod.name), Text(pod.phase), ready, str(pod.restarts), Text(pod.node))
     console.print(pods)
     nodes = Table("SLURM NODE", "STATE", "REASON", box=None, pad_edge=False)
     for node in status.nodes:
-        nodes.add_row(node.name, f"[red]{node.state}[/]" if _down(node.state) else node.state, node.reason)
+        nodes.add_row(
+            Text(node.name), Text(node.state, style="red" if _down(node.state) else ""), Text(printable(node.reason))
+        )
     console.print()
     console.print(nodes if status.nodes else "slurmctld does not answer, or has no nodes")
     console.print()
-    console.print(f"configuration: {status.configuration}", markup=False)
-    console.print(f"login address: {status.login_address or 'none'}", markup=False)
+    console.print(f"configuration: {status.configuration}")
+    console.print(f"login address: {status.login_address or 'none'}")
     if status.rest_address:
-        console.print(f"REST API: {status.rest_address}", markup=False)
+        console.print(f"REST API: {status.rest_address}")

@@ -71,7 +71,7 @@ def must_change(findings: Sequence[Finding]) -> bool:
 
 def print_findings(findings: Sequence[Finding]) -> None:
     """Lines for people, in the order of the checks."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     width = max((len(item.check) for item in findings), default=0)
     for item in findings:
         word, style = _STYLES[item.state]
