@@ -111,7 +111,22 @@ def encrypted_problem(name: str) -> Problem:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads `off`, `yes` and `1:30:00` as text, as Pulumi does (YAML 1.2), not as no, yes and 5400 (YAML 1.1)."""
+    """Reads `off`, `yes` and `1:30:00` as text, as Pulumi does (YAML 1.2), not as no, yes and 5400 (YAML 1.1).
+
+    A key that stands twice in a map is an error: the last one would win, and nobody be told.
+    """
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                name, line = (key.tag, key.value), key.start_mark.line + 1
+                if name in lines:
+                    message = f"the key {key.value!r} stands in line {lines[name]} and again in line {line}"
+                    raise yaml.YAMLError(message)
+                lines[name] = line
+        return node
 
 
 _Loader.yaml_implicit_resolvers = {

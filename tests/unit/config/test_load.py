@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from config import ConfigError, Problem, load_config, load_stack_file
 from config.base import parse_bytes
+from config.load import read_sections
 from config.schema import stack_file_schema
 from tests import stacks
 from tests.stacks import ROOT, with_change
@@ -210,6 +211,30 @@ def test_a_stack_file_that_is_missing_or_no_yaml_is_named(tmp_path: Path) -> Non
     broken.write_text("hello: 1", encoding="utf-8")
     with pytest.raises(ConfigError, match="has no map 'config:'"):
         load_stack_file(broken)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("config:\n  slurmstack:login: {size: 1}\n  slurmstack:login: {size: 2}\n", "slurmstack:login"),
+        ('config:\n  slurmstack:login:\n    size: 1\n    "size": 1\n', "size"),
+        ("config: {a: 1,\n  b: [{c: 1, c: 2}]}\n", "c"),
+    ],
+    ids=["sections", "quoted", "one line"],
+)
+def test_a_key_that_stands_twice_is_refused_with_both_lines(tmp_path: Path, text: str, key: str) -> None:
+    stack = tmp_path / "Pulumi.twice.yaml"
+    stack.write_text(text, encoding="utf-8")
+    lines = [number for number, line in enumerate(text.splitlines(), 1) for _ in range(line.count(key))]
+    with pytest.raises(ConfigError, match=f"the key '{key}' stands in line {lines[-2]} and again in line {lines[-1]}"):
+        load_stack_file(stack)
+
+
+def test_what_is_merged_into_a_map_may_be_said_again(tmp_path: Path) -> None:
+    stack = tmp_path / "Pulumi.merged.yaml"
+    text = "config:\n  a:a: &a {x: 1, y: 1}\n  a:b: &b {<<: *a, x: 2}\n  slurmstack:login: {<<: *b, y: 3}\n"
+    stack.write_text(text, encoding="utf-8")
+    assert read_sections(stack) == {"login": {"x": 2, "y": 3}}
 
 
 @given(st.integers(1, 10**6), st.sampled_from(["Ki", "Mi", "Gi", "k", "M", "G"]))
