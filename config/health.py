@@ -79,6 +79,19 @@ CONDITION: Final = r"^[A-Za-z0-9]([-A-Za-z0-9_./]{0,250}[A-Za-z0-9])?$"
 """A type of node conditions."""
 
 
+LOOKED_AT: Final[Mapping[str, str]] = {
+    "Ready": "is looked at already",
+    "SlurmNodeFault": "is what the watcher itself writes",
+}
+"""Types of node conditions that the watcher passes over in `drain_conditions`."""
+
+
+def _condition(kind: str) -> str:
+    if kind in LOOKED_AT:
+        raise ValueError(LOOKED_AT[kind])
+    return kind
+
+
 class Machines(Section):
     """The Kubernetes nodes below the workers."""
 
@@ -86,7 +99,7 @@ class Machines(Section):
     """Whether they are looked at: a node whose machine is cordoned, not ready or gone is drained, and its jobs are
     requeued when it is gone. Needs the right to read all nodes of the Kubernetes cluster."""
 
-    drain_conditions: tuple[Annotated[str, Field(pattern=CONDITION)], ...] = ()
+    drain_conditions: tuple[Annotated[str, Field(pattern=CONDITION), AfterValidator(_condition)], ...] = ()
     """Types of node conditions that are to be drained for while they are True, such as a cloud's notice of
     maintenance."""
 

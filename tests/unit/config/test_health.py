@@ -13,6 +13,7 @@ from config import load_config
 from config.health import CHECKS, KUBERNETES, Health
 from config.schema import stack_file_schema
 from images.health.registry import find_checks
+from images.health.watch.machines import CONDITION
 from images.health.watch.program import build
 from slurm.health import check_settings, health_settings, watch_environment
 from tests import stacks
@@ -80,6 +81,14 @@ def test_every_threshold_is_explained() -> None:
         ({"machines": {"release_condition": "A"}}, "health.machines: has release_condition, and release: none"),
         ({"machines": {"max_unavailable": "all"}}, "health.machines.max_unavailable: 'all' is neither"),
         ({"machines": {"drain_conditions": ["a b"]}}, "health.machines.drain_conditions"),
+        (
+            {"machines": {"drain_conditions": ["Ready"]}},
+            "health.machines.drain_conditions.0: 'Ready' is looked at already",
+        ),
+        (
+            {"machines": {"drain_conditions": [CONDITION]}},
+            f"health.machines.drain_conditions.0: '{CONDITION}' is what the watcher itself writes",
+        ),
     ],
 )
 def test_a_slip_gets_a_message(health: dict[str, Any], message: str) -> None:
