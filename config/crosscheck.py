@@ -11,6 +11,7 @@ from config.cloud import ExistingCloud
 from config.errors import Problem, unknown_name
 from config.health import Health
 from config.identity_checks import identity_problems
+from config.limits import MAX_NODES
 from config.nebius import NebiusCloud
 from config.nebius_checks import nebius_problems
 from config.partitions import Partition
@@ -28,9 +29,6 @@ from config.service_checks import (
 )
 from config.setting_checks import setting_problems
 from config.volume_checks import ignored_problems, mount_problems, shared_memory_problems
-
-MAX_NODES = 10_000
-"""Nodes of one cluster at most: far above what Kubernetes is tested to, low enough to catch a slip of the keyboard."""
 
 
 def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any], now: datetime | None = None) -> list[Problem]:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from config.base import Section
 from config.errors import unknown_name
 from config.limits import Limit
-from config.node_tests import NodeTests
+from config.node_tests import NodeTests, once
 
 CHECKS: Final[Mapping[str, frozenset[str]]] = {
     "clock": frozenset({"fail_seconds", "warn_error_seconds", "warn_seconds"}),
@@ -59,20 +59,41 @@ def _thresholds(thresholds: dict[str, dict[str, float]]) -> dict[str, dict[str, 
     _known(thresholds, CHECKS, "a check")
     for check, limits in thresholds.items():
         _known(limits, CHECKS[check], f"a threshold of {check}" if CHECKS[check] else f"a threshold: {check} has none")
-        for low, high in _PAIRS:
-            if low in limits and high in limits and limits[low] > limits[high]:
-                raise ValueError(f"of {check}: {low} ({limits[low]:g}) is more than {high} ({limits[high]:g})")
+        for name, limit in limits.items():
+            for ending, (most, unit) in _MOST.items():
+                if name.endswith(ending) and limit > most:
+                    raise ValueError(f"of {check}: {name} ({limit:g}) is more than {most}{unit}")
+        for warn, fail in WARN_AND_FAIL.get(check, ()):
+            if warn[0] in limits or fail[0] in limits:
+                _in_order(check, *((name, limits.get(name, default), name in limits) for name, default in (warn, fail)))
     return thresholds
 
 
-_PAIRS: Final = (
-    ("warn_percent", "fail_percent"),
-    ("warn_inodes_percent", "fail_inodes_percent"),
-    ("warn_seconds", "fail_seconds"),
-    ("warn_zombies", "fail_zombies"),
-    ("warn_downs_per_hour", "fail_downs_per_hour"),
-)
-"""What is told has to come before what is drained for."""
+def _in_order(check: str, warn: tuple[str, float, bool], fail: tuple[str, float, bool]) -> None:
+    """Name, value, and whether the stack file has it. Of what is counted, the first may be a failure."""
+    counted = not fail[0].endswith(tuple(_MOST))
+    if warn[1] < fail[1] or (counted and warn[1] == fail[1] > 0):
+        return
+    low, high = (f"{name} ({value:g}{'' if said else ', its default'})" for name, value, said in (warn, fail))
+    raise ValueError(f"of {check}: {low} has to be {'at most' if counted else 'less than'} {high}")
+
+
+_MOST: Final = {"_percent": (100, " %"), "_seconds": (2_592_000, " (30 days), which is surely a slip")}
+"""How much a threshold may be, by how its name ends."""
+
+WARN_AND_FAIL: Final[Mapping[str, tuple[tuple[tuple[str, float], tuple[str, float]], ...]]] = {
+    "clock": ((("warn_seconds", 2), ("fail_seconds", 60)),),
+    "disks": (
+        (("warn_percent", 90), ("fail_percent", 95)),
+        (("warn_inodes_percent", 90), ("fail_inodes_percent", 95)),
+    ),
+    "filesystem": ((("warn_seconds", 0.5), ("fail_seconds", 2)),),
+    "infiniband": ((("warn_downs_per_hour", 1), ("fail_downs_per_hour", 3)),),
+    "memory": ((("warn_percent", 2), ("fail_percent", 5)),),
+    "processes": ((("warn_zombies", 100), ("fail_zombies", 1000)),),
+}
+"""Check -> thresholds with their defaults (images/health/checks): what is told has to come before what is drained
+for."""
 
 
 CONDITION: Final = r"^[A-Za-z0-9]([-A-Za-z0-9_./]{0,250}[A-Za-z0-9])?$"
@@ -147,10 +168,10 @@ class Health(Section):
     """Seconds between two runs of the checks on a node (HealthCheckInterval). Checks that fail only for what lasts want
     to look every few minutes at least (images/health/since.py)."""
 
-    disabled: tuple[Annotated[str, _one_of(CHECKS)], ...] = ()
+    disabled: Annotated[tuple[Annotated[str, _one_of(CHECKS)], ...], AfterValidator(once)] = ()
     """Checks that do not run."""
 
-    report_only: tuple[Annotated[str, _one_of([*CHECKS, KUBERNETES])], ...] = ()
+    report_only: Annotated[tuple[Annotated[str, _one_of([*CHECKS, KUBERNETES])], ...], AfterValidator(once)] = ()
     """Checks whose failure is told but drains nothing and refuses no job. `kubernetes` stands for what is found about
     machines."""
 

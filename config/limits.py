@@ -7,10 +7,15 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
+MAX_NODES: Final = 10_000
+"""Nodes of one cluster at most: far above what Kubernetes is tested to, low enough to catch a slip of the keyboard."""
+
 
 def _limit(limit: int | str) -> int | str:
     if (isinstance(limit, str) and not _PERCENT.fullmatch(limit)) or (isinstance(limit, int) and limit < 0):
         raise ValueError("is neither a number of nodes nor a part of them such as 10%")
+    if isinstance(limit, int) and limit > MAX_NODES:
+        raise ValueError(f"is more than the {MAX_NODES} nodes that a cluster may have")
     return limit
 
 
@@ -19,7 +24,12 @@ Limit = Annotated[
     Annotated[int, Field(strict=True)] | str,
     AfterValidator(_limit),
     WithJsonSchema(
-        {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": f"^{_PERCENT.pattern}$"}]}
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": MAX_NODES},
+                {"type": "string", "pattern": f"^{_PERCENT.pattern}$"},
+            ]
+        }
     ),
 ]
 """A number of nodes, or a part of all: `3`, `10%`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from config.base import Section
 from config.errors import unknown_name
@@ -45,6 +45,14 @@ def _expected(expected: dict[str, dict[str, dict[str, float]]]) -> dict[str, dic
     return expected
 
 
+def once(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names if none is there twice, else ValueError."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"has {name!r} more than once")
+    return names
+
+
 TestName = Annotated[str, AfterValidator(_test)]
 
 
@@ -54,7 +62,7 @@ class NodeTests(Section):
     enabled: bool = Field(default=False, strict=True)
     """Whether there are any."""
 
-    run: tuple[TestName, ...] = DEFAULT
+    run: Annotated[tuple[TestName, ...], AfterValidator(once)] = DEFAULT
     """Which."""
 
     intervals: dict[TestName, Annotated[int, Field(ge=600, le=31_536_000, strict=True)]] = Field(default_factory=dict)
@@ -86,3 +94,9 @@ class NodeTests(Section):
 
     partition: str | None = None
     """Where tests run. Default: the first partition of each node."""
+
+    @model_validator(mode="after")
+    def _something_runs(self) -> NodeTests:
+        if self.enabled and not self.run:
+            raise ValueError("has enabled: true, but run: [] leaves nothing to test; leave run out, or name tests")
+        return self

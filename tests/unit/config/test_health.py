@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from typing import Any
@@ -10,7 +11,7 @@ import jsonschema
 import pytest
 
 from config import load_config
-from config.health import CHECKS, KUBERNETES, Health
+from config.health import CHECKS, KUBERNETES, WARN_AND_FAIL, Health
 from config.schema import stack_file_schema
 from images.health.registry import find_checks
 from images.health.watch.machines import CONDITION
@@ -59,8 +60,41 @@ def test_every_threshold_is_explained() -> None:
         ({"thresholds": {"munge": {"seconds": 1}}}, "health.thresholds: 'seconds' is not a threshold: munge has none"),
         (
             {"thresholds": {"disks": {"warn_percent": 98, "fail_percent": 97}}},
-            "health.thresholds: of disks: warn_percent (98) is more than fail_percent (97)",
+            "health.thresholds: of disks: warn_percent (98) has to be less than fail_percent (97)",
         ),
+        (
+            {"thresholds": {"disks": {"warn_percent": 99}}},
+            "health.thresholds: of disks: warn_percent (99) has to be less than fail_percent (95, its default)",
+        ),
+        (
+            {"thresholds": {"disks": {"fail_inodes_percent": 90}}},
+            "health.thresholds: of disks: warn_inodes_percent (90, its default) has to be less than fail_inodes",
+        ),
+        (
+            {"thresholds": {"memory": {"fail_percent": 101}}},
+            "health.thresholds: of memory: fail_percent (101) is more than 100 %",
+        ),
+        (
+            {"thresholds": {"clock": {"warn_seconds": 0, "fail_seconds": 0}}},
+            "health.thresholds: of clock: warn_seconds (0) has to be less than fail_seconds (0)",
+        ),
+        (
+            {"thresholds": {"processes": {"warn_zombies": 0, "fail_zombies": 0}}},
+            "health.thresholds: of processes: warn_zombies (0) has to be at most fail_zombies (0)",
+        ),
+        (
+            {"thresholds": {"infiniband": {"warn_downs_per_hour": 4}}},
+            "health.thresholds: of infiniband: warn_downs_per_hour (4) has to be at most fail_downs_per_hour (3, its",
+        ),
+        (
+            {"thresholds": {"gpu-xid": {"tell_seconds": 1e9}}},
+            "health.thresholds: of gpu-xid: tell_seconds (1e+09) is more than 2592000 (30 days)",
+        ),
+        ({"tests": {"enabled": True, "run": []}}, "health.tests: has enabled: true, but run: [] leaves nothing"),
+        ({"tests": {"run": ["cpu-speed", "cpu-speed"]}}, "health.tests.run: "),
+        ({"disabled": ["disks", "dns", "disks"]}, "health.disabled: "),
+        ({"report_only": ["disks", "disks"]}, "health.report_only: "),
+        ({"max_drained": 10_001}, "health.max_drained: 10001 is more than the 10000 nodes that a cluster may have"),
         ({"thresholds": {"disks": {"fail_percent": -1}}}, "health.thresholds.disks.fail_percent: "),
         ({"interval": 5}, "health.interval: "),
         (
@@ -95,6 +129,32 @@ def test_a_slip_gets_a_message(health: dict[str, Any], message: str) -> None:
     found = complaints(with_health(**health))
     assert len(found) == 1, found
     assert found[0].startswith(message), found
+
+
+@pytest.mark.parametrize(
+    "thresholds",
+    [
+        {"disks": {"warn_percent": 94.5, "fail_percent": 100}},
+        {"infiniband": {"fail_downs_per_hour": 1}},
+        {"gpu-xid": {"warn_seconds": 0, "tell_seconds": 2_592_000}},
+    ],
+    ids=["percent", "the first loss of a link fails", "30 days"],
+)
+def test_thresholds_in_their_order_are_taken(thresholds: dict[str, Any]) -> None:
+    assert load_config(with_health(thresholds=thresholds)).health.thresholds == thresholds
+
+
+def test_the_defaults_of_warnings_and_failures_are_those_of_the_checks() -> None:
+    paired = {
+        check: {name for name in names if name.startswith("fail_")}
+        for check, names in CHECKS.items()
+        if any(name.startswith("fail_") for name in names)
+    }
+    assert paired == {check: {fail for _, (fail, _) in pairs} for check, pairs in WARN_AND_FAIL.items()}
+    for check, pairs in WARN_AND_FAIL.items():
+        module = importlib.import_module(f"images.health.checks.{check}")
+        for name, default in (each for pair in pairs for each in pair):
+            assert getattr(module, name.removesuffix("_per_hour").upper()) == default, f"{check}: {name}"
 
 
 @pytest.mark.parametrize("limit", [0, 3, "0%", "10%", "100%"])
