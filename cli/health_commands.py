@@ -75,10 +75,10 @@ def nodes(
 ) -> None:
     """Print a table of nodes: what `slurmstack health` does without the name of a command.
 
-    CHECKED tells the age of a node's report, which is written when it changes and every 5 minutes. One that is older
-    than 11 minutes is old: nobody knows then. DRAINED FOR is the check that keeps jobs away, or the reason that
-    somebody gave. RESULT has what is not well, in the order fail, not checked, warn, with whose fault it is: a user's
-    job, the node's software, or the hardware.
+    CHECKED tells the age of a node's report, which is written when it changes and every half an hour, or every 5
+    minutes while something is not well. One that is older than 67 minutes, or 11, is old: nobody knows then. DRAINED
+    FOR is the check that keeps jobs away, or the reason that somebody gave. RESULT has what is not well, in the order
+    fail, not checked, warn, with whose fault it is: a user's job, the node's software, or the hardware.
 
     A node is well if all its checks passed or warned. It fails if a check fails or keeps it drained. It is unknown if
     there is no report or an old one, if a check could not tell, or if slurmd does not answer. A node that Slurm has
@@ -116,10 +116,11 @@ def run(
 ) -> None:
     """Run one check on a node now, and print what it finds, with its figures.
 
-    It changes nothing, drains nothing and lifts no drain: only the checks that the node runs itself do that.
+    It changes nothing, drains nothing and lifts no drain: the watcher alone does that, by what the nodes report of
+    the checks that they run themselves.
 
-    Exit status: 0 well or a warning, 1 the check fails, 3 not checked; that is also the answer if the node cannot be
-    asked.
+    Exit status: 0 well or a warning, 1 the check fails, 2 wrong usage, an unknown check or node, 3 not checked; that
+    is also the answer if the node cannot be asked.
 
     Examples:
       slurmstack health run disks --node gpu-0

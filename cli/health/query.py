@@ -56,9 +56,9 @@ def run_check(kubectl: Kubectl, namespace: str, node: str, check: str) -> tuple[
     _refuse_absent(node, workers(kubectl, namespace))
     done = _in_pod(kubectl, namespace, node, "run", check, "--json")
     if done.returncode == USAGE:
-        raise Failure(
-            f"node {node}: {complaint(done)}", hint=f"`slurmstack health list --node {node}` shows them", code=USAGE
-        )
+        # The node's own program ends with the command that shows its checks there; the hint has the one for here.
+        why = complaint(done).partition("; `health list`")[0]
+        raise Failure(f"node {node}: {why}", hint=f"`slurmstack health list --node {node}` shows all", code=USAGE)
     found = _found(done.stdout)
     if found is None or done.returncode not in _CODES:
         raise _failed(f"{check} could not be run on node {node}", done)

@@ -82,8 +82,8 @@ def test_the_exit_status_of_a_check_is_that_of_the_program(
 def test_an_unknown_check_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = on_worker(stderr="there is no check 'disk'; `health list` shows all\n", code=2)
     failure = failure_of(health(monkeypatch, cluster, "run", "disk", "--node", "w-0"))
-    assert failure.message == "node w-0: there is no check 'disk'; `health list` shows all"
-    assert failure.hint == "`slurmstack health list --node w-0` shows them"
+    assert failure.message == "node w-0: there is no check 'disk'"
+    assert failure.hint == "`slurmstack health list --node w-0` shows all"
     assert failure.code == 2
 
 
@@ -165,6 +165,21 @@ def test_the_help_teaches_by_examples(monkeypatch: pytest.MonkeyPatch, words: li
     assert result.exit_code == 0
     assert "slurmstack health" in Text.from_ansi(result.stdout).plain
     assert "Examples:" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["nodes", "--help"], ["every half an hour, or every 5 minutes while", "older than 67 minutes, or 11, is old"]),
+        (["run", "--help"], ["the watcher alone does that", "2 wrong usage, an unknown check or node, 3 not checked"]),
+    ],
+    ids=["nodes", "run"],
+)
+def test_the_help_says_what_the_documentation_says(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], told: list[str]
+) -> None:
+    text = " ".join(Text.from_ansi(health(monkeypatch, Unreachable(), *words).stdout).plain.split())
+    assert [part for part in told if part not in text] == []
 
 
 @pytest.mark.parametrize("words", [["--yess"], ["run", "disks"], ["run", "--node", "w-0"]])
