@@ -33,6 +33,8 @@ def read_nodes(kubectl: Kubectl, namespace: str, names: Iterable[str] = ()) -> N
     done = in_controller(kubectl, namespace, _NODES)
     if done.returncode != 0:
         why = complaint(done)
+        if "NotFound" in why:
+            _refuse_no_namespace(kubectl, namespace)
         hint = _OLD_IMAGE if _NO_PROGRAM in why else _AWAY
         raise Failure(f"the controller could not be asked for the nodes: {why}", hint=hint)
     try:
@@ -46,8 +48,10 @@ def read_nodes(kubectl: Kubectl, namespace: str, names: Iterable[str] = ()) -> N
 
 
 def workers(kubectl: Kubectl, namespace: str) -> list[Pod]:
-    """The pods of the nodes, in the order of their names."""
+    """The pods of the nodes, in the order of their names. Raises Failure if there is not even a namespace."""
     items = kubectl.items("pod", "-n", namespace, "-l", f"app.kubernetes.io/component={WORKER}")
+    if not items:
+        _refuse_no_namespace(kubectl, namespace)
     return sorted((pod_of(item) for item in items), key=lambda pod: in_order(pod.name))
 
 
@@ -79,6 +83,13 @@ def list_checks(kubectl: Kubectl, namespace: str, node: str | None) -> tuple[str
     if done.returncode != 0:
         raise _failed(f"node {node} could not be asked for its checks", done)
     return node, done.stdout
+
+
+def _refuse_no_namespace(kubectl: Kubectl, namespace: str) -> None:
+    """Raises Failure if there is none; not for those who may not ask."""
+    done = kubectl.run("get", "--ignore-not-found", "namespace", namespace, "-o", "name", check=False)
+    if done.returncode == 0 and not done.stdout.strip():
+        raise Failure(f"there is no namespace {namespace}", hint="`slurmstack up` makes it")
 
 
 def _in_pod(kubectl: Kubectl, namespace: str, node: str, *words: str) -> subprocess.CompletedProcess[str]:

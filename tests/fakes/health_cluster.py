@@ -70,6 +70,7 @@ class FakeCluster(Kubectl):
     controller: Answer | None = None
     """What the controller answers instead of its nodes."""
     pods: Sequence[dict[str, Any]] = ()
+    namespace: Answer = field(default_factory=lambda: answer("namespace/slurm\n"))
     worker: Answer = field(default_factory=answer)
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -83,6 +84,8 @@ class FakeCluster(Kubectl):
             case ("get", "--ignore-not-found", "pod", "-n", "slurm", "-l", selector, "-o", "json"):
                 assert selector == "app.kubernetes.io/component=worker"
                 return answer(json.dumps({"items": list(self.pods)}))
+            case ("get", "--ignore-not-found", "namespace", "slurm", "-o", "name"):
+                return self.namespace
             case ("exec", "-n", "slurm", _, "-c", "slurmd", "--", "/usr/libexec/slurmstack/health", *_):
                 assert not check
                 return self.worker

@@ -287,3 +287,18 @@ def test_what_goes_wrong_is_said_once(monkeypatch: pytest.MonkeyPatch, given: An
     assert "command terminated" not in failure.message
     assert hint in failure.hint
     assert failure.code == 1
+
+
+@pytest.mark.parametrize("words", [[], ["list"], ["run", "disks", "--node", "w-0"]], ids=["nodes", "list", "run"])
+@pytest.mark.parametrize(
+    ("namespace", "gone"),
+    [(answer(), True), (answer("namespace/slurm\n"), False), (answer(stderr="Forbidden", code=1), False)],
+    ids=["gone", "there", "not ours to ask"],
+)
+def test_without_the_namespace_the_hint_is_to_make_it(
+    monkeypatch: pytest.MonkeyPatch, namespace: Any, gone: bool, words: list[str]
+) -> None:
+    away = answer(stderr='Error from server (NotFound): pods "controller-0" not found\n', code=1)
+    failure = failure_of(health(monkeypatch, FakeCluster(controller=away, namespace=namespace), *words))
+    assert (failure.message == "there is no namespace slurm") is gone
+    assert (failure.hint == "`slurmstack up` makes it") is gone
