@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any, Literal
 
 from cli.kubectl import FIELD_MANAGER, Kubectl, as_list
@@ -169,11 +171,60 @@ def _label(item: Any, index: int) -> str:
     return str(item["name"]) if isinstance(item, dict) and "name" in item else str(index)
 
 
-def short(value: object) -> str:
-    """A value as it is printed to people: long ones are cut."""
+_LONGEST = 300
+"""Characters of a value that are printed to people."""
+_BEFORE = 40
+"""Characters before the first difference of two long values."""
+_MOST_LINES = 40
+"""Lines of a changed text that are printed to people."""
+
+
+def described(item: PropertyChange) -> list[str]:
+    """A changed property as it is printed to people: what differs of long values, and of texts the lines that do."""
+    changed = changed_lines(item.old, item.new)
+    if changed:
+        left = len(changed) - _MOST_LINES
+        more = [f"  ... {left} more changed lines; --json has all"] if left > 0 else []
+        return [f"{item.path}:", *(f"  {sign} {line}" for sign, line in changed[:_MOST_LINES]), *more]
+    old, new = around_difference(_text(item.old), _text(item.new))
+    return [f"{item.path}: {old} => {new}"]
+
+
+def changed_lines(old: object, new: object) -> list[tuple[str, str]]:
+    """The lines that differ with `-` or `+`, if both are texts and one has several lines; long lines are cut."""
+    if not isinstance(old, str) or not isinstance(new, str) or "\n" not in old + new:
+        return []
+    before, after = old.splitlines(), new.splitlines()
+    found: list[tuple[str, str]] = []
+    for action, start, end, new_start, new_end in SequenceMatcher(None, before, after).get_opcodes():
+        if action == "equal":
+            continue
+        # Line by line as far as there are two to compare: what differs may be far to the right.
+        pairs = [around_difference(*pair) for pair in zip_longest(before[start:end], after[new_start:new_end])]
+        found += [("-", line) for line, _ in pairs[: end - start]]
+        found += [("+", line) for _, line in pairs[: new_end - new_start]]
+    return found
+
+
+def around_difference(old: str | None, new: str | None) -> tuple[str, str]:
+    """Both texts as they are, or, if one is long, a part of each from shortly before their first difference on."""
+    old, new = old or "", new or ""
+    if max(len(old), len(new)) <= _LONGEST:
+        return old, new
+    alike = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    start = max(alike - _BEFORE, 0)
+    return _part(old, start), _part(new, start)
+
+
+def _part(text: str, start: int) -> str:
+    part = text[start : start + _LONGEST]
+    if part == text:
+        return text
+    end = "..." if start + _LONGEST < len(text) else ""
+    return f"{'...' if start else ''}{part}{end} ({len(text)} characters)"
+
+
+def _text(value: object) -> str:
     if value is None:
         return "(absent)"
-    if isinstance(value, str) and "\n" not in value:
-        return value
-    text = json.dumps(value)
-    return text if len(text) <= 300 else f"{text[:300]}... ({len(text)} characters)"
+    return value if isinstance(value, str) and "\n" not in value else json.dumps(value)

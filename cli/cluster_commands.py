@@ -18,7 +18,7 @@ from cli import policy as policies
 from cli.against import Comparison, against_state, refuse, removal
 from cli.apply import Plan, apply, explain, plan
 from cli.apply import preview as compare
-from cli.changes import SYMBOLS, Change, short
+from cli.changes import SYMBOLS, Change, described
 from cli.destroy import destroy_cluster
 from cli.effects import Effect
 from cli.errors import FAILED, USAGE, Failure, Refused
@@ -315,10 +315,8 @@ def _print_changes(found: Sequence[Change], notes: Sequence[str]) -> None:
             f"[{style}]{SYMBOLS[change.action]:>2} {change.action:7}[/] {change.kind} [bold]{escape(change.name)}[/]",
             soft_wrap=True,
         )
-        for item in change.properties:
-            console.print(
-                f"      {escape(item.path)}: {escape(short(item.old))} => {escape(short(item.new))}", soft_wrap=True
-            )
+        for line in (line for item in change.properties for line in described(item)):
+            console.print(f"      {escape(line)}", soft_wrap=True)
     counts = {action: sum(change.action == action for change in found) for action in SYMBOLS}
     told = ", ".join(f"{count} to {action}" for action, count in counts.items() if count)
     properties = sum(len(change.properties) for change in found)

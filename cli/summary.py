@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from cli.changes import SYMBOLS, short
+from cli.changes import SYMBOLS, described
 from cli.effects import Effect
 from config.cluster import ClusterConfig
 from config.nebius import NebiusCloud
@@ -205,10 +205,8 @@ def print_effects(effects: Sequence[Effect], *, stderr: bool = False) -> None:
         action = f"[{style}]{SYMBOLS[effect.action]:>2} {effect.action:7}[/]"
         head = f"{action} {escape(effect.kind)} [bold]{escape(effect.name)}[/]"
         console.print(head, soft_wrap=True)
-        for item in effect.because:
-            console.print(
-                f"      {escape(item.path)}: {escape(short(item.old))} => {escape(short(item.new))}", soft_wrap=True
-            )
+        for line in (line for item in effect.because for line in described(item)):
+            console.print(f"      {escape(line)}", soft_wrap=True)
         if effect.cost:
             console.print(f"      {escape(effect.cost)}", soft_wrap=True)
         if effect.refused:

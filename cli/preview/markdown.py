@@ -13,7 +13,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from cli.changes import Change, PropertyChange
+from cli.changes import Change, PropertyChange, around_difference, changed_lines
 from cli.effects import Effect
 from cli.preview.document import Preview, counted
 from cli.safety.jobs import lines as job_lines
@@ -129,16 +129,17 @@ def _object(change: Change) -> Iterator[str]:
 
 
 def _property(item: PropertyChange) -> Iterator[str]:
-    if isinstance(item.old, str) and isinstance(item.new, str) and ("\n" in item.old or "\n" in item.new):
+    changed = changed_lines(item.old, item.new)
+    if changed:
         yield _cut(f"    {item.path}:")
-        for line in list(difflib.unified_diff(item.old.splitlines(), item.new.splitlines(), lineterm="", n=0))[2:]:
-            if not line.startswith("@@"):
-                yield _cut(f"{line[:1]}       {line[1:]}")
+        for sign, line in changed:
+            yield _cut(f"{sign}       {line}")
         return
+    old, new = around_difference(*(None if each is None else _value(each) for each in (item.old, item.new)))
     if item.old is not None:
-        yield _cut(f"-   {item.path}: {_value(item.old)}")
+        yield _cut(f"-   {item.path}: {old}")
     if item.new is not None:
-        yield _cut(f"+   {item.path}: {_value(item.new)}")
+        yield _cut(f"+   {item.path}: {new}")
     if item.old is None and item.new is None:
         yield _cut(f"    {item.path}")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.changes import PropertyChange, changes
+from cli.changes import PropertyChange, changes, described
 from cli.errors import REFUSED, Failure
 from cli.manifests import Manifest
 from cli.refusals import leaving_pools, refuse_other_name, refuse_other_slurm, refuse_shrinking, refuse_takeover
@@ -50,6 +50,30 @@ def test_what_is_equal_is_no_change_and_what_is_missing_is_created() -> None:
     kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, stateful_set(2), "")])
     (change,) = changes(kubectl, [manifest(stateful_set(2)), manifest(service)], [("Job", "old")])[:1]
     assert (change.action, change.kind, change.name) == ("create", "Service", "new")
+
+
+LONG = "x" * 400
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        (1, None, ["a: 1 => (absent)"]),
+        (LONG + "old", LONG + "new", [f"a: ...{'x' * 40}old (403 characters) => ...{'x' * 40}new (403 characters)"]),
+        ([LONG], [], [f'a: ["{"x" * 298}... (404 characters) => []']),
+        ("k=1\nl=2\nm=3\n", "k=1\nl=4\nm=3\nn=5\n", ["a:", "  - l=2", "  + l=4", "  + n=5"]),
+        (
+            f"k\n{LONG}1\n",
+            f"k\n{LONG}2\n",
+            ["a:", f"  - ...{'x' * 40}1 (401 characters)", f"  + ...{'x' * 40}2 (401 characters)"],
+        ),
+        ("k\n", "k", ['a: "k\\n" => k']),
+        ("", "k\n" * 50, ["a:", *["  + k"] * 40, "  ... 10 more changed lines; --json has all"]),
+    ],
+    ids=["number", "long", "long list", "text", "long line", "end of text", "many lines"],
+)
+def test_of_a_change_people_are_shown_what_differs(old: Any, new: Any, lines: list[str]) -> None:
+    assert described(PropertyChange(path="a", old=old, new=new)) == lines
 
 
 def test_an_object_that_left_the_stack_is_deleted() -> None:

@@ -169,6 +169,13 @@ def test_a_stack_s_name_cannot_end_the_hidden_line() -> None:
     assert "--_" in markdown(preview(stack="a-->b")).splitlines()[1]
 
 
+@pytest.mark.parametrize(("head", "tail"), [("", ""), ("first\n", "\nlast\n")], ids=["one line", "several"])
+def test_of_a_long_change_what_differs_is_shown(head: str, tail: str) -> None:
+    old, new = (f"{head}{'x' * 500}{end}{tail}" for end in ("old", "new"))
+    comment = markdown(preview(changes=(update(PropertyChange(path="a", old=old, new=new)),)))
+    assert [line[0] for line in comment.splitlines() if "xold" in line or "xnew" in line] == ["-", "+"]
+
+
 @pytest.mark.parametrize("value", ["x" * 1000, "ü" * 1000, "x\n" * 1000])
 def test_a_huge_change_is_cut_and_says_how_much_is_missing(value: str) -> None:
     many = tuple(
