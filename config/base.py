@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Section(BaseModel):
@@ -18,6 +18,8 @@ _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _QUANTITY = re.compile(r"^(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)$")
 
+_NO_SIZE = "is not a size: write a number with a unit, for example 512Mi, 20Gi or 1Ti"
+
 _DNS_LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 
 
@@ -25,9 +27,15 @@ def parse_bytes(quantity: str) -> int:
     """Bytes of a Kubernetes quantity such as `512Mi` or `1.5Ti`. Raises ValueError if it is none."""
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
-        raise ValueError("is not a size: write a number with a unit, for example 512Mi, 20Gi or 1Ti")
+        raise ValueError(_NO_SIZE)
     number, unit = match.groups()
     return int(float(number) * (_BINARY | _DECIMAL)[unit])
+
+
+def _with_unit(quantity: object) -> object:
+    if isinstance(quantity, str):
+        return quantity
+    raise ValueError(_NO_SIZE)
 
 
 def _positive_quantity(quantity: str) -> str:
@@ -40,6 +48,7 @@ def _positive_quantity(quantity: str) -> str:
 
 Quantity = Annotated[
     str,
+    BeforeValidator(_with_unit),
     AfterValidator(_positive_quantity),
     Field(json_schema_extra={"pattern": _QUANTITY.pattern, "examples": ["10Gi"]}),
 ]

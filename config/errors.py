@@ -54,26 +54,33 @@ def problems_of(error: ValidationError, model: Any, prefix: str) -> list[Problem
 
 def _problem(details: Mapping[str, Any], model: Any, prefix: str) -> Problem:
     path = [str(part) for part in details["loc"] if part != "[key]"]
-    where = ".".join([prefix, *path])
+    return Problem(where=".".join([prefix, *path]), message=_message(details, model, path))
+
+
+def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
+    given = details["input"]
     match details["type"]:
         case "extra_forbidden":
-            return Problem(
-                where=where, message=unknown_name(path[-1], _fields_at(model, path[:-1]), what="a known key")
-            )
+            message = unknown_name(path[-1], _fields_at(model, path[:-1]), what="a known key")
+        case _ if given is None:
+            message = "is empty: write what belongs there, or leave the key out"
         case "missing":
-            return Problem(where=where, message="is required but not set")
+            message = "is required but not set"
         case "literal_error" | "enum":
             allowed = [part.strip("' ") for part in str(details["ctx"]["expected"]).replace(" or ", ",").split(",")]
-            value = str(details["input"])
-            return Problem(where=where, message=unknown_name(value, allowed, what="one of the allowed values"))
+            message = unknown_name(str(given), allowed, what="one of the allowed values")
         case "value_error":
-            value = "" if isinstance(details["input"], Mapping | BaseModel) else f"{details['input']!r} "
-            return Problem(where=where, message=f"{value}{details['ctx']['error']}")
+            value = "" if isinstance(given, Mapping | BaseModel) else f"{given!r} "
+            message = f"{value}{details['ctx']['error']}"
         case "model_type" | "model_attributes_type" | "dict_type":
-            return Problem(where=where, message=f"{details['input']!r} is not a map of keys to values")
+            message = f"{given!r} is not a map of keys to values"
+        case "tuple_type" if isinstance(given, Mapping):
+            message = f"{given!r} is not a list; write a list"
+        case "tuple_type":
+            message = f"{given!r} is not a list; write a list: [{given}]"
         case _:
-            message = details["msg"][0].lower() + details["msg"][1:]
-            return Problem(where=where, message=f"{details['input']!r} is not allowed: {message}")
+            message = f"{given!r} is not allowed: {details['msg'][0].lower()}{details['msg'][1:]}"
+    return message
 
 
 def _fields_at(model: Any, path: list[str]) -> list[str]:

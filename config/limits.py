@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 MAX_NODES: Final = 10_000
 """Nodes of one cluster at most: far above what Kubernetes is tested to, low enough to catch a slip of the keyboard."""
 
 
-def _limit(limit: int | str) -> int | str:
-    if (isinstance(limit, str) and not _PERCENT.fullmatch(limit)) or (isinstance(limit, int) and limit < 0):
+def _limit(limit: object) -> object:
+    """Looked at before its type: else there is a problem for each of the two types."""
+    number = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0
+    if not number and not (isinstance(limit, str) and _PERCENT.fullmatch(limit)):
         raise ValueError("is neither a number of nodes nor a part of them such as 10%")
     if isinstance(limit, int) and limit > MAX_NODES:
         raise ValueError(f"is more than the {MAX_NODES} nodes that a cluster may have")
@@ -22,7 +24,7 @@ def _limit(limit: int | str) -> int | str:
 _PERCENT: Final = re.compile(r"(100|[1-9]?[0-9])%")
 Limit = Annotated[
     Annotated[int, Field(strict=True)] | str,
-    AfterValidator(_limit),
+    BeforeValidator(_limit),
     WithJsonSchema(
         {
             "anyOf": [

@@ -21,6 +21,9 @@ from tests import stacks
 from tests.stacks import ROOT, with_change
 from tests.unit.config.messages import complaints
 
+NO_SIZE = "is not a size: write a number with a unit, for example 512Mi, 20Gi or 1Ti"
+EMPTY = "is empty: write what belongs there, or leave the key out"
+
 
 def test_the_committed_development_stack_is_valid() -> None:
     config = load_stack_file(ROOT / "Pulumi.dev.yaml")
@@ -80,6 +83,37 @@ def test_all_errors_are_listed_at_once_across_sections() -> None:
 def test_a_pool_size_is_a_whole_number_within_reason(size: Any) -> None:
     (complaint,) = complaints(with_change(stacks.dev(), "worker_nodes.default.size", size))
     assert complaint.startswith("worker_nodes.default.size: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("health", {"disabled": "gpu-memory"}, ".disabled: 'gpu-memory' is not a list; write a list: [gpu-memory]"),
+        ("health", {"disabled": 3}, ".disabled: 3 is not a list; write a list: [3]"),
+        ("health", {"disabled": {}}, ".disabled: {} is not a list; write a list"),
+        (
+            "health",
+            {"max_drained": 0.1},
+            ".max_drained: 0.1 is neither a number of nodes nor a part of them such as 10%",
+        ),
+        (
+            "health",
+            {"max_drained": True},
+            ".max_drained: True is neither a number of nodes nor a part of them such as 10%",
+        ),
+        ("worker_nodes.default.resources.memory", 2, f": 2 {NO_SIZE}"),
+        ("worker_nodes.default.resources.memory", "2", f": '2' {NO_SIZE}"),
+        ("health", None, f": {EMPTY}"),
+        ("health", {"disabled": None}, f".disabled: {EMPTY}"),
+        ("health", {"max_drained": None}, f".max_drained: {EMPTY}"),
+        ("worker_nodes.default.resources.memory", None, f": {EMPTY}"),
+        ("login.size", None, f": {EMPTY}"),
+        ("login", {"siz": None}, ".siz: 'siz' is not a known key"),
+    ],
+)
+def test_a_slip_is_told_once_in_a_stack_file_s_own_words(path: str, value: Any, complaint: str) -> None:
+    (found,) = complaints(with_change(stacks.dev(), path, value))
+    assert found.startswith(path + complaint)
 
 
 def test_a_pool_may_have_no_nodes() -> None:
