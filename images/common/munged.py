@@ -14,8 +14,8 @@ from images.common.wait import wait_for
 SECRET = Path("/secrets/munge/munge.key")
 
 THREADS = 64
-"""Each serves one client, and waits 2 s for one that says nothing. Users and slurmd have one munged: with its usual two,
-one process that opened connections made its node stop answering (measured)."""
+"""Each serves one client, and waits 2 s for one that says nothing. Users and slurmd have one munged: with its usual two
+threads one process that only opened connections made its node stop answering (measured)."""
 
 
 def prepare(secret: Path, root: Path, uid: int, gid: int) -> None:
