@@ -106,7 +106,7 @@ class Login(pulumi.ComponentResource):
             termination_grace_period_seconds=30,
             dns_config=scope.node_dns,
             topology_spread_constraints=[_spread(scope)],
-            init_containers=[munge_sidecar(args.image)],
+            init_containers=[munge_sidecar(args.image, for_jail=True)],
             containers=[_sshd(args), _sackd(args)],
             volumes=[
                 *munge_volumes(args.munge_secret),

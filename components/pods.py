@@ -144,12 +144,16 @@ def claim_volume(name: str, claim: pulumi.Input[str]) -> k8s.core.v1.VolumeArgs:
     return k8s.core.v1.VolumeArgs(name=name, persistent_volume_claim=source)
 
 
-def munge_sidecar(image: str) -> k8s.core.v1.ContainerArgs:
-    """Munged as a native sidecar: it starts before the daemons that need it and ends after them."""
+def munge_sidecar(image: str, *, for_jail: bool = False) -> k8s.core.v1.ContainerArgs:
+    """Munged as a native sidecar: it starts before the daemons that need it and ends after them.
+
+    `for_jail`: with a second one for the users of the pod (images/common/munged.py).
+    """
     return k8s.core.v1.ContainerArgs(
         name="munged",
         image=image,
         command=program("munged"),
+        env=env(FOR_JAIL="yes") if for_jail else None,
         restart_policy="Always",
         volume_mounts=[
             mount("munge-key", "/secrets/munge", read_only=True),

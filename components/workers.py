@@ -146,7 +146,7 @@ def _pod(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
         termination_grace_period_seconds=pool.drain_timeout + GRACE_SECONDS,
         dns_config=args.scope.node_dns,
         topology_spread_constraints=[_spread(args.scope, pool_name)],
-        init_containers=[munge_sidecar(args.image)],
+        init_containers=[munge_sidecar(args.image, for_jail=True)],
         containers=[_slurmd(pool_name, args)],
         volumes=[
             *munge_volumes(args.munge_secret),

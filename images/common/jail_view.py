@@ -15,6 +15,7 @@ from typing import Final
 
 from images.common.command import Runner
 from images.common.mountinfo import mount_points
+from images.common.munged import JAIL_SOCKETS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ COMMON_BINDS: Final = (
     Bind(path="/proc", recursive=True),
     Bind(path="/sys", recursive=True),
     Bind(path="/dev", recursive=True),
-    Bind(path="/run/munge", read_only=True),
+    Bind(path="/run/munge", source=str(JAIL_SOCKETS), read_only=True),
     Bind(path="/run/slurm", read_only=True),
     Bind(path="/tmp"),
     Bind(path="/etc/resolv.conf", read_only=True),

@@ -143,3 +143,34 @@ def test_slurmctld_starts_no_program_of_a_trigger(cluster: SlurmSandbox) -> None
     assert done.returncode == 0, done.stderr
     refused = "type=job:fini exit=1:0"  # /usr/bin/true ends with 0
     wait_until(lambda: refused in cluster.controller.log("slurmctld"), cluster.logs, 60)
+
+
+HOLD_UP_MUNGED = """
+import socket, sys, threading
+def hold():
+    while True:
+        try:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect("/run/munge/munge.socket.2")
+                client.send(bytes.fromhex("00606d"))
+                client.recv(1)
+        except OSError:
+            pass
+for _ in range(1000):
+    threading.Thread(target=hold, daemon=True).start()
+print("holding", flush=True)
+threading.Event().wait()
+"""
+"""Each connection begins a message, and nothing follows."""
+
+
+def test_who_holds_up_munged_can_be_ended(cluster: SlurmSandbox) -> None:
+    """Users and slurmd had one munged: slurmctld could not reach the node any more, and took it for lost."""
+    (cluster.jail / "home/alice/hold.py").write_text(HOLD_UP_MUNGED)
+    output = cluster.jail / "home/alice/held"
+    job = shell(cluster, "alice", "sbatch --parsable -n1 --output=held --wrap 'exec python3 hold.py'").strip()
+    wait_until(lambda: output.exists() and "holding" in output.read_text(), cluster.logs, 60)
+    cluster.run(f"scancel {job}")
+    wait_until(lambda: not cluster.run(f"squeue --noheader --jobs={job}").stdout.strip(), cluster.logs, 60)
+    assert cluster.run("pgrep -f hold.py", pod="default-0").returncode == 1
+    assert "not_responding" not in cluster.run("scontrol show node default-0").stdout.lower()
