@@ -88,7 +88,8 @@ def token_volume() -> k8s.core.v1.VolumeArgs:
             )
         ),
     ]
-    source = k8s.core.v1.ProjectedVolumeSourceArgs(sources=projections)
+    # Root's alone: slurmctld, whose container has it for a hook of kubelet's, is not root.
+    source = k8s.core.v1.ProjectedVolumeSourceArgs(sources=projections, default_mode=0o400)
     return k8s.core.v1.VolumeArgs(name="token", projected=source)
 
 

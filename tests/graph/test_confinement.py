@@ -75,6 +75,8 @@ def test_tokens_are_where_they_are_used(recording: Recording) -> None:
             mounted = {mount["mountPath"] for mount in container.get("volumeMounts", [])}
             has_token = "/var/run/secrets/kubernetes.io/serviceaccount" in mounted
             assert has_token is (container["name"] in TOKENS), (owner, container["name"])
+        for volume in spec.get("volumes", []):
+            assert volume["name"] != "token" or volume["projected"]["defaultMode"] == 0o400, "a daemon is not root"
 
 
 @pytest.mark.parametrize("asked", [False, True])
