@@ -26,6 +26,11 @@ than arrays, loops of `sbatch` and 16 connections of a REST client (134 submissi
 Slurm's own 30 and 2 would make a loop of `sbatch` wait after the first second. Beyond it commands wait for a second and
 try again. A full table limits nobody who is new: 65,536 users of 24 bytes."""
 
+_CONNECTIONS = "conmgr_max_connections=8192"
+"""Connections to slurmctld and to each slurmd that have not said yet what they want. Slurm takes 50 (512 in 26.05) and
+lets them be silent for ever: one user's 50 kept everybody from slurmctld, or slurmctld from a node, which it then took
+for lost. Each costs a descriptor and some hundred bytes."""
+
 
 def format_value(value: SettingValue) -> str:
     """A value as slurm.conf has it: YES and NO, lists joined by commas."""
@@ -73,7 +78,8 @@ def _defaults(config: ClusterConfig) -> dict[str, str]:
         "SlurmctldPidFile": "/run/slurmstack/slurmctld.pid",
         "SlurmdSpoolDir": "/var/spool/slurmd",
         # Workers fetch this file from slurmctld, and register themselves with the address that they have just now.
-        "SlurmctldParameters": ",".join([CONFIGLESS, *_REQUESTS_PER_USER]),
+        "SlurmctldParameters": ",".join([CONFIGLESS, _CONNECTIONS, *_REQUESTS_PER_USER]),
+        "SlurmdParameters": _CONNECTIONS,
         "MaxNodeCount": str(max_node_count(config.worker_nodes)),
         # A worker that comes back after its pod was lost takes jobs again; one that an administrator drained stays
         # drained.

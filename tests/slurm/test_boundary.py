@@ -12,6 +12,7 @@ import pytest
 from config import load_config
 from slurm.health import health_settings
 from slurm.rest import TOKEN_SETTINGS
+from slurm.settings import effective_settings
 from tests import stacks
 from tests.security.attempts import EVERYWHERE, OF_USERS, Where
 from tests.security.scene import Scene, set_scene
@@ -42,7 +43,9 @@ def cluster(
     tokens = "\n".join(f"{key}={value}" for key, value in TOKEN_SETTINGS.items())
     health = health_settings(load_config(stacks.dev()))
     around = "\n".join(f"{key}={health[key]}" for key in ("Prolog", "Epilog"))
-    extra = f"{tokens}\n{around}\nDisableRootJobs=YES\nPropagateResourceLimits=NONE\n"
+    settings = effective_settings(load_config(stacks.dev()))
+    bounds = "\n".join(f"{key}={settings[key]}" for key in ("SlurmctldParameters", "SlurmdParameters"))
+    extra = f"{tokens}\n{around}\n{bounds}\nDisableRootJobs=YES\nPropagateResourceLimits=NONE\n"
     config = minimal_config(slurm_version, extra, **{"plugstack.conf": PLUGSTACK}, **USERS)
     sandbox = slurm_cluster(slurm_version, config=config, workers=1, jail=True)
     client = sandbox.add_pod("client", "jail", {sandbox.jail: "/jail"}, munged=False)
@@ -174,3 +177,28 @@ def test_who_holds_up_munged_can_be_ended(cluster: SlurmSandbox) -> None:
     wait_until(lambda: not cluster.run(f"squeue --noheader --jobs={job}").stdout.strip(), cluster.logs, 60)
     assert cluster.run("pgrep -f hold.py", pod="default-0").returncode == 1
     assert "not_responding" not in cluster.run("scontrol show node default-0").stdout.lower()
+
+
+SAY_NOTHING = """
+import resource, socket, sys, time
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+held = [socket.create_connection((sys.argv[1], int(sys.argv[2])), 30) for _ in range(2000)]
+open("held", "w").close()
+while True:
+    time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(("host", "port"), [("controller-0", 6817), ("default-0", 6818)])
+def test_connections_that_say_nothing_keep_nobody_out(cluster: SlurmSandbox, host: str, port: int) -> None:
+    """24.11 takes 50 at a time and waits for ever: one user's 50 were enough, and slurmd's node was lost."""
+    (cluster.jail / "home/alice/silent.py").write_text(SAY_NOTHING)
+    held = cluster.jail / "home/alice/held"
+    held.unlink(missing_ok=True)
+    shell(cluster, "alice", f"python3 silent.py {host} {port} >/dev/null 2>&1 & echo $! >pid; :")
+    try:
+        wait_until(held.exists, cluster.logs, 60)
+        assert shell(cluster, "bob", "timeout 20 srun -Q --immediate=15 echo here").strip() == "here"
+    finally:
+        shell(cluster, "alice", "kill $(cat pid)")
