@@ -78,6 +78,8 @@ class Decision:
     actions: tuple[Action, ...] = ()
     held: tuple[Action, ...] = ()
     """What waits because the limit is reached."""
+    last: tuple[Action, ...] = ()
+    """What waits because no other node takes jobs."""
     common: tuple[CommonFault, ...] = ()
     """For what nothing is drained, as many nodes of a pool have it."""
 
@@ -99,10 +101,11 @@ def decide(nodes: Iterable[NodeView], policy: Policy, now: float, unsettled: fro
             action.node.name,
         ),
     )
-    granted, held = _within_limit(closing, nodes, policy)
+    granted, held, last = _within_limit(closing, nodes, policy)
     order = list(Kind)
     actions = sorted([*free, *granted], key=lambda action: (order.index(action.kind), action.node.name))
-    return Decision(actions=tuple(actions), held=tuple(held), common=tuple(common[key] for key in sorted(common)))
+    faults = tuple(common[key] for key in sorted(common))
+    return Decision(actions=tuple(actions), held=tuple(held), last=tuple(last), common=faults)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,8 +204,10 @@ def _gravest(failing: Mapping[str, Finding]) -> str:
     return min(failing, key=key)
 
 
-def _within_limit(closing: list[Action], nodes: list[NodeView], policy: Policy) -> tuple[list[Action], list[Action]]:
-    """What may be closed now, and what has to wait.
+def _within_limit(
+    closing: list[Action], nodes: list[NodeView], policy: Policy
+) -> tuple[list[Action], list[Action], list[Action]]:
+    """What may be closed now, what has to wait for the limit, and what because it is the last node that takes jobs.
 
     Nodes that will be resumed in this round still count: that may fail, and the next round is two seconds away. Nodes
     that somebody wants free do not: while machines are upgraded one after the other, a broken GPU is still drained for.
@@ -216,18 +221,21 @@ def _within_limit(closing: list[Action], nodes: list[NodeView], policy: Policy) 
     usable = sum(1 for node in nodes if node.takes_jobs)
     granted: list[Action] = []
     held: list[Action] = []
+    last: list[Action] = []
     for action in closing:
         concerned = (rooms[None], rooms[action.node.pool])
-        allowed = all(room.has_place(action) for room in concerned)
-        if action.kind is Kind.DRAIN and not action.node.is_declared:
-            # Of one that is set down the jobs are lost already; whether it is the last node does not matter to them.
-            allowed = allowed and usable - action.node.takes_jobs >= 1
-        (granted if allowed else held).append(action)
-        if allowed:
+        # Of one that is set down the jobs are lost already; whether it is the last node does not matter to them.
+        matters = action.kind is Kind.DRAIN and not action.node.is_declared
+        if not all(room.has_place(action) for room in concerned):
+            held.append(action)
+        elif matters and usable - action.node.takes_jobs < 1:
+            last.append(action)
+        else:
+            granted.append(action)
             usable -= action.node.takes_jobs
             for room in concerned:
                 room.take(action)
-    return granted, held
+    return granted, held, last
 
 
 @dataclass(kw_only=True)

@@ -25,6 +25,7 @@ REQUEUE_AGAIN_SECONDS: Final = 30.0
 """Jobs need a moment to end, and some cannot be requeued."""
 MOST_FAILURES: Final = 3
 """Questions without an answer in one round, after which the rest waits for the next: slurmctld may be stuck."""
+NO_OTHER: Final = "no other node takes jobs"
 
 
 class Telling(Protocol):
@@ -76,7 +77,7 @@ class Watcher:
         self._dry_run = dry_run
         self._wall = wall
         self._told: dict[tuple[Kind, str], str] = {}
-        self._held: frozenset[tuple[str, str]] = frozenset()
+        self._held: frozenset[tuple[str, str, str]] = frozenset()
         self._requeued: dict[str, float] = {}
         self._drained: dict[str, str] | None = None
 
@@ -244,11 +245,18 @@ class Watcher:
         self._common = now
 
     def _tell_held(self, decision: Decision) -> None:
-        held = frozenset((action.node.name, action.reason.partition(":")[0]) for action in decision.held)
-        if held and held != self._held:
-            names = ", ".join(f"{name} ({reason})" for name, reason in sorted(held)[:20])
-            more = f", and {len(held) - 20} more" if len(held) > 20 else ""
-            self._log(f"not drained, as the limit of {self._policy.max_drained} is reached: {names}{more}")
-        elif self._held and not held:
-            self._log("no node waits for the limit any more")
+        whys = {f"the limit of {self._policy.max_drained} is reached": decision.held, NO_OTHER: decision.last}
+        held = frozenset(
+            (why, action.node.name, action.reason.partition(":")[0])
+            for why, actions in whys.items()
+            for action in actions
+        )
+        if held != self._held:
+            for why in whys:
+                if waiting := sorted((name, reason) for because, name, reason in held if because == why):
+                    names = ", ".join(f"{name} ({reason})" for name, reason in waiting[:20])
+                    more = f", and {len(waiting) - 20} more" if len(waiting) > 20 else ""
+                    self._log(f"not drained, as {why}: {names}{more}")
+            if not held:
+                self._log("no node waits to be drained any more")
         self._held = held

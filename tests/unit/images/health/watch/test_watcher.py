@@ -208,7 +208,19 @@ def test_what_the_limit_holds_back_is_told_when_it_changes(cluster: Cluster) -> 
     for name in ("w-0", "w-1", "w-2"):
         cluster.report(name, disks=OK, dns=OK)
     cluster.round()
-    assert cluster.log[-2:] == ["no node waits for the limit any more", "resume w-0: lifted: health/disks"]
+    assert cluster.log[-2:] == ["no node waits to be drained any more", "resume w-0: lifted: health/disks"]
+
+
+def test_the_last_node_that_takes_jobs_is_not_said_to_wait_for_the_limit(cluster: Cluster) -> None:
+    cluster.start(policy("100%"))
+    for number, name in enumerate(cluster.nodes):
+        check: dict[str, Any] = {f"check{number}": FULL}
+        cluster.report(name, **check)  # what many have at once drains nothing
+    for _ in range(2):
+        cluster.round()
+    last = max(cluster.nodes)
+    (told,) = [line for line in cluster.log if line.startswith("not drained")]
+    assert told == f"not drained, as no other node takes jobs: {last} (health/check{len(cluster.nodes) - 1} [node])"
 
 
 def test_a_dry_run_says_what_it_would_do_once_and_changes_nothing(cluster: Cluster) -> None:
