@@ -127,13 +127,14 @@ NAME_PREFIX: Final = "slurmstack_health_"
 
 
 def worst(results: Iterable[Result]) -> Result:
-    """Several findings of one check as one result: the worst status, all messages that are not about something well.
+    """Several findings of one check as one result: the worst status, and all messages, the gravest first.
 
     A failure is worse than not knowing, and not knowing is worse than a warning.
     """
     found = list(results)
     order = [Status.OK, Status.WARN, Status.NOT_CHECKED, Status.FAIL]
-    status = max((result.status for result in found), key=order.index, default=Status.OK)
+    by_gravity = sorted(found, key=lambda result: order.index(result.status), reverse=True)
+    status = by_gravity[0].status if by_gravity else Status.OK
     faults = {result.fault for result in found if result.status == status}
     values: dict[str, float] = {}
     for result in found:
@@ -141,7 +142,7 @@ def worst(results: Iterable[Result]) -> Result:
     gravest: list[FaultClass] = ["hardware", "node", "user"]
     return Result(
         status=status,
-        message="; ".join(result.message for result in found if result.message),
+        message="; ".join(result.message for result in by_gravity if result.message),
         fault=next((fault for fault in gravest if fault in faults), None),
         values=values,
     )

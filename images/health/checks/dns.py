@@ -102,7 +102,7 @@ def run(
     silent = [result.message for result in found if result.status is Status.WARN and not result.values]
     lasted = held_for(node.state, NAME, ["silent"] if silent else [], clock).get("silent", 0.0)
     if lasted >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS):
-        found.append(Result(status=Status.FAIL, message=f"for {lasted:.0f} s now", fault="node"))
+        found.append(Result(status=Status.FAIL, message=f"no answer for {lasted:.0f} s now", fault="node"))
     return worst(found)
 
 

@@ -59,7 +59,8 @@ def off(side: str) -> str:
         (f"fail {off('ahead of')}", {"ahead": 90.0}),
         ("fail [node]: ...", {"ahead": 30.0, "fail_seconds": 10}),
         ("not checked: ...Operation not permitted", {"kept": DENIED}),
-        ("fail ...", {"kept": ValueError("?"), "ahead": 90.0}),
+        (f"fail {off('ahead of')}; the kernel does not tell...", {"kept": ValueError("?"), "ahead": 90.0}),
+        (f"fail {off('behind')}; no time...", {"kept": Kept(synchronised=False, error_seconds=16.0), "ahead": -90.0}),
         ("not checked: ...the clock was set back meanwhile", {"jump": -100.0}),
     ],
 )

@@ -76,7 +76,7 @@ def test_how_long_it_took_is_told(tmp_path: Path) -> None:
         "silent servers are a fault after a minute": (
             [{"controller-0": SILENT}] * 3,
             0.0,
-            [f"warn [node]: {NO_ANSWER}", "warn ...", f"fail [node]: {NO_ANSWER}; for 60 s now"],
+            [f"warn [node]: {NO_ANSWER}", "warn ...", f"fail [node]: no answer for 60 s now; {NO_ANSWER}"],
         ),
         "an answer in between begins anew": (
             [{"w-0": SILENT}, {}, {"w-0": SILENT}],

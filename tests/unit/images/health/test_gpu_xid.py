@@ -47,7 +47,7 @@ ODD_PLACE = "<3>[99990.0] NVRM: Xid (0000:18:00.0) 79\n"
 OTHERS = "(a GPU that is not this node's)"
 OFF_THE_BUS = "GPU 3: Xid 79, GPU has fallen off the bus"
 APPLICATION = "GPU 0, 1: Xid 31, GPU memory page fault; GPU 0: Xid 43, GPU stopped processing"
-SWITCHES = "nvswitch3: SXid 12028, error of an NVSwitch; nvswitch0: SXid 20034, fatal error of an NVSwitch"
+SWITCHES = "nvswitch0: SXid 20034, fatal error of an NVSwitch; nvswitch3: SXid 12028, error of an NVSwitch"
 ASKS = "GPU 0: Xid 154, the driver asks for:"
 NOT_PERMITTED = "dmesg: read kernel buffer failed: Operation not permitted"
 
