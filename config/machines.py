@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from config.base import Quantity, Section, parse_bytes
 
@@ -105,14 +105,17 @@ class Autoscaling(Section):
         return self
 
 
-def _count_or_percent(value: int | str) -> int | str:
-    if isinstance(value, str) and not _PERCENT.fullmatch(value):
-        raise ValueError("is neither a number of machines nor a percentage such as 25%")
-    return value
+def _count_or_percent(value: object) -> object:
+    """Before pydantic tries one type after the other, and tells of each why it is not that one."""
+    if isinstance(value, str) and _PERCENT.fullmatch(value):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_GROUP_SIZE:
+        return value
+    raise ValueError(f"is neither a number of machines from 0 to {MAX_GROUP_SIZE} nor a percentage such as 25%")
 
 
 CountOrPercent = Annotated[
-    Annotated[int, Field(strict=True, ge=0, le=MAX_GROUP_SIZE)] | str, AfterValidator(_count_or_percent)
+    Annotated[int, Field(strict=True, ge=0, le=MAX_GROUP_SIZE)] | str, BeforeValidator(_count_or_percent)
 ]
 
 

@@ -193,6 +193,13 @@ def test_a_node_group_has_at_most_a_hundred_nodes(value: Any) -> None:
     assert only_complaint((f"{POOL}.autoscaling", {"max_size": value})).startswith(f"{POOL}.autoscaling.max_size: ")
 
 
+@pytest.mark.parametrize("value", [101, -1, 1.5, True, "5", "all"])
+def test_what_is_no_number_of_machines_and_no_percentage_is_told_once(value: Any) -> None:
+    complaint = only_complaint((f"{POOL}.update_strategy", {"max_surge": value}))
+    assert complaint.startswith(f"{POOL}.update_strategy.max_surge: ")
+    assert "neither a number of machines from 0 to 100 nor a percentage such as 25%" in complaint
+
+
 def test_a_cluster_is_not_larger_than_kubernetes_is_tested_to() -> None:
     pool = {"size": 5000, "platform": "cpu-d3", "preset": "2vcpu-8gb"}
     complaint = only_complaint(("worker_nodes", {"a": pool}))
