@@ -16,7 +16,7 @@ def configuration_state(kubectl: Kubectl, namespace: str) -> dict[str, Any] | No
 
     Not by way of the agent's port and the API server: network policies keep that away.
     """
-    answer = in_controller(kubectl, namespace, "cat", STATE_FILE)
+    answer = in_controller(kubectl, namespace, "cat", STATE_FILE, seconds=20)
     if answer.returncode != 0:
         return None
     state: dict[str, Any] = json.loads(answer.stdout)

@@ -8,7 +8,7 @@ from typing import Any
 
 from cli.apply import RIGHTS_OUTSIDE, cluster_labels
 from cli.errors import Failure
-from cli.kubectl import Kubectl, slurm
+from cli.kubectl import Kubectl, in_controller, slurm
 from config.cluster import ClusterConfig
 from local.report import Report
 
@@ -34,7 +34,7 @@ def destroy_cluster(
     if kill_jobs:
         with report.step("Cancelling all jobs"):
             for state in ("pending", "running", "suspended"):  # those that wait first, or they start where others end
-                slurm(kubectl, namespace, "scancel", f"--state={state}")
+                in_controller(kubectl, namespace, "scancel", f"--state={state}", seconds=600)
     with report.step("Waiting for worker nodes to leave") as step:
         _delete_workloads(kubectl, namespace, "slurmstack/pool")
         while leaving := kubectl.items("pod", "-n", namespace, "-l", "app.kubernetes.io/component=worker"):

@@ -25,6 +25,12 @@ _TIMEOUT = "20s"
 
 _STREAMS = frozenset({"exec", "logs", "port-forward"})
 
+_ANSWER_SECONDS = 20
+"""Slurm's own commands give up after MessageTimeout (30 s) a try; what answers at all does in less."""
+
+_UNDONE = 124
+"""Exit status of what did not end in its time, as of timeout(1)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kubectl:
@@ -35,14 +41,23 @@ class Kubectl:
     kubeconfig: str | None
     environment: dict[str, str] = field(default_factory=dict)
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run kubectl to its end. Raises Failure with its own message if it fails and `check` is set."""
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, seconds: float = 600
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl to its end. Raises Failure with its own message if it fails and `check` is set.
+
+        `seconds`: how long at most. kubectl itself waits for ever for a pod whose machine is lost.
+        """
         # A timeout ends streams too, however long a command in a pod may rightly take.
         timeout = [] if arguments[0] in _STREAMS else [f"--request-timeout={_TIMEOUT}"]
         command = [*self.command(), *timeout, *arguments]
         environment = {**os.environ, **self.environment}
         try:
-            done = subprocess.run(command, capture_output=True, text=True, input=stdin, env=environment, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, input=stdin, env=environment, check=False, timeout=seconds
+            )
+        except subprocess.TimeoutExpired:
+            done = subprocess.CompletedProcess(command, _UNDONE, "", f"no answer within {seconds:g} s")
         except OSError as error:
             raise Failure(f"kubectl cannot be run: {error}") from error
         if check and done.returncode != 0:
@@ -66,16 +81,16 @@ class Kubectl:
 
 
 def in_controller(
-    kubectl: Kubectl, namespace: str, *command: str, stdin: str | None = None
+    kubectl: Kubectl, namespace: str, *command: str, stdin: str | None = None, seconds: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command beside slurmctld, to its end. Its exit status is kubectl's; nothing is raised."""
+    """Run a command beside slurmctld, for so many seconds at most. Its exit status is kubectl's; nothing is raised."""
     where = ("exec", *(["-i"] if stdin is not None else []), "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--")
-    return kubectl.run(*where, *command, stdin=stdin, check=False)
+    return kubectl.run(*where, *command, stdin=stdin, check=False, seconds=seconds)
 
 
 def slurm(kubectl: Kubectl, namespace: str, *command: str) -> str:
     """What a Slurm command prints in the controller's pod; empty if it fails."""
-    done = in_controller(kubectl, namespace, *command)
+    done = in_controller(kubectl, namespace, *command, seconds=_ANSWER_SECONDS)
     return done.stdout if done.returncode == 0 else ""
 
 

@@ -240,7 +240,7 @@ def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) 
     for ids, state in ((waiting, ["--state=pending"]), (running, [])):
         if ids:
             scancel = ("xargs", "-n", "500", "scancel", *state)
-            done = in_controller(kubectl, namespace, *scancel, stdin="\n".join(sorted(ids)))
+            done = in_controller(kubectl, namespace, *scancel, stdin="\n".join(sorted(ids)), seconds=600)
             if done.returncode != 0:  # one that has ended meanwhile, as a rule
                 console.print(f"note: {escape(complaint(done))}", soft_wrap=True)
     if jobs:

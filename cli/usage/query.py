@@ -29,7 +29,7 @@ def refuse_without_accounting(config: ClusterConfig) -> None:
 def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) -> list[Run]:
     """All runs of jobs between two times. Raises Failure with sacct's own message."""
     command = sacct_command(start, end)
-    done = in_controller(kubectl, namespace, *command)
+    done = in_controller(kubectl, namespace, *command, seconds=600)
     if done.returncode != 0:
         why = complaint(done)
         hint = _AWAY if _DISABLED not in why else "the cluster was applied without it; `slurmstack up` turns it on"

@@ -74,7 +74,7 @@ class FakeCluster(Kubectl):
     worker: Answer = field(default_factory=answer)
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> Answer:
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float) -> Answer:
         del stdin
         self.asked.append(arguments)
         match arguments:

@@ -34,7 +34,9 @@ class FakeKubectl(Kubectl):
     kubeconfig: str | None = None
     answers: list[tuple[set[str], Any, str]] = field(default_factory=list)
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
         del stdin
         for words, output, error in self.answers:
             if words <= set(arguments):
@@ -73,7 +75,9 @@ class FakeCluster(Kubectl):
         """The kinds in each list that was applied."""
         return [[item["kind"] for item in given] for given in self.documents]
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
         del check
         found: list[dict[str, Any]] = []
         if arguments[0] == "delete":

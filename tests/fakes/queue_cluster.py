@@ -88,7 +88,9 @@ class FakeKubectl(Kubectl):
     """The objects that `kubectl get` finds."""
     calls: list[tuple[tuple[str, ...], str | None]] = field(default_factory=list)
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
         assert check is (arguments[0] == "get")
         self.calls.append((arguments, stdin))
         if arguments[:2] == ("get", "--ignore-not-found"):

@@ -43,7 +43,9 @@ class Cluster(Kubectl):
     calls: list[tuple[str, ...]] = field(default_factory=list)
     broken: str = ""
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
         del stdin
         self.calls.append(arguments)
         output, error = self._answer(arguments)

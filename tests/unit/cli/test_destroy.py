@@ -27,7 +27,9 @@ class Leaving(FakeCluster):
     Deleting the namespace works at once, and an `up` that has waited for that makes all anew at once.
     """
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
         if arguments[:2] == ("get", "--ignore-not-found") and "pod" in arguments:
             self.deleted.append("(looked for pods)")
             if self.deleted.count("(looked for pods)") == 3:
@@ -87,11 +89,10 @@ def test_all_jobs_are_cancelled_those_that_wait_first_and_suspended_ones_too(
 ) -> None:
     said: list[str] = []
 
-    def slurm(_kubectl: Leaving, _namespace: str, *command: str) -> str:
+    def asked(_kubectl: Leaving, _namespace: str, *command: str, **_: float) -> None:
         said.append(" ".join(command))
-        return ""
 
-    monkeypatch.setattr(destroy, "slurm", slurm)
+    monkeypatch.setattr(destroy, "in_controller", asked)
     destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, pods_only=True)
     cancelled = [command for command in said if command.startswith("scancel")]
     assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]

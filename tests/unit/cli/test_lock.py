@@ -36,7 +36,9 @@ class Api(Kubectl):
     calls: list[tuple[str, ...]] = field(default_factory=list)
     alone: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
         del check
         with self.alone:
             self.calls.append(arguments)

@@ -47,7 +47,9 @@ class FakeKubectl(Kubectl):
     calls: list[tuple[str, ...]] = field(default_factory=list)
     stdin: list[str] = field(default_factory=list)
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
         assert not check or not self.complained
         self.calls.append(arguments)
         self.stdin.append(stdin or "")

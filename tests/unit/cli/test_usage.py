@@ -263,7 +263,9 @@ class Controller:
         self.answer = subprocess.CompletedProcess([], code, stdout, stderr)
         self.asked: list[tuple[str, ...]] = []
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
         assert not check
         assert stdin is None
         self.asked.append(arguments)

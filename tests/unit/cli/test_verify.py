@@ -22,7 +22,9 @@ class Cluster(Kubectl):
     kubeconfig: str | None = None
     sinfo: str = ""
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
         del stdin, check
         if arguments[0] == "exec":
             return subprocess.CompletedProcess(arguments, 0, self.sinfo, "")
