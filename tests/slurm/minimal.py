@@ -5,6 +5,8 @@ from __future__ import annotations
 
 def minimal_config(version: str, extra: str = "", **files: str) -> dict[str, str]:
     """The least that a cluster of dynamic nodes needs; `extra` is added to slurm.conf."""
+    # By default Slurm puts off what comes after a job's end for up to three seconds (batch_sched_delay).
+    at_once = "" if "SchedulerParameters" in extra else "SchedulerParameters=batch_sched_delay=0,sched_min_interval=0"
     slurm_conf = f"""\
 ClusterName=sandbox
 SlurmctldHost=controller-0
@@ -27,6 +29,7 @@ LaunchParameters=use_interactive_step,disable_send_gids
 MailProg=/bin/true
 NodeSet=default Feature=default
 PartitionName=main Nodes=default Default=YES State=UP
+{at_once}
 {extra}
 """
     return {"slurm.conf": slurm_conf, "cgroup.conf": "CgroupPlugin=disabled\n", **files}

@@ -26,7 +26,7 @@ from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
-BURST = 40
+BURST = 20
 """Jobs that are submitted one after the other, as fast as one shell can."""
 
 
