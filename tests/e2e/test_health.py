@@ -20,9 +20,6 @@ MOVES = 'test -n "$SLURM_RESTART_COUNT" || sleep 300; sleep 15'
 """A job of which the first run lasts longer than all that is waited for until it is requeued; the second one ends."""
 
 
-pytestmark = pytest.mark.disruptive
-
-
 def _reason(slurm: SlurmOnKubernetes, node: str) -> str:
     """Why a node is drained; empty if it is not."""
     nodes = json.loads(slurm.slurm("scontrol show nodes --json", check=False) or '{"nodes": []}')["nodes"]
@@ -125,6 +122,7 @@ def _await_move(slurm: SlurmOnKubernetes, job: str, node: str, timeout: float = 
     assert slurm.job_field(job, "NodeList") == node
 
 
+@pytest.mark.disruptive
 def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: SlurmOnKubernetes) -> None:
     slurm = healthy
     gpus = FakeGpus(slurm)
@@ -186,6 +184,7 @@ def test_nodes_are_measured_by_jobs_that_users_never_wait_for(healthy: SlurmOnKu
         slurm.change("health", before)
 
 
+@pytest.mark.disruptive
 def test_a_cordoned_machine_is_drained_and_its_jobs_move_until_it_is_uncordoned(healthy: SlurmOnKubernetes) -> None:
     slurm = healthy
     machine = _machine(slurm, "default-0")
@@ -202,6 +201,7 @@ def test_a_cordoned_machine_is_drained_and_its_jobs_move_until_it_is_uncordoned(
     slurm.await_job(job, timeout=90)
 
 
+@pytest.mark.disruptive
 @pytest.mark.parametrize("what", ["is not heard of by Kubernetes", "is gone from Kubernetes"])
 def test_a_lost_machine_s_jobs_start_elsewhere(healthy: SlurmOnKubernetes, what: str) -> None:
     slurm = healthy
