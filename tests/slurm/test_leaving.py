@@ -115,7 +115,7 @@ def test_jobs_of_a_partition_that_leaves_run_on_over_restarts_and_then_it_goes(
     (cluster.controller.root / "run/slurmstack/ready").unlink()
     cluster.start_controller_daemons(cluster.controller)
     wait_until(lambda: status(cluster)["active"] == config_hash(one), cluster.logs)
-    assert states(cluster, running) == ["RUNNING"]
+    assert states(cluster, running) == ["RUNNING"], cluster.logs()
     assert set(states(cluster, array)) == {"PENDING"}
     assert partitions(cluster) == {"main", "gpu"}
 
@@ -161,7 +161,7 @@ def test_a_pool_that_leaves_a_partition_ends_no_job(
 
     change(cluster, one)
 
-    assert states(cluster, running) == ["RUNNING"]
+    assert states(cluster, running) == ["RUNNING"], cluster.logs()
     go(cluster)
     wait_for_states(cluster, "COMPLETED", running)
     assert shown(cluster, running)[0]["Restarts"] == "0"
@@ -185,7 +185,7 @@ def test_another_name_of_the_cluster_is_taken_back_and_the_jobs_run_on(
         lambda: status(cluster)["pending"] is None and "is UP" in cluster.run("scontrol ping").stdout, cluster.logs
     )
     assert status(cluster)["active"] == config_hash(two)
-    assert states(cluster, running) == ["RUNNING"]
+    assert states(cluster, running) == ["RUNNING"], cluster.logs()
     go(cluster)
     wait_for_states(cluster, "COMPLETED", running)
 
@@ -201,7 +201,7 @@ def test_a_limit_that_is_too_small_for_the_jobs_there_are_is_refused(
 
     assert "MaxJobCount=1 is too small" in found["rejected"]["message"]
     assert found["active"] == config_hash(two)
-    assert states(cluster, running) == ["RUNNING"]
+    assert states(cluster, running) == ["RUNNING"], cluster.logs()
 
 
 def test_a_default_of_memory_that_no_node_has_holds_jobs_that_asked_for_none(
