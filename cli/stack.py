@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from config import ClusterConfig, ConfigError, Problem, load_config
+from config.keys import check_keys
 from config.load import PROJECT, encrypted_problem, plain, read_document, sections_of
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
@@ -61,8 +62,10 @@ def _with_environments(file: Path, name: str) -> dict[str, Any]:
     if done.returncode != 0:
         message = f"`pulumi config --open` cannot open it: {(done.stderr or done.stdout).strip()}"
         raise ConfigError([Problem(where=f"{file}: environment", message=message)])
+    opened = json.loads(done.stdout)
+    check_keys(opened)
     prefix = f"{PROJECT}:"
-    values = {key[len(prefix) :]: value for key, value in json.loads(done.stdout).items() if key.startswith(prefix)}
+    values = {key[len(prefix) :]: value for key, value in opened.items() if key.startswith(prefix)}
     encrypted = [key for key, value in values.items() if value["secret"]]
     if encrypted:
         raise ConfigError(encrypted_problem(key) for key in encrypted)

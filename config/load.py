@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_origin
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from config import keys
 from config.base import Section
 from config.cloud import CLOUDS
 from config.cluster import ClusterConfig
@@ -19,7 +20,7 @@ from config.crosscheck import cross_check
 from config.errors import ConfigError, Problem, problems_of, unknown_name
 from config.presets import with_resources
 
-PROJECT = "slurmstack"
+PROJECT = keys.PROJECT
 """Prefix of our keys in a stack file: the name of the Pulumi project."""
 
 
@@ -84,11 +85,15 @@ def read_document(path: Path) -> Any:
 
 
 def sections_of(document: Any, *, where: Path) -> dict[str, Any]:
-    """Our sections of a stack file that was read, by name without the project's prefix. Raises ConfigError."""
+    """Our sections of a stack file that was read, by name without the project's prefix.
+
+    Raises ConfigError, also for a key that was surely meant to be one of ours.
+    """
     config = document.get("config") if isinstance(document, dict) else None
     if not isinstance(config, dict):
         message = f"has no map 'config:' with keys such as '{PROJECT}:worker_nodes'"
         raise ConfigError([Problem(where=str(where), message=message)])
+    keys.check_keys(config, beside_config=document)
     prefix = f"{PROJECT}:"
     return {str(key)[len(prefix) :]: plain(value) for key, value in config.items() if str(key).startswith(prefix)}
 
