@@ -56,10 +56,8 @@ def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any], now: datet
     elif isinstance(cloud, ExistingCloud):
         problems += ignored_problems(valid)
     if isinstance(cloud, ExistingCloud) and cloud.kubeconfig is not None and cloud.context is None:
-        message = (
-            "names a kubeconfig without a context; set cloud.context too (`kubectl config get-contexts` lists them)"
-        )
-        problems.append(Problem(where="cloud.context", message=message))
+        message = "is of no use without a context; set cloud.context too (`kubectl config get-contexts` lists them)"
+        problems.append(Problem(where="cloud.kubeconfig", message=message))
     return problems
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -61,7 +63,7 @@ def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
     given = details["input"]
     match details["type"]:
         case "extra_forbidden":
-            message = unknown_name(path[-1], _fields_at(model, path[:-1]), what="a known key")
+            message = unknown_name(path[-1], fields_of(_place(model, path[:-1]).kind), what="a known key")
         case _ if given is None:
             message = "is empty: write what belongs there, or leave the key out"
         case "missing":
@@ -70,34 +72,86 @@ def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
             allowed = [part.strip("' ") for part in str(details["ctx"]["expected"]).replace(" or ", ",").split(",")]
             message = unknown_name(str(given), allowed, what="one of the allowed values")
         case "value_error":
-            value = "" if isinstance(given, Mapping | BaseModel) else f"{given!r} "
+            value = "" if isinstance(given, Mapping | BaseModel) else f"{_shown(given)} "
             message = f"{value}{details['ctx']['error']}"
-        case "model_type" | "model_attributes_type" | "dict_type":
-            message = f"{given!r} is not a map of keys to values"
-        case "tuple_type" if isinstance(given, Mapping):
-            message = f"{given!r} is not a list; write a list"
-        case "tuple_type":
-            message = f"{given!r} is not a list; write a list: [{given}]"
+        case "model_type" | "model_attributes_type" | "dict_type" | "tuple_type":
+            message = _of_another_shape(given, is_list=details["type"] == "tuple_type")
+        case "bool_type" | "int_type" | "string_type":
+            message = _of_another_type(details["type"], given, _place(model, path).description)
         case _:
-            message = f"{given!r} is not allowed: {details['msg'][0].lower()}{details['msg'][1:]}"
+            message = f"{_shown(given)} is not allowed: {details['msg'][0].lower()}{details['msg'][1:]}"
     return message
 
 
-def _fields_at(model: Any, path: list[str]) -> list[str]:
-    """Names of the fields that are valid at a place inside a model."""
+def _of_another_shape(given: Any, *, is_list: bool) -> str:
+    """What to write where a list belongs, or a map."""
+    if is_list:
+        return f"{_shown(given)} is not a list; write a list" + ("" if isinstance(given, Mapping) else f": [{given}]")
+    if isinstance(given, tuple | list):
+        name = given[0] if given and isinstance(given[0], str) else "name"
+        return f"{_shown(given)} is a list, and a map belongs here: write `{name}: ...` in place of `- {name}`"
+    return f"{given!r} is not a map of keys to values"
+
+
+def _of_another_type(wanted: str, given: Any, description: str) -> str:
+    """What to write where a switch, a whole number or text belongs. `description`: what the field says of itself."""
+    if wanted == "bool_type":
+        return f"{_shown(given)} is neither true nor false: write one of these, without quotes"
+    if wanted == "int_type":
+        return f"{_shown(given)} is not a whole number{_number_instead(given, description)}"
+    return f"{_shown(given)} is not text" + (": write it in quotes" if isinstance(given, int | float) else "")
+
+
+def _shown(given: Any) -> str:
+    """A value as its writer knows it: lists and maps as YAML has them, not as Python has."""
+    return json.dumps(given, default=str) if isinstance(given, tuple | list | Mapping) else repr(given)
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def _number_instead(given: Any, description: str) -> str:
+    """What to write where a number belongs; the field's description tells whether it is one of seconds or minutes."""
+    if not isinstance(given, str):
+        return ""
+    if re.fullmatch(r"-?\d+", given):
+        return ": write it without quotes"
+    unit = next((unit for unit in ("seconds", "minutes") if unit in description.lower()), None)
+    if unit is None:
+        return ""
+    span = re.fullmatch(r"(\d+) *(s|m|h|d|w)[a-z]*", given)
+    amount = int(span[1]) * _SECONDS[span[2]] // (60 if unit == "minutes" else 1) if span else 3600
+    return f": write {unit} as a number without a unit, {'here' if span else 'for example'} {amount}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """A place inside a model: the type there, and what the nearest field above says of itself."""
+
+    kind: Any
+    description: str
+
+
+def _place(model: Any, path: list[str]) -> _Place:
     current = _unwrap(model)
+    description = ""
     for part in path:
         origin = get_origin(current)
         if isinstance(current, type) and issubclass(current, BaseModel):
             field = current.model_fields.get(part)
             current = _unwrap(field.annotation) if field is not None else None
+            description = (field.description if field is not None else None) or ""
         elif origin is not None and issubclass(origin, Mapping):
             current = _unwrap(get_args(current)[1])
         elif origin is not None and get_args(current):
             current = _unwrap(get_args(current)[0])
-    if isinstance(current, type) and issubclass(current, BaseModel):
-        return list(current.model_fields)
-    return []
+    return _Place(kind=current, description=description)
+
+
+def fields_of(annotation: Any) -> list[str]:
+    """Names of the fields of the model that an annotation wraps; none if it is no model."""
+    kind = _unwrap(annotation)
+    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
 
 
 def _unwrap(annotation: Any) -> Any:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -17,7 +17,7 @@ from config.base import Section
 from config.cloud import CLOUDS
 from config.cluster import ClusterConfig
 from config.crosscheck import cross_check
-from config.errors import ConfigError, Problem, problems_of, unknown_name
+from config.errors import ConfigError, Problem, fields_of, problems_of, unknown_name
 from config.presets import with_resources
 
 PROJECT = keys.PROJECT
@@ -35,6 +35,9 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     encrypted = [place for name, value in sections.items() for place in _encrypted(value, name)]
     if encrypted:
         raise ConfigError(encrypted_problem(place) for place in encrypted)
+    nameless = list(_nameless(sections))
+    if nameless:
+        raise ConfigError(nameless)
     sections = with_resources(sections)
     for name, value in sections.items():
         field = ClusterConfig.model_fields.get(name)
@@ -80,6 +83,10 @@ def read_document(path: Path) -> Any:
         raise ConfigError([Problem(where=where, message="there is no such file")]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError([Problem(where=where, message=f"cannot be read: {error}")]) from None
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        message = f"is not valid YAML{line}: {error.problem}; check the indent of this line and of the one above"
+        raise ConfigError([Problem(where=where, message=message)]) from None
     except yaml.YAMLError as error:
         raise ConfigError([Problem(where=where, message=f"is not valid YAML: {error}")]) from None
 
@@ -143,6 +150,23 @@ for _tag, _pattern, _first in (
     ("int", "[-+]?(0b[01_]+|0o?[0-7_]*|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^({_pattern})$"), list(_first))
+
+
+def _nameless(sections: Mapping[str, Any]) -> Iterator[Problem]:
+    """Sections of named things that have the keys of one such thing where its name belongs.
+
+    A name may be that of a key (a partition `qos`), so that there must be a key whose value is no map.
+    """
+    for name, value in sections.items():
+        field = ClusterConfig.model_fields.get(name)
+        if field is None or get_origin(field.annotation) is not dict or not isinstance(value, Mapping):
+            continue
+        known = fields_of(get_args(field.annotation)[1])
+        keys = [key for key in value if key in known]
+        if any(value[key] is not None and not isinstance(value[key], Mapping) for key in keys):
+            message = f"has {' and '.join(map(repr, keys))} directly below it, where a name belongs: write a name of "
+            message += f"your own and these below it, `NAME: {{{keys[0]}: ...}}`"
+            yield Problem(where=name, message=message)
 
 
 def _readable_items(annotation: Any, items: Mapping[Any, Any]) -> dict[str, Any]:

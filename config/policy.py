@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from config.base import Section
+from config.errors import nearest
 from config.names import AccountName, QosName
 from config.times import TimeLimit
 
@@ -26,7 +27,8 @@ _TRES = re.compile(r"^(cpu|mem|node|energy|billing|vmem|pages|(gres|license|bb|f
 
 def _tres_name(name: str) -> str:
     if not _TRES.fullmatch(name):
-        hint = "; did you mean 'gres/gpu'?" if "gpu" in name.lower() else ""
+        guess = "gres/gpu" if "gpu" in name.lower() else nearest(name, ("cpu", "mem", "node", "energy", "billing"))
+        hint = f"; did you mean {guess!r}?" if guess else ""
         raise ValueError(f"is not a trackable resource: cpu, mem (MiB), node, billing, gres/NAME, license/NAME{hint}")
     return name
 

@@ -86,7 +86,9 @@ def _user(
     for account, association in user.accounts.items():
         where = f"users.{name}.accounts.{account}"
         if account not in account_names:
-            yield Problem(where=where, message=unknown_name(account, account_names, what="an account"))
+            message = unknown_name(account, account_names, what="an account")
+            link = " Else" if message.endswith("?") else ";"
+            yield Problem(where=where, message=f"{message}{link} declare it in slurmstack:accounts")
         yield from _association(where, association, account, accounts, qos_names)
     if user.admin_level != "none" and account_names and not user.accounts:
         message = f"needs an account: Slurm keeps rights only of users who have one; add users.{name}.accounts"

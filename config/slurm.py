@@ -28,7 +28,17 @@ _KEYS_OF_THE_PODS = frozenset(
 cluster would lose its queue or be cut off."""
 
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
-SettingValue = Scalar | tuple[Scalar, ...]
+
+
+def _setting_value(value: object) -> object:
+    """Looked at before its type: else there is a problem for each of the types."""
+    parts = value if isinstance(value, tuple | list) else (value,)
+    if not all(isinstance(part, bool | int | float | str) for part in parts):
+        raise ValueError("is no value of slurm.conf: write text, a number, true, false or a list of these")
+    return value
+
+
+SettingValue = Annotated[Scalar | tuple[Scalar, ...], BeforeValidator(_setting_value)]
 """A value of slurm.conf. true and false become YES and NO, a list is joined by commas."""
 
 

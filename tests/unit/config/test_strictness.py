@@ -83,9 +83,9 @@ config:
 def test_protection_is_on_or_off_by_true_and_false_only_as_pulumi_sees_it(tmp_path: Path, value: str) -> None:
     file = tmp_path / "Pulumi.test.yaml"
     file.write_text(f"{STACK}  slurmstack:protect: {value}\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"protect: .* is not allowed: input should be a valid boolean"):
+    with pytest.raises(ConfigError, match=r"protect: .* is neither true nor false"):
         load_stack_file(file)
-    with pytest.raises(ConfigError, match=r"protect: .* is not allowed: input should be a valid boolean"):
+    with pytest.raises(ConfigError, match=r"protect: .* is neither true nor false"):
         as_pulumi_has_it({**stacks.dev(), "protect": value.strip("'")})
 
 
