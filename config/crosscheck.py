@@ -12,6 +12,7 @@ from config.errors import Problem, unknown_name
 from config.health import Health
 from config.identity_checks import identity_problems
 from config.limits import MAX_NODES
+from config.memory_checks import default_memory_problems
 from config.nebius import NebiusCloud
 from config.nebius_checks import nebius_problems
 from config.partitions import Partition
@@ -50,6 +51,7 @@ def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any], now: datet
     problems += _policy(Sections(valid=valid, written=written), now or datetime.now(UTC))
     problems += mount_problems(valid.get("mounts") or {})
     problems += shared_memory_problems(valid.get("worker_nodes") or {})
+    problems += default_memory_problems(Sections(valid=valid, written=written))
     cloud = valid.get("cloud") if "cloud" in written else ExistingCloud()
     if isinstance(cloud, NebiusCloud):
         problems += nebius_problems(cloud, valid)
