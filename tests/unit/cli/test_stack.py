@@ -1,0 +1,31 @@
+"""Which sections a command works on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.stack import open_stack
+from config import ConfigError
+from tests import stacks
+
+
+def test_a_key_of_an_environment_with_a_misspelt_prefix_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {f"slurmstack:{name}": value for name, value in stacks.dev().items()} | {"slurm:users": {}}
+    opened = {key: {"value": json.dumps(value), "secret": False} for key, value in keys.items()}
+
+    def pulumi(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 0, stdout=json.dumps(opened), stderr="")
+
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/pulumi")
+    monkeypatch.setattr("subprocess.run", pulumi)
+    file = tmp_path / "Pulumi.test.yaml"
+    file.write_text("environment: [team/shared]\nconfig: {}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"^slurm:users: 'slurm' is not 'slurmstack': write `slurmstack:users:`$"):
+        open_stack(file)
