@@ -144,6 +144,17 @@ def claim_volume(name: str, claim: pulumi.Input[str]) -> k8s.core.v1.VolumeArgs:
     return k8s.core.v1.VolumeArgs(name=name, persistent_volume_claim=source)
 
 
+def _attests() -> k8s.core.v1.ProbeArgs:
+    """Whether munged answers: every command of Slurm waits for one that hangs, and nothing says so.
+
+    Not for that of the users, which they can hold up.
+    """
+    attest = ["sh", "-c", "munge -n | unmunge >/dev/null"]
+    return k8s.core.v1.ProbeArgs(
+        exec_=k8s.core.v1.ExecActionArgs(command=attest), period_seconds=30, timeout_seconds=10, failure_threshold=4
+    )
+
+
 def munge_sidecar(image: str, *, for_jail: bool = False) -> k8s.core.v1.ContainerArgs:
     """Munged as a native sidecar: it starts before the daemons that need it and ends after them.
 
@@ -155,6 +166,7 @@ def munge_sidecar(image: str, *, for_jail: bool = False) -> k8s.core.v1.Containe
         command=program("munged"),
         env=env(FOR_JAIL="yes") if for_jail else None,
         restart_policy="Always",
+        liveness_probe=_attests(),
         volume_mounts=[
             mount("munge-key", "/secrets/munge", read_only=True),
             mount("munge", "/run/munge"),

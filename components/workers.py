@@ -12,7 +12,6 @@ from components.clouds.base import Placement
 from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.pods import (
     CONTROLLER_ADDRESS,
-    DISK,
     LIBEXEC,
     SLURM_NODE_LABEL,
     SMALL,
@@ -154,7 +153,8 @@ def _pod(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
             *mount_volumes(args.mounts),
             *_health_volumes(args),
             shm,
-            empty_dir("spool", size_limit=DISK),
+            # Users can write there too, by PMIx: kubelet would evict all jobs of the node for 4 GiB of one.
+            empty_dir("spool", size_limit=pool.tmp),
             empty_dir("tmp", size_limit=pool.tmp),
             empty_dir("run", size_limit=SMALL),
         ],

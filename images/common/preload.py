@@ -11,6 +11,9 @@ LOST_PEERS: Final = "/usr/lib/slurmstack/lost_peers.so"
 NO_TRIGGERS: Final = "/usr/lib/slurmstack/no_triggers.so"
 """slurmctld starts no program of a trigger."""
 
+GUARDED: Final = "/usr/lib/slurmstack/guarded.so"
+"""What users ask of slurmd and slurmstepd does no harm to others."""
+
 
 def environment(*libraries: str) -> dict[str, str]:
     """This process's environment, with the libraries for the daemon that it turns into."""

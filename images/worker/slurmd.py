@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from images.common import preload
 from images.common.boundary import (
     RUN_SLURM,
     OpenRootError,
@@ -114,7 +115,8 @@ def main() -> NoReturn:
     lift_own_drain(node, log, keep_waiting=waits)
     if waits:
         node_conf += STARTS_DRAINED
-    become(without_set_up(slurmd_command(controller, node_conf, name), os.getpid()), log)
+    command = without_set_up(slurmd_command(controller, node_conf, name), os.getpid())
+    become(command, log, env=preload.environment(preload.GUARDED))
 
 
 if __name__ == "__main__":

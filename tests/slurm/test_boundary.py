@@ -202,3 +202,56 @@ def test_connections_that_say_nothing_keep_nobody_out(cluster: SlurmSandbox, hos
         assert shell(cluster, "bob", "timeout 20 srun -Q --immediate=15 echo here").strip() == "here"
     finally:
         shell(cluster, "alice", "kill $(cat pid)")
+
+
+def test_a_job_with_the_user_s_login_environment_runs_and_its_start_up_files_ran_in_the_jail(
+    cluster: SlurmSandbox,
+) -> None:
+    """slurmd wanted namespaces for it, which it may not make, and ended with all jobs of its node."""
+    (cluster.jail / "home/alice/.profile").write_text(f"export AT_LOGIN=here\n{STATUS} >~/at-login\n")
+    try:
+        env = "sbatch -Q --wait --export=NONE --output=told --wrap env && cat told"
+        told = shell(cluster, "alice", env).splitlines()
+    finally:
+        (cluster.jail / "home/alice/.profile").unlink()
+    assert {"AT_LOGIN=here", "HOME=/home/alice"} <= set(told)
+    assert OF_USERS in (cluster.jail / "home/alice/at-login").read_text()
+
+
+def test_a_file_that_others_may_write_stays_theirs_when_sbcast_writes_it(cluster: SlurmSandbox) -> None:
+    """As root, slurmd gave it to the sender: /dev/null, too."""
+    share = f"echo bob >/tmp/shared && chmod 666 /tmp/shared && chown {UIDS['bob']} /tmp/shared"
+    assert cluster.run(share, pod="default-0").returncode == 0
+    own = "sbcast --force sent /tmp/own && srun -Q stat -c '%u %g %a' /tmp/own"
+    command = f'echo >sent && chmod 640 sent && salloc -Q sh -c "sbcast --force sent /tmp/shared; {own}"'
+    assert shell(cluster, "alice", command).split() == [str(UIDS["alice"]), str(UIDS["alice"]), "640"]
+    shared = cluster.run("stat -c '%u %a' /tmp/shared", pod="default-0").stdout
+    assert shared.split() == [str(UIDS["bob"]), "666"]
+
+
+CONNECT = """
+import glob, socket
+for path in glob.glob("/var/spool/slurmd/*_*.*"):
+    try:
+        socket.socket(socket.AF_UNIX).connect(path)
+        print("connected to", path)
+    except PermissionError:
+        print("refused")
+"""
+
+
+def test_nobody_else_connects_to_a_step(cluster: SlurmSandbox) -> None:
+    """slurmstepd has a thread for each connection: with thousands its job could not be ended."""
+    (cluster.jail / "home/bob/connect.py").write_text(CONNECT)
+    job = shell(cluster, "alice", "sbatch --parsable -n1 --output=/dev/null --wrap 'sleep 100'").strip()
+    wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs, 30)
+    assert set(shell(cluster, "bob", "srun -Q -n1 python3 connect.py").splitlines()) == {"refused"}
+    assert job in cluster.run(f"scontrol listpids {job}", pod="default-0").stdout
+    cluster.run(f"scancel {job}")
+
+
+def test_what_users_set_makes_slurmstepd_write_no_file(cluster: SlurmSandbox) -> None:
+    if "pmix" not in shell(cluster, "alice", "srun --mpi=list 2>&1"):
+        return
+    look = "srun -Q sh -c 'ls /tmp | grep -c pmix-output; :'"
+    assert shell(cluster, "alice", f"PMIX_DEBUG=100 srun -Q --mpi=pmix true; {look}").strip() == "0"

@@ -1,0 +1,203 @@
+/*
+ * guarded.c - for LD_PRELOAD in slurmd, and by it in each slurmstepd: what users ask of these two does no harm to others.
+ *
+ * Each function below takes the place of the C library's in calls that were looked up in Slurm 24.11 and 26.05. Tried by
+ * tests/slurm/test_slurmd_guarded.py. What ends the node without this, or gives a user what is another's:
+ *
+ * clone, mount, execle: `sbatch --export=NONE` and `--get-user-env` have slurmd run `su - USER` in namespaces of its own.
+ *   It may not make any here, takes that for fatal and ends, with all jobs of the node. And `su` would run the user's
+ *   start-up files outside the jail. So it runs in the jail, without namespaces, and can do what users can do.
+ * fchmod, fchown: for `sbcast --force` slurmd opens a file as the user, and then gives it, as root, to the user: /dev/null
+ *   and any file of others that the user may write.
+ * execve, fexecve: a variable of 128 KiB is too long for execve(2). A user's SPANK variables are in the environment of
+ *   prolog and epilog: neither starts, and slurmctld drains the node.
+ * chmod: anybody may connect to a step's socket, and slurmstepd has a thread for each connection.
+ * setenv: PMIx in slurmstepd, which is root, would write its messages into a file of a known name in the jail's /tmp,
+ *   where a symbolic link may lie.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "capabilities.h"
+
+enum { MOST_ARGUMENTS = 16, LONGEST_VARIABLE = 64 * 1024 };
+
+#define NAMESPACES (CLONE_NEWPID | CLONE_NEWNS)
+
+struct child {
+	int (*function)(void *);
+	void *argument;
+};
+
+static __thread int in_child; /* of a clone that wanted namespaces */
+
+static int start_child(void *pointer)
+{
+	const struct child *child = pointer;
+
+	in_child = 1;
+	(void)setpgid(0, 0); /* slurmd ends the group, as it would the namespace */
+	return child->function(child->argument);
+}
+
+int clone(int (*function)(void *), void *stack, int flags, void *argument, ...)
+{
+	typedef int (*clone_function)(int (*)(void *), void *, int, void *, ...);
+	clone_function next = (clone_function)dlsym(RTLD_NEXT, "clone");
+	struct child child = { function, argument };
+
+	if ((flags & NAMESPACES) == 0 || (flags & CLONE_VM) != 0) /* slurmstepd's own, which name no thread ids */
+		return next(function, stack, flags, argument, NULL, NULL, NULL);
+	return next(start_child, stack, flags & ~NAMESPACES, &child);
+}
+
+int mount(const char *source, const char *target, const char *type, unsigned long flags, const void *data)
+{
+	if (in_child)
+		return 0; /* /proc of a namespace that there is none of */
+	return (int)syscall(SYS_mount, source, target, type, flags, data);
+}
+
+/* `su` for a user, in the jail, and asking env(1): the jail has no slurmstepd. Returns if it cannot be started. */
+static int become_user(const char *path, char **argv, char *const *environment)
+{
+	const char *jail = getenv("JAIL");
+	char command[512], *at;
+	int i;
+
+	for (i = 0; argv[i] != NULL; i++) {
+		at = strstr(argv[i], "XXXX; ");
+		if (at == NULL || strlen(argv[i]) >= sizeof(command) - 64)
+			continue;
+		/* /bin/echo ...; /bin/echo START; /usr/sbin/slurmstepd getenv; /bin/echo STOP */
+		at += strlen("XXXX; ");
+		memcpy(command, argv[i], (size_t)(at - argv[i]));
+		strcpy(command + (at - argv[i]), "/usr/bin/env");
+		at = strchr(at, ';');
+		if (at == NULL)
+			continue;
+		strcat(command, at);
+		argv[i] = command;
+	}
+	if (jail != NULL && *jail != '\0' && (chroot(jail) != 0 || chdir("/") != 0))
+		return -1;
+	if (bound_for_users() != 0)
+		return -1;
+	return execve(path, argv, environment);
+}
+
+int execle(const char *path, const char *first, ...)
+{
+	char *argv[MOST_ARGUMENTS], *const *environment;
+	va_list rest;
+	int count = 0;
+
+	va_start(rest, first);
+	for (argv[0] = (char *)first; argv[count] != NULL; argv[count] = va_arg(rest, char *))
+		if (++count == MOST_ARGUMENTS) {
+			va_end(rest);
+			errno = E2BIG;
+			return -1;
+		}
+	environment = va_arg(rest, char *const *);
+	va_end(rest);
+	return in_child ? become_user(path, argv, environment) : execve(path, argv, environment);
+}
+
+/* What fchmod was asked for, until fchown says for whom: slurmd asks for both, in this order, in one thread. */
+static __thread int asked_of = -1;
+static __thread mode_t asked_mode;
+
+int fchmod(int fd, mode_t mode)
+{
+	asked_of = fd;
+	asked_mode = mode;
+	return 0;
+}
+
+int fchown(int fd, uid_t uid, gid_t gid)
+{
+	int asked = asked_of == fd;
+	struct stat status;
+
+	asked_of = -1;
+	if (fstat(fd, &status) != 0)
+		return -1;
+	if (!S_ISREG(status.st_mode) || status.st_uid != uid) {
+		errno = EPERM;
+		return -1;
+	}
+	if (asked && syscall(SYS_fchmod, fd, asked_mode) != 0)
+		return -1;
+	return (int)syscall(SYS_fchown, fd, uid, gid);
+}
+
+int chmod(const char *path, mode_t mode)
+{
+	struct stat status;
+
+	if (mode == 0777 && lstat(path, &status) == 0 && S_ISSOCK(status.st_mode))
+		mode = 0700;
+	return (int)syscall(SYS_fchmodat, AT_FDCWD, path, mode);
+}
+
+/* The environment without what users can make longer than execve(2) takes. */
+static char **short_environment(char *const *environment)
+{
+	char **shorter;
+	size_t count = 0, kept = 0;
+
+	while (environment[count] != NULL)
+		count++;
+	shorter = calloc(count + 1, sizeof(*shorter));
+	for (count = 0; shorter != NULL && environment[count] != NULL; count++)
+		if (strncmp(environment[count], "SPANK_", 6) != 0 && strlen(environment[count]) < LONGEST_VARIABLE)
+			shorter[kept++] = environment[count];
+	return shorter;
+}
+
+/* A second try is for what root starts: a user's own program is not started with less than it was given. */
+static int again(char *const **environment)
+{
+	char **shorter;
+
+	if (errno != E2BIG || geteuid() != 0 || *environment == NULL || (shorter = short_environment(*environment)) == NULL)
+		return 0;
+	*environment = shorter;
+	return 1;
+}
+
+int execve(const char *path, char *const argv[], char *const environment[])
+{
+	(void)syscall(SYS_execve, path, argv, environment);
+	if (again(&environment))
+		(void)syscall(SYS_execve, path, argv, environment);
+	return -1;
+}
+
+int fexecve(int fd, char *const argv[], char *const environment[])
+{
+	(void)syscall(SYS_execveat, fd, "", argv, environment, AT_EMPTY_PATH);
+	if (again(&environment))
+		(void)syscall(SYS_execveat, fd, "", argv, environment, AT_EMPTY_PATH);
+	return -1;
+}
+
+int setenv(const char *name, const char *value, int overwrite)
+{
+	typedef int (*setenv_function)(const char *, const char *, int);
+	setenv_function next = (setenv_function)dlsym(RTLD_NEXT, "setenv");
+
+	if (strcmp(name, "PMIX_DEBUG") == 0 || strcmp(name, "PMIX_OUTPUT_REDIRECT") == 0)
+		return 0;
+	return next(name, value, overwrite);
+}
