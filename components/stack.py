@@ -6,6 +6,7 @@ import pulumi
 from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
 from config import ClusterConfig, ConfigError, load_config
+from config.keys import check_keys
 from config.load import PROJECT, encrypted_problem, plain
 
 
@@ -17,6 +18,7 @@ def stack_config() -> ClusterConfig:
     """
     prefix = f"{PROJECT}:"
     keys = {**get_config_env(), **CONFIG.get()}
+    check_keys(keys)
     names = sorted(key[len(prefix) :] for key in keys if key.startswith(prefix))
     encrypted = [name for name in names if is_config_secret(prefix + name)]
     if encrypted:
