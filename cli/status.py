@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,10 @@ from rich.text import Text
 from cli.agent import configuration_state
 from cli.health.present import printable
 from cli.kubectl import Kubectl, slurm
+from cli.safety.changed import POOL_LABEL
 from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
-from slurm.names import REST, REST_PORT
+from slurm.names import REST, REST_PORT, node_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +43,23 @@ class SlurmNode:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Workers:
+    """The workers of the stack file, of all pools together."""
+
+    ready: int
+    """Those that run and do not leave."""
+    wanted: int
+    fewer: tuple[str, ...] = ()
+    """Pools of which the cluster itself was told to have less, or which it does not have."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Status:
     """The state of a cluster."""
 
     namespace: str
     pods: tuple[Pod, ...]
+    workers: Workers
     nodes: tuple[SlurmNode, ...]
     configuration: str
     """`active`, `pending`, `rejected: ...`, `other than the stack file`, or `unknown`."""
@@ -55,6 +69,9 @@ class Status:
     healthy: bool
 
 
+LEAVING = "Leaving"
+"""Phase of a pod that was deleted and has not ended yet."""
+
 _FINE = ("active", "unknown")
 """A configuration that is in force, or that nobody can ask about: a network policy may keep the API server from it."""
 
@@ -63,27 +80,54 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     """Ask Kubernetes and Slurm. What does not answer is shown as missing, not raised."""
     namespace = config.cluster.namespace
     with ThreadPoolExecutor() as pool:  # each is a process or two that mostly waits
-        found = pool.submit(kubectl.items, "pod", "-n", namespace)
+        found = pool.submit(kubectl.items, "pod,statefulset", "-n", namespace)
         asked = pool.submit(_nodes, kubectl, namespace)
         answered = pool.submit(_configuration, kubectl, config)
         login = pool.submit(login_address, kubectl, namespace)
         rest = pool.submit(rest_address, kubectl, namespace) if config.rest.enabled else None
     nodes, configuration = asked.result(), answered.result()
-    pods = tuple(
-        pod_of(item)
-        for item in found.result()
-        if not any(owner["kind"] == "Job" for owner in item["metadata"].get("ownerReferences", []))
-    )
-    wanted = sum(pool.size for pool in config.worker_nodes.values())
+    items = [item for item in found.result() if item["kind"] == "Pod" and _owner(item) != "Job"]
+    pods = tuple(pod_of(item) for item in items)
+    sets = [item for item in found.result() if item["kind"] == "StatefulSet"]
+    workers = _workers(config, pods, sets)
     usable = sum(not _down(node.state) or node.state.startswith("drain") for node in nodes)
+    # A pool's leaving node may wait for jobs for days, and is none of those that are counted.
+    whole = all(pod.ready and (pod.phase != LEAVING or _may_leave(item)) for item, pod in zip(items, pods, strict=True))
+    slurm_fine = usable >= workers.wanted and configuration in _FINE
     return Status(
         namespace=namespace,
         pods=pods,
+        workers=workers,
         nodes=nodes,
         configuration=configuration,
         login_address=login.result(),
         rest_address=rest.result() if rest else None,
-        healthy=bool(pods) and all(pod.ready for pod in pods) and usable >= wanted and configuration in _FINE,
+        healthy=bool(pods) and whole and not _told(workers) and slurm_fine,
+    )
+
+
+def _owner(item: dict[str, Any]) -> str:
+    """Kind of what has made a pod; empty if nobody knows."""
+    return next((str(owner["kind"]) for owner in item["metadata"].get("ownerReferences", [])), "")
+
+
+def _may_leave(item: dict[str, Any]) -> bool:
+    """Whether a pod that leaves can have another one in its place already, or is a worker, which is counted."""
+    return _owner(item) != "StatefulSet" or POOL_LABEL in item["metadata"].get("labels", {})
+
+
+def _workers(config: ClusterConfig, pods: Iterable[Pod], sets: Iterable[dict[str, Any]]) -> Workers:
+    wanted = {name: pool.size for name, pool in config.worker_nodes.items()}
+    nodes = {node_name(name, number) for name, size in wanted.items() for number in range(size)}
+    told = {
+        item["metadata"]["name"]: int(item["spec"].get("replicas", 1))
+        for item in sets
+        if "deletionTimestamp" not in item["metadata"]
+    }
+    return Workers(
+        ready=sum(pod.name in nodes and pod.ready and pod.phase != LEAVING for pod in pods),
+        wanted=len(nodes),
+        fewer=tuple(name for name, size in wanted.items() if told.get(name, 0) < size),
     )
 
 
@@ -124,7 +168,7 @@ def pod_of(item: dict[str, Any]) -> Pod:
     leaving = "deletionTimestamp" in item["metadata"]
     return Pod(
         name=item["metadata"]["name"],
-        phase="Leaving" if leaving else status.get("phase", "Unknown"),
+        phase=LEAVING if leaving else status.get("phase", "Unknown"),
         ready=bool(containers) and all(container["ready"] for container in containers),
         restarts=sum(container["restartCount"] for container in containers),
         node=item["spec"].get("nodeName", ""),
@@ -173,9 +217,25 @@ def print_status(status: Status) -> None:
             Text(node.name), Text(node.state, style="red" if _down(node.state) else ""), Text(printable(node.reason))
         )
     console.print()
+    if told := _told(status.workers):
+        console.print(told, soft_wrap=True)
+        console.print()
     console.print(nodes if status.nodes else "slurmctld does not answer, or has no nodes")
     console.print()
     console.print(f"configuration: {status.configuration}")
     console.print(f"login address: {status.login_address or 'none'}")
     if status.rest_address:
         console.print(f"REST API: {status.rest_address}")
+
+
+def _told(workers: Workers) -> str:
+    """What is missing of the workers; empty if nothing is."""
+    if workers.ready == workers.wanted and not workers.fewer:
+        return ""
+    told = f"workers: {workers.ready} of {workers.wanted} ready"
+    if not workers.fewer:
+        return told
+    return (
+        f"{told}: the cluster was told to have fewer ({', '.join(workers.fewer)}). A destroy or scale-in is under way "
+        "or was cut short, or the stack file is not applied yet: `up` brings them"
+    )

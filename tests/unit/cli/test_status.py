@@ -6,8 +6,83 @@ from typing import Any
 
 import pytest
 
-from cli.status import Pod, SlurmNode, Status, login_address, print_status, rest_address
+from cli.status import Pod, SlurmNode, Status, Workers, login_address, print_status, read_status, rest_address
+from config import load_config
+from slurm.conf import config_hash, render
+from tests import stacks
 from tests.fakes.kubectl import FakeKubectl, listed
+
+CONFIG = load_config(stacks.dev())
+ACTIVE = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
+NODES = "default-0|idle|none\ndefault-1|idle|none\n"
+
+
+def pod(name: str, *, owner: str = "StatefulSet", pool: str = "", leaves: bool = False) -> dict[str, Any]:
+    metadata = {
+        "name": name,
+        "ownerReferences": [{"kind": owner}],
+        "labels": {"slurmstack/pool": pool} if pool else {},
+        **({"deletionTimestamp": "2026-11-23T01:00:00Z"} if leaves else {}),
+    }
+    status = {"phase": "Running", "containerStatuses": [{"ready": True, "restartCount": 0}]}
+    return {"kind": "Pod", "metadata": metadata, "spec": {"nodeName": "node-1"}, "status": status}
+
+
+def worker(number: int, *, leaves: bool = False) -> dict[str, Any]:
+    return pod(f"default-{number}", pool="default", leaves=leaves)
+
+
+def pool_of(replicas: int) -> dict[str, Any]:
+    return {"kind": "StatefulSet", "metadata": {"name": "default"}, "spec": {"replicas": replicas}}
+
+
+CONTROLLER = pod("controller-0")
+WORKERS = (worker(0), worker(1), pool_of(2))
+
+
+def status_of(*items: dict[str, Any], sinfo: str = NODES, agent: dict[str, Any] | None = None) -> Status:
+    """Of a cluster with these pods and StatefulSets, whose Slurm answers so."""
+    answers: list[tuple[set[str], Any, str]] = [
+        ({"pod,statefulset"}, listed(*items), ""),
+        ({"exec", "sinfo"}, sinfo, ""),
+        ({"exec", "cat"}, agent or ACTIVE, ""),
+        ({"service"}, listed(), ""),
+    ]
+    return read_status(FakeKubectl(answers=answers), CONFIG)
+
+
+def printed(status: Status, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    monkeypatch.setenv("COLUMNS", "200")
+    print_status(status)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("items", "healthy", "told"),
+    [
+        (WORKERS, True, ""),
+        ((*WORKERS, worker(2, leaves=True)), True, ""),
+        ((*WORKERS, pod("health-watch-x", owner="ReplicaSet", leaves=True)), True, ""),
+        ((*WORKERS, pod("login-0", leaves=True)), False, ""),
+        ((worker(0, leaves=True), worker(1), pool_of(2)), False, "workers: 1 of 2 ready\n"),
+        ((worker(0, leaves=True),), False, "workers: 0 of 2 ready: the cluster was told to have fewer (default). A d"),
+        ((worker(0), worker(1, leaves=True), pool_of(1)), False, "workers: 1 of 2 ready: the cluster was told to"),
+        ((worker(0), worker(1), pool_of(1)), False, "workers: 2 of 2 ready: the cluster was told to have fewer"),
+    ],
+    ids=["whole", "left the file", "replaced", "login leaves", "rolled", "destroyed", "shrinks", "will shrink"],
+)
+def test_workers_are_those_of_the_stack_file_that_do_not_leave(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    items: tuple[dict[str, Any], ...],
+    healthy: bool,
+    told: str,
+) -> None:
+    found = status_of(CONTROLLER, *items)
+    assert found.healthy == healthy
+    shown = printed(found, monkeypatch, capsys)
+    assert told in shown
+    assert ("workers:" in shown) == bool(told)
 
 
 @pytest.mark.parametrize(
@@ -34,18 +109,17 @@ def test_without_the_service_there_is_no_address() -> None:
 def test_what_comes_from_outside_is_printed_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reason: str
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
     odd = "[red]x[/b]"
     status = Status(
         namespace="slurm",
         pods=(Pod(name=odd, phase=odd, ready=False, restarts=0, node=odd),),
+        workers=Workers(ready=1, wanted=1),
         nodes=(SlurmNode(name=odd, state=odd, reason=reason), SlurmNode(name="w-1", state="drained", reason=reason)),
         configuration=f"rejected: {reason}",
         login_address=odd,
         rest_address=odd,
         healthy=False,
     )
-    print_status(status)
-    printed = capsys.readouterr().out
-    assert printed.count(reason) == 3
-    assert printed.count(odd) == 7
+    shown = printed(status, monkeypatch, capsys)
+    assert shown.count(reason) == 3
+    assert shown.count(odd) == 7
