@@ -25,7 +25,7 @@ _TIMEOUT = "20s"
 
 _STREAMS = frozenset({"exec", "logs", "port-forward"})
 
-_ANSWER_SECONDS = 20
+ANSWER_SECONDS = 20
 """Slurm's own commands give up after MessageTimeout (30 s) a try; what answers at all does in less."""
 
 _UNDONE = 124
@@ -90,7 +90,7 @@ def in_controller(
 
 def slurm(kubectl: Kubectl, namespace: str, *command: str) -> str:
     """What a Slurm command prints in the controller's pod; empty if it fails."""
-    done = in_controller(kubectl, namespace, *command, seconds=_ANSWER_SECONDS)
+    done = in_controller(kubectl, namespace, *command, seconds=ANSWER_SECONDS)
     return done.stdout if done.returncode == 0 else ""
 
 

@@ -15,11 +15,11 @@ from rich.text import Text
 
 from cli.agent import configuration_state
 from cli.health.present import printable
-from cli.kubectl import Kubectl, slurm
+from cli.kubectl import ANSWER_SECONDS, Kubectl, complaint, in_controller
 from cli.safety.changed import POOL_LABEL
 from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
-from slurm.names import REST, REST_PORT, node_name
+from slurm.names import CONTROLLER_HOST, REST, REST_PORT, node_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +61,8 @@ class Status:
     pods: tuple[Pod, ...]
     workers: Workers
     nodes: tuple[SlurmNode, ...]
+    slurmctld: str
+    """Why slurmctld does not answer; empty if it does."""
     configuration: str
     """`active`, `pending`, `rejected: ...`, `other than the stack file`, or `unknown`."""
     login_address: str | None
@@ -68,6 +70,8 @@ class Status:
     """None without a REST API."""
     healthy: bool
 
+
+_SINFO = ("sinfo", "--Node", "--noheader", "--format=%N|%T|%E")
 
 LEAVING = "Leaving"
 """Phase of a pod that was deleted and has not ended yet."""
@@ -85,7 +89,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         answered = pool.submit(_configuration, kubectl, config)
         login = pool.submit(login_address, kubectl, namespace)
         rest = pool.submit(rest_address, kubectl, namespace) if config.rest.enabled else None
-    nodes, configuration = asked.result(), answered.result()
+    (nodes, slurmctld), configuration = asked.result(), answered.result()
     items = [item for item in found.result() if item["kind"] == "Pod" and _owner(item) != "Job"]
     pods = tuple(pod_of(item) for item in items)
     sets = [item for item in found.result() if item["kind"] == "StatefulSet"]
@@ -93,12 +97,13 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     usable = sum(not _down(node.state) or node.state.startswith("drain") for node in nodes)
     # A pool's leaving node may wait for jobs for days, and is none of those that are counted.
     whole = all(pod.ready and (pod.phase != LEAVING or _may_leave(item)) for item, pod in zip(items, pods, strict=True))
-    slurm_fine = usable >= workers.wanted and configuration in _FINE
+    slurm_fine = not slurmctld and usable >= workers.wanted and configuration in _FINE
     return Status(
         namespace=namespace,
         pods=pods,
         workers=workers,
         nodes=nodes,
+        slurmctld=slurmctld,
         configuration=configuration,
         login_address=login.result(),
         rest_address=rest.result() if rest else None,
@@ -175,12 +180,16 @@ def pod_of(item: dict[str, Any]) -> Pod:
     )
 
 
-def _nodes(kubectl: Kubectl, namespace: str) -> tuple[SlurmNode, ...]:
-    printed = slurm(kubectl, namespace, "sinfo", "--Node", "--noheader", "--format=%N|%T|%E")
-    rows = sorted({tuple(line.split("|", 2)) for line in printed.splitlines() if line.count("|") >= 2})
-    return tuple(
+def _nodes(kubectl: Kubectl, namespace: str) -> tuple[tuple[SlurmNode, ...], str]:
+    """The nodes, and why slurmctld does not answer if it does not."""
+    done = in_controller(kubectl, namespace, *_SINFO, seconds=ANSWER_SECONDS)
+    if done.returncode != 0:
+        return (), complaint(done)
+    rows = sorted({tuple(line.split("|", 2)) for line in done.stdout.splitlines() if line.count("|") >= 2})
+    nodes = (
         SlurmNode(name=name, state=state, reason="" if reason == "none" else reason) for name, state, reason in rows
     )
+    return tuple(nodes), ""
 
 
 def _down(state: str) -> bool:
@@ -220,7 +229,11 @@ def print_status(status: Status) -> None:
     if told := _told(status.workers):
         console.print(told, soft_wrap=True)
         console.print()
-    console.print(nodes if status.nodes else "slurmctld does not answer, or has no nodes")
+    if status.slurmctld:
+        logs = f"`kubectl logs -n {status.namespace} {CONTROLLER_HOST} -c slurmctld` and `-c munged`"
+        console.print(f"slurmctld does not answer: {printable(status.slurmctld)}; see {logs}", soft_wrap=True)
+    else:
+        console.print(nodes if status.nodes else "slurmctld has no nodes")
     console.print()
     console.print(f"configuration: {status.configuration}")
     console.print(f"login address: {status.login_address or 'none'}")

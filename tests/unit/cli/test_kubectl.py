@@ -22,7 +22,7 @@ def silent(tmp_path: Path) -> Kubectl:
 def test_a_pod_whose_machine_is_lost_is_not_waited_for(silent: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
     done = in_controller(silent, "slurm", "squeue", seconds=0.1)
     assert (done.returncode, done.stdout, done.stderr) == (124, "", "no answer within 0.1 s")
-    monkeypatch.setattr("cli.kubectl._ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("cli.kubectl.ANSWER_SECONDS", 0.1)
     assert slurm(silent, "slurm", "sinfo") == ""
     with pytest.raises(Failure, match=r"no answer within 0\.1 s"):
         silent.run("exec", "login-0", seconds=0.1)

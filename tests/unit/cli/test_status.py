@@ -40,11 +40,13 @@ CONTROLLER = pod("controller-0")
 WORKERS = (worker(0), worker(1), pool_of(2))
 
 
-def status_of(*items: dict[str, Any], sinfo: str = NODES, agent: dict[str, Any] | None = None) -> Status:
+def status_of(
+    *items: dict[str, Any], sinfo: str = NODES, silent: str = "", agent: dict[str, Any] | None = None
+) -> Status:
     """Of a cluster with these pods and StatefulSets, whose Slurm answers so."""
     answers: list[tuple[set[str], Any, str]] = [
         ({"pod,statefulset"}, listed(*items), ""),
-        ({"exec", "sinfo"}, sinfo, ""),
+        ({"exec", "sinfo"}, sinfo, silent),
         ({"exec", "cat"}, agent or ACTIVE, ""),
         ({"service"}, listed(), ""),
     ]
@@ -101,6 +103,15 @@ def test_without_the_service_there_is_no_address() -> None:
     assert rest_address(kubectl, "slurm") is None
 
 
+def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = "slurm_load_node error: Socket timed out on send/recv operation"
+    shown = printed(status_of(CONTROLLER, *WORKERS, silent=why), monkeypatch, capsys)
+    assert f"slurmctld does not answer: {why}; see `kubectl logs -n slurm controller-0 -c slurmctld`" in shown
+    assert "slurmctld has no nodes" in printed(status_of(CONTROLLER, *WORKERS, sinfo=""), monkeypatch, capsys)
+
+
 @pytest.mark.parametrize(
     "reason",
     ["health/clock [node]: 90 s off", "[/b] disk [red]bad[/red]", "a\\[b] :gear:"],
@@ -114,6 +125,7 @@ def test_what_comes_from_outside_is_printed_as_it_is(
         namespace="slurm",
         pods=(Pod(name=odd, phase=odd, ready=False, restarts=0, node=odd),),
         workers=Workers(ready=1, wanted=1),
+        slurmctld="",
         nodes=(SlurmNode(name=odd, state=odd, reason=reason), SlurmNode(name="w-1", state="drained", reason=reason)),
         configuration=f"rejected: {reason}",
         login_address=odd,
