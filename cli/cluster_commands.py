@@ -33,7 +33,7 @@ from cli.preview.sources import COMMAND, of_cluster, of_engine
 from cli.reach import keep_kubeconfig, reach
 from cli.recording import program_loading, record
 from cli.refusals import refuse_foreign, refuse_takeover, refuse_unreachable_images
-from cli.rollout import await_rollout, configuration_jobs
+from cli.rollout import await_rollout, configuration_jobs, require_slurmctld
 from cli.safety.engines import of_kubectl, of_pulumi
 from cli.safety.jobs import ask, cancel_lost_jobs, jobs_destroyed, print_jobs, refuse_lost_jobs
 from cli.stack import Stack, open_stack
@@ -177,6 +177,8 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool) -> None:
     if engines.run(stack, ["up", "--refresh", *(["--yes", "--skip-preview"] if yes else [])], **again) != 0:
         raise typer.Exit(FAILED)
     policies.print_done(stack, before)
+    if jobs.unread:
+        require_slurmctld(reach(stack), stack.config.cluster.namespace)
 
 
 def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, kill_jobs: bool) -> None:
@@ -215,6 +217,8 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             _await(kubectl, planned, planned.objects, timeout, step)
     if not any(before == item["metadata"]["uid"] for item in planned.live.values()):
         policies.print_done_by(kubectl, stack.config, before)
+    if jobs.unread:
+        require_slurmctld(kubectl, planned.namespace)
 
 
 def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout: int, step: Step) -> None:

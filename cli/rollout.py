@@ -11,6 +11,7 @@ from cli.changes import key
 from cli.errors import Failure
 from cli.kubectl import Kubectl
 from cli.manifests import Manifest
+from cli.safety.queue import read_queue
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""
@@ -63,6 +64,20 @@ def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tel
         if time.monotonic() > deadline:
             raise Failure(f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
         time.sleep(next(pauses))
+
+
+def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
+    """Raise Failure where slurmctld still does not answer: pods may be ready while no command works.
+
+    For an update that began so; otherwise Slurm has answered already, and need not be asked again.
+    """
+    try:
+        read_queue(kubectl, namespace)
+    except Failure as failure:
+        raise Failure(
+            f"all is applied, but slurmctld does not answer: {failure}",
+            hint='`slurmstack status` shows why; docs/operations.md has it under "Find out what is wrong"',
+        ) from failure
 
 
 def _pauses() -> Iterator[float]:

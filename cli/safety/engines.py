@@ -24,8 +24,8 @@ def of_kubectl(
 ) -> JobsTouched:
     """What applying a plan does to the jobs.
 
-    `found`: the plan's changes, where they are known; the queue is then looked at in any case. Otherwise the API server
-    is asked for those of the worker pools. `asked`: where the queue has been asked for already.
+    `found`: the plan's changes, where they are known. Otherwise the API server is asked for those of the worker pools.
+    `asked`: where the queue has been asked for already.
     """
     if not planned.exists:
         return JobsTouched()
@@ -37,7 +37,6 @@ def of_kubectl(
         old=[*planned.pools, *(item for item in there if item is not None)],
         new=[item.document for item in planned.objects],
         rolled=_rolled_by_kubectl(changes(kubectl, pools, [], known=planned.live) if found is None else found),
-        always=bool(found),
         asked=asked,
     )
 
@@ -61,7 +60,6 @@ def of_pulumi(stack: Stack, comparison: Comparison) -> JobsTouched:
         old=old,
         new=[item.inputs for item in comparison.resources if item.type.startswith("kubernetes:")],
         rolled=_rolled_by_pulumi(comparison.changes),
-        always=bool(comparison.changes),
         asked=asked,
     )
 

@@ -100,15 +100,13 @@ def jobs_touched(
     old: Sequence[Document],
     new: Sequence[Document],
     rolled: Collection[str],
-    always: bool = False,
     asked: Asked | None = None,
 ) -> JobsTouched:
     """Look at the queue, and say what the change does to the jobs in it.
 
     `old`: the StatefulSets of controller and worker pools and the ConfigMap of Slurm's files, as they are in the
     cluster; where there is none of them, nothing has run yet. `new`: the objects that are to be. `rolled`: pools with
-    another pod template. `always`: say it also where the queue cannot be read and the change could touch no job.
-    `asked`: where the queue has been asked for already.
+    another pod template. `asked`: where the queue has been asked for already.
 
     What counts is the configuration in force. The ConfigMap may have one that Slurm has rejected, or may be missing.
     """
@@ -128,8 +126,7 @@ def jobs_touched(
         try:
             queue = asked.queue.result()
         except Failure as failure:
-            known = always or change.may_touch_jobs
-            return JobsTouched(unread=str(failure), dangers=dangers(change)) if known else JobsTouched()
+            return JobsTouched(unread=str(failure), dangers=dangers(change))
         in_force = replace(change, conf=parse_conf(queue.stack_conf))
         return _found(queue, touched_jobs(in_force, queue, *asked.pods.result()))
 

@@ -50,7 +50,7 @@ def touched(
     """What a change from one stack file to another does to these jobs."""
     text = "".join(f"{line}\n" for line in queue)
     kubectl = FakeKubectl(queue=text, in_force=in_force or slurm_conf(before), pods=pods)
-    return jobs_touched(kubectl, "slurm", old=objects(before), new=objects(after), rolled=rolled, always=True)
+    return jobs_touched(kubectl, "slurm", old=objects(before), new=objects(after), rolled=rolled)
 
 
 def controller(**slurmctld: Any) -> dict[str, Any]:
@@ -254,11 +254,13 @@ def test_a_range_of_an_array_counts_each_of_its_tasks() -> None:
     ).touched
 
 
-def test_another_setting_touches_no_job_and_is_not_asked_about_where_nobody_reads() -> None:
+def test_another_setting_touches_no_job_but_a_slurmctld_that_does_not_answer_is_said() -> None:
     after = with_change(STACK, "slurm", {"settings": {"MinJobAge": 5}})
     assert not touched(after, job()).touched
-    kubectl = FakeKubectl(queue=None)
-    assert jobs_touched(kubectl, "slurm", old=objects(STACK), new=objects(after), rolled=()) == JobsTouched()
+    for same_or_other in (STACK, after):
+        found = unread(same_or_other)
+        assert AWAY in found.unread
+        assert not found.refused
 
 
 # The configuration in force, not the one that was asked for

@@ -9,7 +9,9 @@ import pytest
 from cli.errors import Failure
 from cli.kubectl import Kubectl
 from cli.manifests import Manifest
-from cli.rollout import await_rollout
+from cli.rollout import await_rollout, require_slurmctld
+from tests.fakes.queue_cluster import FakeKubectl
+from tests.fakes.slurmctld import AWAY
 
 WHY = "Failed to create pod sandbox: runtime does not support user namespaces"
 
@@ -32,3 +34,9 @@ def test_what_somebody_has_deleted_meanwhile_is_not_ready(kind: str) -> None:
         await_rollout(cast("Kubectl", Empty()), [item], namespace="slurm", timeout=-1, tell=lambda _: None)
     assert failure.value.message.count(WHY) == 1
     assert "of an hour ago" not in failure.value.message
+
+
+def test_an_update_is_not_whole_while_slurmctld_does_not_answer() -> None:
+    require_slurmctld(FakeKubectl(), "slurm")
+    with pytest.raises(Failure, match=f"slurmctld does not answer: .*{AWAY[:20]}"):
+        require_slurmctld(FakeKubectl(queue=None), "slurm")
