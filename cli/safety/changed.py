@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cli.safety.settings import hurting
 from config.times import seconds
 from slurm.names import CONFIG_MAP, CONTROLLER
 
@@ -72,12 +71,6 @@ class ClusterChange:
     def smaller_pools(self) -> tuple[str, ...]:
         """Pools that this change takes nodes from."""
         return tuple(name for name, pool in self.pools.items() if size_of(self.new_pools, name) < pool.size)
-
-    @property
-    def may_touch_jobs(self) -> bool:
-        """Whether it is worth a look at the queue."""
-        harm = hurting(self.conf.settings, self.new_conf.settings)
-        return bool(self.smaller_pools or self.rolled or harm) or self.conf.partitions != self.new_conf.partitions
 
 
 def size_of(pools: Mapping[str, Pool], name: str) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 
@@ -24,10 +25,13 @@ from cli.safety.changed import (
     slurm_conf_in,
 )
 from cli.safety.fates import FATES, REFUSED, Fate, Touched, dangers, span, touch, touched_jobs, worst_first
-from cli.safety.queue import Queue, read_queue, task_ids
+from cli.safety.queue import Queue, await_queue, read_queue, task_ids
 
 LINES = 20
 """Jobs that are printed at most; the rest is counted."""
+
+_SILENCE = 3
+"""Seconds after which it is said that slurmctld is waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,12 +127,27 @@ def jobs_touched(
     )
     with ThreadPoolExecutor() as pool:
         asked = asked or ask(pool, kubectl, namespace)
+        lost = dangers(change)
         try:
-            queue = asked.queue.result()
+            queue = _answer(asked, kubectl, namespace, patient=bool(lost))
         except Failure as failure:
-            return JobsTouched(unread=str(failure), dangers=dangers(change))
+            return JobsTouched(unread=str(failure), dangers=lost)
         in_force = replace(change, conf=parse_conf(queue.stack_conf))
         return _found(queue, touched_jobs(in_force, queue, *asked.pods.result()))
+
+
+def _answer(asked: Asked, kubectl: Kubectl, namespace: str, *, patient: bool) -> Queue:
+    """The queue that was asked for. `patient`: a controller that is starting is waited for. Raises Failure."""
+    try:
+        try:
+            return asked.queue.result(timeout=_SILENCE)
+        except TimeoutError:
+            typer.echo("slurmctld has not answered yet: waiting some seconds more", err=True)
+            return asked.queue.result()
+    except Failure as failure:
+        if not patient:
+            raise
+        return await_queue(kubectl, namespace, failure)
 
 
 def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> JobsTouched:
@@ -141,7 +160,10 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
     if not pools and not grace:
         return JobsTouched()
     try:
-        queue = read_queue(kubectl, namespace)
+        try:
+            queue = read_queue(kubectl, namespace)
+        except Failure as failure:
+            queue = await_queue(kubectl, namespace, failure)
     except Failure as failure:
         lost = tuple(
             f"{name} waits {span(seconds)} at most for jobs that it may have" for name, seconds in grace.items()
@@ -190,7 +212,7 @@ def refusal(found: JobsTouched, command: str = "up") -> Refused | None:
         listed = "\n".join(f"  {line}" for line in found.dangers)
         return Refused(
             f"the queue could not be read ({found.unread}), and this could end jobs:\n{listed}",
-            hint="`slurmstack status` shows why slurmctld does not answer; "
+            hint="try again in a minute; `slurmstack status` shows why slurmctld does not answer; "
             f"`{command} --kill-jobs` goes on all the same",
         )
     if not found.lost:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import typer
 
 from cli.errors import Failure
 from cli.kubectl import Kubectl, complaint, in_controller
@@ -13,6 +17,7 @@ from images.common.hostlist import expand
 from images.controller.leaving import SLURM_CONF as CONF
 from images.controller.leaving import without_block
 from images.controller.publish import SLURM_CONF
+from slurm.names import CONTROLLER, CONTROLLER_HOST
 
 FIELDS = ("%i", "%u", "%P", "%T", "%N", "%L", "%l", "%D", "%c", "%m", "%f", "%n")
 """What is asked of a job, in the order of `Job`: letters that squeue has had for long, and prints in full."""
@@ -22,6 +27,12 @@ SEPARATOR = "\t"
 
 _TIMEOUT = 10
 """Seconds that slurmctld may take to answer; squeue alone would try for minutes."""
+
+STARTING = 30
+"""Seconds that a controller is waited for which is starting."""
+
+_PAUSE = 0.5
+"""Seconds between two tries meanwhile."""
 
 _END_OF_FILE = "# the queue"
 
@@ -94,6 +105,36 @@ def read_queue(kubectl: Kubectl, namespace: str) -> Queue:
         raise Failure(complaint(done) if done.returncode != 124 else f"no answer within {_TIMEOUT} s")
     slurm_conf, _, jobs = done.stdout.partition(f"{_END_OF_FILE}\n")
     return Queue(jobs=parse_jobs(jobs), slurm_conf=slurm_conf)
+
+
+def await_queue(kubectl: Kubectl, namespace: str, failure: Failure) -> Queue:
+    """Read the queue once more after a failure, for STARTING s if the controller is on its way.
+
+    Raises the failure at once if it is not, else the last one.
+    """
+    if not _is_starting(kubectl, namespace):
+        raise failure
+    typer.echo(f"{CONTROLLER_HOST} is starting: waiting until it answers, {STARTING} s at most", err=True)
+    deadline = time.monotonic() + STARTING
+    while time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+        try:
+            return read_queue(kubectl, namespace)
+        except Failure as last:
+            failure = last
+    raise Failure(f"{CONTROLLER_HOST} is starting, and does not answer after {STARTING} s: {failure}")
+
+
+def _is_starting(kubectl: Kubectl, namespace: str) -> bool:
+    """Whether there is to be a controller whose pod is away, leaves, or has just begun to run."""
+    found = kubectl.items(f"statefulset/{CONTROLLER}", f"pod/{CONTROLLER_HOST}", "-n", namespace)
+    staying = {item["kind"]: item for item in found if "deletionTimestamp" not in item["metadata"]}
+    if "StatefulSet" not in staying or "Pod" not in staying:
+        return "StatefulSet" in staying
+    containers = staying["Pod"].get("status", {}).get("containerStatuses", [])
+    started = [container.get("state", {}).get("running", {}).get("startedAt") for container in containers]
+    recently = datetime.now(UTC) - timedelta(seconds=STARTING)
+    return not started or not all(started) or max(map(datetime.fromisoformat, started)) > recently
 
 
 def parse_jobs(printed: str) -> tuple[Job, ...]:

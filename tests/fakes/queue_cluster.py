@@ -94,7 +94,9 @@ class FakeKubectl(Kubectl):
         assert check is (arguments[0] == "get")
         self.calls.append((arguments, stdin))
         if arguments[:2] == ("get", "--ignore-not-found"):
-            found = [item for item in self.there if item["kind"].lower() == arguments[2]]
+            there = [(item["kind"].lower(), item) for item in self.there]
+            asked = {kind for kind, _ in there} & set(arguments)
+            found = [item for kind, item in there if kind in asked or f"{kind}/{item['metadata']['name']}" in arguments]
             return subprocess.CompletedProcess(arguments, 0, json.dumps({"items": found}), "")
         if arguments[0] == "get":
             return subprocess.CompletedProcess(arguments, 0, self.pods, "")
