@@ -166,6 +166,7 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool) -> None:
         if not kill_jobs:
             refuse_lost_jobs(jobs)
         again = engines.resume(stack, state)
+        policies.print_silence(policy.result())
         before = policies.prepare(stack, policy.result())
     if jobs.lost:
         if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
@@ -179,6 +180,8 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool) -> None:
     policies.print_done(stack, before)
     if jobs.unread:
         require_slurmctld(reach(stack), stack.config.cluster.namespace)
+    if (planned := policy.result()) and planned.silent:
+        policies.require_answer(reach(stack), stack.config, planned)
 
 
 def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, kill_jobs: bool) -> None:
@@ -195,6 +198,7 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             policies.print_policy(policy)
         else:
             _print_notes(planned.leaving)
+            policies.print_silence(policy)
         print_jobs(jobs)
         if not kill_jobs:
             refuse_lost_jobs(jobs)
@@ -219,6 +223,7 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
         policies.print_done_by(kubectl, stack.config, before)
     if jobs.unread:
         require_slurmctld(kubectl, planned.namespace)
+    policies.require_answer(kubectl, stack.config, policy)
 
 
 def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout: int, step: Step) -> None:

@@ -28,6 +28,14 @@ _STREAMS = frozenset({"exec", "logs", "port-forward"})
 ANSWER_SECONDS = 20
 """Slurm's own commands give up after MessageTimeout (30 s) a try; what answers at all does in less."""
 
+ASK_SLURMDBD = "timeout -k 1 5 sacctmgr --noheader --parsable2 list cluster </dev/null >/dev/null 2>&1"
+"""A question that slurmdbd answers in 10 ms: it fails after 5 s at most."""
+
+NO_SLURMDBD = 97
+"""Exit status where slurmdbd has not answered; none of a program of ours or of Slurm."""
+
+SILENT_SLURMDBD = "slurmdbd does not answer"
+
 _UNDONE = 124
 """Exit status of what did not end in its time, as of timeout(1)."""
 
@@ -86,6 +94,15 @@ def in_controller(
     """Run a command beside slurmctld, for so many seconds at most. Its exit status is kubectl's; nothing is raised."""
     where = ("exec", *(["-i"] if stdin is not None else []), "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--")
     return kubectl.run(*where, *command, stdin=stdin, check=False, seconds=seconds)
+
+
+def if_slurmdbd_answers(command: Sequence[str]) -> list[str]:
+    """A command that does not run, and ends with NO_SLURMDBD, where slurmdbd leaves a short question without an answer.
+
+    Slurm's own commands would wait for minutes for a slurmdbd that hangs. One that refuses is left to their words.
+    """
+    first = f"{ASK_SLURMDBD}; case $? in 124|137) exit {NO_SLURMDBD};; esac"
+    return ["sh", "-c", f'{first}; exec "$@"', "sh", *command]
 
 
 def slurm(kubectl: Kubectl, namespace: str, *command: str) -> str:

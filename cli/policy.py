@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
 from cli.errors import Failure
-from cli.kubectl import Kubectl, message
+from cli.kubectl import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, message
 from cli.reach import keep_kubeconfig, reach
 from cli.rollout import worked_jobs
 from cli.stack import Stack
@@ -39,6 +39,8 @@ class PolicyPlan:
     """What is left as it is, and why there is no comparison if there is none."""
     compared: bool = True
     """Whether Slurm itself was asked."""
+    silent: bool = False
+    """Whether slurmdbd runs and does not answer."""
 
 
 def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan | None:
@@ -52,9 +54,11 @@ def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan
     variables = [f"{name}={value}" for name, value in environment(config).items()]
     command = ["env", *variables, _PROGRAM, "--plan", "--json", "-"]
     done = kubectl.run(
-        "exec", "-i", "-n", namespace, ACCOUNTING_HOST, "-c", ACCOUNTING, "--", *command,
+        "exec", "-i", "-n", namespace, ACCOUNTING_HOST, "-c", ACCOUNTING, "--", *if_slurmdbd_answers(command),
         stdin=policy_document(config), check=False,
     )  # fmt: skip
+    if done.returncode == NO_SLURMDBD:
+        return replace(_not_compared(SILENT_SLURMDBD), silent=True)
     try:
         answer = json.loads(done.stdout)
         return PolicyPlan(changes=tuple(answer["changes"]), notes=tuple(answer["notes"]))
@@ -104,6 +108,21 @@ def print_policy(planned: PolicyPlan | None) -> None:
     if planned is not None and (planned.changes or planned.notes):
         Console(highlight=False, emoji=False).print("[bold]policy[/]")
         print_lines([*planned.changes, *planned.notes])
+
+
+def print_silence(planned: PolicyPlan | None) -> None:
+    """Say that slurmdbd does not answer, where the policy is not printed."""
+    if planned is not None and planned.silent:
+        print_policy(planned)
+
+
+def require_answer(kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None) -> None:
+    """Raise Failure if slurmdbd did not answer before an update, and still does not."""
+    if planned is not None and planned.silent and (again := planned_policy(kubectl, config)) and again.silent:
+        raise Failure(
+            f"all else is applied, but {SILENT_SLURMDBD}: the policy was not compared",
+            hint=f"`kubectl logs -n {config.cluster.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}` may say why",
+        )
 
 
 def print_lines(lines: list[str]) -> None:

@@ -15,11 +15,11 @@ from rich.text import Text
 
 from cli.agent import configuration_state
 from cli.health.present import printable
-from cli.kubectl import ANSWER_SECONDS, Kubectl, complaint, in_controller
+from cli.kubectl import ANSWER_SECONDS, ASK_SLURMDBD, SILENT_SLURMDBD, Kubectl, complaint, in_controller
 from cli.safety.changed import POOL_LABEL
 from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
-from slurm.names import CONTROLLER_HOST, REST, REST_PORT, node_name
+from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, REST, REST_PORT, node_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,8 @@ class Status:
     nodes: tuple[SlurmNode, ...]
     slurmctld: str
     """Why slurmctld does not answer; empty if it does."""
+    slurmdbd_answers: bool
+    """Also where there is no accounting, or where nobody can tell because slurmctld does not answer."""
     configuration: str
     """`active`, `pending`, `rejected: ...`, `other than the stack file`, or `unknown`."""
     login_address: str | None
@@ -72,6 +74,11 @@ class Status:
 
 
 _SINFO = ("sinfo", "--Node", "--noheader", "--format=%N|%T|%E")
+
+_SILENT = "slurmdbd is silent\n"
+
+_WITH_SLURMDBD = f"""{ASK_SLURMDBD} & "$@"; code=$?; wait $! || echo '{_SILENT.strip()}'; exit $code"""
+"""Both at the same time: neither makes the other wait."""
 
 LEAVING = "Leaving"
 """Phase of a pod that was deleted and has not ended yet."""
@@ -85,11 +92,11 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     namespace = config.cluster.namespace
     with ThreadPoolExecutor() as pool:  # each is a process or two that mostly waits
         found = pool.submit(kubectl.items, "pod,statefulset", "-n", namespace)
-        asked = pool.submit(_nodes, kubectl, namespace)
+        asked = pool.submit(_nodes, kubectl, namespace, accounting=config.accounting.enabled)
         answered = pool.submit(_configuration, kubectl, config)
         login = pool.submit(login_address, kubectl, namespace)
         rest = pool.submit(rest_address, kubectl, namespace) if config.rest.enabled else None
-    (nodes, slurmctld), configuration = asked.result(), answered.result()
+    (nodes, slurmctld, slurmdbd_answers), configuration = asked.result(), answered.result()
     items = [item for item in found.result() if item["kind"] == "Pod" and _owner(item) != "Job"]
     pods = tuple(pod_of(item) for item in items)
     sets = [item for item in found.result() if item["kind"] == "StatefulSet"]
@@ -97,13 +104,14 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     usable = sum(not _down(node.state) or node.state.startswith("drain") for node in nodes)
     # A pool's leaving node may wait for jobs for days, and is none of those that are counted.
     whole = all(pod.ready and (pod.phase != LEAVING or _may_leave(item)) for item, pod in zip(items, pods, strict=True))
-    slurm_fine = not slurmctld and usable >= workers.wanted and configuration in _FINE
+    slurm_fine = not slurmctld and slurmdbd_answers and usable >= workers.wanted and configuration in _FINE
     return Status(
         namespace=namespace,
         pods=pods,
         workers=workers,
         nodes=nodes,
         slurmctld=slurmctld,
+        slurmdbd_answers=slurmdbd_answers,
         configuration=configuration,
         login_address=login.result(),
         rest_address=rest.result() if rest else None,
@@ -180,16 +188,17 @@ def pod_of(item: dict[str, Any]) -> Pod:
     )
 
 
-def _nodes(kubectl: Kubectl, namespace: str) -> tuple[tuple[SlurmNode, ...], str]:
-    """The nodes, and why slurmctld does not answer if it does not."""
-    done = in_controller(kubectl, namespace, *_SINFO, seconds=ANSWER_SECONDS)
+def _nodes(kubectl: Kubectl, namespace: str, *, accounting: bool) -> tuple[tuple[SlurmNode, ...], str, bool]:
+    """The nodes, why slurmctld does not answer if it does not, and whether slurmdbd does, asked in the same call."""
+    script = _WITH_SLURMDBD if accounting else 'exec "$@"'
+    done = in_controller(kubectl, namespace, "sh", "-c", script, "sh", *_SINFO, seconds=ANSWER_SECONDS)
     if done.returncode != 0:
-        return (), complaint(done)
+        return (), complaint(done), True
     rows = sorted({tuple(line.split("|", 2)) for line in done.stdout.splitlines() if line.count("|") >= 2})
     nodes = (
         SlurmNode(name=name, state=state, reason="" if reason == "none" else reason) for name, state, reason in rows
     )
-    return tuple(nodes), ""
+    return tuple(nodes), "", not done.stdout.endswith(_SILENT)
 
 
 def _down(state: str) -> bool:
@@ -235,6 +244,9 @@ def print_status(status: Status) -> None:
     else:
         console.print(nodes if status.nodes else "slurmctld has no nodes")
     console.print()
+    if not status.slurmdbd_answers:
+        logs = f"`kubectl logs -n {status.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}`"
+        console.print(f"accounting: {SILENT_SLURMDBD}; see {logs}", soft_wrap=True)
     console.print(f"configuration: {status.configuration}")
     console.print(f"login address: {status.login_address or 'none'}")
     if status.rest_address:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cli.errors import USAGE, Failure
-from cli.kubectl import Kubectl, complaint, in_controller
+from cli.kubectl import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, complaint, if_slurmdbd_answers, in_controller
 from cli.usage.records import RecordError, Run, parse_runs, sacct_command
 from config.cluster import ClusterConfig
 
@@ -29,7 +29,9 @@ def refuse_without_accounting(config: ClusterConfig) -> None:
 def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) -> list[Run]:
     """All runs of jobs between two times. Raises Failure with sacct's own message."""
     command = sacct_command(start, end)
-    done = in_controller(kubectl, namespace, *command, seconds=600)
+    done = in_controller(kubectl, namespace, *if_slurmdbd_answers(command), seconds=600)
+    if done.returncode == NO_SLURMDBD:
+        raise Failure(f"the records cannot be read: {SILENT_SLURMDBD}", hint=_AWAY)
     if done.returncode != 0:
         why = complaint(done)
         hint = _AWAY if _DISABLED not in why else "the cluster was applied without it; `slurmstack up` turns it on"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,13 +47,32 @@ def status_of(
     *items: dict[str, Any], sinfo: str = NODES, silent: str = "", agent: dict[str, Any] | None = None
 ) -> Status:
     """Of a cluster with these pods and StatefulSets, whose Slurm answers so."""
-    answers: list[tuple[set[str], Any, str]] = [
+    return read_status(FakeKubectl(answers=answers_of(*items, sinfo=sinfo, silent=silent, agent=agent)), CONFIG)
+
+
+def answers_of(
+    *items: dict[str, Any], sinfo: str = NODES, silent: str = "", agent: dict[str, Any] | None = None
+) -> list[tuple[set[str], Any, str]]:
+    return [
         ({"pod,statefulset"}, listed(*items), ""),
         ({"exec", "sinfo"}, sinfo, silent),
         ({"exec", "cat"}, agent or ACTIVE, ""),
         ({"service"}, listed(), ""),
     ]
-    return read_status(FakeKubectl(answers=answers), CONFIG)
+
+
+def asked_with_sinfo() -> list[str]:
+    """The command that runs in the controller's pod."""
+    asked: list[tuple[str, ...]] = []
+
+    class Noting(FakeKubectl):
+        def run(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+            asked.append(arguments)
+            return super().run(*arguments, **more)
+
+    read_status(Noting(answers=answers_of(*WORKERS)), CONFIG)
+    (found,) = [words for words in asked if "sinfo" in words]
+    return list(found[found.index("--") + 1 :])
 
 
 def printed(status: Status, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
@@ -112,6 +134,24 @@ def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(
     assert "slurmctld has no nodes" in printed(status_of(CONTROLLER, *WORKERS, sinfo=""), monkeypatch, capsys)
 
 
+@pytest.mark.parametrize("broken", ["", "sacctmgr", "sinfo"])
+def test_slurmdbd_is_asked_beside_slurmctld_in_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    answers = broken != "sacctmgr"
+    for name in ("sacctmgr", "sinfo"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho 'a|idle|none'; exit {int(name == broken)}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    words = asked_with_sinfo()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == int(broken == "sinfo")
+    found = status_of(CONTROLLER, *WORKERS, sinfo=NODES + done.stdout)
+    assert (found.slurmdbd_answers, found.healthy) == (answers, answers)
+    shown = printed(found, monkeypatch, capsys)
+    assert ("accounting: slurmdbd does not answer; see `kubectl logs -n slurm slurmdbd-0" in shown) == (not answers)
+
+
 @pytest.mark.parametrize(
     "reason",
     ["health/clock [node]: 90 s off", "[/b] disk [red]bad[/red]", "a\\[b] :gear:"],
@@ -126,6 +166,7 @@ def test_what_comes_from_outside_is_printed_as_it_is(
         pods=(Pod(name=odd, phase=odd, ready=False, restarts=0, node=odd),),
         workers=Workers(ready=1, wanted=1),
         slurmctld="",
+        slurmdbd_answers=True,
         nodes=(SlurmNode(name=odd, state=odd, reason=reason), SlurmNode(name="w-1", state="drained", reason=reason)),
         configuration=f"rejected: {reason}",
         login_address=odd,
