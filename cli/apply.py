@@ -20,6 +20,7 @@ from cli.lock import Lock
 from cli.manifests import Manifest, manifests
 from cli.recording import Recording, program_loading, record
 from cli.refusals import (
+    leaving_health,
     leaving_pools,
     refuse_foreign,
     refuse_other_name,
@@ -60,6 +61,8 @@ class Plan:
     """Kind and name of this cluster's objects in no namespace that are no longer in the stack."""
     leaving: tuple[str, ...]
     """What pools that are no longer in the stack mean, one line each."""
+    notes: tuple[str, ...] = ()
+    """These lines, and those about whatever else leaves and asks for work by hand."""
     inside: Mapping[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """All that is in the namespace, whoever made it."""
 
@@ -91,7 +94,7 @@ def explain(kubectl: Kubectl, config: ClusterConfig, recording: Recording) -> tu
     with _reading(kubectl, config.cluster.namespace) as present:
         planned = _compare(kubectl, config, recording, KeptValues({}), present)
     refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
-    return planned.leaving
+    return planned.notes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +125,7 @@ def _compare(
     refuse_other_slurm(objects, live)
     refuse_other_name(objects, live)
     refuse_shrinking(objects, live)
+    leaving = tuple(leaving_pools(objects, pools))
     return Plan(
         namespace=namespace,
         objects=tuple(objects),
@@ -130,7 +134,8 @@ def _compare(
         inside=inside,
         pools=tuple(pools),
         outside=tuple(sorted(outside - {key(item.document) for item in objects})),
-        leaving=tuple(leaving_pools(objects, pools)),
+        leaving=leaving,
+        notes=(*leaving, *leaving_health(objects, inside)),
     )
 
 

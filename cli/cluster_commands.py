@@ -118,7 +118,7 @@ def _tell(stack: Stack, comparison: Comparison) -> None:
 
 
 def _says_who_leaves(effect: Effect) -> bool:
-    return effect.action == "delete" and effect.kind == "StatefulSet"
+    return effect.action == "delete" and effect.kind in {"StatefulSet", "Deployment"}
 
 
 def up(
@@ -194,10 +194,10 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             found = None if yes else compare(kubectl, planned)
             jobs, policy = of_kubectl(kubectl, planned, found, asked), asking.result()
         if found is not None:
-            _print_changes(found, planned.leaving)
+            _print_changes(found, planned.notes)
             policies.print_policy(policy)
         else:
-            _print_notes(planned.leaving)
+            _print_notes(planned.notes)
             policies.print_silence(policy)
         print_jobs(jobs)
         if not kill_jobs:

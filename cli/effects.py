@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cli.changes import Action, PropertyChange
-from cli.refusals import NAME_IS_KEPT, cluster_name_of, keep_name, release_of
+from cli.refusals import HEALTH_LEAVES, NAME_IS_KEPT, cluster_name_of, keep_name, release_of
 from cli.replacements import Recorded, ResourceChange, plain, same
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
 from config.nebius import NebiusCloud
 from slurm import names
+from slurm.health import WATCH
 from slurm.names import SIZE_ANNOTATION
 
 _KINDS: Mapping[str, str] = {
@@ -146,6 +147,8 @@ class _Judge:
                 return self._data_cost("what lies there stays where it is" if static or was.retained else "")
             case "node group":
                 return self._machines_cost()
+            case "Deployment" if self.change.action == "delete" and self._name() == WATCH and not self.whole:
+                return HEALTH_LEAVES
             case "StatefulSet":
                 return self._pods_cost(was)
             case _:

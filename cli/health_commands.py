@@ -19,6 +19,11 @@ from cli.stack import open_stack
 
 _TABLE = "nodes"
 
+_OFF = (
+    "health checks are off in this stack (health.enabled: false): reports get old, and nodes that were drained for a "
+    "check stay so until somebody resumes them"
+)
+
 
 class _TableFirst(TyperGroup):
     """A group whose first command needs no name. A node is called POOL-NUMBER, so no name of a command is one."""
@@ -84,7 +89,7 @@ def nodes(
     there is no report or an old one, if a check could not tell, or if slurmd does not answer. A node that Slurm has
     powered down is asleep.
 
-    Exit status: 0 if no node fails or is unknown, else 1.
+    Exit status: 0 if no node fails or is unknown, or if the stack file has turned the checks off, else 1.
 
     Examples:
       slurmstack health
@@ -102,7 +107,9 @@ def nodes(
         typer.echo(json.dumps(as_data(found, namespace=namespace, failing=failing), indent=1))
     else:
         print_table(found, failing=failing)
-    if found.bad:
+    if not stack.config.health.enabled:
+        typer.echo(_OFF, err=as_json)
+    elif found.bad:
         raise typer.Exit(FAILED)
 
 

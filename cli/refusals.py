@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from cli.errors import USAGE, Failure, Refused
@@ -11,6 +11,7 @@ from cli.manifests import Manifest
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
 from config.nebius import NebiusCloud
+from slurm.health import WATCH
 from slurm.names import CONFIG_MAP, CONTROLLER, SIZE_ANNOTATION
 
 _SECTION = {
@@ -148,6 +149,18 @@ def cluster_name_of(configuration: Mapping[str, Any]) -> str:
     slurm_conf = str((configuration.get("data") or {}).get("slurm.conf", ""))
     found = re.search(r"^ClusterName=(\S+)$", slurm_conf, re.MULTILINE)
     return found.group(1) if found else ""
+
+
+HEALTH_LEAVES = (
+    "health is turned off: nodes that it drained stay so, and reservations of its tests stay. "
+    "Resume such nodes by hand (`slurmstack status` lists them)"
+)
+
+
+def leaving_health(objects: Iterable[Manifest], live: Collection[tuple[str, str]]) -> list[str]:
+    """A line if the health checks are in the cluster but not in the stack any more."""
+    wanted = any((manifest.kind, manifest.name) == ("Deployment", WATCH) for manifest in objects)
+    return [HEALTH_LEAVES] if not wanted and ("Deployment", WATCH) in live else []
 
 
 def leaving_pools(objects: Iterable[Manifest], live_sets: Iterable[Mapping[str, Any]]) -> list[str]:

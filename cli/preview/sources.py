@@ -54,7 +54,7 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
         summary=summary,
         changes=tuple(found),
         effects=tuple(_stuck(found)),
-        notes=planned.leaving,
+        notes=planned.notes,
         policy=policy.result(),
         jobs=of_kubectl(kubectl, planned, found, asked),
     )

@@ -6,6 +6,7 @@ import pytest
 
 from cli.apply import KEPT_VALUES, Plan, apply, plan, preview
 from cli.errors import Failure
+from cli.refusals import HEALTH_LEAVES
 from config import load_config
 from tests import stacks
 from tests.fakes.kubectl import OURS, FakeCluster, UnrenewedLock, thing
@@ -28,6 +29,19 @@ def test_rights_outside_the_namespace_that_left_the_stack_are_shown_and_deleted_
         "clusterrole slurm-health-watch --ignore-not-found",
         "clusterrolebinding slurm-health-watch --ignore-not-found",
     ]
+
+
+def test_health_checks_that_left_the_stack_are_noted_and_make_no_pool_leave() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, thing("Deployment", "health-watch")])
+    off = with_change(stacks.dev(), "health", {"enabled": False})
+    planned = {
+        name: plan(kubectl, load_config(sections), sections, stack="test")
+        for name, sections in {"on": stacks.dev(), "off": off}.items()
+    }
+    assert {name: item.notes for name, item in planned.items()} == {"on": (), "off": (HEALTH_LEAVES,)}
+    assert planned["off"].leaving == ()
+    never_there = plan(FakeCluster(items_there=[NAMESPACE]), load_config(off), off, stack="test")
+    assert never_there.notes == ()
 
 
 def test_rights_outside_the_namespace_that_are_in_the_stack_stay() -> None:

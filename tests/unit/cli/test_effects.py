@@ -8,6 +8,7 @@ import pytest
 
 from cli.effects import Effect, effects
 from cli.recording import UNKNOWN, Secret
+from cli.refusals import HEALTH_LEAVES
 from cli.replacements import Recorded, compare, immutable_properties
 from components.clouds.nebius.immutable import (
     ALLOCATION,
@@ -209,6 +210,14 @@ def test_kubernetes_goes_up_by_one_minor_version_at_a_time(old: str, new: str, r
     )
     assert bool(found) == bool(refused)
     assert all(refused in effect.refused for effect in found)
+
+
+def test_health_checks_that_leave_leave_their_drains_but_not_where_the_cluster_goes() -> None:
+    named = {name: {"metadata": {"name": name}} for name in ("health-watch", "rest")}
+    watch, rest = (resource("kubernetes:apps/v1:Deployment", f"slurm-{name}", named[name]) for name in named)
+    (effect,) = judge([watch, rest], [])
+    assert (effect.name, effect.cost) == ("health-watch", HEALTH_LEAVES)
+    assert HEALTH_LEAVES not in {effect.cost for effect in judge([watch, resource(CLUSTER, "slurm")], [])}
 
 
 def test_a_bucket_and_an_address_say_what_goes_with_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from images.health.contract import Result as Found
 from images.health.contract import Status
 from images.health.nodes import document
 from tests.fakes.health_cluster import NOW, FakeCluster, answer, failure_of, health, node
-from tests.stacks import ROOT
+from tests.stacks import ROOT, dev, with_change
+from tests.unit.cli.command_line import stack_file
 
 FULL = Found(status=Status.FAIL, fault="node", message="/jail: 97 % of the space used, 95 % allowed")
 XID = Found(status=Status.FAIL, fault="hardware", message="GPU 3: Xid 79: GPU has fallen off the bus")
@@ -187,6 +189,20 @@ def test_what_a_node_says_cannot_move_the_cursor(monkeypatch: pytest.MonkeyPatch
     result = health(monkeypatch, FakeCluster(nodes=[node("w-0", "IDLE", "DRAIN", reason=reason)]))
     assert "\x1b" not in result.stdout
     assert "[red]all is well" in result.stdout
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_where_checks_are_off_that_is_said_and_nothing_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, as_json: tuple[str, ...]
+) -> None:
+    cluster = FakeCluster(nodes=[node("cpu-0", age=100_000)])
+    off = stack_file(tmp_path, with_change(dev(), "health", {"enabled": False}))
+    result = health(monkeypatch, cluster, *as_json, "--config", str(off))
+    assert result.exit_code == 0
+    assert "health checks are off in this stack" in (result.stderr if as_json else result.stdout)
+    on = health(monkeypatch, cluster, *as_json)
+    assert on.exit_code == 1
+    assert "checks are off" not in on.output
 
 
 def test_nodes_are_in_the_order_in_which_people_count() -> None:

@@ -21,7 +21,7 @@ from tests.unit.cli.command_line import stack_file
 
 def test_what_can_never_change_is_refused_unless_it_is_a_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = [Change(action="replace", kind=kind, name="x") for kind in ("Job", "PersistentVolumeClaim")]
-    planned = SimpleNamespace(leaving=("pool 'a' leaves",), exists=False)
+    planned = SimpleNamespace(notes=("pool 'a' leaves",), exists=False)
     answers: dict[str, Any] = {"plan": planned, "compare": found, "of_kubectl": JobsTouched()}
     for name, answer in answers.items():
         monkeypatch.setattr(sources, name, lambda *_, answer=answer, **__: answer)
