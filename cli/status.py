@@ -19,7 +19,7 @@ from cli.kubectl import ANSWER_SECONDS, ASK_SLURMDBD, SILENT_SLURMDBD, Kubectl, 
 from cli.safety.changed import POOL_LABEL
 from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
-from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, REST, REST_PORT, node_name
+from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONFIG_MAP, CONTROLLER_HOST, REST, REST_PORT, node_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,8 @@ class Status:
     slurmdbd_answers: bool
     """Also where there is no accounting, or where nobody can tell because slurmctld does not answer."""
     configuration: str
-    """`active`, `pending`, `rejected: ...`, `other than the stack file`, or `unknown`."""
+    """`active`, `active (a later one was rejected: ...)`, `pending`, `rejected: ...`, `other than the stack file`, or
+    `unknown`."""
     login_address: str | None
     rest_address: str | None
     """None without a REST API."""
@@ -210,12 +211,20 @@ def _configuration(kubectl: Kubectl, config: ClusterConfig) -> str:
     if state is None:
         return "unknown"
     wanted = config_hash(render(config))
-    if state.get("active") == wanted:
-        return "active"
     rejected = state.get("rejected")
+    if state.get("active") == wanted:
+        if not rejected or not _is_asked_for(kubectl, config.cluster.namespace, str(rejected["hash"])):
+            return "active"
+        return f"active (a later one was rejected: {rejected['message']}; run `up`)"
     if rejected:
         return f"rejected: {rejected['message']}"
     return "pending" if state.get("pending") else "other than the stack file"
+
+
+def _is_asked_for(kubectl: Kubectl, namespace: str, hash_: str) -> bool:
+    """Whether the cluster is still asked for this configuration: the agent also remembers one that is long gone."""
+    found = kubectl.items("configmap", CONFIG_MAP, "-n", namespace)
+    return any(config_hash(item.get("data", {})) == hash_ for item in found)
 
 
 def print_status(status: Status) -> None:

@@ -17,6 +17,7 @@ from tests.fakes.kubectl import FakeKubectl, listed
 
 CONFIG = load_config(stacks.dev())
 ACTIVE = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
+BAD = {"slurm.conf": "Colour=red"}
 NODES = "default-0|idle|none\ndefault-1|idle|none\n"
 
 
@@ -58,7 +59,25 @@ def answers_of(
         ({"exec", "sinfo"}, sinfo, silent),
         ({"exec", "cat"}, agent or ACTIVE, ""),
         ({"service"}, listed(), ""),
+        ({"configmap"}, listed({"data": BAD}), ""),
     ]
+
+
+@pytest.mark.parametrize(
+    ("active", "rejected", "told"),
+    [
+        (ACTIVE["active"], config_hash(BAD), "active (a later one was rejected: unrecognized key: Colour; run `up`)"),
+        (ACTIVE["active"], "one before", "active"),
+        ("another", config_hash(BAD), "rejected: unrecognized key: Colour"),
+    ],
+    ids=["corrected but not applied", "long gone", "not corrected"],
+)
+def test_a_rejected_configuration_is_said_as_long_as_the_cluster_is_asked_for_it(
+    active: str, rejected: str, told: str
+) -> None:
+    rejection = {"hash": rejected, "message": "unrecognized key: Colour"}
+    found = status_of(CONTROLLER, *WORKERS, agent={"active": active, "rejected": rejection, "pending": None})
+    assert (found.configuration, found.healthy) == (told, told == "active")
 
 
 def asked_with_sinfo() -> list[str]:
