@@ -47,7 +47,11 @@ def busy_line(kind: ObjectKind, key: Key, jobs: Sequence[str]) -> str:
     """For something that left the stack file while jobs use it."""
     if not jobs:
         return f"! {_subject(kind, key)} left the stack file, but something below it is kept: kept as well"
-    told = ", ".join(jobs[:_JOBS]) + (f" and {len(jobs) - _JOBS} more" if len(jobs) > _JOBS else "")
+    told = (
+        f"job{'' if len(jobs) == 1 else 's'} "
+        + ", ".join(jobs[:_JOBS])
+        + (f" and {len(jobs) - _JOBS} more" if len(jobs) > _JOBS else "")
+    )
     closed = ", without new jobs" if kind == "association" else ""
     return (
         f"! {_subject(kind, key)} left the stack file, but jobs wait or run with it ({told}): "

@@ -246,7 +246,8 @@ def test_a_user_who_leaves_with_jobs_stays_until_they_end_and_gets_no_new_ones(c
 
     did = apply(cluster, document(SECOND))
 
-    kept = f"! user bob in physics left the stack file, but jobs wait or run with it ({job}): kept, without new jobs"
+    busy = f"left the stack file, but jobs wait or run with it (job {job})"
+    kept = f"! user bob in physics {busy}: kept, without new jobs"
     assert [line for line in did if line.startswith(kept)], did
     assert "bob|physics|0" in sacctmgr(cluster, "list assoc format=user,account,maxsubmit").stdout
     assert apply(cluster, document(SECOND))[-1] == "nothing to change"

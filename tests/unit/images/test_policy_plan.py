@@ -14,6 +14,7 @@ from images.accounting.document import Key, State
 from images.accounting.fields import ASSOCIATION, MARK, QOS, unset
 from images.accounting.plan import plan
 from images.accounting.present import Slurm, read
+from images.accounting.wording import busy_line
 from tests.fakes.commands import FakeClock
 from tests.fakes.sacctmgr import FakeSlurm
 from tests.policies import documents, matches, policy
@@ -253,7 +254,7 @@ def test_lines_say_which_jobs_keep_something() -> None:
 
     applier(slurm, log).bring_in_line(policy({**many(0, 0), "qos": {"new": {"description": ""}}}))
 
-    busy = "left the stack file, but jobs wait or run with it (12, 13, 14, 15, 16 and 2 more)"
+    busy = "left the stack file, but jobs wait or run with it (jobs 12, 13, 14, 15, 16 and 2 more)"
     assert log == [
         f"! user u000 in t00 {busy}: kept, without new jobs; the first `up` after their end removes it",
         f"! account t00 {busy}: kept; the first `up` after their end removes it",
@@ -263,6 +264,11 @@ def test_lines_say_which_jobs_keep_something() -> None:
         "- user u001 (accounts t00)",
         "the policy is in force: 3 changes",
     ]
+
+
+def test_the_number_of_a_single_job_does_not_read_as_a_count() -> None:
+    assert "run with it (job 2): kept" in busy_line("account", ("ml",), ["2"])
+    assert "run with it (jobs 2, 5): kept" in busy_line("account", ("ml",), ["2", "5"])
 
 
 def test_an_operator_who_left_keeps_the_jobs_and_not_the_rights() -> None:
