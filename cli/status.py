@@ -256,7 +256,8 @@ def print_status(status: Status) -> None:
     if not status.slurmdbd_answers:
         logs = f"`kubectl logs -n {status.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}`"
         console.print(f"accounting: {SILENT_SLURMDBD}; see {logs}", soft_wrap=True)
-    console.print(f"configuration: {status.configuration}")
+    last = " (the one last taken)" if status.slurmctld and status.configuration == "active" else ""
+    console.print(f"configuration: {status.configuration}{last}")
     console.print(f"login address: {status.login_address or 'none'}")
     if status.rest_address:
         console.print(f"REST API: {status.rest_address}")
