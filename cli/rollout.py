@@ -11,7 +11,7 @@ from cli.changes import key
 from cli.errors import Failure
 from cli.kubectl import Kubectl
 from cli.manifests import Manifest
-from cli.safety.queue import read_queue
+from cli.safety.queue import read_patiently
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""
@@ -72,7 +72,7 @@ def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
     For an update that began so; otherwise Slurm has answered already, and need not be asked again.
     """
     try:
-        read_queue(kubectl, namespace)
+        read_patiently(kubectl, namespace)
     except Failure as failure:
         raise Failure(
             f"all is applied, but slurmctld does not answer: {failure}",

@@ -25,7 +25,7 @@ from cli.safety.changed import (
     slurm_conf_in,
 )
 from cli.safety.fates import FATES, REFUSED, Fate, Touched, dangers, span, touch, touched_jobs, worst_first
-from cli.safety.queue import Queue, await_queue, read_queue, task_ids
+from cli.safety.queue import Queue, await_queue, read_patiently, read_queue, task_ids
 
 LINES = 20
 """Jobs that are printed at most; the rest is counted."""
@@ -160,10 +160,7 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
     if not pools and not grace:
         return JobsTouched()
     try:
-        try:
-            queue = read_queue(kubectl, namespace)
-        except Failure as failure:
-            queue = await_queue(kubectl, namespace, failure)
+        queue = read_patiently(kubectl, namespace)
     except Failure as failure:
         lost = tuple(
             f"{name} waits {span(seconds)} at most for jobs that it may have" for name, seconds in grace.items()

@@ -107,6 +107,14 @@ def read_queue(kubectl: Kubectl, namespace: str) -> Queue:
     return Queue(jobs=parse_jobs(jobs), slurm_conf=slurm_conf)
 
 
+def read_patiently(kubectl: Kubectl, namespace: str) -> Queue:
+    """Read the queue; a controller that is starting is waited for. Raises Failure."""
+    try:
+        return read_queue(kubectl, namespace)
+    except Failure as failure:
+        return await_queue(kubectl, namespace, failure)
+
+
 def await_queue(kubectl: Kubectl, namespace: str, failure: Failure) -> Queue:
     """Read the queue once more after a failure, for STARTING s if the controller is on its way.
 
