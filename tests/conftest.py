@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 settings.register_profile("slurmstack", deadline=None)
 settings.load_profile("slurmstack")
 
-LEAST_WORKERS = 5
+LEAST_WORKERS = 8
 """Side by side at least (`-n auto`), as most of the tests with daemons wait for them; measured on two cores."""
 
 _VERSION = re.compile(r"\[(?:[^\]]*-)?(\d\d\.\d\d)(?:-[^\]]*)?\]$")

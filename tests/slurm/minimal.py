@@ -5,8 +5,10 @@ from __future__ import annotations
 
 def minimal_config(version: str, extra: str = "", **files: str) -> dict[str, str]:
     """The least that a cluster of dynamic nodes needs; `extra` is added to slurm.conf."""
-    # By default Slurm puts off what comes after a job's end for up to three seconds (batch_sched_delay).
-    at_once = "" if "SchedulerParameters" in extra else "SchedulerParameters=batch_sched_delay=0,sched_min_interval=0"
+    # As in the real configuration: by default Slurm puts off what comes after a job's end for three seconds, and looks
+    # at what no event has told it of once a minute.
+    at_once = "batch_sched_delay=0,sched_min_interval=0,sched_interval=5,bf_interval=5"
+    at_once = "" if "SchedulerParameters" in extra else f"SchedulerParameters={at_once}"
     slurm_conf = f"""\
 ClusterName=sandbox
 SlurmctldHost=controller-0

@@ -243,6 +243,8 @@ for path in glob.glob("/var/spool/slurmd/*_*.*"):
 def test_nobody_else_connects_to_a_step(cluster: SlurmSandbox) -> None:
     """slurmstepd has a thread for each connection: with thousands its job could not be ended."""
     (cluster.jail / "home/bob/connect.py").write_text(CONNECT)
+    cluster.run("scancel --state=running; scancel --state=pending")  # those of the scene
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs, 60)
     job = shell(cluster, "alice", "sbatch --parsable -n1 --output=/dev/null --wrap 'sleep 100'").strip()
     wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs, 30)
     assert set(shell(cluster, "bob", "srun -Q -n1 python3 connect.py").splitlines()) == {"refused"}

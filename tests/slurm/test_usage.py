@@ -38,7 +38,9 @@ class Controller:
     def __init__(self, sandbox: AccountingSandbox) -> None:
         self.sandbox = sandbox
 
-    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_bounds: float
+    ) -> subprocess.CompletedProcess[str]:
         """`kubectl exec -n NAMESPACE POD -c CONTAINER -- COMMAND`."""
         verb, _, _, pod, _, _, _, *command = arguments
         assert (verb, stdin, check) == ("exec", None, False)
