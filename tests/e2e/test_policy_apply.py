@@ -76,7 +76,7 @@ def test_the_first_preview_and_the_first_up_tell_what_is_made(slurm: SlurmOnKube
 def test_applied_twice_it_changes_nothing(slurm: SlurmOnKubernetes) -> None:
     before = policy(slurm)
 
-    assert slurm.preview()["policy"] == {"changes": [], "notes": [], "compared": True}
+    assert slurm.preview()["policy"] == {"changes": [], "notes": [], "compared": True, "silent": False}
     slurm.up()
 
     assert policy(slurm) == before
