@@ -289,7 +289,8 @@ def test_what_a_job_leaves_is_gone_after_it(cluster: Healthy) -> None:
     """Its daemon ends with its step; what no step knows of, whatever it calls itself, with the epilog."""
     outside = f"cp /bin/sleep /run/slurmstepd; setsid --fork setpriv --reuid={USER} --clear-groups /run/slurmstepd 1000"
     cluster.run(f"{outside} > /dev/null 2>&1 < /dev/null", pod="default-1")
-    cluster.run(f"pgrep -u {USER} slurmstepd", pod="default-1")
+    there = f"pgrep -u {USER} slurmstepd"  # some moments after its parent has gone
+    wait_until(lambda: cluster.sandbox.run(there, pod="default-1").returncode == 0, cluster.sandbox.logs)
     leave = "setsid --fork sleep 1000; dd if=/dev/zero of=/dev/shm/left bs=1M count=5; touch /tmp/left"
     job = cluster.submit(leave, "--nodelist=default-1")
     cluster.wait_for_job(job)
