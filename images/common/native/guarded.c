@@ -2,7 +2,7 @@
  * guarded.c - for LD_PRELOAD in slurmd, and by it in each slurmstepd: what users ask of these two does no harm to others.
  *
  * Each function below takes the place of the C library's in calls that were looked up in Slurm 24.11 and 26.05. Tried by
- * tests/slurm/test_slurmd_guarded.py. What ends the node without this, or gives a user what is another's:
+ * tests/slurm/test_boundary.py. What ends the node without this, or gives a user what is another's:
  *
  * clone, mount, execle: `sbatch --export=NONE` and `--get-user-env` have slurmd run `su - USER` in namespaces of its own.
  *   It may not make any here, takes that for fatal and ends, with all jobs of the node. And `su` would run the user's
@@ -78,7 +78,7 @@ static int become_user(const char *path, char **argv, char *const *environment)
 		at = strstr(argv[i], "XXXX; ");
 		if (at == NULL || strlen(argv[i]) >= sizeof(command) - 64)
 			continue;
-		/* /bin/echo ...; /bin/echo START; /usr/sbin/slurmstepd getenv; /bin/echo STOP */
+		/* env.c: /bin/echo XXXXSLURMSTARTPARSINGHEREXXXX; /usr/sbin/slurmstepd getenv; /bin/echo ... */
 		at += strlen("XXXX; ");
 		memcpy(command, argv[i], (size_t)(at - argv[i]));
 		strcpy(command + (at - argv[i]), "/usr/bin/env");
@@ -113,7 +113,10 @@ int execle(const char *path, const char *first, ...)
 	return in_child ? become_user(path, argv, environment) : execve(path, argv, environment);
 }
 
-/* What fchmod was asked for, until fchown says for whom: slurmd asks for both, in this order, in one thread. */
+/*
+ * What fchmod was asked for, until fchown says for whom: slurmd asks for both, in this order, in one thread, and nothing
+ * else in slurmd or slurmstepd asks for either of a file that it keeps.
+ */
 static __thread int asked_of = -1;
 static __thread mode_t asked_mode;
 
