@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STACK ?= Pulumi.dev.yaml
-SOURCES := __main__.py cli components config local slurm tests
+SOURCES := __main__.py setup.py cli components config local slurm tests
 
 .PHONY: help up down venv test check format bench schema clean
 

@@ -23,14 +23,7 @@ def main() -> None:
         SlurmClusterArgs(config=config, cloud=cloud),
         opts=pulumi.ResourceOptions(provider=cloud.provider),
     )
-    pulumi.export("namespace", cluster.namespace.metadata.name)
-    pulumi.export("login_service", cluster.login.service.metadata.name)
-    pulumi.export("ssh_host_key", cluster.secrets.host_public_key)
-    if cluster.rest is not None:
-        pulumi.export("rest", cluster.rest.url)
-        if cluster.rest.authority is not None:
-            pulumi.export("rest_ca", cluster.rest.authority)
-    for name, value in cloud.exports.items():
+    for name, value in {**cluster.outputs, **cloud.exports}.items():
         pulumi.export(name, value)
 
 

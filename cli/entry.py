@@ -8,8 +8,7 @@ import os
 import sys
 from typing import NoReturn
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+from cli.errors import INTERRUPTED
 
 
 def main() -> NoReturn:
@@ -19,7 +18,7 @@ def main() -> NoReturn:
     # The collector comes on only for commands that wait for long, and gather garbage meanwhile.
     gc.set_threshold(500_000, 10, 10)
     try:
-        from cli.main import main as run  # noqa: PLC0415  loading takes a while, and Ctrl-C may come in it
+        from cli.app import main as run  # noqa: PLC0415  loading takes a while, and Ctrl-C may come in it
 
         run()
     except KeyboardInterrupt:

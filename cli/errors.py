@@ -11,6 +11,9 @@ FAILED = 1
 REFUSED = 3
 """Exit status when a change is refused because of what it would cost, or because it can never be made."""
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
 CHANGES = 4
 """Exit status of a preview with --detailed-exitcode when there is something to change.
 

@@ -15,7 +15,13 @@ from config import ClusterConfig, ConfigError, Problem, load_config
 from config.keys import check_keys
 from config.load import PROJECT, encrypted_problem, plain, read_document, sections_of
 
-PROJECT_ROOT = Path(__file__).resolve().parent.parent
+_PACKAGES = Path(__file__).resolve().parent.parent
+
+IS_CHECKOUT = (_PACKAGES / "Pulumi.yaml").exists()
+"""Whether this runs from the repository, rather than from where pip has copied the packages."""
+
+PROJECT_ROOT = _PACKAGES if IS_CHECKOUT else _PACKAGES / "slurmstack"
+"""Where Pulumi.yaml and the program lie."""
 
 DEFAULT_STACK = "dev"
 
@@ -40,7 +46,8 @@ def open_stack(file: Path | None) -> Stack:
 
     The stack's name is the middle of the file's name: `Pulumi.prod.yaml` is the stack `prod`.
     """
-    path = file or PROJECT_ROOT / f"Pulumi.{os.environ.get('SLURMSTACK_STACK', DEFAULT_STACK)}.yaml"
+    directory = PROJECT_ROOT if IS_CHECKOUT else Path.cwd()
+    path = file or directory / f"Pulumi.{os.environ.get('SLURMSTACK_STACK', DEFAULT_STACK)}.yaml"
     document = read_document(path)
     stem = path.name.removesuffix(".yaml").removesuffix(".yml")
     name = stem.removeprefix("Pulumi.").replace(".", "-") or DEFAULT_STACK

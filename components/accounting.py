@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import Placement
+from components.configuration import Configuration
 from components.database import PASSWORD_KEY, password_mount, password_volume
-from components.jobs import named_by_content
-from components.pods import (
-    Scope,
-    children_of,
+from components.kit.context import Scope, waits
+from components.kit.jobs import named_by_content
+from components.kit.workload import (
+    config_volume,
     empty_dir,
     env,
     jwt_mount,
@@ -24,16 +24,19 @@ from components.pods import (
     pod_template,
     program,
     resources,
+    secret_volume,
+    service_port,
     starting,
+    stateful_set,
     tcp_probe,
-    waits,
 )
+from components.secrets import Secrets
 from components.sssd import with_sssd
-from config.accounting import Accounting as AccountingConfig
-from config.accounting import DatabaseTls
-from slurm.names import ACCOUNTING, ACCOUNTING_HOST, NODES_SERVICE, SLURMDBD_PORT
-from slurm.naming import content_name
-from slurm.slurmdbd import FILE
+from config.sections.accounting import Accounting as AccountingConfig
+from config.sections.accounting import DatabaseTls
+from slurm.conf import SLURMDBD
+from slurm.content_names import content_name
+from slurm.names import ACCOUNTING, ACCOUNTING_HOST, SLURMDBD_PORT
 
 CONFIG_DIR = "/config/slurmdbd"
 SLURM_CONFIG_DIR = "/config/slurm"
@@ -50,13 +53,9 @@ class AccountingArgs:
     accounting: AccountingConfig
     conf: str
     """slurmdbd.conf without the password."""
-    image: str
-    placement: Placement
-    munge_secret: pulumi.Input[str]
-    jwt_secret: pulumi.Input[str]
-    database_secret: pulumi.Input[str]
-    """The password of the cluster's own database; an external one has a Secret of its own."""
-    config_map: pulumi.Input[str]
+    secrets: Secrets
+    """The password in it is that of the cluster's own database; an external one has a Secret of its own."""
+    configuration: Configuration
     """Slurm's files: the users and groups that slurmdbd has to know, and slurm.conf for sacctmgr."""
 
 
@@ -74,11 +73,11 @@ class Accounting(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: AccountingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Accounting", name, None, opts)
-        self._child = children_of(self, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
         self.conf = k8s.core.v1.ConfigMap(
             f"{name}-conf",
             metadata=args.scope.metadata(content_name(ACCOUNTING, args.conf), ACCOUNTING),
-            data={FILE: args.conf},
+            data={SLURMDBD: args.conf},
             immutable=True,
             opts=named_by_content(self._child),
         )
@@ -90,10 +89,9 @@ class Accounting(pulumi.ComponentResource):
 
     def _database_volumes(self, args: AccountingArgs) -> list[k8s.core.v1.VolumeArgs]:
         external = args.accounting.database.external
-        conf = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.conf.metadata.name)
-        volumes = [k8s.core.v1.VolumeArgs(name="slurmdbd-conf", config_map=conf)]
+        volumes = [config_volume("slurmdbd-conf", self.conf.metadata.name)]
         if external is None:
-            return [*volumes, password_volume(args.database_secret, PASSWORD_KEY)]
+            return [*volumes, password_volume(args.secrets.database.metadata.name, PASSWORD_KEY)]
         volumes.append(password_volume(external.password.name, external.password.key))
         return [*volumes, *(_tls_volumes(external.tls) if external.tls is not None else [])]
 
@@ -105,52 +103,43 @@ class Accounting(pulumi.ComponentResource):
                 type="ClusterIP",
                 selector={**scope.selector(ACCOUNTING), "statefulset.kubernetes.io/pod-name": ACCOUNTING_HOST},
                 publish_not_ready_addresses=True,
-                ports=[k8s.core.v1.ServicePortArgs(name="slurmdbd", port=SLURMDBD_PORT, target_port=SLURMDBD_PORT)],
+                ports=[service_port("slurmdbd", SLURMDBD_PORT)],
             ),
             opts=self._child,
         )
 
     def _create_stateful_set(self, name: str, args: AccountingArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
-        config = k8s.core.v1.ConfigMapVolumeSourceArgs(name=args.config_map)
+        image = scope.image("accounting")
         pod = k8s.core.v1.PodSpecArgs(
-            enable_service_links=False,
-            image_pull_secrets=scope.pull_secrets,
             termination_grace_period_seconds=60,
-            init_containers=[munge_sidecar(args.image)],
+            init_containers=[munge_sidecar(image)],
             containers=[_slurmdbd(args, self.database_mounts)],
             volumes=[
-                *munge_volumes(args.munge_secret),
-                jwt_volume(args.jwt_secret),
+                *munge_volumes(args.secrets.munge.metadata.name),
+                jwt_volume(args.secrets.jwt.metadata.name),
                 *self.database_volumes,
-                k8s.core.v1.VolumeArgs(name="config", config_map=config),
+                args.configuration.files_as("config"),
                 empty_dir("run", medium="Memory", size_limit="64Mi"),
                 empty_dir("own", medium="Memory", size_limit="64Mi"),
             ],
         )
-        template = pod_template(scope, scope.labels(ACCOUNTING), args.placement, with_sssd(scope, pod, args.image))
-        return k8s.apps.v1.StatefulSet(
-            f"{name}-pods",
-            metadata=scope.metadata(ACCOUNTING, ACCOUNTING),
-            spec=k8s.apps.v1.StatefulSetSpecArgs(
-                replicas=1,
-                service_name=NODES_SERVICE,
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(ACCOUNTING)),
-                template=template,
-            ),
-            opts=self._child.merge(waits(CONVERTING)),
+        placement = scope.cloud.placement("controller")
+        return stateful_set(
+            name,
+            scope.metadata(ACCOUNTING, ACCOUNTING),
+            scope.label_selector(ACCOUNTING),
+            pod_template(scope, scope.labels(ACCOUNTING), placement, with_sssd(scope, pod, image)),
+            self._child.merge(waits(CONVERTING)),
         )
 
 
 def _tls_volumes(tls: DatabaseTls) -> list[k8s.core.v1.VolumeArgs]:
     volumes = []
     if tls.ca is not None:
-        items = [k8s.core.v1.KeyToPathArgs(key=tls.ca.key, path="ca.crt")]
-        source = k8s.core.v1.SecretVolumeSourceArgs(secret_name=tls.ca.name, default_mode=0o400, items=items)
-        volumes.append(k8s.core.v1.VolumeArgs(name="database-ca", secret=source))
+        volumes.append(secret_volume("database-ca", tls.ca.name, files={tls.ca.key: "ca.crt"}))
     if tls.client is not None:
-        source = k8s.core.v1.SecretVolumeSourceArgs(secret_name=tls.client, default_mode=0o400)
-        volumes.append(k8s.core.v1.VolumeArgs(name="database-client", secret=source))
+        volumes.append(secret_volume("database-client", tls.client))
     return volumes
 
 
@@ -168,7 +157,7 @@ def _database_mounts(accounting: AccountingConfig) -> list[k8s.core.v1.VolumeMou
 def _slurmdbd(args: AccountingArgs, database: list[k8s.core.v1.VolumeMountArgs]) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="slurmdbd",
-        image=args.image,
+        image=args.scope.image("accounting"),
         command=program("slurmdbd"),
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmdbd", container_port=SLURMDBD_PORT)],
         # For Slurm's own commands in this container: `kubectl exec slurmdbd-0 -c slurmdbd -- sacctmgr show user`.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -14,27 +16,25 @@ from components.controller import Controller, ControllerArgs
 from components.database import Database, DatabaseArgs
 from components.health import Health, HealthArgs
 from components.jail import Jail, JailArgs
+from components.kit.context import Scope, recommended_labels
+from components.kit.workload import SLURM_NODE_LABEL
 from components.login import Login, LoginArgs
 from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
-from components.pods import SLURM_NODE_LABEL, Scope, recommended_labels
 from components.policy import Policy, PolicyArgs
 from components.rest import Rest, RestArgs
 from components.secrets import Secrets, SecretsArgs
 from components.topology import Topology, TopologyArgs
 from components.users import Users, UsersArgs
 from components.workers import WorkerPool, WorkerPoolArgs
-from config.accounting import Database as DatabaseConfig
 from config.cluster import ClusterConfig
-from config.services import ImageRole
-from slurm.accounting import own_database
-from slurm.conf import render
-from slurm.health import SETTINGS_FILE, TESTS_FILE, check_settings, node_test_settings, watch_environment
-from slurm.images import DEFAULT_REGISTRY, image_reference, image_tag
+from config.sections.storage import Mount as MountConfig
+from config.sections.workers import WorkerPool as WorkerPoolConfig
+from slurm.conf import effective_settings, render, slurmdbd_conf
+from slurm.health import SETTINGS_FILE, TESTS_FILE, check_settings, node_test_settings
+from slurm.images import image_tag
 from slurm.names import NODES_SERVICE
 from slurm.policy import environment, policy_document
-from slurm.settings import effective_settings
-from slurm.slurmdbd import render_slurmdbd
 from slurm.topology import uses_tree
 from slurm.users import accounts, group_numbers
 
@@ -57,65 +57,77 @@ class SlurmCluster(pulumi.ComponentResource):
     namespace: k8s.core.v1.Namespace
     login: Login
     secrets: Secrets
-    accounting: Accounting | None
-    """None where the stack file turns it off."""
+    rest: Rest | None
+    """None where the stack file does not ask for it; so with accounting and health, which it may turn off."""
 
     def __init__(self, name: str, args: SlurmClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:SlurmCluster", name, None, opts)
         config = args.config
         self._name = name
-        self._args = args
-        self._tag = config.images.tag or image_tag(config.slurm.version)
-        self._outside = pulumi.ResourceOptions(parent=self)
-        self.namespace = self._create_namespace()
+        self.namespace = self._create_namespace(config)
         self._inside = pulumi.ResourceOptions(parent=self, deleted_with=self.namespace)
-        self._scope = Scope(
+        scope = self._scope = self._create_scope(config, args.cloud)
+        self._create_nodes_service()
+        self.secrets = Secrets(f"{name}-secrets", SecretsArgs(scope=scope), self._inside)
+        self.jail = Jail(f"{name}-jail", JailArgs(scope=scope, jail=config.jail), self._inside)
+        self.mounts = [self._create_mount(mount, settings) for mount, settings in sorted(config.mounts.items())]
+        self.users = self._create_users(config, args.cloud.login_keys)
+        files = ConfigurationArgs(scope=scope, files=render(config))
+        self.configuration = Configuration(f"{name}-configuration", files, self._inside)
+        self.accounting = self._create_accounting(config) if config.accounting.enabled else None
+        self.controller = self._create_controller(config)
+        if uses_tree(effective_settings(config)):
+            rights = TopologyArgs(scope=scope, account=self.controller.account)
+            Topology(f"{name}-topology", rights, self._inside)
+        if self.accounting is not None:
+            self._create_policy(config, self.accounting)
+        self.health = self._create_health(config) if config.health.enabled else None
+        self.pools = [self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()]
+        self.login = self._create_login(config)
+        self.rest = self._create_rest(config) if config.rest.enabled else None
+        if config.network_policies.enabled:
+            policies = NetworkPoliciesArgs(scope=scope, config=config)
+            NetworkPolicies(f"{name}-network-policies", policies, self._inside)
+        self.register_outputs(self.outputs)
+
+    @property
+    def outputs(self) -> dict[str, pulumi.Output[Any]]:
+        """What the cluster's users need, by the names that the stack exports it under. None of it is secret."""
+        found: dict[str, pulumi.Output[Any]] = {
+            "namespace": self.namespace.metadata.name,
+            "login_service": self.login.service.metadata.name,
+            "ssh_host_key": self.secrets.host_public_key,
+        }
+        if self.rest is not None:
+            found["rest"] = self.rest.url
+            if self.rest.authority is not None:
+                found["rest_ca"] = self.rest.authority
+        return found
+
+    def _create_scope(self, config: ClusterConfig, cloud: CloudResources) -> Scope:
+        return Scope(
             name=config.cluster.namespace,
             namespace=self.namespace.metadata.name,
             cluster_domain=config.cloud.cluster_domain,
-            pull_secret=config.images.pull_secret,
+            cloud=cloud,
+            images=config.images,
+            tag=config.images.tag or image_tag(config.slurm.version),
+            protect=config.protects_data,
+            outside=pulumi.ResourceOptions(parent=self),
             sssd=config.sssd,
             user_namespaces=config.cluster.user_namespaces,
         )
-        self._create_nodes_service()
-        self.secrets = self._create_secrets()
-        self.jail = self._create_jail()
-        self.mounts = [self._create_mount(mount) for mount in sorted(config.mounts)]
-        self.users = self._create_users()
-        self.configuration = self._create_configuration()
-        self.accounting = self._create_accounting() if config.accounting.enabled else None
-        self.controller = self._create_controller()
-        if uses_tree(effective_settings(config)):
-            self._create_topology()
-        if self.accounting is not None:
-            self._create_policy(self.accounting)
-        self.health = self._create_health() if config.health.enabled else None
-        self.pools = [self._create_pool(pool) for pool in config.worker_nodes]
-        self.login = self._create_login()
-        self.rest = self._create_rest() if config.rest.enabled else None
-        if config.network_policies.enabled:
-            policies = NetworkPoliciesArgs(scope=self._scope, config=config)
-            NetworkPolicies(f"{name}-network-policies", policies, opts=self._inside)
-        self.register_outputs({"namespace": self.namespace.metadata})
 
-    def _image(self, role: ImageRole) -> str:
-        registry = self._args.config.images.registry or DEFAULT_REGISTRY
-        return image_reference(
-            role, registry=registry, tag=self._tag, digest=self._args.config.images.digests.get(role)
-        )
-
-    def _create_namespace(self) -> k8s.core.v1.Namespace:
+    def _create_namespace(self, config: ClusterConfig) -> k8s.core.v1.Namespace:
         # The workers' capability for the jail is what Pod Security calls privileged; saying so here keeps clusters that
         # enforce a stricter default from refusing the pods one by one.
-        name = self._args.config.cluster.namespace
+        name = config.cluster.namespace
         labels = {**recommended_labels(name, "namespace"), "pod-security.kubernetes.io/enforce": "privileged"}
         return k8s.core.v1.Namespace(
             f"{self._name}-namespace",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=name, labels=labels),
-            opts=self._outside.merge(
-                pulumi.ResourceOptions(
-                    protect=self._args.config.protects_data, custom_timeouts=pulumi.CustomTimeouts(delete="30m")
-                )
+            opts=pulumi.ResourceOptions(
+                parent=self, protect=config.protects_data, custom_timeouts=pulumi.CustomTimeouts(delete="30m")
             ),
         )
 
@@ -130,179 +142,91 @@ class SlurmCluster(pulumi.ComponentResource):
             opts=self._inside,
         )
 
-    def _create_secrets(self) -> Secrets:
-        args = SecretsArgs(scope=self._scope, protect=self._args.config.protects_data)
-        return Secrets(f"{self._name}-secrets", args, opts=self._inside)
+    def _create_mount(self, name: str, mount: MountConfig) -> Mount:
+        args = MountArgs(scope=self._scope, name=name, mount=mount)
+        return Mount(f"{self._name}-mount-{name}", args, self._inside)
 
-    def _create_jail(self) -> Jail:
-        jail = self._args.config.jail
-        args = JailArgs(
-            scope=self._scope,
-            cloud=self._args.cloud,
-            size=jail.size,
-            storage_class=jail.storage_class,
-            image=self._image("jail"),
-            version=self._tag,
-            protect=self._args.config.protects_data,
-            outside_namespace=self._outside,
-        )
-        return Jail(f"{self._name}-jail", args, opts=self._inside)
-
-    def _create_mount(self, mount_name: str) -> Mount:
-        args = MountArgs(
-            scope=self._scope,
-            cloud=self._args.cloud,
-            mount=self._args.config.mounts[mount_name],
-            protect=self._args.config.protects_data,
-            outside_namespace=self._outside,
-        )
-        return Mount(f"{self._name}-mount-{mount_name}", mount_name, args, opts=self._inside)
-
-    def _create_users(self) -> Users:
+    def _create_users(self, config: ClusterConfig, keys: Sequence[str]) -> Users:
         args = UsersArgs(
             scope=self._scope,
-            users=accounts(self._args.config.users, extra_keys=self._args.cloud.login_keys),
-            groups=group_numbers(self._args.config.groups),
-            image=self._image("jail"),
+            users=accounts(config.users, extra_keys=keys),
+            groups=group_numbers(config.groups),
             jail=self.jail.volume,
-            placement=self._args.cloud.placement("system"),
         )
-        return Users(f"{self._name}-users", args, opts=self._inside)
+        return Users(f"{self._name}-users", args, self._inside)
 
-    def _create_configuration(self) -> Configuration:
-        args = ConfigurationArgs(
-            scope=self._scope,
-            files=render(self._args.config),
-            image=self._image("controller"),
-            placement=self._args.cloud.placement("system"),
-        )
-        return Configuration(f"{self._name}-configuration", args, opts=self._inside)
-
-    def _create_accounting(self) -> Accounting:
-        accounting = self._args.config.accounting
-        if (database := own_database(self._args.config)) is not None:
-            self._create_database(database)
+    def _create_accounting(self, config: ClusterConfig) -> Accounting:
+        if (database := config.accounting.own_database) is not None:
+            own = DatabaseArgs(scope=self._scope, database=database, secrets=self.secrets)
+            Database(f"{self._name}-database", own, self._inside)
         args = AccountingArgs(
             scope=self._scope,
-            accounting=accounting,
-            conf=render_slurmdbd(self._args.config),
-            image=self._image("accounting"),
-            placement=self._args.cloud.placement("controller"),
-            munge_secret=self.secrets.munge.metadata.name,
-            jwt_secret=self.secrets.jwt.metadata.name,
-            database_secret=self.secrets.database.metadata.name,
-            config_map=self.configuration.files.metadata.name,
+            accounting=config.accounting,
+            conf=slurmdbd_conf(config),
+            secrets=self.secrets,
+            configuration=self.configuration,
         )
-        return Accounting(f"{self._name}-accounting", args, opts=self._inside)
+        return Accounting(f"{self._name}-accounting", args, self._inside)
 
-    def _create_database(self, database: DatabaseConfig) -> Database:
-        args = DatabaseArgs(
-            scope=self._scope,
-            cloud=self._args.cloud,
-            image=self._image("database"),
-            database=database,
-            password_secret=self.secrets.database.metadata.name,
-            protect=self._args.config.protects_data,
-            outside_namespace=self._outside,
-        )
-        return Database(f"{self._name}-database", args, opts=self._inside)
-
-    def _create_controller(self) -> Controller:
-        controller = self._args.config.controller
+    def _create_controller(self, config: ClusterConfig) -> Controller:
         args = ControllerArgs(
             scope=self._scope,
-            cloud=self._args.cloud,
-            image=self._image("controller"),
-            cpu=controller.cpu,
-            memory=controller.memory,
-            storage=controller.storage,
-            storage_class=controller.storage_class,
-            munge_secret=self.secrets.munge.metadata.name,
-            jwt_secret=self.secrets.jwt.metadata.name,
-            config_map=self.configuration.files.metadata.name,
-            protect=self._args.config.protects_data,
-            outside_namespace=self._outside,
+            controller=config.controller,
+            secrets=self.secrets,
+            configuration=self.configuration,
         )
-        return Controller(f"{self._name}-controller", args, opts=self._inside)
+        return Controller(f"{self._name}-controller", args, self._inside)
 
-    def _create_topology(self) -> Topology:
-        args = TopologyArgs(scope=self._scope, account=self.controller.account, outside_namespace=self._outside)
-        return Topology(f"{self._name}-topology", args, opts=self._inside)
-
-    def _create_policy(self, accounting: Accounting) -> Policy:
-        config = self._args.config
+    def _create_policy(self, config: ClusterConfig, accounting: Accounting) -> Policy:
         args = PolicyArgs(
             scope=self._scope,
             document=policy_document(config),
             environment=environment(config),
-            image=self._image("accounting"),
-            placement=self._args.cloud.placement("system"),
-            munge_secret=self.secrets.munge.metadata.name,
+            secrets=self.secrets,
             configuration=self.configuration,
             accounting=accounting,
-            after=self.users.job,
+            users=self.users,
         )
-        return Policy(f"{self._name}-policy", args, opts=self._inside)
+        return Policy(f"{self._name}-policy", args, self._inside)
 
-    def _create_health(self) -> Health:
-        config = self._args.config
-        infiniband = {
-            name for name, pool in config.worker_nodes.items() if self._args.cloud.worker_placement(name, pool).devices
-        }
+    def _create_health(self, config: ClusterConfig) -> Health:
+        placement = self._scope.cloud.worker_placement
+        infiniband = {name for name, pool in config.worker_nodes.items() if placement(name, pool).devices}
+        settings = {SETTINGS_FILE: check_settings(config.health, infiniband)}
+        if config.health.tests.enabled:
+            settings[TESTS_FILE] = node_test_settings(config, infiniband)
         args = HealthArgs(
             scope=self._scope,
-            settings={
-                SETTINGS_FILE: check_settings(config.health, infiniband),
-                **({TESTS_FILE: node_test_settings(config, infiniband)} if config.health.tests.enabled else {}),
-            },
-            tests=config.health.tests.enabled,
-            environment=watch_environment(config.health),
-            machines=config.health.machines,
-            image=self._image("controller"),
-            placement=self._args.cloud.placement("system"),
-            munge_secret=self.secrets.munge.metadata.name,
-            config_map=self.configuration.files.metadata.name,
-            outside_namespace=self._outside,
+            settings=settings,
+            health=config.health,
+            secrets=self.secrets,
+            configuration=self.configuration,
         )
-        return Health(f"{self._name}-health", args, opts=self._inside)
+        return Health(f"{self._name}-health", args, self._inside)
 
-    def _create_pool(self, pool_name: str) -> WorkerPool:
-        pool = self._args.config.worker_nodes[pool_name]
+    def _create_pool(self, name: str, pool: WorkerPoolConfig) -> WorkerPool:
         args = WorkerPoolArgs(
             scope=self._scope,
+            name=name,
             pool=pool,
-            image=self._image("worker"),
-            cpu_request=pool.resources.cpu_request or self._args.cloud.worker_cpu_request(pool.resources.cpus),
-            munge_secret=self.secrets.munge.metadata.name,
+            secrets=self.secrets,
             jail=self.jail.volume,
-            placement=self._args.cloud.worker_placement(pool_name, pool),
             mounts=self.mounts,
-            health_settings=self.health.settings.metadata.name if self.health is not None else None,
-            config_map=self.configuration.files.metadata.name,
+            health=self.health,
+            configuration=self.configuration,
         )
-        return WorkerPool(f"{self._name}-pool-{pool_name}", pool_name, args, opts=self._inside)
+        return WorkerPool(f"{self._name}-pool-{name}", args, self._inside)
 
-    def _create_login(self) -> Login:
+    def _create_login(self, config: ClusterConfig) -> Login:
         args = LoginArgs(
             scope=self._scope,
-            login=self._args.config.login,
-            image=self._image("login"),
-            munge_secret=self.secrets.munge.metadata.name,
-            host_keys_secret=self.secrets.ssh_host_keys.metadata.name,
+            login=config.login,
+            secrets=self.secrets,
             jail=self.jail.volume,
-            placement=self._args.cloud.placement("login"),
-            annotations=self._args.cloud.login_annotations,
             mounts=self.mounts,
         )
-        return Login(f"{self._name}-login", args, opts=self._inside)
+        return Login(f"{self._name}-login", args, self._inside)
 
-    def _create_rest(self) -> Rest:
-        args = RestArgs(
-            scope=self._scope,
-            rest=self._args.config.rest,
-            image=self._image("rest"),
-            config_map=self.configuration.files.metadata.name,
-            seed=self.secrets.rest_seed,
-            placement=self._args.cloud.placement("system"),
-        )
-        return Rest(f"{self._name}-rest", args, opts=self._inside)
+    def _create_rest(self, config: ClusterConfig) -> Rest:
+        args = RestArgs(scope=self._scope, rest=config.rest, secrets=self.secrets, configuration=self.configuration)
+        return Rest(f"{self._name}-rest", args, self._inside)

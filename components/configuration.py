@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import Placement
-from components.jobs import create_job, job_spec
-from components.pods import LIBEXEC, Scope, children_of, env, mount, resources
+from components.kit.context import Scope
+from components.kit.jobs import create_job, job_spec
+from components.kit.workload import LIBEXEC, config_volume, env, mount, resources
 from slurm.conf import config_hash
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER_HOST
 
@@ -27,9 +27,6 @@ class ConfigurationArgs:
 
     scope: Scope
     files: Mapping[str, str]
-    image: str
-    """The controller's image, which has the program that asks the configuration agent."""
-    placement: Placement
 
 
 class Configuration(pulumi.ComponentResource):
@@ -43,8 +40,8 @@ class Configuration(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ConfigurationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Configuration", name, None, opts)
-        self._child = children_of(self, opts)
-        self._image = args.image
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._image = args.scope.image("controller")  # it has the program that asks the configuration agent
         self.files = k8s.core.v1.ConfigMap(
             f"{name}-files",
             metadata=args.scope.metadata(CONFIG_MAP, "configuration"),
@@ -66,8 +63,11 @@ class Configuration(pulumi.ComponentResource):
     @property
     def volume(self) -> k8s.core.v1.VolumeArgs:
         """The files, for the pod of a `waiting_container`."""
-        source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.files.metadata.name)
-        return k8s.core.v1.VolumeArgs(name=_VOLUME, config_map=source)
+        return self.files_as(_VOLUME)
+
+    def files_as(self, volume: str, *, only: Sequence[str] = ()) -> k8s.core.v1.VolumeArgs:
+        """The files as a volume of a pod, or `only` some of them."""
+        return config_volume(volume, self.files.metadata.name, only=only)
 
     def _container(self, *wanted: str) -> k8s.core.v1.ContainerArgs:
         return k8s.core.v1.ContainerArgs(
@@ -85,7 +85,7 @@ class Configuration(pulumi.ComponentResource):
             job_spec(
                 args.scope,
                 "configuration",
-                args.placement,
+                args.scope.cloud.placement("system"),
                 self._container(config_hash(args.files)),
                 deadline=DEADLINE,
             ),

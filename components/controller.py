@@ -7,15 +7,14 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import CloudResources
-from components.confinement import token_mount, token_volume
-from components.pods import (
+from components.configuration import Configuration
+from components.kit.confinement import token_mount, token_volume
+from components.kit.context import STARTING, Scope, apart, children_of
+from components.kit.rbac import allow, rule
+from components.kit.volumes import DataVolume, data_volume
+from components.kit.workload import (
     LIBEXEC,
     SMALL,
-    STARTING,
-    Scope,
-    apart,
-    children_of,
     claim_volume,
     empty_dir,
     env,
@@ -28,16 +27,20 @@ from components.pods import (
     pod_template,
     program,
     resources,
+    service_port,
     starting,
+    stateful_set,
     tcp_probe,
 )
+from components.secrets import Secrets
 from components.sssd import with_sssd
-from components.volumes import DataVolume, DataVolumeArgs, data_volume
-from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST, NODES_SERVICE, SLURMCTLD_PORT, STATE_DIR
+from config.sections.services import Controller as ControllerConfig
+from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST, SLURMCTLD_PORT, STATE_DIR
 
 LAST_JOB_SECONDS = 366 * 24 * 3600
 """How long the pod may take to end: where the whole cluster goes, slurmctld stays until the workers' last job has ended
-(images/controller/leave.py, which also ends a slurmctld that hangs). No pool may wait longer (config/workers.py)."""
+(images/controller/leave.py, which also ends a slurmctld that hangs). No pool may wait longer
+(config/sections/workers.py)."""
 
 STATE_CLAIM = "controller-state"
 
@@ -50,19 +53,9 @@ class ControllerArgs:
     """Inputs of `Controller`."""
 
     scope: Scope
-    cloud: CloudResources
-    image: str
-    cpu: str
-    memory: str
-    storage: str
-    """Capacity of the state volume as a Kubernetes quantity."""
-    storage_class: str | None
-    munge_secret: pulumi.Input[str]
-    jwt_secret: pulumi.Input[str]
-    config_map: pulumi.Input[str]
-    protect: bool
-    outside_namespace: pulumi.ResourceOptions
-    """For the static volume, which does not go away with the namespace."""
+    controller: ControllerConfig
+    secrets: Secrets
+    configuration: Configuration
 
 
 class Controller(pulumi.ComponentResource):
@@ -80,26 +73,16 @@ class Controller(pulumi.ComponentResource):
     def __init__(self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Controller", name, None, apart(opts))
         self._child = children_of(self, opts)
-        self._volume = self._create_volume(name, args)
+        controller = args.controller
+        self._volume = data_volume(
+            f"{name}-state", args.scope, STATE_CLAIM, CONTROLLER,
+            size=controller.storage, storage_class=controller.storage_class, shared=False, opts=self._child,
+        )  # fmt: skip
         self.claim = self._volume.claim
         self.account = self._create_account(name, args.scope)
         self.service = self._create_service(name, args.scope)
         self.stateful_set = self._create_stateful_set(name, args)
         self.register_outputs({"service": self.service.metadata})
-
-    def _create_volume(self, name: str, args: ControllerArgs) -> DataVolume:
-        volume = DataVolumeArgs(
-            scope=args.scope,
-            cloud=args.cloud,
-            claim=STATE_CLAIM,
-            component=CONTROLLER,
-            size=args.storage,
-            access_mode="ReadWriteOnce",
-            storage_class=args.storage_class,
-            protect=args.protect,
-            outside_namespace=args.outside_namespace,
-        )
-        return data_volume(f"{name}-state", volume, self._child)
 
     def _create_account(self, name: str, scope: Scope) -> k8s.core.v1.ServiceAccount:
         """The agent's rights: to follow the one ConfigMap, and to see which pods and pools exist.
@@ -110,37 +93,13 @@ class Controller(pulumi.ComponentResource):
         account = k8s.core.v1.ServiceAccount(
             f"{name}-account", metadata=scope.metadata(CONTROLLER, CONTROLLER), opts=self._child
         )
-        role = k8s.rbac.v1.Role(
-            f"{name}-role",
-            metadata=scope.metadata(CONTROLLER, CONTROLLER),
-            rules=[
-                k8s.rbac.v1.PolicyRuleArgs(
-                    api_groups=[""],
-                    resources=["configmaps"],
-                    resource_names=[CONFIG_MAP],
-                    verbs=["get", "list", "watch"],
-                ),
-                k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["pods"], verbs=["get", "list"]),
-                k8s.rbac.v1.PolicyRuleArgs(api_groups=["apps"], resources=["statefulsets"], verbs=["get", "list"]),
-                k8s.rbac.v1.PolicyRuleArgs(
-                    api_groups=[""], resources=["namespaces"], resource_names=[scope.name], verbs=["get"]
-                ),
-            ],
-            opts=self._child,
-        )
-        k8s.rbac.v1.RoleBinding(
-            f"{name}-role-binding",
-            metadata=scope.metadata(CONTROLLER, CONTROLLER),
-            role_ref=k8s.rbac.v1.RoleRefArgs(
-                api_group="rbac.authorization.k8s.io", kind="Role", name=role.metadata.name
-            ),
-            subjects=[
-                k8s.rbac.v1.SubjectArgs(
-                    kind="ServiceAccount", name=account.metadata.name, namespace=account.metadata.namespace
-                )
-            ],
-            opts=self._child,
-        )
+        rules = [
+            rule("configmaps", "get", "list", "watch", only=CONFIG_MAP),
+            rule("pods", "get", "list"),
+            rule("statefulsets", "get", "list", group="apps"),
+            rule("namespaces", "get", only=scope.name),
+        ]
+        allow(name, scope.metadata(CONTROLLER, CONTROLLER), account, rules, self._child)
         return account
 
     def _create_service(self, name: str, scope: Scope) -> k8s.core.v1.Service:
@@ -152,49 +111,36 @@ class Controller(pulumi.ComponentResource):
                 selector={**scope.selector(CONTROLLER), "statefulset.kubernetes.io/pod-name": CONTROLLER_HOST},
                 # The agent answers before slurmctld does: it is what says why a configuration is not active yet.
                 publish_not_ready_addresses=True,
-                ports=[
-                    k8s.core.v1.ServicePortArgs(name="slurmctld", port=SLURMCTLD_PORT, target_port=SLURMCTLD_PORT),
-                    k8s.core.v1.ServicePortArgs(name="config-agent", port=AGENT_PORT, target_port=AGENT_PORT),
-                ],
+                ports=[service_port("slurmctld", SLURMCTLD_PORT), service_port("config-agent", AGENT_PORT)],
             ),
             opts=self._child,
         )
 
     def _create_stateful_set(self, name: str, args: ControllerArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
-        config = k8s.core.v1.ConfigMapVolumeSourceArgs(name=args.config_map)
+        image = scope.image("controller")
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=self.account.metadata.name,
-            enable_service_links=False,
-            image_pull_secrets=scope.pull_secrets,
             termination_grace_period_seconds=LAST_JOB_SECONDS,
             dns_config=scope.node_dns,
-            init_containers=[munge_sidecar(args.image)],
+            init_containers=[munge_sidecar(image)],
             containers=[_slurmctld(args), _config_agent(args, self._volume)],
             volumes=[
-                *munge_volumes(args.munge_secret),
-                jwt_volume(args.jwt_secret),
+                *munge_volumes(args.secrets.munge.metadata.name),
+                jwt_volume(args.secrets.jwt.metadata.name),
                 claim_volume("state", self.claim.metadata.name),
                 empty_dir("run", size_limit=SMALL),
                 token_volume(),
-                k8s.core.v1.VolumeArgs(name="config", config_map=config),
+                args.configuration.files_as("config"),
             ],
         )
-        return k8s.apps.v1.StatefulSet(
-            f"{name}-pods",
-            metadata=scope.metadata(CONTROLLER, CONTROLLER),
-            spec=k8s.apps.v1.StatefulSetSpecArgs(
-                replicas=1,
-                service_name=NODES_SERVICE,
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(CONTROLLER)),
-                template=pod_template(
-                    scope,
-                    scope.labels(CONTROLLER),
-                    args.cloud.placement("controller"),
-                    with_sssd(scope, pod, args.image),
-                ),
-            ),
-            opts=pulumi.ResourceOptions(
+        placement = scope.cloud.placement("controller")
+        return stateful_set(
+            name,
+            scope.metadata(CONTROLLER, CONTROLLER),
+            scope.label_selector(CONTROLLER),
+            pod_template(scope, scope.labels(CONTROLLER), placement, with_sssd(scope, pod, image)),
+            pulumi.ResourceOptions(
                 parent=self,
                 custom_timeouts=pulumi.CustomTimeouts(create=STARTING, update=STARTING, delete=f"{LAST_JOB_SECONDS}s"),
             ),
@@ -209,7 +155,7 @@ def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
     leave = k8s.core.v1.ExecActionArgs(command=[f"{LIBEXEC}/leave"])
     return k8s.core.v1.ContainerArgs(
         name="slurmctld",
-        image=args.image,
+        image=args.scope.image("controller"),
         command=program("slurmctld"),
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmctld", container_port=SLURMCTLD_PORT)],
         # For Slurm's own commands in this container: `kubectl exec controller-0 -c slurmctld -- sinfo`.
@@ -219,14 +165,14 @@ def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
         startup_probe=starting(tcp_probe(SLURMCTLD_PORT, period=5)),
         # The token is for the preStop hook.
         volume_mounts=[*_mounts(), jwt_mount(), token_mount()],
-        resources=resources(cpu=args.cpu, memory=args.memory),
+        resources=resources(cpu=args.controller.cpu, memory=args.controller.memory),
     )
 
 
 def _config_agent(args: ControllerArgs, state: DataVolume) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="config-agent",
-        image=args.image,
+        image=args.scope.image("controller"),
         command=program("config-agent"),
         env=[
             k8s.core.v1.EnvVarArgs(

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import CloudResources
-from components.pods import (
-    STARTING,
-    Scope,
-    children_of,
+from components.kit.context import STARTING, Scope, waits
+from components.kit.volumes import DataVolume, data_volume
+from components.kit.workload import (
     claim_volume,
     empty_dir,
     env,
@@ -19,13 +17,15 @@ from components.pods import (
     pod_template,
     program,
     resources,
+    secret_volume,
+    service_port,
     starting,
-    waits,
+    stateful_set,
 )
-from components.volumes import DataVolume, DataVolumeArgs, data_volume
-from config.accounting import Database as DatabaseConfig
+from components.secrets import Secrets
 from config.base import parse_bytes
-from slurm.names import DATABASE, DATABASE_PORT, NODES_SERVICE
+from config.sections.accounting import Database as DatabaseConfig
+from slurm.names import DATABASE, DATABASE_PORT
 
 DATA_CLAIM = "database-data"
 
@@ -41,13 +41,8 @@ class DatabaseArgs:
     """Inputs of `Database`."""
 
     scope: Scope
-    cloud: CloudResources
-    image: str
     database: DatabaseConfig
-    password_secret: pulumi.Input[str]
-    protect: bool
-    outside_namespace: pulumi.ResourceOptions
-    """For the static volume, which does not go away with the namespace."""
+    secrets: Secrets
 
 
 class Database(pulumi.ComponentResource):
@@ -57,26 +52,16 @@ class Database(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: DatabaseArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Database", name, None, opts)
-        self._child = children_of(self, opts)
-        self._volume = self._create_volume(name, args)
+        self._child = pulumi.ResourceOptions(parent=self)
+        database = args.database
+        self._volume = data_volume(
+            f"{name}-data", args.scope, DATA_CLAIM, DATABASE,
+            size=database.storage, storage_class=database.storage_class, shared=False, opts=self._child,
+        )  # fmt: skip
         self.claim = self._volume.claim
         self.service = self._create_service(name, args.scope)
         self.stateful_set = self._create_stateful_set(name, args)
         self.register_outputs({"service": self.service.metadata})
-
-    def _create_volume(self, name: str, args: DatabaseArgs) -> DataVolume:
-        volume = DataVolumeArgs(
-            scope=args.scope,
-            cloud=args.cloud,
-            claim=DATA_CLAIM,
-            component=DATABASE,
-            size=args.database.storage,
-            access_mode="ReadWriteOnce",
-            storage_class=args.database.storage_class,
-            protect=args.protect,
-            outside_namespace=args.outside_namespace,
-        )
-        return data_volume(f"{name}-data", volume, self._child)
 
     def _create_service(self, name: str, scope: Scope) -> k8s.core.v1.Service:
         return k8s.core.v1.Service(
@@ -87,7 +72,7 @@ class Database(pulumi.ComponentResource):
                 selector=scope.selector(DATABASE),
                 # There is only one: to cut slurmdbd off for a slow answer to the probe would help nobody.
                 publish_not_ready_addresses=True,
-                ports=[k8s.core.v1.ServicePortArgs(name="mariadb", port=DATABASE_PORT, target_port=DATABASE_PORT)],
+                ports=[service_port("mariadb", DATABASE_PORT)],
             ),
             opts=self._child,
         )
@@ -95,37 +80,26 @@ class Database(pulumi.ComponentResource):
     def _create_stateful_set(self, name: str, args: DatabaseArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
         pod = k8s.core.v1.PodSpecArgs(
-            enable_service_links=False,
-            image_pull_secrets=scope.pull_secrets,
             termination_grace_period_seconds=SHUTDOWN_SECONDS,
             containers=[_mariadbd(args, self._volume)],
             volumes=[
                 claim_volume("data", self.claim.metadata.name),
-                password_volume(args.password_secret, PASSWORD_KEY),
+                password_volume(args.secrets.database.metadata.name, PASSWORD_KEY),
                 empty_dir("run", medium="Memory", size_limit="64Mi"),
             ],
         )
-        return k8s.apps.v1.StatefulSet(
-            f"{name}-pods",
-            metadata=scope.metadata(DATABASE, DATABASE),
-            spec=k8s.apps.v1.StatefulSetSpecArgs(
-                replicas=1,
-                service_name=NODES_SERVICE,
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(DATABASE)),
-                template=pod_template(scope, scope.labels(DATABASE), args.cloud.placement("controller"), pod),
-            ),
-            opts=self._child.merge(waits(STARTING)),
+        return stateful_set(
+            name,
+            scope.metadata(DATABASE, DATABASE),
+            scope.label_selector(DATABASE),
+            pod_template(scope, scope.labels(DATABASE), scope.cloud.placement("controller"), pod),
+            self._child.merge(waits(STARTING)),
         )
 
 
 def password_volume(secret: pulumi.Input[str], key: str) -> k8s.core.v1.VolumeArgs:
     """The password of slurmdbd's user in the database."""
-    source = k8s.core.v1.SecretVolumeSourceArgs(
-        secret_name=secret,
-        default_mode=0o400,
-        items=[k8s.core.v1.KeyToPathArgs(key=key, path=PASSWORD_KEY)],
-    )
-    return k8s.core.v1.VolumeArgs(name="database-password", secret=source)
+    return secret_volume("database-password", secret, files={key: PASSWORD_KEY})
 
 
 def password_mount() -> k8s.core.v1.VolumeMountArgs:
@@ -142,7 +116,7 @@ def _mariadbd(args: DatabaseArgs, data: DataVolume) -> k8s.core.v1.ContainerArgs
     )
     return k8s.core.v1.ContainerArgs(
         name="mariadbd",
-        image=args.image,
+        image=args.scope.image("database"),
         command=program("mariadbd"),
         env=env(MEMORY_LIMIT=str(parse_bytes(memory)), **data.env),
         ports=[k8s.core.v1.ContainerPortArgs(name="mariadb", container_port=DATABASE_PORT)],

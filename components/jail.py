@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import CloudResources
-from components.jobs import create_job, job_spec
-from components.pods import LIBEXEC, Scope, children_of, claim_volume, env, jail_mount, resources
-from components.volumes import DataVolumeArgs, data_volume
+from components.kit.context import Scope
+from components.kit.jobs import create_job, job_spec
+from components.kit.volumes import data_volume
+from components.kit.workload import LIBEXEC, claim_volume, env, jail_mount, resources
+from config.sections.services import Jail as JailConfig
 
 CLAIM = "jail"
 
@@ -20,17 +21,7 @@ class JailArgs:
     """Inputs of `Jail`."""
 
     scope: Scope
-    cloud: CloudResources
-    size: str
-    """Capacity as a Kubernetes quantity; it can grow but never shrink."""
-    storage_class: str | None
-    image: str
-    """The image whose root file system is copied into an empty volume."""
-    version: str
-    """What the populate job writes into its marker."""
-    protect: bool
-    outside_namespace: pulumi.ResourceOptions
-    """For the static volume, which does not go away with the namespace."""
+    jail: JailConfig
 
 
 class Jail(pulumi.ComponentResource):
@@ -44,19 +35,12 @@ class Jail(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: JailArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Jail", name, None, opts)
-        self._child = children_of(self, opts)
-        volume = DataVolumeArgs(
-            scope=args.scope,
-            cloud=args.cloud,
-            claim=CLAIM,
-            component="jail",
-            size=args.size,
-            access_mode="ReadWriteMany",
-            storage_class=args.storage_class,
-            protect=args.protect,
-            outside_namespace=args.outside_namespace,
-        )
-        self.volume = data_volume(f"{name}-claim", volume, self._child)
+        self._child = pulumi.ResourceOptions(parent=self)
+        jail = args.jail
+        self.volume = data_volume(
+            f"{name}-claim", args.scope, CLAIM, "jail",
+            size=jail.size, storage_class=jail.storage_class, shared=True, opts=self._child,
+        )  # fmt: skip
         self.claim = self.volume.claim
         self.populate = self._create_populate_job(name, args)
         self.register_outputs({"claim": self.claim.metadata})
@@ -68,12 +52,12 @@ class Jail(pulumi.ComponentResource):
             job_spec(
                 args.scope,
                 "jail",
-                args.cloud.placement("system"),
+                args.scope.cloud.placement("system"),
                 k8s.core.v1.ContainerArgs(
                     name="populate",
-                    image=args.image,
+                    image=args.scope.image("jail"),  # its root file system is copied into an empty volume
                     command=[f"{LIBEXEC}/populate"],
-                    env=env(JAIL_VERSION=args.version, **self.volume.env),
+                    env=env(JAIL_VERSION=args.scope.tag, **self.volume.env),
                     volume_mounts=[jail_mount()],
                     resources=resources(cpu="100m", memory="64Mi"),
                 ),

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import Placement
-from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
-from components.pods import (
+from components.kit.context import FILLING, Scope, waits
+from components.kit.volumes import DataVolume
+from components.kit.workload import (
     CONTROLLER_ADDRESS,
-    FILLING,
     LIBEXEC,
     SLURM_NODE_LABEL,
     SMALL,
-    Scope,
-    children_of,
     claim_volume,
     disk_for,
     empty_dir,
@@ -31,14 +28,18 @@ from components.pods import (
     pod_template,
     program,
     resources,
+    secret_volume,
+    service_port,
+    spread,
     starting,
+    stateful_set,
     tcp_probe,
-    waits,
 )
+from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
+from components.secrets import Secrets
 from components.sssd import with_sssd
-from components.volumes import DataVolume
-from config.services import Login as LoginConfig
-from slurm.names import JAIL_DIR, NODES_SERVICE, SSH_PORT
+from config.sections.services import Login as LoginConfig
+from slurm.names import JAIL_DIR, SSH_PORT
 from slurm.users import login_limits
 
 COMPONENT = "login"
@@ -50,13 +51,8 @@ class LoginArgs:
 
     scope: Scope
     login: LoginConfig
-    image: str
-    munge_secret: pulumi.Input[str]
-    host_keys_secret: pulumi.Input[str]
+    secrets: Secrets
     jail: DataVolume
-    placement: Placement
-    annotations: Mapping[str, pulumi.Input[str]]
-    """Annotations of the Service that the cloud asks for; those in the stack file win."""
     mounts: Sequence[Mount]
 
 
@@ -70,7 +66,7 @@ class Login(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: LoginArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Login", name, None, opts)
-        self._child = children_of(self, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
         self.service = self._create_service(name, args)
         self.stateful_set = self._create_stateful_set(name, args)
         self.register_outputs({"service": self.service.metadata})
@@ -80,7 +76,8 @@ class Login(pulumi.ComponentResource):
         metadata = args.scope.metadata(COMPONENT, COMPONENT)
         # A login Service without login nodes is allowed, and Pulumi would wait for its endpoints in vain.
         skip = {"pulumi.com/skipAwait": "true"} if login.size == 0 else {}
-        metadata.annotations = {**args.annotations, **login.annotations, **skip} or None
+        # Those in the stack file win over those that the cloud asks for.
+        metadata.annotations = {**args.scope.cloud.login_annotations, **login.annotations, **skip} or None
         return k8s.core.v1.Service(
             f"{name}-service",
             metadata=metadata,
@@ -88,61 +85,38 @@ class Login(pulumi.ComponentResource):
                 type=login.service_type,
                 selector=args.scope.selector(COMPONENT),
                 load_balancer_source_ranges=list(login.source_ranges) or None,
-                ports=[
-                    k8s.core.v1.ServicePortArgs(
-                        name="ssh", port=SSH_PORT, target_port=SSH_PORT, node_port=login.node_port
-                    )
-                ],
+                ports=[service_port("ssh", SSH_PORT, node_port=login.node_port)],
             ),
             opts=self._child,
         )
 
     def _create_stateful_set(self, name: str, args: LoginArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
-        keys = k8s.core.v1.SecretVolumeSourceArgs(secret_name=args.host_keys_secret, default_mode=0o400)
+        image = scope.image("login")
         pod = k8s.core.v1.PodSpecArgs(
-            enable_service_links=False,
-            image_pull_secrets=scope.pull_secrets,
             termination_grace_period_seconds=30,
             dns_config=scope.node_dns,
-            topology_spread_constraints=[_spread(scope)],
-            init_containers=[munge_sidecar(args.image, for_jail=True)],
+            topology_spread_constraints=spread(scope.label_selector(COMPONENT)),
+            init_containers=[munge_sidecar(image, for_jail=True)],
             containers=[_sshd(args), _sackd(args)],
             volumes=[
-                *munge_volumes(args.munge_secret),
+                *munge_volumes(args.secrets.munge.metadata.name),
                 claim_volume("jail", args.jail.claim.metadata.name),
                 *mount_volumes(args.mounts),
-                k8s.core.v1.VolumeArgs(name="host-keys", secret=keys),
+                secret_volume("host-keys", args.secrets.ssh_host_keys.metadata.name),
                 empty_dir("run", size_limit=SMALL),
                 empty_dir("tmp", size_limit=args.login.tmp),
             ],
         )
-        return k8s.apps.v1.StatefulSet(
-            f"{name}-pods",
-            metadata=scope.metadata(COMPONENT, COMPONENT),
-            spec=k8s.apps.v1.StatefulSetSpecArgs(
-                replicas=args.login.size,
-                service_name=NODES_SERVICE,
-                pod_management_policy="Parallel",
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT)),
-                template=pod_template(
-                    scope,
-                    {**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"},
-                    args.placement,
-                    with_sssd(scope, pod, args.image),
-                ),
-            ),
-            opts=self._child.merge(waits(FILLING)),
+        labels = {**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"}
+        return stateful_set(
+            name,
+            scope.metadata(COMPONENT, COMPONENT),
+            scope.label_selector(COMPONENT),
+            pod_template(scope, labels, scope.cloud.placement("login"), with_sssd(scope, pod, image)),
+            self._child.merge(waits(FILLING)),
+            replicas=args.login.size,
         )
-
-
-def _spread(scope: Scope) -> k8s.core.v1.TopologySpreadConstraintArgs:
-    return k8s.core.v1.TopologySpreadConstraintArgs(
-        max_skew=1,
-        topology_key="kubernetes.io/hostname",
-        when_unsatisfiable="ScheduleAnyway",
-        label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(COMPONENT)),
-    )
 
 
 def _limits(args: LoginArgs) -> dict[str, str]:
@@ -153,7 +127,7 @@ def _limits(args: LoginArgs) -> dict[str, str]:
 def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="sshd",
-        image=args.image,
+        image=args.scope.image("login"),
         command=[f"{LIBEXEC}/sshd"],
         env=env(JAIL=JAIL_DIR, **_limits(args), **args.jail.env, **mounts_env(args.mounts, in_jail=True)),
         ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
@@ -180,7 +154,7 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
 def _sackd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="sackd",
-        image=args.image,
+        image=args.scope.image("login"),
         command=program("sackd"),
         env=env(CONTROLLER=CONTROLLER_ADDRESS),
         volume_mounts=[munge_mount(), mount("run", "/run/slurm")],

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import CloudResources
-from components.pods import Scope, children_of, claim_volume, mount
-from components.volumes import DataVolumeArgs, data_volume
-from config.storage import Mount as MountConfig
+from components.kit.context import Scope
+from components.kit.volumes import data_volume
+from components.kit.workload import claim_volume, mount
+from config.sections.storage import Mount as MountConfig
 
 DIRECTORY = "/mounts"
 """Where the volumes lie in a pod that leads into the jail, each below its name: outside the jail, from where they are
@@ -24,11 +24,9 @@ class MountArgs:
     """Inputs of `Mount`."""
 
     scope: Scope
-    cloud: CloudResources
+    name: str
+    """Key in the stack file."""
     mount: MountConfig
-    protect: bool
-    outside_namespace: pulumi.ResourceOptions
-    """For the static volume, which does not go away with the namespace."""
 
 
 class Mount(pulumi.ComponentResource):
@@ -36,23 +34,16 @@ class Mount(pulumi.ComponentResource):
 
     claim: k8s.core.v1.PersistentVolumeClaim
 
-    def __init__(self, name: str, mount_name: str, args: MountArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: MountArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Mount", name, None, opts)
-        self.name = f"mount-{mount_name}"
+        self.name = f"mount-{args.name}"
         self.path = args.mount.path
-        self.source = f"{DIRECTORY}/{mount_name}"
-        volume = DataVolumeArgs(
-            scope=args.scope,
-            cloud=args.cloud,
-            claim=self.name,
-            component="mount",
-            size=args.mount.size,
-            access_mode="ReadWriteMany",
-            storage_class=args.mount.storage_class,
-            protect=args.protect,
-            outside_namespace=args.outside_namespace,
-        )
-        self._volume = data_volume(f"{name}-claim", volume, children_of(self, opts))
+        self.source = f"{DIRECTORY}/{args.name}"
+        mount, child = args.mount, pulumi.ResourceOptions(parent=self)
+        self._volume = data_volume(
+            f"{name}-claim", args.scope, self.name, "mount",
+            size=mount.size, storage_class=mount.storage_class, shared=True, opts=child,
+        )  # fmt: skip
         self.claim = self._volume.claim
         self.register_outputs({"claim": self.claim.metadata})
 
@@ -73,7 +64,7 @@ def container_mounts(mounts: Sequence[Mount], *, in_jail: bool) -> list[k8s.core
 
 
 def mounts_env(mounts: Sequence[Mount], *, in_jail: bool) -> dict[str, str]:
-    """`MOUNTS` for the worker's or login node's start (images/common/jail_mounts.py); nothing without mounts."""
+    """`MOUNTS` for the worker's or login node's start (images/common/jail_view.py); nothing without mounts."""
     if not mounts:
         return {}
     entries = [

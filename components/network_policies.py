@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.pods import SLURM_NODE_LABEL, Scope, children_of
+from components.kit.context import Scope
+from components.kit.workload import SLURM_NODE_LABEL
 from config.cluster import ClusterConfig
-from config.rest import Rest
+from config.sections.rest import Rest
 from slurm.names import REST, REST_PORT, SSH_PORT
 from slurm.network import DNS_PORTS, FREE, NODES, Destination, Link, links, outside
 
@@ -37,7 +38,7 @@ class NetworkPolicies(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:NetworkPolicies", name, None, opts)
-        self._child = children_of(self, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
         self._name = name
         self._scope = args.scope
         rest = args.config.rest
@@ -51,13 +52,13 @@ class NetworkPolicies(pulumi.ComponentResource):
             egress += [_outside(destination) for destination in beyond.get(component, ())]
             egress = [Egress()] if component in FREE else [*egress, _DNS] if egress else []
             self._create_policy(component, self._selector(component), ingress, egress)
-        login = k8s.meta.v1.LabelSelectorArgs(match_labels=args.scope.selector("login"))
-        self._create_policy("login", login, [Ingress(ports=_ports((SSH_PORT,)))], None)
+        self._create_policy("login", self._selector("login"), [Ingress(ports=_ports((SSH_PORT,)))], None)
         self.register_outputs({})
 
     def _selector(self, component: str) -> k8s.meta.v1.LabelSelectorArgs:
-        labels = {SLURM_NODE_LABEL: "true"} if component == NODES else self._scope.selector(component)
-        return k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
+        if component == NODES:
+            return k8s.meta.v1.LabelSelectorArgs(match_labels={SLURM_NODE_LABEL: "true"})
+        return self._scope.label_selector(component)
 
     def _peers(self, components: Iterable[str]) -> list[Peer]:
         return [Peer(pod_selector=self._selector(component)) for component in components]

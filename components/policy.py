@@ -9,13 +9,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.accounting import Accounting
-from components.clouds.base import Placement
 from components.configuration import Configuration
-from components.jobs import create_job, job_spec, named_by_content
-from components.pods import (
+from components.kit.context import Scope
+from components.kit.jobs import create_job, job_spec, named_by_content
+from components.kit.workload import (
     LIBEXEC,
-    Scope,
-    children_of,
+    config_volume,
     env,
     mount,
     munge_mount,
@@ -23,7 +22,9 @@ from components.pods import (
     munge_volumes,
     resources,
 )
-from slurm.naming import content_name
+from components.secrets import Secrets
+from components.users import Users
+from slurm.content_names import content_name
 from slurm.policy import COMPONENT, POLICY_FILE
 
 DATABASE_WAIT = 600
@@ -42,30 +43,27 @@ class PolicyArgs:
     """What `slurm.policy.policy_document` returns."""
     environment: Mapping[str, str]
     """What `slurm.policy.environment` returns."""
-    image: str
-    """The accounting image, which has the program."""
-    placement: Placement
-    munge_secret: pulumi.Input[str]
+    secrets: Secrets
     configuration: Configuration
     """Waited for: slurmctld must know partitions, tracked resources and the users' numbers. A new one alone is no
     reason to run again."""
     accounting: Accounting
     """Its database is checked before anything is changed."""
-    after: pulumi.Resource
-    """The job that makes the users in the jail."""
+    users: Users
+    """They are made in the jail before."""
 
 
 class Policy(pulumi.ComponentResource):
     """The policy document and the job that brings Slurm in line with it.
 
     Both are named after their content: a changed document is a new job. Another configuration of Slurm is none: what
-    Slurm has lost of the policy, whatever the reason, an update sees when it compares (`cli.policy`). The update waits
+    Slurm has lost of the policy, whatever the reason, an update sees when it compares. The update waits
     until the policy is in force, or shows why Slurm refused it, and then the one before is.
     """
 
     def __init__(self, name: str, args: PolicyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Policy", name, None, opts)
-        self._child = children_of(self, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
         self.document = k8s.core.v1.ConfigMap(
             f"{name}-document",
             metadata=args.scope.metadata(content_name(COMPONENT, args.document), COMPONENT),
@@ -77,43 +75,43 @@ class Policy(pulumi.ComponentResource):
         self.register_outputs({"document": self.document.metadata})
 
     def _create_job(self, name: str, args: PolicyArgs) -> k8s.batch.v1.Job:
-        source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.document.metadata.name)
+        image = args.scope.image("accounting")  # it has the program
         return create_job(
             f"{name}-job",
             args.scope.metadata(COMPONENT, COMPONENT),
             job_spec(
                 args.scope,
                 COMPONENT,
-                args.placement,
+                args.scope.cloud.placement("system"),
                 k8s.core.v1.ContainerArgs(
                     name=COMPONENT,
-                    image=args.image,
+                    image=image,
                     command=[f"{LIBEXEC}/policy", f"/config/policy/{POLICY_FILE}"],
                     env=env(**args.environment),
                     volume_mounts=[munge_mount(), mount("policy", "/config/policy", read_only=True)],
                     resources=resources(cpu="50m", memory="64Mi"),
                 ),
                 [
-                    *munge_volumes(args.munge_secret),
+                    *munge_volumes(args.secrets.munge.metadata.name),
                     *args.accounting.database_volumes,
-                    k8s.core.v1.VolumeArgs(name="policy", config_map=source),
+                    config_volume("policy", self.document.metadata.name),
                     args.configuration.volume,
                 ],
-                sidecars=[munge_sidecar(args.image)],
+                sidecars=[munge_sidecar(image)],
                 before=[args.configuration.waiting_container(), self._check_database(args)],
                 deadline=DEADLINE,
             ),
             self._child,
             args.configuration.active,
             args.accounting.stateful_set,
-            args.after,
+            args.users.job,
             self.document,
         )
 
     def _check_database(self, args: PolicyArgs) -> k8s.core.v1.ContainerArgs:
         return k8s.core.v1.ContainerArgs(
             name="check-database",
-            image=args.image,
+            image=args.scope.image("accounting"),
             command=[f"{LIBEXEC}/check-database", "--wait", str(DATABASE_WAIT)],
             volume_mounts=args.accounting.database_mounts,
             resources=resources(cpu="10m", memory="32Mi"),

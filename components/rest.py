@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, NotRequired, TypedDict
 
 import pulumi
 import pulumi_kubernetes as k8s
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from components.clouds.base import Placement
-from components.pods import (
-    STARTING,
-    Scope,
-    children_of,
+from components.configuration import Configuration
+from components.kit.context import STARTING, Scope, waits
+from components.kit.workload import (
     empty_dir,
     env,
     mount,
     pod_template,
     program,
     resources,
+    secret_volume,
+    service_port,
+    spread,
     starting,
-    waits,
 )
+from components.secrets import Secrets
 from components.sssd import with_sssd
-from config.rest import Rest as RestConfig
-from slurm.certificates import authority_certificate, is_address, server_certificate
+from config.sections.rest import Rest as RestConfig
+from slurm.certificates import authority_certificate, certificate_names, is_address, server_certificate
 from slurm.names import REST, REST_PORT
-from slurm.rest import certificate_names
 
 TLS_SECRET = "rest-tls"  # noqa: S105  the name of a Secret
 """Secret with the certificate, unless the stack file names one."""
@@ -45,12 +46,21 @@ class RestArgs:
 
     scope: Scope
     rest: RestConfig
-    image: str
-    config_map: pulumi.Input[str]
+    secrets: Secrets
+    """A certificate of our own is derived from a seed in it."""
+    configuration: Configuration
     """Slurm's files, which slurmrestd reads at its start."""
-    seed: pulumi.Output[str]
-    """What a certificate of our own is derived from."""
-    placement: Placement
+
+
+class CertificateSpec(TypedDict):
+    """What we ask cert-manager for (cert-manager.io/v1, Certificate)."""
+
+    secretName: str
+    dnsNames: list[str]
+    ipAddresses: NotRequired[list[str]]
+    privateKey: dict[Literal["algorithm", "size", "rotationPolicy"], str | int]
+    usages: list[str]
+    issuerRef: dict[Literal["name", "kind", "group"], str]
 
 
 class Rest(pulumi.ComponentResource):
@@ -67,7 +77,7 @@ class Rest(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: RestArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Rest", name, None, opts)
-        self._child = children_of(self, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
         self.authority = None
         secret = self._create_certificate(name, args)
         self.service = self._create_service(name, args)
@@ -87,8 +97,10 @@ class Rest(pulumi.ComponentResource):
             self._create_certificate_request(name, args, names)
             return TLS_SECRET
         cluster = args.scope.name
-        made = args.seed.apply(lambda seed: server_certificate(seed, cluster, names))
-        self.authority = pulumi.Output.unsecret(args.seed.apply(lambda seed: authority_certificate(seed, cluster)))
+        made = args.secrets.rest_seed.apply(lambda seed: server_certificate(seed, cluster, names))
+        self.authority = pulumi.Output.unsecret(
+            args.secrets.rest_seed.apply(lambda seed: authority_certificate(seed, cluster))
+        )
         secret = k8s.core.v1.Secret(
             f"{name}-tls",
             metadata=args.scope.metadata(TLS_SECRET, REST),
@@ -106,19 +118,21 @@ class Rest(pulumi.ComponentResource):
         issuer = args.rest.tls.issuer
         assert issuer is not None
         addresses = [name for name in names if is_address(name)]
+        spec: CertificateSpec = {
+            "secretName": TLS_SECRET,
+            "dnsNames": [name for name in names if name not in addresses],
+            "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
+            "usages": ["server auth"],
+            "issuerRef": {"name": issuer.name, "kind": issuer.kind, "group": "cert-manager.io"},
+        }
+        if addresses:
+            spec["ipAddresses"] = addresses
         CustomResource(
             f"{name}-certificate",
             api_version="cert-manager.io/v1",
             kind="Certificate",
             metadata=args.scope.metadata(REST, REST),
-            spec={
-                "secretName": TLS_SECRET,
-                "dnsNames": [name for name in names if name not in addresses],
-                **({"ipAddresses": addresses} if addresses else {}),
-                "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
-                "usages": ["server auth"],
-                "issuerRef": {"name": issuer.name, "kind": issuer.kind, "group": "cert-manager.io"},
-            },
+            spec=spec,
             opts=self._child,
         )
 
@@ -137,24 +151,16 @@ class Rest(pulumi.ComponentResource):
                 load_balancer_source_ranges=(list(rest.source_ranges) or None) if balancer else None,
                 # The network policy compares the client's own address, which another node would replace by its own.
                 external_traffic_policy="Local" if outside and rest.source_ranges else None,
-                ports=[
-                    k8s.core.v1.ServicePortArgs(
-                        name="https", port=REST_PORT, target_port=REST_PORT, node_port=rest.node_port
-                    )
-                ],
+                ports=[service_port("https", REST_PORT, node_port=rest.node_port)],
             ),
             opts=self._child,
         )
 
     def _create_deployment(self, name: str, args: RestArgs, secret: pulumi.Input[str]) -> k8s.apps.v1.Deployment:
         scope = args.scope
-        config = k8s.core.v1.ConfigMapVolumeSourceArgs(name=args.config_map)
-        tls = k8s.core.v1.SecretVolumeSourceArgs(secret_name=secret, default_mode=0o440)
         pod = k8s.core.v1.PodSpecArgs(
-            enable_service_links=False,
-            image_pull_secrets=scope.pull_secrets,
             termination_grace_period_seconds=GRACE_SECONDS,
-            topology_spread_constraints=[_spread(scope)],
+            topology_spread_constraints=spread(scope.label_selector(REST)),
             security_context=k8s.core.v1.PodSecurityContextArgs(
                 run_as_user=UID,
                 run_as_group=UID,
@@ -165,12 +171,13 @@ class Rest(pulumi.ComponentResource):
             init_containers=[_slurmrestd(args)],
             containers=[_proxy(args)],
             volumes=[
-                k8s.core.v1.VolumeArgs(name="config", config_map=config),
-                k8s.core.v1.VolumeArgs(name="tls", secret=tls),
+                args.configuration.files_as("config"),
+                secret_volume("tls", secret, mode=0o440),
                 empty_dir("run", medium="Memory", size_limit="64Mi"),
                 empty_dir("nginx", medium="Memory", size_limit="2Gi"),
             ],
         )
+        pod = with_sssd(scope, pod, scope.image("rest"))
         return k8s.apps.v1.Deployment(
             f"{name}-pods",
             metadata=scope.metadata(REST, REST),
@@ -180,8 +187,8 @@ class Rest(pulumi.ComponentResource):
                     type="RollingUpdate",
                     rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_unavailable=0, max_surge=1),
                 ),
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(REST)),
-                template=pod_template(scope, scope.labels(REST), args.placement, with_sssd(scope, pod, args.image)),
+                selector=scope.label_selector(REST),
+                template=pod_template(scope, scope.labels(REST), scope.cloud.placement("system"), pod),
             ),
             opts=self._child.merge(waits(STARTING)),
         )
@@ -191,26 +198,15 @@ class Rest(pulumi.ComponentResource):
         k8s.policy.v1.PodDisruptionBudget(
             f"{name}-budget",
             metadata=scope.metadata(REST, REST),
-            spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
-                max_unavailable=1, selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(REST))
-            ),
+            spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(max_unavailable=1, selector=scope.label_selector(REST)),
             opts=self._child,
         )
-
-
-def _spread(scope: Scope) -> k8s.core.v1.TopologySpreadConstraintArgs:
-    return k8s.core.v1.TopologySpreadConstraintArgs(
-        max_skew=1,
-        topology_key="kubernetes.io/hostname",
-        when_unsatisfiable="ScheduleAnyway",
-        label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(REST)),
-    )
 
 
 def _slurmrestd(args: RestArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="slurmrestd",
-        image=args.image,
+        image=args.scope.image("rest"),
         command=program("slurmrestd"),
         restart_policy="Always",
         env=env(THREADS=str(args.rest.threads), MAX_CONNECTIONS=str(args.rest.max_connections)),
@@ -224,7 +220,7 @@ def _proxy(args: RestArgs) -> k8s.core.v1.ContainerArgs:
     probe = k8s.core.v1.ProbeArgs(http_get=healthz, period_seconds=10, timeout_seconds=5, failure_threshold=2)
     return k8s.core.v1.ContainerArgs(
         name="proxy",
-        image=args.image,
+        image=args.scope.image("rest"),
         command=program("rest-proxy"),
         ports=[k8s.core.v1.ContainerPortArgs(name="https", container_port=REST_PORT)],
         readiness_probe=probe,

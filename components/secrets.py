@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pulumi_random as random
 
-from components.pods import Scope, children_of
+from components.kit.context import Scope
 from slurm.certificates import CERTIFICATE_SEED_BYTES
 from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
 
@@ -27,7 +27,6 @@ class SecretsArgs:
     """Inputs of `Secrets`."""
 
     scope: Scope
-    protect: bool
 
 
 class Secrets(pulumi.ComponentResource):
@@ -50,8 +49,8 @@ class Secrets(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SecretsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Secrets", name, None, opts)
-        self._random = pulumi.ResourceOptions(parent=self, protect=args.protect)
-        self._child = children_of(self, opts)
+        self._random = pulumi.ResourceOptions(parent=self, protect=args.scope.protect)
+        self._child = pulumi.ResourceOptions(parent=self)
         munge_key = random.RandomBytes(f"{name}-munge", length=MUNGE_KEY_BYTES, opts=self._random)
         jwt_key = random.RandomBytes(f"{name}-jwt", length=JWT_KEY_BYTES, opts=self._random)
         rest_seed = random.RandomBytes(f"{name}-rest-seed", length=CERTIFICATE_SEED_BYTES, opts=self._random)

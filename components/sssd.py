@@ -6,7 +6,8 @@ from typing import Any
 
 import pulumi_kubernetes as k8s
 
-from components.pods import SMALL, Scope, empty_dir, env, mount, program, resources
+from components.kit.context import Scope
+from components.kit.workload import SMALL, empty_dir, env, mount, program, resources, secret_volume
 
 PIPES = "/var/lib/sss/pipes"
 """Directory of the sockets at which libnss-sss, pam_sss and sss_ssh_authorizedkeys ask."""
@@ -38,11 +39,10 @@ def with_sssd(scope: Scope, pod: k8s.core.v1.PodSpecArgs, image: str) -> k8s.cor
     for container in (*_items(pod.init_containers), *_items(pod.containers)):
         container.volume_mounts = [*_items(container.volume_mounts), mount("sss-pipes", PIPES)]
         container.env = [*_items(container.env), *env(SSSD_PIPES=PIPES)]
-    source = k8s.core.v1.SecretVolumeSourceArgs(secret_name=sssd.secret, default_mode=0o400)
     pod.init_containers = [sidecar, *_items(pod.init_containers)]
     pod.volumes = [
         *_items(pod.volumes),
-        k8s.core.v1.VolumeArgs(name="sssd", secret=source),
+        secret_volume("sssd", sssd.secret),
         empty_dir("sss-pipes", size_limit=SMALL),
     ]
     return pod

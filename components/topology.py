@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.pods import Scope, apart, children_of
+from components.kit.context import Scope, apart, children_of
+from components.kit.rbac import allow, allow_everywhere, rule
 from slurm.names import CONTROLLER
 
 COMPONENT = "topology"
@@ -20,8 +21,6 @@ class TopologyArgs:
     scope: Scope
     account: k8s.core.v1.ServiceAccount
     """The controller's."""
-    outside_namespace: pulumi.ResourceOptions
-    """For the cluster role and its binding, which do not go away with the namespace."""
 
 
 class Topology(pulumi.ComponentResource):
@@ -32,50 +31,7 @@ class Topology(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: TopologyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Topology", name, None, apart(opts))
-        self._child = children_of(self, opts)
-        self._outside = args.outside_namespace.merge(pulumi.ResourceOptions(parent=self))
-        self._follow_pods(name, args)
-        self._follow_nodes(name, args)
+        metadata = args.scope.metadata(f"{CONTROLLER}-topology", COMPONENT)
+        allow(name, metadata, args.account, [rule("pods", "list", "watch")], children_of(self, opts))
+        allow_everywhere(name, args.scope, COMPONENT, args.account, [rule("nodes", "list", "watch")], parent=self)
         self.register_outputs({})
-
-    def _follow_pods(self, name: str, args: TopologyArgs) -> None:
-        role = k8s.rbac.v1.Role(
-            f"{name}-role",
-            metadata=args.scope.metadata(f"{CONTROLLER}-topology", COMPONENT),
-            rules=[k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["pods"], verbs=["list", "watch"])],
-            opts=self._child,
-        )
-        k8s.rbac.v1.RoleBinding(
-            f"{name}-role-binding",
-            metadata=args.scope.metadata(f"{CONTROLLER}-topology", COMPONENT),
-            role_ref=_reference("Role", role.metadata.name),
-            subjects=[_subject(args.account)],
-            opts=self._child,
-        )
-
-    def _follow_nodes(self, name: str, args: TopologyArgs) -> None:
-        # Names of cluster roles are shared by all clusters in one Kubernetes, so the namespace is in them.
-        metadata = k8s.meta.v1.ObjectMetaArgs(name=f"{args.scope.name}-topology", labels=args.scope.labels(COMPONENT))
-        role = k8s.rbac.v1.ClusterRole(
-            f"{name}-cluster-role",
-            metadata=metadata,
-            rules=[k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["nodes"], verbs=["list", "watch"])],
-            opts=self._outside,
-        )
-        k8s.rbac.v1.ClusterRoleBinding(
-            f"{name}-cluster-role-binding",
-            metadata=metadata,
-            role_ref=_reference("ClusterRole", role.metadata.name),
-            subjects=[_subject(args.account)],
-            opts=self._outside,
-        )
-
-
-def _reference(kind: str, name: pulumi.Input[str]) -> k8s.rbac.v1.RoleRefArgs:
-    return k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind=kind, name=name)
-
-
-def _subject(account: k8s.core.v1.ServiceAccount) -> k8s.rbac.v1.SubjectArgs:
-    return k8s.rbac.v1.SubjectArgs(
-        kind="ServiceAccount", name=account.metadata.name, namespace=account.metadata.namespace
-    )

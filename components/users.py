@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import Placement
-from components.jobs import create_job, job_spec, named_by_content
-from components.pods import LIBEXEC, Scope, children_of, claim_volume, env, jail_mount, mount, resources
-from components.volumes import DataVolume
-from slurm.naming import content_name
+from components.kit.context import Scope
+from components.kit.jobs import create_job, job_spec, named_by_content
+from components.kit.volumes import DataVolume
+from components.kit.workload import LIBEXEC, claim_volume, config_volume, env, jail_mount, mount, resources
+from slurm.content_names import content_name
 
 USERS_FILE = "users.json"
 
@@ -27,9 +27,7 @@ class UsersArgs:
     """What `slurm.users.accounts` returns."""
     groups: Mapping[str, Mapping[str, object]]
     """What `slurm.users.group_numbers` returns."""
-    image: str
     jail: DataVolume
-    placement: Placement
 
 
 class Users(pulumi.ComponentResource):
@@ -41,10 +39,10 @@ class Users(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: UsersArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Users", name, None, opts)
-        self._child = children_of(self, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
         declared = {"users": args.users, "groups": args.groups}
         document = json.dumps(declared, indent=1, sort_keys=True)
-        object_name = content_name("users", {**declared, "image": args.image})
+        object_name = content_name("users", {**declared, "image": args.scope.image("jail")})
         self.accounts = k8s.core.v1.ConfigMap(
             f"{name}-list",
             metadata=args.scope.metadata(object_name, "users"),
@@ -56,17 +54,16 @@ class Users(pulumi.ComponentResource):
         self.register_outputs({"accounts": self.accounts.metadata})
 
     def _create_job(self, name: str, args: UsersArgs) -> k8s.batch.v1.Job:
-        source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.accounts.metadata.name)
         return create_job(
             f"{name}-job",
             args.scope.metadata("users", "users"),
             job_spec(
                 args.scope,
                 "users",
-                args.placement,
+                args.scope.cloud.placement("system"),
                 k8s.core.v1.ContainerArgs(
                     name="users",
-                    image=args.image,
+                    image=args.scope.image("jail"),
                     command=[f"{LIBEXEC}/users", f"/config/users/{USERS_FILE}"],
                     env=env(**args.jail.env) or None,
                     volume_mounts=[jail_mount(), mount("users", "/config/users", read_only=True)],
@@ -74,7 +71,7 @@ class Users(pulumi.ComponentResource):
                 ),
                 [
                     claim_volume("jail", args.jail.claim.metadata.name),
-                    k8s.core.v1.VolumeArgs(name="users", config_map=source),
+                    config_volume("users", self.accounts.metadata.name),
                 ],
             ),
             self._child,

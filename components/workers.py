@@ -9,16 +9,18 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
-from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
-from components.pods import (
+from components.configuration import Configuration
+from components.health import Health
+from components.kit.context import Scope, apart
+from components.kit.volumes import DataVolume
+from components.kit.workload import (
     CONTROLLER_ADDRESS,
     LIBEXEC,
     SLURM_NODE_LABEL,
     SMALL,
     WITHOUT_SET_UP,
-    Scope,
-    apart,
     claim_volume,
+    config_volume,
     disk_for,
     empty_dir,
     env,
@@ -30,13 +32,16 @@ from components.pods import (
     munge_volumes,
     pod_template,
     resources,
+    spread,
+    stateful_set,
 )
+from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
+from components.secrets import Secrets
 from components.sssd import with_sssd
-from components.volumes import DataVolume
-from config.workers import Toleration
-from config.workers import WorkerPool as WorkerPoolConfig
+from config.sections.workers import Toleration
+from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.health import SETTINGS_DIR
-from slurm.names import JAIL_DIR, NODES_SERVICE, SLURMD_PORT, WORKER
+from slurm.names import JAIL_DIR, SLURMD_PORT, WORKER
 from slurm.rights import WITHOUT_JAIL
 from slurm.sizing import node_conf, shared_memory
 from slurm.users import EXTRAUSERS, FILES
@@ -58,18 +63,21 @@ class WorkerPoolArgs:
     """Inputs of `WorkerPool`."""
 
     scope: Scope
+    name: str
+    """Of the pool."""
     pool: WorkerPoolConfig
-    image: str
-    cpu_request: str
-    munge_secret: pulumi.Input[str]
+    secrets: Secrets
     jail: DataVolume
-    placement: Placement
-    """Where the cloud wants the workers; what the pool itself says wins."""
     mounts: Sequence[Mount]
-    health_settings: pulumi.Input[str] | None
-    """ConfigMap for the checks; None where there are none."""
-    config_map: pulumi.Input[str]
-    """ConfigMap with Slurm's configuration, which has the declared users in it."""
+    health: Health | None
+    """Settings for the checks; None where there are none."""
+    configuration: Configuration
+    """Slurm's, which has the declared users in it."""
+
+    @property
+    def placement(self) -> Placement:
+        """Where the cloud wants the workers; what the pool itself says wins."""
+        return self.scope.cloud.worker_placement(self.name, self.pool)
 
     @property
     def in_jail(self) -> bool:
@@ -85,43 +93,37 @@ class WorkerPool(pulumi.ComponentResource):
     and while slurmctld answers.
     """
 
-    def __init__(
-        self, name: str, pool_name: str, args: WorkerPoolArgs, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, args: WorkerPoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:WorkerPool", name, None, apart(opts))
-        self.stateful_set = self._create_stateful_set(name, pool_name, args)
+        self.stateful_set = self._create_stateful_set(name, args)
         self.register_outputs({"stateful_set": self.stateful_set.metadata})
 
-    def _create_stateful_set(self, name: str, pool_name: str, args: WorkerPoolArgs) -> k8s.apps.v1.StatefulSet:
-        scope = args.scope
-        metadata = scope.metadata(pool_name, WORKER, pool=pool_name)
-        metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT, **_deletion(args)}
-        labels = {**scope.labels(WORKER, pool=pool_name), SLURM_NODE_LABEL: "true"}
-        pod = with_sssd(scope, _pod(pool_name, args), args.image)
-        return k8s.apps.v1.StatefulSet(
-            f"{name}-pods",
-            metadata=metadata,
-            spec=k8s.apps.v1.StatefulSetSpecArgs(
-                replicas=args.pool.size,
-                service_name=NODES_SERVICE,
-                pod_management_policy="Parallel",
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(WORKER, pool=pool_name)),
-                template=pod_template(scope, labels, placement_of(args.pool, args.placement), pod),
-            ),
-            opts=pulumi.ResourceOptions(
+    def _create_stateful_set(self, name: str, args: WorkerPoolArgs) -> k8s.apps.v1.StatefulSet:
+        scope, placement = args.scope, args.placement
+        metadata = scope.metadata(args.name, WORKER, pool=args.name)
+        metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT, **_deletion(placement)}
+        labels = {**scope.labels(WORKER, pool=args.name), SLURM_NODE_LABEL: "true"}
+        pod = with_sssd(scope, _pod(args), scope.image("worker"))
+        return stateful_set(
+            name,
+            metadata,
+            scope.label_selector(WORKER, pool=args.name),
+            pod_template(scope, labels, placement_of(args.pool, placement), pod),
+            pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[*args.placement.machines],
+                depends_on=[*placement.machines],
                 custom_timeouts=pulumi.CustomTimeouts(delete=f"{args.pool.drain_timeout + 2 * GRACE_SECONDS}s"),
             ),
+            replicas=args.pool.size,
         )
 
 
-def _deletion(args: WorkerPoolArgs) -> dict[str, str]:
+def _deletion(placement: Placement) -> dict[str, str]:
     """How a pool goes: at once, and its pods stay until their jobs have ended.
 
     Where machines go with it, they are deleted next, so the pods are waited for.
     """
-    return {} if args.placement.machines else {"pulumi.com/deletionPropagationPolicy": "background"}
+    return {} if placement.machines else {"pulumi.com/deletionPropagationPolicy": "background"}
 
 
 def placement_of(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
@@ -134,24 +136,22 @@ def placement_of(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
     )
 
 
-def _pod(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
+def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
     pool = args.pool
     root = claim_volume("jail", args.jail.claim.metadata.name) if args.in_jail else _users_volume(args)
     shm = empty_dir("shm", medium="Memory", size_limit=shared_memory(pool))
     return k8s.core.v1.PodSpecArgs(
-        enable_service_links=False,
-        image_pull_secrets=args.scope.pull_secrets,
         # The `preStop` hook waits for jobs; the rest is for slurmd itself to end.
         termination_grace_period_seconds=pool.drain_timeout + GRACE_SECONDS,
         dns_config=args.scope.node_dns,
-        topology_spread_constraints=[_spread(args.scope, pool_name)],
-        init_containers=[munge_sidecar(args.image, for_jail=True)],
-        containers=[_slurmd(pool_name, args)],
+        topology_spread_constraints=spread(args.scope.label_selector(WORKER, pool=args.name)),
+        init_containers=[munge_sidecar(args.scope.image("worker"), for_jail=True)],
+        containers=[_slurmd(args)],
         volumes=[
-            *munge_volumes(args.munge_secret),
+            *munge_volumes(args.secrets.munge.metadata.name),
             root,
             *mount_volumes(args.mounts),
-            *_health_volumes(args),
+            *([] if args.health is None else [config_volume("health", args.health.settings.metadata.name)]),
             shm,
             # Users can write there too, by PMIx: kubelet would evict all jobs of the node for 4 GiB of one.
             empty_dir("spool", size_limit=pool.tmp),
@@ -166,29 +166,20 @@ def _users_volume(args: WorkerPoolArgs) -> k8s.core.v1.VolumeArgs:
 
     Not by Slurm's own way, with the job (`enable_send_gids`): no user whom only the jail knows could start a job then.
     """
-    items = [k8s.core.v1.KeyToPathArgs(key=name, path=name) for name in FILES]
-    source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=args.config_map, items=items)
-    return k8s.core.v1.VolumeArgs(name="users", config_map=source)
+    return args.configuration.files_as("users", only=FILES)
 
 
-def _health_volumes(args: WorkerPoolArgs) -> list[k8s.core.v1.VolumeArgs]:
-    if args.health_settings is None:
-        return []
-    source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=args.health_settings)
-    return [k8s.core.v1.VolumeArgs(name="health", config_map=source)]
-
-
-def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
+def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
     pool = args.pool
     leave = k8s.core.v1.ExecActionArgs(command=[*WITHOUT_SET_UP, f"{LIBEXEC}/leave"])
     return k8s.core.v1.ContainerArgs(
         name="slurmd",
-        image=args.image,
+        image=args.scope.image("worker"),
         command=[f"{LIBEXEC}/slurmd"],
         env=env(
             CONTROLLER=CONTROLLER_ADDRESS,
-            POOL=pool_name,
-            NODE_CONF=node_conf(pool_name, pool),
+            POOL=args.name,
+            NODE_CONF=node_conf(args.name, pool),
             JAIL=JAIL_DIR if args.in_jail else "",
             **(args.jail.env if args.in_jail else {}),
             **mounts_env(args.mounts, in_jail=args.in_jail),
@@ -202,14 +193,14 @@ def _slurmd(pool_name: str, args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             munge_mount(),
             jail_mount() if args.in_jail else mount("users", EXTRAUSERS, read_only=True),
             *container_mounts(args.mounts, in_jail=args.in_jail),
-            *([mount("health", SETTINGS_DIR, read_only=True)] if args.health_settings is not None else []),
+            *([mount("health", SETTINGS_DIR, read_only=True)] if args.health is not None else []),
             mount("shm", "/dev/shm"),
             mount("spool", "/var/spool/slurmd"),
             mount("tmp", "/tmp"),
             mount("run", "/run/slurm"),
         ],
         resources=resources(
-            cpu=args.cpu_request,
+            cpu=pool.resources.cpu_request or args.scope.cloud.worker_cpu_request(pool.resources.cpus),
             memory=pool.resources.memory,
             memory_limit=pool.resources.memory,
             disk=disk_for(pool.tmp),
@@ -228,7 +219,7 @@ def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs:
     log, which most machines let nobody else read.
     """
     more = ["SYS_RESOURCE"] if args.placement.devices else []
-    more += ["SYSLOG"] if args.pool.resources.gpus and args.health_settings is not None else []
+    more += ["SYSLOG"] if args.pool.resources.gpus and args.health is not None else []
     if args.in_jail:
         return into_jail("slurmd", *more)
     return k8s.core.v1.SecurityContextArgs(
@@ -243,13 +234,3 @@ def _has_configuration() -> k8s.core.v1.ProbeArgs:
     """
     fetched = k8s.core.v1.ExecActionArgs(command=["test", "-e", "/run/slurm/conf/slurm.conf"])
     return k8s.core.v1.ProbeArgs(exec_=fetched, period_seconds=10, failure_threshold=3)
-
-
-def _spread(scope: Scope, pool_name: str) -> k8s.core.v1.TopologySpreadConstraintArgs:
-    """Workers of one pool go to different machines as far as there are any."""
-    return k8s.core.v1.TopologySpreadConstraintArgs(
-        max_skew=1,
-        topology_key="kubernetes.io/hostname",
-        when_unsatisfiable="ScheduleAnyway",
-        label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=scope.selector(WORKER, pool=pool_name)),
-    )

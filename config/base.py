@@ -46,6 +46,14 @@ def _positive_quantity(quantity: str) -> str:
     return quantity
 
 
+GIBIBYTE = 2**30
+
+
+def gibibytes(quantity: str) -> int:
+    """A size in whole GiB, rounded up."""
+    return -(-parse_bytes(quantity) // GIBIBYTE)
+
+
 Quantity = Annotated[
     str,
     BeforeValidator(_with_unit),
@@ -53,6 +61,10 @@ Quantity = Annotated[
     Field(json_schema_extra={"pattern": _QUANTITY.pattern, "examples": ["10Gi"]}),
 ]
 """A size in bytes with a unit: `512Mi`, `20Gi`, `1.5Ti` (binary) or `20G` (decimal)."""
+
+
+Cpu = Annotated[str, Field(pattern=r"^(\d+(\.\d+)?|\d+m)$")]
+"""CPUs as Kubernetes has them: `2`, `0.5` or `500m`."""
 
 
 def at_least(minimum: str, why: str) -> AfterValidator:

@@ -6,23 +6,23 @@ from typing import Annotated
 
 from pydantic import Field
 
-from config.accounting import Accounting
 from config.base import Section
-from config.cloud import Cloud, ExistingCloud
-from config.health import Health
 from config.names import AccountName, GroupName, QosName
-from config.network_policies import NetworkPolicies
-from config.partitions import Partition, PartitionName
-from config.policy import Account, Qos
-from config.rest import Rest
-from config.scheduling import JobSubmit, LicenseName, Preemption, Priority, Reservation, ReservationName
-from config.services import Cluster, Controller, Images, Jail, Login
-from config.slurm import Slurm
-from config.sssd import Sssd
-from config.storage import Mount, MountName
-from config.topology import Topology
-from config.users import Group, User, UserName
-from config.workers import PoolName, WorkerPool
+from config.sections.accounting import Accounting
+from config.sections.cloud import Cloud, ExistingCloud
+from config.sections.health import Health
+from config.sections.network_policies import NetworkPolicies
+from config.sections.partitions import Partition, PartitionName
+from config.sections.policy import Account, Qos
+from config.sections.rest import Rest
+from config.sections.scheduling import JobSubmit, LicenseName, Preemption, Priority, Reservation, ReservationName
+from config.sections.services import Cluster, Controller, Images, Jail, Login
+from config.sections.slurm import Slurm
+from config.sections.sssd import Sssd
+from config.sections.storage import Mount, MountName
+from config.sections.topology import Topology
+from config.sections.users import Group, User, UserName
+from config.sections.workers import PoolName, WorkerPool
 
 
 class ClusterConfig(Section):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Problem:
     """One thing to change: where, and what. `where` is the path below `slurmstack:`, for example `login.size`."""
 
@@ -56,7 +56,7 @@ def problems_of(error: ValidationError, model: Any, prefix: str) -> list[Problem
 
 def _problem(details: Mapping[str, Any], model: Any, prefix: str) -> Problem:
     path = [str(part) for part in details["loc"] if part != "[key]"]
-    return Problem(where=".".join([prefix, *path]), message=_message(details, model, path))
+    return Problem(".".join([prefix, *path]), _message(details, model, path))
 
 
 def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:

@@ -42,14 +42,14 @@ def _below_config(keys: Iterable[object]) -> Iterator[Problem]:
             message = f"is a section of {PROJECT} with another prefix: {_instead(rest)}"
         else:
             continue
-        yield Problem(where=key, message=message)
+        yield Problem(key, message)
 
 
 def _at_the_margin(keys: Iterable[object]) -> Iterator[Problem]:
     for key in map(str, keys):
         if key in ClusterConfig.model_fields or _is_near(key.partition(":")[0]):
             message = f"stands beside `config:`, and would be overlooked; indent it below that: {_instead(key)}"
-            yield Problem(where=key, message=message)
+            yield Problem(key, message)
 
 
 def _is_near(prefix: str) -> bool:

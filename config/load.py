@@ -14,11 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from config import keys
 from config.base import Section
-from config.cloud import CLOUDS
 from config.cluster import ClusterConfig
-from config.crosscheck import cross_check
 from config.errors import ConfigError, Problem, fields_of, problems_of, unknown_name
-from config.presets import with_resources
+from config.nebius.presets import with_resources
+from config.rules.together import cross_check
+from config.sections.cloud import CLOUDS
 
 PROJECT = keys.PROJECT
 """Prefix of our keys in a stack file: the name of the Pulumi project."""
@@ -43,7 +43,7 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
         field = ClusterConfig.model_fields.get(name)
         if field is None:
             message = unknown_name(name, ClusterConfig.model_fields, what="a known section")
-            problems.append(Problem(where=f"{PROJECT}:{name}", message=message))
+            problems.append(Problem(f"{PROJECT}:{name}", message))
             continue
         # With the field's own constraints: `bool | None` alone would take "off" for no.
         annotation: Any = _cloud_model(value) if name == "cloud" else Annotated[field.annotation, field]
@@ -54,7 +54,7 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
             if isinstance(value, Mapping) and get_origin(field.annotation) is dict:
                 valid[name] = _readable_items(annotation, value)
     problems.extend(
-        Problem(where=name, message="is required but not set")
+        Problem(name, "is required but not set")
         for name, field in ClusterConfig.model_fields.items()
         if field.is_required() and name not in sections
     )
@@ -80,15 +80,15 @@ def read_document(path: Path) -> Any:
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  it is a safe one
     except FileNotFoundError:
-        raise ConfigError([Problem(where=where, message="there is no such file")]) from None
+        raise ConfigError([Problem(where, "there is no such file")]) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([Problem(where=where, message=f"cannot be read: {error}")]) from None
+        raise ConfigError([Problem(where, f"cannot be read: {error}")]) from None
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         message = f"is not valid YAML{line}: {error.problem}; check the indent of this line and of the one above"
-        raise ConfigError([Problem(where=where, message=message)]) from None
+        raise ConfigError([Problem(where, message)]) from None
     except yaml.YAMLError as error:
-        raise ConfigError([Problem(where=where, message=f"is not valid YAML: {error}")]) from None
+        raise ConfigError([Problem(where, f"is not valid YAML: {error}")]) from None
 
 
 def sections_of(document: Any, *, where: Path) -> dict[str, Any]:
@@ -98,8 +98,7 @@ def sections_of(document: Any, *, where: Path) -> dict[str, Any]:
     """
     config = document.get("config") if isinstance(document, dict) else None
     if not isinstance(config, dict):
-        message = f"has no map 'config:' with keys such as '{PROJECT}:worker_nodes'"
-        raise ConfigError([Problem(where=str(where), message=message)])
+        raise ConfigError([Problem(str(where), f"has no map 'config:' with keys such as '{PROJECT}:worker_nodes'")])
     keys.check_keys(config, beside_config=document)
     prefix = f"{PROJECT}:"
     return {str(key)[len(prefix) :]: plain(value) for key, value in config.items() if str(key).startswith(prefix)}
@@ -116,8 +115,8 @@ def plain(value: Any) -> Any:
 def encrypted_problem(name: str) -> Problem:
     """What is wrong with a key that is encrypted, in the stack file or where else Pulumi takes it from."""
     return Problem(
-        where=name,
-        message="is encrypted (`secure:`), but would lie in ConfigMaps and in the state in the clear: nothing in a "
+        name,
+        "is encrypted (`secure:`), but would lie in ConfigMaps and in the state in the clear: nothing in a "
         "stack file is kept secret. Put a secret into a Kubernetes Secret and name that; write all else in plain text",
     )
 
@@ -166,7 +165,7 @@ def _nameless(sections: Mapping[str, Any]) -> Iterator[Problem]:
         if any(value[key] is not None and not isinstance(value[key], Mapping) for key in keys):
             message = f"has {' and '.join(map(repr, keys))} directly below it, where a name belongs: write a name of "
             message += f"your own and these below it, `NAME: {{{keys[0]}: ...}}`"
-            yield Problem(where=name, message=message)
+            yield Problem(name, message)
 
 
 def _readable_items(annotation: Any, items: Mapping[Any, Any]) -> dict[str, Any]:

@@ -74,19 +74,15 @@ class Api:
 
         A kubelet writes its status when it starts, and renews its lease every 10 s: the later of the two.
         """
+        leases = self.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")["items"]
+        renewed = {lease["metadata"]["name"]: _seconds(lease["spec"].get("renewTime")) for lease in leases}
         found = {}
-        renewed = self.lease_times()
         for node in self.get("/api/v1/nodes")["items"]:
             name = node["metadata"]["name"]
             for condition in node.get("status", {}).get("conditions", []):
                 if condition["type"] == "Ready" and condition["status"] == "True":
                     found[name] = max(_seconds(condition.get("lastHeartbeatTime")), renewed.get(name, 0.0))
         return found
-
-    def lease_times(self) -> dict[str, float]:
-        """Give when each node last said that it is alive, in seconds since 1970."""
-        leases = self.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")["items"]
-        return {lease["metadata"]["name"]: _seconds(lease["spec"].get("renewTime")) for lease in leases}
 
     def request(self, method: str, path: str, body: str | None = None, kind: str = "") -> tuple[int, bytes]:
         """Send one request; returns status and body."""

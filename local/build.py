@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from local import paths, versions
 from local.errors import LocalError
+from local.shell import follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -238,25 +239,7 @@ def _resolve(go: str, module: Module, step: Step) -> int:
 
 def _go(command: Sequence[str], module: Module, on_line: Callable[[str], None]) -> None:
     """Run Go, hand over its lines as they come, and explain a failure."""
-    process = subprocess.Popen(
-        command,
-        cwd=module.source,
-        env=_go_env(module),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    tail: list[str] = []
-    try:
-        for raw in process.stdout or ():
-            line = raw.rstrip()
-            tail = [*tail[-19:], line]
-            on_line(line)
-        status = process.wait()
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
+    status, tail = follow(command, on_line, env=_go_env(module), cwd=module.source)
     if status != 0:
         raise LocalError(explain_failure(module.name, tail), _hint(tail))
 

@@ -11,12 +11,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local.errors import LocalError
+from local.shell import follow, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,15 +26,20 @@ if TYPE_CHECKING:
 SHARED_CACHE = Path("/var/lib/containers")
 """buildah's libraries keep what they know of compressed layers here; there is no setting for it."""
 
-_LAST_LINES = 30
 _NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 
 _ENTER = 'mount --bind "$0" "$1" && shift && exec "$@"'
 """$0: our directory, $1: where buildah expects it, then the command."""
 
-Lines = "Callable[[str], None]"
+_CONTAINER = """\
+set -eu
+container=$(buildah from --pull-never $POLICY "$IMAGE")
+trap 'buildah rm "$container" >/dev/null 2>&1 || :' EXIT
+ROOT=$(buildah mount "$container")
+export ROOT
+"""
 
-
+_TAR_S = 900
 _NEEDS_NETAVARK = (1, 33)
 """Between 1.28 (Debian 12), which does not look for it, and 1.39 (Debian 13), which does."""
 
@@ -92,14 +97,6 @@ class Buildah:
         )
         settings.write_text(text, encoding="utf-8")
 
-    def launcher(self) -> tuple[list[str], dict[str, str]]:
-        """Give what comes before a command line of buildah, and its environment, to those with other commands."""
-        return self._in_namespace([]), self._env()
-
-    def signature_policy(self) -> list[str]:
-        """Give the options that name the store's policy: each command that reads or writes an image needs them."""
-        return self._policy()
-
     def has_image(self, reference: str) -> bool:
         """Whether the store has an image of this name."""
         done = self._run(["inspect", "--type", "image", reference], check=False)
@@ -127,60 +124,50 @@ class Buildah:
         on_line: Callable[[str], None],
     ) -> None:
         """Build one target of `context`/Containerfile; unchanged steps come from the store."""
-        options = [
-            "--layers",
-            "--pull-never",
-            "--format",
-            "oci",
-            "--network",
-            "host",
-            *self._run_options(),
-            "--target",
-            target,
-        ]
+        options = ["--layers", "--pull-never", "--format", "oci", "--network", "host", *self._run_options()]
+        options += ["--target", target]
         options += ["--build-arg", f"BASE={base}", *(f"--build-arg={argument}" for argument in arguments)]
         options += [f"--volume={volume}" for volume in volumes]
-        self.stream(["buildah", "build", *self._policy(), *options, "--tag", reference, str(context)], on_line)
+        self.stream(["buildah", "build", *self.policy, *options, "--tag", reference, str(context)], on_line)
 
-    def export(self, reference: str, directory: Path) -> None:
-        """Write an image's manifest, configuration and uncompressed layers into a directory, named by their digests."""
-        self._run(["push", "--quiet", "--disable-compression", *self._policy(), reference, f"dir:{directory}"])
+    def save(self, references: Sequence[str], archive: Path, on_image: Callable[[int], None]) -> None:
+        """Write images to one OCI archive for `ctr -n k8s.io images import`, with each layer once.
+
+        buildah compresses every layer anew; at zlib's fastest that takes no longer than to find out which it has had.
+        """
+        with tempfile.TemporaryDirectory(prefix=".layout-", dir=archive.parent) as layout:
+            for count, reference in enumerate(references):
+                on_image(count)
+                compression = ["--compression-format", "gzip", "--compression-level", "1"]
+                self._run(["push", "--quiet", *compression, *self.policy, reference, f"oci:{layout}:{reference}"])
+            _name_for_containerd(Path(layout) / "index.json")
+            parts = ["oci-layout", "index.json", "blobs"]
+            run(["tar", "--create", f"--file={archive}", f"--directory={layout}", *parts], timeout_s=_TAR_S)
+
+    def read_image(self, reference: str, script: str, env: Mapping[str, str]) -> None:
+        """Run a shell script that finds the file system of an image in $ROOT."""
+        self.stream(["sh", "-c", f"{_CONTAINER}\n{script}"], lambda _: None, self._container_env(reference, env))
 
     def commit_directory(
         self, script: str, reference: str, env: Mapping[str, str], on_line: Callable[[str], None]
     ) -> None:
         """Make an image of what a shell script puts into the directory that it finds in $ROOT."""
-        full = (
-            "set -eu; container=$(buildah from $POLICY scratch); "
-            "trap 'buildah rm \"$container\" >/dev/null 2>&1 || :' EXIT; "
-            'ROOT=$(buildah mount "$container"); export ROOT; '
-            f"{script}\n"
+        commit = (
             'buildah umount "$container" >/dev/null; '
             'buildah commit --quiet $POLICY --format oci "$container" "$REFERENCE"'
         )
-        extra = {**env, "POLICY": " ".join(self._policy()), "REFERENCE": reference}
-        self.stream(["sh", "-c", full], on_line, extra)
+        extra = {**self._container_env("scratch", env), "REFERENCE": reference}
+        self.stream(["sh", "-c", f"{_CONTAINER}\n{script}\n{commit}"], on_line, extra)
+
+    def _container_env(self, image: str, env: Mapping[str, str]) -> dict[str, str]:
+        return {**env, "POLICY": " ".join(self.policy), "IMAGE": image}
 
     def stream(
         self, command: Sequence[str], on_line: Callable[[str], None], env: Mapping[str, str] | None = None
     ) -> None:
         """Run a command, hand on each line of its output, and raise with the last ones when it fails."""
-        tail: deque[str] = deque(maxlen=_LAST_LINES)
-        with subprocess.Popen(
-            self._in_namespace(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace", env={**self._env(), **(env or {})}, start_new_session=True,
-        ) as process:  # fmt: skip
-            assert process.stdout is not None
-            try:
-                for line in process.stdout:
-                    text = line.rstrip()
-                    if text:
-                        tail.append(text)
-                        on_line(text)
-            except BaseException:
-                _terminate(process)
-                raise
-        if process.returncode != 0:
+        status, tail = follow(self.inside(command), on_line, env={**self.environment(), **(env or {})})
+        if status != 0:
             raise self._failure(command, "\n".join(tail))
 
     def _failure(self, command: Sequence[str], output: str) -> BuildFailedError:
@@ -198,34 +185,26 @@ class Buildah:
     def _run(self, arguments: Sequence[str], *, check: bool = True) -> subprocess.CompletedProcess[str]:
         command = ["buildah", *arguments]
         done = subprocess.run(
-            self._in_namespace(command),
+            self.inside(command),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            env=self._env(),
+            env=self.environment(),
             check=False,
         )
         if check and done.returncode != 0:
             raise self._failure(command, done.stderr.strip() or done.stdout.strip())
         return done
 
-    def _in_namespace(self, command: Sequence[str]) -> list[str]:
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """Give a command line that runs a command where the store's mounts are its own."""
         SHARED_CACHE.mkdir(parents=True, exist_ok=True)
-        return [
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            _ENTER,
-            str(self.directory / "shared-cache"),
-            str(SHARED_CACHE),
-            *command,
-        ]
+        own = ["unshare", "--mount", "--propagation", "private"]
+        return [*own, "sh", "-c", _ENTER, str(self.directory / "shared-cache"), str(SHARED_CACHE), *command]
 
-    def _env(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Give the environment in which buildah finds the store and its settings."""
         env = self.tools.env()
         env["CONTAINERS_STORAGE_CONF"] = str(self.directory / "storage.conf")
         env["CONTAINERS_REGISTRIES_CONF"] = str(self.directory / "registries.conf")
@@ -234,29 +213,24 @@ class Buildah:
         env["TMPDIR"] = str(self.directory / "tmp")
         return env
 
-    def _policy(self) -> list[str]:
+    @property
+    def policy(self) -> list[str]:
+        """The options that name the store's policy for signatures: each command that moves an image needs them."""
         return ["--signature-policy", str(self.directory / "policy.json")]
 
     def _run_options(self) -> list[str]:
         """For the RUN steps. The limits: buildah would raise them, which a root without CAP_SYS_RESOURCE may not."""
-        return [
-            "--isolation",
-            "oci",
-            "--runtime",
-            self.tools.path("runc"),
-            "--ulimit",
-            "nofile=1024:1024",
-            "--ulimit",
-            "nproc=4096:4096",
-        ]
+        limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
+        return ["--isolation", "oci", "--runtime", self.tools.path("runc"), *limits]
 
 
-def _terminate(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        process.kill()
+def _name_for_containerd(index: Path) -> None:
+    """Say each image's full name in the annotation from which containerd takes it."""
+    document = json.loads(index.read_text(encoding="utf-8"))
+    for descriptor in document["manifests"]:
+        annotations = descriptor["annotations"]
+        annotations["io.containerd.image.name"] = annotations["org.opencontainers.image.ref.name"]
+    index.write_text(json.dumps(document), encoding="utf-8")
 
 
 def leave_no_trace() -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from local.addresses import Addresses
 
 CLUSTER_DOMAIN = "cluster.local"
+CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+"""In the node's mount namespace, whose `/run` is its own."""
 
 
 def etcd_arguments(data: Path) -> list[str]:
@@ -122,7 +124,7 @@ def kubelet_config(addresses: Addresses, name: str, directory: Path, pki: Path) 
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": f"{pki}/kubelet-{name}-server.crt",
         "tlsPrivateKeyFile": f"{pki}/kubelet-{name}-server.key",
-        "containerRuntimeEndpoint": f"unix://{containerd_socket()}",
+        "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": cgroups.node_cgroup(name),
         "enforceNodeAllocatable": [],
@@ -180,11 +182,6 @@ def proxy_config(addresses: Addresses, name: str, pki: Path) -> str:
     return yaml.safe_dump(document, sort_keys=False)
 
 
-def containerd_socket() -> str:
-    """Give the socket as seen in the node's mount namespace, whose `/run` is its own."""
-    return "/run/containerd/containerd.sock"
-
-
 def containerd_config(directory: Path, cni_plugins: Path) -> str:
     """Write containerd's configuration (version 2: containerd 1.6, 1.7 and 2.x read it).
 
@@ -197,7 +194,7 @@ root = "{directory}/containerd"
 state = "/run/containerd"
 
 [grpc]
-address = "{containerd_socket()}"
+address = "{CONTAINERD_SOCKET}"
 
 [debug]
 level = "warn"

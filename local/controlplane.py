@@ -29,7 +29,8 @@ class Setup:
     addresses: Addresses
     tools: Tools
     binaries: Binaries
-    nodes: int
+    nodes: tuple[str, ...]
+    """Their names."""
 
 
 def ensure_network(setup: Setup) -> None:
@@ -39,7 +40,7 @@ def ensure_network(setup: Setup) -> None:
             processes.stop(component)
         namespaces.create_control()
     if not network.is_connected(namespaces.CONTROL):
-        network.connect_control(setup.addresses, setup.nodes)
+        network.connect_control(setup.addresses, len(setup.nodes))
 
 
 def is_running() -> bool:

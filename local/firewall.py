@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from local.addresses import Addresses
-    from local.tools import Tools
 
 _TABLE = "slurmstack"
 
@@ -44,39 +43,39 @@ table ip {_TABLE} {{
 """
 
 
-def check(tools: Tools, mark: str) -> None:
+def check(mark: str) -> None:
     """Fail where a table of our name exists without our mark."""
-    done = _nft(tools, ["list", "table", "ip", _TABLE], check=False)
+    done = _nft(["list", "table", "ip", _TABLE], check=False)
     if done.returncode == 0 and mark not in done.stdout:
         msg = f"the nftables table `ip {_TABLE}` exists and is not this cluster's"
         raise LocalError(msg, f"take the other cluster down, or remove it: nft delete table ip {_TABLE}")
 
 
-def ensure(addresses: Addresses, tools: Tools, mark: str) -> list[str]:
+def ensure(addresses: Addresses, mark: str) -> list[str]:
     """Load our table, whatever an earlier release or a person made of it, and open the host's forward chains.
 
     Returns warnings.
     """
-    _nft(tools, ["-f", "-"], stdin=table_text(addresses, mark))
-    rules = _ruleset(tools)
+    _nft(["-f", "-"], stdin=table_text(addresses, mark))
+    rules = _ruleset()
     marked = {(rule["family"], rule["table"], rule["chain"]) for rule in _rules(rules) if rule.get("comment") == mark}
     for family, table, chain in closed_forward_chains(rules):
         if (family, table, chain) not in marked:
             for direction in ("iifname", "oifname"):
                 rule = [direction, f'"{BRIDGE}"', "counter", "accept", "comment", f'"{mark}"']
-                _nft(tools, ["insert", "rule", family, table, chain, *rule])
+                _nft(["insert", "rule", family, table, chain, *rule])
     return _legacy_warning()
 
 
-def remove(tools: Tools, mark: str) -> None:
+def remove(mark: str) -> None:
     """Remove our accept rules from foreign chains, then our table (if it is ours)."""
-    for rule in _rules(_ruleset(tools)):
+    for rule in _rules(_ruleset()):
         if rule.get("comment") == mark and rule["table"] != _TABLE:
             place = [str(rule[key]) for key in ("family", "table", "chain")]
-            _nft(tools, ["delete", "rule", *place, "handle", str(rule["handle"])], check=False)
-    done = _nft(tools, ["list", "table", "ip", _TABLE], check=False)
+            _nft(["delete", "rule", *place, "handle", str(rule["handle"])], check=False)
+    done = _nft(["list", "table", "ip", _TABLE], check=False)
     if done.returncode == 0 and mark in done.stdout:
-        _nft(tools, ["delete", "table", "ip", _TABLE])
+        _nft(["delete", "table", "ip", _TABLE])
 
 
 def closed_forward_chains(ruleset: Iterable[dict[str, Any]]) -> list[tuple[str, str, str]]:
@@ -97,8 +96,8 @@ def _rules(ruleset: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [entry["rule"] for entry in ruleset if "rule" in entry]
 
 
-def _ruleset(tools: Tools) -> list[dict[str, Any]]:
-    done = _nft(tools, ["-j", "-a", "list", "ruleset"], check=False)
+def _ruleset() -> list[dict[str, Any]]:
+    done = _nft(["-j", "-a", "list", "ruleset"], check=False)
     try:
         found: list[dict[str, Any]] = json.loads(done.stdout)["nftables"]
     except (ValueError, KeyError):
@@ -118,7 +117,5 @@ def _legacy_warning() -> list[str]:
     return [f"iptables-legacy has a filter table of its own: if pods do not reach the outside, run: {rules}"]
 
 
-def _nft(
-    tools: Tools, arguments: Sequence[str], *, check: bool = True, stdin: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    return run([tools.path("nft"), *arguments], env=tools.env(), check=check, stdin=stdin)
+def _nft(arguments: Sequence[str], *, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return run(["nft", *arguments], check=check, stdin=stdin)

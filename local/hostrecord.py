@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from local import paths
+from local import files, paths
 
 
 def _path() -> Path:
@@ -24,24 +23,13 @@ def read() -> dict[str, Any]:
     return {"directories": [], "forwarding": {}, **found}
 
 
-def _write(record: dict[str, Any]) -> None:
-    path = _path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w") as stream:
-        json.dump(record, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
-
-
 def make_directory(directory: Path) -> None:
     """Make a directory of the host's (a mount point for nodes), and remember each level that was not there."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     if missing:
         record = read()
         record["directories"] += [str(path) for path in missing if str(path) not in record["directories"]]
-        _write(record)
+        files.write_whole(_path(), json.dumps(record))
         directory.mkdir(parents=True, exist_ok=True)
 
 
@@ -57,4 +45,4 @@ def remember_forwarding(interface: str, value: str) -> None:
     record = read()
     if interface not in record["forwarding"]:
         record["forwarding"][interface] = value
-        _write(record)
+        files.write_whole(_path(), json.dumps(record))

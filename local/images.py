@@ -1,7 +1,6 @@
 """The images of a cluster, built on this machine without a registry and packed for `ctr images import`.
 
     cache/buildah/            the image store: unchanged steps of a Containerfile are not run again
-    cache/images/layout/      OCI layout with the layers of all builds: unchanged layers are not compressed again
     cache/images/<key>/       images.tar, sbom-<role>.cdx.json (what is in them) and rootfs-<role>/ of one build, named
                               by its inputs
 
@@ -10,7 +9,6 @@ A change of a program in images/ costs seconds; the first build of a Slurm versi
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -19,25 +17,28 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import debian, lock, oci, paths, sbom
+from local import debian, lock, paths, sbom
 from local.buildah import Buildah, leave_no_trace, temporary_beside
 from local.errors import LocalError
+from local.report import PlainReport
 from local.tools import ensure_tools
 from slurm.images import DEBIAN_SUITES, DEFAULT_REGISTRY, ROLES, image_reference, image_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from local.report import Report, Step
+    from local.report import Report
 
 SOURCES = paths.SOURCES.parent / "images"
 KEEP_BUILDS = 4
 """Builds whose archives stay: two Slurm versions, now and before the last change."""
 
 _STAGES = ("common", "spank", *ROLES)
+_STEP = re.compile(r"STEP \d+/\d+: (\w+ .{0,40})|^(?:Unpacking |Setting up |Get:).{0,40}")
 _NEEDED_BYTES = 4_000_000_000
 _MACHINE_LOCK = Path("/run/lock/slurmstack-images.lock")
 """Builds with other cache directories wait too: they share the directory that `leave_no_trace` removes at the end."""
@@ -85,7 +86,7 @@ def ensure_images(report: Report, slurm_version: str = "24.11") -> ImageSet:
     directory = paths.cache_images() / images_key(tag, base)
     images = ImageSet(slurm_version=slurm_version, tag=tag, archive=directory / "images.tar")
     if not images.archive.exists():
-        with _lock(report, paths.cache_images() / ".build.lock"):
+        with lock.hold(paths.cache_images() / ".build.lock", _waiting(report)):
             if not images.archive.exists():
                 _build(report, images, apt, base)
     os.utime(directory)
@@ -95,13 +96,16 @@ def ensure_images(report: Report, slurm_version: str = "24.11") -> ImageSet:
 
 def rootfs(role: str, slurm_version: str = "24.11", report: Report | None = None) -> Path:
     """Give the unpacked root file system of a role, for tests that run daemons in it. Treat it as read-only."""
-    images = ensure_images(report or _quiet(), slurm_version)
+    images = ensure_images(report or PlainReport(), slurm_version)
     directory = images.archive.parent / f"rootfs-{role}"
     if not directory.is_dir():
-        with _lock(report or _quiet(), paths.cache_images() / f".rootfs-{role}.lock"):
+        with image_store(report or PlainReport()) as buildah:
             if not directory.is_dir():
+                if not buildah.has_image(images.reference(role)):
+                    msg = f"the image store has no {images.reference(role)}"
+                    raise LocalError(msg, f"remove {directory.parent} and run again, which builds it")
                 work = temporary_beside(directory)
-                oci.unpack(images.archive, images.reference(role), work)
+                buildah.read_image(images.reference(role), 'cp --archive "$ROOT/." "$TARGET"', {"TARGET": str(work)})
                 work.chmod(0o755)
                 work.rename(directory)
     return directory
@@ -131,7 +135,7 @@ def image_store(report: Report) -> Iterator[Buildah]:
     """Give the image store, with nobody else building in it meanwhile."""
     paths.close()
     buildah = Buildah(tools=ensure_tools(report), directory=paths.cache() / "buildah")
-    with _lock(report, _MACHINE_LOCK):
+    with lock.hold(_MACHINE_LOCK, _waiting(report)):
         buildah.prepare()
         try:
             yield buildah
@@ -164,15 +168,21 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
         report.step(f"Build the images of Slurm {images.slurm_version}") as step,
         ThreadPoolExecutor(max_workers=2) as pool,
     ):
-        progress = _StageProgress(step)
+        done = 0
 
         def build(*targets: str) -> None:
+            nonlocal done
             for target in targets:
                 buildah.build(
                     context=SOURCES, target=target, base=base, reference=_stage_reference(images, target),
-                    arguments=arguments, volumes=volumes, on_line=progress.listener(target),
+                    arguments=arguments, volumes=volumes, on_line=partial(tell, target),
                 )  # fmt: skip
-                progress.finished()
+                done += 1
+
+        def tell(target: str, line: str) -> None:
+            found = _STEP.search(line)
+            if found:
+                step.progress(done, len(_STAGES), f"{target}: {found[1] or found[0]}")
 
         build("common")
         plugin, controller = pool.submit(build, "spank"), pool.submit(build, "controller")
@@ -188,47 +198,22 @@ def _stage_reference(images: ImageSet, target: str) -> str:
     return f"{DEFAULT_REGISTRY}/stage-{target}:{images.tag}"
 
 
-class _StageProgress:
-    """Tells which step of which target runs, of two builds at once."""
-
-    def __init__(self, step: Step) -> None:
-        self._step = step
-        self._done = 0
-
-    def listener(self, target: str) -> Callable[[str], None]:
-        now = ""
-
-        def on_line(line: str) -> None:
-            nonlocal now
-            found = re.search(r"STEP \d+/\d+: (\w+ .{0,40})", line)
-            if found:
-                now = found[1]
-            elif line.startswith(("Unpacking ", "Setting up ", "Get:")):
-                now = line[:50]
-            self._step.progress(self._done, len(_STAGES), f"{target}: {now}")
-
-        return on_line
-
-    def finished(self) -> None:
-        self._done += 1
-
-
 def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
-    layout = paths.cache_images() / "layout"
     directory = images.archive.parent
     work = temporary_beside(directory)
     try:
         with report.step("Pack the images") as step:
-            for count, role in enumerate(ROLES):
-                step.progress(count, len(ROLES), role)
-                exported = work / role
-                buildah.export(images.reference(role), exported)
-                oci.add_image(layout, exported, images.reference(role))
+            for role in ROLES:
+                name, parts = images.reference(role), work / role
+                parts.mkdir()
+                copy = f'cd "$ROOT"; cp --archive --parents {" ".join(sbom.PARTS)} "$TARGET"'
+                buildah.read_image(name, copy, {"TARGET": str(parts)})
                 bill = work / f"sbom-{role}.cdx.json"
-                sbom.write(exported, bill, name=images.reference(role), suite=DEBIAN_SUITES[images.slurm_version])
-                shutil.rmtree(exported)
-            oci.write_archive(layout, images.references, work / "images.tar")
-            step.note(f"{(work / 'images.tar').stat().st_size / 1e6:.0f} MB")
+                sbom.write(parts, bill, name=name, suite=DEBIAN_SUITES[images.slurm_version])
+                shutil.rmtree(parts)
+            archive = work / "images.tar"
+            buildah.save(images.references, archive, lambda count: step.progress(count, len(ROLES), ROLES[count]))
+            step.note(f"{archive.stat().st_size / 1e6:.0f} MB")
         work.chmod(0o755)
         shutil.rmtree(directory, ignore_errors=True)
         work.rename(directory)
@@ -243,19 +228,19 @@ def _forget_old(buildah: Buildah, images: ImageSet, base: str) -> None:
     builds = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     for path in builds[KEEP_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(root / "layout", ignore_errors=True)  # earlier releases kept all layers a second time
+    tags = {images.tag}
     for note in root.glob("*.key"):
-        if not (root / note.read_text(encoding="utf-8")).exists():
+        if (root / note.read_text(encoding="utf-8")).exists():
+            tags.add(note.name.rpartition("-")[0])
+        else:
             note.unlink()
     for path in builds[:KEEP_BUILDS]:
         if path != images.archive.parent and time.time() - path.stat().st_mtime > _ROOTFS_UNUSED_S:
             for unpacked in path.glob("rootfs-*"):
                 shutil.rmtree(unpacked, ignore_errors=True)
-    kept = {name for path in builds[:KEEP_BUILDS] for name in oci.image_names(path / "images.tar")}
-    tags = {name.rpartition(":")[2] for name in kept} | {images.tag}
     suite = base.rpartition(":")[2].partition("-")[0]
-    old = [name for name in buildah.images() if _is_old(name, tags, suite, base)]
-    buildah.remove(old)
-    oci.prune_layout(root / "layout", kept)
+    buildah.remove([name for name in buildah.images() if _is_old(name, tags, suite, base)])
 
 
 def _is_old(name: str, tags: set[str], suite: str, base: str) -> bool:
@@ -264,19 +249,6 @@ def _is_old(name: str, tags: set[str], suite: str, base: str) -> bool:
     return name.rpartition(":")[2] not in tags
 
 
-@contextmanager
-def _lock(report: Report, path: Path) -> Iterator[None]:
+def _waiting(report: Report) -> Callable[[], None]:
     """One build at a time; a second one waits and then finds everything there."""
-    with lock.open_file(path) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report.info("waiting for another build of the images on this machine")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _quiet() -> Report:
-    from local.report import PlainReport  # noqa: PLC0415 - only tests come here
-
-    return PlainReport()
+    return lambda: report.info("waiting for another build of the images on this machine")

@@ -89,7 +89,7 @@ def _is_new(name: str) -> bool:
 
 
 def _import(setup: Setup, name: str, archives: Sequence[Path]) -> None:
-    nodes.ensure_containerd(setup, nodes.index_of(name))
+    nodes.ensure_containerd(setup, name)
     for archive in archives:
         imagestore.load_on(setup, name, archive)
 

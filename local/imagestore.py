@@ -12,7 +12,6 @@ from local import nodes, paths
 from local.errors import LocalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from local.controlplane import Setup
@@ -22,20 +21,19 @@ _IMPORT_S = 900
 
 def load(setup: Setup, archive: Path) -> list[str]:
     """Import an archive (docker or OCI) on all nodes that do not have it; returns the nodes that took it."""
-    names = [nodes.name_of(index) for index in range(setup.nodes)]
-    with ThreadPoolExecutor(len(names)) as pool:
-        taken = list(pool.map(lambda name: load_on(setup, name, archive), names))
-    return [name for name, new in zip(names, taken, strict=True) if new]
+    with ThreadPoolExecutor(len(setup.nodes)) as pool:
+        taken = list(pool.map(lambda name: load_on(setup, name, archive), setup.nodes))
+    return [name for name, new in zip(setup.nodes, taken, strict=True) if new]
 
 
 def load_on(setup: Setup, node: str, archive: Path) -> bool:
-    """Import on one node, unless its marker says that this very content is there."""
+    """Import on one node, unless its marker says that this very archive is there."""
     if not archive.is_file():
         raise LocalError(f"there is no image archive {archive}")
     marker = paths.node(node) / "images" / (hashlib.sha256(str(archive.resolve()).encode()).hexdigest()[:16] + ".json")
-    if _is_marked(marker, archive):
+    content = _stat(archive)
+    if _is_marked(marker, content):
         return False
-    digest = _digest(archive)
     done = nodes.ctr(setup, node, ["images", "import", str(archive.resolve())], timeout_s=_IMPORT_S)
     if done.returncode != 0:
         words = " ".join((done.stderr or done.stdout).split())[-500:]
@@ -43,35 +41,19 @@ def load_on(setup: Setup, node: str, archive: Path) -> bool:
     # containerd does not sync what it unpacks: after a power cut the marker must not stand for empty files.
     os.sync()
     marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.write_text(json.dumps({**_stat(archive), "sha256": digest}))
+    marker.write_text(json.dumps(content))
     return True
 
 
-def has(setup: Setup, node: str, references: Iterable[str]) -> bool:
-    """Tell whether a node's containerd has all these images."""
-    done = nodes.ctr(setup, node, ["images", "list", "-q"])
-    return done.returncode == 0 and set(references) <= set(done.stdout.split())
-
-
-def _is_marked(marker: Path, archive: Path) -> bool:
-    """Compare size and time first; a file that was only touched is compared by its content."""
+def _is_marked(marker: Path, content: dict[str, int]) -> bool:
     try:
         found = json.loads(marker.read_text())
     except (OSError, ValueError):
         return False
-    if {key: found.get(key) for key in ("size", "mtime_ns")} == _stat(archive):
-        return True
-    if found.get("size") == archive.stat().st_size and found.get("sha256") == _digest(archive):
-        marker.write_text(json.dumps({**_stat(archive), "sha256": found["sha256"]}))
-        return True
-    return False
+    return bool(found == {**found, **content})
 
 
 def _stat(archive: Path) -> dict[str, int]:
+    """Name the content of an archive without reading it all: one that was only touched is imported once more."""
     found = archive.stat()
     return {"size": found.st_size, "mtime_ns": found.st_mtime_ns}
-
-
-def _digest(archive: Path) -> str:
-    with archive.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

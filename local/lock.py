@@ -13,7 +13,7 @@ from local import paths
 from local.errors import LocalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _NOT_OURS = {errno.ELOOP: "it is a link", errno.EACCES: "somebody else made it", errno.EISDIR: "it is a directory"}
@@ -42,12 +42,24 @@ def open_file(path: Path) -> IO[bytes]:
 
 
 @contextmanager
-def exclusive() -> Iterator[None]:
-    """Hold the lock of this slurmstack directory; the kernel frees it when the process ends, however it ends."""
-    with open_file(paths.cache() / "lock") as file:
+def hold(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock; `on_wait` is called where somebody else has it. The kernel frees it however the process ends."""
+    with open_file(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            msg = f"another slurmstack command is working on {paths.root()}"
-            raise LocalError(msg, "wait for it to end, then run again") from error
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def exclusive() -> Iterator[None]:
+    """Hold the lock of this slurmstack directory. `LocalError` where another command has it."""
+
+    def refuse() -> None:
+        msg = f"another slurmstack command is working on {paths.root()}"
+        raise LocalError(msg, "wait for it to end, then run again")
+
+    with hold(paths.cache() / "lock", refuse):
         yield

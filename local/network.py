@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from local.addresses import Addresses
-    from local.tools import Tools
 
 _CONF = Path("/proc/sys/net/ipv4/conf")
 
@@ -30,14 +29,14 @@ def mark() -> str:
     return f"slurmstack:{paths.root()}"
 
 
-def check(addresses: Addresses, tools: Tools) -> None:
+def check(addresses: Addresses) -> None:
     """Fail, before anything is touched, where our names or ranges are somebody else's."""
     for link in _links():
         name, owner = str(link["ifname"]), str(link.get("ifalias") or "unmarked")
         if name.startswith("slurmstack") and owner != mark():
             msg = f"the network interface {name} exists and is not this cluster's ({owner})"
             raise LocalError(msg, f"take the other cluster down, or if it is left over: ip link del {name}")
-    firewall.check(tools, mark())
+    firewall.check(mark())
     found = overlaps(addresses, _routes())
     if found:
         hint = "set SLURMSTACK_NODE_RANGE, SLURMSTACK_POD_RANGE or SLURMSTACK_SERVICE_RANGE to a free range"
@@ -58,7 +57,7 @@ def hardware_address(address: str) -> str:
     return "02:00:" + ":".join(f"{byte:02x}" for byte in ip_address(address).packed)
 
 
-def ensure_host(addresses: Addresses, tools: Tools) -> list[str]:
+def ensure_host(addresses: Addresses) -> list[str]:
     """Make bridge, firewall table and forwarding; returns warnings for a person."""
     if _link(BRIDGE) is None:
         _ip_batch(
@@ -76,7 +75,7 @@ def ensure_host(addresses: Addresses, tools: Tools) -> list[str]:
             if device != BRIDGE:
                 hostrecord.remember_forwarding(device, before)
             switch.write_text("1")
-    return firewall.ensure(addresses, tools, mark())
+    return firewall.ensure(addresses, mark())
 
 
 def connect_control(addresses: Addresses, nodes: int) -> None:
@@ -112,11 +111,11 @@ def ensure_routes(addresses: Addresses, nodes: int) -> None:
     _ip_batch(_cluster_routes(addresses, nodes))
 
 
-def restore_host(tools: Tools) -> list[str]:
+def restore_host() -> list[str]:
     """Take away bridge, cables, firewall table and accept rules; put forwarding back; returns what failed."""
     problems = []
     try:
-        firewall.remove(tools, mark())
+        firewall.remove(mark())
     except LocalError as error:
         # Without `nft` (somebody emptied our cache) the rest can still be done; without a cluster there is no rule.
         if paths.cluster().exists():

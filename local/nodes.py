@@ -24,9 +24,9 @@ _CONTAINERD_S = 30
 _CRI_TOO_EARLY = "server is not initialized yet"
 
 
-def name_of(index: int) -> str:
-    """Give the node's name, which is its host name and its label too."""
-    return f"node-{index}"
+def names(count: int) -> tuple[str, ...]:
+    """Give the names of this many nodes: each is its host name and its label too."""
+    return tuple(f"node-{index}" for index in range(count))
 
 
 def index_of(name: str) -> int:
@@ -60,20 +60,18 @@ def kill(name: str) -> None:
     namespaces.remove(name)
 
 
-def ensure_machine(setup: Setup, index: int) -> None:
+def ensure_machine(setup: Setup, name: str) -> None:
     """Make the node's namespaces and plug it in, where that is missing. Not for several nodes at once."""
-    name = name_of(index)
     if not processes.is_running(f"containerd-{name}") or not namespaces.exists(name, with_mounts=True):
         kill(name)
-        _write_files(setup, index)
+        _write_files(setup, name)
         namespaces.create_node(name)
     if not network.is_connected(name):
-        network.connect_node(index, setup.addresses, setup.nodes)
+        network.connect_node(index_of(name), setup.addresses, len(setup.nodes))
 
 
-def ensure_containerd(setup: Setup, index: int) -> None:
+def ensure_containerd(setup: Setup, name: str) -> None:
     """Start containerd where it does not run; returns when it serves."""
-    name = name_of(index)
     component = f"containerd-{name}"
     if not processes.is_running(component):
         cgroups.prepare_node(name)
@@ -82,11 +80,10 @@ def ensure_containerd(setup: Setup, index: int) -> None:
         _wait_for_containerd(setup, name)
 
 
-def ensure_kubelet(setup: Setup, index: int) -> None:
+def ensure_kubelet(setup: Setup, name: str) -> None:
     """Start kubelet and kube-proxy where they do not run."""
-    name = name_of(index)
     directory, pki = paths.node(name), paths.pki()
-    kubelet = configs.kubelet_arguments(setup.addresses, index, directory, pki)
+    kubelet = configs.kubelet_arguments(setup.addresses, index_of(name), directory, pki)
     commands = {
         f"kubelet-{name}": [setup.binaries.path("kubelet"), *kubelet],
         f"kube-proxy-{name}": [setup.binaries.path("kube-proxy"), f"--config={directory}/kube-proxy.yaml"],
@@ -98,25 +95,25 @@ def ensure_kubelet(setup: Setup, index: int) -> None:
             processes.start(component, [*inside, *command], setup.tools.env())
 
 
-def revive_early_kubelet(setup: Setup, index: int) -> None:
+def revive_early_kubelet(setup: Setup, name: str) -> None:
     """Start a kubelet again that ended because it came too early.
 
     containerd answers `ctr version` some milliseconds before its CRI service has recovered the node's pods, and a
     kubelet that asks in between gives up for good.
     """
-    component = f"kubelet-{name_of(index)}"
+    component = f"kubelet-{name}"
     if not processes.is_running(component) and _CRI_TOO_EARLY in processes.log_tail(component):
         time.sleep(0.2)
-        ensure_kubelet(setup, index)
+        ensure_kubelet(setup, name)
 
 
 def ctr(
     setup: Setup, name: str, arguments: Sequence[str], *, timeout_s: float = 60
 ) -> subprocess.CompletedProcess[str]:
     """Run containerd's own client on the node, in the namespace of Kubernetes' images."""
-    client = [setup.tools.path("ctr"), "--address", configs.containerd_socket(), "--namespace", "k8s.io"]
+    client = [setup.tools.path("ctr"), "--address", configs.CONTAINERD_SOCKET, "--namespace", "k8s.io"]
     command = [*namespaces.enter(name, with_mounts=True), *client, *arguments]
-    return run(command, env=setup.tools.env(), check=False, timeout_s=timeout_s)
+    return run(command, check=False, timeout_s=timeout_s)
 
 
 def running_containers(setup: Setup, name: str) -> frozenset[str]:
@@ -140,8 +137,7 @@ def _wait_for_containerd(setup: Setup, name: str) -> None:
         time.sleep(0.05)
 
 
-def _write_files(setup: Setup, index: int) -> None:
-    name = name_of(index)
+def _write_files(setup: Setup, name: str) -> None:
     directory, pki = paths.node(name), paths.pki()
     for part in ("kubelet", "cni", "log", "net.d", "pods", "volume-plugins", "containerd", "opt"):
         (directory / part).mkdir(parents=True, exist_ok=True)
@@ -151,7 +147,7 @@ def _write_files(setup: Setup, index: int) -> None:
         "containerd.toml": configs.containerd_config(directory, setup.tools.cni_directory()),
         "kubelet.yaml": configs.kubelet_config(addresses, name, directory, pki),
         "kube-proxy.yaml": configs.proxy_config(addresses, name, pki),
-        "net.d/10-slurmstack.conflist": configs.cni_config(addresses.pods_of(index), network.mtu()),
+        "net.d/10-slurmstack.conflist": configs.cni_config(addresses.pods_of(index_of(name)), network.mtu()),
         "resolv.conf": servers,
     }
     for relative, content in files.items():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import ipaddress
-import os
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from local import paths
+from local import files, paths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,22 +82,21 @@ def ensure(addresses: Addresses, nodes: int) -> None:
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority = _authority(authority_key)
     _write_pair(work / "ca", authority, authority_key)
-    _write(work / "service-accounts.key", _key_pem(ec.generate_private_key(ec.SECP256R1())))
+    files.write_whole(work / "service-accounts.key", _key_pem(ec.generate_private_key(ec.SECP256R1())))
     for identity in identities(addresses, nodes):
         key = ec.generate_private_key(ec.SECP256R1())
         _write_pair(work / identity.file, _certificate(identity, key, authority, authority_key), key)
         if identity.kubeconfig:
             config = kubeconfig(addresses.api_url, work / identity.file, work / "ca.crt")
-            _write(work / f"{identity.file}.kubeconfig", config.encode())
+            files.write_whole(work / f"{identity.file}.kubeconfig", config)
     work.rename(target)
 
 
 def publish_admin_kubeconfig() -> None:
     """Put the administrator's kubeconfig where people look for it."""
-    target = paths.kubeconfig()
-    content = (paths.pki() / "admin.kubeconfig").read_bytes()
-    if not target.exists() or target.read_bytes() != content:
-        _write(target, content)
+    target, content = paths.kubeconfig(), (paths.pki() / "admin.kubeconfig").read_text()
+    if not target.exists() or target.read_text() != content:
+        files.write_whole(target, content)
 
 
 def kubeconfig(server: str, pair: Path, authority: Path) -> str:
@@ -107,19 +105,16 @@ def kubeconfig(server: str, pair: Path, authority: Path) -> str:
     def data(path: Path) -> str:
         return base64.b64encode(path.read_bytes()).decode()
 
+    cluster = {"server": server, "certificate-authority-data": data(authority)}
+    user = {
+        "client-certificate-data": data(pair.with_name(pair.name + ".crt")),
+        "client-key-data": data(pair.with_name(pair.name + ".key")),
+    }
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": CONTEXT, "cluster": {"server": server, "certificate-authority-data": data(authority)}}],
-        "users": [
-            {
-                "name": CONTEXT,
-                "user": {
-                    "client-certificate-data": data(pair.with_name(pair.name + ".crt")),
-                    "client-key-data": data(pair.with_name(pair.name + ".key")),
-                },
-            }
-        ],
+        "clusters": [{"name": CONTEXT, "cluster": cluster}],
+        "users": [{"name": CONTEXT, "user": user}],
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}],
         "current-context": CONTEXT,
     }
@@ -128,24 +123,13 @@ def kubeconfig(server: str, pair: Path, authority: Path) -> str:
 
 def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "slurmstack-local-ca")])
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        crl_sign=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-    return (
-        _builder(name, name, key)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
+    signs = {"digital_signature", "key_cert_sign", "crl_sign"}
+    uses = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only",
+            "decipher_only", *signs)  # fmt: skip
+    builder = _builder(name, name, key).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    builder = builder.add_extension(x509.KeyUsage(**{use: use in signs for use in uses}), critical=True)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    return builder.add_extension(identifier, critical=False).sign(key, hashes.SHA256())
 
 
 def _certificate(
@@ -191,22 +175,12 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
     # Not PKCS#8: the API server takes the public half from the same file, and knows how only for this form.
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    )
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
 
 
 def _write_pair(path: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-    _write(path.with_name(path.name + ".crt"), certificate.public_bytes(serialization.Encoding.PEM))
-    _write(path.with_name(path.name + ".key"), _key_pem(key))
-
-
-def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    files.write_whole(path.with_name(path.name + ".crt"), certificate.public_bytes(serialization.Encoding.PEM).decode())
+    files.write_whole(path.with_name(path.name + ".key"), _key_pem(key))

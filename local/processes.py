@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import cgroups, paths
+from local import cgroups, files, paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,7 +93,7 @@ def start(component: str, command: Sequence[str], env: Mapping[str, str]) -> Rec
     )
     cgroups.enter(pid, component)
     record = Record(pid=pid, start_ticks=start_ticks(pid) or 0, boot_id=boot_id(), started_at=time.time())
-    _write(_record_path(component), json.dumps(asdict(record)))
+    files.write_whole(_record_path(component), json.dumps(asdict(record)), durable=False)
     return record
 
 
@@ -125,13 +125,6 @@ def log_tail(component: str, lines: int = 8) -> str:
 
 def _record_path(component: str) -> Path:
     return paths.run() / f"{component}.json"
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(path)
 
 
 def _rotate(log: Path) -> None:

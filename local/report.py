@@ -15,10 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-
-    from rich.status import Status
 
 _PLAIN_INTERVAL_S = 5.0
 _PLAIN_GROWTH = 1.25
@@ -63,26 +61,32 @@ def duration_text(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s"
 
 
-class _PlainStep:
-    def __init__(self, report: PlainReport, title: str) -> None:
-        self._report = report
-        self._title = title
-        self.started = time.monotonic()
-        self._last = self.started
-        self._interval = _PLAIN_INTERVAL_S
-        self.notes: list[str] = []
+class _Step:
+    """What both forms of a step have in common; `tell` shows how far it is."""
+
+    def __init__(self, tell: Callable[[str, str], None], interval_s: float) -> None:
+        self._started = self._told = time.monotonic()
+        self._tell = tell
+        self._interval_s = interval_s
+        self._notes: list[str] = []
+
+    @property
+    def taken(self) -> str:
+        return duration_text(time.monotonic() - self._started)
+
+    @property
+    def notes(self) -> str:
+        return "".join(f", {note}" for note in self._notes)
 
     def progress(self, done: int, total: int, detail: str = "") -> None:
         now = time.monotonic()
-        if now - self._last < self._interval:
-            return
-        self._last = now
-        self._interval = min(_PLAIN_GROWTH * self._interval, _PLAIN_MOST_S)
-        told, elapsed = progress_text(done, total, detail), duration_text(now - self.started)
-        self._report.info(f"  {self._title}{f': {told}' if told else ''}, {elapsed} so far")
+        if now - self._told >= self._interval_s:
+            self._told = now
+            self._interval_s = min(_PLAIN_GROWTH * self._interval_s, _PLAIN_MOST_S)
+            self._tell(progress_text(done, total, detail), self.taken)
 
     def note(self, text: str) -> None:
-        self.notes.append(text)
+        self._notes.append(text)
 
 
 class PlainReport:
@@ -99,30 +103,15 @@ class PlainReport:
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
         """Print the step's end, or that it failed."""
-        step = _PlainStep(self, title)
+        step = _Step(
+            lambda text, taken: self.info(f"  {title}{text and f': {text}'}, {taken} so far"), _PLAIN_INTERVAL_S
+        )
         try:
             yield step
         except BaseException:
-            self.info(f"failed: {title} (after {duration_text(time.monotonic() - step.started)})")
+            self.info(f"failed: {title} (after {step.taken})")
             raise
-        notes = "".join(f", {note}" for note in step.notes)
-        self.info(f"{title}{notes} ({duration_text(time.monotonic() - step.started)})")
-
-
-class _RichStep:
-    def __init__(self, status: Status, title: str) -> None:
-        self._status = status
-        self._title = title
-        self.started = time.monotonic()
-        self.notes: list[str] = []
-
-    def progress(self, done: int, total: int, detail: str = "") -> None:
-        elapsed = duration_text(time.monotonic() - self.started)
-        text = escape(progress_text(done, total, detail))
-        self._status.update(f"{escape(self._title)} [dim]{text}, {elapsed}[/dim]")
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+        self.info(f"{title}{step.notes} ({step.taken})")
 
 
 class RichReport:
@@ -138,17 +127,15 @@ class RichReport:
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
         """Show the step while it runs; steps are not nested."""
-        with self._console.status(escape(title)) as status:
-            step = _RichStep(status, title)
+        name = escape(title)
+        with self._console.status(name) as status:
+            step = _Step(lambda text, taken: status.update(f"{name} [dim]{escape(text)}, {taken}[/dim]"), 0)
             try:
                 yield step
             except BaseException:
-                taken = duration_text(time.monotonic() - step.started)
-                self._console.print(f"[red]✗[/red] {escape(title)} [dim]failed after {taken}[/dim]")
+                self._console.print(f"[red]✗[/red] {name} [dim]failed after {step.taken}[/dim]")
                 raise
-        notes = escape("".join(f", {note}" for note in step.notes))
-        taken = duration_text(time.monotonic() - step.started)
-        self._console.print(f"[green]✓[/green] {escape(title)}{notes} [dim]{taken}[/dim]")
+        self._console.print(f"[green]✓[/green] {name}{escape(step.notes)} [dim]{step.taken}[/dim]")
 
 
 def open_report() -> Report:

@@ -9,26 +9,25 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tarfile
 import urllib.parse
 from pathlib import Path
 from typing import Any
 
-_STATUS = "var/lib/dpkg/status"
-_OURS = "usr/lib/slurmstack/"
+PARTS = ("var/lib/dpkg/status", "usr/lib/slurmstack")
+"""What of an image's file system is read."""
 
 
-def write(exported: Path, target: Path, *, name: str, suite: str) -> None:
-    """Write the bill of an image that buildah exported (local/buildah.py); `name`: its full name."""
-    status, ours = _read(exported)
-    packages = [_package(entry, suite) for entry in _installed(status)]
+def write(root: Path, target: Path, *, name: str, suite: str) -> None:
+    """Write the bill of an image from (these parts of) its file system; `name`: the image's full name."""
+    status, ours = (root / part for part in PARTS)
+    packages = [_package(entry, suite) for entry in _installed(status.read_text(encoding="utf-8", errors="replace"))]
+    programs = sorted(str(path.relative_to(root)) for path in ours.rglob("*") if path.is_file())
+    image, _, tag = name.rpartition(":")
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
-        "metadata": {
-            "component": {"type": "container", "bom-ref": name, "name": name.rpartition(":")[0], "version": _tag(name)}
-        },
+        "metadata": {"component": {"type": "container", "bom-ref": name, "name": image, "version": tag}},
         "components": [
             {"type": "operating-system", "bom-ref": f"debian-{suite}", "name": "debian", "version": suite},
             *packages,
@@ -37,31 +36,13 @@ def write(exported: Path, target: Path, *, name: str, suite: str) -> None:
                     "type": "file",
                     "bom-ref": f"/{path}",
                     "name": f"/{path}",
-                    "hashes": [{"alg": "SHA-256", "content": ours[path]}],
+                    "hashes": [{"alg": "SHA-256", "content": hashlib.sha256((root / path).read_bytes()).hexdigest()}],
                 }
-                for path in sorted(ours)
+                for path in programs
             ),
         ],
     }
     target.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-
-
-def _read(exported: Path) -> tuple[str, dict[str, str]]:
-    """The list of dpkg as the topmost layer has it, and the digest of each file of ours."""
-    manifest = json.loads((exported / "manifest.json").read_text(encoding="utf-8"))
-    status, ours = "", {}
-    for layer in manifest["layers"]:
-        with tarfile.open(exported / layer["digest"].partition(":")[2]) as tar:
-            for member in tar:
-                path = member.name.removeprefix("./")
-                file = tar.extractfile(member) if path == _STATUS or path.startswith(_OURS) else None
-                if file is None:
-                    continue
-                if path == _STATUS:
-                    status = file.read().decode(errors="replace")
-                else:
-                    ours[path] = hashlib.sha256(file.read()).hexdigest()
-    return status, ours
 
 
 def _installed(status: str) -> list[dict[str, str]]:
@@ -87,7 +68,3 @@ def _package(entry: dict[str, str], suite: str) -> dict[str, Any]:
         "purl": url,
         "properties": [{"name": "debian:source", "value": source}],
     }
-
-
-def _tag(name: str) -> str:
-    return name.rpartition(":")[2]

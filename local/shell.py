@@ -1,15 +1,28 @@
-"""Run short host commands and say clearly what went wrong."""
+"""Run host commands, short ones and long ones, and say clearly what went wrong."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import signal
 import subprocess
+from collections import deque
 from typing import TYPE_CHECKING
 
 from local.errors import LocalError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
+LAST_LINES = 30
+"""How many lines of a long command are kept for a message."""
+
+_GRACE_S = 10.0
+"""How long a command may take to clean up after it was told to stop."""
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 _environment: dict[str, str] = {}
 
@@ -27,6 +40,7 @@ def run(
     check: bool = True,
     stdin: str | None = None,
     timeout_s: float = 60,
+    cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run to the end with output captured; `LocalError` quotes the program's own words.
 
@@ -41,6 +55,7 @@ def run(
             env=env or _environment or None,
             input=stdin,
             timeout=timeout_s,
+            cwd=cwd,
             start_new_session=True,
         )
     except FileNotFoundError as error:
@@ -51,3 +66,42 @@ def run(
         words = " ".join((done.stderr or done.stdout).split()) or f"exit status {done.returncode}"
         raise LocalError(f"`{' '.join(command)}` failed: {words}")
     return done
+
+
+def follow(
+    command: Sequence[str],
+    on_line: Callable[[str], None],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> tuple[int, list[str]]:
+    """Run a long command and hand on each line as it comes, without colours; returns exit status and last lines.
+
+    In a session of its own, so that we see an interrupt first and stop the command and everything that it started.
+    Raises OSError where it cannot be run.
+    """
+    tail: deque[str] = deque(maxlen=LAST_LINES)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", env=env, cwd=cwd, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            for raw in process.stdout or ():
+                line = _ESCAPES.sub("", raw).rstrip()
+                if line:
+                    tail.append(line)
+                    on_line(line)
+            process.wait()
+        except BaseException:
+            _stop(process)
+            raise
+    return process.returncode, list(tail)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_GRACE_S)
+            return

@@ -12,6 +12,7 @@ from local.api import Api, ApiUnreachableError
 from local.errors import LocalError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -50,18 +51,16 @@ class Status:
         )
 
 
-def read(addresses: Addresses | None, node_count: int) -> Status:
+def read(addresses: Addresses | None, names: Sequence[str]) -> Status:
     """Read the state of a cluster that was made with these addresses and nodes (None: there is none)."""
     if addresses is None:
         return Status(exists=False, kubeconfig=paths.kubeconfig(), directory=paths.root())
-    names = [*controlplane.COMPONENTS]
-    for index in range(node_count):
-        names += nodes.components(nodes.name_of(index))
+    components = [*controlplane.COMPONENTS, *(part for name in names for part in nodes.components(name))]
     reachable, ready = _ask(addresses)
     return Status(
         exists=True,
-        components=tuple(_component(name) for name in names),
-        nodes_ready={nodes.name_of(index): ready.get(nodes.name_of(index), False) for index in range(node_count)},
+        components=tuple(_component(name) for name in components),
+        nodes_ready={name: ready.get(name, False) for name in names},
         api_reachable=reachable,
         addresses=addresses,
         kubeconfig=paths.kubeconfig(),

@@ -16,8 +16,6 @@ from local.errors import LocalError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from local.tools import Tools
-
 
 def stop_everything() -> None:
     """Kill all recorded daemons, kubelets first, so that none restarts a pod; then what is left in our cgroups."""
@@ -31,11 +29,11 @@ def stop_everything() -> None:
         raise LocalError(f"these processes cannot be killed: {sorted(left)}", "they may wait for a disk; try again")
 
 
-def remove_everything(tools: Tools) -> list[str]:
+def remove_everything() -> list[str]:
     """Take the rest away; returns what would not go, in words."""
     # Not what is mounted in the cache: an image build may be at work there.
     problems = [*mounts.unmount_all(paths.cluster()), *mounts.unmount_all(paths.volumes())]
-    problems += network.restore_host(tools)
+    problems += network.restore_host()
     hostrecord.remove_directories()
     problems += cgroups.remove("")
     problems += discard_files()

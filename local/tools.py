@@ -12,7 +12,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,10 @@ from typing import TYPE_CHECKING
 
 from local import paths
 from local.errors import LocalError
+from local.shell import run
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterable, Mapping, Sequence
 
     from local.report import Report, Step
@@ -147,8 +148,7 @@ def planned_downloads(simulation: str) -> list[tuple[str, str]]:
     Upgrades of installed packages (`Inst name [old] (new ...)`) are left out: the host's own version is used, and
     a second copy of `passwd` or `libc6` in front of it could only do harm.
     """
-    found = re.findall(r"^Inst (\S+) \((\S+) [^)\n]*\)", simulation, re.MULTILINE)
-    return [(name, version) for name, version in found]
+    return re.findall(r"^Inst (\S+) \((\S+) [^)\n]*\)", simulation, re.MULTILINE)
 
 
 def _missing(requirements: Iterable[Requirement]) -> list[Requirement]:
@@ -187,7 +187,7 @@ def _fetch_into(tree: Path, missing: Sequence[Requirement], step: Step) -> None:
         debs = sorted(archives.glob("*.deb"))
         for count, deb in enumerate(debs):
             step.progress(count, len(debs), f"unpacking {deb.name}")
-            _run(["dpkg-deb", "-x", str(deb), str(unpacked)])
+            run(["dpkg-deb", "-x", str(deb), str(unpacked)], timeout_s=_APT_TIMEOUT_S)
         size = sum(deb.stat().st_size for deb in debs) / 1e6
         step.note(f"{len(debs)} packages, {size:.0f} MB")
         unpacked.chmod(0o755)
@@ -208,8 +208,8 @@ def _download(missing: Sequence[Requirement], archives: Path, step: Step) -> Non
     options = ["-o", f"Dir::State::lists={lists}", "-o", "APT::Sandbox::User=root"]
     step.progress(0, 0, "updating package lists")
     # The exit status is not looked at: one unreachable source of the user's is no reason to stop.
-    update = [*_apt(options), "-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20", "update"]
-    subprocess.run(update, check=False, capture_output=True, timeout=_APT_TIMEOUT_S)
+    patience = ["-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20"]
+    _capture(["apt-get", "-q", *options, *patience, "update"])
     second = _try_download(missing, archives, options, step)
     shutil.rmtree(lists.parent, ignore_errors=True)
     if second is not None:
@@ -221,14 +221,15 @@ def _download(missing: Sequence[Requirement], archives: Path, step: Step) -> Non
 
 def _try_download(missing: Sequence[Requirement], archives: Path, options: Sequence[str], step: Step) -> str | None:
     """Download into `archives`; returns apt's complaint, or None when all is there."""
-    known = _candidates([name for requirement in missing for name in requirement.packages], options)
+    named = [name for requirement in missing for name in requirement.packages]
+    known = parse_candidates(_capture(["apt-cache", *options, "policy", *named]).stdout)
     wanted: list[str] = []
     for requirement in missing:
         package = next((name for name in requirement.packages if name in known), None)
         if package is None:
             return f"no package {' or '.join(requirement.packages)} in the package lists"
         wanted.append(package)
-    simulation = _capture([*_apt(options), "-s", "--no-install-recommends", "install", *wanted])
+    simulation = _capture(["apt-get", "-q", *options, "-s", "--no-install-recommends", "install", *wanted])
     if simulation.returncode != 0:
         return _complaint(simulation)
     plan = dict(planned_downloads(simulation.stdout))
@@ -239,25 +240,17 @@ def _try_download(missing: Sequence[Requirement], archives: Path, options: Seque
     for start in range(0, len(references), _BATCH):
         batch = references[start : start + _BATCH]
         step.progress(start, len(plan), f"downloading {batch[0].partition('=')[0]}")
-        fetched = _capture([*_apt(options), "-o", "APT::Sandbox::User=root", "download", *batch], cwd=archives)
+        fetched = _capture(
+            ["apt-get", "-q", *options, "-o", "APT::Sandbox::User=root", "download", *batch], cwd=archives
+        )
         if fetched.returncode != 0:
             return _complaint(fetched)
     return None
 
 
-def _candidates(packages: Sequence[str], options: Sequence[str]) -> set[str]:
-    """Give those packages that apt could install."""
-    policy = _capture(["apt-cache", *options, "policy", *packages]).stdout
-    return parse_candidates(policy)
-
-
 def parse_candidates(policy: str) -> set[str]:
     """Read the output of `apt-cache policy`: a package without a candidate is known by name only."""
     return set(re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (?!\(none\))", policy, re.MULTILINE))
-
-
-def _apt(options: Sequence[str]) -> list[str]:
-    return ["apt-get", "-q", *options]
 
 
 def _complaint(done: subprocess.CompletedProcess[str]) -> str:
@@ -268,12 +261,4 @@ def _complaint(done: subprocess.CompletedProcess[str]) -> str:
 
 def _capture(command: Sequence[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
-    return subprocess.run(
-        command, check=False, capture_output=True, text=True, cwd=cwd, env=env, timeout=_APT_TIMEOUT_S
-    )
-
-
-def _run(command: Sequence[str]) -> None:
-    done = _capture(command)
-    if done.returncode != 0:
-        raise LocalError(f"{command[0]} failed: {_complaint(done)}", "is the disk full?")
+    return run(command, env=env, check=False, timeout_s=_APT_TIMEOUT_S, cwd=cwd)

@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from slurm.names import REST
+
 CERTIFICATE_SEED_BYTES = 32
 
 VALID_FROM = datetime(2025, 1, 1, tzinfo=UTC)
@@ -40,6 +42,12 @@ class ServerCertificate:
     """PEM."""
     authority: str
     """Certificate of the authority as PEM; public."""
+
+
+def certificate_names(namespace: str, cluster_domain: str, more: tuple[str, ...] = ()) -> list[str]:
+    """Host names of the REST API: those inside the cluster, then those of the stack file, each once."""
+    inside = [REST, f"{REST}.{namespace}", f"{REST}.{namespace}.svc", f"{REST}.{namespace}.svc.{cluster_domain}"]
+    return list(dict.fromkeys([*inside, *more]))
 
 
 def authority_certificate(seed_base64: str, cluster: str) -> str:

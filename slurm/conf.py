@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
 import jinja2
 
 from config.cluster import ClusterConfig
-from slurm.job_submit import FILE as JOB_SUBMIT
-from slurm.job_submit import has_rules, script_values
-from slurm.names import JAIL_DIR
+from slurm import names
+from slurm.job_submit import script_values
 from slurm.partitions import partition_lines
-from slurm.settings import effective_settings
-from slurm.templates import environment
-from slurm.topology import topology_files
+from slurm.settings import enforcement, merge, settings_of, tracked_resources, with_settings
+from slurm.sizing import default_memory_per_cpu_mib, max_node_count
+from slurm.topology import topology_files, wants_tree
 from slurm.users import identity_files
 
 FILES = ("slurm.conf", "cgroup.conf", "gres.conf", "plugstack.conf")
@@ -24,35 +25,82 @@ FILES = ("slurm.conf", "cgroup.conf", "gres.conf", "plugstack.conf")
 PMIX = "mpi.conf"
 """Handed out where Slurm has PMIx."""
 
+JOB_SUBMIT = "job_submit.lua"
+"""Rules for every job. slurmctld looks for it beside slurm.conf, and it alone: workers do not get it."""
+
+SLURMDBD = "slurmdbd.conf"
+
+_CONFIGLESS = "enable_configless"
+"""The one of SlurmctldParameters that no setting can take away: without it no worker would find its configuration."""
+
+_TEMPLATES = Path(__file__).resolve().parent.parent / "slurm_templates"
+
 
 def render(config: ClusterConfig) -> dict[str, str]:
     """All configuration files by name. The same configuration always gives the same bytes.
 
     The size of a pool is in none of them, so that scaling changes nothing here (but see `sizing.max_node_count`).
     """
-    settings = effective_settings(config)
-    partitions = partition_lines(config)
-    values = {
-        "version": config.slurm.version,
-        "settings": settings,
-        "pools": list(config.worker_nodes),
-        "partitions": partitions,
-        "gpus": any(pool.resources.gpus for pool in config.worker_nodes.values()),
-        "jail_dir": JAIL_DIR,
-    }
-    files = {name: _template(name).render(values) for name in FILES}
-    if config.slurm.has_pmix:
-        files[PMIX] = _template(PMIX).render(values)
-    if has_rules(config):
-        files[JOB_SUBMIT] = _template(JOB_SUBMIT).render(script_values(config, partitions))
-    return files | topology_files(config, settings) | identity_files(config)
+    wanted = [*FILES[1:], *([PMIX] if config.slurm.has_pmix else [])]
+    values = {"version": config.slurm.version, "gpus": _has_gpus(config), "jail_dir": names.JAIL_DIR}
+    files = {FILES[0]: slurm_conf(config), **{name: _template(name).render(values) for name in wanted}}
+    if config.job_submit.needs_script:
+        files[JOB_SUBMIT] = _template(JOB_SUBMIT).render(script_values(config, partition_lines(config)))
+    return files | topology_files(config, settings_of(files[FILES[0]])) | identity_files(config)
 
 
-def _template(name: str) -> jinja2.Template:
-    return environment().get_template(f"{name}.j2")
+def slurm_conf(config: ClusterConfig) -> str:
+    """The text of slurm.conf: our defaults, each replaced by the user's value."""
+    text = _template(FILES[0]).render(
+        config=config,
+        names=names,
+        partitions=partition_lines(config),
+        gpus=_has_gpus(config),
+        tree=wants_tree(config),
+        enforcement=enforcement(config),
+        tracked_resources=tracked_resources(config),
+        max_node_count=max_node_count(config.worker_nodes),
+        default_memory_per_cpu=default_memory_per_cpu_mib(config.worker_nodes),
+    )
+    settings = merge(settings_of(text), config.slurm.settings)
+    parameters = settings["SlurmctldParameters"].split(",")
+    if _CONFIGLESS not in parameters:
+        settings["SlurmctldParameters"] = ",".join([_CONFIGLESS, *parameters])
+    return with_settings(text, settings)
+
+
+def effective_settings(config: ClusterConfig) -> dict[str, str]:
+    """Every key of slurm.conf but nodes and partitions."""
+    return settings_of(slurm_conf(config))
+
+
+def slurmdbd_conf(config: ClusterConfig) -> str:
+    """The text of slurmdbd.conf without `StoragePass`, which only the pod adds."""
+    text = _template(SLURMDBD).render(config=config, names=names)
+    return with_settings(text, merge(settings_of(text), config.accounting.settings))
 
 
 def config_hash(files: Mapping[str, str]) -> str:
     """16 hex digits that name this content. The configuration agent computes the same from the ConfigMap's data."""
     canonical = json.dumps(dict(files), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _has_gpus(config: ClusterConfig) -> bool:
+    return any(pool.resources.gpus for pool in config.worker_nodes.values())
+
+
+def _template(name: str) -> jinja2.Template:
+    return _environment().get_template(f"{name}.j2")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """Plain text for Slurm's own parser; a name that a template does not know is an error."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # noqa: S701  plain text for Slurm's own parser, never HTML
+        keep_trailing_newline=True,
+        trim_blocks=True,
+    )

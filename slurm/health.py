@@ -1,4 +1,4 @@
-"""Health: what Slurm runs on the nodes, and what its checks and the watcher are told."""
+"""Health: what the checks on the nodes and the watcher are told."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from config.cluster import ClusterConfig
-from config.health import KUBERNETES, Health
+from config.sections.health import KUBERNETES, Health
 
 WATCH: Final = "health-watch"
 """Name of the watcher's Deployment, and of its program."""
@@ -25,28 +25,6 @@ SETTINGS_DIR: Final = "/config/health"
 
 NODES_DIR: Final = "/run/slurmstack/nodes"
 """Where the watcher leaves slurmctld's list of nodes for the tests (images/health/node_list.py)."""
-
-_PROGRAMS: Final = "/usr/libexec/slurmstack"
-
-
-def health_settings(config: ClusterConfig) -> dict[str, str]:
-    """Keys of slurm.conf."""
-    if not config.health.enabled:
-        # Without an epilog slurmd answers "already complete", and slurmctld looks for the next job only once a second:
-        # a 1,000-task array on four slots then takes 220 s instead of 53 s (measured; slurmctld/agent.c of 24.11).
-        return {"Epilog": "/usr/bin/true"}
-    # With Alloc each node of a job runs the prolog when the job gets its nodes, not when its first step comes there:
-    # salloc never gets a node with a lost GPU, and a job of many nodes does not start on the others first.
-    gpus = any(pool.resources.gpus for pool in config.worker_nodes.values())
-    return {
-        **({"PrologFlags": "Alloc"} if gpus else {}),
-        "Prolog": f"{_PROGRAMS}/health-prolog",
-        "Epilog": f"{_PROGRAMS}/health-epilog",
-        "HealthCheckProgram": f"{_PROGRAMS}/health-periodic",
-        "HealthCheckInterval": str(config.health.interval),
-        # CYCLE: the nodes take turns during the interval instead of all at once.
-        "HealthCheckNodeState": "ANY,CYCLE",
-    }
 
 
 def check_settings(health: Health, infiniband: Iterable[str]) -> str:

@@ -19,11 +19,12 @@ DEFAULT_REGISTRY = "localhost/slurmstack"
 DEBIAN_SUITES = {"24.11": "trixie", "26.05": "forky"}
 """The Debian suite whose own packages carry each Slurm version."""
 
-_IMAGES_DIR = Path(__file__).resolve().parent.parent / "images"
+SOURCES = Path(__file__).resolve().parent.parent / "images"
+"""What the images are built from."""
 
 
 @cache
-def content_hash(images_dir: Path = _IMAGES_DIR) -> str:
+def content_hash(images_dir: Path = SOURCES) -> str:
     """First 12 hex digits of the SHA-256 over names, modes and contents of all source files below `images_dir`."""
     digest = hashlib.sha256()
     for path in sorted(images_dir.rglob("*")):

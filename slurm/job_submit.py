@@ -1,18 +1,12 @@
-"""Rules for every job at its submission, as a script that slurmctld runs (`JobSubmitPlugins=lua`)."""
+"""What the script of rules for every job at its submission must know (`slurm_templates/job_submit.lua.j2`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from config.cluster import ClusterConfig
-
-if TYPE_CHECKING:
-    from slurm.partitions import PartitionLine
-
-FILE = "job_submit.lua"
-"""slurmctld looks for it beside slurm.conf, and it alone: workers do not get it."""
+from slurm.partitions import PartitionLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,16 +18,6 @@ class GpuPartition:
     """Whether a node of it may have GPUs."""
     every: bool
     """Whether a job that asks for none would keep others from them."""
-
-
-def has_rules(config: ClusterConfig) -> bool:
-    """Whether slurmctld needs the script. `default_time` is an option of partitions (partitions.py)."""
-    return config.job_submit.require_account or config.job_submit.gpus_only_in_gpu_partitions
-
-
-def job_submit_settings(config: ClusterConfig) -> dict[str, str]:
-    """Keys of slurm.conf; none without rules, so that no job is held up by an empty script."""
-    return {"JobSubmitPlugins": "lua"} if has_rules(config) else {}
 
 
 def script_values(config: ClusterConfig, lines: Iterable[PartitionLine]) -> dict[str, object]:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from config.cluster import ClusterConfig
-from config.network_policies import INTERNET, Egress
-from slurm.accounting import own_database
+from config.sections.network_policies import INTERNET, Egress
 from slurm.health import WATCH
 from slurm.names import (
     ACCOUNTING,
@@ -88,7 +87,7 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
     there = {
         ACCOUNTING: config.accounting.enabled,
         POLICY: config.accounting.enabled,
-        DATABASE: own_database(config) is not None,
+        DATABASE: config.accounting.own_database is not None,
         WATCH: config.health.enabled,
         REST: config.rest.enabled,
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from config.cluster import ClusterConfig
-from config.partitions import Partition
-from slurm.preemption import partition_options
+from config.sections.partitions import Partition
+from config.sections.scheduling import Preemption
 from slurm.settings import merge
 
 
@@ -46,7 +46,7 @@ def _line(config: ClusterConfig, name: str, partition: Partition, *, alone: bool
     if default_time is not None:
         options["DefaultTime"] = default_time
     options |= _access(partition)
-    options |= partition_options(config, partition)
+    options |= _preemption(config.preemption, partition)
     options = merge(options, partition.settings)
     return PartitionLine(name=name, node_sets=partition.pools, options=tuple(options.items()))
 
@@ -69,3 +69,17 @@ def _access(partition: Partition) -> dict[str, str]:
         **{key: ",".join(names) for key, names in lists.items() if names},
         **{key: str(value) for key, value in values.items() if value is not None},
     }
+
+
+def _preemption(preemption: Preemption, partition: Partition) -> dict[str, str]:
+    """Whether its jobs give way otherwise than all others do."""
+    if preemption.type != "partition":
+        return {}
+    options = {}
+    if partition.preempt_mode is not None:
+        options["PreemptMode"] = partition.preempt_mode.upper()
+    if (partition.preempt_mode or preemption.mode) == "suspend":
+        # With OverSubscribe=NO nothing in the partition is suspended (slurm.conf(5)). FORCE:1 still gives a CPU to one
+        # running job only.
+        options["OverSubscribe"] = "FORCE:1"
+    return options

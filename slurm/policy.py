@@ -6,11 +6,11 @@ A JSON object. Limits that are not set are left out, so that the document of som
 - `prune`: whether what was made by hand goes.
 - `accounts`: by name, parents before their children. `parent`, `description`, `organization` and what an association
   has.
-- `qos`: by name; the fields of `config.policy.Qos`.
+- `qos`: by name; the fields of `config.sections.policy.Qos`.
 - `users`: by name. `default_account`, `admin_level` and `associations`: account -> fields of
-  `config.policy.Association`.
+  `config.sections.policy.Association`.
 - `reservations`: by name. `start` in seconds since 1970, `duration` in seconds, and the other fields of
-  `config.scheduling.Reservation`.
+  `config.sections.scheduling.Reservation`.
 
 Limits of wall time are in minutes, as Slurm keeps them; `preempt_exempt_time` and `grace_time` in seconds.
 """
@@ -23,14 +23,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from config.cluster import ClusterConfig
-from config.policy import Account, Association, Qos
-from config.reservation_checks import FOREVER
-from config.scheduling import Reservation
+from config.rules.reservations import FOREVER
+from config.sections.policy import Account, Association, Qos
+from config.sections.scheduling import Reservation
+from config.sections.users import User
 from config.times import seconds
-from config.users import User
-from slurm.accounting import enforcement
+from slurm.conf import effective_settings
 from slurm.names import ACCOUNTING_HOST, CONTROLLER_HOST, SLURMCTLD_PORT, SLURMDBD_PORT
-from slurm.settings import effective_settings
+from slurm.settings import enforcement
 
 VERSION = 1
 """Of the document's format, which `images/accounting/document.py` reads."""

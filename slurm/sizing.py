@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from config.base import parse_bytes
-from config.workers import WorkerPool
+from config.sections.workers import WorkerPool
 
 MEBIBYTE = 2**20
 

@@ -17,15 +17,11 @@ topology.conf."""
 TREE = "topology/tree"
 
 
-def topology_settings(config: ClusterConfig) -> dict[str, str]:
-    """Keys of slurm.conf for the plugin; none for Slurm's own default, where all nodes are alike."""
-    wanted = config.topology.plugin
-    if wanted is None:
-        wanted = "tree" if any(pool.gpu_cluster for pool in config.worker_nodes.values()) else "none"
-    if wanted == "none":
-        return {}
-    # A job's ranks follow the switches too, so that neighbours in rank are neighbours on the network.
-    return {"TopologyPlugin": TREE, "TopologyParam": "SwitchAsNodeRank"}
+def wants_tree(config: ClusterConfig) -> bool:
+    """Whether the stack file asks for a tree, or has pools on a fabric. Without one all nodes are alike to Slurm."""
+    if config.topology.plugin is not None:
+        return config.topology.plugin == "tree"
+    return any(pool.gpu_cluster for pool in config.worker_nodes.values())
 
 
 def uses_tree(settings: Mapping[str, str]) -> bool:

@@ -7,8 +7,8 @@ from typing import Final
 
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
-from config.services import UserLimits
-from config.users import Group, User
+from config.sections.services import UserLimits
+from config.sections.users import Group, User
 
 FILES: Final = ("passwd", "group")
 """The two files beside slurm.conf that libnss-extrausers reads in the pods of the daemons."""

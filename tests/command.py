@@ -18,10 +18,10 @@ from pathlib import Path
 from tests.stacks import ROOT
 
 _LOADED = (
-    "cli.access_commands",
-    "cli.cluster_commands",
-    "cli.health_commands",
-    "cli.stack_commands",
+    "cli.commands.access",
+    "cli.commands.cluster",
+    "cli.commands.health",
+    "cli.commands.stack",
     "components.cluster",
     "components.clouds.nebius.cloud",
 )

@@ -16,6 +16,7 @@ from nebius.api.nebius.common.v1 import GetByNameRequest
 from nebius.base.error import SDKError
 from nebius.sdk import SDK
 
+from cli.access.nebius_sdk import AUTH_OPTIONS
 from cli.doctor.answers import (
     Advice,
     Answer,
@@ -35,7 +36,6 @@ from cli.doctor.answers import (
     Subnet,
     Unanswered,
 )
-from cli.nebius_sdk import AUTH_OPTIONS
 
 CALL_TIMEOUT_S = 15.0
 """Seconds for one question, its second try included."""

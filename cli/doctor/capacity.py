@@ -9,8 +9,8 @@ from typing import Literal
 from cli.doctor.answers import Advice, Answers, Availability, CapacityBlock, LiveGpuCluster, Unanswered
 from cli.doctor.report import Finding, change, fine, unchecked, warning
 from config.cluster import ClusterConfig
-from config.nebius import NebiusCloud
-from slurm.needs import Needs, NodeNeed
+from config.nebius.cloud import NebiusCloud
+from config.nebius.needs import Needs, NodeNeed
 
 Source = Literal["preemptible", "reserved", "on demand", "reserved or on demand"]
 

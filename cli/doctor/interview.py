@@ -11,8 +11,8 @@ from cli.doctor.answers import Answer, Answers, Identity, Project, Unanswered
 from cli.doctor.ask import Cloud
 from cli.doctor.project import wanted_drivers
 from config.cluster import ClusterConfig
-from config.nebius import NebiusCloud
-from slurm.needs import Needs
+from config.nebius.cloud import NebiusCloud
+from config.nebius.needs import Needs
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from cli.doctor.answers import Answer, Answers, LiveFilesystem, LivePlatform, Unanswered
 from cli.doctor.report import Finding, change, fine, unchecked, warning
 from config.cluster import ClusterConfig
-from config.nebius import NebiusCloud
-from slurm.needs import FilesystemNeed, Needs, NodeNeed
+from config.nebius.cloud import NebiusCloud
+from config.nebius.needs import FilesystemNeed, Needs, NodeNeed
 
 
 def check_platforms(
@@ -46,7 +46,7 @@ def _check_node(node: NodeNeed, platforms: Mapping[str, LivePlatform], config: C
         yield warning(
             check,
             f"{node.where}: {node.preset} has {_sizes(live)}, but the workers are sized for {_sizes(known)} "
-            "(config/data/nebius.yaml)",
+            "(config/nebius/platforms.yaml)",
         )
     pool = config.worker_nodes.get(node.pool or "")
     if pool is not None and pool.gpu_cluster is not None and not preset.fabric:

@@ -13,6 +13,7 @@ from typing import Any
 from nebius.sdk import SDK
 from rich.console import Console
 
+from cli.access.nebius_sdk import close_sdk, open_sdk
 from cli.doctor.answers import Answers, LiveGpuCluster, LivePlatform, Present, Unanswered
 from cli.doctor.ask import Cloud
 from cli.doctor.capacity import check_capacity, check_fabrics, check_reservations, demands, reserved_gpus
@@ -23,10 +24,9 @@ from cli.doctor.present import Missing, missing
 from cli.doctor.project import check_credentials, check_drivers, check_kubernetes, check_project
 from cli.doctor.quotas import check_quotas, wanted_quotas
 from cli.doctor.report import Finding, fine, unchecked
-from cli.nebius_sdk import close_sdk, open_sdk
 from config.cluster import ClusterConfig
-from config.nebius import NebiusCloud
-from slurm.needs import Needs, needs
+from config.nebius.cloud import NebiusCloud
+from config.nebius.needs import Needs, needs
 
 
 def diagnose(

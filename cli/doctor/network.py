@@ -9,8 +9,8 @@ from ipaddress import IPv4Network, ip_network
 from cli.doctor.answers import Answer, Answers, Subnet, Unanswered
 from cli.doctor.present import Missing
 from cli.doctor.report import Finding, change, fine, unchecked, warning
-from config.nebius import NebiusCloud
-from slurm.needs import Needs
+from config.nebius.cloud import NebiusCloud
+from config.nebius.needs import Needs
 
 SERVICE_PREFIX = 16
 """Range of Services that a cluster without `service_cidr` takes out of the subnet (API: "empty means /16")."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from cli.doctor.answers import Present
-from slurm.needs import FilesystemNeed, Needs, NodeNeed
+from config.nebius.needs import FilesystemNeed, Needs, NodeNeed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from cli.doctor.answers import Answer, Answers, Identity, Image, KubernetesVersion, Project, Unanswered
 from cli.doctor.report import Finding, change, fine, unchecked, warning
 from config.cluster import ClusterConfig
-from config.nebius import NebiusCloud
-from config.platforms import nebius_catalogue
+from config.nebius.cloud import NebiusCloud
+from config.nebius.platforms import nebius_catalogue
 
 
 def check_credentials(identity: Answer[Identity]) -> Finding:

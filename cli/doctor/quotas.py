@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from cli.doctor.answers import Answer, Answers, LivePlatform, Quota, Unanswered
 from cli.doctor.present import Missing
 from cli.doctor.report import Finding, change, fine, unchecked, warning
+from config.base import GIBIBYTE
 from config.cluster import ClusterConfig
-from config.nebius import NebiusCloud
-from slurm.needs import GIBIBYTE, NodeNeed
+from config.nebius.cloud import NebiusCloud
+from config.nebius.needs import NodeNeed
 
 _GPU_PLATFORM = re.compile(r"^gpu-([a-z0-9]+)")
 

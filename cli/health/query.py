@@ -9,8 +9,8 @@ from typing import Any
 
 from cli.errors import USAGE, Failure
 from cli.health.nodes import Nodes, NodesError, in_order, parse_nodes
-from cli.kubectl import Kubectl, complaint, in_controller
-from cli.status import Pod, pod_of
+from cli.kubectl.client import Kubectl, complaint, in_controller
+from cli.status.read import Pod, pod_of
 from config.errors import nearest
 from slurm.names import WORKER
 

@@ -12,13 +12,10 @@ from pathlib import Path
 from cli.errors import Failure
 from cli.images.names import ImageNames
 from cli.images.runner import Runner
-from cli.images.tools import LOCAL, Order, Tool, open_tool
-from cli.stack import PROJECT_ROOT
+from cli.images.tools import LOCAL, Tool, open_tool
 from local.images import ensure_images
 from local.report import Report, Step
-from slurm.images import DEBIAN_SUITES, ROLES, content_hash, image_tag
-
-SOURCES = PROJECT_ROOT / "images"
+from slurm.images import DEBIAN_SUITES, ROLES, SOURCES, content_hash, image_tag
 
 _STEPS = (
     r"^#\d+ (\[[^\]]+\] .+)",  # BuildKit: #7 [common 3/4] RUN apt-get update
@@ -52,16 +49,11 @@ def build_images(
             step.note(pinned)
         for role in ROLES:
             with report.step(f"Build {role}") as step:
-                order = Order(
-                    context=context,
-                    role=role,
-                    reference=names.reference(role),
-                    base=pinned,
-                    platform=platform,
-                    # For each role: BuildKit finds old steps by their text, even on top of a base that was built anew.
-                    no_cache=no_cache,
-                )
-                tool.build(order, runner, tell_steps(step))
+                # No cache for any role: BuildKit finds old steps by their text, even on a base that was built anew.
+                tool.build(
+                    context, role, names.reference(role), runner, tell_steps(step),
+                    base=pinned, platform=platform, no_cache=no_cache,
+                )  # fmt: skip
 
 
 def build_local(names: ImageNames, report: Report) -> None:

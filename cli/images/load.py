@@ -13,9 +13,9 @@ from cli.images.names import ImageNames
 from cli.images.push import ensure_built
 from cli.images.runner import Runner
 from cli.images.tools import Tool
-from cli.kubectl import connect
+from cli.kubectl.client import connect
 from cli.stack import Stack
-from config.cloud import ExistingCloud
+from config.sections.cloud import ExistingCloud
 from local import cluster
 from local.report import Report
 

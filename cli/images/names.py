@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from cli.errors import USAGE, Failure
 from cli.stack import Stack
-from config.services import Images
+from config.sections.services import Images
 from slurm.images import DEBIAN_SUITES, DEFAULT_REGISTRY, ROLES, image_reference, image_tag
 
 

@@ -7,18 +7,17 @@ cannot be edited so, nothing happens and the lines to add are shown.
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import yaml
 
 from cli.errors import Failure
 from cli.images.names import ImageNames
 from config.load import PROJECT, load_config
+from local.files import write_whole
 from slurm.images import ROLES
 
 KEY = f"{PROJECT}:images"
@@ -28,8 +27,7 @@ _STEP = 2
 
 def snippet(names: ImageNames, digests: Mapping[str, str], indent: int = 0) -> str:
     """The section as a stack file has it."""
-    lines = [f"{KEY}:", *_section_lines({"registry": names.registry}, digests, _STEP)]
-    return "\n".join(" " * indent + line for line in lines)
+    return "\n".join(_lines(_wanted(names, digests), indent))
 
 
 def pin(file: Path, names: ImageNames, digests: Mapping[str, str]) -> None:
@@ -37,11 +35,11 @@ def pin(file: Path, names: ImageNames, digests: Mapping[str, str]) -> None:
     target = file.resolve()
     with target.open(encoding="utf-8", newline="") as stream:
         text = stream.read()
+    new = _wanted(names, digests)
     wanted = yaml.safe_load(text)
-    section = {**(wanted["config"].get(KEY) or {}), "registry": names.registry, "digests": dict(digests)}
-    wanted["config"][KEY] = section
+    wanted["config"][KEY] = {**(wanted["config"].get(KEY) or {}), **new[KEY]}
     try:
-        edited = edit(text, names.registry, digests)
+        edited = edit(text, new)
         fits = yaml.safe_load(edited) == wanted
     except (_UnfitError, yaml.YAMLError):
         fits = False
@@ -52,26 +50,25 @@ def pin(file: Path, names: ImageNames, digests: Mapping[str, str]) -> None:
         )
     prefix = f"{PROJECT}:"
     load_config({key.removeprefix(prefix): value for key, value in wanted["config"].items() if key.startswith(prefix)})
-    _replace(target, edited)
+    write_whole(target, edited, mode=target.stat().st_mode & 0o777)
 
 
-def edit(text: str, registry: str, digests: Mapping[str, str]) -> str:
-    """The text of a stack file with another registry and other digests. Raises _UnfitError for what it cannot edit."""
-    config = _value(yaml.compose(text, Loader=yaml.SafeLoader), "config")
-    if not isinstance(config, yaml.MappingNode) or config.flow_style:
+def edit(text: str, wanted: Mapping[str, Any]) -> str:
+    """The text of a stack file with these values in its configuration. Raises _UnfitError for what it cannot edit."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    found = [value for key, value in root.value if key.value == "config"] if isinstance(root, yaml.MappingNode) else []
+    if not found or not _is_block(found[0]):
         raise _UnfitError
-    column = config.value[0][0].start_mark.column
-    section = next((value for key, value in config.value if key.value == KEY), None)
-    if section is None:
-        lines = [f"{KEY}:", *_section_lines({"registry": registry}, digests, _STEP)]
-        edits = [_insertion(text, config, [" " * column + line for line in lines])]
-    elif isinstance(section, yaml.MappingNode) and not section.flow_style:
-        edits = _block_edits(text, section, registry, digests)
-    else:
-        others = {**(_plain(text, section) or {}), "registry": registry}
-        others.pop("digests", None)
-        edits = _block_instead(text, section, _section_lines(others, digests, column + _STEP))
-    return _apply(text, edits)
+    return _apply(text, _edits(text, found[0], wanted))
+
+
+def _wanted(names: ImageNames, digests: Mapping[str, str]) -> dict[str, Any]:
+    return {KEY: {"registry": names.registry, "digests": {role: digests[role] for role in ROLES}}}
+
+
+def _lines(values: Mapping[str, Any], indent: int) -> list[str]:
+    dumped = yaml.safe_dump(dict(values), default_flow_style=False, indent=_STEP, width=1000, sort_keys=False)
+    return [" " * indent + line for line in dumped.splitlines()]
 
 
 class _UnfitError(Exception):
@@ -95,46 +92,31 @@ def _apply(text: str, edits: Sequence[_Edit]) -> str:
     return text
 
 
-def _value(node: yaml.Node | None, name: str) -> yaml.Node:
-    found = [value for key, value in node.value if key.value == name] if isinstance(node, yaml.MappingNode) else []
-    if not found:
-        raise _UnfitError
-    return cast("yaml.Node", found[0])
+def _is_block(node: yaml.Node) -> TypeGuard[yaml.MappingNode]:
+    return isinstance(node, yaml.MappingNode) and not node.flow_style
 
 
-def _plain(text: str, node: yaml.Node) -> Any:
-    return yaml.safe_load(text[node.start_mark.index : node.end_mark.index])
-
-
-def _section_lines(others: Mapping[str, Any], digests: Mapping[str, str], indent: int) -> list[str]:
-    dumped = yaml.safe_dump(dict(others), default_flow_style=False, width=1000, sort_keys=False).splitlines()
-    return [" " * indent + line for line in (*dumped, "digests:")] + _digest_lines(digests, ROLES, indent + _STEP)
-
-
-def _digest_lines(digests: Mapping[str, str], roles: Iterable[str], indent: int) -> list[str]:
-    return [f"{' ' * indent}{role}: {digests[role]}" for role in roles]
-
-
-def _block_edits(text: str, section: yaml.MappingNode, registry: str, digests: Mapping[str, str]) -> list[_Edit]:
+def _edits(text: str, section: yaml.MappingNode, wanted: Mapping[str, Any]) -> list[_Edit]:
     """Change the values that are there, add those that are not."""
-    indent = section.value[0][0].start_mark.column
+    column = section.value[0][0].start_mark.column
     present: dict[str, yaml.Node] = {key.value: value for key, value in section.value}
     edits = []
-    if "registry" in present:
-        edits.append(_new_value(present["registry"], registry))
-    else:
-        edits.append(_insertion(text, section, [f"{' ' * indent}registry: {registry}"]))
-    old = present.get("digests")
-    if old is None:
-        lines = [f"{' ' * indent}digests:", *_digest_lines(digests, ROLES, indent + _STEP)]
-        edits.append(_insertion(text, section, lines))
-    elif isinstance(old, yaml.MappingNode) and not old.flow_style:
-        there = {key.value: value for key, value in old.value}
-        edits += [_new_value(value, digests[role]) for role, value in there.items()]
-        missing = [role for role in ROLES if role not in there]
-        edits.append(_insertion(text, old, _digest_lines(digests, missing, old.value[0][0].start_mark.column)))
-    else:
-        edits += _block_instead(text, old, _digest_lines(digests, ROLES, indent + _STEP))
+    for name, new in wanted.items():
+        old = present.get(name)
+        if old is None:
+            continue
+        if isinstance(new, str):
+            edits.append(_new_value(old, new))
+        elif _is_block(old):
+            edits += _edits(text, old, new)
+        else:
+            others = yaml.safe_load(text[old.start_mark.index : old.end_mark.index]) or {}
+            values = {**new, **{key: value for key, value in others.items() if key not in new}}
+            ordered = sorted(values.items(), key=lambda item: isinstance(item[1], dict))
+            edits += _block_instead(text, old, _lines(dict(ordered), column + _STEP))
+    missing = {name: value for name, value in wanted.items() if name not in present}
+    if missing:
+        edits.append(_insertion(text, section, _lines(missing, column)))
     return edits
 
 
@@ -159,9 +141,8 @@ def _insertion(text: str, node: yaml.Node, lines: Sequence[str]) -> _Edit:
     if end.column > 0 or place == 0:
         found = text.find("\n", place)
         place = len(text) if found < 0 else found + 1
-    new = "".join(f"{line}\n" for line in lines)
-    unfinished = new and place > 0 and text[place - 1] != "\n"
-    return _Edit(place, place, f"\n{new}" if unfinished else new)
+    unfinished = place > 0 and text[place - 1] != "\n"
+    return _Edit(place, place, ("\n" if unfinished else "") + "".join(f"{line}\n" for line in lines))
 
 
 def _last(node: yaml.Node) -> yaml.Node:
@@ -172,18 +153,3 @@ def _last(node: yaml.Node) -> yaml.Node:
         if node.start_mark.index == node.end_mark.index:
             return cast("yaml.Node", key)
     return node
-
-
-def _replace(file: Path, text: str) -> None:
-    """A reader sees the old text or the new one, never half of it; so does the next run after a power cut."""
-    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.chmod(file.stat().st_mode & 0o777)
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)

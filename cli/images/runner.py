@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from cli.errors import Failure
+from local.shell import follow
 
 _LAST_LINES = 12
-_GRACE_S = 10.0
-"""How long a tool may take to clean up after it was told to stop."""
 
 _EXPLANATIONS = (
     (
@@ -52,8 +46,6 @@ _EXPLANATIONS = (
 )
 """What tools and registries say -> what it means, what to do. The first that is found wins."""
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
@@ -78,48 +70,27 @@ class Runner:
         on_line: Callable[[str], None] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Run a command to its end and return its lines. Raises Failure with the last ones; Ctrl-C stops it.
-
-        In a session of its own, so that we see an interrupt first and stop it and everything that it started.
-        """
-        lines: list[str] = []
+        """Run a command to its end and return its last lines. Raises Failure with them; Ctrl-C stops it."""
         with self.log.open("a", encoding="utf-8") as log:
+
+            def keep(line: str) -> None:
+                log.write(line + "\n")
+                log.flush()
+                if on_line is not None:
+                    on_line(line)
+
             log.write(f"$ {' '.join(command)}\n")
             try:
-                process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                    errors="replace", env=dict(env) if env else None, start_new_session=True,
-                )  # fmt: skip
+                status, lines = follow(command, keep, env=env)
             except OSError as error:
                 raise Failure(f"{command[0]} cannot be run: {error}") from error
-            with process:
-                try:
-                    self._follow(process, log, lines, on_line)
-                    process.wait()
-                except BaseException:
-                    _stop(process)
-                    raise
-        if process.returncode != 0:
+        if status != 0:
             raise self.failure(doing, lines)
         return lines
 
-    def _follow(
-        self, process: subprocess.Popen[str], log: TextIO, lines: list[str], on_line: Callable[[str], None] | None
-    ) -> None:
-        assert process.stdout is not None
-        for raw in process.stdout:
-            line = _ESCAPES.sub("", raw).rstrip()
-            if not line:
-                continue
-            log.write(line + "\n")
-            log.flush()
-            lines.append(line)
-            if on_line is not None:
-                on_line(line)
-
     def failure(self, doing: str, lines: Sequence[str]) -> Failure:
         """What to tell when a command failed: the reason if it is a known one, the last lines, and where all are."""
-        tail = deque(lines, maxlen=_LAST_LINES)
+        tail = lines[-_LAST_LINES:]
         reason, advice = explain("\n".join(tail))
         message = f"{doing} failed" + (f": {reason}" if reason else "")
         if tail:
@@ -134,17 +105,3 @@ def explain(output: str) -> tuple[str, str]:
         if re.search(pattern, output, re.IGNORECASE):
             return reason, advice
     return "", ""
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    """End a tool and what it started; without the pipe closed first, it could wait for us to read."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            return
-        try:
-            process.wait(timeout=_GRACE_S)
-        except subprocess.TimeoutExpired:
-            continue
-        return

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from cli.changes import SYMBOLS, Change
-from cli.effects import Effect
 from cli.errors import CHANGES, REFUSED, Refused
-from cli.policy import PolicyPlan
-from cli.policy import as_data as policy_as_data
+from cli.preview.policy import PolicyPlan
+from cli.preview.policy import as_data as policy_as_data
+from cli.preview.summary import Summary
+from cli.preview.summary import as_data as summary_as_data
+from cli.safety.change import Change, counts_of
+from cli.safety.effects import Effect
 from cli.safety.jobs import JobsTouched, refusal
-from cli.summary import Summary
-from cli.summary import as_data as summary_as_data
 
 Outcome = Literal["none", "changes", "refused"]
 
@@ -37,15 +35,18 @@ class Preview:
     policy: PolicyPlan | None = None
     jobs: JobsTouched = field(default_factory=JobsTouched)
     """Which jobs the change touches; none where there is no queue to look at."""
-    refusals: tuple[str, ...] = ()
-    """Why the change is refused, besides what the effects say."""
+
+    @property
+    def compared(self) -> bool:
+        """Whether all that would change is known."""
+        return NOT_COMPARED not in self.notes
 
     @property
     def refused(self) -> tuple[str, ...]:
         """Each reason why the change is refused, with the way out."""
         effects = (f"{effect.kind} {effect.name}: {effect.refused}" for effect in self.effects if effect.refused)
         jobs = refusal(self.jobs)
-        return (*effects, *self.refusals, *([in_one_line(jobs)] if jobs else []))
+        return (*effects, *([in_one_line(jobs)] if jobs else []))
 
     @property
     def outcome(self) -> Outcome:
@@ -58,8 +59,7 @@ class Preview:
 
     def counts(self) -> dict[str, int]:
         """Number of objects by action."""
-        found = Counter(change.action for change in self.changes)
-        return {action: found[action] for action in SYMBOLS if found[action]}
+        return counts_of(self.changes)
 
     def as_data(self) -> dict[str, Any]:
         """The document for scripts."""
@@ -67,8 +67,8 @@ class Preview:
             "outcome": self.outcome,
             "stack": self.stack,
             "against": self.against,
-            "changes": [asdict(change) for change in self.changes],
-            "effects": [effect.as_data() for effect in self.effects],
+            "changes": [change.as_data() for change in self.changes],
+            "effects": [asdict(effect) for effect in self.effects],
             "refused": len(self.refused),
             "refusals": list(self.refused),
             "notes": list(self.notes),
@@ -89,13 +89,3 @@ def exit_status(preview: Preview, *, detailed: bool) -> int:
 def in_one_line(refused: Refused) -> str:
     """A refusal in one line, with the way out."""
     return f"{refused.message}. {refused.hint}" if refused.hint else refused.message
-
-
-def counted(counts: Mapping[str, int]) -> str:
-    """`1 to create, 2 to update`; empty if there is nothing."""
-    return ", ".join(f"{count} to {action}" for action, count in counts.items())
-
-
-def without_repeats(effects: Sequence[Effect], refusals: Sequence[str]) -> tuple[str, ...]:
-    """The refusals, unless effects are refused already: the engine's state and the cluster give the same reasons."""
-    return () if any(effect.refused for effect in effects) else tuple(refusals)

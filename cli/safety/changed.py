@@ -128,7 +128,7 @@ def parse_conf(text: str) -> SlurmConf:
     """What a slurm.conf says, as we write them: one setting or one partition a line."""
     settings: dict[str, str] = {}
     partitions: dict[str, Partition] = {}
-    for line in text.splitlines():
+    for line in (line for line in text.splitlines() if not line.startswith("#")):
         key, _, value = line.partition("=")
         if key.lower() == "partitionname":
             options = {name.lower(): text for name, text in _OPTION.findall(line)}

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from cli.errors import Failure, Refused
-from cli.kubectl import Kubectl, complaint, in_controller
+from cli.kubectl.client import Kubectl, complaint, in_controller
 from cli.safety.changed import (
     POOL_LABEL,
     ClusterChange,

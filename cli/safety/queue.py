@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 import typer
 
 from cli.errors import Failure
-from cli.kubectl import Kubectl, complaint, in_controller
+from cli.kubectl.client import Kubectl, complaint, in_controller
 from config.times import seconds
 from images.common.hostlist import expand
-from images.controller.leaving import SLURM_CONF as CONF
+from images.common.slurm_conf import SLURM_CONF as CONF
 from images.controller.leaving import without_block
 from images.controller.publish import SLURM_CONF
 from slurm.names import CONTROLLER, CONTROLLER_HOST

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cli.errors import USAGE, Failure
-from cli.kubectl import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, complaint, if_slurmdbd_answers, in_controller
+from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, complaint, if_slurmdbd_answers, in_controller
 from cli.usage.records import RecordError, Run, parse_runs, sacct_command
 from config.cluster import ClusterConfig
 

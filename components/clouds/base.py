@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from config.workers import Toleration, WorkerPool
-
-Role = Literal["system", "controller", "login"]
-"""Kinds of machines besides the worker pools: `system` is for short jobs of ours and for the cluster's own pods."""
+from config.nebius.cloud import Role
+from config.sections.workers import Toleration, WorkerPool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,3 +89,23 @@ class CloudResources(Protocol):
     def exports(self) -> Mapping[str, pulumi.Input[str]]:
         """Outputs of the stack, without secrets."""
         ...
+
+
+def host_volume(
+    args: StaticVolumeArgs, path: str, opts: pulumi.ResourceOptions, *, kind: str
+) -> k8s.core.v1.PersistentVolume:
+    """A directory of the machines, reserved for one claim. `kind`: as a `hostPath` has it."""
+    name = f"{args.namespace}-{args.claim}"
+    return k8s.core.v1.PersistentVolume(
+        name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=name, labels={"app.kubernetes.io/part-of": "slurmstack"}),
+        spec=k8s.core.v1.PersistentVolumeSpecArgs(
+            capacity={"storage": args.size},
+            access_modes=[args.access_mode],
+            persistent_volume_reclaim_policy="Retain",
+            storage_class_name="",
+            claim_ref=k8s.core.v1.ObjectReferenceArgs(namespace=args.namespace, name=args.claim),
+            host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=path, type=kind),
+        ),
+        opts=opts.merge(pulumi.ResourceOptions(protect=args.protect)),
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pulumi
+
 from components.clouds.base import CloudResources
 from components.clouds.existing import ExistingCluster, LocalCluster
 from config.cluster import ClusterConfig
-from config.nebius import NebiusCloud
+from config.nebius.cloud import NebiusCloud
 
 
 def connect(config: ClusterConfig) -> CloudResources:
@@ -14,6 +16,9 @@ def connect(config: ClusterConfig) -> CloudResources:
     if isinstance(cloud, NebiusCloud):
         # Its provider takes half a second to load, which only those wait for who use it.
         from components.clouds.nebius import cloud as nebius  # noqa: PLC0415
+        from components.clouds.nebius.credentials import create_provider  # noqa: PLC0415
 
-        return nebius.NebiusCloud(config, cloud)
+        opts = pulumi.ResourceOptions(providers=[create_provider(cloud.project_id)])
+        args = nebius.NebiusCloudArgs(config=config, cloud=cloud)
+        return nebius.NebiusCloud(f"{cloud.prefix(config.cluster.namespace)}-cloud", args, opts)
     return LocalCluster(cloud) if cloud.is_local else ExistingCluster(cloud)

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import Placement, Role, StaticVolumeArgs
-from config.cloud import ExistingCloud
-from config.workers import WorkerPool
+from components.clouds.base import Placement, StaticVolumeArgs, host_volume
+from config.nebius.cloud import Role
+from config.sections.cloud import ExistingCloud
+from config.sections.workers import WorkerPool
 from slurm.local_cluster import LOCAL_CONTEXT, kubeconfig, local_directory, login_key
 
 
@@ -79,22 +80,8 @@ class LocalCluster(ExistingCluster):
         self, args: StaticVolumeArgs, opts: pulumi.ResourceOptions
     ) -> k8s.core.v1.PersistentVolume | None:
         """A directory of this machine, reserved for the one claim."""
-        name = f"{args.namespace}-{args.claim}"
-        return k8s.core.v1.PersistentVolume(
-            name,
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, labels={"app.kubernetes.io/part-of": "slurmstack"}),
-            spec=k8s.core.v1.PersistentVolumeSpecArgs(
-                capacity={"storage": args.size},
-                access_modes=[args.access_mode],
-                persistent_volume_reclaim_policy="Retain",
-                storage_class_name="",
-                claim_ref=k8s.core.v1.ObjectReferenceArgs(namespace=args.namespace, name=args.claim),
-                host_path=k8s.core.v1.HostPathVolumeSourceArgs(
-                    path=str(local_directory() / "volumes" / args.namespace / args.claim), type="DirectoryOrCreate"
-                ),
-            ),
-            opts=opts.merge(pulumi.ResourceOptions(protect=args.protect)),
-        )
+        path = local_directory() / "volumes" / args.namespace / args.claim
+        return host_volume(args, str(path), opts, kind="DirectoryOrCreate")
 
     def worker_cpu_request(self, cpus: int) -> str:
         """A twentieth: each local node counts the whole machine as its own, and two workers must fit on two cores."""

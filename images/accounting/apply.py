@@ -10,7 +10,9 @@ from images.accounting.commands import commands, tool
 from images.accounting.document import Policy, State
 from images.accounting.plan import Change, Plan, plan
 from images.accounting.present import Slurm, SlurmError, UnreachableError, active_jobs, read
-from images.common.wait import Clock
+from images.common.process import RefusedError
+from images.common.slurm_records import nodes_in
+from images.common.wait import Clock, wait_while
 
 ROUNDS: Final = 3
 """How often the state is compared and changed at most. One is enough unless Slurm remembers values of something that
@@ -28,10 +30,6 @@ def plan_for(slurm: Slurm, present: State, policy: Policy, now: float) -> Plan:
     if not any(change.action == "-" and change.kind != "reservation" for change in planned.changes):
         return planned
     return plan(present, policy.wanted, prune=policy.prune, now=now, jobs=list(active_jobs(slurm)))
-
-
-class RefusedError(Exception):
-    """What cannot be done, for a reason that trying again does not change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,18 +111,12 @@ class Applier:
         count = max((change.new["node_count"] or 0 for change in needed), default=0)
         if not names and not count:
             return
-        started = said = self.clock.now()
-        while True:
-            there = set(self.slurm.call(["scontrol", "show", "node", "--oneliner"]).split())
-            nodes = {word.removeprefix("NodeName=") for word in there if word.startswith("NodeName=")}
-            missing = sorted(names - nodes)
-            if not missing and len(nodes) >= count:
-                return
-            what = f"nodes {', '.join(missing)}" if missing else f"{count} nodes ({len(nodes)} are there)"
-            now = self.clock.now()
-            if now - started > NODES_SECONDS:
-                raise RefusedError(f"a reservation needs {what}; nothing was changed")
-            if now == started or now - said >= 10:
-                said = now
-                self.log(f"waiting for {what}, which a reservation needs")
-            self.clock.sleep(1.0)
+
+        def missing() -> str | None:
+            nodes = {node.name for node in nodes_in(self.slurm.call(["scontrol", "show", "node", "--oneliner"]))}
+            if absent := sorted(names - nodes):
+                return f"nodes {', '.join(absent)}, which a reservation needs"
+            return None if len(nodes) >= count else f"{count} nodes ({len(nodes)} are there), which a reservation needs"
+
+        if what := wait_while(missing, self.log, poll_seconds=1.0, seconds=NODES_SECONDS, clock=self.clock):
+            raise RefusedError(f"not there: {what}; nothing was changed")

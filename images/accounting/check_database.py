@@ -1,7 +1,7 @@
 """check-database: says in one message why slurmdbd could not work with its database, before anything is tried with it.
 
 Exit status 0: it can. 2: it cannot, and trying again is useless. Arguments: `--wait SECONDS` for a database that cannot
-be reached yet (default 120).
+be reached yet.
 """
 
 from __future__ import annotations
@@ -10,22 +10,17 @@ import argparse
 import pwd
 import re
 import secrets
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from images.accounting.conf import PASSWORD, RENDERED, Storage, install_certificates, read_password, storage_of
 from images.common.command import TIMED_OUT, Result, Runner, run
-from images.common.log import Log
-from images.common.process import end_on_sigterm
+from images.common.process import RefusedError, program
 from images.common.wait import Clock, Reminder, wait_for
 
-REFUSED: Final = 2
-DEFAULT_WAIT: Final = 120.0
 POLL_SECONDS: Final = 1.0
 
 KNOWN_SCHEMAS: Final = {"24.11": 16, "26.05": 16}
@@ -41,9 +36,24 @@ _NO_DATABASE: Final = 1049
 _CANNOT_REACH: Final = frozenset({1040, 1053, 1152, 1158, 1159, 1160, 1161, 2002, 2003, 2005, 2006, 2012, 2013})
 """Too many connections, shutting down, network errors: such a server may answer in a moment."""
 
-_DENIED: Final = frozenset({1045, 1130, 1251, 1698, 1862, 4151})
-_TLS: Final = frozenset({2026, 3159})
-_PRIVILEGES: Final = frozenset({1044, 1142, 1143, 1227, 1304, 1370, 1410, 1419})
+_DENIED: Final = (
+    "the database at {where} refuses user {user!r}: {said}\n"
+    "Is the password in the Secret the user's, and may the user come from the cluster's addresses?"
+)
+_TLS: Final = (
+    "no TLS with the database at {where}: {said}\n"
+    "Look at accounting.database.external.tls: `ca` must have signed the server's certificate, which must name the host"
+)
+_RIGHTS: Final = (
+    "user {user!r} has not enough rights in the database at {where}: {said}\n"
+    "GRANT ALL PRIVILEGES ON {database}.* TO the user"
+)
+_REFUSALS: Final = {
+    **dict.fromkeys((1045, 1130, 1251, 1698, 1862, 4151), _DENIED),
+    **dict.fromkeys((2026, 3159), _TLS),
+    **dict.fromkeys((1044, 1142, 1143, 1227, 1304, 1370, 1410, 1419), _RIGHTS),
+}
+"""Numbers of errors of the server, and what is said then."""
 
 _PRIVILEGED: Final = (
     "CREATE TABLE OWN (number int not null, name text not null)",
@@ -62,10 +72,6 @@ _PRIVILEGED: Final = (
 
 class UnreachableError(Exception):
     """The database does not answer at the moment."""
-
-
-class RefusedError(Exception):
-    """The database cannot be used as it is. The message says what to change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,28 +118,13 @@ class DatabaseCheck:
             yield ask
 
     def _problem(self, result: Result) -> Exception:
-        storage = self._storage
-        number = _error_number(result)
-        said = result.message
+        storage, number, said = self._storage, _error_number(result), result.message
         if number in _CANNOT_REACH or result.code == TIMED_OUT:
             return UnreachableError(said)
-        if number in _DENIED:
-            return RefusedError(
-                f"the database at {storage.where} refuses user {storage.user!r}: {said}\n"
-                "Is the password in the Secret the user's, and may the user come from the cluster's addresses?"
-            )
-        if number in _TLS:
-            return RefusedError(
-                f"no TLS with the database at {storage.where}: {said}\n"
-                "Look at accounting.database.external.tls: `ca` must have signed the server's certificate, which must "
-                "name the host"
-            )
-        if number in _PRIVILEGES:
-            return RefusedError(
-                f"user {storage.user!r} has not enough rights in the database at {storage.where}: {said}\n"
-                f"GRANT ALL PRIVILEGES ON {storage.database}.* TO the user"
-            )
-        return RefusedError(f"the database at {storage.where} does not work: {said}")
+        message = _REFUSALS.get(number, "the database at {where} does not work: {said}")
+        return RefusedError(
+            message.format(where=storage.where, user=storage.user, database=storage.database, said=said)
+        )
 
     def _check_server(self, version: str) -> str:
         kind = "MariaDB" if "mariadb" in version.lower() else "MySQL"
@@ -211,28 +202,18 @@ def await_database(
             clock.sleep(POLL_SECONDS)
 
 
-def main() -> int:
+def main() -> None:
     """Entry point."""
-    end_on_sigterm()
-    log = Log("check-database")
     parser = argparse.ArgumentParser(prog="check-database")
-    parser.add_argument("--wait", type=float, default=DEFAULT_WAIT)
+    parser.add_argument("--wait", type=float, required=True)
     arguments = parser.parse_args()
-    for path in (RENDERED, PASSWORD):
-        wait_for(f"the file {path}", path.is_file, log)
-    owner = pwd.getpwnam("slurm")
-    install_certificates((owner.pw_uid, owner.pw_gid))
-    storage = storage_of(Path(RENDERED).read_text(encoding="utf-8"), read_password())
-    check = DatabaseCheck(storage, release=slurm_release())
-    try:
+    with program("check-database") as log:
+        for path in (RENDERED, PASSWORD):
+            wait_for(f"the file {path}", path.is_file, log)
+        owner = pwd.getpwnam("slurm")
+        install_certificates((owner.pw_uid, owner.pw_gid), log)
+        storage = storage_of(RENDERED.read_text(encoding="utf-8"), read_password())
+        check = DatabaseCheck(storage, release=slurm_release())
         answer = await_database(check, storage.where, log, seconds=arguments.wait)
-    except RefusedError as error:
-        log(str(error))
-        return REFUSED
-    schema = "never used" if answer.schema is None else f"schema {answer.schema}"
-    log(f"the database at {storage.where} can be used: {answer.server}, {schema}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        schema = "never used" if answer.schema is None else f"schema {answer.schema}"
+        log(f"the database at {storage.where} can be used: {answer.server}, {schema}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 REQUIRED = ("CLUSTER_NAME", "CONTROLLER", "ACCOUNTING")
@@ -35,17 +35,12 @@ def slurm_conf(env: Mapping[str, str]) -> str:
     )
 
 
-def slurm_env(env: Mapping[str, str]) -> dict[str, str]:
+@contextmanager
+def slurm_env(env: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """The environment in which Slurm's commands use that file, and print times in UTC and in one form."""
-    directory = Path(tempfile.mkdtemp(prefix="policy-"))
-    path = directory / "slurm.conf"
-    path.write_text(slurm_conf(env), encoding="utf-8")
+    text = slurm_conf(env)
     kept = {name: value for name, value in env.items() if not name.startswith(("SLURM", "SACCT"))}
-    return {**kept, "SLURM_CONF": str(path), "TZ": "UTC", "LC_ALL": "C.UTF-8"}
-
-
-def remove(env: Mapping[str, str]) -> None:
-    """Remove what `slurm_env` has made."""
-    path = Path(env["SLURM_CONF"])
-    path.unlink(missing_ok=True)
-    os.rmdir(path.parent)  # noqa: PTH106
+    with tempfile.TemporaryDirectory(prefix="policy-") as directory:
+        path = Path(directory) / "slurm.conf"
+        path.write_text(text, encoding="utf-8")
+        yield {**kept, "SLURM_CONF": str(path), "TZ": "UTC", "LC_ALL": "C.UTF-8"}

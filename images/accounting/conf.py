@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from images.common.files import write_atomically
+from images.common.files import Owner
+from images.common.mariadb import quoted
+from images.common.process import RefusedError
+from images.common.secret_files import install_secret
 
 RENDERED: Final = Path("/config/slurmdbd/slurmdbd.conf")
 PASSWORD: Final = Path("/secrets/database/password")
@@ -48,18 +51,13 @@ class Storage:
     def client_options(self) -> str:
         """Option file of the mariadb program: with it, no password is on a command line."""
         lines = [
-            "[client]", f"host={self.host}", f"port={self.port}", f"user={_quoted(self.user)}",
-            f"password={_quoted(self.password)}", "protocol=tcp", "connect-timeout=5",
+            "[client]", f"host={self.host}", f"port={self.port}", f"user={quoted(self.user)}",
+            f"password={quoted(self.password)}", "protocol=tcp", "connect-timeout=5",
             "default-character-set=utf8mb4",
             # Without TLS in the stack file, an older server that has none is as good as one that has.
             *([f"{key}={value}" for key, value in self.tls.items()] or ["skip-ssl-verify-server-cert"]),
         ]  # fmt: skip
         return "\n".join(lines) + "\n"
-
-
-def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{escaped}"'
 
 
 def read_settings(text: str) -> dict[str, str]:
@@ -89,24 +87,18 @@ def read_password(path: Path = PASSWORD) -> str:
     return path.read_text(encoding="utf-8").rstrip("\n")
 
 
-class UnusablePasswordError(Exception):
-    """slurmdbd.conf cannot hold the password."""
-
-
 def with_password(text: str, password: str) -> str:
-    """The slurmdbd.conf that slurmdbd itself reads. Raises UnusablePasswordError."""
+    """The slurmdbd.conf that slurmdbd itself reads. Raises RefusedError."""
     if not password or re.search(r"""[\s#"\\]""", password):
-        raise UnusablePasswordError(
+        raise RefusedError(
             'the password of the database is empty or has a space, a line break or one of # " \\, which slurmdbd.conf '
             "cannot hold: give the database user another one"
         )
     return text.rstrip("\n") + f"\nStoragePass={password}\n"
 
 
-def install_certificates(owner: tuple[int, int]) -> None:
-    """Copy what the pod has for TLS to where slurmdbd.conf says it is. `owner` is (uid, gid) of slurmdbd's user."""
+def install_certificates(owner: Owner, log: Callable[[str], None]) -> None:
+    """Copy what the pod has for TLS to where slurmdbd.conf says it is, for slurmdbd's user."""
     for source, target in CERTIFICATES.items():
         if source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.parent.chmod(0o755)
-            write_atomically(target, source.read_bytes(), mode=0o400, owner=owner)
+            install_secret("the certificate", source, target, log, owner=owner)

@@ -42,24 +42,36 @@ class Field:
 
     def parse(self, text: str) -> Any:
         """The value that sacctmgr has printed."""
-        return _parse(self.kind, text.strip())
+        text = text.strip()
+        if self.kind in _ALWAYS:
+            return _ALWAYS[self.kind](text)
+        return _SOMETIMES[self.kind](text) if text else None
 
     def option_for(self, old: Any, new: Any) -> str:
-        """The words after `set` that turn one value into another."""
-        return f"{self.option}={_format(self.kind, old, new)}"
+        """The word after `set` that turns one value into another."""
+        return f"{self.option}={self._written(old, new)}"
+
+    def _written(self, old: Any, new: Any) -> str:
+        match self.kind:
+            case "tres":
+                return format_tres(old or {}, new)
+            case "names" | "flags":
+                return ",".join(new) if new or self.kind == "names" else "-1"
+            case _ if new is None:
+                return "-1"
+            case "factor":
+                return f"{new:.6f}"
+            case "period":
+                return f"{new // 3600:02}:{new // 60 % 60:02}:{new % 60:02}"
+            case _:
+                return str(new)
 
 
 def _field(key: str, column: str, kind: Kind, option: str = "") -> Field:
     return Field(key=key, option=option or key.replace("_", ""), column=column, kind=kind)
 
 
-COMMENT: Final = _field("comment", "Comment", "text")
-
-ASSOCIATION: Final = (
-    _field("fairshare", "Share", "fairshare"),
-    _field("priority", "Priority", "count"),
-    _field("qos", "QOS", "names"),
-    _field("default_qos", "DefaultQOS", "name"),
+_LIMITS: Final = (
     _field("grp_tres", "GrpTRES", "tres"),
     _field("grp_tres_mins", "GrpTRESMins", "tres"),
     _field("grp_tres_run_mins", "GrpTRESRunMins", "tres"),
@@ -69,14 +81,21 @@ ASSOCIATION: Final = (
     _field("max_tres_per_job", "MaxTRES", "tres"),
     _field("max_tres_per_node", "MaxTRESPerNode", "tres"),
     _field("max_tres_mins_per_job", "MaxTRESMins", "tres"),
+    _field("max_wall", "MaxWall", "minutes"),
+)
+"""What both have."""
+
+ASSOCIATION: Final = (
+    _field("fairshare", "Share", "fairshare"),
+    _field("priority", "Priority", "count"),
+    _field("qos", "QOS", "names"),
+    _field("default_qos", "DefaultQOS", "name"),
+    *_LIMITS,
     _field("max_jobs", "MaxJobs", "count"),
     _field("max_submit_jobs", "MaxSubmit", "count"),
-    _field("max_wall", "MaxWall", "minutes"),
-    COMMENT,
+    _field("comment", "Comment", "text"),
 )
 """Values of an account, and of a user in an account. The comment comes last: it may contain the separator."""
-
-DESCRIPTION: Final = _field("description", "Descr", "text")
 
 QOS: Final = (
     _field("priority", "Priority", "number"),
@@ -88,53 +107,26 @@ QOS: Final = (
     _field("usage_factor", "UsageFactor", "factor"),
     _field("usage_threshold", "UsageThres", "factor"),
     _field("limit_factor", "LimitFactor", "factor"),
-    _field("grp_tres", "GrpTRES", "tres"),
-    _field("grp_tres_mins", "GrpTRESMins", "tres"),
-    _field("grp_tres_run_mins", "GrpTRESRunMins", "tres"),
-    _field("grp_jobs", "GrpJobs", "count"),
-    _field("grp_submit_jobs", "GrpSubmit", "count"),
-    _field("grp_wall", "GrpWall", "minutes"),
-    _field("max_tres_per_job", "MaxTRES", "tres"),
-    _field("max_tres_per_node", "MaxTRESPerNode", "tres"),
+    *_LIMITS,
     _field("max_tres_per_user", "MaxTRESPU", "tres"),
     _field("max_tres_per_account", "MaxTRESPA", "tres"),
-    _field("max_tres_mins_per_job", "MaxTRESMins", "tres"),
     _field("min_tres_per_job", "MinTRES", "tres"),
     _field("max_jobs_per_user", "MaxJobsPU", "count"),
     _field("max_jobs_per_account", "MaxJobsPA", "count"),
     _field("max_submit_jobs_per_user", "MaxSubmitPU", "count"),
     _field("max_submit_jobs_per_account", "MaxSubmitPA", "count"),
-    _field("max_wall", "MaxWall", "minutes"),
     _field("min_prio_threshold", "MinPrioThres", "count", "minpriothresh"),
-    DESCRIPTION,
+    _field("description", "Descr", "text"),
 )
 """Values of a QOS. The description comes last, as above."""
 
 
 def unset(fields: tuple[Field, ...]) -> dict[str, Any]:
     """What an object has that was made without any option."""
-    values = {field.key: _parse(field.kind, "") for field in fields}
+    values = {field.key: field.parse("") for field in fields}
     if fields is ASSOCIATION:
         return values | {"fairshare": 1}
     return values | {"priority": 0, "preempt_mode": "cluster", "grace_time": 0, "usage_factor": 1.0}
-
-
-def _parse(kind: Kind, text: str) -> Any:
-    if kind in _ALWAYS:
-        return _ALWAYS[kind](text)
-    return _SOMETIMES[kind](text) if text else None
-
-
-def _format(kind: Kind, old: Any, new: Any) -> str:
-    if kind == "tres":
-        return format_tres(old or {}, new)
-    if kind in {"names", "flags"}:
-        return ",".join(new) if new or kind == "names" else "-1"
-    if new is None:
-        return "-1"
-    if kind == "factor":
-        return f"{new:.6f}"
-    return f"{new // 3600:02}:{new // 60 % 60:02}:{new % 60:02}" if kind == "period" else str(new)
 
 
 def parse_tres(text: str) -> dict[str, int]:

@@ -12,20 +12,18 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from images.accounting import client_conf
-from images.accounting.apply import Applier, RefusedError, plan_for
+from images.accounting.apply import Applier, plan_for
 from images.accounting.document import Policy, load
 from images.accounting.present import Slurm, SlurmError, UnreachableError, read
-from images.common.command import Result, Runner, run
+from images.common.command import Runner, run
 from images.common.log import Log
-from images.common.process import end_on_sigterm
+from images.common.process import CannotGoOnError, RefusedError, program
 from images.common.wait import Clock, Reminder
-
-FAILED: Final = 1
-REFUSED: Final = 2
 
 WAIT_SECONDS: Final = 600.0
 """How long slurmdbd and slurmctld may take to answer. On a first start they pull images meanwhile."""
@@ -62,48 +60,31 @@ def show_plan(slurm: Slurm, policy: Policy, *, as_json: bool) -> str:
     return "\n".join([*planned.lines, *planned.notes])
 
 
-def main(arguments: Sequence[str] | None = None, *, runner: Runner = run, clock: Clock | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, *, runner: Runner = run, clock: Clock | None = None) -> None:
     """Entry point."""
-    end_on_sigterm()
     parser = argparse.ArgumentParser(prog="policy", description="Applies a policy document to Slurm.")
     parser.add_argument("document", metavar="FILE", help="the document; - for standard input")
     parser.add_argument("--plan", action="store_true", help="only tell what would be done")
     parser.add_argument("--json", action="store_true", help="with --plan: as JSON")
     options = parser.parse_args(arguments)
-    log, clock = Log("policy", sys.stderr if options.plan else None), clock or Clock()
-    try:
-        text = sys.stdin.read() if options.document == "-" else Path(options.document).read_text(encoding="utf-8")
-        policy = load(text)
-        env = client_conf.slurm_env(os.environ)
-    except (OSError, ValueError) as error:
-        log(str(error))
-        return REFUSED
-
-    def call(argv: Sequence[str], *, timeout: float = 10.0, **_: object) -> Result:
-        return runner(argv, timeout=timeout, env=env)
-
-    slurm = Slurm(runner=call, cluster=env["CLUSTER_NAME"])
-    try:
-        return _work(slurm, policy, log, clock, options)
-    except (RefusedError, ValueError, SlurmError) as error:
-        log(str(error))
-        return REFUSED
-    except UnreachableError as error:
-        log(f"a daemon went away; what is done stays, and the next try goes on from there: {error}")
-        return FAILED
-    finally:
-        client_conf.remove(env)
+    with program("policy", sys.stderr if options.plan else None) as log:
+        try:
+            text = sys.stdin.read() if options.document == "-" else Path(options.document).read_text(encoding="utf-8")
+            policy = load(text)
+            with client_conf.slurm_env(os.environ) as env:
+                slurm = Slurm(runner=partial(runner, env=env), cluster=env["CLUSTER_NAME"])
+                _work(slurm, policy, log, clock or Clock(), options)
+        except (OSError, ValueError, SlurmError) as error:
+            raise RefusedError(str(error)) from error
+        except UnreachableError as error:
+            raise CannotGoOnError(
+                f"a daemon went away; what is done stays, and the next try goes on from there: {error}"
+            ) from error
 
 
-def _work(slurm: Slurm, policy: Policy, log: Log, clock: Clock, options: argparse.Namespace) -> int:
+def _work(slurm: Slurm, policy: Policy, log: Log, clock: Clock, options: argparse.Namespace) -> None:
     await_slurm(slurm, log, clock, PLAN_WAIT_SECONDS if options.plan else WAIT_SECONDS)
-    if options.plan:
-        if said := show_plan(slurm, policy, as_json=options.json):
-            sys.stdout.write(f"{said}\n")
-        return 0
-    Applier(slurm=slurm, log=log, wall_time=time.time, clock=clock).bring_in_line(policy)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    if not options.plan:
+        Applier(slurm=slurm, log=log, wall_time=time.time, clock=clock).bring_in_line(policy)
+    elif said := show_plan(slurm, policy, as_json=options.json):
+        sys.stdout.write(f"{said}\n")

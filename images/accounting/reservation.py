@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from images.accounting.fields import Attributes, parse_time
 from images.common.hostlist import expand
+from images.common.slurm_records import fields_of
 
 REPEATS: Final = {
     "hourly": timedelta(hours=1),
@@ -22,7 +22,6 @@ _RETEST: Final = ("health-test-", "re-test of ")
 """How the names and comments begin of reservations that the tests of nodes make for some minutes
 (images/health/node_tests/retest.py). They are no part of the policy: `prune` must not open a node that is measured."""
 
-_KEY: Final = re.compile(r"(?:^| )([A-Za-z]+)=")
 _SET: Final = ("starttime", "endtime", "nodes", "nodecnt", "partitionname", "users", "accounts")
 """What `scontrol update` changes. A change of anything else makes the reservation anew."""
 
@@ -32,20 +31,11 @@ def parse(text: str) -> dict[tuple[str, ...], dict[str, Any]]:
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for line in text.splitlines():
         if line.startswith("ReservationName="):
-            values = _split(line)
+            values = fields_of(line, last="Comment")
             if values["ReservationName"].startswith(_RETEST[0]) and values["Comment"].startswith(_RETEST[1]):
                 continue
             found[(values["ReservationName"],)] = _attributes(values)
     return found
-
-
-def _split(line: str) -> dict[str, str]:
-    """Keys and values of a line. The comment comes last and may contain anything."""
-    front, _, comment = line.partition(" Comment=")
-    marks = list(_KEY.finditer(front))
-    ends = [mark.start() for mark in marks[1:]] + [len(front)]
-    values = {mark[1]: front[mark.end() : end] for mark, end in zip(marks, ends, strict=True)}
-    return {key: "" if value == "(null)" else value for key, value in {**values, "Comment": comment}.items()}
 
 
 def _attributes(values: Mapping[str, str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
+from images.common.process import CannotGoOnError
 
 RUN_SLURM: Final = Path("/run/slurm")
 """Where all Slurm commands of the pod and of the jail find their configuration: who writes here runs code as others."""
@@ -19,10 +20,6 @@ RUN_SLURM: Final = Path("/run/slurm")
 _FOR_ALL: Final = (Path("/tmp"), Path("/dev/shm"))
 _LAST_WORDS: Final = Path("/dev/termination-log")
 """Kubelet lets everybody write there, and it lies on the machine's own disk."""
-
-
-class OpenRootError(Exception):
-    """The pod's root could not be made read-only."""
 
 
 def own_directory(directory: Path, uid: int = 0, gid: int = 0) -> None:
@@ -41,7 +38,7 @@ def settle_shared(directories: Sequence[Path] = _FOR_ALL, last_words: Path = _LA
 
 
 def seal_root(runner: Runner) -> None:
-    """Make the root file system read-only but for /run, /dev and the volumes. Raises OpenRootError.
+    """Make the root file system read-only but for /run, /dev and the volumes. Raises CannotGoOnError.
 
     Kubelet starts programs of this container with all its capabilities, as hooks and probes. Nobody who takes over the
     daemon, which has given up SYS_ADMIN, may put others in their place.
@@ -49,13 +46,13 @@ def seal_root(runner: Runner) -> None:
     for argv in (["mount", "--rbind", "/run", "/run"], ["mount", "-o", "remount,bind,ro", "/"]):
         result = runner(argv)
         if not result.ok:
-            raise OpenRootError(f"{' '.join(argv)}: {result.message} (the container needs CAP_SYS_ADMIN)")
+            raise CannotGoOnError(f"{' '.join(argv)}: {result.message} (the container needs CAP_SYS_ADMIN)")
 
 
 def without_set_up(argv: Sequence[str], pid: int) -> list[str]:
     """The command line for a daemon that must not have what only the set-up of its pod needs.
 
-    PID 1 becomes an init that reaps, as the other containers have it from the beginning (components/pods.py). Here that
+    PID 1 becomes an init that reaps, as the other containers have it from the beginning (components/kit). Here that
     would keep the capability, and then nothing of ours could write into its log any more: that takes as much as it has.
     """
     init = ["/usr/bin/tini", "--"] if pid == 1 else []

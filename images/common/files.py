@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
+Owner = tuple[int, int]
+"""User and group, by their numbers."""
 
-def write_atomically(
-    path: Path, content: str | bytes, *, mode: int = 0o644, owner: tuple[int, int] | None = None
-) -> None:
+
+def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644, owner: Owner | None = None) -> None:
     """Write `path` so that a reader sees the old content or the new one, and a crash leaves one of the two.
 
-    `owner` is (uid, gid); by default the file belongs to this process.
+    By default the file belongs to this process.
     """
     data = content.encode() if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -28,6 +30,14 @@ def write_atomically(
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def own_tree(root: Path, owner: Owner, but: Callable[[Path], bool] = lambda _: False) -> None:
+    """Give a directory and all below it to a user, but some: a fresh volume belongs to root, and what root restored."""
+    for path in (root, *root.rglob("*")):
+        status = path.lstat()
+        if (status.st_uid, status.st_gid) != owner and not but(path):
+            os.lchown(path, *owner)
 
 
 def swap_symlink(link: Path, target: str) -> None:

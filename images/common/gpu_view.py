@@ -133,7 +133,7 @@ def bind_driver(
     binds.extend(
         Bind(source=str(root / path.lstrip("/")), path=path, recursive=True, make=True) for path in driver.sockets
     )
-    bind_into_jail(jail, binds, runner, log, lambda: points)
+    bind_into_jail(jail, binds, runner, log, mountinfo)
     log(f"GPU driver in the jail at {DIRECTORY}: {len(driver.libraries)} libraries, {len(driver.programs)} programs")
     return True
 

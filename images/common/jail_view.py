@@ -7,6 +7,7 @@ namespace: nobody else sees them, and they are gone when the container is.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.common.mountinfo import mount_points
+from images.common.mountinfo import MOUNTINFO, expect_filesystem, mount_points
 from images.common.munged import JAIL_SOCKETS
+from images.common.process import CannotGoOnError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,8 @@ class Bind:
     """Not even root in the jail writes there: it lacks the capability to mount it otherwise."""
     make: bool = False
     """Whether an empty directory to bind to is made in the jail where it lacks one."""
+    filesystem: str = ""
+    """Type that its file system must have; empty: any."""
 
 
 COMMON_BINDS: Final = (
@@ -67,7 +71,16 @@ def sssd_binds(jail: Path, log: Callable[[str], None]) -> tuple[Bind, ...]:
     return (Bind(path=SSSD_PIPES, make=True, read_only=True),)
 
 
-class JailViewError(Exception):
+def user_volumes(text: str) -> list[Bind]:
+    """The shared volumes that the stack file mounts besides the jail, from the pod's `MOUNTS`.
+
+    In the order of mounting: what contains another comes first.
+    """
+    binds = [Bind(**entry, recursive=True, make=True) for entry in json.loads(text or "[]")]
+    return sorted(binds, key=lambda bind: bind.path)
+
+
+class JailViewError(CannotGoOnError):
     """Something could not be bound into the jail."""
 
 
@@ -76,13 +89,17 @@ def bind_into_jail(
     binds: Sequence[Bind],
     runner: Runner,
     log: Callable[[str], None],
-    mounted: Callable[[], frozenset[str]] = mount_points,
+    mountinfo: Path = MOUNTINFO,
 ) -> None:
     """Bind everything that is not bound yet. A second call changes nothing.
 
-    Raises JailViewError when the jail lacks a target, or a mount fails (most often: the container lacks SYS_ADMIN).
+    Raises JailViewError when the jail lacks a target, or a mount fails (most often: the container lacks SYS_ADMIN), and
+    WrongFilesystemError before anything is shown for a volume that is not what it should be: jobs would lose what they
+    write.
     """
-    present = mounted()
+    for bind in binds:
+        expect_filesystem(Path(bind.source or bind.path), bind.filesystem, mountinfo)
+    present = mount_points(mountinfo)
     made = []
     for bind in binds:
         source, target = Path(bind.source or bind.path), jail / bind.path.lstrip("/")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
+
+from images.common.process import CannotGoOnError
 
 MOUNTINFO: Final = Path("/proc/self/mountinfo")
 
@@ -38,7 +41,7 @@ def mount_points(mountinfo: Path = MOUNTINFO) -> frozenset[str]:
     return frozenset(mounted.point for mounted in read_mounts(mountinfo))
 
 
-class WrongFilesystemError(Exception):
+class WrongFilesystemError(CannotGoOnError):
     """A volume is not what it should be: writing to it would fill the machine's own disk."""
 
 
@@ -62,3 +65,11 @@ def expect_filesystem(directory: Path, expected: str, mountinfo: Path = MOUNTINF
             "and what is written here would stay on its own disk. Look at its cloud-init log and `findmnt`; a new "
             "machine mends it"
         )
+
+
+def expect_volume(directory: Path) -> None:
+    """Raise WrongFilesystemError unless the pod's volume is what the pod's `EXPECT_FILESYSTEM` says.
+
+    A container sees only what was mounted when it started, so only a restart helps.
+    """
+    expect_filesystem(directory, os.environ.get("EXPECT_FILESYSTEM", ""))

@@ -7,14 +7,12 @@ import pwd
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from images.common.files import write_atomically
-from images.common.log import Log
-from images.common.process import become, drop_privileges, end_on_sigterm
-from images.common.wait import wait_for
+from images.common.process import become, drop_privileges, program
+from images.common.secret_files import install_secret
 
 SECRET = Path("/secrets/munge/munge.key")
 
@@ -28,7 +26,7 @@ THREADS: Final = 64
 """Instead of two: users can be in one another's way all the same."""
 
 
-def prepare(secret: Path, root: Path, uid: int, gid: int) -> None:
+def prepare(secret: Path, root: Path, uid: int, gid: int, log: Callable[[str], None]) -> None:
     """Give munged the key and the directories with the owner and modes that it insists on.
 
     A Secret volume can give neither: munged refuses a key that another user owns, and a socket directory that a group
@@ -39,7 +37,7 @@ def prepare(secret: Path, root: Path, uid: int, gid: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         os.chown(directory, uid, gid)
         directory.chmod(mode)
-    write_atomically(root / "run/munged/munge.key", secret.read_bytes(), mode=0o400, owner=(uid, gid))
+    install_secret("the key", secret, root / "run/munged/munge.key", log, owner=(uid, gid))
 
 
 def command(sockets: Path, name: str) -> list[str]:
@@ -70,14 +68,12 @@ def serve(commands: Sequence[Sequence[str]]) -> NoReturn:
 
 def main() -> None:
     """Entry point."""
-    end_on_sigterm()
-    log = Log("munged")
-    wait_for(f"the key {SECRET}", SECRET.is_file, log)
-    user = pwd.getpwnam("munge")
-    prepare(SECRET, Path("/"), user.pw_uid, user.pw_gid)
-    drop_privileges(user)
-    own = command(SOCKETS, "munge")
-    if os.environ.get("FOR_JAIL"):
-        log("starting one for the pod, and one for the jail")
-        serve([own, command(JAIL_SOCKETS, "jail")])
-    become(own, log)
+    with program("munged") as log:
+        user = pwd.getpwnam("munge")
+        prepare(SECRET, Path("/"), user.pw_uid, user.pw_gid, log)
+        drop_privileges(user)
+        own = command(SOCKETS, "munge")
+        if os.environ.get("FOR_JAIL"):
+            log("starting one for the pod, and one for the jail")
+            serve([own, command(JAIL_SOCKETS, "jail")])
+        become(own, log)

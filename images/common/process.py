@@ -1,4 +1,4 @@
-"""Being PID 1 of a container: signals, and turning into the daemon."""
+"""Being a program of a container: signals, reasons to end, and turning into the daemon."""
 
 from __future__ import annotations
 
@@ -6,9 +6,36 @@ import os
 import pwd
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TextIO
+
+from images.common.log import Log
+
+
+class CannotGoOnError(Exception):
+    """What keeps a program from its work; the message says it, and what helps. A restart may find it mended."""
+
+    status = 1
+
+
+class RefusedError(CannotGoOnError):
+    """What will keep it from its work until a person has changed something."""
+
+    status = 2
+
+
+@contextmanager
+def program(name: str, stream: TextIO | None = None) -> Iterator[Log]:
+    """The life of every program: it ends at once on SIGTERM, and its log says why it cannot do its work."""
+    end_on_sigterm()
+    log = Log(name, stream)
+    try:
+        yield log
+    except CannotGoOnError as error:
+        log(str(error))
+        sys.exit(error.status)
 
 
 def end_on_sigterm() -> None:
@@ -31,12 +58,20 @@ def drop_privileges(user: pwd.struct_passwd) -> None:
     os.setuid(user.pw_uid)
 
 
-def become(argv: Sequence[str], log: Callable[[str], None], *, env: Mapping[str, str] | None = None) -> NoReturn:
+def become(
+    argv: Sequence[str],
+    log: Callable[[str], None],
+    *,
+    user: pwd.struct_passwd | None = None,
+    env: Mapping[str, str] | None = None,
+) -> NoReturn:
     """Replace this process by the daemon, so that it is PID 1 and gets the signals itself.
 
     Python ignores SIGPIPE and SIGXFSZ, and what is ignored stays so in all that the daemon starts: a job that writes
     beyond its limit would not end, and `yes | head` in it neither.
     """
+    if user is not None:
+        drop_privileges(user)
     log("starting " + " ".join(argv))
     sys.stdout.flush()
     sys.stderr.flush()
@@ -46,17 +81,8 @@ def become(argv: Sequence[str], log: Callable[[str], None], *, env: Mapping[str,
 
 
 def required_env(name: str) -> str:
-    """An environment variable that the pod has to set."""
+    """An environment variable that the pod has to set. Raises CannotGoOnError."""
     value = os.environ.get(name, "")
     if not value:
-        sys.exit(f"{Program.name()}: the environment variable {name} is not set")
+        raise CannotGoOnError(f"the environment variable {name} is not set")
     return value
-
-
-class Program:
-    """How this process is called in messages."""
-
-    @staticmethod
-    def name() -> str:
-        """The file name that was started."""
-        return os.path.basename(sys.argv[0]) or "slurmstack"  # noqa: PTH119

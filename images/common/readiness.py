@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from images.common.mountinfo import expect_filesystem
+from images.common.mountinfo import expect_volume
 from images.common.wait import wait_for
 
 MUNGE_SOCKET: Final = Path("/run/munge/munge.socket.2")
@@ -50,12 +49,8 @@ def wait_for_munge(log: Callable[[str], None]) -> None:
 
 
 def wait_for_jail(jail: Path, log: Callable[[str], None]) -> None:
-    """Return when the jail's volume has a whole root file system.
-
-    Raises WrongFilesystemError if the volume is not what `EXPECT_FILESYSTEM` says: a container sees only what was
-    mounted when it started, so only a restart helps.
-    """
-    expect_filesystem(jail, os.environ.get("EXPECT_FILESYSTEM", ""))
+    """Return when the jail's volume has a whole root file system. Raises WrongFilesystemError."""
+    expect_volume(jail)
     marker = jail / JAIL_MARKER
     wait_for(
         f"the jail: no {marker} yet (the job that populates it writes it last)", marker.is_file, log, poll_seconds=0.1

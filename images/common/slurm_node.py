@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result, Runner, run
 from images.common.hostlist import expand
+from images.common.slurm_records import NodeRecord, NotUnderstoodError, entries_in, node_of
 
 LEAVING_REASON: Final = "slurmstack: pod leaving"
 """Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
@@ -40,32 +40,14 @@ class ControllerUnreachableError(Exception):
     """slurmctld did not answer."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeState:
-    """What Slurm has on record."""
-
-    states: frozenset[str]
-    reason: str
-
-    @property
-    def is_drained(self) -> bool:
-        """No new job is started on it."""
-        return "DRAIN" in self.states or "DRAINED" in self.states or "DRAINING" in self.states
-
-    @property
-    def is_ours(self) -> bool:
-        """The drain, if there is one, is what a pod of ours set."""
-        return self.reason.startswith(LEAVING_REASON) or self.waits_for_topology
-
-    @property
-    def waits_for_topology(self) -> bool:
-        """Registered, and not in the switch tree yet."""
-        return self.reason == TOPOLOGY_REASON
+def waits_for_topology(record: NodeRecord) -> bool:
+    """Whether it has registered drained, and is in no switch yet."""
+    return record.is_drained and record.reason == TOPOLOGY_REASON
 
 
-def _states(record: dict[str, Any]) -> frozenset[str]:
-    value = record.get("state") or []
-    return frozenset([value] if isinstance(value, str) else value)
+def is_ours(record: NodeRecord) -> bool:
+    """Whether the drain, if there is one, is what a pod of ours set."""
+    return record.reason.startswith(LEAVING_REASON) or record.reason == TOPOLOGY_REASON
 
 
 @dataclass
@@ -85,15 +67,18 @@ class Node:
         if self.controller:
             self._env["SLURM_CONF_SERVER"] = self.controller
 
-    def state(self) -> NodeState | None:
+    def record(self) -> NodeRecord | None:
         """The record, or None when Slurm has none of this name. Raises ControllerUnreachableError."""
         result = self._run("scontrol", "show", "node", self.name, "--json")
-        record = _only_node(result.stdout)
-        if record is not None:
-            return NodeState(states=_states(record), reason=str(record.get("reason") or ""))
+        try:
+            entries = entries_in(result.stdout, "nodes")
+        except NotUnderstoodError:
+            entries = []
+        if entries and (record := node_of(entries[0])) is not None:
+            return record
         answered = result.code not in {TIMED_OUT, NO_PROGRAM}
         unknown = any(text in result.stderr + result.stdout for text in _UNKNOWN_NODE)
-        if answered and (result.ok or unknown):
+        if answered and not entries and (result.ok or unknown):
             return None
         raise ControllerUnreachableError(result.message)
 
@@ -141,11 +126,3 @@ class Node:
 
     def _run(self, *argv: str) -> Result:
         return self.runner(argv, timeout=self.timeout, env=self._env)
-
-
-def _only_node(text: str) -> dict[str, Any] | None:
-    try:
-        nodes = json.loads(text).get("nodes") or []
-    except (ValueError, AttributeError):
-        return None
-    return nodes[0] if nodes else None

@@ -6,14 +6,12 @@ certificates and passwords that the configuration names.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from images.common.files import write_atomically
-from images.common.log import Log
-from images.common.process import become, end_on_sigterm
+from images.common.process import CannotGoOnError, become, program
 from images.common.wait import wait_for
 
 SECRET: Final = Path("/secrets/sssd")
@@ -47,10 +45,11 @@ def prepare(secret: Path, root: Path, log: Callable[[str], None]) -> None:
 
 def main() -> None:
     """Entry point."""
-    end_on_sigterm()
-    log = Log("sssd")
-    if not Path(SSSD).exists():
-        sys.exit("sssd: this image has no SSSD; Debian's suite with Slurm 24.11 has it, the one with 26.05 has not")
-    wait_for(f"the key {CONFIG} of the Secret ({SECRET})", (SECRET / CONFIG).is_file, log)
-    prepare(SECRET, Path("/"), log)
-    become([SSSD, "--interactive", "--logger=stderr"], log)
+    with program("sssd") as log:
+        if not Path(SSSD).exists():
+            raise CannotGoOnError(
+                "this image has no SSSD; Debian's suite with Slurm 24.11 has it, the one with 26.05 has not"
+            )
+        wait_for(f"the key {CONFIG} of the Secret ({SECRET})", (SECRET / CONFIG).is_file, log)
+        prepare(SECRET, Path("/"), log)
+        become([SSSD, "--interactive", "--logger=stderr"], log)

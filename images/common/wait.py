@@ -51,8 +51,24 @@ def wait_for(
     clock: Clock | None = None,
 ) -> None:
     """Return as soon as `condition` holds. No deadline: Kubernetes has those, and knows better when to give up."""
+    wait_while(lambda: None if condition() else what, log, poll_seconds=poll_seconds, clock=clock)
+
+
+def wait_while(
+    missing: Callable[[], str | None],
+    log: Callable[[str], None],
+    *,
+    poll_seconds: float,
+    seconds: float | None = None,
+    clock: Clock | None = None,
+) -> str | None:
+    """Return as soon as nothing is missing, or what still is after `seconds` (None: never give up)."""
     clock = clock or Clock()
     reminder = Reminder(log, clock)
-    while not condition():
+    started = clock.now()
+    while what := missing():
+        if seconds is not None and clock.now() - started >= seconds:
+            return what
         reminder.waiting(what)
         clock.sleep(poll_seconds)
+    return None

@@ -11,15 +11,16 @@ import errno
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from images.common.command import TIMED_OUT, Result
+from images.common.command import TIMED_OUT
 from images.common.wait import Clock
 from images.controller.check import Verdict
 from images.controller.cluster_id import ClusterId
+from images.controller.control import Slurmctld
 from images.controller.leaving import drop_partitions, keep_partitions
 from images.controller.publish import READY, Files, Store, stack_part, version_of
-from images.controller.server import Rejection, Status, StatusBoard
+from images.controller.server import Rejection, StatusBoard
 from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, label_keys, render
 
 SURVIVAL_SECONDS: Final = 5.0
@@ -58,22 +59,6 @@ NO_ROOM: Final = (
 )
 
 
-class Control(Protocol):
-    """The part of slurmctld's control that the agent needs."""
-
-    def is_up(self) -> bool:
-        """Whether slurmctld answers."""
-        ...
-
-    def listens(self) -> bool:
-        """Whether slurmctld lives: its port is open, also while it is too busy to answer."""
-        ...
-
-    def reconfigure(self) -> Result:
-        """Make it read its files again."""
-        ...
-
-
 class Agent:
     """Applies configurations, one at a time."""
 
@@ -82,7 +67,7 @@ class Agent:
         *,
         store: Store,
         check: Callable[[Files], Verdict],
-        slurmctld: Control,
+        slurmctld: Slurmctld,
         board: StatusBoard,
         log: Callable[[str], None],
         ready: Path = READY,
@@ -97,11 +82,9 @@ class Agent:
         """
         self._too_small = too_small
         self._cluster_id = cluster_id or ClusterId()
-        self._held: Files | None = None
-        self._limited: Files | None = None
-        self._again: Files | None = None
+        self._later: tuple[Files, Callable[[], bool]] | None = None
+        """Files that cannot be taken yet, and whether it is time to try them again."""
         self._died_of: str | None = None
-        self._look_again = 0.0
         self._first_topology = first_topology
         self._store = store
         self._check = check
@@ -115,36 +98,19 @@ class Agent:
     def take(self, files: Files) -> None:
         """Apply a configuration that was just read or has just changed."""
         files = keep_partitions(self._with_topology(files), self.published())
-        version = version_of(files)
-        self._update(pending=stack_part(version))
-        self._held = self._limited = self._again = self._died_of = None
-        self._decide(version, files)
+        self._update(pending=stack_part(version_of(files)))
+        self._later = self._died_of = None
+        self._decide(files)
 
     def tick(self) -> None:
         """Notice that slurmctld came up with the configuration that waits for it, or that one can be taken at last."""
-        if self._held is not None and self._cluster_id.obstacle(self._held) is None:
-            files, self._held = self._held, None
-            self._apply(version_of(files), files)
+        if self._later is not None and self._later[1]():
+            files, self._later = self._later[0], None
+            self._decide(files)
             return
-        if self._again is not None and self._slurmctld.is_up():
-            files, self._again = self._again, None
-            self._apply(version_of(files), files)
-            return
-        if self._limited is not None and self._clock.now() >= self._look_again and self._may_change():
-            files = self._limited
-            if not self._is_too_small(files):
-                self._limited = None
-                self._decide(version_of(files), files)
-                return
-        status = self._board.get()
-        if status.pending is None or not self._slurmctld.is_up():
-            return
-        if status.pending == stack_part(self._store.current()):
-            self._activate(status.pending)
-
-    def _may_change(self) -> bool:
-        """Whether slurmctld runs, or waits for its first configuration."""
-        return self._slurmctld.is_up() or self._store.current() is None
+        pending = self._board.get().pending
+        if pending is not None and self._slurmctld.is_up() and pending == stack_part(self._store.current()):
+            self._activate(pending)
 
     def published(self) -> Files:
         """The files in force; none before the first."""
@@ -192,66 +158,53 @@ class Agent:
         first = self._first_topology(label_keys(files[LABELS_FILE])) if known is None else known
         return {**files, TOPOLOGY_CONF: first}
 
-    def _decide(self, version: str, files: Files) -> None:
-        if self._ready.exists():
-            self._apply(version, files)
-        else:
-            self._boot(version, files)
-
-    def _boot(self, version: str, files: Files) -> None:
-        """Decide what slurmctld starts with. The very first time, only what stops slurmctld counts."""
-        current = self._store.current()
-        verdict = self._check(files)
-        self._complaints[version] = verdict.complaints
-        rejection = verdict.rejection(self._known(current) if current else verdict.complaints)
-        if rejection is None and current != version:
-            rejection = self._is_too_small(files)
-        if rejection is None and not self._has_published(files):
-            rejection = self._wait_for_room(files)
-        if rejection is None:
-            for line in verdict.complaints:
-                self._log(f"slurmctld complains, but starts: {line}")
-            self._log(f"configuration {version} passed its check; slurmctld may start with it")
-        elif current is None:
-            self._reject(version, rejection)
-            self._log("there is no earlier configuration to start with; waiting for a corrected one")
-            return
-        elif current == version:
-            self._log(f"configuration {version} was in force before, but no longer passes its check; starting with it")
-            self._log(rejection)
-        else:
-            self._reject(version, rejection)
-            self._log(f"starting with {current}, the last good configuration")
-        self._ready.parent.mkdir(parents=True, exist_ok=True)
-        self._ready.touch()
-
-    def _apply(self, version: str, files: Files) -> None:
-        """Change the configuration of a slurmctld that runs, or is about to."""
-        previous = self._store.current()
-        if version == previous:
+    def _decide(self, files: Files) -> None:
+        """Check a configuration, and publish it. The very first time, only what stops slurmctld counts."""
+        version, current, may_start = version_of(files), self._store.current(), self._ready.exists()
+        if version == current and may_start:
             # Seen before: after a restart of this agent, or because a rejected change was taken back.
             self._update(rejected=None)
             self.tick()
             return
         verdict = self._check(files)
         self._complaints[version] = verdict.complaints
-        rejection = verdict.rejection(self._known(previous) if previous else ())
-        if rejection is not None:
-            self._reject(version, rejection)
+        obstacle = verdict.rejection(self._known(current) if current else verdict.complaints)
+        if obstacle is None and version != current:
+            obstacle = self._limit(files)
+        if obstacle is None and may_start and self._slurmctld.is_up():
+            self._change(version, current, files)
             return
-        if limit := self._is_too_small(files):
-            self._reject(version, limit)
+        if obstacle is None and not self._has_published(files):
+            obstacle = self._wait_for_room(files)
+        if obstacle is None:
+            for line in verdict.complaints:
+                self._log(f"slurmctld complains, but starts: {line}")
+            self._log(f"configuration {version} passed its check; slurmctld will start with it")
+            self._update(rejected=None)
+        elif version == current:
+            self._log(f"configuration {version} was in force before, but no longer passes its check; starting with it")
+            self._log(obstacle)
+        else:
+            self._reject(version, obstacle)
+        if not may_start:
+            self._let_start(version)
+
+    def _let_start(self, version: str) -> None:
+        """Let slurmctld start with what is in force, if anything is."""
+        current = self._store.current()
+        if current is None:
+            self._log("there is no earlier configuration to start with; waiting for a corrected one")
             return
-        if not self._slurmctld.is_up():
-            if self._has_published(files):
-                self._log(f"configuration {version} is published; slurmctld is not up and will start with it")
-                self._update(rejected=None)
-            else:
-                self._reject(version, self._wait_for_room(files))
-            return
+        if current != version:
+            self._log(f"starting with {current}, the last good configuration")
+        self._ready.parent.mkdir(parents=True, exist_ok=True)
+        self._ready.touch()
+
+    def _change(self, version: str, previous: str | None, files: Files) -> None:
+        """Change the configuration of a slurmctld that runs."""
         if obstacle := self._cluster_id.obstacle(files):
             self._log(f"configuration {version} passed its check; before slurmctld reads it: waiting for {obstacle}")
-            self._held = files
+            self._later = files, lambda: self._cluster_id.obstacle(files) is None
             return
         self._cluster_id.prepare(files)
         if not self._has_published(files):
@@ -261,22 +214,33 @@ class Agent:
         if failure is None:
             self._activate(stack_part(version))
         elif failure is DIED and previous is not None and self._died_of != version:
-            self._died_of, self._again = version, files
+            self._died_of, self._later = version, (files, self._slurmctld.is_up)
             self._force(previous)
             self._log(f"slurmctld ended when it read configuration {version}; once more when it is up with {previous}")
         else:
             self._go_back(version, previous, failure)
 
-    def _is_too_small(self, files: Files) -> str | None:
-        """Which limit is, if any; the files are then taken as soon as none is.
+    def _limit(self, files: Files) -> str | None:
+        """Which limit is too small, if any; the files are then taken as soon as none is.
 
         Also for a slurmctld that is down: it forgets just as much when it starts with them.
         """
         before = self.published()
         limit = self._too_small(files, before) if before else None
         if limit is not None:
-            self._limited, self._look_again = files, self._clock.now() + LOOK_AGAIN_SECONDS
+            self._look_again(files)
         return limit
+
+    def _look_again(self, files: Files) -> None:
+        """Try files later, when slurmctld runs or waits for its first ones, and no limit is too small."""
+        at = self._clock.now() + LOOK_AGAIN_SECONDS
+
+        def is_time() -> bool:
+            if self._clock.now() < at or not (self._store.current() is None or self._slurmctld.is_up()):
+                return False
+            return self._limit(files) is None
+
+        self._later = files, is_time
 
     def _has_published(self, files: Files) -> bool:
         """Put files in force; not where the state volume is full."""
@@ -290,7 +254,7 @@ class Agent:
 
     def _wait_for_room(self, files: Files) -> str:
         """Try again later; what is said meanwhile."""
-        self._limited, self._look_again = files, self._clock.now() + LOOK_AGAIN_SECONDS
+        self._look_again(files)
         return NO_ROOM
 
     def _reconfigure(self) -> str | None:
@@ -361,8 +325,3 @@ class Agent:
 
     def _update(self, **changes: str | None) -> None:
         self._board.set(replace(self._board.get(), **changes))  # type: ignore[arg-type]
-
-
-def initial_status(slurm_version: str) -> Status:
-    """Before anything is known."""
-    return Status(slurm_version=slurm_version)

@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from images.common.log import Log
-from images.common.process import end_on_sigterm
+from images.common.process import program
 from images.common.wait import Clock, Reminder
 from images.controller.publish import config_hash, read_files
 
@@ -64,26 +63,24 @@ def await_config(
 
 def main() -> int:
     """Entry point."""
-    end_on_sigterm()
-    arguments = sys.argv[1:]
-    if not are_right(arguments):
+    wanted = wanted_of(sys.argv[1:])
+    if wanted is None:
         sys.stderr.write("usage: await-config HASH | --mounted DIRECTORY\n")
         return 64
     url = os.environ.get("AGENT_URL", "http://controller-0:8817").rstrip("/")
-    return await_config(lambda: wanted_hash(arguments), lambda: fetch_status(url), Log("await-config"))
+    with program("await-config") as log:
+        return await_config(wanted, lambda: fetch_status(url), log)
 
 
-def are_right(arguments: Sequence[str]) -> bool:
-    """Whether the arguments name a configuration."""
+def wanted_of(arguments: Sequence[str]) -> Callable[[], str] | None:
+    """Tells the configuration that the arguments name; None where they name none.
+
+    It raises OSError where the files are being exchanged.
+    """
     match arguments:
-        case ["--mounted", _]:
-            return True
-        case [name]:
-            return not name.startswith("-")
+        case ["--mounted", directory]:
+            return lambda: config_hash(read_files(Path(directory)))
+        case [name] if not name.startswith("-"):
+            return lambda: name
         case _:
-            return False
-
-
-def wanted_hash(arguments: Sequence[str]) -> str:
-    """The configuration that right arguments name. Raises OSError where the files are being exchanged."""
-    return config_hash(read_files(Path(arguments[1]))) if arguments[0] == "--mounted" else arguments[0]
+            return None

@@ -7,49 +7,31 @@ jobs without a trace, and nodes with the jobs on them, which are queued again (m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
+from images.common.slurm_conf import setting
+from images.controller.control import Slurmctld
 from images.controller.publish import Files
-from images.controller.scratch_config import setting
 
 _DEFAULT_MAX_JOBS: Final = "10000"
 """Slurm's own, where MaxJobCount is not set."""
 
 
-class Control(Protocol):
-    """The part of slurmctld's control that is needed here."""
-
-    def records_text(self) -> str | None:
-        """Job records, also of jobs that have ended a short while ago, one a line."""
-        ...
-
-    def nodes_text(self) -> str | None:
-        """Node records, one a line."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Capacity:
-    """Whether slurmctld may be given new limits."""
-
-    slurmctld: Control
-
-    def obstacle(self, files: Files, before: Files) -> str | None:
-        """Why slurmctld must not read these files, or None. It is asked only where a limit becomes smaller."""
-        jobs = _lowered("MaxJobCount", files, before, _DEFAULT_MAX_JOBS)
-        if jobs is not None and (held := _lines(self.slurmctld.records_text())) > jobs:
-            return (
-                f"MaxJobCount={jobs} is too small: slurmctld has {_said(held)} job records and would forget some, also "
-                "running ones. Keep it larger, or wait until there are fewer (ended jobs count for MinJobAge)"
-            )
-        nodes = _lowered("MaxNodeCount", files, before, None)
-        if nodes is not None and (held := _lines(self.slurmctld.nodes_text())) > nodes:
-            return (
-                f"MaxNodeCount={nodes} is too small: slurmctld has {_said(held)} nodes and would forget some with "
-                "their jobs. Set slurm.settings.MaxNodeCount to what it was until nodes have left"
-            )
-        return None
+def too_small(slurmctld: Slurmctld, files: Files, before: Files) -> str | None:
+    """Why slurmctld must not read these files, or None. It is asked only where a limit becomes smaller."""
+    jobs = _lowered("MaxJobCount", files, before, _DEFAULT_MAX_JOBS)
+    if jobs is not None and (held := _lines(slurmctld.records_text())) > jobs:
+        return (
+            f"MaxJobCount={jobs} is too small: slurmctld has {_said(held)} job records and would forget some, also "
+            "running ones. Keep it larger, or wait until there are fewer (ended jobs count for MinJobAge)"
+        )
+    nodes = _lowered("MaxNodeCount", files, before, None)
+    if nodes is not None and (held := _lines(slurmctld.nodes_text())) > nodes:
+        return (
+            f"MaxNodeCount={nodes} is too small: slurmctld has {_said(held)} nodes and would forget some with "
+            "their jobs. Set slurm.settings.MaxNodeCount to what it was until nodes have left"
+        )
+    return None
 
 
 def _lowered(key: str, files: Files, before: Files, default: str | None) -> int | None:

@@ -12,20 +12,19 @@ import os
 import pwd
 import re
 import secrets
-import selectors
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from images.common.files import write_atomically
-from images.common.jwt_key import KEY
+from images.common.secret_files import JWT_KEY
 from images.controller.publish import Files
 from images.controller.scratch_config import Scratch, scratch_files
 
@@ -120,7 +119,7 @@ class Checker:
         scratch = Scratch(directory=directory, slurmctld_port=slurmctld_port, slurmd_port=slurmd_port)
         root = Path(directory)
         (root / "state").mkdir()
-        write_atomically(root / KEY.name, secrets.token_bytes(32), mode=0o600)
+        write_atomically(root / JWT_KEY.name, secrets.token_bytes(32), mode=0o600)
         for name, content in scratch_files(files, scratch).items():
             (root / name).write_text(content, encoding="utf-8")
         if self._user is not None:
@@ -132,52 +131,42 @@ class Checker:
         path = "/usr/sbin:/usr/bin:/sbin:/bin"
         environment: Mapping[str, str] = {"PATH": path, "SLURM_CONF": f"{directory}/slurm.conf"}
         process = subprocess.Popen(
-            [self._program, "-D", "-c", "-f", f"{directory}/slurm.conf"],
+            [self._program, "-D", "-c", "-f", f"{directory}/slurm.conf"], text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=environment, start_new_session=True,
         )  # fmt: skip
-        try:
-            lines, timed_out = _read_until(process, lambda line: _UP in line or _HOPELESS in line, self._timeout)
-        finally:
+        assert process.stdout is not None
+        timed_out = threading.Event()
+
+        def give_up() -> None:
+            timed_out.set()
             _kill(process)
-        cleaned = [clean(line, directory) for line in lines]
-        complaints = complaints_in(cleaned, groups)
-        if timed_out:
-            last = cleaned[-1] if cleaned else "(none)"
+
+        timer = threading.Timer(self._timeout, give_up)
+        timer.start()
+        lines = []
+        try:
+            for line in process.stdout:
+                lines.append(clean(line, directory))
+                if _UP in line or _HOPELESS in line:
+                    break
+        finally:
+            timer.cancel()
+            timer.join()
+            _kill(process)
+            process.wait()
+            process.stdout.close()
+        complaints = complaints_in(lines, groups)
+        if timed_out.is_set():
+            last = lines[-1] if lines else "(none)"
             complaints += (f"error: slurmctld is not up after {self._timeout:g} s; its last line: {last}",)
-        return Verdict(starts=any(_UP in line for line in cleaned), complaints=complaints)
+        return Verdict(starts=any(_UP in line for line in lines), complaints=complaints)
 
 
-def _read_until(
-    process: subprocess.Popen[bytes], done: Callable[[str], bool], timeout: float
-) -> tuple[list[str], bool]:
-    """Lines of output up to the first that is `done`, or the end; and whether time ran out first."""
-    assert process.stdout is not None
-    deadline = time.monotonic() + timeout
-    buffer = b""
-    lines: list[str] = []
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while True:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0 or not selector.select(remaining):
-                return lines, True
-            chunk = os.read(process.stdout.fileno(), 65536)
-            *complete, buffer = (buffer + chunk).split(b"\n")
-            if not chunk and buffer:
-                complete.append(buffer)
-            lines += [line.decode(errors="replace") for line in complete]
-            if not chunk or any(done(line) for line in lines[len(lines) - len(complete) :]):
-                return lines, False
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the scratch slurmctld and its helper processes; it has nothing worth saving."""
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End the scratch slurmctld, which has nothing worth saving, and its helper processes."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 def _free_ports() -> tuple[int, int]:

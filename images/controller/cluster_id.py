@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from images.common.readiness import can_connect
+from images.common.slurm_conf import setting, uses_database
 from images.controller.publish import STATE, Files
-from images.controller.scratch_config import setting, uses_database
 
 _OWN_ID: Final = "clustername"
 _MARKER: Final = "slurmstack/accounting"

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import os
 import queue
-import sys
 import threading
 import time
-from pathlib import Path
+from functools import partial
+from typing import NoReturn
 
+from images.common.kubernetes import Kube, own_namespace
 from images.common.log import Log
-from images.common.mountinfo import WrongFilesystemError, expect_filesystem
-from images.common.process import end_on_sigterm
-from images.controller.agent import Agent, initial_status
-from images.controller.capacity import Capacity
+from images.common.mountinfo import expect_volume
+from images.common.process import program
+from images.controller.agent import Agent
+from images.controller.capacity import too_small
 from images.controller.check import Checker
 from images.controller.control import Slurmctld
-from images.controller.kube import Kube, own_namespace
 from images.controller.leaving_rounds import LeavingKeeper
 from images.controller.node_list import NodeList
 from images.controller.publish import STATE, Store
 from images.controller.records import INTERVAL_SECONDS, Reaper
-from images.controller.server import PORT, STATE_FILE, StatusBoard, start_server
-from images.controller.source import MOUNTED, Changes, ConfigMapSource, MountedSource, start
-from images.controller.topology_places import follow_places
-from images.controller.topology_rounds import Locations, Nowhere, TopologyKeeper
+from images.controller.server import STATE_FILE, Status, StatusBoard, start_server
+from images.controller.source import MOUNTED, Changes, MountedSource, first_files, follow_config_map
+from images.controller.topology_places import Nowhere, follow_places
+from images.controller.topology_rounds import TopologyKeeper
 
 
 def _reap_for_ever(reaper: Reaper, log: Log) -> None:
@@ -36,58 +36,52 @@ def _reap_for_ever(reaper: Reaper, log: Log) -> None:
             log(f"node records are left alone: an answer that was not understood ({error!r})")
 
 
-def _agent(
-    kube: Kube | None, slurmctld: Slurmctld, nodes: NodeList, board: StatusBoard, log: Log
-) -> tuple[Agent, TopologyKeeper]:
-    def locations() -> Locations:
-        return Nowhere() if kube is None else follow_places(kube, log)
+def _start_source(kube: Kube | None, changes: Changes, log: Log) -> None:
+    if kube is None:
+        log(f"not in a Kubernetes pod: following the files in {MOUNTED}")
+        MountedSource(MOUNTED, changes, log).start()
+        return
+    name = os.environ.get("CONFIG_MAP", "slurm-config")
+    log(f"following ConfigMap {kube.namespace}/{name}")
+    follow_config_map(kube, name, changes, log).start()
+
+
+def _serve(log: Log) -> NoReturn:
+    expect_volume(STATE)
+    slurmctld = Slurmctld()
+    board = StatusBoard(Status(slurm_version=slurmctld.version()), STATE_FILE)
+    start_server(board)
+    kube = Kube.in_cluster(own_namespace())
+    nodes = NodeList(slurmctld=slurmctld)
 
     def first_topology(keys: tuple[str, ...]) -> str:
         return topology.initial(keys)
 
     agent = Agent(
         store=Store(), check=Checker(), slurmctld=slurmctld, board=board, log=log, first_topology=first_topology,
-        too_small=Capacity(slurmctld=slurmctld).obstacle,
+        too_small=partial(too_small, slurmctld),
     )  # fmt: skip
-    topology = TopologyKeeper(locations=locations, nodes=nodes, published=agent.published, reload=agent.reload, log=log)
-    return agent, topology
-
-
-def main() -> None:
-    """Entry point."""
-    end_on_sigterm()
-    log = Log("config-agent")
-    try:
-        expect_filesystem(STATE, os.environ.get("EXPECT_FILESYSTEM", ""))
-    except WrongFilesystemError as error:
-        log(str(error))
-        sys.exit(1)
-    slurmctld = Slurmctld()
-    board = StatusBoard(initial_status(slurmctld.version()), STATE_FILE)
-    start_server(board, int(os.environ.get("PORT", PORT)))
-    kube = Kube.in_cluster(own_namespace())
-    nodes = NodeList(slurmctld=slurmctld)
-    agent, topology = _agent(kube, slurmctld, nodes, board, log)
+    topology = TopologyKeeper(
+        locations=lambda: Nowhere() if kube is None else follow_places(kube, log),
+        nodes=nodes, published=agent.published, reload=agent.reload, log=log,
+    )  # fmt: skip
     leaving = LeavingKeeper(slurmctld=slurmctld, published=agent.published, drop=agent.drop, log=log)
-
-    changes: Changes = queue.Queue()
-    mounted = Path(os.environ.get("CONFIG_DIR", str(MOUNTED)))
-    if kube is None:
-        log(f"not in a Kubernetes pod: following the files in {mounted}")
-        start(MountedSource(mounted, changes, log))
-    else:
-        name = os.environ.get("CONFIG_MAP", "slurm-config")
-        log(f"following ConfigMap {kube.namespace}/{name}")
-        start(ConfigMapSource(kube, name, changes, log, mounted=mounted))
+    changes = Changes()
+    _start_source(kube, changes, log)
+    if kube is not None:
         reaper = Reaper(api=kube, nodes=nodes, wanted_nodes=slurmctld.wanted_nodes, log=log)
         threading.Thread(target=_reap_for_ever, args=(reaper, log), daemon=True, name="node-records").start()
-
+    agent.take(first_files(changes, log))
     while True:
         try:
-            files = changes.get(timeout=0.1 if board.get().pending else 1.0)
+            agent.take(changes.get(timeout=0.1 if board.get().pending else 1.0))
         except queue.Empty:
             agent.tick()
             topology.round()
             leaving.round()
-            continue
-        agent.take(files)
+
+
+def main() -> None:
+    """Entry point."""
+    with program("config-agent") as log:
+        _serve(log)

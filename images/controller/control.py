@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from images.common.command import TIMED_OUT, Result, Runner, run
@@ -23,11 +22,7 @@ class Slurmctld:
     """slurmctld of this pod, reached with Slurm's own commands."""
 
     runner: Runner = run
-    slurm_conf: Path = SLURM_CONF
-    _env: dict[str, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._env = {**os.environ, "SLURM_CONF": str(self.slurm_conf)}
+    _env: dict[str, str] = field(default_factory=lambda: {**os.environ, "SLURM_CONF": str(SLURM_CONF)}, init=False)
 
     def is_up(self) -> bool:
         """Whether it answers."""
@@ -50,23 +45,24 @@ class Slurmctld:
 
     def nodes_text(self) -> str | None:
         """All node records, one a line, or None where slurmctld does not answer."""
-        result = self.runner(["scontrol", "show", "nodes", "--oneliner"], env=self._env)
-        return result.stdout if result.ok else None
+        return self._ask("scontrol", "show", "nodes", "--oneliner")
 
     def queue_text(self) -> str | None:
         """The partitions of each job that has not ended, a job a line, or None where slurmctld does not answer."""
-        result = self.runner(["squeue", "--all", "--noheader", "--format=%P"], env=self._env)
-        return result.stdout if result.ok else None
+        return self._ask("squeue", "--all", "--noheader", "--format=%P")
 
     def records_text(self) -> str | None:
         """All job records, also of jobs that have ended a short while ago, one a line."""
-        result = self.runner(["squeue", "--all", "--noheader", "--states=all", "--format=%A"], env=self._env)
-        return result.stdout if result.ok else None
+        return self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%A")
 
     def wanted_nodes(self) -> frozenset[str] | None:
         """Nodes that pending jobs ask for by name, or None where slurmctld does not answer."""
-        result = self.runner(list(WANTED_NODES), env=self._env)
-        return wanted_nodes(result.stdout) if result.ok else None
+        listed = self._ask(*WANTED_NODES)
+        return None if listed is None else wanted_nodes(listed)
+
+    def _ask(self, *argv: str) -> str | None:
+        result = self.runner(argv, env=self._env)
+        return result.stdout if result.ok else None
 
     def undrain(self, nodes: str) -> Result:
         """Lift a drain, and nothing else: a node that is down stays down."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import http.client
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, TypeVar
 
 from images.common.command import Runner, run
+from images.common.kubernetes import Kube, KubeError, Object, own_namespace
 from images.common.log import Log, open_pod_log
 from images.common.wait import Clock, Reminder
-from images.controller.kube import Kube, KubeError, Object, own_namespace
 
 STATEFUL_SET: Final = "controller"
 
@@ -37,6 +36,9 @@ KILL_SECONDS: Final = 30
 """From SIGTERM to SIGKILL for slurmctld. The pod's own grace period is for the workers' jobs, and may be days."""
 
 
+Value = TypeVar("Value")
+
+
 class Ending(Enum):
     """Why slurmctld may end."""
 
@@ -46,27 +48,11 @@ class Ending(Enum):
     UNKNOWN = "the API server does not say more"
 
 
-class Api(Protocol):
-    """The part of the Kubernetes API that is needed here."""
-
-    def get_namespace(self) -> Object:
-        """The namespace itself."""
-        ...
-
-    def list_stateful_sets(self) -> list[Object]:
-        """All StatefulSets."""
-        ...
-
-    def list_workers(self) -> list[Object]:
-        """All worker pods, without specification and status."""
-        ...
-
-
 class Leaving:
     """Holds slurmctld up as long as workers need it."""
 
     def __init__(
-        self, api: Api, log: Callable[[str], None], *, runner: Runner = run, clock: Clock | None = None
+        self, api: Kube, log: Callable[[str], None], *, runner: Runner = run, clock: Clock | None = None
     ) -> None:
         self._api = api
         self._log = log
@@ -77,19 +63,31 @@ class Leaving:
 
     def run(self) -> Ending:
         """Return when slurmctld may end."""
-        goes = self._when_answered(self._cluster_goes, "whether the cluster goes")
-        if goes is None:
-            return Ending.UNKNOWN
-        return self._await_workers() if goes else Ending.ORDINARY
+        goes = self._answer(self._cluster_goes, "whether the cluster goes", _may_pass)
+        if not goes:
+            return Ending.UNKNOWN if goes is None else Ending.ORDINARY
+        started = self._clock.now()
+        while True:
+            # Rights may go before the workers: whatever the answer, it may be another one in a moment.
+            pods = self._answer(self._api.list_workers, "which workers are left", lambda _: True)
+            if pods is None:
+                return Ending.UNKNOWN
+            if not pods:
+                return Ending.LEFT
+            if self._clock.now() - started >= SETTLE_SECONDS and not any(map(_is_deleted, pods)):
+                return Ending.STAYING
+            self._reminder.waiting(self._who(pods))
+            self._polls += 1
+            self._clock.sleep(FAST_POLL_SECONDS if self._polls <= FAST_POLLS else SLOW_POLL_SECONDS)
 
-    def _when_answered(self, question: Callable[[], bool], what: str) -> bool | None:
+    def _answer(self, question: Callable[[], Value], what: str, may_pass: Callable[[KubeError], bool]) -> Value | None:
         """The answer, or None if the API server gives none for `SILENCE_SECONDS`: it may be busy or start anew."""
         started = self._clock.now()
         while True:
             try:
                 return question()
             except KubeError as error:
-                if not _may_pass(error) or self._clock.now() - started >= SILENCE_SECONDS:
+                if not may_pass(error) or self._clock.now() - started >= SILENCE_SECONDS:
                     self._log(f"nobody says {what}: {error}")
                     return None
                 self._reminder.waiting(f"the API server: {error}")
@@ -105,26 +103,6 @@ class Leaving:
             if _may_pass(error):
                 raise
             return False  # not allowed by the Role of an earlier version
-
-    def _await_workers(self) -> Ending:
-        started = answered = self._clock.now()
-        while True:
-            try:
-                pods = self._api.list_workers()
-            except KubeError as error:
-                if self._clock.now() - answered >= SILENCE_SECONDS:
-                    self._log(f"nobody says which workers are left: {error}")
-                    return Ending.UNKNOWN
-                self._reminder.waiting(f"the API server: {error}")
-            else:
-                answered = self._clock.now()
-                if not pods:
-                    return Ending.LEFT
-                if answered - started >= SETTLE_SECONDS and not any(map(_is_deleted, pods)):
-                    return Ending.STAYING
-                self._reminder.waiting(self._who(pods))
-            self._polls += 1
-            self._clock.sleep(FAST_POLL_SECONDS if self._polls <= FAST_POLLS else SLOW_POLL_SECONDS)
 
     def _who(self, pods: Sequence[Object]) -> str:
         names = sorted(str(pod["metadata"]["name"]) for pod in pods)
@@ -165,7 +143,3 @@ def main() -> int:
     finally:
         kill_later()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,18 +8,13 @@ of slurmctld and of the pod change nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from images.controller.scratch_config import setting
+from images.common.slurm_conf import SLURM_CONF, Line, lines_of, setting
 
-SLURM_CONF: Final = "slurm.conf"
 BLOCK: Final = "\n# Left the stack: closed for new jobs, and taken out by config-agent when the last job has gone.\n"
 """What the block begins with. It reaches to the end of the file."""
-
-_OPTION: Final = re.compile(r"([^\s=]+)\s*=\s*(\"[^\"]*\"|\S+)")
 
 _DROPPED: Final = frozenset(
     key.lower()
@@ -37,23 +32,6 @@ _STOPPED: Final = frozenset({"DOWN", "INACTIVE"})
 """States in which queued jobs do not start. Only INACTIVE refuses new ones as well."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """A `PartitionName` or `NodeSet` line."""
-
-    name: str
-    options: tuple[tuple[str, str], ...]
-    """Without the name. Slurm's keys do not depend on case."""
-
-    def option(self, key: str) -> str:
-        """Value of an option, empty where it is not set."""
-        return next((value for name, value in self.options if name.lower() == key.lower()), "")
-
-    def written(self, keyword: str) -> str:
-        """As in slurm.conf."""
-        return " ".join(f"{key}={value}" for key, value in ((keyword, self.name), *self.options)) + "\n"
-
-
 def without_block(files: Mapping[str, str]) -> dict[str, str]:
     """The files as the stack says them."""
     return {name: content.partition(BLOCK)[0] if name == SLURM_CONF else content for name, content in files.items()}
@@ -66,7 +44,7 @@ def block_of(files: Mapping[str, str]) -> str:
 
 def leaving_partitions(files: Mapping[str, str]) -> tuple[str, ...]:
     """Names of the partitions that are kept only for their jobs."""
-    return tuple(_lines(block_of(files), "PartitionName"))
+    return tuple(lines_of(block_of(files), "PartitionName"))
 
 
 def keep_partitions(files: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
@@ -84,14 +62,14 @@ def _with_block(files: Mapping[str, str], before: Mapping[str, str], *, gone: Co
     if SLURM_CONF not in stack:
         return stack
     had, has = before.get(SLURM_CONF, ""), stack[SLURM_CONF]
-    present = {*_lines(has, "PartitionName"), *gone}
+    present = {*lines_of(has, "PartitionName"), *gone}
     memory = setting(before, _DEFAULT_MEMORY)
-    partitions = [_closed(line, memory) for name, line in _lines(had, "PartitionName").items() if name not in present]
+    partitions = [_closed(line, memory) for name, line in lines_of(had, "PartitionName").items() if name not in present]
     if not partitions:
         return stack
     used = {name for partition in partitions for name in partition.option("Nodes").split(",")}
-    used -= _lines(has, "NodeSet").keys()
-    node_sets = [line for name, line in _lines(had, "NodeSet").items() if name in used]
+    used -= lines_of(has, "NodeSet").keys()
+    node_sets = [line for name, line in lines_of(had, "NodeSet").items() if name in used]
     block = [line.written("NodeSet") for line in node_sets] + [line.written("PartitionName") for line in partitions]
     return {**stack, SLURM_CONF: has + BLOCK + "".join(block)}
 
@@ -106,13 +84,3 @@ def _closed(partition: Line, memory: str | None) -> Line:
     if memory is not None and not partition.option(_DEFAULT_MEMORY) and not partition.option("DefMemPerNode"):
         options.append((_DEFAULT_MEMORY, memory))
     return Line(name=partition.name, options=(*options, ("State", state)))
-
-
-def _lines(text: str, keyword: str) -> dict[str, Line]:
-    """The lines that begin with a keyword, by name. `DEFAULT` is no name: it sets options of the lines below it."""
-    found = {}
-    for line in text.replace("\\\n", " ").splitlines():
-        options = _OPTION.findall(re.split(r"(?<!\\)#", line, maxsplit=1)[0])
-        if options and options[0][0].lower() == keyword.lower() and options[0][1].upper() != "DEFAULT":
-            found[options[0][1]] = Line(name=options[0][1], options=tuple(options[1:]))
-    return found

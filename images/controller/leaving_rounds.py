@@ -15,9 +15,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from images.common.wait import Clock
+from images.controller.control import Slurmctld
 from images.controller.leaving import leaving_partitions
 from images.controller.publish import STATE, Files
 
@@ -53,21 +54,13 @@ def in_a_list(job_state: bytes | mmap.mmap, partition: str) -> bool:
     return False
 
 
-class Control(Protocol):
-    """The part of slurmctld's control that is needed here."""
-
-    def queue_text(self) -> str | None:
-        """The partitions of each job that has not ended, a job a line; None where slurmctld does not answer."""
-        ...
-
-
 class LeavingKeeper:
     """Looks at the queue while partitions are kept for their jobs."""
 
     def __init__(
         self,
         *,
-        slurmctld: Control,
+        slurmctld: Slurmctld,
         published: Callable[[], Files],
         drop: Callable[[Collection[str]], bool],
         log: Callable[[str], None],

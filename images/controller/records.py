@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
-from images.common.command import Result
-from images.controller.kube import KubeError, Object
-from images.controller.node_list import NodeRecord
+from images.common.kubernetes import Kube, KubeError, Object
+from images.common.slurm_records import NodeRecord
+from images.controller.node_list import NodeList
 
 INTERVAL_SECONDS: Final = 10.0
 MOST_PER_ROUND: Final = 50
@@ -47,38 +47,14 @@ def removable(nodes: Iterable[NodeRecord], pods: Iterable[Object], stateful_sets
     return names
 
 
-class Api(Protocol):
-    """The part of the Kubernetes API that is needed here."""
-
-    def list_pods(self) -> list[Object]:
-        """All pods."""
-        ...
-
-    def list_stateful_sets(self) -> list[Object]:
-        """All StatefulSets."""
-        ...
-
-
-class Nodes(Protocol):
-    """slurmctld's list of nodes."""
-
-    def nodes(self) -> list[NodeRecord] | None:
-        """All records; None where slurmctld does not answer."""
-        ...
-
-    def delete_node(self, name: str) -> Result:
-        """Remove one."""
-        ...
-
-
 class Reaper:
     """Removes records, one bounded round at a time."""
 
     def __init__(
         self,
         *,
-        api: Api,
-        nodes: Nodes,
+        api: Kube,
+        nodes: NodeList,
         wanted_nodes: Callable[[], frozenset[str] | None],
         log: Callable[[str], None],
     ) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from images.common.jwt_key import KEY
+from images.common.secret_files import JWT_KEY
+from images.common.slurm_conf import uses_database, with_included
 from images.controller.topology import TOPOLOGY_CONF
 
 _REPLACED: Final = (
@@ -87,34 +88,6 @@ def _without_groups(line: str, known: frozenset[str]) -> str:
     return _ALLOW_GROUPS.sub(unknown, line)
 
 
-def _value(text: str, key: str) -> str | None:
-    found = re.findall(rf"(?im)^(?!\s*#)(?:.*\s)?{re.escape(key)}\s*=\s*(\S+)", text)
-    return found[-1].lower() if found else None
-
-
-def setting(files: Mapping[str, str], key: str) -> str | None:
-    """Value of a key of slurm.conf in small letters, as Slurm itself reads it; None where it is not set."""
-    values = [_value(content, key) for content in _slurm_confs(files).values()]
-    return next((value for value in values if value is not None), None)
-
-
-def uses_database(files: Mapping[str, str]) -> bool:
-    """Whether the configuration keeps its accounts in slurmdbd."""
-    return setting(files, "AccountingStorageType") == "accounting_storage/slurmdbd"
-
-
-def _slurm_confs(files: Mapping[str, str]) -> dict[str, str]:
-    """slurm.conf and the files that it includes."""
-    found: dict[str, str] = {}
-    names = ["slurm.conf"]
-    while names:
-        name = names.pop()
-        if name in files and name not in found:
-            found[name] = files[name]
-            names += re.findall(r"(?im)^\s*include\s+(\S+)", files[name])
-    return found
-
-
 def scratch_files(files: Mapping[str, str], scratch: Scratch) -> dict[str, str]:
     """The files as the scratch slurmctld gets them.
 
@@ -124,14 +97,14 @@ def scratch_files(files: Mapping[str, str], scratch: Scratch) -> dict[str, str]:
     keys = [*_REPLACED, *_DROPPED, *(_DROPPED_WITH_DATABASE if database else ())]
     groups = frozenset(line.partition(":")[0] for line in files.get(GROUP_FILE, "").splitlines())
     result = dict(files)
-    for name, content in _slurm_confs(files).items():
+    for name, content in with_included(files).items():
         lines = []
         for line in content.splitlines():
             changed = line if line.lstrip().startswith("#") else _without(line, keys)
             if changed.lstrip().lower().startswith("partitionname="):
                 changed = _without_groups(changed, groups)
                 changed = _without(changed, _PARTITION_DATABASE_KEYS) if database else changed
-            lines.append(changed.replace(str(KEY), f"{scratch.directory}/{KEY.name}"))
+            lines.append(changed.replace(str(JWT_KEY), f"{scratch.directory}/{JWT_KEY.name}"))
         result[name] = "\n".join(lines) + "\n"
     result["slurm.conf"] = result.get("slurm.conf", "") + "".join(
         f"{key}={value}\n" for key, value in scratch.settings().items()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from images.common.follow import Follower
+from images.common.kubernetes import Kube
 from images.common.wait import Clock, Reminder
-from images.controller.kube import Kube, KubeError, Object
 from images.controller.publish import config_hash, read_files
 
 MOUNTED: Final = Path("/config/slurm")
@@ -21,78 +22,60 @@ BOOT_PATIENCE_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 0.5
 POLL_SECONDS: Final = 1.0
 
-Changes = queue.Queue[dict[str, str]]
 
+class Changes(queue.Queue[dict[str, str]]):
+    """Configurations, each different from the one before."""
 
-class ConfigMapSource:
-    """Puts the files of a ConfigMap into a queue, first as they are and then after every change."""
+    _last = ""
 
-    def __init__(
-        self,
-        kube: Kube,
-        name: str,
-        changes: Changes,
-        log: Callable[[str], None],
-        *,
-        mounted: Path = MOUNTED,
-        clock: Clock | None = None,
-    ) -> None:
-        self._kube = kube
-        self._name = name
-        self._changes = changes
-        self._log = log
-        self._mounted = mounted
-        self._clock = clock or Clock()
-        self._last: str | None = None
-
-    def run(self) -> None:
-        """Watch for ever."""
-        started = self._clock.now()
-        reminder = Reminder(self._log, self._clock)
-        while True:
-            try:
-                self._read_and_watch()
-                reminder = Reminder(self._log, self._clock)
-            except KubeError as error:
-                if error.status != 410:
-                    reminder.waiting(f"the API server: {error}")
-                self._clock.sleep(RETRY_SECONDS)
-            if (
-                self._last is None
-                and self._clock.now() - started > BOOT_PATIENCE_SECONDS
-                and (self._mounted / "slurm.conf").is_file()
-            ):
-                self._log(f"taking the mounted copy of the configuration in {self._mounted} for now")
-                self._offer(read_files(self._mounted))
-
-    def _read_and_watch(self) -> None:
-        found, version = self._kube.read_config_map(self._name)
-        self._offer_object(found)
-        for kind, changed in self._kube.watch_config_map(self._name, version):
-            if kind == "DELETED":
-                self._log(f"ConfigMap {self._name} was deleted; the configuration stays as it is")
-            elif kind != "BOOKMARK":
-                self._offer_object(changed)
-
-    def _offer_object(self, config_map: Object) -> None:
-        self._offer(dict(config_map.get("data") or {}))
-
-    def _offer(self, files: dict[str, str]) -> None:
+    def offer(self, files: dict[str, str]) -> None:
+        """Put one in if it is another one."""
         version = config_hash(files)
         if version != self._last:
             self._last = version
-            self._changes.put(files)
+            self.put(files)
+
+
+def follow_config_map(kube: Kube, name: str, changes: Changes, log: Callable[[str], None]) -> Follower[dict[str, str]]:
+    """Offers the files of a ConfigMap, first as they are and then after every change."""
+
+    def changed(found: Mapping[str, dict[str, str]]) -> None:
+        if name in found:
+            changes.offer(found[name])
+        else:
+            log(f"there is no ConfigMap {kube.namespace}/{name}; the configuration stays as it is")
+
+    return Follower(
+        kube, kube.path("configmaps"), lambda item: dict(item.get("data") or {}), log,
+        fields=f"metadata.name={name}", retry=RETRY_SECONDS, changed=changed,
+    )  # fmt: skip
+
+
+def first_files(
+    changes: Changes, log: Callable[[str], None], mounted: Path = MOUNTED, patience: float = BOOT_PATIENCE_SECONDS
+) -> dict[str, str]:
+    """The first configuration: the mounted copy where the API server says nothing for a while."""
+    while True:
+        try:
+            return changes.get(timeout=patience)
+        except queue.Empty:
+            if (mounted / "slurm.conf").is_file():
+                log(f"taking the mounted copy of the configuration in {mounted} for now")
+                changes.offer(read_files(mounted))
 
 
 class MountedSource:
-    """Puts the files of a directory into a queue, first as they are and then after every change."""
+    """Offers the files of a directory, first as they are and then after every change."""
 
     def __init__(self, mounted: Path, changes: Changes, log: Callable[[str], None], clock: Clock | None = None) -> None:
         self._mounted = mounted
         self._changes = changes
         self._clock = clock or Clock()
         self._reminder = Reminder(log, self._clock)
-        self._last: str | None = None
+
+    def start(self) -> None:
+        """Look in the background."""
+        threading.Thread(target=self.run, daemon=True, name="config-source").start()
 
     def run(self) -> None:
         """Look again every second, for ever."""
@@ -108,13 +91,5 @@ class MountedSource:
             files = {}
         if "slurm.conf" not in files:
             self._reminder.waiting(f"{self._mounted}/slurm.conf")
-        elif (version := config_hash(files)) != self._last:
-            self._last = version
-            self._changes.put(files)
-
-
-def start(source: ConfigMapSource | MountedSource) -> threading.Thread:
-    """Run a source in the background."""
-    thread = threading.Thread(target=source.run, daemon=True, name="config-source")
-    thread.start()
-    return thread
+        else:
+            self._changes.offer(files)

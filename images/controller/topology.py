@@ -8,9 +8,10 @@ and gets near ones where it can.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
+
+from images.common.hostlist import compress
 
 TOPOLOGY_CONF: Final = "topology.conf"
 """The one file of Slurm's configuration that is not in the ConfigMap: the agent makes it."""
@@ -28,8 +29,6 @@ LONGEST_NAME: Final = 40
 _NO_NODE: Final = "none"
 """Slurm has no empty leaf switch, and 26.05 does not start without any switch (measured). Nodes are named
 `<pool>-<number>`, so none has this name."""
-
-_NUMBERED: Final = re.compile(r"^(?P<prefix>.*?)(?P<number>0|[1-9]\d{0,8})$")
 
 Path = tuple[str, ...]
 """Values of a node's labels, from the core to the node; empty: none is known."""
@@ -59,31 +58,6 @@ def switch_name(path: Path) -> str:
     return f"{path[-1][: LONGEST_NAME - 9]}-{digest}"
 
 
-def host_list(names: Iterable[str]) -> str:
-    """The names as Slurm abbreviates them: `gpu-[0-3,7]`."""
-    plain: list[str] = []
-    numbers: dict[str, list[int]] = {}
-    for name in names:
-        found = _NUMBERED.match(name)
-        if found is None:
-            plain.append(name)
-        else:
-            numbers.setdefault(found["prefix"], []).append(int(found["number"]))
-    return ",".join([*sorted(plain), *(f"{prefix}{_ranges(numbers[prefix])}" for prefix in sorted(numbers))])
-
-
-def _ranges(numbers: list[int]) -> str:
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    if len(runs) == 1 and runs[0][0] == runs[0][1]:
-        return str(runs[0][0])
-    return "[" + ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs) + "]"
-
-
 def render(places: Mapping[str, Path]) -> str:
     """topology.conf for nodes at these places. The same places always give the same bytes."""
     leaves: dict[Path, list[str]] = {}
@@ -96,9 +70,9 @@ def render(places: Mapping[str, Path]) -> str:
     unlabelled = leaves.pop((), [] if leaves else [_NO_NODE])
 
     lines = ["# Made by config-agent from labels of the Kubernetes nodes: changes made here are lost."]
-    lines += [f"SwitchName={switch_name(path)} Nodes={host_list(leaves[path])}" for path in sorted(leaves)]
+    lines += [f"SwitchName={switch_name(path)} Nodes={compress(leaves[path])}" for path in sorted(leaves)]
     if unlabelled:
-        lines.append(f"SwitchName={UNKNOWN} Nodes={host_list(unlabelled)}")
+        lines.append(f"SwitchName={UNKNOWN} Nodes={compress(unlabelled)}")
     tops = [switch_name(path) for path in sorted(below.pop((), set()))]
     inner = sorted(below, key=lambda path: (-len(path), path))
     lines += [f"SwitchName={switch_name(path)} Switches={_switches(below[path])}" for path in inner]

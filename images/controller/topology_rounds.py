@@ -8,15 +8,17 @@ registers drained, with a reason of its own (images/worker/topology.py), and tak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
-from images.common.command import Result
-from images.common.slurm_node import TOPOLOGY_REASON
+from images.common.hostlist import compress
+from images.common.slurm_node import waits_for_topology
+from images.common.slurm_records import NodeRecord
 from images.common.wait import Clock
-from images.controller.node_list import NodeRecord
+from images.controller.node_list import NodeList
 from images.controller.publish import Files
-from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, Path, host_list, label_keys, render
+from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, Path, label_keys, render
+from images.controller.topology_places import Places
 
 POLL_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 2.0
@@ -31,55 +33,14 @@ PATIENCE_SECONDS: Final = 10.0
 """How long to wait for a first answer of the API server before nodes are taken for unlabelled."""
 
 
-def waits(node: NodeRecord) -> bool:
-    """Whether it has registered drained, and is in no switch yet."""
-    return any("DRAIN" in state for state in node.states) and node.reason == TOPOLOGY_REASON
-
-
-class Locations(Protocol):
-    """Where nodes are."""
-
-    @property
-    def synced(self) -> bool:
-        """Whether that is known."""
-        ...
-
-    def of(self, names: Iterable[str], keys: Iterable[str]) -> dict[str, Path]:
-        """Paths by name."""
-        ...
-
-
-class Nowhere:
-    """Outside of Kubernetes no node has labels."""
-
-    synced = True
-
-    def of(self, names: Iterable[str], keys: Iterable[str]) -> dict[str, Path]:
-        """All unlabelled."""
-        del keys
-        return dict.fromkeys(names, ())
-
-
-class Nodes(Protocol):
-    """slurmctld's list of nodes."""
-
-    def nodes(self, *, newest: bool = False) -> list[NodeRecord] | None:
-        """All records; None where slurmctld does not answer."""
-        ...
-
-    def undrain(self, nodes: str) -> Result:
-        """Let nodes take jobs."""
-        ...
-
-
 class TopologyKeeper:
     """Decides when the tree is read again."""
 
     def __init__(
         self,
         *,
-        locations: Callable[[], Locations],
-        nodes: Nodes,
+        locations: Callable[[], Places],
+        nodes: NodeList,
         published: Callable[[], Files],
         reload: Callable[[str], bool],
         log: Callable[[str], None],
@@ -87,7 +48,7 @@ class TopologyKeeper:
     ) -> None:
         """`locations` is called once, when a tree is first asked for; `reload` makes slurmctld read a topology.conf."""
         self._make_locations = locations
-        self._locations: Locations | None = None
+        self._locations: Places | None = None
         self._nodes = nodes
         self._published = published
         self._reload = reload
@@ -122,7 +83,7 @@ class TopologyKeeper:
             return
         places = self._places(nodes, label_keys(files[LABELS_FILE]))
         wanted = render(places)
-        waiting = any(waits(node) for node in nodes)
+        waiting = any(waits_for_topology(node) for node in nodes)
         if not self._is_known(now, urgent=waiting):
             return
         if not waiting and wanted == files[TOPOLOGY_CONF]:
@@ -163,13 +124,13 @@ class TopologyKeeper:
 
     def _release(self, nodes: list[NodeRecord]) -> None:
         """Let nodes that waited for their place take jobs."""
-        waiting = [node.name for node in nodes if waits(node)]
+        waiting = [node.name for node in nodes if waits_for_topology(node)]
         if not waiting:
             return
-        result = self._nodes.undrain(host_list(waiting))
+        result = self._nodes.undrain(compress(waiting))
         if not result.ok:
             # One that has left meanwhile spoils the command for all.
             failed = [name for name in waiting if not self._nodes.undrain(name).ok]
             waiting = [name for name in waiting if name not in failed]
         if waiting:
-            self._log(f"nodes that waited for the topology take jobs now: {host_list(waiting)}")
+            self._log(f"nodes that waited for the topology take jobs now: {compress(waiting)}")

@@ -6,11 +6,12 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from images.common.files import write_atomically
+from images.common.files import Owner, write_atomically
+from images.common.process import RefusedError
 
 VERSION_FILE: Final = "slurmstack-version"
 """In the data directory: the server version that last wrote it."""
@@ -19,10 +20,6 @@ _THEIR_VERSION_FILES: Final = ("mariadb_upgrade_info", "mysql_upgrade_info")
 """Where mariadb-upgrade itself notes the version; data that were copied from elsewhere have at most these."""
 
 Version = tuple[int, int, int]
-
-
-class DataDirectoryError(Exception):
-    """The data cannot be used as they are. The message says what to do."""
 
 
 def parse_version(text: str) -> Version | None:
@@ -36,7 +33,7 @@ def server_version() -> Version:
     done = subprocess.run(["/usr/sbin/mariadbd", "--version"], capture_output=True, text=True, check=True)
     version = parse_version(done.stdout)
     if version is None:
-        raise DataDirectoryError(f"mariadbd does not say its version: {done.stdout.strip()!r}")
+        raise RefusedError(f"mariadbd does not say its version: {done.stdout.strip()!r}")
     return version
 
 
@@ -60,20 +57,20 @@ def dotted(version: Version) -> str:
 
 
 def needs_upgrade(data: Path, server: Version) -> bool:
-    """Whether `mariadb-upgrade` has to run. Raises DataDirectoryError if the data are of a newer release.
+    """Whether `mariadb-upgrade` has to run. Raises RefusedError if the data are of a newer release.
 
     A release is the first two numbers: within one, MariaDB promises that files fit both ways.
     """
     found = data_version(data)
     if found is not None and found[:2] > server[:2]:
-        raise DataDirectoryError(
+        raise RefusedError(
             f"the data are of MariaDB {dotted(found)}, and this image has {dotted(server)}: MariaDB cannot go back to "
             "an older release. Use images that have the newer one again, or restore a dump that was made before"
         )
     return found is None or found[:2] < server[:2]
 
 
-def make(volume: Path, owner: tuple[int, int], install: Callable[[Path], None], server: Version) -> Path:
+def make(volume: Path, owner: Owner, install: Callable[[Path], None], server: Version) -> Path:
     """The data directory below `volume`; a new one is made beside and renamed when all of it is on the disk.
 
     `install` fills an empty directory. What a start left behind that was ended in the middle is thrown away.
@@ -95,19 +92,3 @@ def make(volume: Path, owner: tuple[int, int], install: Callable[[Path], None], 
     finally:
         os.close(descriptor)
     return data
-
-
-def own(data: Path, owner: tuple[int, int]) -> int:
-    """Give everything to mariadbd's user, as after a restore by root. Returns how many changed."""
-    changed = 0
-    for path in _all(data):
-        status = path.lstat()
-        if (status.st_uid, status.st_gid) != owner:
-            os.lchown(path, *owner)
-            changed += 1
-    return changed
-
-
-def _all(directory: Path) -> Iterator[Path]:
-    yield directory
-    yield from directory.rglob("*")

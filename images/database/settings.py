@@ -6,6 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
+from images.common.mariadb import quoted
+
 RUN: Final = Path("/run/mysqld")
 SOCKET: Final = RUN / "mysqld.sock"
 OPTIONS: Final = RUN / "my.cnf"
@@ -78,12 +80,6 @@ def statements(password: str) -> str:
         f"GRANT ALL PRIVILEGES ON {DATABASE}.* TO {USER}@'%'",
     )
     return "".join(f"{line};\n" for line in lines)
-
-
-def quoted(value: str) -> str:
-    """A value in an option file of MariaDB, whatever characters it has."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{escaped}"'
 
 
 def probe_options(password: str) -> str:

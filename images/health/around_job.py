@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from images.common.command import Runner
-from images.health import job_directory
+from images.health import job_directory, state
 from images.health.contract import Node, Result, Status
 from images.health.local import Local, find_local, pod_environment
 from images.health.registry import Registry, find_checks
 from images.health.report import line_of
 from images.health.runner import run_checks
-from images.health.state import State
 from images.health.tools import Tools
 
 SECONDS: Final = 2.0
@@ -30,7 +29,6 @@ class AroundJob:
 
     local: Local
     registry: Registry
-    state: State
     log: Callable[[str], None]
     runner: Runner
     environment: Mapping[str, str]
@@ -45,7 +43,6 @@ class AroundJob:
         return cls(
             local=local,
             registry=find_checks(node=local.node),
-            state=State(directory=local.node.state),
             log=log,
             runner=Tools(),
             environment=os.environ,
@@ -65,11 +62,8 @@ class AroundJob:
                 self.log(f"{_WHEN[context]} job {node.job}: {line_of(name, found.result)}")
         failed = {name: found.result for name, found in outcomes.items() if found.result.status is Status.FAIL}
         if failed:
-            self._look_again_for(failed)
+            try:
+                state.remember_again(node, state.again(node) | set(failed))
+            except OSError as error:
+                self.log(f"cannot remember: {error}")
         return failed
-
-    def _look_again_for(self, failed: Mapping[str, Result]) -> None:
-        try:
-            self.state.remember_again(self.state.again() | set(failed))
-        except OSError as error:
-            self.log(f"cannot remember: {error}")

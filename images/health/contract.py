@@ -8,7 +8,7 @@ a crash and a check that does not end in time count as that too, never as health
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -54,16 +54,6 @@ class Result:
     `disk_used_ratio{path="/jail"}`. Without the prefix that all get, `slurmstack_health_`."""
 
 
-def ok(**values: float) -> Result:
-    """All is well."""
-    return Result(status=Status.OK, values=values)
-
-
-def not_checked(why: str) -> Result:
-    """Nobody knows."""
-    return Result(status=Status.NOT_CHECKED, message=why)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """The node on which a check runs, and what the stack file says about it."""
@@ -102,10 +92,10 @@ class Check:
     """Short, in small letters with `-`: it is in drain reasons, metrics and options."""
     summary: str
     """What it looks at, in one line, for `health list`."""
-    contexts: frozenset[Context]
     run: Callable[[Node, Runner, Thresholds], Result]
     """The program. It must not change anything on the node, may raise anything (which is `not checked`), and starts
     other programs only through the runner, with a time limit."""
+    contexts: frozenset[Context] = frozenset({"periodic"})
     hardware: Hardware = "any"
     seconds: float = 5.0
     """Time limit. After it the check is ended, where the kernel lets it be, and counts as not checked."""
@@ -124,25 +114,3 @@ class Thresholds:
 
 NAME_PREFIX: Final = "slurmstack_health_"
 """Of all metrics."""
-
-
-def worst(results: Iterable[Result]) -> Result:
-    """Several findings of one check as one result: the worst status, and all messages, the gravest first.
-
-    A failure is worse than not knowing, and not knowing is worse than a warning.
-    """
-    found = list(results)
-    order = [Status.OK, Status.WARN, Status.NOT_CHECKED, Status.FAIL]
-    by_gravity = sorted(found, key=lambda result: order.index(result.status), reverse=True)
-    status = by_gravity[0].status if by_gravity else Status.OK
-    faults = {result.fault for result in found if result.status == status}
-    values: dict[str, float] = {}
-    for result in found:
-        values |= result.values
-    gravest: list[FaultClass] = ["hardware", "node", "user"]
-    return Result(
-        status=status,
-        message="; ".join(result.message for result in by_gravity if result.message),
-        fault=next((fault for fault in gravest if fault in faults), None),
-        values=values,
-    )

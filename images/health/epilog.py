@@ -26,17 +26,12 @@ from images.health.contract import Node
 from images.health.leftovers import Moment
 from images.health.local import prepare_environment, with_job
 from images.health.proc import Process, jobs_here
+from images.health.slurm import Slurm, SlurmError
 
 REMOVAL_SECONDS: Final = 2.0
 """So long the epilog waits for the removal of files; then that goes on by itself."""
 
 ASK_SECONDS: Final = 3.0
-
-_ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
-
-
-class UnknownJobsError(Exception):
-    """slurmctld did not say which jobs are here."""
 
 
 @dataclass(kw_only=True)
@@ -90,21 +85,22 @@ class Epilog(AroundJob):
             return False
         try:
             return not self._other_jobs(node, uid)
-        except UnknownJobsError as error:
+        except SlurmError as error:
             self.log(f"job {node.job}: what its user has left stays, as slurmctld does not say who is here: {error}")
             return False
 
     def _other_jobs(self, node: Node, uid: int) -> bool:
-        """Whether the user has another job here. One that ends just now has, as long as a step of it lives."""
-        argv = ["squeue", "--noheader", f"--states={_ON_NODE}", f"--nodelist={node.name}", f"--user={uid}"]
-        answer = self.runner([*argv, "--format=%A %T"], timeout=ASK_SECONDS)
-        if not answer.ok:
-            raise UnknownJobsError(answer.message)
+        """Whether the user has another job here. One that ends just now has, as long as a step of it lives.
+
+        Raises SlurmError.
+        """
+        slurm = Slurm(runner=self.runner, timeout=ASK_SECONDS)
+        lines = slurm.jobs_of(node.name, f"--user={uid}", form="%A %T")
         steps = jobs_here(self._proc)
-        for line in answer.stdout.splitlines():
-            job, _, state = line.strip().partition(" ")
+        for line in lines:
+            job, _, state = line.partition(" ")
             if not job.isdigit():
-                raise UnknownJobsError(f"squeue said {line[:80]!r}")
+                raise SlurmError(f"squeue said {line[:80]!r}")
             if job != node.job and (state != "COMPLETING" or steps & {job, "?"}):
                 return True
         return False

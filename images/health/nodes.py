@@ -15,32 +15,29 @@ import json
 import sys
 import time
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
-from images.health.report import decode, note_of
-from images.health.watch.slurm import Record, Slurm, SlurmError
-from images.health.watch.view import Finding, NodeView
-
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+from images.health.report import decode, note_of, stamp
+from images.health.slurm import Record, Slurm, SlurmError
+from images.health.watch.view import Finding
 
 
 def document(records: Iterable[Record], now: float) -> dict[str, Any]:
     """All nodes as plain data. `now`: seconds since 1970."""
-    return {"at": _iso(now), "nodes": [_node(record, now) for record in records]}
+    return {"at": stamp(now), "nodes": [_node(record, now) for record in records]}
 
 
 def _node(record: Record, now: float) -> dict[str, Any]:
-    view = NodeView(name=record.name, states=record.states, reason=record.reason, reason_at=record.reason_at)
     report = decode(record.comment)
     results = report.results if report is not None else {}
     return {
         "name": record.name,
         "states": sorted(record.states),
         "reason": record.reason,
-        "reason_at": None if record.reason_at is None else _iso(record.reason_at),
-        "closed": view.is_closed,
-        "drained_for": view.own.check if view.own is not None else None,
-        "reported_at": None if report is None else _iso(report.at),
+        "reason_at": None if record.reason_at is None else stamp(record.reason_at),
+        "closed": record.is_closed,
+        "drained_for": record.own.check if record.own is not None else None,
+        "reported_at": None if report is None else stamp(report.at),
         "age_seconds": None if report is None else round(now - report.at),
         # When a report has arrived is known to the watcher alone: here a node is believed by its own clock.
         "fresh": report is not None
@@ -51,10 +48,6 @@ def _node(record: Record, now: float) -> dict[str, Any]:
         },
         "note": note_of(record.comment),
     }
-
-
-def _iso(at: float) -> str:
-    return time.strftime(_TIME, time.gmtime(at))
 
 
 def main() -> int:

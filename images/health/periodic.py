@@ -13,20 +13,21 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 from images.common.command import Runner
 from images.common.log import Log, open_pod_log
-from images.health.contract import Check, Result, Status, not_checked
+from images.health import state
+from images.health.contract import Result, Status
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.metrics import metrics
-from images.health.record import NoRecordError, Record, read_record, write_comment
-from images.health.registry import Registry, find_checks, fits
+from images.health.registry import Registry, find_checks
 from images.health.report import Report, changes, encode, gists, note_of
 from images.health.runner import Outcome, run_checks
-from images.health.state import LAST, METRICS, State
+from images.health.slurm import ASK_SECONDS, Record, Slurm, SlurmError
 from images.health.tools import Tools
+from images.health.verdict import not_checked
 
 REFRESH_SECONDS: Final = 300
 """A report of something that is not well is renewed so often, so that the watcher can tell an old one from one that
@@ -43,6 +44,8 @@ than it: one from the very moment of the drain would else hold the node for `REF
 ALL_SECONDS: Final = 40.0
 """For all checks together. slurmd ends the program after 60 s."""
 
+_LAST: Final = "last"
+
 
 @dataclass(kw_only=True)
 class Periodic:
@@ -50,7 +53,6 @@ class Periodic:
 
     local: Local
     registry: Registry
-    state: State
     log: Callable[[str], None]
     runner: Runner
     now: Callable[[], float] = time.time
@@ -59,22 +61,15 @@ class Periodic:
     def run(self) -> dict[str, Result]:
         """Run the checks and tell what they found."""
         began = self.now()
-        again = self.state.again()
         node = with_jobs(self.local.node)
-        outcomes = run_checks(self._checks(again), node, self.local.thresholds, seconds=self.seconds)
+        checks = self.registry.of("periodic", node, self.local.off, more=state.again(node))
+        outcomes = run_checks(checks, node, self.local.thresholds, seconds=self.seconds)
         for name, why in self._unusable():
             outcomes[name] = Outcome(result=not_checked(why))
         results = {name: outcome.result for name, outcome in outcomes.items()}
         self._tell(results, int(began))
-        self._write(METRICS, metrics(outcomes, self.now()))
+        self._write(state.METRICS, metrics(outcomes, self.now()))
         return results
-
-    def _checks(self, again: Iterable[str]) -> list[Check]:
-        checks = self.registry.of("periodic", self.local.node, self.local.off)
-        known = {check.name for check in checks}
-        more = [self.registry.checks[name] for name in sorted(again) if name in self.registry.checks]
-        wanted = [check for check in more if check.name not in self.local.off and fits(check, self.local.node)]
-        return checks + [check for check in wanted if check.name not in known]
 
     def _unusable(self) -> Iterable[tuple[str, str]]:
         yield from sorted(self.registry.broken.items())
@@ -82,8 +77,7 @@ class Periodic:
             yield "settings", self.local.problem
 
     def _tell(self, results: dict[str, Result], at: int) -> None:
-        last = self.state.read_json(LAST)
-        last = last if isinstance(last, dict) else {}
+        last = state.recall(self.local.node, _LAST)
         seen = last.get("seen")
         for line in changes(seen if isinstance(seen, dict) else {}, results):
             self.log(line)
@@ -98,7 +92,7 @@ class Periodic:
             elif problem != last.get("problem"):
                 self.log(f"cannot write the report to Slurm: {problem}")
             last["problem"] = problem
-        self._write(LAST, json.dumps(last))
+        self._write(f"{_LAST}.json", json.dumps(last))
 
     def _is_due(self, report: Report, last: dict[str, Any]) -> bool:
         at, changed = last.get("sent_at"), last.get("changed_at")
@@ -114,15 +108,14 @@ class Periodic:
 
     def _send(self, report: Report) -> str | None:
         """Write the comment. Returns what is in the way."""
+        slurm, name = Slurm(runner=self.runner, timeout=ASK_SECONDS), self.local.node.name
         try:
-            record = read_record(self.local.node.name, self.runner)
-        except NoRecordError as error:
+            record = slurm.node(name)
+        except SlurmError as error:
             return str(error)
-        told = write_comment(
-            self.local.node.name,
-            encode(Report(at=report.at, results=report.results, note=note_of(record.comment))),
-            self.runner,
-        )
+        if record is None:
+            return "it has no record of this node"
+        told = slurm.update(name, comment=encode(replace(report, note=note_of(record.comment))))
         if not told.ok:
             return told.message
         self._keep_looking(record, report)
@@ -135,22 +128,23 @@ class Periodic:
         """
         names = {
             name
-            for name in self.state.again()
+            for name in state.again(self.local.node)
             if name not in report.results or report.results[name].status is not Status.OK
         }
-        check = self.registry.checks.get(record.drained_for)
+        drained_for = record.own.check if record.own is not None and record.is_drained else ""
+        check = self.registry.checks.get(drained_for)
         if check is not None and "periodic" not in check.contexts:
             names.add(check.name)
         try:
-            self.state.remember_again(names & set(self.registry.checks))
+            state.remember_again(self.local.node, names & set(self.registry.checks))
         except OSError as error:
             self.log(f"cannot remember: {error}")
 
     def _write(self, name: str, text: str) -> None:
         try:
-            self.state.write(name, text)
+            state.write(self.local.node, name, text)
         except OSError as error:
-            self.log(f"cannot write {self.state.directory / name}: {error.strerror}")
+            self.log(f"cannot write {self.local.node.state / name}: {error.strerror}")
 
 
 def _end(_number: int, _frame: object) -> NoReturn:
@@ -163,10 +157,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _end)
     log = Log("health", open_pod_log())
     local = find_local(pod_environment())
-    state = State(directory=local.node.state)
-    with state.only_me("periodic") as alone:
+    with state.only_me(local.node, "periodic") as alone:
         if alone:
-            Periodic(local=local, registry=find_checks(node=local.node), state=state, log=log, runner=Tools()).run()
+            Periodic(local=local, registry=find_checks(node=local.node), log=log, runner=Tools()).run()
     return 0
 
 

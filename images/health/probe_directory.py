@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +15,9 @@ DIRECTORY: Final = "health"
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def open_probe_directory(jail: Path, node: str) -> int:
-    """Open `.slurmstack/health/NODE` of the jail, which is made where it is missing, and return its descriptor.
+@contextlib.contextmanager
+def probe_directory(jail: Path, node: str) -> Iterator[int]:
+    """A descriptor of `.slurmstack/health/NODE` in the jail, which is made where it is missing.
 
     Step by step and never through a symbolic link, as this is root at work where users write. One directory per node,
     so that a thousand nodes do not wait for one another. Raises OSError.
@@ -23,13 +25,14 @@ def open_probe_directory(jail: Path, node: str) -> int:
     if "/" in node or node in {"", ".", ".."}:
         raise ValueError(f"{node!r} is no node's name")
     directory = os.open(jail / PARENT, _FLAGS)
-    for name in (DIRECTORY, node):
-        try:
+    try:
+        for name in (DIRECTORY, node):
             inner = _enter(directory, name)
-        finally:
             os.close(directory)
-        directory = inner
-    return directory
+            directory = inner
+        yield directory
+    finally:
+        os.close(directory)
 
 
 def _enter(directory: int, name: str) -> int:

@@ -22,8 +22,8 @@ from images.health import job_directory
 from images.health.around_job import AroundJob
 from images.health.contract import Result
 from images.health.local import prepare_environment, with_job
-from images.health.record import NoRecordError, read_record, write_comment
 from images.health.report import Report, encode, note_of
+from images.health.slurm import ASK_SECONDS, Record, Slurm, SlurmError
 
 REFUSED: Final = 1
 """Exit code on which Slurm drains the node and requeues the job (slurm.conf(5), Prolog)."""
@@ -31,7 +31,7 @@ REFUSED: Final = 1
 WAIT_SECONDS: Final = 8.0
 """For the watcher's answer: it looks every 2 s, where thousands of nodes make a look long at most every 10 s. slurmctld
 takes a batch job for lost whose node says nothing for `BatchStartTimeout`, 10 s."""
-ASK_SECONDS: Final = 0.5
+LOOK_SECONDS: Final = 0.5
 
 _REFUSING: Final = ("hardware", "user")
 
@@ -65,21 +65,29 @@ class Prolog(AroundJob):
 
         The report has nothing else in it: what was found before may not look as if it had been found now.
         """
+        slurm, name = Slurm(runner=self.runner, timeout=ASK_SECONDS), self.local.node.name
+
+        def record() -> Record:
+            found = slurm.node(name)
+            if found is None:
+                raise SlurmError("there is no record of this node")
+            return found
+
         try:
-            record = read_record(self.local.node.name, self.runner)
-            if record.is_drained:
+            before = record()
+            if before.is_drained:
                 return True
-            report = Report(at=int(self.now()), results=refusing, note=note_of(record.comment))
-            told = write_comment(self.local.node.name, encode(report), self.runner)
+            report = Report(at=int(self.now()), results=refusing, note=note_of(before.comment))
+            told = slurm.update(name, comment=encode(report))
             if not told.ok:
                 self.log(f"the job starts all the same, as nobody can be told: {told.message}")
                 return False
             deadline = self.clock.now() + WAIT_SECONDS
             while self.clock.now() < deadline:
-                self.clock.sleep(ASK_SECONDS)
-                if read_record(self.local.node.name, self.runner).is_drained:
+                self.clock.sleep(LOOK_SECONDS)
+                if record().is_drained:
                     return True
-        except NoRecordError as error:
+        except SlurmError as error:
             self.log(f"the job starts all the same, as nobody can be asked: {error}")
             return False
         self.log(f"the job starts all the same: the watcher has not drained the node in {WAIT_SECONDS:g} s")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
 
 from images.health import checks as package
 from images.health.contract import Check, Context, Node
@@ -22,12 +21,12 @@ class Registry:
     broken: dict[str, str] = field(default_factory=dict)
     """Modules that cannot be used, called as a check would be -> why."""
 
-    def of(self, context: Context, node: Node, off: Container[str] = ()) -> list[Check]:
-        """The checks that run on this node on this occasion, without those that the site has turned off."""
+    def of(self, context: Context, node: Node, off: Container[str] = (), *, more: Container[str] = ()) -> list[Check]:
+        """The checks that run on this node on this occasion, and `more`, without those that the site has turned off."""
         return [
             check
             for check in self.checks.values()
-            if context in check.contexts and check.name not in off and fits(check, node)
+            if (context in check.contexts or check.name in more) and check.name not in off and fits(check, node)
         ]
 
 
@@ -49,7 +48,7 @@ def find_checks(where: ModuleType = package, *, node: Node | None = None) -> Reg
         except Exception as error:  # noqa: BLE001  (whatever a module does when it is imported)
             found.broken[name.replace("_", "-")] = f"cannot be loaded: {type(error).__name__}: {error}"
             continue
-        for check in _declared(module):
+        for check in [value for value in vars(module).values() if isinstance(value, Check)]:
             known = found.checks.setdefault(check.name, check)
             if known is not check:
                 found.broken[f"{check.name}-again"] = f"{name} declares a second check of this name"
@@ -73,10 +72,3 @@ def _modules(where: ModuleType, node: Node | None) -> list[str]:
 def _marks_of_absent(node: Node) -> list[bytes]:
     has = {b"gpu": node.gpus > 0, b"infiniband": node.infiniband}
     return [b'hardware="' + hardware + b'"' for hardware in has if not has[hardware]]
-
-
-def _declared(module: ModuleType) -> Iterator[Check]:
-    """Checks among a module's names, and in tuples and lists of checks."""
-    for value in vars(module).values():
-        several: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
-        yield from (each for each in several if isinstance(each, Check))

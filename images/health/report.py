@@ -29,7 +29,8 @@ _OK: Final = r"ok: (?P<names>[a-z0-9 -]+)"
 _BAD: Final = rf"(?P<status>fail|warn) {_NAME}(?: \[(?P<fault>user|node|hardware)\])?:(?: (?P<message>.*))?"
 _UNKNOWN: Final = rf"not checked {_NAME}:(?: (?P<message>.*))?"
 # Patterns are compiled where they are used: a run of the checks on a healthy node needs none of them.
-_FAULTS: Final[Mapping[str, FaultClass]] = {"user": "user", "node": "node", "hardware": "hardware"}
+FAULTS: Final[Mapping[str, FaultClass]] = {"user": "user", "node": "node", "hardware": "hardware"}
+"""The least grave first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ class Report:
 def encode(report: Report) -> str:
     """The report as one line, failures first after what is well. Raises nothing."""
     well = sorted(name for name, result in report.results.items() if result.status is Status.OK)
-    parts = [_head(report.at)]
+    parts = [f"{_WORD} {stamp(report.at)}"]
     if well:
         parts.append(f"ok: {' '.join(well)}")
     for status in (Status.FAIL, Status.WARN, Status.NOT_CHECKED):
@@ -73,7 +74,8 @@ def decode(comment: str) -> Report | None:
     """The report of a Comment; None if there is none in it, which also means that no part of it is ours."""
     line, _, note = comment.partition(_NOTE)
     head, *parts = line.split(_PART)
-    at = _seconds(head.strip())
+    word, _, time_ = head.strip().partition(" ")
+    at = moment(time_) if word == _WORD else None
     if at is None:
         return None
     return Report(at=at, results={name: result for part in parts for name, result in _results(part)}, note=note)
@@ -85,20 +87,21 @@ def note_of(comment: str) -> str:
     return comment.strip() if report is None else report.note.strip()
 
 
-def _seconds(head: str) -> int | None:
-    """Seconds since 1970 of `health 2026-11-21T21:55:03Z`."""
-    numbers = re.fullmatch(rf"{_WORD} (\d{{4}})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z", head)
+def stamp(at: float) -> str:
+    """Seconds since 1970 as people and Kubernetes read them: `2026-11-21T21:55:03Z`."""
+    return time.strftime(_TIME, time.gmtime(at))
+
+
+def moment(text: str) -> int | None:
+    """And back; None if that is no time. Not by strptime: the watcher reads thousands in a round."""
+    numbers = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z", text)
     if numbers is None:
         return None
     year, month, day, hours, minutes, seconds = (int(number) for number in numbers.groups())
     years, months = (year, month - 3) if month > 2 else (year - 1, month + 9)  # a year that begins in March
     days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * months + 2) // 5 + day - 719469
     at = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    return at if head == _head(at) else None
-
-
-def _head(at: int) -> str:
-    return f"{_WORD} {time.strftime(_TIME, time.gmtime(at))}"
+    return at if text == stamp(at) else None
 
 
 def _results(part: str) -> Iterator[tuple[str, Result]]:
@@ -107,7 +110,7 @@ def _results(part: str) -> Iterator[tuple[str, Result]]:
         for name in match["names"].split():
             yield name, Result(status=Status.OK)
     elif match := re.fullmatch(_BAD, part):
-        fault = _FAULTS.get(match["fault"] or "")
+        fault = FAULTS.get(match["fault"] or "")
         yield match["name"], Result(status=Status(match["status"]), fault=fault, message=match["message"] or "")
     elif match := re.fullmatch(_UNKNOWN, part):
         yield match["name"], Result(status=Status.NOT_CHECKED, message=match["message"] or "")

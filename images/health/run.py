@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from images.health.contract import Check, Node, Status, not_checked
+from images.health.contract import Check, Node, Status
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.registry import Registry, find_checks, fits
 from images.health.report import line_of
 from images.health.runner import Outcome, run_checks
+from images.health.verdict import not_checked
 
 CODES: Final = {Status.OK: 0, Status.WARN: 0, Status.FAIL: 1, Status.NOT_CHECKED: 3}
 USAGE: Final = 2

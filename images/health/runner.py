@@ -19,12 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked
+from images.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.proc import Process, lives, process, processes
+from images.health.state import recall, remember
 from images.health.tools import Tools
+from images.health.verdict import not_checked
 
-STUCK: Final = "stuck.json"
-"""In the state directory: check -> [process, when it began] of what does not end."""
+STUCK: Final = "stuck"
+"""What is remembered under this name: check -> [process, when it began] of what does not end."""
 
 _DYING_SECONDS: Final = 0.5
 _LONGEST_MESSAGE: Final = 4000
@@ -72,6 +74,9 @@ class Running:
         self._children: list[_Child] = []
         self._outcomes: dict[str, Outcome] = {}
         self._stuck = _load_stuck(node)
+        for found in self._stuck.values():
+            for pid, _ in found:
+                self._tools.hang(process(pid))
 
     def run(self, checks: Sequence[Check]) -> dict[str, Outcome]:
         """All checks, by name. Raises nothing that a check does."""
@@ -92,7 +97,7 @@ class Running:
             for child in self._children:
                 self._kill(child)
         if self._stuck != before:
-            _save_stuck(self._node, self._stuck)
+            remember(self._node, STUCK, self._stuck)
         return {check.name: self._outcomes[check.name] for check in checks}
 
     def _why_stuck(self, name: str) -> str:
@@ -179,6 +184,7 @@ class Running:
                 name = child.left.get(found.pid, late)
                 if name:
                     self._stuck.setdefault(name, []).append((found.pid, found.start))
+                    self._tools.hang(found)
         return status
 
 
@@ -253,20 +259,13 @@ def _result(said: Mapping[str, Any]) -> Result:
 def _load_stuck(node: Node) -> dict[str, list[tuple[int, int]]]:
     """What an earlier run left behind and still lives."""
     try:
-        known = json.loads((node.state / STUCK).read_text(encoding="utf-8"))
         stuck = {
             str(name): [(int(pid), int(start)) for pid, start in found if lives(int(pid), int(start))]
-            for name, found in known.items()
+            for name, found in recall(node, STUCK).items()
         }
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError):
         return {}
     return {name: found for name, found in stuck.items() if found}
-
-
-def _save_stuck(node: Node, stuck: Mapping[str, Sequence[tuple[int, int]]]) -> None:
-    with contextlib.suppress(OSError):
-        node.state.mkdir(parents=True, exist_ok=True)
-        (node.state / STUCK).write_text(json.dumps(stuck), encoding="utf-8")
 
 
 def run_checks(

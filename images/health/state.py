@@ -1,7 +1,8 @@
-"""What the programs of this folder remember between their runs, in the state directory.
+"""What checks and programs remember until their next run, in the node's state directory.
 
-Files of a few hundred bytes, replaced in one step and not forced to disk: a disk that hangs must not hang the report,
-and after a crash nothing of it is needed.
+A restart of the pod forgets it. Small files, replaced in one step and not forced to disk: a disk that hangs must not
+hang the report, and after a crash nothing of it is needed. Where a file cannot be read, nothing is known, and whoever
+asks has to work with that.
 """
 
 from __future__ import annotations
@@ -10,63 +11,148 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-AGAIN: Final = "again.json"
-LAST: Final = "last.json"
+from images.health.contract import Node
+
 METRICS: Final = "metrics.prom"
+_AGAIN: Final = "again"
+
+GAP_SECONDS: Final = 300.0
+"""What was last seen longer ago counts as new: nobody looked meanwhile. Ten intervals of `HealthCheckProgram`."""
+
+QUIET_SECONDS: Final = 600.0
+_HOUR: Final = 3600.0
+_SAMPLE_SECONDS: Final = 300.0
+"""How old the last kept figures of counters are when new ones are kept: 12 an hour."""
+
+
+def write(node: Node, name: str, text: str) -> None:
+    """Replace a file. Raises OSError."""
+    node.state.mkdir(parents=True, exist_ok=True)
+    temporary = node.state / f".{name}.{os.getpid()}"
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(node.state / name)
+
+
+def remember(node: Node, name: str, what: Mapping[str, Any]) -> None:
+    """Keep `what`, which JSON can hold. Where that fails, the next run knows nothing."""
+    with contextlib.suppress(OSError):
+        write(node, f"{name}.json", json.dumps(what))
+
+
+def recall(node: Node, name: str) -> dict[str, Any]:
+    """What was remembered under `name`; nothing, if nobody did or it cannot be read."""
+    try:
+        kept = json.loads((node.state / f"{name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def again(node: Node) -> set[str]:
+    """Checks that run in every interval until they pass, though they are declared for prologs or epilogs only.
+
+    The node is drained for what they found there, and nothing else would ever lift that.
+    """
+    known = recall(node, _AGAIN).get("checks")
+    return {str(name) for name in known} if isinstance(known, list) else set()
+
+
+def remember_again(node: Node, names: set[str]) -> None:
+    """Set these. Raises OSError."""
+    if names != again(node):
+        write(node, f"{_AGAIN}.json", json.dumps({"checks": sorted(names)}))
+
+
+@contextlib.contextmanager
+def only_me(node: Node, name: str, *, waits: bool = False) -> Iterator[bool]:
+    """Whether no other process does the same thing now; also where nobody knows. `waits`: until it is so."""
+    try:
+        node.state.mkdir(parents=True, exist_ok=True)
+        lock = (node.state / f"{name}.lock").open("w")
+    except OSError:
+        yield True
+        return
+    with lock as file:
+        try:
+            # Of this process alone: one of flock() would be held by a check that cannot be killed, too.
+            fcntl.lockf(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            yield False
+            return
+        yield True
+
+
+def held_for(
+    node: Node, check: str, conditions: Iterable[str], clock: Callable[[], float] = time.monotonic
+) -> dict[str, float]:
+    """For how many seconds each of these conditions, which hold now, has held in every run; 0.0 the first time.
+
+    A look at one moment cannot tell a process that waits for a disk from one that will never wake up, nor a name server
+    that lost one packet from one that is gone. A condition that is not named any more is forgotten. Raises OSError.
+    """
+    name = f"{check}.since"
+    before = recall(node, name)
+    now = clock()
+    after = {}
+    for condition in conditions:
+        try:
+            first, last = (float(at) for at in before[condition])
+        except (KeyError, TypeError, ValueError):
+            first = last = now
+        # A clock that is behind is one of another boot.
+        after[condition] = (first if 0.0 <= now - last <= GAP_SECONDS else now, now)
+    if after or before:
+        write(node, f"{name}.json", json.dumps(after))
+    return {condition: now - first for condition, (first, _) in after.items()}
+
+
+def lasts(node: Node, check: str, *, now: bool, clock: Callable[[], float] = time.monotonic) -> float:
+    """The same of a check that has one condition: whether it holds now goes in. Raises OSError."""
+    return held_for(node, check, ["held"] if now else [], clock).get("held", 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
-    """The state directory. Writing raises OSError, reading nothing."""
+class Rise:
+    """Counter -> by how much it rose: one that began with the driver says nothing about now."""
 
-    directory: Path
+    hour: Mapping[str, int]
+    """Since the oldest remembered figures of the last hour."""
+    recent: Mapping[str, int]
+    """Since those of about `QUIET_SECONDS` ago; what is remembered is less than `_SAMPLE_SECONDS` away from it."""
 
-    @contextlib.contextmanager
-    def only_me(self, name: str) -> Iterator[bool]:
-        """Whether no other process does the same thing now; also where that cannot be found out."""
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            lock = (self.directory / f"{name}.lock").open("w")
-        except OSError:
-            yield True
-            return
-        with lock as file:
-            try:
-                # Of this process alone: one of flock() would be held by a check that cannot be killed, too.
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                yield False
-                return
-            yield True
 
-    def write(self, name: str, text: str) -> None:
-        """Replace a file."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        temporary = self.directory / f".{name}.{os.getpid()}"
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(self.directory / name)
+def rises(node: Node, name: str, now_at: Mapping[str, Mapping[str, int]]) -> dict[str, Rise]:
+    """What rose, by device. `name`: the check's; `now_at`: device -> counter -> its value."""
+    now = time.time()
+    before = recall(node, name)
+    found: dict[str, Rise] = {}
+    kept: dict[str, Any] = {}
+    for device, counters in now_at.items():
+        samples = [each for each in _samples(before.get(device)) if 0 <= now - each[0] <= _HOUR]
+        if any(counters.get(counter, 0) < count for _, figures in samples for counter, count in figures.items()):
+            samples = []  # set back to 0, by hand or by a new start of the driver
+        first = samples[0][1] if samples else {}
+        before_it = [figures for when, figures in samples if now - when >= QUIET_SECONDS]
+        found[device] = Rise(hour=_rise(counters, first), recent=_rise(counters, before_it[-1] if before_it else first))
+        if not samples or now - samples[-1][0] >= _SAMPLE_SECONDS:
+            samples.append((now, dict(counters)))
+        kept[device] = samples
+    if kept != {device: _samples(value) for device, value in before.items()}:
+        remember(node, name, kept)
+    return found
 
-    def read_json(self, name: str) -> Any:
-        """What a file holds; None if that is nothing, or no JSON."""
-        try:
-            return json.loads((self.directory / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
 
-    def again(self) -> set[str]:
-        """Checks that run in every interval until they pass, though they are declared for prologs or epilogs only.
+def _rise(counters: Mapping[str, int], first: Mapping[str, int]) -> dict[str, int]:
+    return {counter: count - first.get(counter, count) for counter, count in counters.items()}
 
-        The node is drained for what they found there, and nothing else would ever lift that.
-        """
-        known = self.read_json(AGAIN)
-        return {str(name) for name in known} if isinstance(known, list) else set()
 
-    def remember_again(self, names: set[str]) -> None:
-        """Set the list."""
-        if names != self.again():
-            self.write(AGAIN, json.dumps(sorted(names)))
+def _samples(value: Any) -> list[tuple[float, dict[str, int]]]:
+    try:
+        return [(float(when), {str(name): int(count) for name, count in figures.items()}) for when, figures in value]
+    except (AttributeError, TypeError, ValueError):
+        return []

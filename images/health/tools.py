@@ -1,7 +1,8 @@
 """How checks start other programs: like `images.common.command.run`, and it always comes back.
 
 A program that waits for a broken device or file system does not even end when it is killed, and whoever waits for its
-end waits for good. So a program that has not ended half a second after it was killed is left to itself, and remembered.
+end waits for good. So a program that has not ended half a second after it was killed is left to itself, and not started
+again while it lives: `runner.py` keeps the list.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
+from images.health.proc import Process
 
 LIMIT_BYTES: Final = 4 << 20
 """More output than this is not read: `nvidia-smi -q` of 16 GPUs says 0.3 MB."""
@@ -22,6 +24,8 @@ CANNOT_RUN: Final = 126
 """The shell's code for a program that is there and cannot be started."""
 
 _DYING_SECONDS: Final = 0.5
+_COMM: Final = 15
+"""Characters that the kernel keeps of a program's name."""
 
 
 class Tools:
@@ -30,9 +34,18 @@ class Tools:
     def __init__(self) -> None:
         self.left: list[int] = []
         """Processes that were killed and did not end."""
+        self._hanging: set[str] = set()
+
+    def hang(self, found: Process | None) -> None:
+        """Start this program no more: one that does not end hangs here already, and each start would add another."""
+        if found is not None:
+            self._hanging.add(found.comm)
 
     def __call__(self, argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
         """See `images.common.command.Runner`."""
+        program = os.path.basename(argv[0])  # noqa: PTH119
+        if program[:_COMM] in self._hanging:
+            return Result(code=CANNOT_RUN, stderr=f"an earlier {program} hangs in the kernel")
         try:
             process = subprocess.Popen(
                 list(argv),
@@ -55,6 +68,7 @@ class Tools:
             process.kill()
             if _wait(process, time.monotonic() + _DYING_SECONDS) is None:
                 self.left.append(process.pid)
+                self._hanging.add(program[:_COMM])
             return Result(code=TIMED_OUT, stderr=f"{argv[0]}: no answer within {timeout:g} s")
         return Result(code=code, stdout=texts[0], stderr=texts[1])
 

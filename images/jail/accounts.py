@@ -5,10 +5,12 @@ Pure: nothing is read or written here, so that all is decided before anything is
 
 from __future__ import annotations
 
-import re
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+from images.common.process import RefusedError
 
 NOLOGIN: Final = "/usr/sbin/nologin"
 LOCKED: Final = "!"
@@ -23,11 +25,12 @@ FIRST_ID: Final = 1000
 LAST_ID: Final = 59999
 """Numbers outside belong to the system."""
 
-_USER_NAME: Final = re.compile(r"^[a-z_][a-z0-9_-]{0,31}$")
 
-
-class AccountError(Exception):
+class AccountError(RefusedError):
     """The declared users and groups do not fit the jail; nothing was changed. Every conflict is in the message."""
+
+    def __init__(self, conflicts: str) -> None:
+        super().__init__(f"nothing was changed:\n{conflicts}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +105,6 @@ class Table:
         """The file again."""
         return "".join(":".join(row) + "\n" for row in self.rows)
 
-    def copy(self) -> Table:
-        """A copy that can be changed."""
-        return Table([list(row) for row in self.rows])
-
 
 @dataclass
 class Accounts:
@@ -116,41 +115,21 @@ class Accounts:
     group: Table
     gshadow: Table = field(default_factory=lambda: Table([]))
 
-    def copy(self) -> Accounts:
-        """A copy that can be changed."""
-        return Accounts(self.passwd.copy(), self.shadow.copy(), self.group.copy(), self.gshadow.copy())
-
 
 def conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[str]:
-    """Everything that speaks against what is declared. `ours`: what the run before declared."""
-    found = _group_conflicts(accounts, declared, ours)
-    by_uid, by_gid = accounts.passwd.numbers(), accounts.group.numbers()
-    declared_gids = {group.gid for group in declared.groups.values()}
-    uids: dict[int, str] = {}
+    """Everything in the jail that speaks against what is declared. `ours`: what the run before declared.
+
+    Names and numbers by themselves were checked when they were written (config/rules/identities.py).
+    """
+    found = []
+    for name, group in sorted(declared.groups.items()):
+        found += _number_conflict(f"group {name}", "gid", group.gid, accounts.group, is_ours=name in ours.groups)
+    gids = {*accounts.group.numbers(), *(group.gid for group in declared.groups.values())}
     for name, user in sorted(declared.users.items()):
-        if not _USER_NAME.match(name):
-            found.append(f"user {name!r}: not a valid user name")
-        if user.uid < FIRST_ID or user.gid < 1:
-            found.append(f"user {name}: uid {user.uid} and gid {user.gid}: uids below 1000 belong to the system")
-        if user.uid in uids:
-            found.append(f"users {uids[user.uid]} and {name} have the same uid {user.uid}")
-        uids[user.uid] = name
-        holder = by_uid.get(user.uid)
-        if holder not in {None, name}:
-            found.append(f"user {name}: uid {user.uid} belongs to {holder} in the jail")
-        row = accounts.passwd.find(name)
-        if row is not None and int(row[2]) != user.uid:
-            whose = "has" if name in ours.users else "was not made by slurmstack and has"
-            found.append(f"user {name}: {whose} uid {row[2]} in the jail, not {user.uid}; files carry that number")
-        group = accounts.group.find(name)
-        if user.gid not in by_gid and user.gid not in declared_gids:
-            if group is not None and int(group[2]) != user.gid:
-                found.append(f"user {name}: group {name} has gid {group[2]} in the jail, not {user.gid}")
-            elif name in declared.groups:
-                found.append(
-                    f"user {name}: the own group would have gid {user.gid}, but the group {name} is declared with gid "
-                    f"{declared.groups[name].gid}; give one of them another name"
-                )
+        found += _number_conflict(f"user {name}", "uid", user.uid, accounts.passwd, is_ours=name in ours.users)
+        own = accounts.group.find(name)
+        if user.gid not in gids and own is not None and own[2] != str(user.gid):
+            found.append(f"user {name}: group {name} has gid {own[2]} in the jail, not {user.gid}")
         found += [
             f"user {name}: the group {wanted} is neither declared nor in the jail; add it to slurmstack:groups, or "
             "install what makes it"
@@ -160,26 +139,14 @@ def conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[st
     return found
 
 
-def _group_conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[str]:
-    found = []
-    by_gid = accounts.group.numbers()
-    gids: dict[int, str] = {}
-    for name, group in sorted(declared.groups.items()):
-        if not _USER_NAME.match(name):
-            found.append(f"group {name!r}: not a valid group name")
-        if group.gid < FIRST_ID:
-            found.append(f"group {name}: gid {group.gid}: gids below {FIRST_ID} belong to the system")
-        if group.gid in gids:
-            found.append(f"groups {gids[group.gid]} and {name} have the same gid {group.gid}")
-        gids[group.gid] = name
-        row = accounts.group.find(name)
-        holder = by_gid.get(group.gid)
-        if row is not None and row[2] != str(group.gid):
-            whose = "has" if name in ours.groups else "was not made by slurmstack and has"
-            found.append(f"group {name}: {whose} gid {row[2]} in the jail, not {group.gid}; files carry that number")
-        elif holder not in {None, name}:
-            found.append(f"group {name}: gid {group.gid} belongs to {holder} in the jail")
-    return found
+def _number_conflict(who: str, what: str, number: int, table: Table, *, is_ours: bool) -> list[str]:
+    """What is wrong with the number of `user NAME` or `group NAME`: they have another one, or others have it."""
+    name = who.split()[1]
+    row, holder = table.find(name), table.numbers().get(number)
+    if row is not None and row[2] != str(number):
+        whose = "has" if is_ours else "was not made by slurmstack and has"
+        return [f"{who}: {whose} {what} {row[2]} in the jail, not {number}; files carry that number"]
+    return [f"{who}: {what} {number} belongs to {holder} in the jail"] if holder not in {None, name} else []
 
 
 def apply(accounts: Accounts, declared: Declared, ours: Declared, today: int) -> Accounts:
@@ -192,7 +159,7 @@ def apply(accounts: Accounts, declared: Declared, ours: Declared, today: int) ->
     problems = conflicts(accounts, declared, ours)
     if problems:
         raise AccountError("\n".join(problems))
-    result = accounts.copy()
+    result = copy.deepcopy(accounts)
     for name, group in sorted(declared.groups.items()):
         if result.group.find(name) is None:
             _add_group(result, name, group.gid)
@@ -203,10 +170,8 @@ def apply(accounts: Accounts, declared: Declared, ours: Declared, today: int) ->
     for name in sorted({*declared.users, *ours.users}):
         wanted = set(declared.users[name].groups) if name in declared.users else set()
         had = set(ours.users[name].groups) if name in ours.users else set()
-        for group_name in sorted(wanted):
-            _set_member(result, group_name, name, member=True)
-        for group_name in sorted(had - wanted):
-            _set_member(result, group_name, name, member=False)
+        for group_name in sorted(wanted | had):
+            _set_member(result, group_name, name, member=group_name in wanted)
     for name in sorted(declared.groups):
         _set_members(result, name, declared.members(name))
     _expire_locked(result, declared)

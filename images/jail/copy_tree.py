@@ -9,29 +9,19 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 THREADS: Final = 8
+BATCH: Final = 64
+"""Files that a thread takes at a time."""
 
 
-class CopyError(Exception):
-    """A file could not be copied. `number` is the errno."""
-
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(f"{path}: {error.strerror or error}")
-        self.number = error.errno
-
-
-class Progress(Protocol):
-    """Is told how far the copy is."""
-
-    def report(self, files: int, size: int) -> None:
-        """Files and bytes so far; called after every file."""
-        ...
+Progress = Callable[[int, int], None]
+"""Is told how many files and bytes are copied so far, every `BATCH` files."""
 
 
 @dataclass
@@ -79,82 +69,60 @@ def scan(root: Path, skipped: frozenset[str]) -> Tree:
 
 
 def copy(tree: Tree, source: Path, target: Path, progress: Progress) -> None:
-    """Copy everything. Raises CopyError at the first thing that fails."""
+    """Copy everything. Raises OSError at the first thing that fails."""
     for path in tree.directories:
-        _guard(_make_directory, source, target, path)
+        (target / path).mkdir(mode=0o700, exist_ok=True)
     for path, is_directory in tree.empty_targets:
-        _guard(_make_empty_directory if is_directory else _make_empty_file, source, target, path)
+        if is_directory:
+            (target / path).mkdir(mode=0o755, exist_ok=True)
+        else:
+            (target / path).touch(mode=0o644)
     for path in tree.links:
-        _guard(_copy_symlink, source, target, path)
+        _copy_symlink(source / path, target / path)
     _copy_files(tree, source, target, progress)
     for path, first in tree.hard_links:
-        _guard(_make_hard_link, target / first, target, path)
+        (target / path).unlink(missing_ok=True)
+        (target / path).hardlink_to(target / first)
     # Last and from the deepest up: writing into a directory changes its time.
     for path in reversed(tree.directories):
-        _guard(_copy_attributes, source, target, path)
+        _copy_attributes(source / path, target / path)
 
 
 def _copy_files(tree: Tree, source: Path, target: Path, progress: Progress) -> None:
     def copy_batch(paths: list[str]) -> list[int]:
-        return [_guard(_copy_file, source, target, path) for path in paths]
+        return [_copy_file(source / path, target / path) for path in paths]
 
     done = size = 0
+    batches = [tree.files[start : start + BATCH] for start in range(0, len(tree.files), BATCH)]
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
         try:
-            for copied in pool.map(copy_batch, _batches(tree.files)):
+            for copied in pool.map(copy_batch, batches):
                 done += len(copied)
                 size += sum(copied)
-                progress.report(done, size)
-        except CopyError:
+                progress(done, size)
+        except OSError:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
 
 
-def _batches(paths: list[str], size: int = 64) -> Iterator[list[str]]:
-    for start in range(0, len(paths), size):
-        yield paths[start : start + size]
+def _copy_symlink(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    target.symlink_to(source.readlink())
+    status = source.lstat()
+    os.lchown(target, status.st_uid, status.st_gid)
 
 
-_Operation = Callable[[Path, Path, str], int]
-
-
-def _guard(operation: _Operation, source: Path, target: Path, path: str) -> int:
-    try:
-        return operation(source, target, path)
-    except OSError as error:
-        raise CopyError(target / path, error) from error
-
-
-def _make_directory(_source: Path, target: Path, path: str) -> int:
-    (target / path).mkdir(mode=0o700, exist_ok=True)
-    return 0
-
-
-def _make_empty_directory(_source: Path, target: Path, path: str) -> int:
-    (target / path).mkdir(mode=0o755, exist_ok=True)
-    return 0
-
-
-def _make_empty_file(_source: Path, target: Path, path: str) -> int:
-    (target / path).touch(mode=0o644)
-    return 0
-
-
-def _copy_symlink(source: Path, target: Path, path: str) -> int:
-    link = target / path
-    link.unlink(missing_ok=True)
-    link.symlink_to((source / path).readlink())
-    status = (source / path).lstat()
-    os.lchown(link, status.st_uid, status.st_gid)
-    return 0
-
-
-def _copy_file(source: Path, target: Path, path: str) -> int:
-    status = (source / path).lstat()
-    if not _is_complete(target / path, status):
-        (target / path).unlink(missing_ok=True)
-        shutil.copyfile(source / path, target / path, follow_symlinks=False)
-        _copy_attributes(source, target, path)
+def _copy_file(source: Path, target: Path) -> int:
+    """Copy one where that is not done yet; returns its size."""
+    status = source.lstat()
+    if not _is_complete(target, status):
+        target.unlink(missing_ok=True)
+        try:
+            shutil.copyfile(source, target, follow_symlinks=False)
+        except OSError as error:
+            error.filename = error.filename or str(target)  # a write that fails does not say where
+            raise
+        _copy_attributes(source, target)
     return status.st_size
 
 
@@ -168,19 +136,12 @@ def _is_complete(path: Path, wanted: os.stat_result) -> bool:
     return same_attributes and found.st_size == wanted.st_size and int(found.st_mtime) == int(wanted.st_mtime)
 
 
-def _make_hard_link(first: Path, target: Path, path: str) -> int:
-    (target / path).unlink(missing_ok=True)
-    (target / path).hardlink_to(first)
-    return 0
-
-
-def _copy_attributes(source: Path, target: Path, path: str) -> int:
+def _copy_attributes(source: Path, target: Path) -> None:
     """Owner first: changing it clears the set-user-ID bit and file capabilities. The time last: it says "complete"."""
-    status = (source / path).lstat()
-    os.chown(target / path, status.st_uid, status.st_gid)
-    (target / path).chmod(stat.S_IMODE(status.st_mode))
-    for name in os.listxattr(source / path, follow_symlinks=False):
+    status = source.lstat()
+    os.chown(target, status.st_uid, status.st_gid)
+    target.chmod(stat.S_IMODE(status.st_mode))
+    for name in os.listxattr(source, follow_symlinks=False):
         if name == "security.capability" or name.startswith("user."):
-            os.setxattr(target / path, name, os.getxattr(source / path, name))
-    os.utime(target / path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    return 0
+            os.setxattr(target, name, os.getxattr(source, name))
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))

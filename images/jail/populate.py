@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,10 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from images.common.files import write_atomically
-from images.common.log import Log
-from images.common.mountinfo import WrongFilesystemError, expect_filesystem, mount_points
-from images.common.process import end_on_sigterm, required_env
-from images.jail.copy_tree import CopyError, Progress, Tree, copy, scan
+from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
+from images.common.process import RefusedError, program, required_env
+from images.jail.copy_tree import Progress, Tree, copy, scan
 from images.jail.prepare import make_mount_targets
 
 JAIL: Final = Path("/jail")
@@ -39,14 +37,12 @@ NO_SPACE: Final = 3
 
 def main() -> int:
     """Entry point."""
-    end_on_sigterm()
-    log = Log("populate")
-    try:
-        expect_filesystem(JAIL, os.environ.get("EXPECT_FILESYSTEM", ""))
-    except WrongFilesystemError as error:
-        log(f"nothing was written: {error}")
-        return REFUSED
-    return populate(Path("/"), JAIL, required_env("JAIL_VERSION"), log, mount_points())
+    with program("populate") as log:
+        try:
+            expect_volume(JAIL)
+        except WrongFilesystemError as error:
+            raise RefusedError(f"nothing was written: {error}") from error
+        return populate(Path("/"), JAIL, required_env("JAIL_VERSION"), log, mount_points())
 
 
 def populate(source: Path, jail: Path, version: str, log: Callable[[str], None], mounted: frozenset[str]) -> int:
@@ -75,9 +71,9 @@ def populate(source: Path, jail: Path, version: str, log: Callable[[str], None],
     free = os.statvfs(jail)
     log(f"{len(tree.files)} files, {tree.bytes / 1e6:.0f} MB; free: {free.f_bavail * free.f_frsize / 1e6:.0f} MB")
     try:
-        copy(tree, source, jail, _Reporter(log, tree))
+        copy(tree, source, jail, _reporter(log, tree))
         make_mount_targets(jail)
-    except CopyError as error:
+    except OSError as error:
         return _explain(error, tree, jail, log)
     _write_marker(jail, version)
     log(f"the jail is populated with version {version} after {time.monotonic() - started:.1f} s")
@@ -99,8 +95,8 @@ def _version_of(marker: Path) -> str:
         return "unknown"
 
 
-def _explain(error: CopyError, tree: Tree, jail: Path, log: Callable[[str], None]) -> int:
-    if error.number in {errno.ENOSPC, errno.EDQUOT}:
+def _explain(error: OSError, tree: Tree, jail: Path, log: Callable[[str], None]) -> int:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         state = os.statvfs(jail)
         size = state.f_blocks * state.f_frsize / 1e6
         log(
@@ -113,23 +109,16 @@ def _explain(error: CopyError, tree: Tree, jail: Path, log: Callable[[str], None
     return 1
 
 
-class _Reporter(Progress):
+def _reporter(log: Callable[[str], None], tree: Tree) -> Progress:
     """Writes a line every few seconds."""
+    due = time.monotonic() + REPORT_SECONDS
 
-    def __init__(self, log: Callable[[str], None], tree: Tree) -> None:
-        self._log = log
-        self._tree = tree
-        self._next = time.monotonic() + REPORT_SECONDS
-
-    def report(self, files: int, size: int) -> None:
-        if time.monotonic() < self._next:
+    def report(files: int, size: int) -> None:
+        nonlocal due
+        if time.monotonic() < due:
             return
-        self._next = time.monotonic() + REPORT_SECONDS
-        percent = 100 * size // max(1, self._tree.bytes)
-        self._log(
-            f"{files} of {len(self._tree.files)}, {size / 1e6:.0f} of {self._tree.bytes / 1e6:.0f} MB ({percent}%)"
-        )
+        due = time.monotonic() + REPORT_SECONDS
+        percent = 100 * size // max(1, tree.bytes)
+        log(f"{files} of {len(tree.files)}, {size / 1e6:.0f} of {tree.bytes / 1e6:.0f} MB ({percent}%)")
 
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return report

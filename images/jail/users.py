@@ -20,10 +20,7 @@ from typing import Final
 
 from images.common.files import write_atomically
 from images.common.homes import make_home
-from images.common.jail_view import JailViewError
-from images.common.log import Log
-from images.common.mountinfo import WrongFilesystemError
-from images.common.process import end_on_sigterm
+from images.common.process import program
 from images.common.readiness import wait_for_jail
 from images.jail.accounts import AccountError, Accounts, Declared, Group, Table, User, apply
 
@@ -39,22 +36,14 @@ _FILES: Final = {"group": 0o644, "gshadow": 0o640, "shadow": 0o640, "passwd": 0o
 
 def main() -> int:
     """Entry point."""
-    end_on_sigterm()
-    log = Log("users")
     if len(sys.argv) != 2:
         sys.stderr.write("usage: users FILE\n")
         return 64
-    try:
+    with program("users") as log:
         wait_for_jail(JAIL, log)
         declared = read_declared(Path(sys.argv[1]))
         with account_lock(JAIL):
             apply_users(JAIL, declared, log)
-    except AccountError as error:
-        log(f"nothing was changed:\n{error}")
-        return 2
-    except (WrongFilesystemError, JailViewError) as error:
-        log(str(error))
-        return 1
     return 0
 
 
@@ -161,7 +150,3 @@ def _write_record(jail: Path, declared: Declared) -> None:
         "groups": {name: asdict(group) for name, group in sorted(declared.groups.items())},
     }
     write_atomically(jail / RECORD, json.dumps(document, indent=1) + "\n", mode=0o600)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

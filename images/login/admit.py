@@ -57,7 +57,3 @@ def _process(path: Path) -> tuple[str, int, int] | None:
         return fields["Name"].strip(), int(fields["Uid"].split()[0]), int(fields["PPid"])
     except (KeyError, ValueError, IndexError):
         return None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -34,7 +34,3 @@ def main() -> int:
         sys.stderr.write(f"make-home: {user.pw_dir} of {name}: {error}\n")
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,19 +5,16 @@ from __future__ import annotations
 import pwd
 
 from images.common.boundary import RUN_SLURM, own_directory
-from images.common.log import Log
-from images.common.process import become, drop_privileges, end_on_sigterm, required_env
+from images.common.process import become, program, required_env
 from images.common.readiness import wait_for_controller, wait_for_munge
 
 
 def main() -> None:
     """Entry point."""
-    end_on_sigterm()
-    log = Log("sackd")
-    user = pwd.getpwnam("slurm")
-    own_directory(RUN_SLURM, user.pw_uid, user.pw_gid)
-    controller = required_env("CONTROLLER")
-    wait_for_munge(log)
-    wait_for_controller(controller, log)
-    drop_privileges(user)
-    become(["/usr/sbin/sackd", "-D", "--conf-server", controller], log)
+    with program("sackd") as log:
+        user = pwd.getpwnam("slurm")
+        own_directory(RUN_SLURM, user.pw_uid, user.pw_gid)
+        controller = required_env("CONTROLLER")
+        wait_for_munge(log)
+        wait_for_controller(controller, log)
+        become(["/usr/sbin/sackd", "-D", "--conf-server", controller], log, user=user)

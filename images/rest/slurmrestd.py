@@ -7,25 +7,22 @@ brings.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
-from images.common.log import Log
-from images.common.process import become, end_on_sigterm, required_env
+from images.common.process import become, program, required_env
+from images.common.slurm_conf import uses_database
 from images.common.wait import wait_for
 
 SLURM_CONF: Final = Path("/config/slurm/slurm.conf")
 SOCKET: Final = Path("/run/slurmstack/slurmrestd.sock")
 """On an emptyDir that only the containers of the pod share."""
 
-_SLURMDBD: Final = re.compile(r"(?im)^\s*AccountingStorageType\s*=\s*accounting_storage/slurmdbd\s*$")
-
 
 def command(slurm_conf: str, *, threads: str, max_connections: str) -> list[str]:
     """The daemon's command line. Without slurmdbd its part of the API is left out: slurmrestd would not start."""
-    parts = ["slurmctld", *(["slurmdbd"] if _SLURMDBD.search(slurm_conf) else [])]
+    parts = ["slurmctld", *(["slurmdbd"] if uses_database({"slurm.conf": slurm_conf}) else [])]
     return [
         "/usr/sbin/slurmrestd",
         *("-f", str(SLURM_CONF)),
@@ -46,17 +43,16 @@ def environment(present: Mapping[str, str]) -> dict[str, str]:
     return {**present, "SLURM_JWT": "daemon", "SLURMRESTD_SECURITY": "disable_unshare_sysv,disable_unshare_files"}
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Entry point."""
-    end_on_sigterm()
-    log = Log("slurmrestd")
-    SOCKET.parent.mkdir(parents=True, exist_ok=True)
-    wait_for(f"the configuration {SLURM_CONF}", SLURM_CONF.is_file, log)
-    # Left by a container of this pod that ended: slurmrestd would find its address taken.
-    SOCKET.unlink(missing_ok=True)
-    argv = command(
-        SLURM_CONF.read_text(encoding="utf-8"),
-        threads=required_env("THREADS"),
-        max_connections=required_env("MAX_CONNECTIONS"),
-    )
-    become(argv, log, env=environment(os.environ))
+    with program("slurmrestd") as log:
+        SOCKET.parent.mkdir(parents=True, exist_ok=True)
+        wait_for(f"the configuration {SLURM_CONF}", SLURM_CONF.is_file, log)
+        # Left by a container of this pod that ended: slurmrestd would find its address taken.
+        SOCKET.unlink(missing_ok=True)
+        argv = command(
+            SLURM_CONF.read_text(encoding="utf-8"),
+            threads=required_env("THREADS"),
+            max_connections=required_env("MAX_CONNECTIONS"),
+        )
+        become(argv, log, env=environment(os.environ))

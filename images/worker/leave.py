@@ -8,14 +8,13 @@ record with its reason, and so does a node that a pending job asks for by name.
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from images.common.log import Log, open_pod_log
-from images.common.process import end_on_sigterm
-from images.common.slurm_node import ControllerUnreachableError, Node
+from images.common.log import open_pod_log
+from images.common.process import program
+from images.common.slurm_node import ControllerUnreachableError, Node, is_ours
 from images.common.steps import local_steps
 from images.common.wait import Clock, Reminder
 
@@ -91,22 +90,22 @@ class Leaving:
 
         The drain is looked at in every round: an administrator may drain the node, or resume it, while we wait.
         """
-        state = self._node.state()
-        if state is None:
+        record = self._node.record()
+        if record is None:
             return Ending.NO_RECORD
-        if not state.is_drained:
+        if not record.is_drained:
             result = self._node.drain()
             self._log(f"draining node {self._node.name}" if result.ok else f"cannot drain the node: {result.message}")
-            state = self._node.state()
-            if state is None:
+            record = self._node.record()
+            if record is None:
                 return Ending.NO_RECORD
         if self._node.has_jobs():
             self._reminder.waiting(f"the jobs on node {self._node.name} to end")
             return None
-        if not state.is_drained:
+        if not record.is_drained:
             return None
-        if not state.is_ours:
-            self._log(f"the node was drained by somebody else: {state.reason or 'no reason given'}")
+        if not is_ours(record):
+            self._log(f"the node was drained by somebody else: {record.reason or 'no reason given'}")
             return Ending.KEPT
         return self._delete()
 
@@ -127,15 +126,9 @@ class Leaving:
         self._clock.sleep(FAST_POLL_SECONDS if self._polls <= FAST_POLLS else SLOW_POLL_SECONDS)
 
 
-def main() -> int:
+def main() -> None:
     """Entry point."""
-    end_on_sigterm()
-    log = Log("leave", open_pod_log())
-    node = Node(name=socket.gethostname(), timeout=COMMAND_TIMEOUT_SECONDS)
-    ending = Leaving(node, log).run()
-    log(f"node {node.name} left: {ending.value}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    with program("leave", open_pod_log()) as log:
+        node = Node(name=socket.gethostname(), timeout=COMMAND_TIMEOUT_SECONDS)
+        ending = Leaving(node, log).run()
+        log(f"node {node.name} left: {ending.value}")

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 from images.common import preload
-from images.common.boundary import (
-    RUN_SLURM,
-    OpenRootError,
-    own_directory,
-    seal_root,
-    settle_shared,
-    without_set_up,
-)
+from images.common.boundary import RUN_SLURM, own_directory, seal_root, settle_shared, without_set_up
 from images.common.command import run
 from images.common.gpu_view import bind_driver
-from images.common.jail_mounts import bind_mounts, parse_mounts
-from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, JailViewError, bind_into_jail, sssd_binds
-from images.common.log import Log
-from images.common.mountinfo import WrongFilesystemError, expect_filesystem
-from images.common.process import become, end_on_sigterm, required_env
+from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, bind_into_jail, sssd_binds, user_volumes
+from images.common.mountinfo import expect_filesystem
+from images.common.process import become, program, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
-from images.common.slurm_node import ControllerUnreachableError, Node
+from images.common.slurm_node import ControllerUnreachableError, Node, is_ours, waits_for_topology
 from images.worker.gres import fitting_gres
 from images.worker.limits import raise_locked_memory
 from images.worker.topology import STARTS_DRAINED, waits_for_place
@@ -48,16 +37,16 @@ def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool
     for its place in the switch tree goes on waiting.
     """
     try:
-        state = node.state()
+        record = node.record()
     except ControllerUnreachableError as error:
         log(f"cannot ask for the node's record, going on: {error}")
         return False
-    if state is None:
+    if record is None:
         return False
-    if not (state.is_drained or "DOWN" in state.states) or (keep_waiting and state.waits_for_topology):
+    if not (record.is_drained or "DOWN" in record.states) or (keep_waiting and waits_for_topology(record)):
         return False
-    if not state.is_ours:
-        log(f"node {node.name} stays {'+'.join(sorted(state.states))}: {state.reason or 'no reason given'}")
+    if not is_ours(record):
+        log(f"node {node.name} stays {'+'.join(sorted(record.states))}: {record.reason or 'no reason given'}")
         return False
     result = node.resume()
     log(
@@ -69,55 +58,43 @@ def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool
 
 
 def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None:
-    """Everything of the pod that jobs need inside the jail. Raises JailViewError."""
-    bind_into_jail(jail, (*WORKER_BINDS, *sssd_binds(jail, log)), run, log)
-    bind_mounts(jail, parse_mounts(os.environ.get("MOUNTS", "")), run, log)
+    """Everything of the pod that jobs need inside the jail. Raises CannotGoOnError."""
+    wait_for_jail(jail, log)
+    volumes = user_volumes(os.environ.get("MOUNTS", ""))
+    bind_into_jail(jail, (*WORKER_BINDS, *sssd_binds(jail, log), *volumes), run, log)
     if not bind_driver(jail, run, log) and "Gres=gpu" in node_conf:
         log(
             "this node offers GPUs, but the container runtime brought no driver libraries into the pod: is NVIDIA's "
             "runtime the default one on this machine?"
         )
+    seal_root(run)
 
 
 def prepare_own_root() -> None:
-    """What jobs need where there is no jail: they see the pod as it is. Raises WrongFilesystemError."""
-    for mount in parse_mounts(os.environ.get("MOUNTS", "")):
-        expect_filesystem(Path(mount.source), mount.filesystem)
+    """What jobs need where there is no jail: they see the pod as it is. Raises CannotGoOnError."""
+    for volume in user_volumes(os.environ.get("MOUNTS", "")):
+        expect_filesystem(Path(volume.source), volume.filesystem)
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Entry point."""
-    end_on_sigterm()
-    log = Log("slurmd")
-    controller = required_env("CONTROLLER")
-    node_conf = fitting_gres(required_env("NODE_CONF"), log)
-    jail = os.environ.get("JAIL", "")
-    name = socket.gethostname()
-
-    for directory in (RUN_SLURM, SPOOL, CONF_CACHE):
-        own_directory(directory)
-    settle_shared()
-    wait_for_munge(log)
-    try:
-        if jail:
-            wait_for_jail(Path(jail), log)
+    with program("slurmd") as log:
+        controller = required_env("CONTROLLER")
+        node_conf = fitting_gres(required_env("NODE_CONF"), log)
+        for directory in (RUN_SLURM, SPOOL, CONF_CACHE):
+            own_directory(directory)
+        settle_shared()
+        wait_for_munge(log)
+        if jail := os.environ.get("JAIL", ""):
             prepare_jail(Path(jail), node_conf, log)
-            seal_root(run)
         else:
             prepare_own_root()
-    except (JailViewError, OpenRootError, WrongFilesystemError) as error:
-        log(str(error))
-        sys.exit(1)
-    raise_locked_memory(log)
-    wait_for_controller(controller, log)
-    node = Node(name=name, controller=controller)
-    waits = waits_for_place(node, log)
-    lift_own_drain(node, log, keep_waiting=waits)
-    if waits:
-        node_conf += STARTS_DRAINED
-    command = without_set_up(slurmd_command(controller, node_conf, name), os.getpid())
-    become(command, log, env=preload.environment(preload.GUARDED))
-
-
-if __name__ == "__main__":
-    main()
+        raise_locked_memory(log)
+        wait_for_controller(controller, log)
+        node = Node(name=socket.gethostname(), controller=controller)
+        waits = waits_for_place(node, log)
+        lift_own_drain(node, log, keep_waiting=waits)
+        if waits:
+            node_conf += STARTS_DRAINED
+        command = without_set_up(slurmd_command(controller, node_conf, node.name), os.getpid())
+        become(command, log, env=preload.environment(preload.GUARDED))

@@ -16,12 +16,12 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from cli import engine as engines
-from cli.kubectl import Kubectl, connect
-from cli.login import ssh_arguments, ssh_program
-from cli.rollout import await_workers
+from cli.access.addresses import host_public_key, login_address
+from cli.access.login import ssh_arguments, ssh_program
+from cli.engine import pulumi as engines
+from cli.kubectl.client import Kubectl, connect
+from cli.kubectl.rollout import await_workers
 from cli.stack import open_stack
-from cli.status import host_public_key, login_address
 from config import load_config
 from slurm.local_cluster import local_directory
 from slurm.names import SSH_PORT

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.changes import key
-from cli.manifests import manifests
-from cli.recording import record
+from cli.kubectl.diff import key
+from cli.program.manifests import manifests
+from cli.program.recording import record
 from config.base import parse_bytes
 from tests.e2e.harness import SlurmOnKubernetes
 
@@ -81,8 +81,6 @@ def test_a_renamed_pool_is_explained_before_it_is_done(two_nodes: SlurmOnKuberne
     before = slurm.sections
     renamed = {"renamed": before["worker_nodes"]["default"]}
     slurm.sections = {**before, "worker_nodes": renamed, "partitions": {"main": {"pools": ["renamed"]}}}
-    notes = slurm.preview()["notes"] if slurm.engine == "kubectl" else []
+    costs = {effect["name"]: effect["cost"] for effect in slurm.preview()["effects"]}
     slurm.sections = before
-    if slurm.engine == "kubectl":
-        assert len(notes) == 1
-        assert notes[0].startswith("pool 'default' leaves: its 2 nodes take no more jobs")
+    assert costs["default"].startswith("pool 'default' leaves: its 2 nodes take no more jobs")

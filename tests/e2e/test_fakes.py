@@ -16,7 +16,7 @@ from urllib.parse import urlparse
 import pytest
 import yaml
 
-from cli.kubectl import Kubectl, connect
+from cli.kubectl.client import Kubectl, connect
 from config import load_config
 from slurm.local_cluster import kubeconfig
 from tests import stacks

@@ -50,6 +50,7 @@ class Before:
         assert slurm.slurm("squeue --noheader --format='%i %j'").split() == [self.held, self.name]
         assert _host_key(slurm) == self.host_key
         wait_until(lambda: "alice" in slurm.ssh("id", check=False), "login works again, with the same host key")
+        wait_until(lambda: "default-0" in slurm.ssh("sinfo --noheader -N", check=False), "login nodes know slurmctld")
         slurm.slurm(f"scontrol release {self.held}")
         slurm.await_job(self.held)
         following = int(slurm.submit("true"))

@@ -14,13 +14,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from cli.commands.images import app
 from cli.images.build import build_images
 from cli.images.names import ImageNames
 from cli.images.runner import Runner
 from cli.images.tools import choose_tool
-from cli.images_commands import app
-from cli.kubectl import Kubectl, as_list, connect
-from config.cloud import ExistingCloud
+from cli.kubectl.client import Kubectl, as_list, connect
+from config.sections.cloud import ExistingCloud
 from local import build as local_build
 from local import cluster, namespaces, nodes
 from local.report import PlainReport
@@ -71,15 +71,21 @@ def test_loaded_images_are_on_every_node(sources: Path, tmp_path: Path) -> None:
     names = ImageNames(registry=DEFAULT_REGISTRY, tag="24.11-e2e-load", slurm_version="24.11")
     stack = build(names, sources, tmp_path)
     wanted = list(names.references.values())
-    assert not cluster.node_containerd_has(wanted)
+    assert not _every_node_has(wanted)
     try:
         result = CliRunner().invoke(app, ["load", "--config", str(stack), "--tool", "podman", "--json"])
         assert result.exit_code == 0, f"{result.output}{result.exception}"
         assert json.loads(result.stdout)["into"] == "local"
-        assert cluster.node_containerd_has(wanted)
+        assert _every_node_has(wanted)
     finally:
-        for index in range(2):
-            nodes.ctr(cluster._existing(), nodes.name_of(index), ["images", "remove", *wanted])
+        for name in cluster._existing().nodes:
+            nodes.ctr(cluster._existing(), name, ["images", "remove", *wanted])
+
+
+def _every_node_has(references: list[str]) -> bool:
+    setup = cluster._existing()
+    printed = [nodes.ctr(setup, name, ["images", "list", "-q"]).stdout.split() for name in setup.nodes]
+    return all(set(references) <= set(there) for there in printed)
 
 
 @pytest.fixture

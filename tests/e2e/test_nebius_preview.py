@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.recording import record
+from cli.program.recording import record
 from tests import stacks
 from tests.stacks import with_change
 

@@ -1,6 +1,7 @@
 """Pools of workers of all kinds beside each other: without the jail, on machines of their own, with GPUs.
 
-Options for clouds that make machines (config/machines.py) are refused on this one (tests/unit/config/test_volumes.py).
+Options for clouds that make machines (config/sections/machines.py) are refused on this one
+(tests/unit/config/test_volumes.py).
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from config.machines import Machines
-from config.workers import Resources, Toleration, WorkerPool
+from config.sections.machines import Machines
+from config.sections.workers import Resources, Toleration, WorkerPool
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
 from tests.fakes.gpus import UNSEAL, FakeGpus
 from tests.slurm.gpu_driver import DRIVER

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,10 @@ class FakeEngine:
         """Let the stack be locked, as a command that was killed leaves it."""
         (self.directory / "locked").touch()
 
+    def updates_until_interrupted(self) -> None:
+        """Let `pulumi up` go on until Ctrl-C, and then take a while to end."""
+        (self.directory / "endless").touch()
+
     def opens(self, sections: Mapping[str, Any], *secret: str) -> None:
         """Let Pulumi's configuration, with all its environments, be these sections; it does not show secret ones."""
         values: dict[str, Any] = {
@@ -88,6 +94,8 @@ def main(program: str, arguments: Sequence[str], directory: str) -> int:
     place = Path(directory)
     with (place / "calls.jsonl").open("a", encoding="utf-8") as calls:
         calls.write(json.dumps([program, *arguments]) + "\n")
+    if arguments[0] == "up" and (place / "endless").exists():
+        return _end_in_order(place)
     return _kubectl(arguments, place) if program == "kubectl" else _pulumi(arguments, place)
 
 
@@ -121,6 +129,18 @@ def _pulumi_stack(command: str, state: Path) -> int:
     elif command == "import":
         state.write_text(sys.stdin.read(), encoding="utf-8")
     return 0
+
+
+def _end_in_order(place: Path) -> int:
+    """Be an update that Ctrl-C ends only when what is being made has been made."""
+    interrupted: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: interrupted.append(number))
+    (place / "updating").touch()
+    while not interrupted:
+        time.sleep(0.01)
+    time.sleep(0.6)  # longer than Python's subprocess.run waits before it kills
+    (place / "ended").touch()
+    return 255
 
 
 def _pulumi(arguments: Sequence[str], place: Path) -> int:

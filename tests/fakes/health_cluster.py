@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli import health_commands
+from cli.app import app
+from cli.commands import health as health_commands
 from cli.errors import Failure
-from cli.kubectl import Kubectl
-from cli.main import app
+from cli.kubectl.client import Kubectl
 from images.health.contract import Result as Found
 from images.health.contract import Status
 from images.health.nodes import document
 from images.health.report import Report, encode
-from images.health.watch.slurm import Record
+from images.health.slurm import Record
 
 NOW = 1_795_000_000.0
 """Seconds since 1970: 2026-11-18T11:06:40Z."""

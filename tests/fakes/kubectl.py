@@ -1,4 +1,4 @@
-"""kubectl, in the place of `cli.kubectl.Kubectl`: one that answers as told, and one that has objects."""
+"""kubectl, in the place of `cli.kubectl.client.Kubectl`: one that answers as told, and one that has objects."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cli.errors import Failure
-from cli.kubectl import Kubectl
-from cli.lock import Lock
+from cli.kubectl.client import Kubectl
+from cli.kubectl.lock import Lock
 from local.report import PlainReport
 
 OURS = {"app.kubernetes.io/part-of": "slurmstack", "app.kubernetes.io/instance": "slurm"}

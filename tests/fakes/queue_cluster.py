@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import Any
 
-from cli.kubectl import Kubectl
+from cli.kubectl.client import Kubectl
 from cli.safety.jobs import (
     JobsTouched,
 )

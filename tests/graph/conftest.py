@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.recording import Recording, record
+from cli.program.recording import Recording, record
 from tests import stacks
 from tests.graph.nebius_recordings import STACKS
 

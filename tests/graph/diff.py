@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.recording import record, reveal
+from cli.program.recording import record
+from cli.program.values import reveal
 
 FORCES_REPLACEMENT: dict[str, tuple[str, ...]] = {
     "StatefulSet": (

@@ -17,7 +17,8 @@ from typing import Any
 from google.protobuf import json_format, message_factory
 from google.protobuf.message import Message
 
-from cli.recording import Registration, Secret, Unknown, reveal
+from cli.program.recording import Registration
+from cli.program.values import Secret, Unknown, reveal
 from components.clouds.nebius import immutable as types
 
 REQUESTS: Mapping[str, tuple[str, str, str]] = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.recording import Recording, Registration, record, reveal
+from cli.program.recording import Recording, Registration, record
+from cli.program.values import reveal
 from components.clouds.nebius.immutable import NODE_GROUP
 from tests import stacks
 from tests.stacks import with_change

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from cli.recording import _STAND_INS, record
+from cli.program.recording import _STAND_INS, record
 from tests import stacks
 from tests.graph.state import state_of
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from cli.recording import Recording, reveal
+from cli.program.recording import Recording
+from cli.program.values import reveal
 
 Labels = Mapping[str, str]
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
-from cli.against import Comparison, against_file
-from cli.recording import SIGNATURE, Recording, Secret
+from cli.program.recording import Recording, record
+from cli.program.values import SIGNATURE, Secret
+from cli.safety.comparison import Comparison, against_recording
 from cli.stack import Stack, open_stack
 
 
@@ -54,4 +55,6 @@ def state_of(recording: Recording, outputs_of: Mapping[str, Mapping[str, Any]] |
 
 def compare_files(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:
     old = stack_of(directory, before, "old")
-    return against_file(stack_of(directory, after), old.file)
+    stack = stack_of(directory, after)
+    runs = (record(sections, stack=stack.name) for sections in (old.sections, stack.sections))
+    return against_recording(stack, *runs)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cli.recording import Recording, Registration, record, reveal
+from cli.program.recording import Recording, Registration, record
+from cli.program.values import reveal
 from tests import stacks
 
 EXTERNAL = {
@@ -75,7 +76,7 @@ def test_another_slurmdbd_conf_is_another_pod_and_no_password_is_in_it(own: Reco
     assert "StoragePass=" not in reveal(item.inputs)["data"]["slurmdbd.conf"]
 
 
-def test_without_accounting_there_is_neither() -> None:
+def test_without_accounting_there_is_neither_and_no_policy() -> None:
     recording = record(stacks.existing() | {"accounting": {"enabled": False}}, stack="test")
     names = {item.name for item in recording}
-    assert not [name for name in names if name.startswith(("slurm-database", "slurm-accounting"))]
+    assert not [name for name in names if name.startswith(("slurm-database", "slurm-accounting", "slurm-policy-"))]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cli.recording import record, reveal
+from cli.program.recording import record
+from cli.program.values import reveal
 from tests import stacks
 from tests.graph.diff import Diff
 from tests.stacks import with_change

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from cli.recording import Recording, record, reveal
-from components.confinement import ALLOWS_SUDO, SEALED_LATER
+from cli.program.recording import Recording, record
+from cli.program.values import reveal
+from components.kit.confinement import ALLOWS_SUDO, SEALED_LATER
 from slurm.rights import CAPABILITIES, TEMPORARY, WITHOUT_JAIL
 from tests import stacks
 from tests.security import pod_table

@@ -8,12 +8,15 @@ import re
 import secrets
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import kubernetes_validate
 import pytest
 
-from cli.changes import KINDS
-from cli.recording import GeneratedValues, Recording, Registration, Secret, record, redact, reveal
+from cli.kubectl.diff import KINDS
+from cli.program.recording import GeneratedValues, Recording, Registration, record
+from cli.program.values import Secret, printable, reveal
+from components.cluster import SlurmCluster
 from config.base import parse_bytes
 from tests import stacks
 
@@ -217,12 +220,12 @@ def test_no_secret_value_is_anywhere_but_in_a_secret(stack: str) -> None:
         values += [value for key, value in data.items() if not key.endswith(".crt")]  # certificates are public
     derived = 2 if recording.of_type("slurmstack:index:Rest") else 1
     assert len(set(values)) == len(generated.made) + derived, "derived: the host key, and that of the REST API"
-    printable = json.dumps([redact(item.inputs) for item in recording]) + json.dumps(redact(recording.outputs))
+    printed = json.dumps([printable(item.inputs) for item in recording]) + json.dumps(printable(recording.outputs))
     clear = json.dumps([reveal(item.inputs) for item in recording if item.type != "kubernetes:core/v1:Secret"])
     for value in values:
-        assert value not in printable
+        assert value not in printed
         assert value not in clear
-        assert json.dumps(value)[1:-1] not in printable + clear
+        assert json.dumps(value)[1:-1] not in printed + clear
 
 
 def test_data_of_a_secret_is_marked_secret(recording: Recording) -> None:
@@ -352,3 +355,11 @@ def test_the_number_of_resources_depends_on_pools_and_not_on_nodes() -> None:
     assert count(1, 500) == one
     assert ten - one == 9 * (two - one)
     assert two - one == 2, "a component and a StatefulSet"
+
+
+def test_the_cluster_registers_what_the_stack_exports_of_it() -> None:
+    with mock.patch.object(SlurmCluster, "register_outputs") as registered:
+        exported = record(stacks.existing_full(), stack="prod").outputs
+    assert set(registered.call_args.args[0]) == set(exported) == {
+        "namespace", "login_service", "ssh_host_key", "rest", "rest_ca",
+    }  # fmt: skip

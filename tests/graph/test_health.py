@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cli.recording import Recording, record, reveal
+from cli.program.recording import Recording, record
+from cli.program.values import reveal
 from slurm.rights import INTO_JAIL
 from tests import stacks
 from tests.stacks import with_change

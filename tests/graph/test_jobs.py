@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cli.recording import record
-from cli.safety import engines
+from cli.program.recording import record
+from cli.safety import both_ways as engines
 from cli.safety.changed import parse_conf, pools_of, slurm_conf_in
 from tests import stacks
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending
@@ -46,6 +46,6 @@ def test_an_update_by_the_engine_is_judged_by_the_cluster_and_by_pulumi_s_own_st
     text = "".join(f"{line}\n" for line in queue)
     kubectl = FakeKubectl(queue=text, in_force=slurm_conf_in(registered(before)), there=registered(before))
     monkeypatch.setattr(engines, "reach", lambda _: kubectl)
-    found = engines.of_pulumi(stack_of(tmp_path, after), comparison)
+    found = engines.of_pulumi(stack_of(tmp_path, after), comparison.changes, comparison.resources)
     assert fates(found) == {"1": "waits", "2": "waits", "4": "stays_pending"}
     assert "pool 'gpu' gets new pods" in next(item.why for item in found.touched if item.id == "2")

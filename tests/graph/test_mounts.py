@@ -9,7 +9,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from cli.recording import Recording, record, reveal
+from cli.program.recording import Recording, record
+from cli.program.values import reveal
 from components.clouds.base import StaticVolumeArgs
 from components.clouds.existing import ExistingCluster
 from tests import stacks

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.recording import Recording, Registration, Unknown, record, redact
+from cli.program.recording import Recording, Registration, record
+from cli.program.values import Unknown, printable
 from components.clouds.nebius.immutable import (
     ACCESS_KEY,
     ACCESS_PERMIT,
@@ -200,7 +201,7 @@ def test_the_backups_key_never_comes_into_the_state(full: Recording) -> None:
     (bucket,) = full.of_type(BUCKET)
     assert bucket.inputs["name"] == "full-backups-e00example"
     assert bucket.inputs["versioningPolicy"] == "ENABLED"
-    outputs = redact(full.outputs)
+    outputs = printable(full.outputs)
     assert {name: outputs[name] for name in outputs if name.startswith("backups_")} == {
         "backups_bucket": "full-backups-e00example",
         "backups_endpoint": "storage.invalid",

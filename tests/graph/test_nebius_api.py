@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.recording import UNKNOWN
+from cli.program.values import UNKNOWN
 from components.clouds.nebius import immutable
 from components.clouds.nebius.immutable import CLUSTER, FILESYSTEM, IMMUTABLE, NODE_GROUP, SUBNET
 from tests.graph import nebius_api

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from cli.recording import Registration, Unknown, record, redact
-from cli.replacements import compare, of_recording
+from cli.program.recording import Registration, record
+from cli.program.values import Unknown, printable
+from cli.safety.change import of_recording
+from cli.safety.compare import compare
 from components.clouds.nebius.immutable import (
     ACCESS_PERMIT,
     ALLOCATION,
@@ -45,15 +47,13 @@ class Diff:
         self.removed = sorted(_key(old[urn]) for urn in old.keys() - new.keys())
         self.changed: dict[str, list[str]] = {}
         for urn in old.keys() & new.keys():
-            left, right = (_flat(redact(side[urn].inputs)) for side in (old, new))
+            left, right = (_flat(printable(side[urn].inputs)) for side in (old, new))
             paths = sorted(path for path in left.keys() | right.keys() if left.get(path) != right.get(path))
             if paths:
                 self.changed[_key(new[urn])] = paths
         changes = compare(of_recording(first), of_recording(second))
         self.replaced = {
-            f"{change.resource.type.rsplit(':', 1)[1]} {change.resource.name}": [
-                item.path for item in change.properties
-            ]
+            f"{change.resource.type.rsplit(':', 1)[1]} {change.resource.name}": [item.path for item in change.because]
             for change in changes
             if change.action == "replace" and not change.cause
         }

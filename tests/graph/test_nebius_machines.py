@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.recording import Recording, record, reveal
+from cli.program.recording import Recording, record
+from cli.program.values import reveal
 from components.clouds.nebius.cloud_init import mount_unit
 from tests import stacks
 from tests.graph.nebius_recordings import groups, minimum, one

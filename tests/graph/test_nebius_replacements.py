@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from cli.against import Comparison, against_state, removal
-from cli.recording import Made, record
+from cli.program.recording import Made, record
+from cli.safety.comparison import Comparison, against_state, removal
+from cli.safety.effects import refused
 from components.clouds.nebius.immutable import ALLOCATION, CLUSTER, FILESYSTEM, NODE_GROUP
 from tests import stacks
 from tests.graph.state import compare_files, stack_of, state_of
@@ -74,19 +75,19 @@ def test_another_type_of_the_jails_file_system_loses_all_files_and_is_refused(co
 def test_a_file_system_can_be_made_anew_in_two_steps_that_the_command_names(compared: Any, tmp_path: Path) -> None:
     released = with_change(changed("jail.filesystem.forbid_deletion", False), "cloud.allow_replacement", True)
     at_once = with_change(released, "jail.filesystem.type", "NETWORK_HDD")
-    assert "the cloud keeps the old one" in compared(tmp_path, stacks.nebius(), at_once).refused[0].refused
-    assert not compared(tmp_path, stacks.nebius(), released).refused
+    assert "the cloud keeps the old one" in compared(tmp_path, stacks.nebius(), at_once).effects[0].refused
+    assert not refused(compared(tmp_path, stacks.nebius(), released).effects)
     second = compared(tmp_path, released, at_once)
-    assert not second.refused
+    assert not refused(second.effects)
     assert [(item.kind, item.cost) for item in second.effects if item.action == "replace"] == [
         ("file system", "all users' files and the software in the jail are lost: the new one is empty")
     ]
 
 
 def test_a_smaller_file_system_is_refused_once(tmp_path: Path) -> None:
-    (effect,) = compare_files(tmp_path, stacks.nebius(), changed("jail.size", "1Ti")).refused
+    (effect,) = refused(compare_files(tmp_path, stacks.nebius(), changed("jail.size", "1Ti")).effects)
     assert effect.kind == "file system"
-    assert "jail: 1Ti is less than the 2Ti that it has, and it cannot shrink" in effect.refused
+    assert "jail.size: 1Ti is less than the 2Ti that it has, and it cannot shrink" in effect.refused
 
 
 def test_a_mount_that_leaves_is_refused_while_it_is_protected(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_a_mount_that_leaves_is_refused_while_it_is_protected(tmp_path: Path) ->
     assert "the files of mounts.data: it stays in the cloud as slurm-mount-data" in effect.cost
     assert effect.refused.startswith("it is protected")
     unprotected = {**stacks.nebius(), "protect": False}
-    assert not compare_files(tmp_path, unprotected, {**without, "protect": False}).refused
+    assert not refused(compare_files(tmp_path, unprotected, {**without, "protect": False}).effects)
 
 
 @WAYS
@@ -107,9 +108,9 @@ def test_another_subnet_is_another_cluster_and_only_that_is_refused(compared: An
     replaced = {change.resource.name for change in found.changes if change.resource.type == NODE_GROUP}
     assert replaced == {"slurm-system", "slurm-controller", "slurm-login", "slurm-default-0", "slurm-cpu-0"}
     assert {change.action for change in found.changes if change.resource.type == NODE_GROUP} == {"replace"}
-    refused = {effect.kind for effect in found.refused}
-    assert "Kubernetes cluster" in refused
-    assert "node group" not in refused
+    those = {effect.kind for effect in refused(found.effects)}
+    assert "Kubernetes cluster" in those
+    assert "node group" not in those
 
 
 def test_other_machines_roll_and_leave_the_other_pools_alone(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_another_fabric_is_another_gpu_cluster_and_rolls_its_machines(tmp_path: 
 def test_destroying_a_made_cluster_lists_its_machines_and_keeps_guarded_data(tmp_path: Path) -> None:
     sections = {**stacks.nebius(), "protect": False}
     found = removal(stack_of(tmp_path, sections), applied(tmp_path, sections))
-    assert not found.refused
+    assert not refused(found.effects)
     costs = {effect.name: effect.cost for effect in found.effects if effect.kind == "file system"}
     assert set(costs) == {"slurm-jail", "slurm-mount-data"}
     assert all("it stays in the cloud as" in cost for cost in costs.values())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.recording import record
+from cli.program.recording import record
 from tests import stacks
 from tests.graph.reachability import Network, network
 from tests.stacks import with_change

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from cli.recording import Recording, record, reveal
-from components.clouds.base import Placement, Role
+from cli.program.recording import Recording, record
+from cli.program.values import reveal
+from components.clouds.base import Placement
 from components.clouds.existing import ExistingCluster
 from components.workers import placement_of
-from config.machines import Taint
-from config.workers import Resources, Toleration, WorkerPool
+from config.nebius.cloud import Role
+from config.sections.machines import Taint
+from config.sections.workers import Resources, Toleration, WorkerPool
 from slurm.rights import INTO_JAIL, WITHOUT_JAIL
 from tests import stacks
 from tests.stacks import with_change

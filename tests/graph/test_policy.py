@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cli.recording import Recording, Registration, record, reveal
+from cli.program.recording import Recording, Registration, record
+from cli.program.values import reveal
 from tests import stacks
 from tests.stacks import with_change
 
@@ -19,12 +20,6 @@ def registered(recording: Recording) -> dict[str, Registration]:
 def pod(recording: Recording) -> dict[str, Any]:
     spec: dict[str, Any] = reveal(registered(recording)[JOB].inputs)["spec"]["template"]["spec"]
     return spec
-
-
-def test_without_accounting_there_is_no_policy() -> None:
-    recording = record({**stacks.dev(), "accounting": {"enabled": False}}, stack="dev")
-
-    assert not [name for name in registered(recording) if "policy-" in name and "network" not in name]
 
 
 def test_the_job_comes_after_the_users_the_configuration_and_slurmdbd(recording: Recording) -> None:

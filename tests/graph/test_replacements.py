@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from cli.against import Comparison, against_state, removal
-from cli.recording import record
+from cli.program.recording import record
+from cli.safety.change import counts_of
+from cli.safety.comparison import Comparison, against_state, removal
+from cli.safety.effects import refused
 from tests import stacks
 from tests.graph.state import compare_files, stack_of, state_of
 from tests.stacks import with_change
@@ -32,7 +34,7 @@ def test_the_same_stack_is_no_change_though_state_keeps_its_secrets_to_itself(co
 
 def test_scaling_costs_nobody_anything(tmp_path: Path) -> None:
     found = compare_files(tmp_path, stacks.existing(), with_change(stacks.existing(), "worker_nodes.cpu.size", 40))
-    assert found.counts() == {"update": 1}
+    assert counts_of(found.changes) == {"update": 1}
     assert not found.effects
 
 
@@ -52,12 +54,12 @@ def test_another_storage_class_loses_the_jail_and_is_refused(compared: Any, tmp_
 def test_a_smaller_volume_is_refused_with_or_without_protection(tmp_path: Path) -> None:
     changed = with_change(stacks.existing(), "jail.size", "512Gi")
     (effect,) = compare_files(tmp_path, stacks.existing(), {**changed, "protect": False}).effects
-    assert "jail: 512Gi is less than the 1Ti that it has, and it cannot shrink" in effect.refused
+    assert "jail.size: 512Gi is less than the 1Ti that it has, and it cannot shrink" in effect.refused
 
 
 def test_another_release_of_slurm_is_refused(tmp_path: Path) -> None:
     found = compare_files(tmp_path, stacks.existing(), with_change(stacks.existing(), "slurm.version", "26.05"))
-    (effect,) = found.refused
+    (effect,) = refused(found.effects)
     assert effect.refused.startswith("slurm.version: the jail was filled with Slurm 24.11, and daemons of 26.05")
 
 
@@ -80,9 +82,9 @@ def test_a_pool_that_leaves_is_explained_and_not_refused(tmp_path: Path) -> None
 @WAYS
 def test_another_namespace_would_be_another_cluster_and_is_refused(compared: Any, tmp_path: Path) -> None:
     found = compared(tmp_path, stacks.existing(), with_change(stacks.existing(), "cluster.namespace", "other"))
-    refused = {(effect.kind, effect.name) for effect in found.refused}
-    assert {("Namespace", "slurm"), ("PersistentVolumeClaim", "jail")} <= refused
-    assert all(effect.action == "delete" for effect in found.refused)
+    those = {(effect.kind, effect.name) for effect in refused(found.effects)}
+    assert {("Namespace", "slurm"), ("PersistentVolumeClaim", "jail")} <= those
+    assert all(effect.action == "delete" for effect in refused(found.effects))
 
 
 def test_a_replacement_that_was_cut_short_and_what_pulumi_only_reads_are_no_resources(tmp_path: Path) -> None:
@@ -97,13 +99,13 @@ def test_a_replacement_that_was_cut_short_and_what_pulumi_only_reads_are_no_reso
 
 def test_a_stack_that_was_never_applied_is_all_new(tmp_path: Path) -> None:
     found = against_state(stack_of(tmp_path, stacks.existing()), {"version": 3, "deployment": None})
-    assert set(found.counts()) == {"create"}
+    assert set(counts_of(found.changes)) == {"create"}
     assert not found.effects
 
 
 def test_destroying_tells_what_is_lost(tmp_path: Path) -> None:
     sections = {**stacks.existing(), "protect": False}
     found = removal(stack_of(tmp_path, sections), state_of(record(sections, stack="test")))
-    assert set(found.counts()) == {"delete"}
+    assert set(counts_of(found.changes)) == {"delete"}
     assert "all users' files and the software in the jail are lost" in {effect.cost for effect in found.effects}
-    assert not found.refused
+    assert not refused(found.effects)

@@ -7,8 +7,9 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from cli.manifests import manifests
-from cli.recording import Recording, record, reveal
+from cli.program.manifests import manifests
+from cli.program.recording import Recording, record
+from cli.program.values import reveal
 from tests import stacks
 from tests.graph.diff import Diff
 from tests.stacks import with_change

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from cli.against import Comparison, against_state
-from cli.manifests import manifests
-from cli.recording import record
+from cli.program.manifests import manifests
+from cli.program.recording import record
+from cli.safety.comparison import Comparison, against_state
+from cli.safety.effects import refused
 from tests.graph.older_graphs import OLDER
 from tests.graph.state import stack_of
 
@@ -35,7 +36,7 @@ def test_the_engine_makes_nothing_anew_and_deletes_nothing_but_jobs_that_have_do
     older: dict[str, Any], tmp_path: Path
 ) -> None:
     found = taken_over(tmp_path, older)
-    assert not found.refused
+    assert not refused(found.effects)
     lost = {
         (change.action, change.resource.type.rsplit(":", 1)[1], change.resource.name)
         for change in found.changes

@@ -151,7 +151,7 @@ def install_buildah(bin_directory: Path, store: Path) -> None:
     """Put the local cluster's buildah on a PATH, with an image store of its own."""
     buildah = Buildah(tools=tools.ensure_tools(PlainReport()), directory=store)
     buildah.prepare()
-    _write_wrapper(bin_directory / "buildah", store, buildah.tools.path("buildah"), buildah._env())
+    _write_wrapper(bin_directory / "buildah", store, buildah.tools.path("buildah"), buildah.environment())
 
 
 def install_podman(bin_directory: Path, store: Path) -> None:

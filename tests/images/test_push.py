@@ -18,12 +18,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from cli.commands.images import app
 from cli.errors import Failure
 from cli.images.build import build_images
 from cli.images.names import ImageNames
 from cli.images.runner import Runner
 from cli.images.tools import choose_tool
-from cli.images_commands import app
 from config.load import load_stack_file
 from local.report import PlainReport
 from slurm.images import DEFAULT_REGISTRY, ROLES

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from cli.commands.images import app
 from cli.images.tools import LOCAL, open_tool
-from cli.images_commands import app
 from local import images
 from local.report import PlainReport
 from slurm.images import DEFAULT_REGISTRY, ROLES, image_reference

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.manifests import manifests
-from cli.recording import record
+from cli.program.manifests import manifests
+from cli.program.recording import record
 from tests import stacks
 from tests.graph.reachability import network
 from tests.network.wires import CALICO, Wires

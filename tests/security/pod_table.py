@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from cli.recording import record, reveal
+from cli.program.recording import record
+from cli.program.values import reveal
 from slurm.rights import IN_JAIL
 from tests import stacks
 from tests.stacks import ROOT, with_change

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm.rest import TOKEN_SETTINGS
+from slurm.names import JWT_KEY
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -19,19 +19,22 @@ MEMORY_LIMIT = 512 * 2**20
 START_SECONDS = 120.0
 """For MariaDB's first start, which makes its data directory, on a busy machine."""
 
-ACCOUNTING = """\
+ACCOUNTING = f"""\
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=slurmdbd-0
 AccountingStoragePort=6819
 JobAcctGatherType=jobacct_gather/linux
-""" + "".join(f"{key}={value}\n" for key, value in TOKEN_SETTINGS.items())
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key={JWT_KEY}
+"""
 """Lines of slurm.conf."""
 
 SLURMDBD = {
     "DbdHost": "slurmdbd-0",
     "SlurmUser": "slurm",
     "AuthType": "auth/munge",
-    **TOKEN_SETTINGS,
+    "AuthAltTypes": "auth/jwt",
+    "AuthAltParameters": f"jwt_key={JWT_KEY}",
     "PidFile": "/run/slurmdbd/slurmdbd.pid",
     "DebugLevel": "info",
     "LogTimeFormat": "iso8601_ms",

@@ -39,3 +39,10 @@ def change(cluster: SlurmSandbox, files: dict[str, str]) -> dict[str, Any]:
 def edited(files: dict[str, str], line: str) -> dict[str, str]:
     """`files` with one more line in slurm.conf."""
     return {**files, "slurm.conf": files["slurm.conf"] + line + "\n"}
+
+
+def kill_programs(cluster: SlurmSandbox, *names: str) -> None:
+    """Kill programs beside slurmctld, and wait until they have gone: their ports are free then."""
+    for name in names:
+        pattern = f"[{name[0]}]{name[1:]}"
+        cluster.run(f"pkill -KILL -f {pattern}; while pgrep -f {pattern}; do sleep 0.02; done")

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from images.controller.topology_places import WORKER_PODS
+from images.common.kubernetes import WORKER_PODS
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.slurm.pod import Pod
 from tests.slurm.sandbox import SlurmSandbox

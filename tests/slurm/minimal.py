@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from config.cluster import ClusterConfig
+from slurm.conf import effective_settings
+
+TOKENS = ("AuthAltTypes", "AuthAltParameters")
+"""Keys of slurm.conf about tokens."""
+
+
+def lines_of(stack: ClusterConfig, *keys: str) -> str:
+    """Lines of the slurm.conf that a stack has, for `extra`."""
+    settings = effective_settings(stack)
+    return "".join(f"{key}={settings[key]}\n" for key in keys)
+
 
 def minimal_config(version: str, extra: str = "", **files: str) -> dict[str, str]:
     """The least that a cluster of dynamic nodes needs; `extra` is added to slurm.conf."""

@@ -10,16 +10,13 @@ import json
 import pytest
 
 from config import load_config
-from slurm.health import health_settings
-from slurm.rest import TOKEN_SETTINGS
-from slurm.settings import effective_settings
 from tests import stacks
 from tests.security.attempts import EVERYWHERE, OF_USERS, Where
 from tests.security.scene import Scene, set_scene
 from tests.security.walk import SCRIPT, left_open, walked
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.login import ssh_to, write_host_key, write_user_key
-from tests.slurm.minimal import minimal_config
+from tests.slurm.minimal import TOKENS, lines_of, minimal_config
 from tests.slurm.pod import LIBEXEC, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -40,12 +37,9 @@ def cluster(
     """A worker and a login node with their real capabilities. Alice has sudo, bob has not."""
     secret = tmp_path_factory.mktemp("ssh") / "secret"
     write_host_key(secret)
-    tokens = "\n".join(f"{key}={value}" for key, value in TOKEN_SETTINGS.items())
-    health = health_settings(load_config(stacks.dev()))
-    around = "\n".join(f"{key}={health[key]}" for key in ("Prolog", "Epilog"))
-    settings = effective_settings(load_config(stacks.dev()))
-    bounds = "\n".join(f"{key}={settings[key]}" for key in ("SlurmctldParameters", "SlurmdParameters"))
-    extra = f"{tokens}\n{around}\n{bounds}\nDisableRootJobs=YES\nPropagateResourceLimits=NONE\n"
+    stack = load_config(stacks.dev())
+    bounds = ("SlurmctldParameters", "SlurmdParameters", "DisableRootJobs", "PropagateResourceLimits")
+    extra = lines_of(stack, *TOKENS, "Prolog", "Epilog", *bounds)
     config = minimal_config(slurm_version, extra, **{"plugstack.conf": PLUGSTACK}, **USERS)
     sandbox = slurm_cluster(slurm_version, config=config, workers=1, jail=True)
     client = sandbox.add_pod("client", "jail", {sandbox.jail: "/jail"}, munged=False)

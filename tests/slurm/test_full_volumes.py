@@ -61,6 +61,8 @@ def test_a_full_state_volume_is_named_and_the_queue_is_kept(own_cluster: Cluster
     cluster = own_cluster(slurm_version, kind=SmallState, workers=1, config=config)
     held = submit(cluster, "--hold").stdout.strip()
     wait_until((cluster.state / "job_state").exists, "slurmctld has saved its queue")
+    nodes = cluster.state / "node_state"
+    wait_until(lambda: nodes.exists() and b"default-0" in nodes.read_bytes(), "slurmctld has saved its nodes")
 
     fill(cluster.controller, STATE)
 

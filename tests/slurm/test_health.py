@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from config import load_config
-from slurm.health import check_settings, health_settings
+from slurm.health import check_settings
 from tests import stacks
 from tests.slurm.asked import Asked
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import minimal_config
+from tests.slurm.minimal import lines_of, minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.stacks import ROOT
 
@@ -121,8 +121,8 @@ def set_gpus(pod: Pod, *, used_mib: int, gpus: int = 1) -> None:
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Healthy:
     stack = load_config(stacks.dev())
-    own = {**health_settings(stack), "HealthCheckInterval": str(INTERVAL)}
-    more = "\n".join(f"{key}={value}" for key, value in own.items())
+    more = lines_of(stack, "Prolog", "Epilog", "HealthCheckProgram", "HealthCheckNodeState")
+    more += f"HealthCheckInterval={INTERVAL}"
     scheduler = "SchedulerParameters=nohold_on_prolog_fail,batch_sched_delay=0,sched_interval=5,sched_min_interval=0"
     # A requeued job waits for so long (slurm.conf(5), AuthInfo); the default is two minutes.
     requeue = "AuthInfo=cred_expire=10"

@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.health import health_settings
-from slurm.rest import TOKEN_SETTINGS
 from tests import stacks
 from tests.openmpi import start_parallel
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.login_view import BIND
-from tests.slurm.minimal import minimal_config
+from tests.slurm.minimal import TOKENS, lines_of, minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 from tests.slurm.terminal import WHERE, told_by, type_at
@@ -39,11 +37,9 @@ USERS = {
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """Two workers with the jail, and a login pod with alice."""
-    tokens = "\n".join(f"{key}={value}" for key, value in TOKEN_SETTINGS.items())
     known = {"passwd": "alice:x:10001:10001::/home/alice:/bin/bash\n", "group": "alice:x:10001:\n"}
-    health = health_settings(load_config(stacks.dev()))
-    around = "\n".join(f"{key}={health[key]}" for key in ("Prolog", "Epilog"))
-    config = minimal_config(slurm_version, f"{tokens}\n{around}\n", **{"plugstack.conf": PLUGSTACK}, **known)
+    extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog")
+    config = minimal_config(slurm_version, extra, **{"plugstack.conf": PLUGSTACK}, **known)
     sandbox = slurm_cluster(slurm_version, config=config, workers=2, jail=True)
     users = sandbox.add_pod("users", "jail", {sandbox.jail: "/jail"}, munged=False)
     (users.root / "config/slurm/users.json").write_text(json.dumps(USERS))

@@ -8,7 +8,7 @@ import pytest
 
 from images.controller.publish import config_hash
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.configuring import change, edited, status
+from tests.slurm.configuring import change, edited, kill_programs, status
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import DEFAULT_NODE_CONF, SlurmSandbox
@@ -111,7 +111,7 @@ def test_jobs_of_a_partition_that_leaves_run_on_over_restarts_and_then_it_goes(
     assert "partition not available" in refused.stderr, refused.stderr
     wait_until(lambda: "partition gpu has left" in cluster.controller.log("config-agent"), cluster.logs)
 
-    cluster.run("pkill -KILL -x slurmctld; pkill -KILL -f [c]onfig-agent")
+    kill_programs(cluster, "slurmctld", "config-agent")
     (cluster.controller.root / "run/slurmstack/ready").unlink()
     cluster.start_controller_daemons(cluster.controller)
     wait_until(lambda: status(cluster)["active"] == config_hash(one), cluster.logs)
@@ -237,7 +237,7 @@ def test_jobs_that_name_several_partitions_outlive_one_that_leaves(cluster: Slur
     wait_until(lambda: not cluster.run("squeue --noheader --partition=gpu").stdout, cluster.logs)
     # An agent that restarts looks at the queue at once, and has done so when it has taken another change.
     log = len(cluster.controller.log("config-agent"))
-    cluster.run("pkill -KILL -f [c]onfig-agent")
+    kill_programs(cluster, "config-agent")
     cluster.controller.start_program("config-agent")
     wait_until(lambda: "while it has any (0)" in cluster.controller.log("config-agent")[log:], cluster.logs)
     change(cluster, edited(one, "MaxJobCount=4321"))

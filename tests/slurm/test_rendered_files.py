@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.conf import config_hash, render
+from slurm.conf import config_hash, render, slurmdbd_conf
+from slurm.settings import settings_of
 from slurm.sizing import node_conf
-from slurm.slurmdbd import slurmdbd_settings
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
@@ -27,7 +27,7 @@ def rendered(sections: dict[str, Any], version: str) -> dict[str, str]:
 class RenderedSandbox(AccountingSandbox):
     """Everything with the files of a stack, slurmdbd too, which ends on a key that it does not know."""
 
-    slurmdbd_settings = slurmdbd_settings(load_config(SECTIONS))
+    slurmdbd_settings = settings_of(slurmdbd_conf(load_config(SECTIONS)))
 
 
 @pytest.fixture(scope="module")

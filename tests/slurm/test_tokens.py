@@ -6,11 +6,12 @@ import subprocess
 
 import pytest
 
-from config.rest import Rest
-from slurm.rest import token_settings
+from config import load_config
+from config.sections.rest import Rest
+from tests import stacks
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import change
-from tests.slurm.minimal import minimal_config
+from tests.slurm.minimal import TOKENS, lines_of, minimal_config
 from tests.slurm.sandbox import SlurmSandbox
 
 TOO_LONG = "Requested time limit is invalid"
@@ -18,7 +19,7 @@ CLOSED = "Access/permission denied"
 
 
 def config(version: str, rest: Rest) -> dict[str, str]:
-    lines = "".join(f"{key}={value}\n" for key, value in token_settings(rest).items())
+    lines = lines_of(load_config(stacks.dev()).model_copy(update={"rest": rest}), *TOKENS)
     return minimal_config(version, lines, passwd="alice:x:10001:10001::/tmp:/bin/sh\n", group="alice:x:10001:\n")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.configuring import kill_programs
 from tests.slurm.kubernetes import ENVIRONMENT, KubernetesSandbox
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
@@ -195,7 +196,7 @@ def test_a_tree_is_turned_on_and_off_under_a_running_job(own_cluster: ClusterFac
 
 def test_a_controller_that_restarts_has_the_tree_at_once(four: KubernetesSandbox) -> None:
     tree = leaves(four)
-    four.run("pkill -KILL slurmctld; pkill -KILL -f [c]onfig-agent")
+    kill_programs(four, "slurmctld", "config-agent")
     wait_until(lambda: "is UP" not in four.run("scontrol ping").stdout, "slurmctld to be gone")
     four.api_down(down=True)
     try:

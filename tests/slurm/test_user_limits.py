@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from config.services import UserLimits
+from config.sections.services import UserLimits
 from slurm.users import login_limits
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.login import OPTIONS, ssh_to, write_host_key, write_user_key

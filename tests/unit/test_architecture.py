@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import rooms
+from tests.rooms import imported_rooms
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,22 +24,10 @@ MAY_IMPORT = {
 """Rooms of ours that each room may use besides itself. Nothing imports `__main__`."""
 
 LIBRARIES = {
-    "config": {"pydantic", "yaml"},
+    "config": {"pydantic", "yaml", "cryptography"},
     "slurm": {"jinja2", "cryptography"},
 }
 """Third-party packages that the pure rooms may use; above all, no pulumi."""
-
-
-def _imports(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = {
-        alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
-    }
-    return found | {
-        node.module.split(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0
-    }
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
@@ -43,14 +35,14 @@ def test_a_room_imports_only_rooms_below_it(room: str) -> None:
     files = sorted((ROOT / room).rglob("*.py"))
     assert files
     for path in files:
-        foreign = _imports(path) & (MAY_IMPORT.keys() - MAY_IMPORT[room] - {room})
+        foreign = imported_rooms(path) & (MAY_IMPORT.keys() - MAY_IMPORT[room] - {room})
         assert not foreign, f"{path.relative_to(ROOT)} imports {foreign}"
 
 
 @pytest.mark.parametrize("room", LIBRARIES)
 def test_pure_rooms_use_no_other_library_than_they_need(room: str) -> None:
     for path in sorted((ROOT / room).rglob("*.py")):
-        outside = _imports(path) - set(sys.stdlib_module_names) - MAY_IMPORT.keys() - LIBRARIES[room]
+        outside = imported_rooms(path) - set(sys.stdlib_module_names) - MAY_IMPORT.keys() - LIBRARIES[room]
         assert not outside, f"{path.relative_to(ROOT)} imports {outside}"
 
 
@@ -61,7 +53,7 @@ def test_programs_in_the_images_need_nothing_but_python_itself() -> None:
         | {"images"}
     )
     for path in sorted((ROOT / "images").rglob("*.py")):
-        outside = _imports(path) - set(sys.stdlib_module_names) - ours
+        outside = imported_rooms(path) - set(sys.stdlib_module_names) - ours
         assert not outside, f"{path.relative_to(ROOT)} imports {outside}"
 
 
@@ -69,7 +61,7 @@ def test_only_one_room_may_know_a_cloud_s_own_provider() -> None:
     users = {
         path.relative_to(ROOT).parts[:3]
         for path in ROOT.glob("components/**/*.py")
-        if "pulumi_nebius" in _imports(path)
+        if "pulumi_nebius" in imported_rooms(path)
     }
     assert users <= {("components", "clouds", "nebius")}
 
@@ -93,3 +85,14 @@ def test_a_stand_in_for_a_server_knows_nothing_of_what_it_tests(name: str) -> No
     modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     ours = {module for module in modules if module.partition(".")[0] in {*MAY_IMPORT, "images"}}
     assert ours <= {"images.common.command"}
+
+
+def test_the_picture_of_the_rooms_is_current() -> None:
+    assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.draw(), "write it anew: python -m tests.rooms"
+
+
+def test_the_files_that_the_architecture_names_are_there() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:cli|components|config|images|local|slurm|slurm_templates|tests)/[\w./]*)`", text)
+    assert len(named) > 20
+    assert not [name for name in named if not (ROOT / name).exists()]

@@ -9,7 +9,7 @@ import pulumi_nebius as nebius
 
 from components.clouds.nebius.access import Grant, create_service_account
 from components.clouds.nebius.scope import CloudScope
-from config.nebius import Backups
+from config.nebius.cloud import Backups
 
 WRITE_ROLE = "storage.object-editor"
 """Reads, writes and deletes objects, but cannot change the bucket (docs.nebius.com, IAM, roles)."""
@@ -41,9 +41,7 @@ def create_backups(scope: CloudScope, backups: Backups) -> BackupBucket:
         scope.name("backups"),
         name=scope.name("backups"),
         parent_id=scope.project,
-        account=nebius.IamV2AccessKeyAccountArgs(
-            service_account=nebius.IamV2AccessKeyAccountServiceAccountArgs(id=account.id)
-        ),
+        account={"service_account": {"id": account.id}},
         description="Writes backups",
         secret_delivery_mode="MYSTERY_BOX",  # noqa: S106  where the secret is put, not the secret
         labels=scope.labels,
@@ -59,24 +57,18 @@ def create_backups(scope: CloudScope, backups: Backups) -> BackupBucket:
 
 def _create_bucket(scope: CloudScope, name: str) -> nebius.StorageV1Bucket:
     """A bucket that keeps what was overwritten for a while. It is never deleted with backups in it."""
-    rule = nebius.StorageV1BucketLifecycleConfigurationRuleArgs(
-        id="old-versions",
-        status="ENABLED",
-        noncurrent_version_expiration=nebius.StorageV1BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgs(
-            noncurrent_days=KEPT_DAYS
-        ),
-        abort_incomplete_multipart_upload=(
-            nebius.StorageV1BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
-                days_after_initiation=UPLOAD_DAYS
-            )
-        ),
-    )
+    rule: nebius.StorageV1BucketLifecycleConfigurationRuleArgsDict = {
+        "id": "old-versions",
+        "status": "ENABLED",
+        "noncurrent_version_expiration": {"noncurrent_days": KEPT_DAYS},
+        "abort_incomplete_multipart_upload": {"days_after_initiation": UPLOAD_DAYS},
+    }
     return nebius.StorageV1Bucket(
         scope.name("backups"),
         name=name,
         parent_id=scope.project,
         versioning_policy="ENABLED",
-        lifecycle_configuration=nebius.StorageV1BucketLifecycleConfigurationArgs(rules=[rule]),
+        lifecycle_configuration={"rules": [rule]},
         labels=scope.labels,
         opts=scope.data_options(),
     )

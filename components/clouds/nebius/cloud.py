@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import Placement, Role, StaticVolumeArgs
+from components.clouds.base import Placement, StaticVolumeArgs, host_volume
 from components.clouds.nebius.access import create_node_account
 from components.clouds.nebius.backups import create_backups
 from components.clouds.nebius.cluster import create_cluster
-from components.clouds.nebius.credentials import create_provider
-from components.clouds.nebius.filesystems import create_filesystems, mount_path, shared_filesystems
+from components.clouds.nebius.filesystems import create_filesystems, mount_path
 from components.clouds.nebius.gpu_clusters import create_gpu_clusters
 from components.clouds.nebius.gpu_stack import GpuStack, GpuStackArgs
 from components.clouds.nebius.kubernetes import create_kubernetes_provider, kubeconfig
@@ -23,11 +23,22 @@ from components.clouds.nebius.network import (
     create_subnet,
 )
 from components.clouds.nebius.node_groups import NodeGroupsArgs, create_role_groups, create_worker_groups
-from components.clouds.nebius.placement import gpus_of, role_placement, worker_placement
+from components.clouds.nebius.placement import role_placement, worker_placement
 from components.clouds.nebius.scope import CloudScope
 from config.cluster import ClusterConfig
-from config.nebius import NebiusCloud as CloudConfig
-from config.workers import WorkerPool
+from config.nebius.cloud import NebiusCloud as CloudConfig
+from config.nebius.cloud import Role
+from config.nebius.needs import filesystems_of
+from config.sections.workers import WorkerPool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NebiusCloudArgs:
+    """Inputs of `NebiusCloud`."""
+
+    config: ClusterConfig
+    cloud: CloudConfig
+    """The section of it that is this cloud's."""
 
 
 class NebiusCloud(pulumi.ComponentResource):
@@ -41,17 +52,14 @@ class NebiusCloud(pulumi.ComponentResource):
     login_keys: tuple[str, ...] = ()
     volume_filesystem: str | None = "virtiofs"
 
-    def __init__(self, config: ClusterConfig, cloud: CloudConfig) -> None:
-        prefix = cloud.name or config.cluster.namespace
-        provider = create_provider(cloud.project_id)
-        super().__init__("slurmstack:index:NebiusCloud", f"{prefix}-cloud", None, _with(provider))
-        self._config = config
-        self._cloud = cloud
+    def __init__(self, name: str, args: NebiusCloudArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:NebiusCloud", name, None, opts)
+        self._config, self._cloud = config, cloud = args.config, args.cloud
         self._exports: dict[str, pulumi.Input[str]] = {}
         self._scope = CloudScope(
             component=self,
             project=cloud.project_id,
-            prefix=prefix,
+            prefix=cloud.prefix(config.cluster.namespace),
             protects_data=config.protects_data and not cloud.allow_replacement,
         )
         self._subnet = cloud.subnet_id or create_subnet(self._scope).id
@@ -62,10 +70,11 @@ class NebiusCloud(pulumi.ComponentResource):
         self._create_gpu_stack()
         self.login_annotations = self._create_login_address()
         self._create_backups()
-        self.register_outputs({"cluster_id": self._cluster.id})
+        self.register_outputs({**self._exports})
 
     def _create_filesystems(self) -> Mapping[str, pulumi.Input[str]]:
-        wanted = shared_filesystems(self._config)
+        # Where a storage class is named, claims are served by it and the cloud's own file system is not needed.
+        wanted = [item for item in filesystems_of(self._config) if item.storage_class is None]
         made = create_filesystems(self._scope, wanted, allow_replacement=self._cloud.allow_replacement)
         self._exports |= {f"filesystem_{tag.replace('-', '_')}": id_ for tag, id_ in made.items()}
         return made
@@ -97,7 +106,7 @@ class NebiusCloud(pulumi.ComponentResource):
 
     def _create_gpu_stack(self) -> None:
         pools = self._config.worker_nodes.values()
-        if not any(gpus_of(pool) for pool in pools):
+        if not any(pool.resources.gpus for pool in pools):
             return
         args = GpuStackArgs(
             prefix=self._scope.prefix,
@@ -137,21 +146,8 @@ class NebiusCloud(pulumi.ComponentResource):
         """The shared file system for the claim, where the machines mount it; None where there is none."""
         if args.claim not in self._filesystems:
             return None
-        name = f"{args.namespace}-{args.claim}"
-        return k8s.core.v1.PersistentVolume(
-            name,
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, labels={"app.kubernetes.io/part-of": "slurmstack"}),
-            spec=k8s.core.v1.PersistentVolumeSpecArgs(
-                capacity={"storage": args.size},
-                access_modes=[args.access_mode],
-                persistent_volume_reclaim_policy="Retain",
-                storage_class_name="",
-                claim_ref=k8s.core.v1.ObjectReferenceArgs(namespace=args.namespace, name=args.claim),
-                # The directory is the mount point; it must be there already, or the machine is not set up.
-                host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=mount_path(args.claim), type="Directory"),
-            ),
-            opts=opts.merge(pulumi.ResourceOptions(protect=args.protect)),
-        )
+        # The directory is the mount point; it must be there already, or the machine is not set up.
+        return host_volume(args, mount_path(args.claim), opts, kind="Directory")
 
     def worker_cpu_request(self, cpus: int) -> str:
         """All of them: one worker fills one machine."""
@@ -170,7 +166,3 @@ class NebiusCloud(pulumi.ComponentResource):
     def exports(self) -> Mapping[str, pulumi.Input[str]]:
         """Outputs of the stack, without secrets."""
         return self._exports
-
-
-def _with(provider: pulumi.ProviderResource) -> pulumi.ResourceOptions:
-    return pulumi.ResourceOptions(providers=[provider])

@@ -8,7 +8,7 @@ import pulumi
 import pulumi_nebius as nebius
 
 from components.clouds.nebius.scope import CloudScope
-from config.workers import WorkerPool
+from config.sections.workers import WorkerPool
 
 
 def create_gpu_clusters(scope: CloudScope, pools: Mapping[str, WorkerPool]) -> Mapping[str, pulumi.Input[str]]:

@@ -6,15 +6,16 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
 from components.clouds.nebius.placement import RDMA_LABEL
-from components.pods import DISK, children_of, empty_dir, mount, recommended_labels, resources
-from slurm.naming import content_name
+from components.kit.context import recommended_labels
+from components.kit.workload import DISK, config_volume, empty_dir, mount, resources
+from slurm.content_names import content_name
 
 _CHARTS = Path(__file__).resolve().parent / "charts.yaml"
 
@@ -22,7 +23,7 @@ _NAMESPACE = "kube-system"
 _PLUGIN = "rdma-device-plugin"
 _KUBELET = "/var/lib/kubelet"
 
-_ALL = [{"operator": "Exists"}]
+_ALL: list[k8s.core.v1.TolerationArgsDict] = [{"operator": "Exists"}]
 """Tolerations of daemons that must run on machines with any taint; the charts' own know only some."""
 
 MELLANOX = "15b3"
@@ -52,6 +53,14 @@ class GpuStackArgs:
     """Resource by which pods ask for them, for example `rdma/ib`."""
 
 
+class NicClusterPolicySpec(TypedDict):
+    """What we ask NVIDIA's network operator for (mellanox.com/v1alpha1, NicClusterPolicy)."""
+
+    ofedDriver: dict[str, Any]
+    rdmaSharedDevicePlugin: dict[str, str]
+    tolerations: list[k8s.core.v1.TolerationArgsDict]
+
+
 class GpuStack(pulumi.ComponentResource):
     """NVIDIA's operators; or, where the machines' images have the drivers, only what these lack.
 
@@ -62,7 +71,7 @@ class GpuStack(pulumi.ComponentResource):
     def __init__(self, name: str, args: GpuStackArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:GpuStack", name, None, opts)
         self._name = name
-        self._child = children_of(self, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
         if args.install == "operators":
             self._create_gpu_operator()
             if args.rdma:
@@ -82,19 +91,17 @@ class GpuStack(pulumi.ComponentResource):
     def _create_network_operator(self, args: GpuStackArgs) -> None:
         # The GPU operator brings the discovery of the machines' features along; two would fight.
         release = self._release("network-operator", "network_operator", {"nfd": {"enabled": False}})
+        spec: NicClusterPolicySpec = {
+            "ofedDriver": {**charts()["network_driver"], "upgradePolicy": {"autoUpgrade": False}},
+            "rdmaSharedDevicePlugin": {**charts()["rdma_device_plugin"], "config": plugin_config(args.rdma_resource)},
+            "tolerations": _ALL,
+        }
         k8s.apiextensions.CustomResource(
             f"{self._name}-network-policy",
             api_version="mellanox.com/v1alpha1",
             kind="NicClusterPolicy",
             metadata=k8s.meta.v1.ObjectMetaArgs(name="nic-cluster-policy"),
-            spec={
-                "ofedDriver": {**charts()["network_driver"], "upgradePolicy": {"autoUpgrade": False}},
-                "rdmaSharedDevicePlugin": {
-                    **charts()["rdma_device_plugin"],
-                    "config": plugin_config(args.rdma_resource),
-                },
-                "tolerations": _ALL,
-            },
+            spec=spec,
             opts=self._child.merge(pulumi.ResourceOptions(depends_on=[release])),
         )
 
@@ -176,7 +183,7 @@ def _plugin_pod(config_map: str) -> k8s.core.v1.PodSpecArgs:
         volumes=[
             _host_directory("devices", f"{_KUBELET}/device-plugins"),
             _host_directory("registry", f"{_KUBELET}/plugins_registry"),
-            k8s.core.v1.VolumeArgs(name="config", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=config_map)),
+            config_volume("config", config_map),
             empty_dir("tmp", size_limit=DISK),
         ],
     )

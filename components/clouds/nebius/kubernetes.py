@@ -11,7 +11,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pulumi_nebius as nebius
 
-from config.nebius import NebiusCloud
+from config.nebius.cloud import NebiusCloud
 
 _PLUGINS: dict[Literal["cli", "sdk"], list[str]] = {
     "cli": ["nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"],

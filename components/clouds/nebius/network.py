@@ -31,8 +31,8 @@ def create_subnet(scope: CloudScope) -> nebius.VpcV1Subnet:
         name=scope.name("subnet"),
         parent_id=scope.project,
         network_id=network.id,
-        ipv4_private_pools=nebius.VpcV1SubnetIpv4PrivatePoolsArgs(use_network_pools=True),
-        ipv4_public_pools=nebius.VpcV1SubnetIpv4PublicPoolsArgs(use_network_pools=True),
+        ipv4_private_pools={"use_network_pools": True},
+        ipv4_public_pools={"use_network_pools": True},
         labels=scope.labels,
         opts=scope.options,
     )
@@ -46,14 +46,12 @@ def create_login_address(
     Private where the Service's annotations ask for an internal load balancer, else public.
     """
     internal = annotations.get(TYPE_ANNOTATION) == "internal"
-    private = nebius.VpcV1AllocationIpv4PrivateArgs(subnet_id=subnet_id) if internal else None
-    public = None if internal else nebius.VpcV1AllocationIpv4PublicArgs(subnet_id=subnet_id)
     return nebius.VpcV1Allocation(
         scope.name("login"),
         name=scope.name("login"),
         parent_id=scope.project,
-        ipv4_private=private,
-        ipv4_public=public,
+        ipv4_private={"subnet_id": subnet_id} if internal else None,
+        ipv4_public=None if internal else {"subnet_id": subnet_id},
         labels=scope.labels,
         opts=scope.options,
     )

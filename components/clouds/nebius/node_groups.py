@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_nebius as nebius
 
-from components.clouds.base import Role
 from components.clouds.nebius.cloud_init import cloud_init
-from components.clouds.nebius.filesystems import JAIL_TAG, OF_CONTROLLER
+from components.clouds.nebius.filesystems import OF_CONTROLLER
 from components.clouds.nebius.placement import (
     drivers_preset,
     role_labels,
@@ -20,11 +19,11 @@ from components.clouds.nebius.placement import (
 )
 from components.clouds.nebius.repair import worker_repair
 from components.clouds.nebius.scope import CloudScope
-from components.clouds.nebius.template import GroupArgs, Machines, node_template
-from config.machines import MAX_GROUP_SIZE, CountOrPercent, UpdateStrategy
-from config.nebius import NebiusCloud, SystemNodes
-from config.workers import WorkerPool
-from slurm.needs import ROLE_MAX_PODS
+from components.clouds.nebius.template import node_template
+from config.nebius.cloud import NebiusCloud, Role, SystemNodes
+from config.nebius.needs import ROLE_MAX_PODS
+from config.sections.machines import Autoscaling, CountOrPercent, Machines, UpdateStrategy
+from config.sections.workers import WorkerPool
 
 ROLE_DRAIN_S = 600
 """Seconds that a machine of our own roles may wait for its pods to leave, when it is replaced."""
@@ -49,14 +48,10 @@ class NodeGroupsArgs:
 
 def create_role_groups(scope: CloudScope, args: NodeGroupsArgs) -> list[nebius.Mk8sV1NodeGroup]:
     """The machines of our own roles, one group each, with the file systems that their pods mount."""
-    everywhere = [tag for tag in args.filesystems if tag not in OF_CONTROLLER]
-    roles: dict[Role, tuple[SystemNodes, list[str]]] = {
-        "system": (args.cloud.system_nodes, _only(args, (JAIL_TAG,))),
-        "controller": (args.cloud.controller_nodes, _only(args, OF_CONTROLLER)),
-        "login": (args.cloud.login_nodes, everywhere),
-    }
+    mounted = {"system": ("jail",), "controller": OF_CONTROLLER, "login": _of_users(args)}
     return [
-        _create(scope, args, _role_group(scope.name(role), role, nodes, tags)) for role, (nodes, tags) in roles.items()
+        _create(scope, args, scope.name(role), _role_machines(role, nodes), _only(args, mounted[role]))
+        for role, nodes in args.cloud.roles.items()
     ]
 
 
@@ -69,59 +64,57 @@ def create_worker_groups(
     whatever other pools come or go. Each follows the worker pods by itself, so that a change of the size only adds or
     removes groups at the end, and mostly none.
     """
+    machines = _worker_machines(args.cloud, pool_name, pool)
+    gpu_cluster = args.gpu_clusters.get(pool_name)
     return [
-        _create(scope, args, _worker_group(scope.name(f"{pool_name}-{number}"), args, pool_name, pool))
+        _create(
+            scope,
+            args,
+            scope.name(f"{pool_name}-{number}"),
+            machines,
+            _of_users(args),
+            gpu_cluster=gpu_cluster,
+            auto_repair=worker_repair(),
+        )
         for number in range(pool.node_groups)
     ]
+
+
+def _of_users(args: NodeGroupsArgs) -> list[str]:
+    return [tag for tag in args.filesystems if tag not in OF_CONTROLLER]
 
 
 def _only(args: NodeGroupsArgs, tags: Sequence[str]) -> list[str]:
     return [tag for tag in tags if tag in args.filesystems]
 
 
-def _role_group(name: str, role: Role, nodes: SystemNodes, tags: Sequence[str]) -> GroupArgs:
-    machines = Machines(
+def _role_machines(role: Role, nodes: SystemNodes) -> Machines:
+    """As a pool would ask for them."""
+    return Machines(
         platform=nodes.platform,
         preset=nodes.preset,
         boot_disk=nodes.boot_disk,
         max_pods=ROLE_MAX_PODS,
         labels=role_labels(role),
         taints=role_taints(role),
-        tags=tags,
-    )
-    return GroupArgs(
-        name=name,
-        machines=machines,
-        min_size=nodes.min_size,
-        max_size=nodes.max_size,
-        strategy=UpdateStrategy(drain_timeout=ROLE_DRAIN_S),
+        autoscaling=Autoscaling(min_size=nodes.min_size, max_size=nodes.max_size),
+        update_strategy=UpdateStrategy(drain_timeout=ROLE_DRAIN_S),
     )
 
 
-def _worker_group(name: str, args: NodeGroupsArgs, pool_name: str, pool: WorkerPool) -> GroupArgs:
-    machines = Machines(
-        platform=str(pool.platform),
-        preset=str(pool.preset),
-        boot_disk=pool.boot_disk,
-        max_pods=pool.max_pods,
-        labels=worker_labels(pool_name, pool),
-        taints=worker_taints(pool),
-        tags=[tag for tag in args.filesystems if tag not in OF_CONTROLLER],
-        gpu_cluster=args.gpu_clusters.get(pool_name),
-        drivers_preset=drivers_preset(args.cloud, pool),
-        preemptible=pool.preemptible,
-        reservation=pool.reservation,
-        local_disks=pool.local_disks,
-    )
+def _worker_machines(cloud: NebiusCloud, pool_name: str, pool: WorkerPool) -> Machines:
+    """The pool with what follows from it, and from the cloud."""
+    least = max(pool.autoscaling.min_size, _seed(pool))
     drain = pool.update_strategy.drain_timeout or pool.drain_timeout + GRACE_S
-    return GroupArgs(
-        name=name,
-        machines=machines,
-        min_size=max(pool.autoscaling.min_size, _seed(pool)),
-        max_size=pool.autoscaling.max_size,
-        strategy=pool.update_strategy.model_copy(update={"drain_timeout": drain}),
-        auto_repair=worker_repair(),
-    )
+    more = {
+        "labels": worker_labels(pool_name, pool),
+        "taints": worker_taints(pool),
+        "drivers_preset": drivers_preset(cloud, pool),
+        "autoscaling": pool.autoscaling.model_copy(update={"min_size": least}),
+        # The service's own defaults change.
+        "update_strategy": pool.update_strategy.model_copy(update={"drain_timeout": drain}),
+    }
+    return pool.model_copy(update=more)
 
 
 def _seed(pool: WorkerPool) -> int:
@@ -133,42 +126,44 @@ def _seed(pool: WorkerPool) -> int:
     return 1 if pool.gpu_cluster is not None and pool.size else 0
 
 
-def _create(scope: CloudScope, args: NodeGroupsArgs, group: GroupArgs) -> nebius.Mk8sV1NodeGroup:
+def _create(
+    scope: CloudScope,
+    args: NodeGroupsArgs,
+    name: str,
+    machines: Machines,
+    tags: Sequence[str],
+    *,
+    gpu_cluster: pulumi.Input[str] | None = None,
+    auto_repair: nebius.Mk8sV1NodeGroupAutoRepairArgs | None = None,
+) -> nebius.Mk8sV1NodeGroup:
+    """`tags`: file systems that the machines mount. `auto_repair`: None for the service's own rules."""
     kubernetes = args.cloud.kubernetes
-    strategy = group.strategy
+    strategy, bounds = machines.update_strategy, machines.autoscaling
     return nebius.Mk8sV1NodeGroup(
-        group.name,
-        name=group.name,
+        name,
+        name=name,
         parent_id=args.cluster_id,
         version=kubernetes.node_version or kubernetes.version,
-        autoscaling=nebius.Mk8sV1NodeGroupAutoscalingArgs(
-            min_node_count=group.min_size, max_node_count=min(group.max_size, MAX_GROUP_SIZE)
-        ),
+        autoscaling={"min_node_count": bounds.min_size, "max_node_count": bounds.max_size},
         strategy=nebius.Mk8sV1NodeGroupStrategyArgs(
-            max_unavailable=_unavailable(strategy.max_unavailable),
-            max_surge=_surge(strategy.max_surge),
+            max_unavailable=nebius.Mk8sV1NodeGroupStrategyMaxUnavailableArgs(**_amount(strategy.max_unavailable)),
+            max_surge=nebius.Mk8sV1NodeGroupStrategyMaxSurgeArgs(**_amount(strategy.max_surge)),
             drain_timeout=f"{strategy.drain_timeout}s",
         ),
-        auto_repair=group.auto_repair,
+        auto_repair=auto_repair,
         template=node_template(
-            group.machines,
+            machines,
             subnet_id=args.subnet_id,
             service_account_id=args.service_account_id,
-            filesystems=args.filesystems,
-            user_data=cloud_init(group.machines.tags, args.cloud.ssh_keys),
+            gpu_cluster=gpu_cluster,
+            filesystems={tag: args.filesystems[tag] for tag in tags},
+            user_data=cloud_init(tags, args.cloud.ssh_keys),
         ),
         labels=scope.labels,
         opts=scope.options,
     )
 
 
-def _unavailable(amount: CountOrPercent) -> nebius.Mk8sV1NodeGroupStrategyMaxUnavailableArgs:
-    if isinstance(amount, int):
-        return nebius.Mk8sV1NodeGroupStrategyMaxUnavailableArgs(count=amount)
-    return nebius.Mk8sV1NodeGroupStrategyMaxUnavailableArgs(percent=int(amount.removesuffix("%")))
-
-
-def _surge(amount: CountOrPercent) -> nebius.Mk8sV1NodeGroupStrategyMaxSurgeArgs:
-    if isinstance(amount, int):
-        return nebius.Mk8sV1NodeGroupStrategyMaxSurgeArgs(count=amount)
-    return nebius.Mk8sV1NodeGroupStrategyMaxSurgeArgs(percent=int(amount.removesuffix("%")))
+def _amount(amount: CountOrPercent) -> dict[str, int]:
+    """A number or a percentage, as the service has it."""
+    return {"count": amount} if isinstance(amount, int) else {"percent": int(amount.removesuffix("%"))}

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import pulumi
 
-from components.clouds.base import Placement, Role
-from config.machines import Taint
-from config.nebius import NebiusCloud
-from config.platforms import nebius_catalogue
-from config.workers import Toleration, WorkerPool
+from components.clouds.base import Placement
+from config.nebius.cloud import NebiusCloud, Role
+from config.nebius.platforms import nebius_catalogue
+from config.sections.machines import Taint
+from config.sections.workers import Toleration, WorkerPool
 
 ROLE_LABEL = "slurmstack/role"
 POOL_LABEL = "slurmstack/pool"
@@ -22,11 +22,6 @@ GPU_TAINT = "nvidia.com/gpu"
 
 STAY = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 """Annotation of pods whose machine the autoscaler must never take away, however idle it looks to it."""
-
-
-def gpus_of(pool: WorkerPool) -> int:
-    """GPUs of one machine of a pool."""
-    return nebius_catalogue().platforms[str(pool.platform)].presets[str(pool.preset)].gpus
 
 
 def role_labels(role: Role) -> dict[str, str]:
@@ -47,7 +42,7 @@ def worker_labels(pool_name: str, pool: WorkerPool) -> dict[str, str]:
 
 def worker_taints(pool: WorkerPool) -> tuple[Taint, ...]:
     """Taints of a pool's machines: its own, and one that keeps all but workers away."""
-    gpus = gpus_of(pool)
+    gpus = pool.resources.gpus
     own = Taint(key=GPU_TAINT, value=str(gpus)) if gpus else Taint(key=ROLE_LABEL, value="worker")
     return (own, *pool.taints)
 
@@ -73,7 +68,7 @@ def worker_placement(
 
 def drivers_preset(cloud: NebiusCloud, pool: WorkerPool) -> str | None:
     """GPU drivers that the machines' image has; None where it has none, or the operators install them."""
-    if cloud.gpu_stack == "operators" or not gpus_of(pool):
+    if cloud.gpu_stack == "operators" or not pool.resources.gpus:
         return None
     return pool.drivers_preset or nebius_catalogue().drivers[cloud.kubernetes.version][-1]
 

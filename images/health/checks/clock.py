@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
-from images.health.probe_directory import open_probe_directory
+from images.health.contract import Check, Node, Result, Thresholds
+from images.health.probe_directory import probe_directory
+from images.health.verdict import fail, not_checked, ok, warn, worst
 
 NAME: Final = "clock"
 
@@ -70,8 +71,8 @@ def judge_kernel(kept: Kept, thresholds: Thresholds) -> Result:
     elif kept.error_seconds >= limit:
         message = f"the clock may be {kept.error_seconds:.1f} s off: no time server has answered for long"
     else:
-        return Result(status=Status.OK, values=values)
-    return Result(status=Status.WARN, message=message, fault="node", values=values)
+        return ok(**values)
+    return warn("node", message, values)
 
 
 def offset(directory: int, clock: Callable[[], float] = time.time) -> float:
@@ -104,14 +105,13 @@ seconds are wrong by less than `WARN_SECONDS`."""
 def judge_offset(seconds: float, thresholds: Thresholds) -> Result:
     """Distance to the shared file system, which is what all nodes have in common."""
     values = {"clock_offset_seconds": 0.0 - seconds}
-    warn = thresholds.get(NAME, "warn_seconds", WARN_SECONDS)
-    fail = thresholds.get(NAME, "fail_seconds", FAIL_SECONDS)
-    if abs(seconds) < min(warn, fail):
-        return Result(status=Status.OK, values=values)
+    warning = thresholds.get(NAME, "warn_seconds", WARN_SECONDS)
+    failure = thresholds.get(NAME, "fail_seconds", FAIL_SECONDS)
+    if abs(seconds) < min(warning, failure):
+        return ok(**values)
     side = "behind" if seconds > 0 else "ahead of"
-    message = f"the clock is {abs(seconds):.1f} s {side} the shared file system's, {fail:g} s allowed"
-    status = Status.FAIL if abs(seconds) >= fail else Status.WARN
-    return Result(status=status, message=message, fault="node", values=values)
+    message = f"the clock is {abs(seconds):.1f} s {side} the shared file system's, {failure:g} s allowed"
+    return (fail if abs(seconds) >= failure else warn)("node", message, values)
 
 
 def run(
@@ -130,11 +130,8 @@ def run(
         found.append(not_checked(f"the kernel does not tell about its clock: {error}"))
     if node.jail is not None:
         try:
-            directory = open_probe_directory(node.jail, node.name)
-            try:
+            with probe_directory(node.jail, node.name) as directory:
                 found.append(judge_offset(offset(directory, clock), thresholds))
-            finally:
-                os.close(directory)
         except (OSError, ValueError) as error:
             found.append(not_checked(f"the shared file system's clock: {error}"))
     return worst(found)
@@ -143,7 +140,6 @@ def run(
 CHECK: Final = Check(
     name=NAME,
     summary="whether the clock is kept right, and its distance to the shared file system's",
-    contexts=frozenset({"periodic"}),
     run=run,
     seconds=SECONDS,
 )

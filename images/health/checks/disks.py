@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Check, Node, Result, Thresholds
+from images.health.verdict import fail, not_checked, ok, warn, worst
 
 NAME: Final = "disks"
 
@@ -72,23 +73,22 @@ def judge(path: Path, room: Room, thresholds: Thresholds) -> Result:
     values = {f'disk_used_ratio{{path="{path}"}}': room.used}
     found = []
     if room.free_bytes < thresholds.get(NAME, "enough_gib", ENOUGH_GIB) * _GIB:
-        warn = thresholds.get(NAME, "warn_percent", WARN_PERCENT)
-        fail = thresholds.get(NAME, "fail_percent", FAIL_PERCENT)
-        found.append(_against(f"{path}: {{:.0f}} % of the space used", room.used, warn, fail))
+        warning = thresholds.get(NAME, "warn_percent", WARN_PERCENT)
+        failure = thresholds.get(NAME, "fail_percent", FAIL_PERCENT)
+        found.append(_against(f"{path}: {{:.0f}} % of the space used", room.used, warning, failure))
     if room.inodes_used is not None:
         values[f'disk_inodes_used_ratio{{path="{path}"}}'] = room.inodes_used
-        warn = thresholds.get(NAME, "warn_inodes_percent", WARN_INODES_PERCENT)
-        fail = thresholds.get(NAME, "fail_inodes_percent", FAIL_INODES_PERCENT)
-        found.append(_against(f"{path}: {{:.0f}} % of the inodes used", room.inodes_used, warn, fail))
-    return worst([*found, Result(status=Status.OK, values=values)])
+        warning = thresholds.get(NAME, "warn_inodes_percent", WARN_INODES_PERCENT)
+        failure = thresholds.get(NAME, "fail_inodes_percent", FAIL_INODES_PERCENT)
+        found.append(_against(f"{path}: {{:.0f}} % of the inodes used", room.inodes_used, warning, failure))
+    return worst([*found, ok(**values)])
 
 
-def _against(text: str, share: float, warn: float, fail: float) -> Result:
+def _against(text: str, share: float, warning: float, failure: float) -> Result:
     percent = share * 100
-    if percent < min(warn, fail):
-        return Result(status=Status.OK)
-    status = Status.FAIL if percent >= fail else Status.WARN
-    return Result(status=status, message=f"{text.format(percent)}, {fail:g} % allowed", fault="node")
+    if percent < min(warning, failure):
+        return ok()
+    return (fail if percent >= failure else warn)("node", f"{text.format(percent)}, {failure:g} % allowed")
 
 
 def try_to_write(directory: Path) -> Result:
@@ -101,14 +101,14 @@ def try_to_write(directory: Path) -> Result:
             os.close(file)
     except OSError as error:
         if error.errno in _NOT_THERE:
-            return Result(status=Status.OK)
+            return ok()
         message = f"cannot write to {directory}: {error.strerror}"
         if error.errno in _DISK_ERRORS:
-            return Result(status=Status.FAIL, message=message, fault="hardware")
+            return fail("hardware", message)
         if error.errno == errno.ENOSPC:
-            return Result(status=Status.FAIL, message=message, fault="node")
+            return fail("node", message)
         return not_checked(message)
-    return Result(status=Status.OK)
+    return ok()
 
 
 def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
@@ -129,7 +129,6 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
 CHECK: Final = Check(
     name=NAME,
     summary="space and inodes of the jail and the local disks, and whether the local one can be written to",
-    contexts=frozenset({"periodic"}),
     run=run,
     seconds=SECONDS,
 )

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
-from images.health.since import held_for
+from images.health.contract import Check, Node, Result, Status, Thresholds
+from images.health.state import lasts
+from images.health.verdict import fail, not_checked, ok, warn, worst
 
 NAME: Final = "dns"
 
@@ -68,16 +69,16 @@ def look_up(name: str, thresholds: Thresholds, ask: Resolve, clock: Callable[[],
         addresses = list(ask(name))
     except socket.gaierror as error:
         if error.errno in {socket.EAI_NONAME, _NO_DATA}:
-            return Result(status=Status.FAIL, message=f"{name} is not known", fault="node"), []
+            return fail("node", f"{name} is not known"), []
         if error.errno == socket.EAI_AGAIN:
-            return Result(status=Status.WARN, message=f"{name}: no name server answers", fault="node"), []
+            return warn("node", f"{name}: no name server answers"), []
         return not_checked(f"{name}: {error.strerror}"), []
     took = clock() - started
     values = {f'dns_seconds{{name="{name}"}}': took}
     if took >= thresholds.get(NAME, "warn_seconds", WARN_SECONDS):
         message = f"{name} took {took:.1f} s"
-        return Result(status=Status.WARN, message=message, fault="node", values=values), addresses
-    return Result(status=Status.OK, values=values), addresses
+        return warn("node", message, values), addresses
+    return ok(**values), addresses
 
 
 _NO_DATA: Final = getattr(socket, "EAI_NODATA", socket.EAI_NONAME)
@@ -97,12 +98,12 @@ def run(
     own, addresses = look_up(node.name, thresholds, ask, clock)
     if addresses and not any(ours(address) for address in addresses):
         message = f"{node.name}, this node's own name, leads to {addresses[0]}, which is not an address of this pod"
-        own = Result(status=Status.FAIL, message=message, fault="node", values=own.values)
+        own = fail("node", message, own.values)
     found = [own, *_controllers(node, thresholds, ask, clock)]
     silent = [result.message for result in found if result.status is Status.WARN and not result.values]
-    lasted = held_for(node.state, NAME, ["silent"] if silent else [], clock).get("silent", 0.0)
+    lasted = lasts(node, NAME, now=bool(silent), clock=clock)
     if lasted >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS):
-        found.append(Result(status=Status.FAIL, message=f"no answer for {lasted:.0f} s now", fault="node"))
+        found.append(fail("node", f"no answer for {lasted:.0f} s now"))
     return worst(found)
 
 
@@ -120,7 +121,6 @@ def _controllers(node: Node, thresholds: Thresholds, ask: Resolve, clock: Callab
 CHECK: Final = Check(
     name=NAME,
     summary="slurmctld's name resolves, and the node's own name leads to it",
-    contexts=frozenset({"periodic"}),
     run=run,
     seconds=SECONDS,
 )

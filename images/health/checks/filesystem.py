@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked
-from images.health.probe_directory import open_probe_directory
-from images.health.since import held_for
+from images.health.contract import Check, Node, Result, Thresholds
+from images.health.probe_directory import probe_directory
+from images.health.state import lasts
+from images.health.verdict import fail, not_checked, ok, warn
 
 NAME: Final = "filesystem"
 
@@ -68,46 +69,39 @@ def measure(directory: int, clock: Clock = time.monotonic) -> dict[str, float]:
     return took
 
 
-def judge(took: dict[str, float], thresholds: Thresholds, slow_for: Callable[[bool], float]) -> Result:
-    """The times against the limits. `slow_for` gets whether it is too slow now and tells for how long it has been."""
-    warn = thresholds.get(NAME, "warn_seconds", WARN_SECONDS)
-    fail = thresholds.get(NAME, "fail_seconds", FAIL_SECONDS)
+def judge(node: Node, took: dict[str, float], thresholds: Thresholds, clock: Clock) -> Result:
+    """The times against the limits."""
+    warning = thresholds.get(NAME, "warn_seconds", WARN_SECONDS)
+    failure = thresholds.get(NAME, "fail_seconds", FAIL_SECONDS)
     persists = thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS)
     values = {f'filesystem_seconds{{operation="{name}"}}': seconds for name, seconds in took.items()}
     slowest = max(took.values())
-    lasted = slow_for(slowest >= fail)
-    if slowest < min(warn, fail):
-        return Result(status=Status.OK, values=values)
-    slow = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in took.items() if seconds >= min(warn, fail))
-    failed = slowest >= fail and lasted >= persists
-    message = f"slow: {slow}, {fail:g} s allowed" + (f", for {lasted:.0f} s now" if lasted else "")
-    return Result(status=Status.FAIL if failed else Status.WARN, message=message, fault="node", values=values)
+    lasted = lasts(node, NAME, now=slowest >= failure, clock=clock)
+    if slowest < min(warning, failure):
+        return ok(**values)
+    slow = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in took.items() if seconds >= min(warning, failure))
+    failed = slowest >= failure and lasted >= persists
+    message = f"slow: {slow}, {failure:g} s allowed" + (f", for {lasted:.0f} s now" if lasted else "")
+    return (fail if failed else warn)("node", message, values)
 
 
 def run(node: Node, _runner: Runner, thresholds: Thresholds, *, clock: Clock = time.monotonic) -> Result:
     """Try it in the jail."""
     if node.jail is None:
-        return Result(status=Status.OK)
+        return ok()
     try:
-        directory = open_probe_directory(node.jail, node.name)
-        try:
+        with probe_directory(node.jail, node.name) as directory:
             took = measure(directory, clock)
-        finally:
-            os.close(directory)
     except OSError as error:
         return failed(node.jail, error)
-
-    def slow_for(is_slow: bool) -> float:
-        return held_for(node.state, NAME, ["slow"] if is_slow else [], clock).get("slow", 0.0)
-
-    return judge(took, thresholds, slow_for)
+    return judge(node, took, thresholds, clock)
 
 
 def failed(path: Path, error: OSError) -> Result:
     """What an error says about the file system."""
     reason = f"{path}: {error.strerror or error}"
     if error.errno in BROKEN:
-        return Result(status=Status.FAIL, message=reason, fault="node")
+        return fail("node", reason)
     return not_checked(reason)
 
 
@@ -115,7 +109,6 @@ def failed(path: Path, error: OSError) -> Result:
 CHECK: Final = Check(
     name=NAME,
     summary="how long the jail takes to write, sync, rename and list",
-    contexts=frozenset({"periodic"}),
     run=run,
     seconds=SECONDS,
 )

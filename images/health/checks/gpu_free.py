@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, ok
+from images.health.contract import Check, Node, Result, Thresholds
 from images.health.nvidia import smi
 from images.health.proc import jobs_here
+from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked
 
 NAME: Final = "gpu-free"
 
@@ -30,10 +31,6 @@ _PROCESSES: Final = ["nvidia-smi", "--query-compute-apps=pid,process_name,used_m
 _GPU: Final = r"\s*(?:[0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9])\s*,\s*(\d{1,4})\s*,\s*(\d{1,9})\s*"
 
 
-class UnknownError(Exception):
-    """It cannot be told."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
     """A GPU of this node, as `nvidia-smi` sees it."""
@@ -45,29 +42,26 @@ class Gpu:
     used_mib: float
 
 
+@or_not_checked
 def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Look at the job's GPUs; without a job at all of them, unless jobs use some."""
     if node.job and not node.job_gpus:
         return ok()
     if node.shares_gpus or (not node.job and node.other_jobs):
         return not_checked("others use these GPUs, too" if node.shares_gpus else "jobs run here")
-    try:
-        gpus, lost = _read(runner)
-        if len(gpus) < node.gpus:
-            why = f": {lost[0].strip()[:120]}" if lost else ""
-            message = f"{len(gpus)} of {node.gpus} GPUs are there{why}"
-            return Result(status=Status.FAIL, fault="hardware", message=message)
-        busy = [gpu for gpu in gpus if gpu.used_mib > thresholds.get(NAME, "used_mib", USED_MIB)]
-        if busy and (node.other_jobs or jobs_here(node.root / "proc") - {node.job}):
-            busy = [gpu for gpu in busy if gpu.index in _numbers(node, gpus)]
-    except UnknownError as error:
-        return not_checked(str(error))
+    gpus, lost = _read(runner)
+    if len(gpus) < node.gpus:
+        why = f": {lost[0].strip()[:120]}" if lost else ""
+        return fail("hardware", f"{len(gpus)} of {node.gpus} GPUs are there{why}")
+    busy = [gpu for gpu in gpus if gpu.used_mib > thresholds.get(NAME, "used_mib", USED_MIB)]
+    if busy and (node.other_jobs or jobs_here(node.root / "proc") - {node.job}):
+        busy = [gpu for gpu in busy if gpu.index in _numbers(node, gpus)]
     values = {f'gpu_memory_used_before_job_bytes{{gpu="{gpu.index}"}}': gpu.used_mib * 2**20 for gpu in gpus}
     if not busy:
         return ok(**values)
     figures = ", ".join(f"GPU {gpu.index}: {gpu.used_mib:.0f} MiB" for gpu in busy)
     message = f"{figures} in use before a job{_by_whom(runner)}"
-    return Result(status=Status.FAIL, fault="user", message=message, values=values)
+    return fail("user", message, values)
 
 
 def _read(runner: Runner) -> tuple[list[Gpu], list[str]]:

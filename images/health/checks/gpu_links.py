@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Check, Node, Result, Thresholds
 from images.health.nvidia import nvlink, smi
-from images.health.since import held_for
+from images.health.state import held_for
+from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked, warn, worst
 
 NAME: Final = "gpu-links"
 
@@ -32,7 +33,7 @@ def too_slow(gpu: smi.Gpu, thresholds: Thresholds) -> tuple[str, str]:
     """What is wrong with the width, and with the generation, of an awake GPU's PCIe link; empty if nothing.
 
     Compared with the most that this GPU can have in this machine, as the driver says, or with the site's own numbers.
-    Raises UnreadableError.
+    Raises UnknownError.
     """
     if gpu.text("pstate") != _AWAKE:
         return "", ""
@@ -52,27 +53,24 @@ def judge(gpu: smi.Gpu, thresholds: Thresholds, narrow_seconds: float, *, alone:
         return not_checked("tells nothing of its PCIe link")
     values = {} if width is None else {f'gpu_pcie_lanes{{gpu="{gpu.index}"}}': width}
     narrow, old = too_slow(gpu, thresholds)
-    found = [Result(status=Status.OK, values=values)]
+    found = [ok(**values)]
     # `state  Completed` is what some drivers print
     if fabric is not None and not fabric.lower().endswith(_FABRIC_READY):
         message = f"not part of the NVLink fabric: {fabric[:40]}"
-        found.append(Result(status=Status.WARN if alone else Status.FAIL, message=message, fault="node"))
+        found.append((warn if alone else fail)("node", message))
     if narrow:
         needed = thresholds.get(NAME, "narrow_seconds", NARROW_SECONDS)
-        status = Status.FAIL if narrow_seconds >= needed else Status.WARN
-        found.append(Result(status=status, message=narrow, fault="hardware"))
+        found.append((fail if narrow_seconds >= needed else warn)("hardware", narrow))
     if old:
-        found.append(Result(status=Status.WARN, message=old, fault="hardware"))
+        found.append(warn("hardware", old))
     return worst(found)
 
 
+@or_not_checked
 def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Look at all GPUs' PCIe links, and at the NVLinks where there is more than one GPU."""
-    try:
-        reading = smi.read(node, runner)
-    except smi.UnansweredError as error:
-        return not_checked(str(error))
-    narrow = held_for(node.state, NAME, [gpu.fields["uuid"] for gpu in reading.gpus if _is_narrow(gpu, thresholds)])
+    reading = smi.read(node, runner)
+    narrow = held_for(node, NAME, [gpu.fields["uuid"] for gpu in reading.gpus if _is_narrow(gpu, thresholds)])
 
     def one(gpu: smi.Gpu) -> Result:
         return judge(gpu, thresholds, narrow.get(gpu.fields["uuid"], 0.0), alone=node.gpus <= 1)
@@ -86,14 +84,14 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
 def _is_narrow(gpu: smi.Gpu, thresholds: Thresholds) -> bool:
     try:
         return bool(too_slow(gpu, thresholds)[0])
-    except smi.UnreadableError:
+    except UnknownError:
         return False  # judged as not checked
 
 
 def _nvlinks(node: Node, runner: Runner, thresholds: Thresholds, gpus: int) -> list[Result]:
     try:
-        links = nvlink.status(node, runner)
-    except smi.UnansweredError as error:
+        links = nvlink.status(runner)
+    except UnknownError as error:
         return [not_checked(f"NVLink: {error}")]
     found = nvlink.judge(links, thresholds.get(NAME, "nvlinks", AS_THE_BEST))
     if len(links) < gpus:
@@ -106,7 +104,6 @@ def _nvlinks(node: Node, runner: Runner, thresholds: Thresholds, gpus: int) -> l
 CHECK: Final = Check(
     name=NAME,
     summary="width and generation of the GPUs' PCIe links, active NVLinks and their errors",
-    contexts=frozenset({"periodic"}),
     run=run,
     hardware="gpu",
     seconds=smi.CHECK_SECONDS + 2 * smi.SECONDS,  # for the state of the NVLinks and for their counters

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Check, Node, Result, Thresholds
 from images.health.nvidia import smi
+from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked, worst
 
 NAME: Final = "gpu-memory"
 
@@ -22,22 +23,20 @@ ALLOWED_UNCORRECTED: Final = 0.0
 _REMAPPED: Final = ("remapped_rows.pending", "remapped_rows.failure")
 
 
-def remapped(node: Node, runner: Runner, reading: smi.Reading) -> dict[str, dict[str, str]]:
+def remapped(runner: Runner, reading: smi.Reading) -> dict[str, dict[str, str]]:
     """GPU's UUID -> state of its remapped rows, for drivers that tell it only if asked on its own.
 
-    Empty where no GPU remaps rows (before Ampere). Raises UnansweredError.
+    Empty where no GPU remaps rows (before Ampere). Raises UnknownError.
     """
     if not reading.unknown_fields.intersection(_REMAPPED):
         return {}
     wanted = ",".join(["gpu_uuid", *_REMAPPED])
-    answer = smi.call(node, runner, f"--query-remapped-rows={wanted}", "--format=csv,noheader,nounits")
-    if why := smi.explain(answer):
-        raise smi.UnansweredError(why)
+    answer = smi.call(runner, f"--query-remapped-rows={wanted}", "--format=csv,noheader,nounits")
     if not answer.ok:
         return {}  # a driver from before there was such a thing
     rows = [[value.strip() for value in line.split(",")] for line in answer.stdout.splitlines() if line.strip()]
     if any(len(row) != 1 + len(_REMAPPED) for row in rows):
-        raise smi.UnansweredError(f"{smi.TOOL} says something unexpected of remapped rows")
+        raise UnknownError(f"{smi.TOOL} says something unexpected of remapped rows")
     return {row[0]: dict(zip(_REMAPPED, row[1:], strict=True)) for row in rows}
 
 
@@ -61,22 +60,20 @@ def judge(gpu: smi.Gpu, allowed: float) -> Result:
     figures = {"uncorrected": uncorrected, "corrected": corrected}
     values = {f"gpu_memory_errors_{kind}{label}": value for kind, value in figures.items() if value is not None}
     if texts:
-        return Result(status=Status.FAIL, message=" and ".join(texts), fault="hardware", values=values)
-    return Result(status=Status.OK, values=values)
+        return fail("hardware", " and ".join(texts), values)
+    return ok(**values)
 
 
+@or_not_checked
 def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Look at all GPUs."""
     allowed = thresholds.get(NAME, "uncorrected", ALLOWED_UNCORRECTED)
-    try:
-        reading = smi.read(node, runner)
-    except smi.UnansweredError as error:
-        return not_checked(str(error))
+    reading = smi.read(node, runner)
     rows: Mapping[str, Mapping[str, str]] = {}
     found = []
     try:
-        rows = remapped(node, runner, reading)
-    except smi.UnansweredError as error:
+        rows = remapped(runner, reading)
+    except UnknownError as error:
         found.append(not_checked(f"remapped rows: {error}"))
 
     def one(gpu: smi.Gpu) -> Result:
@@ -89,7 +86,6 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
 CHECK: Final = Check(
     name=NAME,
     summary="uncorrectable memory errors (ECC), remapped rows and retired pages of the GPUs",
-    contexts=frozenset({"periodic"}),
     run=run,
     hardware="gpu",
     seconds=smi.CHECK_SECONDS + smi.SECONDS,  # older drivers have to be asked twice

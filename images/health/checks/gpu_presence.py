@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Check, Node, Result, Thresholds
 from images.health.nvidia import smi
+from images.health.verdict import fail, not_checked, ok, or_not_checked, warn, worst
 
 NAME: Final = "gpu-presence"
 
@@ -19,17 +20,16 @@ nvidia-smi; "PF FLR" and "OS Reboot" are other drivers' words. The remaining one
 def recovery(action: str) -> Result:
     """What the driver says has to be done before the GPU works again."""
     if action.lower() == _CALM:
-        return Result(status=Status.OK)
+        return ok()
     grave = any(word in action.lower() for word in _GRAVE)
-    status = Status.FAIL if grave else Status.WARN
-    return Result(status=status, message=f"the driver asks for: {action[:40]}", fault="hardware")
+    return (fail if grave else warn)("hardware", f"the driver asks for: {action[:40]}")
 
 
 def _judge(gpu: smi.Gpu) -> Result:
     if gpu.is_lost:
-        return Result(status=Status.FAIL, message=gpu.is_lost, fault="hardware")
+        return fail("hardware", gpu.is_lost)
     action = gpu.text("gpu_recovery_action")
-    return Result(status=Status.OK) if action is None else recovery(action)
+    return ok() if action is None else recovery(action)
 
 
 def count(node: Node, reading: smi.Reading) -> Result:
@@ -43,14 +43,15 @@ def count(node: Node, reading: smi.Reading) -> Result:
     if len(reading.gpus) < node.gpus:
         why = f": {'; '.join(text[:120] for text in reading.lost)}" if reading.lost else ""
         message = f"{len(reading.gpus)} of {node.gpus} GPUs are there{why}"
-        found.append(Result(status=Status.FAIL, message=message, fault="hardware"))
+        found.append(fail("hardware", message))
     elif reading.lost:
         message = f"more GPUs than the stack file names, but: {'; '.join(text[:120] for text in reading.lost)}"
-        found.append(Result(status=Status.WARN, message=message, fault="hardware"))
+        found.append(warn("hardware", message))
     values = {"gpus_usable": float(usable), "gpus_expected": float(node.gpus)}
-    return worst([*found, Result(status=Status.OK, values=values)])
+    return worst([*found, ok(**values)])
 
 
+@or_not_checked
 def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     """Look for the GPUs that the stack file names."""
     if node.gpus <= 0:
@@ -58,9 +59,7 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     try:
         reading = smi.read(node, runner)
     except smi.NoDriverError as error:
-        return Result(status=Status.FAIL, message=f"the NVIDIA driver does not work: {str(error)[:160]}", fault="node")
-    except smi.UnansweredError as error:
-        return not_checked(str(error))
+        return fail("node", f"the NVIDIA driver does not work: {str(error)[:160]}")
     return count(node, reading)
 
 
@@ -68,7 +67,6 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
 CHECK: Final = Check(
     name=NAME,
     summary="all GPUs of the node are there, and the driver asks for no reset",
-    contexts=frozenset({"periodic"}),
     run=run,
     hardware="gpu",
     seconds=smi.CHECK_SECONDS,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked
+from images.health.contract import Check, Node, Result, Thresholds
 from images.health.nvidia import smi
-from images.health.since import held_for
+from images.health.state import held_for
+from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked, warn
 
 NAME: Final = "gpu-thermal"
 
@@ -48,14 +49,13 @@ def judge(gpu: smi.Gpu, thresholds: Thresholds, slow_seconds: float) -> Result:
     values = {f"gpu_{name}_celsius{label}": value for name, value in figures.items() if value is not None}
     if slow := slowed(reasons):
         needed = thresholds.get(NAME, "slow_seconds", SLOW_SECONDS)
-        status = Status.FAIL if slow_seconds >= needed else Status.WARN
-        return Result(status=status, message=f"slowed down: {slow}", fault="hardware", values=values)
+        return (fail if slow_seconds >= needed else warn)("hardware", f"slowed down: {slow}", values)
     warm = _warm(celsius, margin, memory, thresholds)
     if reasons is not None and int(reasons) & SW_THERMAL:
         warm.append("the driver lowers the clocks because of the temperature")
     if warm:
-        return Result(status=Status.WARN, message=" and ".join(warm), fault="hardware", values=values)
-    return Result(status=Status.OK, values=values)
+        return warn("hardware", " and ".join(warm), values)
+    return ok(**values)
 
 
 def slowed(reasons: float | None) -> str:
@@ -80,27 +80,24 @@ def _warm(celsius: float | None, margin: float | None, memory: float | None, thr
     return texts
 
 
+@or_not_checked
 def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Look at all GPUs, and at how long they have been slow."""
-    try:
-        reading = smi.read(node, runner)
-    except smi.UnansweredError as error:
-        return not_checked(str(error))
-    slow = held_for(node.state, NAME, [gpu.fields["uuid"] for gpu in reading.gpus if _is_slow(gpu)])
+    reading = smi.read(node, runner)
+    slow = held_for(node, NAME, [gpu.fields["uuid"] for gpu in reading.gpus if _is_slow(gpu)])
     return smi.judged(node, reading, lambda gpu: judge(gpu, thresholds, slow.get(gpu.fields["uuid"], 0.0)))
 
 
 def _is_slow(gpu: smi.Gpu) -> bool:
     try:
         return bool(slowed(gpu.number("clocks_event_reasons.active")))
-    except smi.UnreadableError:
+    except UnknownError:
         return False  # judged as not checked
 
 
 CHECK: Final = Check(
     name=NAME,
     summary="temperatures of the GPUs, and clocks that the hardware has lowered",
-    contexts=frozenset({"periodic"}),
     run=run,
     hardware="gpu",
     seconds=smi.CHECK_SECONDS,

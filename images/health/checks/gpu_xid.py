@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
-from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds, not_checked, worst
+from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
 from images.health.nvidia import smi, xid_lines
 from images.health.nvidia.xid_lines import Event
-from images.health.remembered import recall, remember, this_boot
+from images.health.state import recall, remember
+from images.health.verdict import UnknownError, not_checked, or_not_checked, worst
 
 NAME: Final = "gpu-xid"
 
@@ -34,17 +35,17 @@ _DRIVER: Final = "proc/driver/nvidia/version"
 
 
 def read_log(runner: Runner) -> str:
-    """The kernel's log since it was last emptied, in the form of syslog(2). Raises LookupError with the reason."""
+    """The kernel's log since it was last emptied, in the form of syslog(2). Raises UnknownError with the reason."""
     answer = runner(["dmesg", "--raw"], timeout=SECONDS)
     if answer.code == TIMED_OUT:
-        raise LookupError(f"dmesg did not end in {SECONDS:g} s")
+        raise UnknownError(f"dmesg did not end in {SECONDS:g} s")
     if answer.code == NO_PROGRAM:
-        raise LookupError("there is no dmesg")
+        raise UnknownError("there is no dmesg")
     if not answer.ok:
-        raise LookupError(answer.message[:160])
+        raise UnknownError(answer.message[:160])
     lines = [line for line in answer.stdout.splitlines() if line.strip()]
     if lines and not any(line.startswith("<") for line in lines):
-        raise LookupError(f"dmesg says something unexpected: {lines[0][:80]}")
+        raise UnknownError(f"dmesg says something unexpected: {lines[0][:80]}")
     return answer.stdout
 
 
@@ -68,6 +69,14 @@ def with_remembered(node: Node, log: str) -> list[Event]:
     last = lines[-1] if lines else ""
     remember(node, NAME, {"boot": boot, "last": last, "failing": [_plain(event) for event in failing.values()]})
     return events
+
+
+def this_boot(node: Node) -> str:
+    """The kernel's name for the time since the machine started; empty if it tells none."""
+    try:
+        return (node.root / "proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _plain(event: Event) -> dict[str, Any]:
@@ -137,12 +146,10 @@ def _join(places: Mapping[str, None]) -> str:
     return ", ".join([*gpus, *sorted(place for place in places if not place.startswith("GPU "))])
 
 
+@or_not_checked
 def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Read the log and judge what the driver wrote."""
-    try:
-        log = read_log(runner)
-    except LookupError as error:
-        return not_checked(str(error.args[0]))
+    log = read_log(runner)
     gpus = smi.bus_addresses(node)
     if not gpus and "NVRM:" not in log and not (node.root / _DRIVER).exists():
         return not_checked("nothing here shows an NVIDIA driver, and only that one writes Xids")
@@ -182,7 +189,6 @@ def _uptime(node: Node) -> float | None:
 CHECK: Final = Check(
     name=NAME,
     summary="errors of the GPUs in the kernel's log (Xids), as NVIDIA's catalogue classes them",
-    contexts=frozenset({"periodic"}),
     run=run,
     hardware="gpu",
 )

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds, not_checked, worst
-from images.health.rising import Rise, rises
+from images.health.contract import Check, FaultClass, Node, Result, Thresholds
+from images.health.state import Rise, rises
+from images.health.verdict import UnknownError, fail, not_checked, ok, warn, worst
 
 NAME: Final = "infiniband"
 
@@ -46,10 +47,6 @@ _LINK_UP: Final = 5
 """Logical and physical states, from the kernel's ib_port_state and ib_port_phys_state."""
 
 
-class UnreadableError(Exception):
-    """A port's file cannot be read, or holds something unknown."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Port:
     """One port of an InfiniBand device."""
@@ -76,26 +73,26 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError as error:
-        raise UnreadableError(f"{path.name}: {error.strerror}") from None
+        raise UnknownError(f"{path.name}: {error.strerror}") from None
     except ValueError:
-        raise UnreadableError(f"{path.name} is not text") from None
+        raise UnknownError(f"{path.name} is not text") from None
 
 
 def _matched(pattern: str, path: Path) -> re.Match[str]:
     text = _text(path)
     match = re.fullmatch(pattern, text)
     if match is None:
-        raise UnreadableError(f"{path.name} is {text[:40]!r}")
+        raise UnknownError(f"{path.name} is {text[:40]!r}")
     return match
 
 
 def read_port(device: Path, port: Path) -> Port | None:
-    """One port; None if it is not InfiniBand (Ethernet). Raises UnreadableError."""
+    """One port; None if it is not InfiniBand (Ethernet). Raises UnknownError."""
     layer = _text(port / "link_layer")
     if layer == "Ethernet":
         return None
     if layer != "InfiniBand":
-        raise UnreadableError(f"link_layer is {layer[:40]!r}")
+        raise UnknownError(f"link_layer is {layer[:40]!r}")
     state, physical = _matched(_STATE, port / "state"), _matched(_STATE, port / "phys_state")
     counters = {}
     for counter in COUNTERS:
@@ -122,7 +119,7 @@ def read_ports(root: Path) -> tuple[list[Port], list[Result]]:
         for directory in sorted((device / "ports").glob("*")):
             try:
                 port = read_port(device, directory)
-            except UnreadableError as error:
+            except UnknownError as error:
                 unread.append(not_checked(f"{device.name}/{directory.name}: {error}"))
                 continue
             if port is not None:
@@ -141,13 +138,13 @@ def judge_states(ports: list[Port], wanted: int) -> Result:
     active = sum(port.is_active for port in ports)
     values = {"infiniband_ports_active": float(active)}
     if active >= wanted if wanted > 0 else not down:
-        return Result(status=Status.OK, values=values)
+        return ok(**values)
     texts = [f"{', '.join(names)}: {state}" for (_, state), names in down.items()]
     if wanted > 0:
         texts.insert(0, f"{active} of {wanted} ports are active")
     faults = {fault for fault, _ in down} or {"hardware"}
     worst_fault: FaultClass = "hardware" if "hardware" in faults else "node"
-    return Result(status=Status.FAIL, message="; ".join(texts), fault=worst_fault, values=values)
+    return fail(worst_fault, "; ".join(texts), values)
 
 
 def judge_rates(ports: list[Port], wanted: float) -> list[Result]:
@@ -161,7 +158,7 @@ def judge_rates(ports: list[Port], wanted: float) -> list[Result]:
         needed = wanted if wanted > 0 else best.get(port.kind, 0.0)
         if port.is_active and port.gigabits < needed:
             message = f"{port.name}: {port.gigabits:g} of {needed:g} Gbit/s"
-            found.append(Result(status=Status.FAIL, message=message, fault="hardware"))
+            found.append(fail("hardware", message))
     return found
 
 
@@ -174,24 +171,24 @@ def judge_errors(port: Port, rise: Rise, thresholds: Thresholds) -> Result:
     allowed = thresholds.get(NAME, "errors_per_hour", WARN_ERRORS)
     texts = [f"{count} {name}" for name, count in rise.hour.items() if name != _DOWNED and count > allowed]
     downs = rise.hour.get(_DOWNED, 0)
-    status = Status.WARN
+    say = warn
     if downs >= thresholds.get(NAME, "warn_downs_per_hour", WARN_DOWNS):
         texts.insert(0, f"the link went down {downs} times")
         if downs >= thresholds.get(NAME, "fail_downs_per_hour", FAIL_DOWNS) and rise.recent.get(_DOWNED, 0) > 0:
-            status = Status.FAIL
+            say = fail
     values = {
         f'infiniband_errors{{port="{port.name}",kind="{name}"}}': float(count) for name, count in port.counters.items()
     }
     if not texts:
-        return Result(status=Status.OK, values=values)
+        return ok(**values)
     message = f"{port.name}: {', '.join(texts)} in the last hour"
-    return Result(status=status, message=message, fault="hardware", values=values)
+    return say("hardware", message, values)
 
 
 def _absent(node: Node, seen: str) -> Result:
     if not node.infiniband:
         return not_checked("the stack file names no InfiniBand for this node")
-    return Result(status=Status.FAIL, message=f"no InfiniBand: {seen}", fault="hardware")
+    return fail("hardware", f"no InfiniBand: {seen}")
 
 
 def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
@@ -221,7 +218,6 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
 CHECK: Final = Check(
     name=NAME,
     summary="state, rate and errors of the InfiniBand ports",
-    contexts=frozenset({"periodic"}),
     run=run,
     hardware="infiniband",
 )

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds, not_checked
-from images.health.since import held_for
+from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
+from images.health.state import lasts, recall, remember
+from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked, warn
 
 NAME: Final = "memory"
 
@@ -33,10 +34,6 @@ _CGROUP: Final = "sys/fs/cgroup"
 _MIB: Final = 2**20
 _UNLIMITED: Final = 2**62
 """Version 1 writes the largest number of pages for "no limit"."""
-
-
-class UnknownError(Exception):
-    """The kernel does not tell, or not in a way that we know."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,24 +90,20 @@ def _table(path: Path) -> dict[str, str]:
     return dict(re.findall(r"(?m)^(\w+) (\d+)$", _text(path)))
 
 
-def judge(used: Used, thresholds: Thresholds, held: Callable[[bool], float]) -> Result:
-    """Without jobs. `held` gets whether it is too much now and tells for how long it has been."""
+def judge(node: Node, used: Used, thresholds: Thresholds, clock: Callable[[], float]) -> Result:
+    """Without jobs."""
     share = 100 * used.left / used.limit
-    warn = thresholds.get(NAME, "warn_percent", WARN_PERCENT)
-    fail = thresholds.get(NAME, "fail_percent", FAIL_PERCENT)
+    warning = thresholds.get(NAME, "warn_percent", WARN_PERCENT)
+    failure = thresholds.get(NAME, "fail_percent", FAIL_PERCENT)
     ignored = used.left < thresholds.get(NAME, "ignore_mib", IGNORE_MIB) * _MIB
-    lasted = held(share >= fail and not ignored)
-    if ignored or share < min(warn, fail):
-        return Result(status=Status.OK, values=_values(used))
+    lasted = lasts(node, NAME, now=share >= failure and not ignored, clock=clock)
+    if ignored or share < min(warning, failure):
+        return ok(**_values(used))
     parts = {"anonymous": used.anonymous, "/dev/shm and other shared": used.shared, "huge pages": used.huge}
     figures = ", ".join(f"{name} {size // _MIB} MiB" for name, size in parts.items() if size >= _MIB)
-    failed = share >= fail and lasted >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS)
-    return Result(
-        status=Status.FAIL if failed else Status.WARN,
-        message=f"{share:.1f} % in use without a job, {fail:g} % allowed: {figures}",
-        fault="user",
-        values=_values(used),
-    )
+    failed = share >= failure and lasted >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS)
+    message = f"{share:.1f} % in use without a job, {failure:g} % allowed: {figures}"
+    return (fail if failed else warn)("user", message, _values(used))
 
 
 def _values(used: Used) -> dict[str, float]:
@@ -121,32 +114,24 @@ def _values(used: Used) -> dict[str, float]:
     }
 
 
+@or_not_checked
 def run(node: Node, _runner: Runner, thresholds: Thresholds, *, clock: Callable[[], float] = time.monotonic) -> Result:
     """Look at it, if no job runs."""
-    try:
-        used = read_used(node.root)
-    except UnknownError as error:
-        return not_checked(str(error))
-    last = node.state / f"{NAME}.last"
+    used = read_used(node.root)
     if node.other_jobs or node.job:
-        held_for(node.state, NAME, [], clock)
-        return _recall(last, used)
-
-    def held(too_much: bool) -> float:
-        return held_for(node.state, NAME, ["left"] if too_much else [], clock).get("left", 0.0)
-
-    result = judge(used, thresholds, held)
-    node.state.mkdir(parents=True, exist_ok=True)
-    last.write_text(f"{result.status.value}\n{result.message}\n", encoding="utf-8")
+        lasts(node, NAME, now=False, clock=clock)
+        return _last_finding(node, used)
+    result = judge(node, used, thresholds, clock)
+    remember(node, NAME, {"status": result.status.value, "message": result.message})
     return result
 
 
-def _recall(last: Path, used: Used) -> Result:
+def _last_finding(node: Node, used: Used) -> Result:
     """The last finding without jobs. Neither better nor worse: a drain is neither set nor lifted for what a job has."""
+    last = recall(node, NAME)
     try:
-        status, message, *_ = last.read_text(encoding="utf-8").split("\n")
-        known = Status(status)
-    except (OSError, ValueError):
+        known, message = Status(last["status"]), str(last["message"])
+    except (KeyError, ValueError):
         return not_checked("jobs have run here since the pod's start")
     fault: FaultClass | None = None if known is Status.OK else "user"
     return Result(status=known, message=message, fault=fault, values=_values(used))
@@ -155,6 +140,5 @@ def _recall(last: Path, used: Used) -> Result:
 CHECK: Final = Check(
     name=NAME,
     summary="memory that jobs have left behind: anonymous, shared, huge pages",
-    contexts=frozenset({"periodic"}),
     run=run,
 )

@@ -9,7 +9,8 @@ from typing import Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
 from images.common.command import Result as Ended
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked
+from images.health.contract import Check, Node, Result, Thresholds
+from images.health.verdict import fail, not_checked, ok
 
 NAME: Final = "munge"
 
@@ -46,7 +47,7 @@ def _round_trip(runner: Runner, credential: Path) -> Result:
         return _failed("unmunge", read)
     if not re.search(r"^STATUS:\s+0\s*$", read.stdout, re.MULTILINE):
         return not_checked(f"unmunge said something else than a status: {read.message[:100]}")
-    return Result(status=Status.OK)
+    return ok()
 
 
 def _failed(program: str, ended: Ended) -> Result:
@@ -57,12 +58,11 @@ def _failed(program: str, ended: Ended) -> Result:
     said = re.search(rf"^{program}: Error: (.+)$", ended.stderr, re.MULTILINE)
     if said is None or ended.code not in SAYS_MUNGED:
         return not_checked(f"{program} ended with {ended.code}: {ended.message[:100]}")
-    return Result(status=Status.FAIL, message=f"munged of this pod: {said[1]}", fault="node")
+    return fail("node", f"munged of this pod: {said[1]}")
 
 
 CHECK: Final = Check(
     name=NAME,
     summary="munged makes credentials and understands them",
-    contexts=frozenset({"periodic"}),
     run=run,
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -12,9 +10,12 @@ from typing import Final
 
 from images.common.command import Runner
 from images.common.steps import is_step, user_of
-from images.health.contract import Check, Node, Result, Status, Thresholds, not_checked, worst
-from images.health.proc import Process, parse, read_stat
-from images.health.since import held_for
+from images.health.contract import Check, Node, Result, Thresholds
+from images.health.proc import Process, job_of
+from images.health.proc import processes as every_process
+from images.health.slurm import Slurm, SlurmError
+from images.health.state import held_for
+from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked, warn, worst
 
 NAME: Final = "processes"
 
@@ -38,14 +39,9 @@ FIRST_USER: Final = 1000
 """Numbers below are the system's own (Debian policy, 9.2.2)."""
 
 _SQUEUE_SECONDS: Final = 3.0
-_ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 _OWN: Final = "health"
 """Beginning of our programs' names, which are root's. One of ours that is stuck is reported by the check that it was:
 not checked."""
-
-
-class UnknownError(Exception):
-    """Something does not answer, or not in a way that we know."""
 
 
 def read_processes(proc: Path) -> list[Process]:
@@ -53,37 +49,27 @@ def read_processes(proc: Path) -> list[Process]:
 
     Only `stat`: to read the command line of a process that hangs can hang.
     """
+    odd: list[int] = []
     try:
-        numbers = [name for name in os.listdir(proc) if name.isdigit()]  # noqa: PTH208 (a third of the time of Path's)
+        found = sorted(every_process(proc, odd=odd), key=lambda one: one.pid)
     except OSError as error:
         raise UnknownError(f"{proc}: {error.strerror}") from None
-    found, strange = [], 0
-    for number in sorted(numbers, key=int):
-        try:
-            text = read_stat(int(number), proc)
-        except OSError:
-            continue  # it has just ended
-        process = parse(int(number), text)
-        strange += process is None
-        if process is not None and not process.is_kernel_thread:
-            found.append(process)
-    if strange or not found:
-        raise UnknownError(f"{strange} of {len(numbers)} processes in {proc} are not as expected")
-    return found
+    ours = [one for one in found if not one.is_kernel_thread]
+    if odd or not ours:
+        raise UnknownError(f"{len(odd)} of {len(odd) + len(found)} processes in {proc} are not as expected")
+    return ours
 
 
+@or_not_checked
 def run(node: Node, runner: Runner, thresholds: Thresholds, *, clock: Callable[[], float] = time.monotonic) -> Result:
     """Look at all of them."""
     proc = node.root / "proc"
-    try:
-        processes = read_processes(proc)
-    except UnknownError as error:
-        return not_checked(str(error))
+    processes = read_processes(proc)
     busy = node.other_jobs or bool(node.job)
     stuck = {f"stuck {one.key} {one.ticks}": one for one in processes if one.state == "D" and not _is_own(one, proc)}
     steps = {f"step {one.key}": one for one in _steps_without_work(processes, proc, busy=busy)}
     strays = {f"stray {one.key}": one for one in ([] if busy else _strays(proc, processes))}
-    held = held_for(node.state, NAME, [*stuck, *steps, *strays], clock)
+    held = held_for(node, NAME, [*stuck, *steps, *strays], clock)
     limits = {
         "stuck": thresholds.get(NAME, "stuck_seconds", STUCK_SECONDS),
         "step": thresholds.get(NAME, "step_seconds", STEP_SECONDS),
@@ -123,75 +109,53 @@ def _judge_zombies(
     zombies: list[Process], processes: Iterable[Process], thresholds: Thresholds, *, busy: bool
 ) -> Result:
     values = {"processes_zombies": float(len(zombies))}
-    warn = thresholds.get(NAME, "warn_zombies", WARN_ZOMBIES)
-    fail = thresholds.get(NAME, "fail_zombies", FAIL_ZOMBIES)
-    if len(zombies) < min(warn, fail):
-        return Result(status=Status.OK, values=values)
+    warning = thresholds.get(NAME, "warn_zombies", WARN_ZOMBIES)
+    failure = thresholds.get(NAME, "fail_zombies", FAIL_ZOMBIES)
+    if len(zombies) < min(warning, failure):
+        return ok(**values)
     parent, count = Counter(one.parent for one in zombies).most_common(1)[0]
     name = next((one.comm for one in processes if one.pid == parent), "?")
-    status = Status.FAIL if len(zombies) >= fail and not busy else Status.WARN
-    message = f"{len(zombies)} zombies, {fail:g} allowed; {count} of them children of {name} ({parent})"
-    return Result(status=status, message=message, fault="node", values=values)
+    message = f"{len(zombies)} zombies, {failure:g} allowed; {count} of them children of {name} ({parent})"
+    return (fail if len(zombies) >= failure and not busy else warn)("node", message, values)
 
 
 def _judge_stuck(stuck: list[tuple[Process, float]], *, busy: bool) -> Result:
     """While a job runs it may be the job's own, which waits for a slow disk: told, and no more."""
     values = {"processes_stuck": float(len(stuck))}
     if not stuck:
-        return Result(status=Status.OK, values=values)
-    status = Status.WARN if busy else Status.FAIL
-    return Result(status=status, message=f"stuck in the kernel: {_list(stuck)}", fault="node", values=values)
+        return ok(**values)
+    return (warn if busy else fail)("node", f"stuck in the kernel: {_list(stuck)}", values)
 
 
 def _judge_steps(node: Node, runner: Runner, proc: Path, steps: list[tuple[Process, float]]) -> Result:
     """Steps that are suspect: Slurm is asked only if there are any."""
-    jobs = {one.pid: _job_of(proc, one) for one, _ in steps}
-    suspect = [(one, seconds) for one, seconds in steps if jobs[one.pid]]
+    jobs = {one.pid: job_of(one.pid, proc) for one, _ in steps}
+    suspect = [(one, seconds) for one, seconds in steps if jobs[one.pid].isdigit()]
     if not suspect:
-        return Result(status=Status.OK, values={"processes_steps_without_job": 0.0})
+        return ok(processes_steps_without_job=0.0)
     try:
-        known = _jobs_on(node.name, runner)
-    except UnknownError as error:
-        return not_checked(f"{len(suspect)} steps seem to have no job: {error}")
+        known = set(Slurm(runner=runner, timeout=_SQUEUE_SECONDS).jobs_of(node.name))
+        why = "" if all(job.isdigit() for job in known) else "squeue said something that is no job's number"
+    except SlurmError as error:
+        why = str(error)[:100]
+    if why:
+        return not_checked(f"{len(suspect)} steps seem to have no job: {why}")
     lost = [(one, seconds) for one, seconds in suspect if jobs[one.pid] not in known]
     values = {"processes_steps_without_job": float(len(lost))}
     if not lost:
-        return Result(status=Status.OK, values=values)
+        return ok(**values)
     numbers = ", ".join(dict.fromkeys(jobs[one.pid] for one, _ in lost))
     message = f"steps of jobs that have ended ({numbers}): {_list(lost)}"
-    return Result(status=Status.FAIL, message=message, fault="node", values=values)
-
-
-def _job_of(proc: Path, step: Process) -> str:
-    """The job's number in `slurmstepd: [123.batch]`; empty for a slurmstepd that is no step's, or has ended."""
-    try:
-        with open(f"{proc}/{step.pid}/cmdline", "rb") as file:  # noqa: PTH123
-            match = re.match(rb"slurmstepd: \[(\d+)\.", file.read())
-    except OSError:
-        return ""
-    return match[1].decode() if match else ""
-
-
-def _jobs_on(name: str, runner: Runner) -> set[str]:
-    """The jobs that Slurm knows on this node. Raises UnknownError."""
-    result = runner(
-        ["squeue", "--noheader", f"--states={_ON_NODE}", f"--nodelist={name}", "--format=%A"], timeout=_SQUEUE_SECONDS
-    )
-    jobs = set(result.stdout.split())
-    if not result.ok:
-        raise UnknownError(result.message[:100])
-    if not all(job.isdigit() for job in jobs):
-        raise UnknownError("squeue said something that is no job's number")
-    return jobs
+    return fail("node", message, values)
 
 
 def _judge_strays(strays: list[Process]) -> Result:
     values = {"processes_stray": float(len(strays))}
     if not strays:
-        return Result(status=Status.OK, values=values)
+        return ok(**values)
     names = ", ".join(f"{one.comm} ({one.pid})" for one in strays[:3])
     message = f"{len(strays)} processes of users without a job: {names}{' ...' if len(strays) > 3 else ''}"
-    return Result(status=Status.WARN, message=message, fault="user", values=values)
+    return warn("user", message, values)
 
 
 def _list(found: list[tuple[Process, float]]) -> str:
@@ -202,6 +166,5 @@ def _list(found: list[tuple[Process, float]]) -> str:
 CHECK: Final = Check(
     name=NAME,
     summary="zombies, processes stuck in the kernel, job steps without a job, what jobs left running",
-    contexts=frozenset({"periodic"}),
     run=run,
 )

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from images.health.node_tests.contract import NodeTest
-from images.health.node_tests.kinds import cpu, dcgm, filesystem, memory, nccl
+from images.health.node_tests.kinds import dcgm, filesystem, nccl, sysbench
 
 TESTS: Final[Mapping[str, NodeTest]] = {
-    test.name: test for test in (cpu.TEST, memory.TEST, filesystem.TEST, *nccl.TESTS, *dcgm.TESTS)
+    test.name: test for test in (sysbench.CPU, sysbench.MEMORY, filesystem.TEST, *nccl.TESTS, *dcgm.TESTS)
 }

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from images.health.contract import Result, Status, not_checked
+from images.health.contract import Result, Status
 from images.health.node_tests.contract import NodeTest, Reading, UnreadableError
-from images.health.node_tests.expected import INFINIBAND, Expected, Minimum
+from images.health.node_tests.expected import INFINIBAND, Expected, minima_of
+from images.health.verdict import not_checked
 
 NO_PROGRAM: Final = 127
 
@@ -63,14 +64,14 @@ def judge(test: NodeTest, said: Said, expected: Expected, *, platforms: Iterable
         return Result(status=Status.FAIL, message=_told(test, reading), fault=test.fault, values=_values(test, reading))
     if said.code != 0:
         return not_checked(f"ended with code {said.code}: {_told(test, reading)}")
-    return _compared(test, reading, expected.of(names, test), names)
+    return _compared(test, reading, minima_of(expected, names, test.name), names)
 
 
-def _compared(test: NodeTest, reading: Reading, minima: Mapping[str, Minimum], names: list[str]) -> Result:
+def _compared(test: NodeTest, reading: Reading, minima: Mapping[str, float], names: list[str]) -> Result:
     values = _values(test, reading)
     if absent := sorted(set(minima) - set(reading.figures)):
         return not_checked(f"it did not say {' and '.join(absent)}")
-    slow = {name: minima[name] for name in minima if reading.figures[name] < minima[name].value}
+    slow = {name: minima[name] for name in minima if reading.figures[name] < minima[name]}
     if slow:
         return Result(status=Status.FAIL, message=_told(test, reading, slow), fault=test.fault, values=values)
     if reading.passed or minima:
@@ -80,12 +81,11 @@ def _compared(test: NodeTest, reading: Reading, minima: Mapping[str, Minimum], n
     return Result(status=Status.NOT_CHECKED, message=message, values=values)
 
 
-def _told(test: NodeTest, reading: Reading, slow: Mapping[str, Minimum] | None = None) -> str:
+def _told(test: NodeTest, reading: Reading, slow: Mapping[str, float] | None = None) -> str:
     """The figures, and what was expected of those that are too low: `busbw 212 GB/s (at least 420 expected)`."""
     parts = [reading.bad] if reading.bad else []
     for name, value in reading.figures.items():
-        minimum = (slow or {}).get(name)
-        asked = f" (at least {minimum.value:.4g} expected)" if minimum else ""
+        asked = f" (at least {slow[name]:.4g} expected)" if slow and name in slow else ""
         parts.append(f"{name} {value:.4g} {test.units[name]}{asked}")
     return ", ".join(parts)
 

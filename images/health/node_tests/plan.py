@@ -18,6 +18,7 @@ from images.health.contract import Status
 from images.health.node_tests.contract import NodeTest
 from images.health.node_tests.results import Record
 from images.health.node_tests.split import Standing, next_pairs
+from images.health.slurm import Record as NodeRecord
 from images.health.watch.limit import Limit
 
 PENDING_SECONDS: Final = 15.0
@@ -61,23 +62,11 @@ the limit of a group, in which tests may be counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeView:
-    """A node, as far as tests depend on it."""
+class NodeView(NodeRecord):
+    """A node, as far as tests depend on it: a test runs in the first of its partitions, pairs are of one pool."""
 
-    name: str
-    states: frozenset[str]
-    partitions: tuple[str, ...] = ()
-    """In which its jobs may run; a test runs in the first."""
-    pool: str = ""
-    """Nodes of one pool are alike; pairs are made of them."""
-    gpus: int = 0
-    started_at: int = 0
-    """When its slurmd started: what ran before that may have been another machine of this name."""
     records: Mapping[str, Record] = field(default_factory=dict)
     """Last results, by test."""
-    reason: str = ""
-    reason_at: int = 0
-    """When the reason was set, in seconds since 1970; 0: nobody knows."""
 
     @property
     def is_idle(self) -> bool:

@@ -15,14 +15,14 @@ import os
 import pwd
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from images.common.log import Log
 from images.common.process import drop_privileges, end_on_sigterm
-from images.common.wait import Clock, Reminder
+from images.common.wait import Clock
 from images.health.contract import Result, Status
 from images.health.node_list import Shared
 from images.health.node_tests.catalog import TESTS
@@ -32,15 +32,14 @@ from images.health.node_tests.outcome import after, news, verdicts
 from images.health.node_tests.plan import NodeView, Plan, Submit, plan
 from images.health.node_tests.results import Record, encode
 from images.health.node_tests.retester import Retester
-from images.health.node_tests.settings import Settings, read
-from images.health.node_tests.slurm import Ended, NodeRecord, Slurm, SlurmError
+from images.health.node_tests.settings import read
+from images.health.node_tests.slurm import Ended, TestSlurm
 from images.health.report import line_of
+from images.health.slurm import SlurmError, keep_looking
 
 BUSY_POLL_SECONDS: Final = 3.0
 """While tests run or wait: this is how long users may wait for one to be ended."""
 POLL_SECONDS: Final = 10.0
-SHARE: Final = 5.0
-"""A round that takes long, with thousands of nodes, is followed by a pause of at least this many times its length."""
 LONGEST_POLL_SECONDS: Final = 30.0
 REFUSED_SECONDS: Final = 60.0
 """For which nothing is started after Slurm has refused a test."""
@@ -54,31 +53,30 @@ class NodeTester:
     def __init__(
         self,
         *,
-        slurm: Slurm,
-        settings: Settings,
+        slurm: TestSlurm,
         log: Callable[[str], None],
         dry_run: bool = False,
         wall: Callable[[], float] = time.time,
     ) -> None:
         """`wall`: the clock that slurmctld has too."""
         self._slurm = slurm
-        self._settings = settings
+        self._settings = slurm.settings
         self._log = log
         self._dry_run = dry_run
         self._wall = wall
         self._said: dict[str, str] = {}
         self._refused_until = 0.0
-        self._retester = Retester(slurm=slurm, settings=settings, log=self._once, dry_run=dry_run, wall=wall)
+        self._retester = Retester(slurm=slurm, log=self._once, dry_run=dry_run, wall=wall)
 
     def round(self) -> bool:
         """Look once, and act. Whether tests wait or run then. Raises SlurmError when slurmctld does not answer."""
         reservations = self._slurm.reservations()
         live, ended = self._slurm.jobs()
         waiting = self._slurm.waiting(job.number for job in live)
-        nodes = {node.view.name: node for node in self._slurm.nodes()}
+        nodes = {node.name: node for node in self._slurm.nodes()}
         views = self._tell(nodes, ended)
         # Not with what was found just now: a re-test ends when that is in Slurm.
-        retested = self._retester.round({name: node.view for name, node in nodes.items()}, reservations, live, ended)
+        retested = self._retester.round(nodes, reservations, live, ended)
         todo = plan(views.values(), live, waiting, self._settings.policy, self._wall(), retested=retested)
         self._cancel(todo)
         if self._wall() < self._refused_until:
@@ -88,9 +86,9 @@ class NodeTester:
             self._refused_until = self._wall() + REFUSED_SECONDS
         return bool(live or retested) or any(started)
 
-    def _tell(self, nodes: dict[str, NodeRecord], ended: list[Ended]) -> dict[str, NodeView]:
+    def _tell(self, nodes: dict[str, NodeView], ended: list[Ended]) -> dict[str, NodeView]:
         """Write what tests have found to the records of their nodes. The nodes as they are then."""
-        views = {name: node.view for name, node in nodes.items()}
+        views = dict(nodes)
         changed: dict[str, list[str]] = {}
 
         def note(test: str, new: dict[str, Record]) -> None:
@@ -106,7 +104,7 @@ class NodeTester:
             if test.nodes > 1:
                 note(test.name, verdicts(test, views))
         for name, tests in changed.items():
-            self._write(nodes[name], views[name].records, tests)
+            self._write(views[name], tests)
         return views
 
     def _result(self, test: NodeTest, job: Ended, views: dict[str, NodeView]) -> Result:
@@ -119,15 +117,15 @@ class NodeTester:
         infiniband = pools <= self._settings.infiniband
         return judge(test, said, self._settings.expected, platforms=own, infiniband=infiniband)
 
-    def _write(self, node: NodeRecord, records: Mapping[str, Record], tests: list[str]) -> None:
-        name = node.view.name
+    def _write(self, node: NodeView, tests: list[str]) -> None:
+        name = node.name
         for test in dict.fromkeys(tests):
-            found = records[test].result
+            found = node.records[test].result
             told = f"ok {test}: {found.message}" if found.status is Status.OK else line_of(test, found)
             self._once(f"{name} {test}", f"{name}: {told}")
         if self._dry_run:
             return
-        done = self._slurm.write(name, encode(records, node.extra))
+        done = self._slurm.update(name, extra=encode(node.records, node.extra))
         if not done.ok:  # the next round tries again
             self._once(f"write {name}", f"cannot write the results of {name}: {done.message}")
 
@@ -147,8 +145,7 @@ class NodeTester:
         if self._dry_run:
             self._once(f"would {names}", f"would start {wish.test.name} on {names}")
             return False
-        place = replace(self._settings.place, gpus=wish.nodes[0].gpus)
-        result = self._slurm.submit(wish, wish.test.command(place), place.directory)
+        result = self._slurm.submit(wish)
         if result.ok:
             self._log(f"started {wish.test.name} on {names}: job {result.stdout.strip()}")
         else:
@@ -164,18 +161,11 @@ class NodeTester:
 
 def keep_testing(tester: NodeTester, log: Callable[[str], None], clock: Clock | None = None) -> None:
     """Test for ever."""
-    clock = clock or Clock()
-    reminder = Reminder(log, clock)
-    busy = True
-    while True:
-        started = clock.now()
-        try:
-            busy = tester.round()
-            reminder = Reminder(log, clock)
-        except SlurmError as error:
-            reminder.waiting(f"slurmctld: {error}")
-        pause = max(BUSY_POLL_SECONDS if busy else POLL_SECONDS, SHARE * (clock.now() - started))
-        clock.sleep(min(pause, LONGEST_POLL_SECONDS))
+
+    def look() -> float:
+        return BUSY_POLL_SECONDS if tester.round() else POLL_SECONDS
+
+    keep_looking(look, BUSY_POLL_SECONDS, LONGEST_POLL_SECONDS, log, clock or Clock())
 
 
 def main() -> int:
@@ -194,8 +184,8 @@ def main() -> int:
         return 2
     if os.getuid() == 0:
         drop_privileges(pwd.getpwnam("slurm"))
-    slurm = Slurm(runner=Shared(), account=settings.account, pools=settings.pools)
-    tester = NodeTester(slurm=slurm, settings=settings, log=log, dry_run=arguments.dry_run)
+    slurm = TestSlurm(runner=Shared(), settings=settings)
+    tester = NodeTester(slurm=slurm, log=log, dry_run=arguments.dry_run)
     if not arguments.once:
         keep_testing(tester, log)
     try:

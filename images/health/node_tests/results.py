@@ -12,25 +12,20 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from calendar import timegm
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from images.health.contract import FaultClass, Result, Status
-from images.health.report import line_of
+from images.health.contract import Result, Status
+from images.health.report import FAULTS, line_of, moment, stamp
 
 KEY: Final = "health_tests"
 NOTE: Final = "note"
 _PART: Final = " | "
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-_STAMP: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 _LINE: Final = re.compile(
-    rf"(?P<at>{_STAMP}) (?P<status>ok|warn|fail|not checked) (?P<name>[a-z0-9][a-z0-9-]*)"
+    r"(?P<at>\S+) (?P<status>ok|warn|fail|not checked) (?P<name>[a-z0-9][a-z0-9-]*)"
     r"(?: \[(?P<fault>user|node|hardware)\])?(?: \(failed with (?P<partners>[^()]*)\))?:(?: (?P<message>.*))?"
 )
-_FAULTS: Final[Mapping[str, FaultClass]] = {"user": "user", "node": "node", "hardware": "hardware"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +54,7 @@ def decode(extra: str) -> dict[str, Record]:
             result=Result(
                 status=Status(match["status"]),
                 message=match["message"] or "",
-                fault=_FAULTS.get(match["fault"] or ""),
+                fault=FAULTS.get(match["fault"] or ""),
             ),
             failed_with=_partners(match["partners"] or ""),
         )
@@ -93,17 +88,4 @@ def _line(name: str, record: Record) -> str:
 
 def _partners(text: str) -> dict[str, int]:
     pairs = (word.rpartition("@") for word in text.split())
-    return {name: at for name, _, stamp in pairs if name and (at := moment(stamp)) is not None}
-
-
-def stamp(at: int) -> str:
-    """Seconds since 1970 as people read them."""
-    return time.strftime(_TIME, time.gmtime(at))
-
-
-def moment(text: str) -> int | None:
-    """And back; None if that is no time."""
-    try:
-        return timegm(time.strptime(text, _TIME))
-    except (ValueError, OverflowError):
-        return None
+    return {name: at for name, _, when in pairs if name and (at := moment(when)) is not None}

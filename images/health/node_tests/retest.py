@@ -51,11 +51,11 @@ from typing import Final
 from images.health.contract import Status
 from images.health.node_tests.contract import NodeTest
 from images.health.node_tests.plan import AGAIN_SECONDS, NodeView, TestJob, fits
-from images.health.node_tests.results import Record, moment, stamp
-from images.health.watch.reason import NEW_MACHINE, reason_for
-from images.health.watch.reason import parse as parse_reason
-from images.health.watch.slurm import TEST_RESERVATION
-from images.health.watch.view import NodeView as Seen
+from images.health.node_tests.results import Record
+from images.health.reason import NEW_MACHINE, reason_for
+from images.health.reason import parse as parse_reason
+from images.health.report import moment, stamp
+from images.health.slurm import TEST_RESERVATION, Reservation
 
 RETEST_SECONDS: Final = 1800.0
 """From the drain, and from the run before, to the next run. Longer than a result drains for (`watch/decide.py`), else
@@ -76,7 +76,7 @@ _DRAINED: Final = frozenset({"IDLE", "DRAIN", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_
 _RESERVED: Final = frozenset({"MAINTENANCE", "RESERVED"})
 _SLURMS_OWN: Final = ("Not responding", "Node unexpectedly rebooted", "ResumeTimeout reached", "lifted: health/")
 """Beginnings of the reasons of a node that Slurm has set down, and sets up by itself (`ReturnToService=2`); the last
-one is ours (`watch/reason.py`), on a node that went down before Slurm had cleared it."""
+one is ours (`reason.py`), on a node that went down before Slurm had cleared it."""
 
 _BY_US: Final = "drained for a check"
 _BY_OTHERS: Final = "kept from jobs by somebody else"
@@ -107,15 +107,6 @@ class Retest:
         """Of the reservation."""
         last = stamp(self.last) if self.last else NEVER
         return f"re-test of {self.test}, last run {last}, drained {stamp(self.drained_at)}: {self.reason}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reservation:
-    """As Slurm shows it."""
-
-    name: str
-    nodes: str
-    comment: str
 
 
 class Step(enum.Enum):
@@ -180,7 +171,7 @@ def due(
     `after`: seconds from the drain, and from the run before. `first`: tests that a new machine has to pass.
     """
     busy, reserved = set(busy), set(reserved)
-    for node in sorted(nodes, key=lambda node: (node.reason_at, node.name)):
+    for node in sorted(nodes, key=lambda node: (node.reason_at or 0.0, node.name)):
         check = _drained_for(node)
         test = unmeasured(node, first) if check == NEW_MACHINE else tests.get(check)
         if test is None or test.nodes > 1 or not fits(test, node) or not node.partitions or not node.reason_at:
@@ -196,7 +187,7 @@ def due(
         if idle and now >= ready_at:
             # In one line, as the reservation's comment is read line by line.
             reason = " ".join(node.reason.split())
-            yield Retest(node=node.name, test=test.name, last=last, drained_at=node.reason_at, reason=reason)
+            yield Retest(node=node.name, test=test.name, last=last, drained_at=int(node.reason_at), reason=reason)
 
 
 def unmeasured(node: NodeView, first: Iterable[NodeTest]) -> NodeTest | None:
@@ -280,13 +271,12 @@ def _closed(node: NodeView | None) -> str:
     """Who keeps jobs from a node, its reservation aside."""
     if node is None:
         return _GONE
-    seen = Seen(name=node.name, states=node.states, reason=node.reason)
-    if not seen.is_closed:
+    if not node.is_closed:
         return _OPEN
-    if seen.states & {"DRAIN", "FAIL", "FAILING"}:
-        return _BY_US if seen.own is not None else _BY_OTHERS
+    if node.states & {"DRAIN", "FAIL", "FAILING"}:
+        return _BY_US if node.own is not None else _BY_OTHERS
     # Down and not drained: Slurm's own downs end when slurmd answers again, and then the node would be open.
-    return _OPEN if not node.reason or node.reason.startswith(_SLURMS_OWN) or seen.own is not None else _BY_OTHERS
+    return _OPEN if not node.reason or node.reason.startswith(_SLURMS_OWN) or node.own is not None else _BY_OTHERS
 
 
 def _about(retest: Retest) -> str:
@@ -297,8 +287,7 @@ def _about(retest: Retest) -> str:
 
 def _drained_for(node: NodeView) -> str:
     """The check for which a node is drained; empty if it is not, or for something else."""
-    found = parse_reason(node.reason) if _closed(node) == _BY_US else None
-    return found.check if found is not None else ""
+    return node.own.check if node.own is not None and _closed(node) == _BY_US else ""
 
 
 def _with_jobs(retest: Retest, closed: str, jobs: Sequence[TestJob], now: float) -> Move:

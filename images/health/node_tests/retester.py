@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from images.common.command import Result
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.outcome import news
 from images.health.node_tests.plan import NodeView, Submit, TestJob
-from images.health.node_tests.retest import Move, Reservation, Retest, Step, due, measured, move, name_of, own
-from images.health.node_tests.settings import Settings
-from images.health.node_tests.slurm import Ended, Slurm, SlurmError
-from images.health.watch.reason import lifted
+from images.health.node_tests.retest import Move, Retest, Step, due, measured, move, name_of, own
+from images.health.node_tests.slurm import Ended, TestSlurm
+from images.health.reason import lifted
+from images.health.slurm import Reservation, SlurmError
 
 REFUSED_SECONDS: Final = 600.0
 """For which a node is left alone after Slurm has refused its reservation, or the test in it."""
@@ -25,15 +24,14 @@ class Retester:
     def __init__(
         self,
         *,
-        slurm: Slurm,
-        settings: Settings,
+        slurm: TestSlurm,
         log: Callable[[str, str], None],
         dry_run: bool,
         wall: Callable[[], float],
     ) -> None:
         """`log`: takes what a line is about, and the line. `wall`: the clock that slurmctld has too."""
         self._slurm = slurm
-        self._settings = settings
+        self._settings = slurm.settings
         self._log = log
         self._dry_run = dry_run
         self._wall = wall
@@ -105,7 +103,7 @@ class Retester:
         elif step.step is Step.DELETE:
             if step.jobs:
                 self._slurm.cancel(step.jobs)
-            self._did(retest, self._slurm.release(retest.name), f"is over: {step.why}")
+            self._did(retest, self._slurm.delete_reservation(retest.name), f"is over: {step.why}")
         elif node is not None and self._is_as_seen(node):
             if step.step is Step.DRAIN:
                 done = self._slurm.drain(retest.node, step.reason)
@@ -119,10 +117,8 @@ class Retester:
         if not done.ok:
             self._did(retest, done, "")
             return
-        test = TESTS[retest.test]
-        wish = Submit(test=test, nodes=(node,), partition=node.partitions[0])
-        place = replace(self._settings.place, gpus=node.gpus)
-        done = self._slurm.submit(wish, test.command(place), place.directory, reservation=retest.name)
+        wish = Submit(test=TESTS[retest.test], nodes=(node,), partition=node.partitions[0])
+        done = self._slurm.submit(wish, reservation=retest.name)
         if not done.ok:
             self._refused[retest.node] = self._wall() + REFUSED_SECONDS
         self._did(retest, done, f"runs: job {done.stdout.strip()}")
@@ -130,13 +126,11 @@ class Retester:
     def _is_as_seen(self, seen: NodeView) -> bool:
         """Whether nobody has changed the node since. What remains is the moment between this and the change."""
         try:
-            record = self._slurm.node(seen.name)
+            now = self._slurm.node(seen.name)
         except SlurmError:
             return False
-        if record is None:
-            return False
-        now = record.view
-        return (now.states, now.reason, now.reason_at) == (seen.states, seen.reason, seen.reason_at)
+        same = ("states", "reason", "reason_at")
+        return now is not None and all(getattr(now, name) == getattr(seen, name) for name in same)
 
     def _did(self, retest: Retest, done: Result, line: str) -> None:
         """Tell what was done, or that Slurm has refused it; the next round tries again."""

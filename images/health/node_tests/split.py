@@ -32,13 +32,6 @@ class Standing:
         return bool(self.failed_with)
 
 
-def after_run(standing: Standing, partner: str, *, at: int, well: bool) -> Standing:
-    """What is known of a node after a run with a partner."""
-    if well:
-        return Standing(well_at=at)
-    return Standing(failed_with={**standing.failed_with, partner: at})
-
-
 def witnesses(name: str, standings: Mapping[str, Standing]) -> list[str]:
     """The partners with which a node has failed and that have been well since."""
     mine = standings.get(name, Standing())

@@ -14,9 +14,10 @@ from typing import Final
 
 from images.common.command import Result as Answer
 from images.common.command import Runner
-from images.health.contract import Node, Result, Status, not_checked
+from images.health.contract import Node, Result
 from images.health.nvidia import smi
-from images.health.rising import rises
+from images.health.state import rises
+from images.health.verdict import UnknownError, fail, not_checked, ok, warn
 
 _GPU: Final = r"GPU (\d{1,4}): ([^(]+?)\s*(?:\(UUID: [^)]*\))?"
 _LINK: Final = r"(?i)Link (\d+): (?:(?P<off><[a-z]+>)|[\d.]+ GB/s)"
@@ -41,12 +42,9 @@ class Links:
     """All are inactive, and nvidia-smi does not tell how many."""
 
 
-def status(node: Node, runner: Runner) -> list[Links]:
-    """The links of every GPU. Raises smi.UnansweredError."""
-    answer = smi.call(node, runner, "nvlink", "--status")
-    if why := smi.explain(answer):
-        raise smi.UnansweredError(why)
-    return parse_status(answer)
+def status(runner: Runner) -> list[Links]:
+    """The links of every GPU. Raises UnknownError."""
+    return parse_status(smi.call(runner, "nvlink", "--status"))
 
 
 def parse_status(answer: Answer) -> list[Links]:
@@ -64,9 +62,9 @@ def parse_status(answer: Answer) -> list[Links]:
         elif last is not None and _DARK in line.lower():
             found[-1] = Links(index=last.index, model=last.model, dark=True)
         elif line and not (last is not None and _NONE in line.lower()):
-            raise smi.UnansweredError(f"{smi.TOOL} nvlink says something unexpected: {line[:80]}")
+            raise UnknownError(f"{smi.TOOL} nvlink says something unexpected: {line[:80]}")
     if not answer.ok and not found:
-        raise smi.UnansweredError(f"{smi.TOOL} nvlink ended with {answer.code}: {answer.message[:80]}")
+        raise UnknownError(f"{smi.TOOL} nvlink ended with {answer.code}: {answer.message[:80]}")
     return found
 
 
@@ -85,9 +83,9 @@ def judge(links: Sequence[Links], wanted: float) -> list[Result]:
         values = {f'gpu_nvlinks_active{{gpu="{each.index}"}}': float(each.active)} if _has_any(each) else {}
         if each.active < needed:
             message = smi.about([each.index], f"{each.active} of {needed} NVLinks are active")
-            found.append(Result(status=Status.FAIL, message=message, fault="hardware", values=values))
+            found.append(fail("hardware", message, values))
         else:
-            found.append(Result(status=Status.OK, values=values))
+            found.append(ok(**values))
     return found
 
 
@@ -97,9 +95,10 @@ def _has_any(links: Links) -> bool:
 
 def errors(node: Node, runner: Runner, allowed: float) -> list[Result]:
     """Errors of the links in the last hour: a warning, since a link that fails gets an Xid of its own."""
-    answer = smi.call(node, runner, "nvlink", "--errorcounters")
-    if why := smi.explain(answer):
-        return [not_checked(why)]
+    try:
+        answer = smi.call(runner, "nvlink", "--errorcounters")
+    except UnknownError as error:
+        return [not_checked(str(error))]
     if not answer.ok:
         return [not_checked(f"{smi.TOOL} nvlink --errorcounters: {answer.message[:80]}")]
     counters = parse_errors(answer.stdout)
@@ -131,6 +130,6 @@ def judge_errors(index: int, kinds: Mapping[str, int], rise: Mapping[str, int], 
         if kind.endswith("Errors")
     }
     if not bad:
-        return Result(status=Status.OK, values=values)
+        return ok(**values)
     text = ", ".join(f"NVLink {kind}: {count} in the last hour" for kind, count in bad.items())
-    return Result(status=Status.WARN, message=smi.about([index], text), fault="hardware", values=values)
+    return warn("hardware", smi.about([index], text), values)

@@ -9,21 +9,20 @@ for one name that it does not know, and says which; that name is then left out, 
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
 from images.common.command import Result as Answer
-from images.common.steps import user_of
-from images.health.contract import Node, Result, Status, not_checked, worst
-from images.health.remembered import recall, remember
+from images.health.contract import Node, Result, Status
+from images.health.state import only_me, recall, remember
+from images.health.tools import CANNOT_RUN
+from images.health.verdict import UnknownError, not_checked, ok, worst
 
 TOOL: Final = "nvidia-smi"
 
@@ -77,16 +76,8 @@ LOST: Final = frozenset({"gpu is lost", "gpu requires reset"})
 """What stands in the fields of a GPU that nobody can use any more."""
 
 
-class UnansweredError(Exception):
-    """nvidia-smi gave nothing to judge by; the text says why."""
-
-
-class NoDriverError(UnansweredError):
+class NoDriverError(UnknownError):
     """nvidia-smi runs, and the NVIDIA driver does not, or not the one that it fits."""
-
-
-class UnreadableError(Exception):
-    """A field of one GPU holds neither a value nor the statement that there is none."""
 
 
 def _bare(value: str) -> str:
@@ -115,7 +106,7 @@ class Gpu:
         except (ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
-            raise UnreadableError(f"{name}: {value[:40]!r} is no number")
+            raise UnknownError(f"{name}: {value[:40]!r} is no number")
         return number
 
     def yes(self, name: str) -> bool | None:
@@ -124,7 +115,7 @@ class Gpu:
         if value is None:
             return None
         if value.lower() not in {"yes", "no"}:
-            raise UnreadableError(f"{name}: {value[:40]!r} is neither Yes nor No")
+            raise UnknownError(f"{name}: {value[:40]!r} is neither Yes nor No")
         return value.lower() == "yes"
 
     @property
@@ -145,8 +136,8 @@ class Reading:
 
 
 def read(node: Node, runner: Runner) -> Reading:
-    """Ask nvidia-smi, or take what another check has asked just before. Raises UnansweredError."""
-    with _alone(node):
+    """Ask nvidia-smi, or take what another check has asked just before. Raises UnknownError."""
+    with only_me(node, TOOL, waits=True):  # the others wait, and find its answer
         kept = recall(node, TOOL) if _is_fresh(node.state / f"{TOOL}.json") else {}
         if "stdout" not in kept:
             kept = _ask(node, runner)
@@ -158,7 +149,7 @@ def bus_addresses(node: Node) -> dict[str, int]:
     """PCI address as the kernel's log writes it (`0000:3b:00`) -> index, from the last answer of this boot, if any."""
     try:
         reading = understand(recall(node, TOOL))
-    except UnansweredError:
+    except UnknownError:
         return {}
     return {kernel_address(gpu.fields["pci.bus_id"]): gpu.index for gpu in reading.gpus}
 
@@ -169,28 +160,18 @@ def kernel_address(bus_id: str) -> str:
     return f"{domain[-4:]}:{rest.partition('.')[0]}"
 
 
-def call(node: Node, runner: Runner, *options: str) -> Answer:
-    """Run nvidia-smi. Not while one that the kernel does not let die still hangs here: each call would add another."""
-    started = node.state / f"{TOOL}.started"
-    if started.exists() and _hangs(node.root / "proc"):
-        raise UnansweredError(f"an earlier {TOOL} hangs in the kernel")
-    with contextlib.suppress(OSError):
-        node.state.mkdir(parents=True, exist_ok=True)
-        started.touch()
+def call(runner: Runner, *options: str) -> Answer:
+    """Run nvidia-smi. Raises UnknownError."""
     answer = runner([TOOL, *options], timeout=SECONDS)
-    if answer.code != TIMED_OUT:
-        with contextlib.suppress(OSError):
-            started.unlink(missing_ok=True)
+    if why := explain(answer):
+        raise UnknownError(why)
     return answer
 
 
 def explain(answer: Answer) -> str:
     """Why there is no answer; empty if there is one, whatever it says."""
-    if answer.code == TIMED_OUT:
-        return f"{TOOL} did not end in {SECONDS:g} s"
-    if answer.code == NO_PROGRAM:
-        return f"there is no {TOOL}"
-    return ""
+    whys = {TIMED_OUT: f"{TOOL} did not end in {SECONDS:g} s", NO_PROGRAM: f"there is no {TOOL}"}
+    return whys.get(answer.code, answer.message if answer.code == CANNOT_RUN else "")
 
 
 def judged(node: Node, reading: Reading, judge: Callable[[Gpu], Result]) -> Result:
@@ -203,7 +184,7 @@ def judged(node: Node, reading: Reading, judge: Callable[[Gpu], Result]) -> Resu
     for gpu in reading.gpus:
         try:
             result = not_checked(gpu.is_lost) if gpu.is_lost else judge(gpu)
-        except UnreadableError as error:
+        except UnknownError as error:
             result = not_checked(str(error))
         values |= result.values
         groups.setdefault((result.status, str(result.fault), result.message), (result, []))[1].append(gpu.index)
@@ -213,7 +194,7 @@ def judged(node: Node, reading: Reading, judge: Callable[[Gpu], Result]) -> Resu
     ]
     if len(reading.gpus) < node.gpus or not reading.gpus:
         found.append(not_checked(f"{TOOL} describes {len(reading.gpus)} GPUs of {node.gpus}"))
-    return worst([*found, Result(status=Status.OK, values=values)])
+    return worst([*found, ok(**values)])
 
 
 def about(indices: Sequence[int], message: str) -> str:
@@ -222,14 +203,14 @@ def about(indices: Sequence[int], message: str) -> str:
 
 
 def understand(kept: Mapping[str, Any]) -> Reading:
-    """What an answer says. Raises UnansweredError."""
+    """What an answer says. Raises UnknownError."""
     try:
         answer = Answer(code=int(kept["code"]), stdout=str(kept["stdout"]), stderr=str(kept["stderr"]))
         fields = tuple(str(name) for name in kept["fields"])
     except (KeyError, TypeError, ValueError):
-        raise UnansweredError(str(kept.get("why", f"{TOOL} was not asked"))) from None
+        raise UnknownError(str(kept.get("why", f"{TOOL} was not asked"))) from None
     if why := explain(answer):
-        raise UnansweredError(why)
+        raise UnknownError(why)
     gpus, lost, odd = _lines(answer, fields)
     if not gpus and (answer.code == _EXIT_NO_DRIVER or re.search(_NO_DRIVER, answer.stdout + answer.stderr)):
         raise NoDriverError(answer.message)
@@ -237,9 +218,9 @@ def understand(kept: Mapping[str, Any]) -> Reading:
     if answer.code == _EXIT_LOST and not lost:
         lost, odd = [answer.message], []
     if odd:
-        raise UnansweredError(f"{TOOL} says something unexpected: {odd[0][:80]}")
+        raise UnknownError(f"{TOOL} says something unexpected: {odd[0][:80]}")
     if (answer.code != 0 or not gpus) and not lost and not nothing:
-        raise UnansweredError(f"{TOOL} ended with {answer.code}: {answer.message[:120]}")
+        raise UnknownError(f"{TOOL} ended with {answer.code}: {answer.message[:120]}")
     known = {*fields, *(new for new, old in _FORMER.items() if old in fields)}
     return Reading(gpus=tuple(gpus), lost=tuple(lost), unknown_fields=frozenset(FIELDS) - known)
 
@@ -284,14 +265,14 @@ def _ask(node: Node, runner: Runner) -> dict[str, Any]:
     kept = recall(node, "nvidia-fields").get("fields")
     fields = [str(name) for name in kept] if isinstance(kept, list) and kept else list(FIELDS)
     try:
-        answer = call(node, runner, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+        answer = call(runner, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
         while refused := _refused(answer, fields):
             for name in refused:
                 place = fields.index(name)
                 fields[place : place + 1] = [_FORMER[name]] if name in _FORMER else []
             remember(node, "nvidia-fields", {"fields": fields})
-            answer = call(node, runner, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
-    except UnansweredError as error:
+            answer = call(runner, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+    except UnknownError as error:
         return {"stdout": None, "why": str(error)}
     return {"fields": fields, "code": answer.code, "stdout": answer.stdout, "stderr": answer.stderr}
 
@@ -303,32 +284,8 @@ def _refused(answer: Answer, fields: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(named) if name in fields and name not in _NEEDED]
 
 
-@contextlib.contextmanager
-def _alone(node: Node) -> Iterator[None]:
-    """One check at a time asks; the others wait and find its answer. Without a state directory each asks itself."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            node.state.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context((node.state / f"{TOOL}.lock").open("w"))
-            fcntl.lockf(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _is_fresh(path: Path) -> bool:
     try:
         return 0 <= time.time() - path.stat().st_mtime <= FRESH_SECONDS
     except OSError:
         return False
-
-
-def _hangs(proc: Path) -> bool:
-    """Whether some nvidia-smi of root's sleeps uninterruptibly (state D of proc_pid_stat(5))."""
-    for stat in proc.glob("[0-9]*/stat"):
-        try:
-            name, _, rest = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")
-        except OSError:
-            continue  # it has just ended
-        is_waiting = name.partition("(")[2] == TOOL and rest.split()[:1] == ["D"]
-        if is_waiting and user_of(int(stat.parent.name), proc) == 0:
-            return True
-    return False

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.health.contract import Status
+from images.health.reason import NEW_MACHINE, Own, gravity, lifted, parse, reason_for, to_be_measured
 from images.health.watch.common_faults import CommonFault, common_faults, counts_here, is_recent
 from images.health.watch.limit import Limit
-from images.health.watch.reason import NEW_MACHINE, Own, gravity, lifted, parse, reason_for, to_be_measured
 from images.health.watch.view import Finding, NodeView
 
 KUBERNETES: Final = "kubernetes"

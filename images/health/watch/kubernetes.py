@@ -10,20 +10,18 @@ from __future__ import annotations
 import queue
 import re
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from images.common.wait import Clock, Reminder
-from images.controller.kube import Kube, KubeError
-from images.controller.topology_places import RETRY_SECONDS, WORKER_PODS, Follower
+from images.common.follow import Follower
+from images.common.kubernetes import WORKER_PODS, Kube, KubeError
 from images.health.contract import Status
 from images.health.report import one_line
 from images.health.watch.decide import KUBERNETES, Action, Kind
 from images.health.watch.kube_write import WritingKube
-from images.health.watch.machines import CONDITION, Machine, Machines, Place, Told, machine_of, place_of
+from images.health.watch.machines import CONDITION, Machines, Place, Told, machine_of, place_of
 from images.health.watch.view import NodeView
 
 MOST_WAITING: Final = 500
@@ -42,44 +40,12 @@ _FIGURE: Final = re.compile(r"\d+(?:\.\d+)?")
 _MESSAGE_LENGTH: Final = 1000
 
 
-class Stream(Protocol):
-    """What is asked of a follower here."""
-
-    synced: bool
-
-    def follow_once(self) -> None:
-        """Read all, then watch until the server ends the watch."""
-        ...
-
-
-def keep_following(stream: Stream, what: str, log: Callable[[str], None], clock: Clock | None = None) -> None:
-    """Follow for ever. While the API server does not answer, the stream is not synced: an old copy proves nothing."""
-    clock = clock or Clock()
-    reminder = Reminder(log, clock)
-    while True:
-        try:
-            stream.follow_once()
-            reminder = Reminder(log, clock)
-        except (KubeError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
-            if isinstance(error, KubeError) and error.status == 410:
-                continue
-            stream.synced = False
-            reminder.waiting(f"{what} of the API server: {error}")
-            clock.sleep(RETRY_SECONDS)
-        except BaseException:
-            stream.synced = False  # nobody follows any more
-            raise
-
-
 def follow_machines(kube: Kube, drain_conditions: frozenset[str], log: Callable[[str], None]) -> Machines:
     """Follow the API server in the background."""
-    pods: Follower[Place] = Follower(
-        kube, f"/api/v1/namespaces/{kube.namespace}/pods", place_of, log, selector=WORKER_PODS
-    )
-    nodes: Follower[Machine] = Follower(kube, "/api/v1/nodes", machine_of, log)
-    streams: tuple[tuple[str, Stream], ...] = (("worker pods", pods), ("nodes", nodes))
-    for what, stream in streams:
-        threading.Thread(target=keep_following, args=(stream, what, log), daemon=True, name=what).start()
+    pods = Follower(kube, kube.path("pods"), place_of, log, selector=WORKER_PODS)
+    nodes = Follower(kube, "/api/v1/nodes", machine_of, log)
+    pods.start()
+    nodes.start()
     return Machines(pods=pods, nodes=nodes, drain_conditions=drain_conditions, namespace=kube.namespace)
 
 
@@ -132,7 +98,10 @@ def says_the_same(told: Told | None, wanted: Told) -> bool:
 class Teller:
     """Writes conditions and events, in a thread of its own."""
 
-    def __init__(self, *, kube: WritingKube, machines: Machines, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, *, kube: WritingKube, machines: Machines, log: Callable[[str], None], writes_conditions: bool = True
+    ) -> None:
+        self.writes_conditions = writes_conditions
         self._kube = kube
         self._machines = machines
         self._log = log
@@ -189,7 +158,7 @@ class Teller:
 
     def saw(self, views: Iterable[NodeView], now: float) -> None:
         """The nodes as they are: conditions that are not on the machines yet are written."""
-        if not self._machines.synced:
+        if not self._machines.synced or not self.writes_conditions:
             return
         machines = self._machines.machines()
         # A machine that no worker is on any more: nobody looks at it.
@@ -205,23 +174,12 @@ class Teller:
             if asked is None or asked[0] != told or now - asked[1] >= TRY_AGAIN_SECONDS:
                 self._asked[name] = (told, now)
                 turned = machine.told is None or machine.told.status != told.status
-                self._put(partial(self._set, name, told, turned=turned))
+                self._put(partial(self._kube.set_condition, name, CONDITION, told, at=now, turned=turned))
         self._asked = {
             name: asked
             for name, asked in self._asked.items()
             if name in wanted or (name in machines and machines[name].released_for)
         }
-
-    def _set(self, name: str, told: Told, *, turned: bool) -> None:
-        self._kube.set_condition(
-            name,
-            kind=CONDITION,
-            status=told.status,
-            reason=told.reason,
-            message=told.message,
-            at=time.time(),
-            turned=turned,
-        )
 
     def _put(self, one: Callable[[], None]) -> None:
         try:

@@ -12,14 +12,15 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from images.controller.kube import Object
-from images.controller.topology_places import Following
-from images.health.contract import Result, Status, not_checked, ok
-from images.health.watch.slurm import Record
+from images.common.follow import Follower
+from images.common.kubernetes import Object
+from images.health.contract import Result, Status
+from images.health.slurm import Record
+from images.health.verdict import not_checked, ok
 from images.health.watch.view import Finding
 
 CONDITION: Final = "SlurmNodeFault"
@@ -156,41 +157,38 @@ def place_of(pod: Object) -> Place:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """A result, with what `Finding` says beside it."""
-
-    result: Result
-    declared: bool = False
-    lost: bool = False
-    unwanted_since: float | None = None
-
-
 def judge(
-    name: str, machine: Machine | None, *, silent: bool, drain_conditions: frozenset[str], namespace: str = ""
-) -> Verdict:
+    name: str,
+    machine: Machine | None,
+    now: float,
+    *,
+    silent: bool,
+    drain_conditions: frozenset[str],
+    namespace: str = "",
+) -> Finding:
     """How the machine of this name is; None: Kubernetes has no such Node any more. `namespace`: of this cluster."""
     unheard = machine is None or not machine.is_heard
     if unheard and silent:
         what = "is gone from Kubernetes" if machine is None else "is not heard of by Kubernetes"
-        return Verdict(result=_fail(f"machine {name} {what}, and slurmd does not answer"), lost=True)
+        return replace(_fail(f"machine {name} {what}, and slurmd does not answer", now), lost=True)
     if machine is None:
-        return Verdict(result=_fail(f"machine {name} is gone from Kubernetes"))
+        return _fail(f"machine {name} is gone from Kubernetes", now)
     if machine.cordoned and not machine.is_released_by(namespace):
-        return Verdict(result=_fail(f"machine {name} is cordoned"), declared=True)
+        return replace(_fail(f"machine {name} is cordoned", now), declared=True)
     for kind in sorted(drain_conditions & machine.conditions.keys()):
         if machine.conditions[kind].startswith(OWN_WORDS):
             continue  # written by a watcher for what its checks have found, and these speak for themselves
         message = f"machine {name} has the condition {kind}: {machine.conditions[kind]}"
         # Of unknown age: as old as the drain for it.
-        return Verdict(result=_fail(message.rstrip(": ")), declared=True, unwanted_since=machine.since.get(kind, 0.0))
+        return replace(_fail(message, now), declared=True, unwanted_since=machine.since.get(kind, 0.0))
     if machine.ready != "True":
-        return Verdict(result=_fail(f"machine {name} is not ready: {machine.why}".rstrip(": ")))
-    return Verdict(result=ok())
+        return _fail(f"machine {name} is not ready: {machine.why}", now)
+    return Finding(result=ok(), at=now, arrived=now)
 
 
-def _fail(message: str) -> Result:
-    return Result(status=Status.FAIL, fault="node", message=message)
+def _fail(message: str, now: float) -> Finding:
+    result = Result(status=Status.FAIL, fault="node", message=message.rstrip(": "))
+    return Finding(result=result, at=now, arrived=now)
 
 
 def takes_connection(address: str, port: int) -> bool:
@@ -218,8 +216,8 @@ class Machines:
     def __init__(
         self,
         *,
-        pods: Following[Place],
-        nodes: Following[Machine],
+        pods: Follower[Place],
+        nodes: Follower[Machine],
         drain_conditions: frozenset[str] = frozenset(),
         namespace: str = "",
         probe: Callable[[str, int], bool] = answers,
@@ -274,7 +272,7 @@ class Machines:
         self._listen(record for record in records if self._is_unheard(record.name, machines))
         return {record.name: self._finding(record.name, machines, now) for record in records}
 
-    def _follow_pods(self, records: list[Record]) -> None:
+    def _follow_pods(self, records: Iterable[Record]) -> None:
         """A node without a pod, or whose pod has no machine yet, keeps the place that it had."""
         pods = self._pods.values()
         places: dict[str, Place] = {}
@@ -318,18 +316,11 @@ class Machines:
             return Finding(result=not_checked("its pod is not known"), at=now)
         if 0 < self._missing.get(name, 0) < MISSING_ROUNDS:
             return Finding(result=not_checked(f"machine {place.node} is not known"), at=now)
-        verdict = judge(
+        return judge(
             place.node,
             machines.get(place.node),
+            now,
             silent=name in self._silent,
             drain_conditions=self._drain_conditions,
             namespace=self._namespace,
-        )
-        return Finding(
-            result=verdict.result,
-            at=now,
-            arrived=now,
-            declared=verdict.declared,
-            lost=verdict.lost,
-            unwanted_since=verdict.unwanted_since,
         )

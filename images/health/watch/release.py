@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.health.contract import Status
+from images.health.reason import parse
 from images.health.watch.decide import KUBERNETES
 from images.health.watch.limit import Limit
 from images.health.watch.machines import Machine, Place
-from images.health.watch.reason import parse
 from images.health.watch.view import SKEW_SECONDS, Finding, NodeView
 
 RELEASE_AFTER_SECONDS: Final = 600.0

@@ -10,23 +10,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final
 
-from images.controller.kube import KubeError, Object
-from images.controller.topology_places import WORKER_PODS
+from images.common.kubernetes import WORKER_PODS, KubeError, Object
+from images.health.slurm import Slurm, SlurmError
 from images.health.watch.kube_write import WritingKube
+from images.health.watch.kubernetes import Teller
 from images.health.watch.machines import (
     KEEP,
     OWN_WORDS,
     RELEASED_BY,
     RELEASED_FOR,
     Machine,
-    Place,
+    Machines,
+    Told,
     machine_of,
     place_of,
 )
 from images.health.watch.release import Move, Plan, Rules, Step, plan
-from images.health.watch.slurm import Slurm, SlurmError
 from images.health.watch.view import NodeView
 
 TRY_AGAIN_SECONDS: Final = 30.0
@@ -43,31 +44,6 @@ _EVENTS: Final[Mapping[Step, str]] = {
 _WARNINGS: Final = frozenset({Step.KEEP, Step.MARK, Step.EVICT, Step.RELEASE})
 
 
-class Copies(Protocol):
-    """The cluster as it was heard of last."""
-
-    @property
-    def synced(self) -> bool:
-        """Whether the API server has told all, and still answers."""
-        ...
-
-    def machines(self) -> Mapping[str, Machine]:
-        """All Nodes."""
-        ...
-
-    def pods(self) -> Mapping[str, Place]:
-        """All worker pods."""
-        ...
-
-
-class Events(Protocol):
-    """Who writes events."""
-
-    def event(self, worker: str, *, reason: str, message: str, warning: bool, now: float) -> None:
-        """Write an event about a worker's pod."""
-        ...
-
-
 class Releaser:
     """Releases machines, and takes them back."""
 
@@ -76,10 +52,10 @@ class Releaser:
         *,
         kube: WritingKube,
         slurm: Slurm,
-        copies: Copies,
+        copies: Machines,
         rules: Rules,
         log: Callable[[str], None],
-        events: Events | None = None,
+        events: Teller | None = None,
         dry_run: bool = False,
         pool: Executor | None = None,
         wall: Callable[[], float] = time.time,
@@ -202,11 +178,9 @@ class Releaser:
 
     def _is_free(self, seen: NodeView) -> bool:
         """Whether the node is still drained for what was seen, and no job has it. Raises SlurmError."""
-        record = self._slurm.node(seen.name)
-        if record is None or record.reason != seen.reason:
-            return False
-        now = NodeView(name=record.name, states=record.states, reason=record.reason)
-        return now.is_drained_by_us and now.is_quiet and not self._slurm.has_jobs(seen.name)
+        now = self._slurm.node(seen.name)
+        as_seen = now is not None and now.reason == seen.reason and now.is_drained_by_us and now.is_quiet
+        return as_seen and not self._slurm.jobs_of(seen.name)
 
     def _mark(self, move: Move, machine: Machine) -> bool:
         if self._rules.condition in machine.conditions:
@@ -215,14 +189,8 @@ class Releaser:
         return True
 
     def _set_condition(self, move: Move, status: str) -> None:
-        self._kube.set_condition(
-            move.machine,
-            kind=self._rules.condition,
-            status=status,
-            reason="SlurmHealth",
-            message=f"{OWN_WORDS}{move.worker}: {move.why}",
-            at=self._wall(),
-        )
+        told = Told(status=status, reason="SlurmHealth", message=f"{OWN_WORDS}{move.worker}: {move.why}")
+        self._kube.set_condition(move.machine, self._rules.condition, told, at=self._wall())
 
     def _once(self, move: Move, line: str) -> None:
         if self._told.get(move.key) != line:

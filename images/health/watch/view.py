@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from images.health.contract import Result, Status
-from images.health.watch.reason import Own, parse
+from images.health.slurm import Record
 
 SKEW_SECONDS: Final = 5.0
 """How far the clock of a node may be from slurmctld's before its times are not compared with slurmctld's."""
@@ -19,28 +19,6 @@ STALE_SECONDS: Final = 660.0
 """A node with something to complain of reports every 5 minutes. After two of those and a minute nobody knows."""
 WELL_STALE_SECONDS: Final = 4020.0
 """The same for one that is well, which reports every 27 to 33 minutes (periodic.py)."""
-
-_DOWN: Final = frozenset({"DOWN", "ERROR"})
-_CLOSED: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
-_ASLEEP: Final = frozenset(
-    {
-        "FUTURE",
-        "INVALID",
-        "INVALID_REG",
-        "POWERED_DOWN",
-        "POWERING_DOWN",
-        "POWERING_UP",
-        "POWER_DOWN",
-        "POWER_DRAIN",
-        "POWER_UP",
-        "REBOOT_ISSUED",
-        "UNKNOWN",
-    }
-)
-"""Nodes that take no job just now for a reason of Slurm's own. Draining one that is being powered up would kill its
-jobs (24.11 and 26.05, `update_node`); the pod of one that sleeps is gone, and nobody misses it."""
-_BUSY: Final = frozenset({"ALLOCATED", "MIXED"})
-_ENDING: Final = "COMPLETING"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,46 +56,17 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeView:
+class NodeView(Record):
     """A node as Slurm has it on record, and what is known about its health."""
 
-    name: str
-    states: frozenset[str]
-    pool: str = ""
-    """Its features, by which a pool's nodes are known. Empty: nobody says."""
-    reason: str = ""
-    reason_at: float | None = None
-    """When the reason was set, in seconds since 1970, by slurmctld's clock."""
     findings: Mapping[str, Finding] = field(default_factory=dict)
-    started_at: float | None = None
-    """When its slurmd started, in seconds since 1970: before that it may have been another machine."""
     measured_at: float | None = None
     """When a test of nodes last ran there; None: none is on record."""
 
     @property
     def is_unmeasured(self) -> bool:
         """Whether no test of nodes has run on what may be another machine than before."""
-        return self.measured_at is None or (self.started_at is not None and self.measured_at < self.started_at)
-
-    @property
-    def is_closed(self) -> bool:
-        """Somebody keeps jobs from it: drained, failing or down."""
-        return bool(self.states & (_CLOSED | _DOWN))
-
-    @property
-    def is_down(self) -> bool:
-        """Slurm has given it up: it has no jobs."""
-        return bool(self.states & _DOWN)
-
-    @property
-    def own(self) -> Own | None:
-        """What the reason says, if this watcher, or a check, has closed the node. A reason may outlive its drain."""
-        return parse(self.reason) if self.is_closed and not self.states & {"FAIL", "FAILING"} else None
-
-    @property
-    def is_drained_by_us(self) -> bool:
-        """Kept from jobs by a drain of this watcher, or of a check; not by a mere down, which Slurm lifts by itself."""
-        return self.own is not None and "DRAIN" in self.states and not self.is_asleep
+        return self.measured_at is None or self.measured_at < self.started_at
 
     @property
     def takes_jobs(self) -> bool:
@@ -134,26 +83,6 @@ class NodeView:
         return failed and "MAINTENANCE" in self.states and not self.is_closed
 
     @property
-    def is_asleep(self) -> bool:
-        """Slurm does not use it at present, on purpose. One that is merely silent is not asleep."""
-        return bool(self.states & _ASLEEP)
-
-    @property
-    def is_absent(self) -> bool:
-        """Whether it does not count when a limit is a part of all nodes."""
-        return bool(self.states & {"FUTURE", "POWERED_DOWN"})
-
-    @property
     def is_declared(self) -> bool:
         """A person wants it free of jobs, and said so."""
         return any(finding.declared and finding.unwanted_since is None for finding in self.findings.values())
-
-    @property
-    def has_jobs(self) -> bool:
-        """Whether jobs run on it."""
-        return bool(self.states & _BUSY)
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no job is on it, not even one that is ending."""
-        return not self.has_jobs and _ENDING not in self.states

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
 
 from images.health.node_tests.results import Record as Measured
 from images.health.node_tests.results import decode as decode_tests
 from images.health.report import decode
-from images.health.watch.slurm import Record
+from images.health.slurm import Record
+from images.health.watch.decide import KUBERNETES
+from images.health.watch.machines import Machines
 from images.health.watch.view import Finding, NodeView
 
-
-class Watching(Protocol):
-    """The machines below the nodes."""
-
-    def findings(self, records: list[Record], now: float) -> Mapping[str, Finding]:
-        """How they are."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Arrival:
-    at: int
-    seen: float | None
+_Key = tuple[str, str]
+"""Node and test; no test: its report."""
+_Arrival = tuple[int, float | None]
+"""When it was found, and when that came; None: it was there when the watcher started."""
 
 
 class Views:
@@ -34,31 +25,24 @@ class Views:
     away drains nothing, and the node is soon tested again.
     """
 
-    def __init__(self, machines: tuple[str, Watching] | None = None) -> None:
-        """`machines`: the name of the check, and who does it."""
-        self._name = machines[0] if machines is not None else ""
-        self._machines = machines[1] if machines is not None else None
-        self._known: dict[tuple[str, str], _Arrival] | None = None
+    def __init__(self, machines: Machines | None = None) -> None:
+        self._machines = machines
+        self._known: dict[_Key, _Arrival] | None = None
 
-    def of(self, records: list[Record], now: float) -> list[NodeView]:
+    def of(self, records: Sequence[Record], now: float) -> list[NodeView]:
         """The nodes with all findings."""
-        known: dict[tuple[str, str], _Arrival] = {}
+        known: dict[_Key, _Arrival] = {}
         by_machine = self._machines.findings(records, now) if self._machines is not None else {}
         views = []
         for record in records:
             tests = decode_tests(record.extra)
             findings = dict(self._told(record, tests, known, now))
             if record.name in by_machine:
-                findings[self._name] = by_machine[record.name]
+                findings[KUBERNETES] = by_machine[record.name]
             views.append(
                 NodeView(
-                    name=record.name,
-                    states=record.states,
-                    pool=record.pool,
-                    reason=record.reason,
-                    reason_at=record.reason_at,
+                    **vars(record),
                     findings=findings,
-                    started_at=record.started_at,
                     measured_at=max((float(test.at) for test in tests.values()), default=None),
                 )
             )
@@ -66,21 +50,20 @@ class Views:
         return views
 
     def _told(
-        self, record: Record, tests: Mapping[str, Measured], known: dict[tuple[str, str], _Arrival], now: float
+        self, record: Record, tests: Mapping[str, Measured], known: dict[_Key, _Arrival], now: float
     ) -> Iterator[tuple[str, Finding]]:
         """What lies in the node's record."""
+
+        def arrived(what: str, at: int) -> float | None:
+            """When it came: now if it was not there a round ago."""
+            before = (at, None) if self._known is None else self._known.get((record.name, what))
+            _, seen = known[record.name, what] = before if before is not None and before[0] == at else (at, now)
+            return seen
+
         for test, found in tests.items():
-            arrival = known[record.name, test] = self._arrival((record.name, test), found.at, now)
-            yield test, Finding(result=found.result, at=float(found.at), arrived=arrival.seen)
+            yield test, Finding(result=found.result, at=float(found.at), arrived=arrived(test, found.at))
         report = decode(record.comment)
         if report is not None:
-            arrival = known[record.name, ""] = self._arrival((record.name, ""), report.at, now)
+            seen = arrived("", report.at)
             for check, result in report.results.items():
-                yield check, Finding(result=result, at=float(report.at), arrived=arrival.seen)
-
-    def _arrival(self, what: tuple[str, str], at: int, now: float) -> _Arrival:
-        """When it came: now if it was not there a round ago."""
-        if self._known is None:
-            return _Arrival(at=at, seen=None)
-        before = self._known.get(what)
-        return before if before is not None and before.at == at else _Arrival(at=at, seen=now)
+                yield check, Finding(result=result, at=float(report.at), arrived=seen)

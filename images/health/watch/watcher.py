@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from images.common.command import TIMED_OUT, Result
+from images.health.slurm import RUNNING, TEST_RESERVATION, Slurm, SlurmError
 from images.health.watch.decide import Action, Decision, Kind, Policy, decide
 from images.health.watch.flapping import Flapping, Hold
-from images.health.watch.slurm import Slurm, SlurmError
+from images.health.watch.kubernetes import Teller
+from images.health.watch.machines import Machines
+from images.health.watch.releaser import Releaser
 from images.health.watch.unchecked import Unchecked
 from images.health.watch.view import NodeView
-from images.health.watch.views import Views, Watching
+from images.health.watch.views import Views
 
 MOST_ACTIONS: Final = 100
 """In a round; the next one is close."""
@@ -26,26 +29,6 @@ REQUEUE_AGAIN_SECONDS: Final = 30.0
 MOST_FAILURES: Final = 3
 """Questions without an answer in one round, after which the rest waits for the next: slurmctld may be stuck."""
 NO_OTHER: Final = "no other node takes jobs"
-
-
-class Telling(Protocol):
-    """Who else is told."""
-
-    def acted(self, action: Action, now: float) -> None:
-        """Something was done."""
-        ...
-
-    def saw(self, views: list[NodeView], now: float) -> None:
-        """The nodes as they are."""
-        ...
-
-
-class Releasing(Protocol):
-    """Who has machines replaced."""
-
-    def saw(self, views: list[NodeView], now: float) -> None:
-        """The nodes as they are."""
-        ...
 
 
 class Watcher:
@@ -57,19 +40,20 @@ class Watcher:
         slurm: Slurm,
         policy: Policy,
         log: Callable[[str], None],
-        machines: tuple[str, Watching] | None = None,
-        teller: Telling | None = None,
-        releaser: Releasing | None = None,
+        machines: Machines | None = None,
+        teller: Teller | None = None,
+        releaser: Releaser | None = None,
         dry_run: bool = False,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`machines`: the name of the check, and who does it. `wall`: the clock that slurmctld has too."""
+        """`wall`: the clock that slurmctld has too."""
         self._slurm = slurm
         self._policy = policy
         self._log = log
         self._views = Views(machines)
-        self._teller = teller
-        self._releaser = releaser
+        self.machines = machines
+        self.teller = teller
+        self.releaser = releaser
         self._flapping = Flapping()
         self._unchecked = Unchecked()
         self._keeps_reservations = policy.measures_new or dry_run
@@ -100,16 +84,16 @@ class Watcher:
                 break
         if not self._keeps_reservations:
             self._keeps_reservations = self._delete_reservations()
-        if self._teller is not None:
-            self._teller.saw(views, now)
-        if self._releaser is not None:
-            self._releaser.saw(views, now)
+        if self.teller is not None:
+            self.teller.saw(views, now)
+        if self.releaser is not None:
+            self.releaser.saw(views, now)
         return decision
 
     def _delete_reservations(self) -> bool:
         """Tests are off: nobody else gives the nodes back that they have reserved. Whether none is left."""
         left = False
-        for name in self._slurm.test_reservations():
+        for name in [one.name for one in self._slurm.reservations() if one.name.startswith(TEST_RESERVATION)]:
             result = self._slurm.delete_reservation(name)
             left = left or not result.ok
             if result.ok:
@@ -140,8 +124,8 @@ class Watcher:
             self._flapping.lifted(name)
             if self._drained is not None:
                 self._drained.pop(name, None)
-        if self._teller is not None:
-            self._teller.acted(action, self._wall())
+        if self.teller is not None:
+            self.teller.acted(action, self._wall())
         return True
 
     def _change(self, action: Action) -> Result | None:
@@ -154,30 +138,27 @@ class Watcher:
         if action.kind is Kind.RESUME:
             return slurm.undrain(name, action.reason)
         if action.kind is Kind.REASON:
-            return slurm.set_reason(name, action.reason)
+            return slurm.update(name, reason=action.reason)
         drained = slurm.drain(name, action.reason)
+        if action.kind is Kind.DRAIN or not drained.ok:
+            return drained
         # First drained: a down alone ends when slurmd is heard of again, and jobs would start there.
-        return slurm.set_down(name, action.reason) if action.kind is Kind.DOWN and drained.ok else drained
+        return slurm.update(name, state="down", reason=action.reason)
 
     def _is_as_seen(self, seen: NodeView) -> bool:
         """Whether nobody has changed the node since. What remains is the moment between this and the change."""
-        record = self._slurm.node(seen.name)
-        if record is None:
+        now = self._slurm.node(seen.name)
+        if now is None:
             return False
-        now = NodeView(name=record.name, states=record.states, reason=record.reason)
-        return (now.reason, now.is_closed, now.is_down, now.is_asleep) == (
-            seen.reason,
-            seen.is_closed,
-            seen.is_down,
-            seen.is_asleep,
-        )
+        same = ("reason", "is_closed", "is_down", "is_asleep")
+        return all(getattr(now, name) == getattr(seen, name) for name in same)
 
     def _requeue(self, action: Action) -> Result | None:
         name, now = action.node.name, self._wall()
         if now - self._requeued.get(name, float("-inf")) < REQUEUE_AGAIN_SECONDS or not self._is_as_seen(action.node):
             return None
         self._requeued[name] = now
-        jobs = self._slurm.jobs_on(name)
+        jobs = sorted(filter(str.isdigit, set(self._slurm.jobs_of(name, states=RUNNING))), key=int)
         refused = []
         for job in jobs:
             result = self._slurm.requeue(job)
@@ -231,8 +212,8 @@ class Watcher:
 
     def _tell_other(self, kind: Kind, view: NodeView, what: str, now: float) -> None:
         self._log(f"{view.name}: {what}")
-        if self._teller is not None:
-            self._teller.acted(Action(kind=kind, node=view, reason=what), now)
+        if self.teller is not None:
+            self.teller.acted(Action(kind=kind, node=view, reason=what), now)
 
     def _tell_common(self, decision: Decision) -> None:
         """One alarm for each, not one a node."""

@@ -8,9 +8,9 @@ import resource
 import time
 from pathlib import Path
 
-from images.controller.node_list import parse_nodes as parse_lines
+from images.common.slurm_records import nodes_in
 from images.controller.topology import render
-from images.health.watch.slurm import parse_nodes
+from images.health.slurm import parse_nodes
 from tests.bench.row import Measuring, timed
 from tests.bench.scale.queue import scheduling
 from tests.bench.scale.sandbox import LABELS, ScaleSandbox, labels
@@ -157,7 +157,7 @@ def _topology(bench: Measuring, sandbox: ScaleSandbox, nodes: int) -> None:
     places = {name: tuple(labels(number).values()) for number, name in enumerate(sandbox.names)}
 
     def look() -> None:
-        seen = parse_lines(sandbox.run(["scontrol", "show", "nodes", "--oneliner"]).stdout)
+        seen = nodes_in(sandbox.run(["scontrol", "show", "nodes", "--oneliner"]).stdout)
         render({node.name: places.get(node.name, ()) for node in seen})
 
     def made(_: int) -> float:

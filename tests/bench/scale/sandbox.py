@@ -13,9 +13,9 @@ from typing import Any, Self
 
 from config import load_config
 from images.worker.slurmd import slurmd_command
-from slurm.conf import render
+from slurm.conf import render, slurmdbd_conf
+from slurm.settings import settings_of
 from slurm.sizing import node_conf
-from slurm.slurmdbd import slurmdbd_settings
 from tests.bench.scale.network import Networks
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.kubernetes import ENVIRONMENT, KubernetesSandbox
@@ -57,7 +57,7 @@ def labels(number: int) -> dict[str, str]:
 class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
     """A controller with accounting and any number of nodes; a stand-in for Kubernetes says where these are."""
 
-    slurmdbd_settings = slurmdbd_settings(load_config(dev()))
+    slurmdbd_settings = settings_of(slurmdbd_conf(load_config(dev())))
 
     def __init__(self, nodes: int) -> None:
         self.stack = sections(nodes)

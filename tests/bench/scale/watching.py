@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config import load_config
-from images.health.contract import ok
 from images.health.report import Report, encode
+from images.health.verdict import ok
 from slurm.conf import render
 from slurm.sizing import node_conf
 from tests.bench.row import Measuring

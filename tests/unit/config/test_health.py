@@ -11,12 +11,13 @@ import jsonschema
 import pytest
 
 from config import load_config
-from config.health import CHECKS, KUBERNETES, WARN_AND_FAIL, Health
 from config.schema import stack_file_schema
+from config.sections.health import CHECKS, KUBERNETES, WARN_AND_FAIL, Health
 from images.health.registry import find_checks
 from images.health.watch.machines import CONDITION
 from images.health.watch.program import build
-from slurm.health import check_settings, health_settings, watch_environment
+from slurm.conf import effective_settings
+from slurm.health import check_settings, watch_environment
 from tests import stacks
 from tests.stacks import ROOT, with_change
 from tests.unit.config.messages import complaints
@@ -113,6 +114,14 @@ def test_every_threshold_is_explained() -> None:
             "health.machines: has follow: false, but follow: true is needed for conditions and release",
         ),
         ({"machines": {"release_condition": "A"}}, "health.machines: has release_condition, and release: none"),
+        (
+            {"machines": {"release": "cordon", "release_condition": "Ready"}},
+            "health.machines.release_condition: 'Ready' is what Kubernetes itself writes",
+        ),
+        (
+            {"machines": {"release": "cordon", "release_condition": CONDITION}},
+            f"health.machines.release_condition: '{CONDITION}' is what the watcher itself writes",
+        ),
         ({"machines": {"max_unavailable": "all"}}, "health.machines.max_unavailable: 'all' is neither"),
         ({"machines": {"drain_conditions": ["a b"]}}, "health.machines.drain_conditions"),
         (
@@ -172,7 +181,7 @@ def test_the_schema_knows_the_section() -> None:
 
 
 def test_slurm_runs_the_programs_of_the_worker_s_image() -> None:
-    keys = health_settings(load_config(with_health(interval=60)))
+    keys = effective_settings(load_config(with_health(interval=60)))
     assert keys["HealthCheckInterval"] == "60"
     assert {keys[key].rpartition("/")[2] for key in ("Prolog", "Epilog", "HealthCheckProgram")} == {
         "health-prolog",
@@ -182,7 +191,9 @@ def test_slurm_runs_the_programs_of_the_worker_s_image() -> None:
 
 
 def test_without_checks_slurm_runs_none_of_them_and_still_has_an_epilog() -> None:
-    assert health_settings(load_config(with_health(enabled=False))) == {"Epilog": "/usr/bin/true"}
+    keys = effective_settings(load_config(with_health(enabled=False)))
+    assert keys["Epilog"] == "/usr/bin/true"
+    assert not keys.keys() & {"Prolog", "HealthCheckProgram"}
 
 
 def test_the_checks_settings() -> None:

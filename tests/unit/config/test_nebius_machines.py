@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from config import load_config
 from config.base import parse_bytes
-from config.platforms import allocatable_memory_gib, nebius_catalogue
+from config.nebius.platforms import allocatable_memory_gib, nebius_catalogue
 from tests import stacks
 from tests.unit.config.messages import H100, POOL, complaints, minimum, only_complaint
 
@@ -170,11 +170,6 @@ def test_a_worker_may_have_all_cpus_but_one(choice: tuple[str, str, str], cpus: 
         assert load_config(sections).worker_nodes["default"].resources.cpus == cpus
     else:
         assert complaints(sections)[0].startswith(f"{POOL}.resources.cpus: ")
-
-
-def test_shared_memory_is_part_of_the_memory() -> None:
-    complaint = only_complaint((f"{POOL}.shared_memory", "1600Gi"))
-    assert complaint == (f"{POOL}.shared_memory: 1600Gi is more than the pod's memory of 1518Gi, of which it is part")
 
 
 @given(st.integers(1, 5000), st.integers(1, 100))

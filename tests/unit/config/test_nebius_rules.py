@@ -10,10 +10,10 @@ from google.protobuf import message_factory
 from nebius.api.nebius.compute import v1 as compute
 from nebius.api.nebius.mk8s import v1 as mk8s
 
-from config.machines import MAX_GROUP_SIZE, BootDisk, DiskType, Machines
-from config.nebius import Kubernetes, NebiusCloud
-from config.platforms import nebius_catalogue
-from config.storage import Filesystem
+from config.nebius.cloud import Kubernetes, NebiusCloud
+from config.nebius.platforms import nebius_catalogue
+from config.sections.machines import MAX_GROUP_SIZE, BootDisk, DiskType, Machines
+from config.sections.storage import Filesystem
 from tests.unit.config.messages import POOL, only_complaint
 
 LIMITS = nebius_catalogue().limits

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import load_config, load_stack_file
-from config.platforms import nebius_catalogue, worker_resources
+from config.nebius.needs import needs
+from config.nebius.platforms import nebius_catalogue, worker_resources
 from config.schema import stack_file_schema
-from slurm.needs import needs
 from tests import stacks
 from tests.stacks import ROOT
 from tests.unit.config.messages import H100, POOL, complaints, minimum

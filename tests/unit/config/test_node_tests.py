@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.node_tests import DEFAULT, TESTS
+from config.sections.node_tests import DEFAULT, TESTS
 from images.health.node_tests.catalog import TESTS as CATALOG
 from images.health.node_tests.settings import parse
 from slurm.health import node_test_settings
@@ -72,7 +72,7 @@ def test_the_program_understands_the_file(tests: dict[str, Any]) -> None:
     settings = parse(json.loads(node_test_settings(load_config(with_tests(**tests)), ["default"])))
     assert [test.name for test in settings.policy.tests] == list(tests.get("run", DEFAULT))
     assert settings.infiniband == {"default"}
-    assert settings.account.account == "health"
+    assert settings.account == "health"
     assert settings.place.directory == tests.get("directory", "/var/tmp")
 
 

@@ -92,11 +92,6 @@ def test_a_tier_in_a_partition_s_settings_counts_too() -> None:
     load_config(with_sections(preemption={"type": "partition"}, partitions=partitions))
 
 
-def test_a_longer_circle_is_printed_whole() -> None:
-    circle = {"a": {"preempt": ["b"]}, "b": {"preempt": ["c"]}, "c": {"preempt": ["a"]}}
-    assert "a -> b -> c -> a" in policy_complaint(qos=circle, preemption={"type": "qos"})
-
-
 def test_usage_that_is_reset_needs_no_half_life() -> None:
     load_config(with_sections(priority={"decay_half_life": "0", "usage_reset_period": "MONTHLY"}))
 

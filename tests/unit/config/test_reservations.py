@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import load_config
-from config.crosscheck import cross_check
-from config.reservation_checks import window
-from config.scheduling import Reservation
+from config.rules.reservations import window
+from config.rules.together import cross_check
+from config.sections.scheduling import Reservation
 from config.times import longer, seconds
 from tests.unit.config.messages import policy_complaint, with_sections
 

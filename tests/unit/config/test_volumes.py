@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import load_config
-from config.machines import Machines
+from config.sections.machines import Machines
 from tests import stacks
 from tests.stacks import with_change
 from tests.unit.config.messages import complaints, minimum
@@ -47,7 +47,11 @@ def test_a_machine_cannot_be_chosen_where_somebody_else_made_it(sections: dict[s
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [("jail", {"filesystem": {"id": "computefilesystem-a"}}), ("controller", {"filesystem": {}})],
+    [
+        ("jail", {"filesystem": {"id": "computefilesystem-a"}}),
+        ("controller", {"filesystem": {}}),
+        ("accounting.database", {"filesystem": {}}),
+    ],
 )
 def test_a_file_system_cannot_be_chosen_where_there_is_only_a_storage_class(path: str, value: Any) -> None:
     (complaint,) = complaints(with_change(stacks.existing(), path, value))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from images.controller.await_config import are_right, await_config, fetch_status, wanted_hash
+from images.controller.await_config import await_config, fetch_status, wanted_of
 from images.controller.server import Rejection, Status, StatusBoard, start_server
 from slurm.conf import config_hash
 from tests.fakes.commands import FakeClock
@@ -48,13 +48,15 @@ def test_it_knows_the_configuration_that_is_mounted(tmp_path: Path) -> None:
         (tmp_path / name).write_text(content)
     (tmp_path / "..data").mkdir()
 
-    assert wanted_hash(["--mounted", str(tmp_path)]) == config_hash(files)
-    assert wanted_hash(["0123456789abcdef"]) == "0123456789abcdef"
+    mounted, named = wanted_of(["--mounted", str(tmp_path)]), wanted_of(["0123456789abcdef"])
+    assert mounted is not None
+    assert named is not None
+    assert (mounted(), named()) == (config_hash(files), "0123456789abcdef")
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--mounted"], ["--help"]])
 def test_wrong_arguments_name_no_configuration(arguments: list[str]) -> None:
-    assert not are_right(arguments)
+    assert wanted_of(arguments) is None
 
 
 def test_a_mounted_configuration_that_changes_meanwhile_is_the_one_that_counts() -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from images.common.boundary import OpenRootError, own_directory, seal_root, settle_shared, without_set_up
+from images.common.boundary import own_directory, seal_root, settle_shared, without_set_up
 from images.common.command import Result
 from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS, Bind, bind_into_jail
+from images.common.process import CannotGoOnError
 from slurm.rights import IN_JAIL
 from tests.fakes.commands import FakeRunner
 from tests.stacks import ROOT
@@ -43,7 +44,7 @@ def test_what_is_not_the_users_is_shown_for_reading_only(tmp_path: Path) -> None
     (tmp_path / "etc/hosts").touch()
     runner = FakeRunner({"mount": Result(code=0)})
 
-    bind_into_jail(tmp_path, [Bind(path="/etc/hosts", read_only=True)], runner, print, frozenset)
+    bind_into_jail(tmp_path, [Bind(path="/etc/hosts", read_only=True)], runner, print, Path("/dev/null"))
 
     assert runner.commands == [f"mount --bind -o ro /etc/hosts {tmp_path}/etc/hosts"]
     writable = {bind.path for bind in (*LOGIN_BINDS, *WORKER_BINDS) if not bind.read_only}
@@ -51,7 +52,7 @@ def test_what_is_not_the_users_is_shown_for_reading_only(tmp_path: Path) -> None
 
 
 def test_a_root_that_cannot_be_sealed_stops_the_start() -> None:
-    with pytest.raises(OpenRootError, match="SYS_ADMIN"):
+    with pytest.raises(CannotGoOnError, match="SYS_ADMIN"):
         seal_root(FakeRunner({"mount -o remount": Result(code=32, stderr="denied"), "mount": Result(code=0)}))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from images.common.command import Result
-from images.controller.capacity import Capacity
+from images.controller.capacity import too_small
 from images.controller.control import Slurmctld
 from tests.fakes.commands import FakeRunner
 
@@ -15,8 +15,7 @@ def obstacle(new: str, old: str, *, jobs: int = 0, nodes: int = 0) -> tuple[str 
     runner = FakeRunner(
         {"squeue": Result(code=0, stdout="1\n" * jobs), "scontrol show nodes": Result(code=0, stdout="n\n" * nodes)}
     )
-    capacity = Capacity(slurmctld=Slurmctld(runner=runner))
-    return capacity.obstacle({"slurm.conf": new}, {"slurm.conf": old}), runner.commands
+    return too_small(Slurmctld(runner=runner), {"slurm.conf": new}, {"slurm.conf": old}), runner.commands
 
 
 @pytest.mark.parametrize(("new", "old"), [("MaxJobCount=3\n", "MaxJobCount=5\n"), ("maxjobcount=3\n", "")])
@@ -52,4 +51,4 @@ def test_slurmctld_is_not_asked_where_no_limit_becomes_smaller(new: str, old: st
 def test_a_smaller_limit_is_refused_while_slurmctld_does_not_say_what_it_holds() -> None:
     silent = Slurmctld(runner=FakeRunner({"squeue": Result(code=1)}))
 
-    assert Capacity(slurmctld=silent).obstacle({"slurm.conf": "MaxJobCount=5000\n"}, {"slurm.conf": ""}) is not None
+    assert too_small(silent, {"slurm.conf": "MaxJobCount=5000\n"}, {"slurm.conf": ""}) is not None

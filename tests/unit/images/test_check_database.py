@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from images.accounting.check_database import DatabaseCheck, RefusedError, UnreachableError, await_database
-from images.accounting.conf import Storage, UnusablePasswordError, storage_of, with_password
+from images.accounting.check_database import DatabaseCheck, UnreachableError, await_database
+from images.accounting.conf import Storage, storage_of, with_password
 from images.common.command import Result
+from images.common.process import RefusedError
 from tests.fakes.commands import FakeClock
 
 CONF = """\
@@ -111,7 +112,7 @@ def test_tls_is_asked_for_as_slurmdbd_does() -> None:
 
 @pytest.mark.parametrize("password", ["", "two words", 'quo"te', "ha#sh", "line\nbreak", "back\\slash"])
 def test_a_password_that_slurmdbd_conf_cannot_hold_is_refused(password: str) -> None:
-    with pytest.raises(UnusablePasswordError):
+    with pytest.raises(RefusedError):
         with_password(CONF, password)
 
 

@@ -18,14 +18,16 @@ from images.common.jail_view import Bind, JailViewError, bind_into_jail
 from images.common.log import Log, open_pod_log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.munged import prepare
+from images.common.process import CannotGoOnError
 from images.common.readiness import can_connect, is_munge_ready, wait_for_jail
 from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
-from images.login.sshd import UnsafeJailError, check_chroot
+from images.login.sshd import check_chroot
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.processes import add_process
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+NOTHING_MOUNTED = Path("/dev/null")
 
 
 def test_each_line_names_its_program() -> None:
@@ -109,7 +111,7 @@ def test_munges_key_is_only_for_munge(tmp_path: Path) -> None:
     secret.write_bytes(b"k" * 128)
     status = tmp_path.stat()
 
-    prepare(secret, tmp_path / "root", status.st_uid, status.st_gid)
+    prepare(secret, tmp_path / "root", status.st_uid, status.st_gid, print)
 
     key = tmp_path / "root/run/munged/munge.key"
     assert key.read_bytes() == b"k" * 128
@@ -160,9 +162,10 @@ def jail(tmp_path: Path) -> Path:
 
 
 def test_what_is_bound_already_is_not_bound_again(jail: Path) -> None:
-    runner = FakeRunner()
+    runner, mountinfo = FakeRunner(), jail.parent / "mountinfo"
+    mountinfo.write_text(f"500 400 0:40 / {jail}/dev rw - devtmpfs dev rw\n")
 
-    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], runner, print, lambda: frozenset({f"{jail}/dev"}))
+    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], runner, print, mountinfo)
 
     assert runner.commands == []
 
@@ -170,27 +173,27 @@ def test_what_is_bound_already_is_not_bound_again(jail: Path) -> None:
 def test_a_bind_shows_the_pods_own_thing_in_the_jail(jail: Path) -> None:
     runner = FakeRunner()
 
-    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], runner, print, frozenset)
+    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], runner, print, NOTHING_MOUNTED)
 
     assert runner.commands == [f"mount --rbind /dev {jail}/dev"]
 
 
 def test_a_foreign_jail_without_targets_is_explained(jail: Path) -> None:
     with pytest.raises(JailViewError, match="the jail has no directory /proc"):
-        bind_into_jail(jail, [Bind(path="/proc")], FakeRunner(), print, frozenset)
+        bind_into_jail(jail, [Bind(path="/proc")], FakeRunner(), print, NOTHING_MOUNTED)
 
 
 def test_a_missing_permission_is_explained(jail: Path) -> None:
     runner = FakeRunner({"mount": Result(code=32, stderr="permission denied")})
 
     with pytest.raises(JailViewError, match="CAP_SYS_ADMIN"):
-        bind_into_jail(jail, [Bind(path="/dev")], runner, print, frozenset)
+        bind_into_jail(jail, [Bind(path="/dev")], runner, print, NOTHING_MOUNTED)
 
 
 def test_a_jail_that_others_may_write_is_refused_before_sshd_refuses_each_login(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
 
-    with pytest.raises(UnsafeJailError, match="mode 0777"):
+    with pytest.raises(CannotGoOnError, match="mode 0777"):
         check_chroot(tmp_path, owner=tmp_path.stat().st_uid)
 
 

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from images.common.command import Result
-from images.controller.kube import KubeError, Object
+from images.common.kubernetes import Kube, KubeError, Object
 from images.controller.leave import SETTLE_SECONDS, SILENCE_SECONDS, Ending, Leaving
 from tests.fakes.commands import FakeClock, FakeRunner
 
@@ -75,7 +75,7 @@ def cluster() -> FakeCluster:
 def leave(cluster: FakeCluster, jobs: str = "") -> tuple[Ending, str]:
     log: list[str] = []
     runner = FakeRunner({"squeue": Result(code=0, stdout=jobs)})
-    ending = Leaving(cluster, log.append, runner=runner, clock=cluster.clock).run()
+    ending = Leaving(cast("Kube", cluster), log.append, runner=runner, clock=cluster.clock).run()
     return ending, "\n".join(log)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from images.common.hostlist import expand
+from images.common.hostlist import compress, expand
 from images.common.slurm_node import wanted_nodes
 
 
@@ -23,3 +25,10 @@ def test_names_in_a_host_list(hosts: str, names: tuple[str, ...]) -> None:
 
 def test_nodes_that_pending_jobs_ask_for() -> None:
     assert wanted_nodes("(null)\ngpu-[0-1]\n(null)\ngpu-1,cpu-3\n") == {"gpu-0", "gpu-1", "cpu-3"}
+
+
+@given(
+    st.sets(st.one_of(st.integers(0, 3000).map(lambda number: f"a-{number}"), st.sampled_from(["b", "n007", "c-1x"])))
+)
+def test_a_host_list_has_exactly_its_names(names: set[str]) -> None:
+    assert sorted(expand(compress(names))) == sorted(names) if names else compress(names) == ""

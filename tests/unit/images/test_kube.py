@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from images.controller.kube import Kube, KubeError
-from images.controller.source import ConfigMapSource, MountedSource
+from images.common.kubernetes import Kube, KubeError
+from images.controller.source import Changes, MountedSource, first_files, follow_config_map
 from tests.fakes.commands import FakeClock
 from tests.fakes.kubernetes import FakeKubernetes
 
@@ -37,10 +35,9 @@ def kube(api: FakeKubernetes, tmp_path: Path) -> Kube:
     return Kube(host="127.0.0.1", port=api.port, namespace="ns", tls=False, service_account=tmp_path)
 
 
-def follow(kube: Kube, mounted: Path) -> queue.Queue[dict[str, str]]:
-    changes: queue.Queue[dict[str, str]] = queue.Queue()
-    source = ConfigMapSource(kube, "slurm-config", changes, lambda _: None, mounted=mounted)
-    threading.Thread(target=source.run, daemon=True).start()
+def follow(kube: Kube) -> Changes:
+    changes = Changes()
+    follow_config_map(kube, "slurm-config", changes, lambda _: None).start()
     return changes
 
 
@@ -63,7 +60,7 @@ def test_an_error_of_the_server_tells_its_message(api: FakeKubernetes, kube: Kub
     api.refuses = {"configmaps": 403}
 
     with pytest.raises(KubeError, match="403 configmaps is forbidden"):
-        kube.read_config_map("slurm-config")
+        kube.list_all(CONFIG_MAPS)
 
 
 def test_no_server_is_a_kube_error(tmp_path: Path) -> None:
@@ -78,8 +75,8 @@ def test_outside_of_a_pod_there_is_no_api() -> None:
     assert (found.host, found.port, found.tls) == ("10.0.0.1", 6443, True)
 
 
-def test_a_change_arrives_at_once(api: FakeKubernetes, kube: Kube, tmp_path: Path) -> None:
-    changes = follow(kube, tmp_path)
+def test_a_change_arrives_at_once(api: FakeKubernetes, kube: Kube) -> None:
+    changes = follow(kube)
     assert changes.get(timeout=5) == {"slurm.conf": "a\n"}
 
     change(api, "b\n")
@@ -87,8 +84,8 @@ def test_a_change_arrives_at_once(api: FakeKubernetes, kube: Kube, tmp_path: Pat
     assert changes.get(timeout=5) == {"slurm.conf": "b\n"}
 
 
-def test_an_event_without_a_change_of_the_files_is_none(api: FakeKubernetes, kube: Kube, tmp_path: Path) -> None:
-    changes = follow(kube, tmp_path)
+def test_an_event_without_a_change_of_the_files_is_none(api: FakeKubernetes, kube: Kube) -> None:
+    changes = follow(kube)
     changes.get(timeout=5)
     change(api, "a\n")
     change(api, "c\n")
@@ -96,9 +93,9 @@ def test_an_event_without_a_change_of_the_files_is_none(api: FakeKubernetes, kub
     assert changes.get(timeout=5) == {"slurm.conf": "c\n"}
 
 
-def test_a_forgotten_resource_version_is_read_again(api: FakeKubernetes, kube: Kube, tmp_path: Path) -> None:
+def test_a_forgotten_resource_version_is_read_again(api: FakeKubernetes, kube: Kube) -> None:
     api.expired_watches = 2
-    changes = follow(kube, tmp_path)
+    changes = follow(kube)
     changes.get(timeout=5)
 
     change(api, "d\n")
@@ -106,11 +103,9 @@ def test_a_forgotten_resource_version_is_read_again(api: FakeKubernetes, kube: K
     assert changes.get(timeout=5) == {"slurm.conf": "d\n"}
 
 
-def test_one_that_has_not_changed_for_long_is_watched_all_the_same(
-    api: FakeKubernetes, kube: Kube, tmp_path: Path
-) -> None:
+def test_one_that_has_not_changed_for_long_is_watched_all_the_same(api: FakeKubernetes, kube: Kube) -> None:
     api.version, api.forgotten = 900, 800  # it has come far since the change, and remembers only the last part
-    changes = follow(kube, tmp_path)
+    changes = follow(kube)
     changes.get(timeout=5)
 
     change(api, "d\n")
@@ -119,10 +114,8 @@ def test_one_that_has_not_changed_for_long_is_watched_all_the_same(
     assert len(api.questions) == 2, "it was read once, and watched once"
 
 
-def test_a_watch_that_breaks_is_started_again_and_misses_nothing(
-    api: FakeKubernetes, kube: Kube, tmp_path: Path
-) -> None:
-    changes = follow(kube, tmp_path)
+def test_a_watch_that_breaks_is_started_again_and_misses_nothing(api: FakeKubernetes, kube: Kube) -> None:
+    changes = follow(kube)
     changes.get(timeout=5)
     with api.changed:
         api.end_watches()
@@ -131,8 +124,8 @@ def test_a_watch_that_breaks_is_started_again_and_misses_nothing(
     assert changes.get(timeout=5) == {"slurm.conf": "while away\n"}
 
 
-def test_a_deleted_config_map_changes_nothing(api: FakeKubernetes, kube: Kube, tmp_path: Path) -> None:
-    changes = follow(kube, tmp_path)
+def test_a_deleted_config_map_changes_nothing(api: FakeKubernetes, kube: Kube) -> None:
+    changes = follow(kube)
     changes.get(timeout=5)
     api.remove(CONFIG_MAPS, "slurm-config")
     change(api, "again\n")
@@ -142,15 +135,17 @@ def test_a_deleted_config_map_changes_nothing(api: FakeKubernetes, kube: Kube, t
 
 def test_without_the_api_the_mounted_copy_serves_at_boot(api: FakeKubernetes, kube: Kube, tmp_path: Path) -> None:
     api.refuses = {"configmaps": 403}
-    mounted = tmp_path / "mounted"
-    mounted.mkdir()
-    (mounted / "slurm.conf").write_text("mounted\n")
+    (tmp_path / "slurm.conf").write_text("mounted\n")
+    changes = follow(kube)
 
-    assert follow(kube, mounted).get(timeout=10) == {"slurm.conf": "mounted\n"}
+    assert first_files(changes, lambda _: None, tmp_path, patience=0.1)["slurm.conf"] == "mounted\n"
+
+    api.refuses = {}
+    assert changes.get(timeout=5) == {"slurm.conf": "a\n"}, "and the API server's as soon as there are some"
 
 
 def test_mounted_files_are_offered_once_per_change(tmp_path: Path) -> None:
-    changes: queue.Queue[dict[str, str]] = queue.Queue()
+    changes = Changes()
     log: list[str] = []
     source = MountedSource(tmp_path, changes, log.append, FakeClock())
     source.poll()

@@ -180,4 +180,4 @@ def test_an_unclear_answer_is_never_taken_for_an_absent_record(code: int) -> Non
     node = Node(name="w-0", runner=FakeRunner({"scontrol": Result(code=code, stderr="Socket timed out")}))
 
     with pytest.raises(ControllerUnreachableError):
-        node.state()
+        node.record()

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from images.common.command import Result
-from images.controller.kube import KubeError, Object
+from images.controller.control import Slurmctld
 from images.controller.node_list import LONGEST_SECONDS, SHARE, NodeList
-from images.controller.topology_places import Follower
 from images.health.node_list import ARGV, OLDEST_SECONDS, Shared, Sharing
-from tests.fakes.commands import FakeClock
+from tests.fakes.commands import FakeClock, FakeRunner
 
 
-class Slurmctld:
+class FakeSlurmctld(Slurmctld):
     """Counts questions, each of which takes a while."""
 
     def __init__(self, clock: FakeClock) -> None:
+        super().__init__(runner=FakeRunner())
         self.clock = clock
         self.asked = 0
         self.takes = 0.0
@@ -31,16 +30,10 @@ class Slurmctld:
         self.clock.sleep(self.takes)
         return self.text
 
-    def undrain(self, nodes: str) -> Result:
-        del nodes
-        return Result(code=0)
-
-    delete_node = undrain
-
 
 def test_one_answer_serves_all_who_look_in_the_same_second() -> None:
     clock = FakeClock()
-    slurmctld = Slurmctld(clock)
+    slurmctld = FakeSlurmctld(clock)
     shared = NodeList(slurmctld=slurmctld, clock=clock)
     assert shared.nodes() == shared.nodes()
     assert slurmctld.asked == 1
@@ -52,7 +45,7 @@ def test_one_answer_serves_all_who_look_in_the_same_second() -> None:
 @pytest.mark.parametrize(("takes", "serves"), [(0.5, 0.5 * SHARE), (30.0, LONGEST_SECONDS)])
 def test_an_answer_that_took_long_serves_for_longer(takes: float, serves: float) -> None:
     clock = FakeClock()
-    slurmctld = Slurmctld(clock)
+    slurmctld = FakeSlurmctld(clock)
     slurmctld.takes = takes
     shared = NodeList(slurmctld=slurmctld, clock=clock)
     shared.nodes()
@@ -69,7 +62,7 @@ def test_an_answer_that_took_long_serves_for_longer(takes: float, serves: float)
 )
 def test_after_a_change_or_where_it_matters_the_list_is_new(act: Callable[[NodeList], object]) -> None:
     clock = FakeClock()
-    slurmctld = Slurmctld(clock)
+    slurmctld = FakeSlurmctld(clock)
     shared = NodeList(slurmctld=slurmctld, clock=clock)
     shared.nodes()
     changed = act(shared) is not None
@@ -79,7 +72,7 @@ def test_after_a_change_or_where_it_matters_the_list_is_new(act: Callable[[NodeL
 
 def test_no_answer_is_asked_for_again_at_once() -> None:
     clock = FakeClock()
-    slurmctld = Slurmctld(clock)
+    slurmctld = FakeSlurmctld(clock)
     slurmctld.text = None
     shared = NodeList(slurmctld=slurmctld, clock=clock)
     assert shared.nodes() is None
@@ -163,61 +156,3 @@ def test_where_nobody_else_looks_nothing_is_written(tmp_path: Path) -> None:
     pod.watcher(list(ARGV))
     assert not pod.reads()
     assert not list(tmp_path.iterdir())
-
-
-# ---------------------------------------------------------------- following the API server
-
-
-class Watched:
-    """An API server: what each watch tells, and how it ends."""
-
-    def __init__(self, *watches: list[tuple[str, str, str] | Exception]) -> None:
-        self.watches = list(watches)
-        self.lists = 0
-        self.began: list[str] = []
-
-    def list_all(self, path: str, **_: Any) -> tuple[list[Object], str]:
-        del path
-        self.lists += 1
-        return [{"metadata": {"name": "m-0", "labels": {"at": "list"}}}], f"{self.lists}00"
-
-    def watch(self, path: str, version: str, **_: Any) -> Iterator[tuple[str, Object]]:
-        del path
-        self.began.append(version)
-        for event in self.watches.pop(0):
-            if isinstance(event, Exception):
-                raise event
-            kind, name, at = event
-            yield kind, {"metadata": {"name": name, "labels": {"at": at}, "resourceVersion": at}}
-
-
-def follow(*watches: list[tuple[str, str, str] | Exception]) -> tuple[Watched, Follower[str]]:
-    server = Watched(*watches)
-    follower: Follower[str] = Follower(
-        server,  # type: ignore[arg-type]
-        "/api/v1/nodes",
-        lambda item: str(item["metadata"]["labels"]["at"]),
-        lambda _: None,
-    )
-    for _ in watches:
-        try:
-            follower.follow_once()
-        except (KubeError, KeyError):
-            follower.synced = False
-    return server, follower
-
-
-@pytest.mark.parametrize("end", [[], [KubeError("the watch broke")], [KubeError("busy", 429)]])
-def test_a_watch_goes_on_from_where_the_last_one_ended(end: list[Any]) -> None:
-    server, follower = follow([("MODIFIED", "m-0", "150"), ("BOOKMARK", "", "160"), *end], [("ADDED", "m-1", "170")])
-    assert (server.lists, server.began) == (1, ["100", "160"])
-    assert follower.values() == {"m-0": "150", "m-1": "170"}
-    assert follower.synced
-
-
-@pytest.mark.parametrize("end", [KubeError("too old", 410), KubeError("compacted", 500), KeyError("metadata")])
-def test_after_anything_else_all_is_read_again(end: Exception) -> None:
-    server, follower = follow([("DELETED", "m-0", "150"), end], [])
-    assert (server.lists, server.began) == (2, ["100", "200"])
-    assert follower.values() == {"m-0": "list"}
-    assert follower.synced

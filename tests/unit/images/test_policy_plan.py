@@ -9,12 +9,13 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from images.accounting.apply import Applier, RefusedError
+from images.accounting.apply import Applier
 from images.accounting.document import Key, State
 from images.accounting.fields import ASSOCIATION, MARK, QOS, unset
 from images.accounting.plan import plan
 from images.accounting.present import Slurm, read
 from images.accounting.wording import busy_line
+from images.common.process import RefusedError
 from tests.fakes.commands import FakeClock
 from tests.fakes.sacctmgr import FakeSlurm
 from tests.policies import documents, matches, policy

@@ -16,7 +16,9 @@ from images.accounting.document import load
 from images.accounting.fields import ASSOCIATION, QOS, parse_time, parse_tres
 from images.accounting.present import Slurm, read
 from images.accounting.reservation import create, has_ended, parse, settled, update
+from images.common import process
 from images.common.command import Result
+from images.common.process import CannotGoOnError, RefusedError
 from tests.fakes.commands import FakeClock
 from tests.fakes.sacctmgr import FakeSlurm
 
@@ -54,10 +56,14 @@ def reservation(**changes: Any) -> dict[str, Any]:
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slurm: Any, *options: str, document: Any = DOCUMENT) -> int:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(policy, "end_on_sigterm", lambda: None)
+    monkeypatch.setattr(process, "end_on_sigterm", lambda: None)
     path = tmp_path / "policy.json"
     path.write_text(document if isinstance(document, str) else json.dumps(document))
-    return policy.main([*options, str(path)], runner=slurm, clock=FakeClock())
+    try:
+        policy.main([*options, str(path)], runner=slurm, clock=FakeClock())
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
 
 
 def test_it_lists_what_it_did_and_the_second_time_does_nothing(
@@ -93,7 +99,7 @@ def test_a_plan_is_only_told(
 def test_a_document_that_is_none_is_refused(
     document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert start(tmp_path, monkeypatch, FakeSlurm(), document=document) == policy.REFUSED
+    assert start(tmp_path, monkeypatch, FakeSlurm(), document=document) == RefusedError.status
     assert capsys.readouterr().out.startswith("policy: ")
 
 
@@ -105,7 +111,7 @@ def test_slurmdbd_that_never_answers_is_told_with_slurm_s_words_and_nothing_is_c
     def unreachable(argv: Sequence[str], **_: Any) -> Result:
         return Result(code=1, stderr=said)
 
-    assert start(tmp_path, monkeypatch, unreachable) == policy.REFUSED
+    assert start(tmp_path, monkeypatch, unreachable) == RefusedError.status
 
     printed = capsys.readouterr().out
     assert "slurmdbd and slurmctld cannot be used after 600 s; nothing was changed" in printed
@@ -117,7 +123,7 @@ def test_slurmdbd_that_goes_away_half_way_is_tried_again(
 ) -> None:
     slurm = FakeSlurm(refuse=lambda words: "Connection refused" if words[2:4] == ["add", "user"] else None)
 
-    assert start(tmp_path, monkeypatch, slurm) == policy.FAILED
+    assert start(tmp_path, monkeypatch, slurm) == CannotGoOnError.status
     assert "a daemon went away" in capsys.readouterr().out
 
     slurm.refuse = lambda _: None
@@ -130,7 +136,7 @@ def test_what_slurm_refuses_reaches_the_user_with_the_command(
 ) -> None:
     slurm = FakeSlurm(refuse=lambda words: "no TRES known by type gres/x" if words[2:4] == ["add", "user"] else None)
 
-    assert start(tmp_path, monkeypatch, slurm) == policy.REFUSED
+    assert start(tmp_path, monkeypatch, slurm) == RefusedError.status
 
     printed = capsys.readouterr().out
     assert "no TRES known by type gres/x" in printed
@@ -241,3 +247,23 @@ def test_a_repeated_reservation_begins_at_the_next_time_of_its_kind() -> None:
     assert first_start("weekday") == "starttime=2026-11-23T08:00:00"
     assert first_start("weekend") == "starttime=2026-11-22T08:00:00"
     assert first_start("weekly") == "starttime=2026-11-27T08:00:00"
+
+
+def test_a_reservation_waits_for_its_nodes_and_nothing_is_changed_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Registering(FakeSlurm):
+        def __call__(self, argv: Sequence[str], **options: Any) -> Result:
+            if list(argv[:3]) == ["scontrol", "show", "node"]:
+                return Result(code=0, stdout="NodeName=gpu-1 Arch=x86_64 State=IDLE Weight=1\n")
+            return super().__call__(argv, **options)
+
+    slurm = Registering()
+    document = {**DOCUMENT, "reservations": {"maint": reservation(nodes=["gpu-0", "gpu-1"])}}
+
+    assert start(tmp_path, monkeypatch, slurm, document=document) == RefusedError.status
+
+    printed = capsys.readouterr().out
+    assert "policy: waiting for nodes gpu-0, which a reservation needs\n" in printed
+    assert printed.endswith("policy: not there: nodes gpu-0, which a reservation needs; nothing was changed\n")
+    assert slurm.commands == []

@@ -152,7 +152,8 @@ def test_the_machines_own_disk_is_never_taken_for_the_shared_file_system(
     monkeypatch.setenv("EXPECT_FILESYSTEM", "virtiofs")
     monkeypatch.setenv("JAIL_VERSION", "1")
 
-    assert populate_module.main() == REFUSED
+    with pytest.raises(SystemExit, match=str(REFUSED)):
+        populate_module.main()
 
     assert "instead of virtiofs" in capsys.readouterr().out
     assert list(jail.iterdir()) == []

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from images.common.command import Result
-from images.controller.kube import KubeError, Object
-from images.controller.node_list import NodeList, parse_nodes
+from images.common.kubernetes import Kube, KubeError, Object
+from images.common.slurm_records import nodes_in
+from images.controller.control import Slurmctld
+from images.controller.node_list import NodeList
 from images.controller.records import MOST_PER_ROUND, Reaper, removable
+from tests.fakes.commands import FakeRunner
 
 GONE = ["DOWN", "DYNAMIC_NORM", "NOT_RESPONDING"]
 
@@ -30,9 +33,7 @@ def pool(name: str, replicas: int) -> dict[str, Any]:
 
 
 def names(text: str, pods: list[str], **pools: int) -> list[str]:
-    return removable(
-        parse_nodes(text), [pod(name) for name in pods], [pool(name, size) for name, size in pools.items()]
-    )
+    return removable(nodes_in(text), [pod(name) for name in pods], [pool(name, size) for name, size in pools.items()])
 
 
 def test_a_record_beyond_the_pools_size_is_removed() -> None:
@@ -84,8 +85,9 @@ class Api:
         return [pool("default", 1)]
 
 
-class Slurmctld:
+class FakeSlurmctld(Slurmctld):
     def __init__(self, text: str | None, refuses: str = "") -> None:
+        super().__init__(runner=FakeRunner())
         self.text = text
         self.refuses = refuses
         self.deleted: list[str] = []
@@ -105,19 +107,19 @@ class Slurmctld:
         return Result(code=1, stderr=self.refuses) if self.refuses else Result(code=0)
 
 
-def reaper_of(api: Api, slurmctld: Slurmctld, log: list[str]) -> Reaper:
+def reaper_of(api: Api, slurmctld: FakeSlurmctld, log: list[str]) -> Reaper:
     nodes = NodeList(slurmctld=slurmctld)
-    return Reaper(api=api, nodes=nodes, wanted_nodes=slurmctld.wanted_nodes, log=log.append)
+    return Reaper(api=cast("Kube", api), nodes=nodes, wanted_nodes=slurmctld.wanted_nodes, log=log.append)
 
 
-def one_round(api: Api, slurmctld: Slurmctld) -> list[str]:
+def one_round(api: Api, slurmctld: FakeSlurmctld) -> list[str]:
     log: list[str] = []
     reaper_of(api, slurmctld, log).round()
     return log
 
 
 def test_nothing_is_removed_where_the_api_does_not_answer() -> None:
-    slurmctld = Slurmctld(nodes(default_3=GONE))
+    slurmctld = FakeSlurmctld(nodes(default_3=GONE))
 
     log = one_round(Api(broken=True), slurmctld)
 
@@ -128,17 +130,17 @@ def test_nothing_is_removed_where_the_api_does_not_answer() -> None:
 def test_nothing_is_asked_while_all_nodes_are_well() -> None:
     api = Api()
 
-    one_round(api, Slurmctld(nodes(default_0=["IDLE", "DYNAMIC_NORM"])))
+    one_round(api, FakeSlurmctld(nodes(default_0=["IDLE", "DYNAMIC_NORM"])))
 
     assert api.asked == 0
 
 
 def test_nothing_happens_while_slurmctld_is_away() -> None:
-    assert one_round(Api(), Slurmctld(None)) == []
+    assert one_round(Api(), FakeSlurmctld(None)) == []
 
 
 def test_a_dead_record_is_removed_and_told() -> None:
-    slurmctld = Slurmctld(nodes(default_3=GONE, default_0=["IDLE", "DYNAMIC_NORM"]))
+    slurmctld = FakeSlurmctld(nodes(default_3=GONE, default_0=["IDLE", "DYNAMIC_NORM"]))
 
     log = one_round(Api(), slurmctld)
 
@@ -147,7 +149,7 @@ def test_a_dead_record_is_removed_and_told() -> None:
 
 
 def test_a_record_that_a_pending_job_asks_for_stays_until_it_no_longer_does() -> None:
-    slurmctld, log = Slurmctld(nodes(default_3=GONE, default_4=GONE)), list[str]()
+    slurmctld, log = FakeSlurmctld(nodes(default_3=GONE, default_4=GONE)), list[str]()
     reaper = reaper_of(Api(), slurmctld, log)
 
     slurmctld.wanted = frozenset({"default-3"})
@@ -170,7 +172,7 @@ def test_a_record_that_a_pending_job_asks_for_stays_until_it_no_longer_does() ->
 
 def test_a_refusal_is_told_once() -> None:
     log: list[str] = []
-    reaper = reaper_of(Api(), Slurmctld(nodes(default_3=GONE), refuses="in a reservation"), log)
+    reaper = reaper_of(Api(), FakeSlurmctld(nodes(default_3=GONE), refuses="in a reservation"), log)
 
     reaper.round()
     reaper.round()
@@ -180,7 +182,7 @@ def test_a_refusal_is_told_once() -> None:
 
 
 def test_a_round_has_an_end() -> None:
-    slurmctld = Slurmctld(nodes(**{f"gpu_{n}": GONE for n in range(1000)}))
+    slurmctld = FakeSlurmctld(nodes(**{f"gpu_{n}": GONE for n in range(1000)}))
 
     one_round(Api(), slurmctld)
 

@@ -150,10 +150,7 @@ def test_a_password_that_a_user_set_for_sudo_stays(jail: Path) -> None:
     ("users", "message"),
     [
         ({"alice": User(uid=64030, gid=64030)}, "uid 64030 belongs to slurm"),
-        ({"alice": User(uid=500, gid=500)}, "below 1000"),
-        ({"alice": User(uid=2000, gid=2000), "bob": User(uid=2000, gid=2001)}, "alice and bob have the same uid 2000"),
         ({"slurm": User(uid=2000, gid=2000)}, "user slurm: was not made by slurmstack and has uid 64030"),
-        ({"Alice!": User(uid=2000, gid=2000)}, "not a valid user name"),
     ],
 )
 def test_a_conflict_is_told_and_changes_nothing(jail: Path, users: dict[str, User], message: str) -> None:
@@ -174,9 +171,9 @@ def test_a_changed_uid_is_refused_because_files_carry_the_old_one(jail: Path) ->
 
 def test_all_conflicts_are_told_at_once(jail: Path) -> None:
     with pytest.raises(AccountError) as error:
-        apply(jail, a=User(uid=1, gid=1), b=User(uid=64030, gid=2))
+        apply(jail, a=User(uid=64030, gid=2), slurm=User(uid=2000, gid=64030))
 
-    assert len(str(error.value).splitlines()) == 2
+    assert len(str(error.value).splitlines()) == 3
 
 
 def test_leaving_a_group_in_the_declaration_leaves_it_in_the_jail(jail: Path) -> None:

@@ -32,13 +32,11 @@ def test_newer_releases_find_the_network_program_that_they_never_run(
 ) -> None:
     buildah = prepared(tmp_path, "1.39.3", monkeypatch)
     assert (tmp_path / "helpers" / "netavark").exists()
-    _, env = buildah.launcher()
-    settings = Path(env["CONTAINERS_CONF"]).read_text(encoding="utf-8")
+    settings = Path(buildah.environment()["CONTAINERS_CONF"]).read_text(encoding="utf-8")
     assert f'helper_binaries_dir = ["{tmp_path}/helpers"]' in settings
     assert f'network_config_dir = "{tmp_path}/networks"' in settings
 
 
 def test_older_releases_do_not_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared(tmp_path, "1.39.3", monkeypatch)
-    _, env = prepared(tmp_path, "1.28.2", monkeypatch).launcher()
-    assert "CONTAINERS_CONF" not in env
+    assert "CONTAINERS_CONF" not in prepared(tmp_path, "1.28.2", monkeypatch).environment()

@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from local import cgroups
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 
@@ -20,8 +18,3 @@ def test_down_in_another_directory_cannot_reach_this_clusters_processes(monkeypa
 def test_the_default_directory_has_the_plain_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURMSTACK_LOCAL_DIR", raising=False)
     assert cgroups.node_cgroup("node-0") == "/slurmstack/node-0"
-
-
-def test_the_top_cgroup_is_the_same_at_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
-    assert cgroups.root_name() == cgroups.root_name()

@@ -130,6 +130,6 @@ def test_an_image_is_not_silently_made_without_security_updates(monkeypatch: pyt
 
 
 def test_no_registrys_address_is_in_the_sources() -> None:
-    for name in ("debian.py", "images.py", "buildah.py", "oci.py"):
+    for name in ("debian.py", "images.py", "buildah.py"):
         text = (Path(debian.__file__).parent / name).read_text()
         assert "://" not in text.replace('("http://", "https://")', ""), name

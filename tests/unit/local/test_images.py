@@ -83,15 +83,3 @@ def test_a_full_disk_is_told_before_anything_is_built(report: PlainReport, monke
 
     with pytest.raises(LocalError, match="GB are free"):
         images.ensure_images(report)
-
-
-def test_a_failed_build_leaves_no_archive(report: PlainReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def fail(*_: object) -> None:
-        raise LocalError("step 3 failed")
-
-    monkeypatch.setattr(images, "_build", fail)
-
-    with pytest.raises(LocalError):
-        images.ensure_images(report)
-
-    assert not list(tmp_path.rglob("images.tar"))

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from local import images, lock
+from local import lock
 from local.errors import LocalError
-from local.report import PlainReport
 
 
 def link_to_a_file(place: Path) -> None:
@@ -49,13 +48,3 @@ def test_a_file_of_another_user_is_not_used_for_that_user_may_hold_it_for_ever(
 def test_nobody_else_can_hold_a_lock_of_ours(tmp_path: Path) -> None:
     with lock.open_file(tmp_path / "rooms" / "lock") as file:
         assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
-
-
-def test_the_lock_of_image_builds_is_opened_like_that(tmp_path: Path) -> None:
-    link_to_a_file(tmp_path / "slurmstack-images.lock")
-
-    with (
-        pytest.raises(LocalError, match="it is a link"),
-        images._lock(PlainReport(), tmp_path / "slurmstack-images.lock"),
-    ):
-        pytest.fail("the link was followed")

@@ -1,4 +1,4 @@
-"""The bill of materials of an image says what its layers have."""
+"""The bill of materials of an image says what its file system has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from local import sbom
-from tests.unit.local.exported import Entries, export
 
 STATUS = """\
 Package: libssl3
@@ -30,15 +29,12 @@ Version: 8.4-1
 @pytest.fixture
 def bill(tmp_path: Path) -> dict[str, dict[str, object]]:
     """Components of an image by name."""
-    old = STATUS.replace("deb13u1", "deb13u0")
-    layers: tuple[Entries, ...] = (
-        {"var/lib/dpkg/status": old},
-        {"var/lib/dpkg/status": STATUS},
-        {"usr/lib/slurmstack/jail.so": "code"},
-    )
-    exported = export(tmp_path / "image", *layers)
-    sbom.write(exported, tmp_path / "bill.json", name="localhost/slurmstack/worker:24.11-abc", suite="trixie")
-    document = json.loads((tmp_path / "bill.json").read_text())
+    for path, text in {"var/lib/dpkg/status": STATUS, "usr/lib/slurmstack/jail.so": "code"}.items():
+        (tmp_path / "image" / path).parent.mkdir(parents=True)
+        (tmp_path / "image" / path).write_text(text)
+    target = tmp_path / "bill.json"
+    sbom.write(tmp_path / "image", target, name="localhost/slurmstack/worker:24.11-abc", suite="trixie")
+    document = json.loads(target.read_text())
     assert document["metadata"]["component"]["version"] == "24.11-abc"
     return {component["name"]: component for component in document["components"]}
 

@@ -57,6 +57,6 @@ def test_files_of_a_cluster_without_its_record_are_not_built_upon(
 ) -> None:
     for name in ("tools.ensure_tools", "shell.use", "network.check", "build.ensure_binaries"):
         monkeypatch.setattr(f"local.cluster.{name}", lambda *_: type("Found", (), {"env": dict})())
-    monkeypatch.setattr("local.cluster.archives.ensure_system_archives", lambda _: [])
+    monkeypatch.setattr("local.cluster.archives.ensure_system_archives", lambda *_: [])
     with pytest.raises(LocalError, match="remains of a cluster"):
-        cluster._prepare(None, 2)  # type: ignore[arg-type]
+        cluster._prepare(None)  # type: ignore[arg-type]

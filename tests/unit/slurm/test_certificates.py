@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.certificates import CERTIFICATE_SEED_BYTES, authority_certificate, server_certificate
-from slurm.rest import certificate_names
+from slurm.certificates import CERTIFICATE_SEED_BYTES, authority_certificate, certificate_names, server_certificate
 
 SEED = base64.b64encode(bytes(range(CERTIFICATE_SEED_BYTES))).decode()
 OTHER = base64.b64encode(bytes(CERTIFICATE_SEED_BYTES)).decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
@@ -12,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import load_config
-from slurm.conf import FILES, PMIX, config_hash, render
+from slurm.conf import FILES, PMIX, config_hash, effective_settings, render
+from slurm.content_names import content_name
 from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
 from slurm.images import content_hash, image_reference, image_tag
-from slurm.naming import content_name
 from slurm.partitions import partition_lines
-from slurm.settings import effective_settings, merge
+from slurm.settings import merge
 from slurm.sizing import max_node_count, node_conf, real_memory_mib, shared_memory
 from tests import stacks
 from tests.stacks import with_change
@@ -37,12 +38,24 @@ def test_mpi_default_is_what_the_version_is_built_with() -> None:
     assert "MpiDefault=none\n" in newer["slurm.conf"]
 
 
-def test_a_user_s_setting_wins_whatever_its_case() -> None:
-    sections = with_change(stacks.dev(), "slurm.settings", {"defmempercpu": 700, "ReturnToService": 1})
-    settings = effective_settings(load_config(sections))
-    assert settings["DefMemPerCPU"] == "700"
-    assert settings["ReturnToService"] == "1"
-    assert "defmempercpu" not in settings
+def test_a_user_s_setting_wins_whatever_its_case_and_stands_where_ours_stood() -> None:
+    before = render(load_config(stacks.dev()))["slurm.conf"].splitlines()
+    own = {"defmempercpu": 700, "ReturnToService": 1, "TreeWidth": 20}
+    lines = render(load_config(with_change(stacks.dev(), "slurm.settings", own)))["slurm.conf"].splitlines()
+    assert lines[-1] == "TreeWidth=20"
+    assert sorted(set(lines) - set(before)) == ["DefMemPerCPU=700", "ReturnToService=1", "TreeWidth=20"]
+    assert [line.partition("=")[0] for line in lines[: len(before)]] == [line.partition("=")[0] for line in before]
+
+
+@pytest.mark.parametrize("sections", [stacks.dev(), stacks.existing_full(), stacks.nebius(), stacks.nebius_full()])
+def test_no_key_stands_twice_and_no_comment_looks_like_one(sections: dict[str, Any]) -> None:
+    """What reads slurm.conf line by line, our own programs too, finds each key where it holds."""
+    lines = render(load_config(sections))["slurm.conf"].splitlines()
+    keys = [
+        line.partition("=")[0] for line in lines if "=" in line and not line.startswith(("NodeSet", "PartitionName"))
+    ]
+    assert len(keys) == len(set(keys))
+    assert not [key for key in keys if not re.fullmatch("[A-Za-z]+", key)]
 
 
 def test_no_setting_can_cut_the_workers_off_from_their_configuration() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.conf import config_hash, render
+from slurm.conf import config_hash, effective_settings, render
 from slurm.partitions import partition_lines
-from slurm.settings import effective_settings
 from tests import stacks
 
 
@@ -38,10 +37,6 @@ def test_priority_is_made_from_the_stack_file() -> None:
     assert found["PriorityFavorSmall"] == "YES"
     assert "PriorityFlags" not in found, "Fair Tree is Slurm's default"
     assert "PriorityWeightTRES" not in settings()
-
-
-def test_without_accounting_slurm_decides_by_itself() -> None:
-    assert not [key for key in settings(accounting={"enabled": False}) if key.startswith("Priority")]
 
 
 def test_a_user_s_own_setting_wins_over_each_section() -> None:
@@ -107,12 +102,6 @@ def test_a_partition_says_who_may_use_it() -> None:
     sections["partitions"] = with_partition(deny_accounts=["ml"], allow_qos=["high"])
     (line, _) = partition_lines(load_config(stacks.existing() | sections))
     assert str(line).endswith(" DenyAccounts=ml AllowQos=high")
-
-
-def test_a_partition_s_own_settings_win() -> None:
-    partitions = with_partition(settings={"oversubscribe": "NO"})
-    sections = {"partitions": partitions, "preemption": {"type": "partition", "mode": "suspend"}}
-    assert partition("OverSubscribe", **sections) == {"main": "NO", "gpu": "FORCE:1"}
 
 
 def test_the_common_default_time_is_for_partitions_without_one() -> None:

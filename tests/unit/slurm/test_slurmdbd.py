@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.conf import render
-from slurm.slurmdbd import render_slurmdbd
+from slurm import conf
+from slurm.settings import settings_of
 from tests import stacks
 from tests.stacks import with_change
 
@@ -16,18 +16,13 @@ SYSTEM = "SSL_CA=/etc/ssl/certs/ca-certificates.crt"
 EXTERNAL = {"host": "db.example", "password": {"name": "db", "key": "password"}}
 
 
-def _lines(text: str) -> dict[str, str]:
-    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
-    return {key: value for key, _, value in pairs}
-
-
 def slurmdbd_conf(accounting: dict[str, Any]) -> dict[str, str]:
     """Keys and values of the file for a stack with this section."""
-    return _lines(render_slurmdbd(load_config(stacks.existing() | {"accounting": accounting})))
+    return settings_of(conf.slurmdbd_conf(load_config(stacks.existing() | {"accounting": accounting})))
 
 
 def slurm_conf(sections: dict[str, Any]) -> dict[str, str]:
-    return _lines(render(load_config(sections))["slurm.conf"])
+    return conf.effective_settings(load_config(sections))
 
 
 def test_records_go_to_the_cluster_s_own_database_and_no_password_is_in_the_file() -> None:
@@ -73,7 +68,7 @@ def test_slurm_conf_names_slurmdbd_and_counts_gpus() -> None:
 
 def test_nothing_of_accounting_is_left_where_it_is_off() -> None:
     found = slurm_conf(stacks.existing() | {"accounting": {"enabled": False}})
-    assert not [key for key in found if key.startswith("AccountingStorage") or key == "MaxDBDMsgs"]
+    assert not [key for key in found if key.startswith(("AccountingStorage", "Priority", "MaxDBDMsgs"))]
 
 
 def test_jobs_need_an_account_once_there_are_any_unless_enforce_says_otherwise() -> None:

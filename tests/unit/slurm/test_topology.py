@@ -8,7 +8,7 @@ import pytest
 
 from config import load_config
 from config.errors import ConfigError
-from config.machines import GpuCluster
+from config.sections.machines import GpuCluster
 from slurm.conf import render
 from slurm.topology import LABELS_FILE, TREE
 from tests import stacks

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from cli.changes import Change
-from cli.effects import Effect
 from cli.errors import CHANGES, FAILED, REFUSED, USAGE
-from cli.policy import PolicyPlan
 from cli.preview.document import Preview, exit_status
-from cli.summary import summarize
+from cli.preview.policy import PolicyPlan
+from cli.preview.summary import summarize
+from cli.safety.change import Change, of_object
+from cli.safety.effects import Effect
 from config import load_config
 from tests import stacks
+from tests.fakes.kubectl import thing
 
-CHANGE = Change(action="update", kind="Service", name="login")
+CHANGE = Change(action="update", resource=of_object(thing("Service", "login")))
 
 
 def preview(**fields: Any) -> Preview:
@@ -35,7 +36,6 @@ def effect(refused: str) -> Effect:
         ({"changes": (CHANGE,)}, "changes", 0, CHANGES),
         ({"changes": (CHANGE,), "effects": (effect(""),)}, "changes", 0, CHANGES),
         ({"changes": (CHANGE,), "effects": (effect("no"),)}, "refused", REFUSED, REFUSED),
-        ({"refusals": ("no",)}, "refused", REFUSED, REFUSED),
         ({"policy": PolicyPlan(changes=("+ qos a",), notes=())}, "changes", 0, CHANGES),
         ({"policy": PolicyPlan(changes=("+ qos a",), notes=(), compared=False)}, "none", 0, 0),
     ],
@@ -52,7 +52,7 @@ def test_no_exit_status_means_two_things() -> None:
 
 
 def test_a_script_reads_the_outcome_and_each_refusal_with_its_way_out() -> None:
-    data = json.loads(json.dumps(preview(effects=(effect("set it back"),), refusals=("later",)).as_data()))
-    assert (data["outcome"], data["refused"]) == ("refused", 2)
-    assert data["refusals"] == ["file system jail: set it back", "later"]
+    data = json.loads(json.dumps(preview(effects=(effect("set it back"),)).as_data()))
+    assert (data["outcome"], data["refused"]) == ("refused", 1)
+    assert data["refusals"] == ["file system jail: set it back"]
     assert data["summary"]["nodes"]["total"] == 6

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.changes import Change, PropertyChange
-from cli.effects import Effect
-from cli.policy import PolicyPlan
 from cli.preview.document import Preview
 from cli.preview.markdown import LIMIT, markdown, marker
+from cli.preview.policy import PolicyPlan
+from cli.preview.summary import summarize
+from cli.safety.change import Change, PropertyChange, of_object
+from cli.safety.effects import Effect
 from cli.safety.fates import Touched
 from cli.safety.jobs import JobsTouched
-from cli.summary import summarize
 from config import load_config
 from tests import stacks
+from tests.fakes.kubectl import thing
 from tests.stacks import with_change
 
 SUMMARY = summarize(load_config(stacks.existing()))
@@ -31,7 +32,7 @@ def preview(**fields: Any) -> Preview:
 
 
 def update(*properties: PropertyChange, name: str = "default") -> Change:
-    return Change(action="update", kind="StatefulSet", name=name, properties=properties)
+    return Change(action="update", resource=of_object(thing("StatefulSet", name)), properties=properties)
 
 
 REPLICAS = update(PropertyChange(path="spec.replicas", old=2, new=3))
@@ -142,7 +143,6 @@ def test_a_hostile_value_stays_in_its_block_whatever_holds_it(hostile: str) -> N
             changes=(update(PropertyChange(path=text, old=text, new=[text]), name=text),),
             effects=(effect(name=text, cost=text, refused=text),),
             notes=(text,),
-            refusals=(text,),
             policy=PolicyPlan(changes=(text,), notes=()),
             jobs=JobsTouched(unread=text),
         )
@@ -185,7 +185,6 @@ def test_a_huge_change_is_cut_and_says_how_much_is_missing(value: str) -> None:
         changes=many,
         effects=tuple(effect(name=f"fs-{number}", refused=value) for number in range(500)),
         notes=("y" * 100_000,),
-        refusals=(value,) * 500,
     )
     comment = markdown(whole)
     assert LIMIT // 2 < len(comment.encode()) <= LIMIT

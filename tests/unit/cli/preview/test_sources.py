@@ -1,4 +1,4 @@
-"""Where a preview comes from: what kubectl cannot apply is refused before it is tried."""
+"""Where a preview comes from: what cannot be applied is refused before it is tried."""
 
 from __future__ import annotations
 
@@ -8,36 +8,47 @@ from typing import Any
 
 import pytest
 
-from cli.changes import Change
-from cli.errors import Refused
 from cli.preview import sources
-from cli.preview.document import NOT_COMPARED
+from cli.preview.document import NOT_COMPARED, Preview
+from cli.safety.change import Change, of_object
+from cli.safety.effects import Effect
 from cli.safety.jobs import JobsTouched
 from cli.stack import open_stack
 from tests import stacks
-from tests.fakes.kubectl import FakeKubectl, listed
+from tests.fakes.kubectl import FakeKubectl, listed, thing
 from tests.unit.cli.command_line import stack_file
+
+LEAVES = Effect(action="delete", kind="StatefulSet", name="a", because=(), cost="pool 'a' leaves", refused="")
+SHRINKS = Effect(action="update", kind="PersistentVolumeClaim", name="jail", because=(), cost="", refused="too small")
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, effects: tuple[Effect, ...], found: list[Change] | None) -> None:
+    planned = SimpleNamespace(effects=effects, exists=False)
+    answers: dict[str, Any] = {"plan": planned, "of_kubectl": JobsTouched()} | (
+        {} if found is None else {"compare": found}
+    )
+    for name, answer in answers.items():
+        monkeypatch.setattr(sources, name, lambda *_, answer=answer, **__: answer)
+
+
+def preview(directory: Path) -> Preview:
+    kubectl = FakeKubectl(answers=[({"get", "pod"}, listed(), "")])
+    return sources.of_cluster(kubectl, open_stack(stack_file(directory, stacks.existing())))
 
 
 def test_what_can_never_change_is_refused_unless_it_is_a_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = [Change(action="replace", kind=kind, name="x") for kind in ("Job", "PersistentVolumeClaim")]
-    planned = SimpleNamespace(notes=("pool 'a' leaves",), exists=False)
-    answers: dict[str, Any] = {"plan": planned, "compare": found, "of_kubectl": JobsTouched()}
-    for name, answer in answers.items():
-        monkeypatch.setattr(sources, name, lambda *_, answer=answer, **__: answer)
-    preview = sources.of_cluster(
-        FakeKubectl(answers=[({"get", "pod"}, listed(), "")]), open_stack(stack_file(tmp_path, stacks.existing()))
-    )
-    (refused,) = preview.refused
+    found = [
+        Change(action="replace", resource=of_object(thing(kind, "x"))) for kind in ("Job", "PersistentVolumeClaim")
+    ]
+    answering(monkeypatch, (LEAVES,), found)
+    shown = preview(tmp_path)
+    (refused,) = shown.refused
     assert refused.startswith("PersistentVolumeClaim x: a field differs that can never change")
-    assert preview.notes == ("pool 'a' leaves",)
+    assert shown.effects[0] == LEAVES
 
 
-def test_a_refusal_before_anything_is_compared_says_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise Refused("jail.size: too small", hint="set it back")
-
-    monkeypatch.setattr(sources, "plan", refuse)
-    preview = sources.of_cluster(FakeKubectl(), open_stack(stack_file(tmp_path, stacks.existing())))
-    assert preview.refused == ("jail.size: too small. set it back",)
-    assert (preview.outcome, preview.notes) == ("refused", (NOT_COMPARED,))
+def test_where_anything_is_refused_the_api_server_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answering(monkeypatch, (LEAVES, SHRINKS), None)
+    shown = preview(tmp_path)
+    assert shown.refused == ("PersistentVolumeClaim jail: too small",)
+    assert (shown.outcome, shown.notes) == ("refused", (NOT_COMPARED,))

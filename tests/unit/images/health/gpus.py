@@ -8,6 +8,7 @@ from pathlib import Path
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
 from images.health.contract import Check, Node, Thresholds
 from images.health.nvidia import smi
+from images.health.state import recall, remember
 from tests.fakes.commands import Answer, FakeRunner
 from tests.unit.images.health.tables import words
 
@@ -98,6 +99,5 @@ def next_run(where: Node) -> None:
 
 def wait(where: Node, check: str, seconds: float) -> None:
     """Let what a check saw so far have been `seconds` earlier."""
-    path = where.state / f"{check}.since"
-    lines = [line.split(" ", 2) for line in path.read_text().splitlines()] if path.exists() else []
-    path.write_text("".join(f"{float(a) - seconds} {float(b) - seconds} {what}\n" for a, b, what in lines))
+    held = recall(where, f"{check}.since")
+    remember(where, f"{check}.since", {what: [at - seconds for at in times] for what, times in held.items()})

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from images.common.command import Result as Command
-from images.health import epilog, job_directory, leftovers
+from images.health import epilog, job_directory, leftovers, state
 from images.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.epilog import Epilog, in_background
 from images.health.leftovers import Moment
 from images.health.local import Local
 from images.health.registry import Registry
-from images.health.state import State
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.processes import add_process
 from tests.unit.images.health.tables import table
@@ -51,7 +50,6 @@ class FakeEnd:
         Epilog(
             local=Local(node=self.node, thresholds=Thresholds()),
             registry=self.registry,
-            state=State(directory=self.node.state),
             log=self.log.append,
             runner=self.runner,
             environment=self.environment,
@@ -158,7 +156,7 @@ def test_what_is_not_clean_is_looked_at_again_in_the_next_interval(end: FakeEnd)
         name="gpu-free", summary="", contexts=frozenset({"epilog"}), run=lambda *_: busy, seconds=20
     )
     end.run()
-    assert State(directory=end.node.state).again() == {"gpu-free"}
+    assert state.again(end.node) == {"gpu-free"}
     assert end.log == ["after job 17: fail gpu-free [user]: GPU 0 in use"]
     assert end.runner.commands == []
 

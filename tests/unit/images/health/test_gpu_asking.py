@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from images.common.command import Runner
+from images.common.command import Result, Runner
 from images.health.checks import gpu_links, gpu_memory, gpu_presence, gpu_thermal, gpu_xid
 from images.health.contract import Check, Status
 from images.health.nvidia import smi
 from images.health.registry import find_checks
-from tests.unit.images.health.gpus import DEFAULTS, HANGS, QUERY, Smi, machine, next_run, node
+from images.health.tools import CANNOT_RUN
+from tests.unit.images.health.gpus import DEFAULTS, HANGS, Smi, machine, next_run, node
 
 ROOT = Path(__file__).parents[4]
 GPU_CHECKS = [module.CHECK for module in (gpu_presence, gpu_xid, gpu_memory, gpu_links, gpu_thermal)]
@@ -97,18 +98,8 @@ def test_an_answer_that_refuses_everything_ends(tmp_path: Path) -> None:
     assert "=index,uuid,pci.bus_id," in runner.commands[-1]
 
 
-def test_no_second_one_is_started_while_one_hangs_in_the_kernel(tmp_path: Path) -> None:
-    where, runner = node(tmp_path), machine(HANGS)
-    gpu_presence.run(where, runner, DEFAULTS)
-    next_run(where)
-    process = where.root / "proc/4242"
-    process.mkdir()
-    (process / "stat").write_text("4242 (nvidia-smi) D 1 4242 4242 0 -1 4194304 0 0 0 0")
-    (process / "status").write_text("Name:\tnvidia-smi\nUid:\t0\t0\t0\t0\n")
-    result = gpu_presence.run(where, runner, DEFAULTS)
-    assert (result.status, result.message) == (Status.NOT_CHECKED, "an earlier nvidia-smi hangs in the kernel")
-    assert len(runner.commands) == 1
-    (process / "status").write_text("Name:\tnvidia-smi\nUid:\t1001\t1001\t1001\t1001\n")  # what a user calls so
-    next_run(where)
-    runner.answers[QUERY] = Smi("h100-8")
-    assert gpu_presence.run(where, runner, DEFAULTS).status is Status.OK
+def test_while_one_hangs_in_the_kernel_nothing_is_taken_for_an_answer(tmp_path: Path) -> None:
+    hangs = Result(code=CANNOT_RUN, stderr="an earlier nvidia-smi hangs in the kernel")
+    for check in (gpu_presence, gpu_memory, gpu_thermal, gpu_links):
+        result = check.run(node(tmp_path), machine(hangs, remapped=hangs), DEFAULTS)
+        assert (result.status, result.message) == (Status.NOT_CHECKED, hangs.stderr)

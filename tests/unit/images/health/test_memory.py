@@ -103,12 +103,12 @@ def test_runs_in_a_row(tmp_path: Path, runs: list[tuple[dict[str, Any], dict[str
         assert (found[-1].message, found[-1].fault) == (found[-2].message, "user")
 
 
-@pytest.mark.parametrize("remembered", [None, "", "excellent\n\n", "ok"])
+@pytest.mark.parametrize("remembered", [None, "", '{"status": "excellent", "message": ""}', "ok", '{"status": "ok"}'])
 def test_a_busy_node_that_was_never_seen_without_jobs_is_not_checked(tmp_path: Path, remembered: str | None) -> None:
     node = make_node(tmp_path, other_jobs=True)
     use(node)
     if remembered is not None:
-        write(node.state / "memory.last", remembered)
+        write(node.state / "memory.json", remembered)
     assert check(node).status == "not checked"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from images.health.contract import Result, Status, ok
+from images.health.contract import Result, Status
 from images.health.metrics import metrics
 from images.health.runner import Outcome
+from images.health.verdict import ok
 
 
 def test_each_check_has_a_status_a_time_and_its_figures() -> None:

@@ -14,7 +14,7 @@ from images.health import nodes
 from images.health.contract import Result as Finding
 from images.health.contract import Status
 from images.health.report import Report, encode
-from images.health.watch.slurm import Record, Slurm
+from images.health.slurm import Record, Slurm
 from images.health.watch.view import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS
 from tests.fakes.commands import FakeRunner
 
@@ -103,23 +103,6 @@ def test_a_report_of_something_that_is_not_well_is_believed_for_less_long(age: f
     full = Finding(status=Status.WARN, message="86 % used")
     node = one(record(comment=comment(age, clock=Finding(status=Status.OK), disks=full)))
     assert node["fresh"] is fresh
-
-
-@pytest.mark.parametrize(
-    ("states", "reason", "check"),
-    [
-        (("IDLE", "DRAIN"), "health/gpu-xid [hardware]: GPU 3: Xid 79", "gpu-xid"),
-        (("DOWN",), "health/kubernetes [node]: machine m is gone", "kubernetes"),
-        (("IDLE",), "health/gpu-xid [hardware]: a reason outlives its drain", None),
-        (("IDLE", "FAIL"), "health/gpu-xid [hardware]: somebody has set this", None),
-        (("IDLE", "DRAIN"), "broken fan", None),
-        (("IDLE", "DRAIN"), "lifted: health/gpu-xid", None),
-    ],
-)
-def test_a_node_is_drained_for_a_check_only_while_it_is_closed_for_it(
-    states: tuple[str, ...], reason: str, check: str | None
-) -> None:
-    assert one(record(*states, reason=reason))["drained_for"] == check
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result as Command
-from images.health.contract import Check, Context, Node, Result, Status, Thresholds, ok
+from images.health import state
+from images.health.contract import Check, Context, Node, Result, Status, Thresholds
 from images.health.local import Local
 from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, WELL_REFRESH_SECONDS, Periodic
 from images.health.registry import Registry
 from images.health.report import Report, decode
-from images.health.state import METRICS, State
+from images.health.verdict import ok
 from images.health.watch.view import Finding
 from tests.fakes.commands import FakeRunner
 
@@ -49,11 +50,9 @@ class FakeNode:
     def run(self, *, after: float = 30) -> int:
         """One interval. Returns how often it wrote to Slurm."""
         before = len([command for command in self.runner.commands if "update" in command])
-        state = State(directory=self.node.state)
         Periodic(
             local=self.local,
             registry=self.registry,
-            state=state,
             log=self.log.append,
             runner=self.runner,
             now=lambda: self.time,
@@ -70,9 +69,9 @@ class FakeNode:
     def _show(self, _argv: object) -> Command:
         if self.away:
             return Command(code=1, stderr="Unable to contact slurm controller")
-        state = "IDLE+DRAIN" if self.reason else "IDLE"
-        lines = [f"State={state} X=1", f"Reason={self.reason} [root@2026-11-21T21:55:03]", f"Comment={self.comment}"]
-        return Command(code=0, stdout="NodeName=w-0\n" + "".join(f"   {line}\n" for line in lines))
+        states = ["IDLE", "DRAIN"] if self.reason else ["IDLE"]
+        record = {"name": self.node.name, "state": states, "reason": self.reason, "comment": self.comment}
+        return Command(code=0, stdout=json.dumps({"nodes": [record]}))
 
     def _update(self, argv: object) -> Command:
         fields = dict(part.split("=", 1) for part in argv if "=" in part)  # type: ignore[attr-defined]
@@ -146,7 +145,6 @@ def test_a_report_is_as_old_as_its_checks_began(fake: FakeNode) -> None:
     Periodic(
         local=fake.local,
         registry=fake.registry,
-        state=State(directory=fake.node.state),
         log=fake.log.append,
         runner=fake.runner,
         now=lambda: next(times),
@@ -207,7 +205,7 @@ def test_a_check_that_is_turned_off_is_not_run(fake: FakeNode) -> None:
 def test_figures_are_in_the_metrics_file(fake: FakeNode) -> None:
     fake.add("disks", Result(status=Status.OK, values={'disk_used_ratio{path="/"}': 0.25}))
     fake.run()
-    assert 'slurmstack_health_disk_used_ratio{path="/"} 0.25' in (fake.node.state / METRICS).read_text()
+    assert 'slurmstack_health_disk_used_ratio{path="/"} 0.25' in (fake.node.state / state.METRICS).read_text()
 
 
 def test_what_a_prolog_found_is_looked_at_again_until_it_is_well_and_the_drain_is_lifted(fake: FakeNode) -> None:
@@ -216,7 +214,7 @@ def test_what_a_prolog_found_is_looked_at_again_until_it_is_well_and_the_drain_i
     fake.add("gpu-free", busy, "prolog")
     fake.run()
     assert set(fake.report.results) == {"disks"}
-    State(directory=fake.node.state).remember_again({"gpu-free"})
+    state.remember_again(fake.node, {"gpu-free"})
     fake.reason = "health/gpu-free [user]: GPU 0 is in use"
     fake.run()
     assert fake.report.results["gpu-free"] == busy
@@ -249,7 +247,7 @@ def test_other_drains_start_no_further_check(fake: FakeNode, reason: str) -> Non
     fake.run()
     fake.run()
     assert set(fake.report.results) == {"disks"}
-    assert State(directory=fake.node.state).again() == set()
+    assert state.again(fake.node) == set()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "\x00", json.dumps({"seen": 3, "sent_at": "x"})])
@@ -269,21 +267,21 @@ def test_a_state_directory_that_cannot_be_written_stops_no_report(fake: FakeNode
     assert fake.report.results == {"disks": FULL}
 
 
-def in_another_process(state: State, name: str) -> bool:
+def in_another_process(node: Node, name: str) -> bool:
     """Whether it may run there."""
     child = os.fork()
     if child == 0:
-        with state.only_me(name) as alone:
+        with state.only_me(node, name) as alone:
             os._exit(0 if alone else 1)
     return os.waitpid(child, 0)[1] == 0
 
 
 def test_two_runs_at_once_are_one(tmp_path: Path) -> None:
-    state = State(directory=tmp_path / "state")
-    with state.only_me("periodic") as first:
+    node = Node(name="w-0", state=tmp_path / "state")
+    with state.only_me(node, "periodic") as first:
         assert first
-        assert [in_another_process(state, name) for name in ("periodic", "other")] == [False, True]
-    with state.only_me("periodic") as later:
+        assert [in_another_process(node, name) for name in ("periodic", "other")] == [False, True]
+    with state.only_me(node, "periodic") as later:
         assert later
-    with State(directory=tmp_path / "state/periodic.lock/below").only_me("periodic") as unknown:
+    with state.only_me(replace(node, state=tmp_path / "state/periodic.lock/below"), "periodic") as unknown:
         assert unknown

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result as Command
-from images.health import prolog
-from images.health.contract import Check, Context, FaultClass, Hardware, Node, Result, Status, Thresholds, ok
+from images.health import prolog, state
+from images.health.contract import Check, Context, FaultClass, Hardware, Node, Result, Status, Thresholds
 from images.health.local import Local
 from images.health.prolog import REFUSED, WAIT_SECONDS, Prolog
 from images.health.registry import Registry
-from images.health.state import State
+from images.health.verdict import ok
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.tables import table
 
 NOW = 1_795_000_000.0
-IDLE = "NodeName=w-0\n   State=IDLE X=1\n"
-DRAINED = "NodeName=w-0\n   State=IDLE+DRAIN X=1\n   Reason=bad memory [anna@2026-11-21T21:55:03]\n"
+IDLE = '{"nodes": [{"name": "w-0", "state": ["IDLE"], "comment": "rack 7"}]}'
+DRAINED = '{"nodes": [{"name": "w-0", "state": ["IDLE", "DRAIN"], "reason": "bad memory"}]}'
 Program = Callable[..., Result]
 
 
@@ -59,7 +59,6 @@ class FakeJob:
         return Prolog(
             local=Local(node=self.node, thresholds=Thresholds(), off=self.off, report_only=self.report_only),
             registry=self.registry,
-            state=State(directory=self.node.state),
             log=self.log.append,
             runner=self.runner,
             environment=self.environment,
@@ -124,7 +123,7 @@ def test_a_job_starts_and_slurm_is_asked_nothing_when(
         True
     ] * len(log)
     assert (job.jobs / "17").is_dir()
-    assert State(directory=job.node.state).again() == ({"filesystem", "reported"} & set(checks))
+    assert state.again(job.node) == ({"filesystem", "reported"} & set(checks))
 
 
 class Watcher:
@@ -152,15 +151,14 @@ def test_a_broken_machine_or_a_busy_gpu_refuses_the_job_once_the_watcher_has_dra
     assert job.start() == code
     assert job.clock.now() == (after if code else WAIT_SECONDS)
     (told,) = [command for command in job.runner.commands if command.startswith("scontrol update")]
-    assert (
-        told == f"scontrol update nodename=w-0 comment=health 2026-11-18T11:06:40Z | fail gpu-free [{fault}]: {IN_USE}"
-    )
-    assert State(directory=job.node.state).again() == {"gpu-free"}
+    found = f"fail gpu-free [{fault}]: {IN_USE}"
+    assert told == f"scontrol update nodename=w-0 comment=health 2026-11-18T11:06:40Z | {found} || rack 7"
+    assert state.again(job.node) == {"gpu-free"}
     assert f"before job 17: fail gpu-free [{fault}]: {IN_USE}" in job.log
 
 
 def test_all_that_refuses_is_reported_and_an_administrator_s_comment_stays(tmp_path: Path) -> None:
-    job = FakeJob(tmp_path, record=Command(code=0, stdout=IDLE + "   Comment=rack 7\n"))
+    job = FakeJob(tmp_path)
     faults: list[FaultClass] = ["user", "hardware", "node"]
     for name, fault in zip("abc", faults, strict=True):
         job.add(name, fail(fault))

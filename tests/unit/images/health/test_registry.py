@@ -15,7 +15,8 @@ from images.health.periodic import ALL_SECONDS
 from images.health.registry import find_checks, fits
 
 CHECK = """
-from images.health.contract import Check, ok
+from images.health.contract import Check
+from images.health.verdict import ok
 CHECK = Check(name={name!r}, summary="", contexts=frozenset({contexts!r}), hardware={hardware!r}, run=lambda *_: ok())
 """
 Write = Callable[[str, str], ModuleType]
@@ -51,7 +52,7 @@ def test_a_file_in_the_folder_is_all_that_a_check_needs(write: Write) -> None:
 
 def test_a_file_may_declare_several_and_mention_those_of_others(write: Write) -> None:
     write("a", declared("a"))
-    package = write("b", "from made_up_checks.a import CHECK as A\n" + declared("b") + "MORE = (A, CHECK)\n")
+    package = write("b", "from made_up_checks.a import CHECK as A\n" + declared("b") + "MORE = CHECK\n")
     found = find_checks(package)
     assert set(found.checks) == {"a", "b"}
     assert found.broken == {}

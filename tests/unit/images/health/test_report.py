@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from images.health.contract import FaultClass, Result, Status, not_checked, ok
+from images.health.contract import FaultClass, Result, Status
 from images.health.report import Report, changes, decode, encode, gists, note_of, one_line
+from images.health.verdict import not_checked, ok
 
 AT = 1795298103  # 2026-11-21T21:55:03Z
 LINE = (

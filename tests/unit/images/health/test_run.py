@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds, not_checked, ok
+from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds
 from images.health.local import Local
 from images.health.registry import Registry
 from images.health.run import ByHand
+from images.health.verdict import not_checked, ok
 
 FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used", values={'disk_used_ratio{path="/"}': 0.97})
 

@@ -14,12 +14,12 @@ import pytest
 
 from images.common.command import Result as Command
 from images.common.command import Runner
-from images.health import runner
-from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds, not_checked, ok
+from images.health import runner, state
+from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds
 from images.health.proc import processes
 from images.health.runner import run_checks
-from images.health.state import State
 from images.health.tools import LIMIT_BYTES, Tools
+from images.health.verdict import not_checked, ok
 
 Program = Callable[[Node, Runner, Thresholds], Result]
 FAILED = Result(status=Status.FAIL, fault="hardware", message="GPU 3: gone", values={'lost{gpu="3"}': 1.0})
@@ -139,7 +139,7 @@ def test_nothing_that_a_check_started_outlives_it(node: Node) -> None:
     group = int(found["daemon"].values["group"])
     assert group != os.getpgrp()
     assert not [left for left in processes() if left.group == group and left.state != "Z"]
-    assert not (node.state / runner.STUCK).exists()
+    assert not (node.state / f"{runner.STUCK}.json").exists()
 
 
 @pytest.fixture
@@ -194,11 +194,10 @@ def leaves_its_group(_node: Node, _runner: Runner, _thresholds: Thresholds) -> R
 
 def test_what_outlives_a_run_holds_neither_its_lock_nor_its_connection(node: Node) -> None:
     """As a check does that sleeps in the kernel: the node would be silent for as long as that lasts."""
-    state = State(directory=node.state)
     asks, answers = os.pipe()
     child = os.fork()
     if child == 0:
-        with state.only_me("periodic"):
+        with state.only_me(node, "periodic"):
             left = results([check("disks", leaves_its_group)], node)["disks"].values["left"]
             os.write(answers, str(int(left)).encode())
         os._exit(0)
@@ -208,7 +207,7 @@ def test_what_outlives_a_run_holds_neither_its_lock_nor_its_connection(node: Nod
     os.set_blocking(asks, False)
     try:
         assert os.read(asks, 1) == b"", "it holds an end of the pipe"
-        with state.only_me("periodic") as later:
+        with state.only_me(node, "periodic") as later:
             assert later
         os.kill(left, 0)
     finally:
@@ -217,14 +216,14 @@ def test_what_outlives_a_run_holds_neither_its_lock_nor_its_connection(node: Nod
 
 def test_another_process_with_the_same_number_is_not_taken_for_the_stuck_one(node: Node) -> None:
     node.state.mkdir()
-    (node.state / runner.STUCK).write_text(f'{{"disks": [[{os.getpid()}, 1]]}}')
+    (node.state / f"{runner.STUCK}.json").write_text(f'{{"disks": [[{os.getpid()}, 1]]}}')
     assert results([check("disks", says(ok()))], node)["disks"] == ok()
 
 
 @pytest.mark.parametrize("garbage", ["", "[]", '{"disks": 3}', "\x00"])
 def test_a_garbled_list_of_stuck_checks_is_no_list(node: Node, garbage: str) -> None:
     node.state.mkdir()
-    (node.state / runner.STUCK).write_text(garbage)
+    (node.state / f"{runner.STUCK}.json").write_text(garbage)
     assert results([check("disks", says(ok()))], node)["disks"] == ok()
 
 
@@ -261,7 +260,8 @@ def test_a_tool_that_cannot_be_killed_is_left_behind_and_its_check_waits_for_it(
         return not_checked(tools(["sleep", "600"], timeout=0.1).stderr)
 
     checks = [check("gpu", asks), check("well", says(ok()))]
-    first, second = results(checks, node), results(checks, node)
+    first, second = results(checks, node), results([*checks, check("later", asks)], node)
     assert first == {"gpu": not_checked("sleep: no answer within 0.1 s"), "well": ok()}
     assert "(sleep) of an earlier run does not end" in second["gpu"].message
     assert second["well"] == ok()
+    assert second["later"] == not_checked("an earlier sleep hangs in the kernel"), "no second one is started"

@@ -9,12 +9,12 @@ from images.health.node_tests.program import NodeTester
 from images.health.node_tests.results import Record, decode, encode
 from images.health.node_tests.retest import NEW_SECONDS
 from images.health.node_tests.settings import parse
-from images.health.node_tests.slurm import Slurm
+from images.health.node_tests.slurm import TestSlurm
 from images.health.report import Report
 from images.health.report import encode as encode_report
+from images.health.slurm import Slurm
 from images.health.watch.decide import Policy
 from images.health.watch.limit import Limit
-from images.health.watch.slurm import Slurm as WatchedSlurm
 from images.health.watch.watcher import Watcher
 from tests.fakes.node_tests_cluster import FakeCluster, Job
 from tests.unit.images.health.node_tests.told import told
@@ -58,8 +58,8 @@ class Site:
     def start(self, *, measures_new: bool = True) -> None:
         wall, log = self.cluster.wall, self.log.append
         policy = Policy(max_drained=Limit.parse("1"), measures_new=measures_new)
-        self.watcher = Watcher(slurm=WatchedSlurm(runner=self.cluster), policy=policy, log=log, wall=wall)
-        self.tester = NodeTester(slurm=Slurm(runner=self.cluster), settings=self.settings, log=log, wall=wall)
+        self.watcher = Watcher(slurm=Slurm(runner=self.cluster), policy=policy, log=log, wall=wall)
+        self.tester = NodeTester(slurm=TestSlurm(runner=self.cluster, settings=self.settings), log=log, wall=wall)
 
     def report(self, **results: Result) -> None:
         """What the checks say now."""

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from images.health.contract import Result, Status, not_checked
+from images.health.contract import Result, Status
 from images.health.node_tests.outcome import after, news, verdicts
 from images.health.node_tests.plan import NodeView
+from images.health.verdict import not_checked
 from tests.unit.images.health.node_tests.views import CPU, NOW, PAIR, node, record
 
 SLOW = Result(status=Status.FAIL, message="events 9 events/s", fault="hardware")

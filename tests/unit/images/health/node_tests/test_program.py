@@ -16,7 +16,8 @@ from images.health.node_tests import program
 from images.health.node_tests.program import NodeTester, keep_testing
 from images.health.node_tests.results import Record, decode
 from images.health.node_tests.settings import parse
-from images.health.node_tests.slurm import Slurm, SlurmError
+from images.health.node_tests.slurm import TestSlurm
+from images.health.slurm import SlurmError
 from tests.fakes.commands import FakeClock
 from tests.fakes.node_tests_cluster import FakeCluster, Job
 from tests.unit.images.health.node_tests.told import told
@@ -37,9 +38,9 @@ class Site:
 
     def start(self, *, dry_run: bool = False) -> None:
         """Start the program, again."""
-        slurm = Slurm(runner=self.cluster, pools=self.settings.pools)
+        slurm = TestSlurm(runner=self.cluster, settings=self.settings)
         wall = self.cluster.wall
-        self.tester = NodeTester(slurm=slurm, settings=self.settings, log=self.log.append, dry_run=dry_run, wall=wall)
+        self.tester = NodeTester(slurm=slurm, log=self.log.append, dry_run=dry_run, wall=wall)
 
     def round(self, seconds: int = 3) -> bool:
         """One round, after a while."""
@@ -292,9 +293,9 @@ def test_a_round_that_takes_long_is_followed_by_a_long_pause(monkeypatch: pytest
             return True
 
     monkeypatch.setattr(clock, "sleep", pauses.append)
-    slurm = Slurm(runner=cluster(1))
+    slurm = TestSlurm(runner=cluster(1), settings=parse({}))
     with pytest.raises(EnoughError):
-        keep_testing(Slow(slurm=slurm, settings=parse({}), log=print), print, clock)
+        keep_testing(Slow(slurm=slurm, log=print), print, clock)
     assert pauses == [program.BUSY_POLL_SECONDS, 10.0, program.LONGEST_POLL_SECONDS]
 
 
@@ -321,7 +322,7 @@ def test_the_exit_code_tells_what_went_wrong(
 ) -> None:
     assert main(monkeypatch, lambda *_a, **_k: Done(code=1, stderr="down"), "--once")[0] == 1
     path = tmp_path / "settings.json"
-    path.write_text('{"test": []}')
+    path.write_text('{"max_under_test": "many"}')
     monkeypatch.setenv("SETTINGS", str(path))
     assert main(monkeypatch, cluster(1), "--once")[0] == 2
-    assert "there is no such key" in capsys.readouterr().out
+    assert "settings.json cannot be used" in capsys.readouterr().out

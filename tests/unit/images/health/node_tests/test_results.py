@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from images.health.contract import FaultClass, Result, Status, not_checked, ok
+from images.health.contract import FaultClass, Result, Status
 from images.health.node_tests.results import KEY, Record, decode, encode
+from images.health.verdict import not_checked, ok
 
 AT = 1_795_000_000
 RECORDS = {

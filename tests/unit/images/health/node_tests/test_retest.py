@@ -14,13 +14,13 @@ from images.health.node_tests.retest import (
     PENDING_SECONDS,
     RETEST_SECONDS,
     Move,
-    Reservation,
     Retest,
     Step,
     due,
     move,
     own,
 )
+from images.health.slurm import Reservation
 from images.health.watch.view import STALE_SECONDS
 from tests.unit.images.health.node_tests.views import NOW, job, node, policy, record, started, waits
 

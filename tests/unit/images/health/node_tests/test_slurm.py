@@ -6,18 +6,21 @@ The listings were written by hand after the tables of both versions' parsers (`P
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
-from images.health.node_tests.contract import Place
 from images.health.node_tests.plan import NodeView, Submit, TestJob, Waiting
 from images.health.node_tests.results import encode
-from images.health.node_tests.retest import Reservation
-from images.health.node_tests.slurm import Account, Ended, Slurm, SlurmError
+from images.health.node_tests.settings import parse
+from images.health.node_tests.slurm import Ended, TestSlurm
+from images.health.slurm import SlurmError
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.node_tests.views import CPU, NOW, PAIR, node, record
+
+USUAL = parse({})
 
 
 def number(value: int) -> dict[str, Any]:
@@ -26,12 +29,12 @@ def number(value: int) -> dict[str, Any]:
 
 def nodes_of(*nodes: dict[str, Any], pools: frozenset[str] = frozenset()) -> list[NodeView]:
     runner = FakeRunner({"scontrol show nodes --json": Result(code=0, stdout=json.dumps({"nodes": nodes}))})
-    return [record.view for record in Slurm(runner=runner, pools=pools).nodes()]
+    return list(TestSlurm(runner=runner, settings=replace(USUAL, infiniband=pools)).nodes())
 
 
 def jobs_of(*jobs: dict[str, Any]) -> tuple[list[TestJob], list[Ended]]:
     runner = FakeRunner({"squeue --me --states=all --json": Result(code=0, stdout=json.dumps({"jobs": jobs}))})
-    return Slurm(runner=runner).jobs()
+    return TestSlurm(runner=runner, settings=USUAL).jobs()
 
 
 def job(**fields: Any) -> dict[str, Any]:
@@ -67,26 +70,11 @@ def test_a_node_is_read_with_its_last_results() -> None:
         pool="h100",
         gpus=8,
         started_at=NOW - 99,
+        address="w-0",
+        extra=encode(records, ""),
         records=records,
     )
     assert view.is_idle
-
-
-@pytest.mark.parametrize(
-    ("gres", "gpus"),
-    [
-        ("", 0),
-        (None, 0),
-        ("gpu:8", 8),
-        ("gpu:h100:8(S:0-1)", 8),
-        ("shard:16,gpu:2", 2),
-        ("gpu:a:1,gpu:b:2", 3),
-        ("nic:4", 0),
-        ("gpu", 0),
-    ],
-)
-def test_gpus_are_counted(gres: str | None, gpus: int) -> None:
-    assert nodes_of({"name": "a", "state": ["IDLE"], "gres": gres})[0].gpus == gpus
 
 
 def test_the_pool_is_the_feature_that_names_one() -> None:
@@ -149,7 +137,7 @@ def test_users_who_wait_are_all_but_the_tests() -> None:
     down = "ReqNodeNotAvail, UnavailableNodes:w-[0-1]"
     text = f"17|main|Resources\n18|main,gpus|Priority\n 19 |x|{down}\nslurm: error: odd\n\n"
     runner = FakeRunner({"squeue --all --noheader --states=PENDING": Result(code=0, stdout=text)})
-    assert Slurm(runner=runner).waiting([17]) == [
+    assert TestSlurm(runner=runner, settings=USUAL).waiting([17]) == [
         Waiting(partitions=("main", "gpus"), reason="Priority"),
         Waiting(partitions=("x",), reason=down),
     ]
@@ -157,23 +145,21 @@ def test_users_who_wait_are_all_but_the_tests() -> None:
 
 @pytest.mark.parametrize("code", [1, TIMED_OUT, NO_PROGRAM])
 def test_no_answer_is_an_error_and_never_an_empty_cluster(code: int) -> None:
-    slurm = Slurm(runner=FakeRunner({"": Result(code=code, stdout='{"nodes": [], "jobs": []}', stderr="down")}))
-    for question in (slurm.nodes, slurm.jobs, lambda: slurm.waiting([])):
+    away = Result(code=code, stdout='{"jobs": []}', stderr="down")
+    slurm = TestSlurm(runner=FakeRunner({"": away}), settings=USUAL)
+    for question in (slurm.jobs, lambda: slurm.waiting([])):
         with pytest.raises(SlurmError, match="down"):
             question()
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "[]", "{}", "null", '{"nodes": 7, "jobs": "x"}', '{"nodes": null, "jobs": null}']
-)
+@pytest.mark.parametrize("text", ["", "x", "[]", "{}", "null", '{"jobs": "x"}', '{"jobs": null}'])
 def test_garbage_is_an_error(text: str) -> None:
-    slurm = Slurm(runner=FakeRunner({"": Result(code=0, stdout=text)}))
-    for question in (slurm.nodes, slurm.jobs):
-        with pytest.raises(SlurmError):
-            question()
+    slurm = TestSlurm(runner=FakeRunner({"": Result(code=0, stdout=text)}), settings=USUAL)
+    with pytest.raises(SlurmError):
+        slurm.jobs()
 
 
-def submitted(wish: Submit, account: Account | None = None) -> list[str]:
+def submitted(wish: Submit, **account: str) -> list[str]:
     seen: list[list[str]] = []
 
     def note(argv: Any) -> Result:
@@ -181,9 +167,7 @@ def submitted(wish: Submit, account: Account | None = None) -> list[str]:
         return Result(code=0, stdout="18\n")
 
     runner = FakeRunner({"sbatch": note})
-    assert (
-        Slurm(runner=runner, account=account or Account()).submit(wish, wish.test.command(Place(gpus=8)), "/var/tmp").ok
-    )
+    assert TestSlurm(runner=runner, settings=parse(account)).submit(wish).ok
     assert set(runner.environments[0] or {}) <= {"PATH", "SLURM_CONF"}
     return seen[0]
 
@@ -200,76 +184,33 @@ def test_a_test_is_a_short_job_of_the_lowest_priority_that_has_its_nodes_alone()
 
 
 def test_a_pair_has_both_nodes_in_its_name_and_the_sites_account() -> None:
-    account = Account(account="ops", qos="low", partition="tests")
-    argv = submitted(Submit(test=PAIR, nodes=(node("w-0", gpus=8), node("w-1", gpus=8)), partition="main"), account)
+    argv = submitted(
+        Submit(test=PAIR, nodes=(node("w-0", gpus=8), node("w-1", gpus=8)), partition="main"),
+        account="ops",
+        qos="low",
+        partition="tests",
+    )
     assert {"--job-name=health-nccl-pair:w-0,w-1", "--nodes=2", "--nodelist=w-0,w-1", "--gpus-per-node=8"} <= set(argv)
     assert {"--account=ops", "--qos=low", "--partition=tests"} <= set(argv)
     assert json.loads(argv[-1])["environment"] == {"NCCL_ALGO": "Ring"}
 
 
-def test_a_reason_is_read_with_its_time() -> None:
-    fields = {"name": "a", "state": ["IDLE", "DRAIN"], "reason": "health/cpu-speed: m", "reason_changed_at": number(7)}
-    (view,) = nodes_of(fields)
-    assert (view.reason, view.reason_at) == ("health/cpu-speed: m", 7)
-    (view,) = nodes_of({"name": "a", "state": ["IDLE"], "reason": "", "reason_changed_at": number(0)})
-    assert (view.reason, view.reason_at) == ("", 0)
-
-
-def test_one_node_is_read_as_it_is_now() -> None:
-    nodes = json.dumps({"nodes": [{"name": "w-0", "state": ["IDLE"]}]})
-    slurm = Slurm(runner=FakeRunner({"scontrol show node": Result(code=0, stdout=nodes)}))
-    found = slurm.node("w-0")
-    assert (found is not None and found.view.name, slurm.node("w-1")) == ("w-0", None)
-
-
-RESERVATIONS = """\
-ReservationName=course StartTime=2026-11-21T21:55:03 EndTime=2026-11-21T22:55:03 Duration=01:00:00 Nodes=w-[1-2] \
-NodeCnt=2 CoreCnt=4 Features=(null) PartitionName=(null) Flags=SPEC_NODES TRES=cpu=4 Users=carol Groups=(null) \
-Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) MaxStartDelay=(null)
-ReservationName=health-test-w-0 StartTime=2026-11-21T21:55:03 EndTime=2027-11-21T21:55:03 Duration=365-00:00:00 \
-Nodes=w-0 NodeCnt=1 CoreCnt=2 Features=(null) PartitionName=(null) Flags=MAINT,IGNORE_JOBS,SPEC_NODES TRES=cpu=2 \
-Users=slurm Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) MaxStartDelay=(null) \
-Comment=re-test of cpu-speed: Nodes=x Comment=y
-"""
-"""After `slurm_sprint_reservation_info` of 24.11 and 26.05."""
-
-
-def test_reservations_are_read_with_their_comments() -> None:
-    slurm = Slurm(runner=FakeRunner({"scontrol show reservation": Result(code=0, stdout=RESERVATIONS)}))
-    assert slurm.reservations() == [
-        Reservation(name="course", nodes="w-[1-2]", comment=""),
-        Reservation(name="health-test-w-0", nodes="w-0", comment="re-test of cpu-speed: Nodes=x Comment=y"),
-    ]
-    none = Result(code=0, stdout="No reservations in the system\n")
-    assert Slurm(runner=FakeRunner({"scontrol": none})).reservations() == []
-    with pytest.raises(SlurmError):
-        Slurm(runner=FakeRunner({"": Result(code=1, stderr="down")})).reservations()
-
-
 def test_a_re_test_runs_in_its_reservation() -> None:
     runner = FakeRunner()
     wish = Submit(test=CPU, nodes=(node("w-0"),), partition="main")
-    Slurm(runner=runner).submit(wish, ["sysbench"], "/var/tmp", reservation="health-test-w-0")
+    TestSlurm(runner=runner, settings=USUAL).submit(wish, reservation="health-test-w-0")
     assert " --reservation=health-test-w-0 " in runner.commands[0]
     assert not any("--reservation" in word for word in submitted(wish))
 
 
 def test_the_changes_are_slurms_own_commands() -> None:
     runner = FakeRunner()
-    slurm = Slurm(runner=runner)
+    slurm = TestSlurm(runner=runner, settings=USUAL)
     slurm.cancel([17, 18])
-    slurm.write("w-0", '{"a": "b c"}')
     slurm.reserve("health-test-w-0", "w-0", "why")
-    slurm.release("health-test-w-0")
-    slurm.drain("w-0", "a b")
-    slurm.undrain("w-0", "lifted: a")
     created = "reservationname=health-test-w-0 nodes=w-0 users=slurm starttime=now duration=UNLIMITED"
     created += " flags=MAINT,IGNORE_JOBS"
     assert runner.commands == [
         "scancel 17 18",
-        'scontrol update nodename=w-0 extra={"a": "b c"}',
         f"scontrol create reservation {created} comment=why",
-        "scontrol delete reservationname=health-test-w-0",
-        "scontrol update nodename=w-0 state=drain reason=a b",
-        "scontrol update nodename=w-0 state=undrain reason=lifted: a",
     ]

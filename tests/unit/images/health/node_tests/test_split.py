@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from images.health.node_tests.split import Standing, after_run, is_guilty, next_pairs, witnesses
+from images.health.node_tests.split import Standing, is_guilty, next_pairs, witnesses
 
 Standings = dict[str, Standing]
 
@@ -19,10 +19,9 @@ def names(count: int) -> list[str]:
 
 
 def run(standings: Standings, pair: tuple[str, str], at: int, well: bool) -> None:
-    first, second = pair
-    before = dict(standings)
-    standings[first] = after_run(before.get(first, Standing()), second, at=at, well=well)
-    standings[second] = after_run(before.get(second, Standing()), first, at=at, well=well)
+    for name, partner in (pair, pair[::-1]):
+        met = standings.get(name, Standing()).failed_with
+        standings[name] = Standing(well_at=at) if well else Standing(failed_with={**met, partner: at})
 
 
 def guilty(standings: Standings) -> set[str]:

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from images.common.command import Runner
-from images.controller.kube import Kube
+from images.common.follow import Follower
 from images.health.contract import Result
 from images.health.report import Report, encode
-from images.health.watch.decide import KUBERNETES
+from images.health.slurm import Slurm
 from images.health.watch.kube_write import WritingKube
+from images.health.watch.kubernetes import Teller
 from images.health.watch.limit import Limit
 from images.health.watch.machines import RELEASED_BY, RELEASED_FOR, Machines
 from images.health.watch.release import Rules
 from images.health.watch.releaser import Releaser
-from images.health.watch.slurm import Slurm
 from images.health.watch.watcher import Watcher
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 from tests.unit.images.health.story import play
@@ -54,7 +54,7 @@ class AtOnce(Executor):
         return future
 
 
-class Copy:
+class Copy(Follower[Any]):
     """A follower whose copy is as new as the test lets it be."""
 
     def __init__(self, read: Callable[[], dict[str, Any]]) -> None:
@@ -66,6 +66,14 @@ class Copy:
         return self.read() if self.frozen is None else self.frozen
 
 
+class _Events(Teller):
+    """Writes each event at once."""
+
+    def event(self, worker: str, *, reason: str, message: str, warning: bool, now: float) -> None:
+        super().event(worker, reason=reason, message=message, warning=warning, now=now)
+        self.write_waiting()
+
+
 class Fleet:
     """Machines m-0, m-1, ... with a worker w-0, w-1, ... each, and the whole watcher."""
 
@@ -75,9 +83,8 @@ class Fleet:
         self.kubernetes = WatchedMachines(count)
         self.runner = runner
         self.log: list[str] = []
-        self.kube = WritingKube.of(
-            Kube(host="127.0.0.1", port=self.kubernetes.port, namespace="ns", tls=False, service_account=token)
-        )
+        port = self.kubernetes.port
+        self.kube = WritingKube(host="127.0.0.1", port=port, namespace="ns", tls=False, service_account=token)
         self.results: dict[str, dict[str, Result]] = {name: {"gpu-xid": OK} for name in self.names}
         self.pool = AtOnce()
         self.answers = True
@@ -115,7 +122,7 @@ class Fleet:
             copies=machines,
             rules=rules,
             log=self.log.append,
-            events=self,
+            events=_Events(kube=self.kube, machines=machines, log=self.log.append),
             dry_run=dry_run,
             pool=self.pool,
             wall=self.wall,
@@ -124,13 +131,10 @@ class Fleet:
             slurm=slurm,
             policy=policy(requeue_after=60),
             log=self.log.append,
-            machines=(KUBERNETES, machines),
+            machines=machines,
             releaser=self.releaser,
             wall=self.wall,
         )
-
-    def event(self, worker: str, *, reason: str, message: str, warning: bool, now: float) -> None:
-        self.kube.tell(worker, "", reason=reason, message=message, warning=warning, at=now)
 
     def events(self) -> list[tuple[str, str]]:
         return [(event["reason"], event["involvedObject"]["name"]) for event in self.kubernetes.events]

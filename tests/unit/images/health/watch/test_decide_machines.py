@@ -168,7 +168,7 @@ def test_what_may_be_another_machine_now_is_measured_before_it_takes_jobs(
 ) -> None:
     node = replace(
         drained(reason=reason, gpu_presence=OK, kubernetes=OK),
-        started_at=None if started_ago is None else NOW - started_ago,
+        started_at=0.0 if started_ago is None else NOW - started_ago,
         measured_at=None if measured_ago is None else NOW - measured_ago,
     )
     by = replace(policy(), measures_new=True)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from images.controller.kube import Kube, KubeError
+from images.common.kubernetes import KubeError
+from images.health.slurm import Record
 from images.health.watch.decide import Action, Kind
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.kubernetes import (
@@ -19,13 +20,10 @@ from images.health.watch.kubernetes import (
     TRY_AGAIN_SECONDS,
     Teller,
     conditions,
-    keep_following,
     says_the_same,
 )
 from images.health.watch.machines import CONDITION, Machine, Machines, Place, Told
-from images.health.watch.slurm import Record
 from images.health.watch.view import WELL_STALE_SECONDS, NodeView
-from tests.fakes.commands import FakeClock
 from tests.unit.images.health.tables import Like, table
 from tests.unit.images.health.watch.followed import Followed
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view
@@ -81,9 +79,8 @@ def api() -> Iterator[FakeApi]:
 @pytest.fixture
 def kube(api: FakeApi, tmp_path: Path) -> WritingKube:
     (tmp_path / "token").write_text("secret\n")
-    return WritingKube.of(
-        Kube(host="127.0.0.1", port=api.server.server_address[1], namespace="ns", tls=False, service_account=tmp_path)
-    )
+    port = api.server.server_address[1]
+    return WritingKube(host="127.0.0.1", port=port, namespace="ns", tls=False, service_account=tmp_path)
 
 
 class Setting:
@@ -184,6 +181,13 @@ def test_a_condition_is_written_once_and_again_only_if_kubernetes_does_not_show_
     assert api.statuses() == ["True", "True", "False"]
 
 
+def test_where_conditions_are_not_wanted_none_is_written(api: FakeApi, kube: WritingKube) -> None:
+    setting = Setting(kube)
+    setting.teller.writes_conditions = False
+    setting.see(disks=FULL)
+    assert api.written == []
+
+
 def test_a_machine_that_the_workers_left_is_unknown(api: FakeApi, kube: WritingKube) -> None:
     setting = Setting(kube)
     setting.see(disks=FULL)
@@ -273,60 +277,3 @@ def test_a_stuck_api_server_holds_up_nobody_and_fills_no_memory(kube: WritingKub
     for _ in range(MOST_WAITING + 2):
         setting.teller.acted(Action(kind=Kind.DRAIN, node=view("w-0"), reason="r"), NOW)
     assert setting.log == ["Kubernetes is too slow: a message for it is left out"] * 2
-
-
-# ---------------------------------------------------------------- following
-
-
-class Ended(Exception):  # noqa: N818
-    """Ends a loop that has no end."""
-
-
-class FakeStream:
-    """A follower that fails as it is told."""
-
-    def __init__(self, *outcomes: Exception | None) -> None:
-        self.synced = True
-        self.outcomes = list(outcomes)
-        self.seen: list[bool] = []
-
-    def follow_once(self) -> None:
-        self.seen.append(self.synced)
-        outcome = self.outcomes.pop(0)
-        if outcome is not None:
-            raise outcome
-        self.synced = True
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        KubeError("no answer"),
-        KubeError("forbidden", 403),
-        KeyError("items"),
-        ValueError(),
-        PermissionError("ca.crt"),
-        AttributeError("get"),
-    ],
-)
-def test_a_copy_that_is_not_kept_up_to_date_proves_nothing(error: Exception) -> None:
-    stream, log = FakeStream(error, None, Ended()), list[str]()
-    with pytest.raises(Ended):
-        keep_following(stream, "nodes", log.append, FakeClock())
-    assert stream.seen == [True, False, True]
-    assert log[0].startswith("waiting for nodes of the API server")
-
-
-def test_a_copy_that_nobody_keeps_up_to_date_any_more_proves_nothing() -> None:
-    stream = FakeStream(RuntimeError("out of threads"))
-    with pytest.raises(RuntimeError):
-        keep_following(stream, "nodes", lambda _: None, FakeClock())
-    assert not stream.synced
-
-
-def test_a_forgotten_version_is_read_again_at_once() -> None:
-    stream, log, clock = FakeStream(KubeError("gone", 410), Ended()), list[str](), FakeClock()
-    with pytest.raises(Ended):
-        keep_following(stream, "nodes", log.append, clock)
-    assert stream.seen == [True, True]
-    assert (log, clock.time) == ([], 0.0)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from images.health.slurm import Record
 from images.health.watch import machines
 from images.health.watch.machines import (
     CONDITION,
@@ -28,7 +29,6 @@ from images.health.watch.machines import (
     seconds_of,
     takes_connection,
 )
-from images.health.watch.slurm import Record
 from images.health.watch.view import Finding
 from tests.unit.images.health.tables import Like, table, words
 from tests.unit.images.health.watch.followed import Followed
@@ -139,8 +139,8 @@ def test_a_machine_that_answers(machine: Machine, expected: str) -> None:
 
 
 def test_a_silent_slurmd_alone_is_no_lost_machine_and_a_cordon_is_ours_only_where_we_are_known() -> None:
-    assert judge("m-0", READY, silent=True, drain_conditions=frozenset()).result.status == "ok"
-    assert judge("m-0", RELEASED, silent=False, drain_conditions=frozenset()).result.status == "fail"
+    assert judge("m-0", READY, NOW, silent=True, drain_conditions=frozenset()).result.status == "ok"
+    assert judge("m-0", RELEASED, NOW, silent=False, drain_conditions=frozenset()).result.status == "fail"
 
 
 @table(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from images.common.slurm_node import NodeState
+from images.common.slurm_node import is_ours
+from images.common.slurm_records import NodeRecord
 from images.health.watch.machines import KEEP, RELEASED_FOR, Machine, Machines, Place
 from images.health.watch.releaser import TRY_AGAIN_SECONDS
 from tests.unit.images.health.watch.release_cluster import RELEASED, SUSPECTED, Cluster, Copy
@@ -215,9 +216,9 @@ def test_a_dry_run_says_what_it_would_do_once_and_changes_nothing(cluster: Clust
 
 def test_the_end_of_a_pod_does_not_take_our_drain_for_its_own() -> None:
     """Else `leave` would delete the record, and the new pod would take jobs before its machine is checked."""
-    state = NodeState(states=frozenset({"IDLE", "DRAIN"}), reason=REASON)
-    assert state.is_drained
-    assert not state.is_ours
+    record = NodeRecord(name="w-0", states=frozenset({"IDLE", "DRAIN"}), reason=REASON)
+    assert record.is_drained
+    assert not is_ours(record)
 
 
 def test_copies_are_what_machines_have() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from images.common.command import TIMED_OUT
 from images.common.command import Result as CommandResult
+from images.health.slurm import SlurmError
 from images.health.watch.decide import KUBERNETES
 from images.health.watch.program import policy_from
-from images.health.watch.slurm import SlurmError
 from images.health.watch.view import Finding
 from images.health.watch.watcher import MOST_FAILURES, REQUEUE_AGAIN_SECONDS
 from tests.fakes.slurmctld import FakeNode

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 
 from images.health.contract import Result
 from images.health.report import Report, encode
-from images.health.watch.decide import KUBERNETES, Action, Policy
-from images.health.watch.slurm import Record, Slurm
+from images.health.slurm import Record, Slurm
+from images.health.watch.decide import Action, Policy
+from images.health.watch.kubernetes import Teller
+from images.health.watch.machines import Machines
 from images.health.watch.view import Finding, NodeView
 from images.health.watch.watcher import Watcher
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
@@ -15,18 +17,18 @@ from tests.unit.images.health.story import play
 from tests.unit.images.health.watch.views import NOW, OK, failed, policy
 
 
-class FakeMachines:
+class FakeMachines(Machines):
     """Says what it is told to say."""
 
     def __init__(self) -> None:
         self.says: dict[str, Finding] = {}
 
-    def findings(self, records: list[Record], now: float) -> Mapping[str, Finding]:
+    def findings(self, records: Iterable[Record], now: float) -> dict[str, Finding]:
         del records, now
         return self.says
 
 
-class FakeTeller:
+class FakeTeller(Teller):
     """Remembers what it was told."""
 
     def __init__(self) -> None:
@@ -37,9 +39,9 @@ class FakeTeller:
         del now
         self.actions.append((action.kind.value, action.node.name))
 
-    def saw(self, views: list[NodeView], now: float) -> None:
+    def saw(self, views: Iterable[NodeView], now: float) -> None:
         del now
-        self.views = views
+        self.views = list(views)
 
 
 class Cluster:
@@ -62,7 +64,7 @@ class Cluster:
             slurm=Slurm(runner=self.slurmctld.runner),
             policy=by or policy(),
             log=self.log.append,
-            machines=(KUBERNETES, self.machines),
+            machines=self.machines,
             teller=self.teller,
             dry_run=dry_run,
             wall=lambda: self.time,

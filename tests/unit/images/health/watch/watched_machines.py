@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from images.controller.topology_places import WORKER_PODS
+from images.common.kubernetes import WORKER_PODS
 from images.health.watch.machines import Machine, Place, machine_of, place_of
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.kubernetes_http import Question

@@ -1,0 +1,121 @@
+"""SSH sessions on a login node."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli.access.addresses import host_public_key, login_address
+from cli.errors import USAGE, Failure
+from cli.kubectl.client import Kubectl
+from config.cluster import ClusterConfig
+from config.errors import unknown_name
+from local.report import open_report
+from local.tools import ensure_tools
+from slurm.local_cluster import login_key
+from slurm.names import SSH_PORT
+
+
+def open_session(
+    kubectl: Kubectl, config: ClusterConfig, *, user: str | None, key: str | None, command: Sequence[str]
+) -> int:
+    """Run ssh to the login Service and return its exit status.
+
+    The local cluster's Service is reached directly, as is a load balancer. Elsewhere the way leads through
+    `kubectl port-forward`.
+    """
+    name = user or next(iter(config.users), None)
+    if name is None:
+        raise Failure(
+            "the stack file has no users", hint="add one: slurmstack:users: {alice: {uid: 10001, ...}}", code=USAGE
+        )
+    if name not in config.users:
+        raise Failure(unknown_name(name, config.users, what="a user of the stack file"), code=USAGE)
+    namespace = config.cluster.namespace
+    address, public_key = login_address(kubectl, namespace), host_public_key(kubectl, namespace)
+    if address is None or public_key is None:
+        raise Failure(f"there is no login Service in namespace {namespace}", hint="`slurmstack up` makes it")
+    direct = config.cloud.is_local or config.login.service_type == "LoadBalancer"
+    with _way(kubectl, namespace, address, direct=direct) as (host, port), tempfile.TemporaryDirectory() as directory:
+        known_hosts = Path(directory) / "known_hosts"
+        known_hosts.write_text(f"slurmstack-login {public_key}\n", encoding="utf-8")
+        arguments = ssh_arguments(known_hosts, identity(config, key), port)
+        return subprocess.run(
+            [ssh_program(is_local=config.cloud.is_local), *arguments, f"{name}@{host}", *command], check=False
+        ).returncode
+
+
+def ssh_arguments(known_hosts: Path, key: str | None, port: int) -> list[str]:
+    """Options for ssh: the cluster's own host key and no other, and one identity if one is given."""
+    return [
+        *(["-i", key, "-o", "IdentitiesOnly=yes"] if key else []),
+        "-p",
+        str(port),
+        "-o",
+        f"UserKnownHostsFile={known_hosts}",
+        "-o",
+        "HostKeyAlias=slurmstack-login",
+        "-o",
+        "StrictHostKeyChecking=yes",
+        "-o",
+        "LogLevel=ERROR",
+    ]
+
+
+def identity(config: ClusterConfig, key: str | None) -> str | None:
+    """The private key to use: the named one, else the local cluster's own where that is the cluster."""
+    if key is not None:
+        return key
+    return str(login_key()) if config.cloud.is_local and login_key().exists() else None
+
+
+def ssh_program(*, is_local: bool) -> str:
+    """The ssh command; for the local cluster one is fetched if the machine has none."""
+    found = shutil.which("ssh")
+    if found is None and is_local:
+        return ensure_tools(open_report()).path("ssh")
+    if found is None:
+        raise Failure("there is no ssh command on this machine", hint="install it (Debian: openssh-client)")
+    return found
+
+
+@contextmanager
+def _way(kubectl: Kubectl, namespace: str, address: str, *, direct: bool) -> Iterator[tuple[str, int]]:
+    if direct:
+        yield address, SSH_PORT
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    forward = subprocess.Popen(
+        [*kubectl.command(), "port-forward", "-n", namespace, "service/login", f"{port}:{SSH_PORT}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=os.environ,
+    )
+    try:
+        _await_port(port, forward)
+        yield "127.0.0.1", port
+    finally:
+        forward.terminate()
+        forward.wait()
+
+
+def _await_port(port: int, forward: subprocess.Popen[bytes]) -> None:
+    for _ in range(100):
+        if forward.poll() is not None:
+            words = forward.stderr.read().decode().strip() if forward.stderr else ""
+            raise Failure(f"kubectl port-forward ended: {words}")
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise Failure("kubectl port-forward did not open its port within 10 s")

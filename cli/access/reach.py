@@ -1,0 +1,92 @@
+"""The way to a stack's cluster: its kubeconfig, wherever that comes from."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import yaml
+
+from cli.engine import pulumi as engine
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl, connect, find_program, message
+from cli.stack import Stack
+from config.nebius.cloud import NebiusCloud
+from local.files import write_whole
+
+OUTPUT = "kubeconfig"
+"""Output of a stack whose cloud makes the cluster. It names a command that gets a token; there is no secret in it."""
+
+
+def reach(stack: Stack) -> Kubectl:
+    """Kubectl for the cluster of a stack. Raises Failure if there is none, or if it does not answer."""
+    cloud = stack.config.cloud
+    if not isinstance(cloud, NebiusCloud):
+        return connect(cloud)
+    file = keep_kubeconfig(stack)
+    if file is None:
+        raise Failure(
+            f"the stack {stack.name!r} has no cluster yet",
+            hint="`slurmstack up` makes it, with machines and file systems; `slurmstack preview` shows what that is",
+        )
+    context = _context(file)
+    kubectl = Kubectl(program=find_program(), context=context, kubeconfig=str(file))
+    answer = kubectl.run("get", "--raw", "/readyz", check=False)
+    if answer.returncode != 0:
+        credentials = (
+            "`nebius iam whoami` tells whether the vendor's command is there and logged in"
+            if cloud.credentials == "cli"
+            else "`slurmstack doctor cloud` tells whether the credentials are good"
+        )
+        raise Failure(
+            f"the cluster {context!r} does not answer: {message(answer.stderr)}",
+            hint=f"{credentials}; cloud.kubernetes.allowed_cidrs must let this machine in",
+        )
+    return kubectl
+
+
+def keep_kubeconfig(stack: Stack) -> Path | None:
+    """The kubeconfig file of a cluster that the stack makes, for its owner only; None if there is no cluster yet.
+
+    It is read from the stack each time; without the pulumi command the one of the last time serves.
+    """
+    file = stack.private / OUTPUT
+    if shutil.which("pulumi") is None:
+        if file.exists():
+            return file
+        raise Failure(
+            "the cluster's kubeconfig is an output of its stack, and there is no pulumi command to read it",
+            hint=f"install pulumi, or copy what `slurmstack kubeconfig` prints on a machine that has it to {file}",
+        )
+    text = engine.output(stack, OUTPUT)
+    if text is None:
+        return None
+    write_private(file, text)
+    return file
+
+
+def kubeconfig_of(stack: Stack) -> str:
+    """The kubeconfig of a stack's cluster and of no other, as YAML. Raises Failure if there is none."""
+    cloud = stack.config.cloud
+    if not isinstance(cloud, NebiusCloud):
+        return connect(cloud).run("config", "view", "--minify", "--flatten").stdout
+    file = keep_kubeconfig(stack)
+    if file is None:
+        raise Failure(f"the stack {stack.name!r} has no cluster yet", hint="`slurmstack up` makes it")
+    return file.read_text(encoding="utf-8")
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that only its owner may read, all at once."""
+    try:
+        write_whole(file, text)
+    except OSError as error:
+        raise Failure(f"cannot write {file}: {error.strerror or error}") from error
+
+
+def _context(file: Path) -> str:
+    try:
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return str(document["current-context"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise Failure(f"{file} is no kubeconfig with a current-context", hint="delete it and try again") from error

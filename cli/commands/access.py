@@ -1,0 +1,61 @@
+"""Commands that look at a cluster or lead into it: status, login, kubeconfig."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.access.login import open_session
+from cli.access.reach import kubeconfig_of, reach, write_private
+from cli.commands.options import ConfigOption, JsonOption
+from cli.errors import FAILED
+from cli.stack import open_stack
+from cli.status.present import print_status
+from cli.status.read import read_status
+
+
+def status(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
+    """Show pods, Slurm nodes, the active configuration and the login address."""
+    stack = open_stack(config)
+    found = read_status(reach(stack), stack.config)
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=1))
+    else:
+        print_status(found)
+    if not found.healthy:
+        raise typer.Exit(FAILED)
+
+
+def login(
+    user: Annotated[
+        str | None, typer.Argument(help="Default: the first user of the stack file.", show_default=False)
+    ] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(help="Command to run instead of a shell.", show_default=False)
+    ] = None,
+    config: ConfigOption = None,
+    *,
+    key: Annotated[str | None, typer.Option("--key", "-i", help="Private SSH key file.", show_default=False)] = None,
+) -> None:
+    """Open an SSH session on a login node, in the jail. The host key is checked against the cluster's own."""
+    stack = open_stack(config)
+    raise typer.Exit(open_session(reach(stack), stack.config, user=user, key=key, command=command or []))
+
+
+def kubeconfig(
+    config: ConfigOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write it there, for you only.", show_default=False),
+    ] = None,
+) -> None:
+    """Print a kubeconfig for the stack's cluster, for kubectl and other tools."""
+    text = kubeconfig_of(open_stack(config))
+    if output is None:
+        typer.echo(text, nl=not text.endswith("\n"))
+    else:
+        write_private(output, text)

@@ -1,0 +1,182 @@
+"""The commands `health`, `health run` and `health list`: what the checks say about the nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cli.access.reach import reach
+from cli.commands.options import ConfigOption, JsonOption
+from cli.errors import FAILED, Failure
+from cli.health.present import as_data, print_found, print_table, printable
+from cli.health.query import NOT_CHECKED, list_checks, read_nodes, run_check
+from cli.stack import open_stack
+
+_TABLE = "nodes"
+
+_OFF = (
+    "health checks are off in this stack (health.enabled: false): reports get old, and nodes that were drained for a "
+    "check stay so until somebody resumes them"
+)
+
+
+class _TableFirst(TyperGroup):
+    """A group whose first command needs no name. A node is called POOL-NUMBER, so no name of a command is one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name in where no command is named. For shells that complete the line, nothing is put in."""
+        named = args[:1] == ["--help"] or (args and args[0] in self.commands)
+        if not named and not (ctx.resilient_parsing and not args):
+            args = [_TABLE, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_TableFirst,
+    invoke_without_command=False,
+    subcommand_metavar="[--json] [--failing] [NODE]... | run ... | list ...",
+)
+
+
+@app.callback()
+def health() -> None:
+    """Show which nodes are well, and run their checks by hand.
+
+    At intervals, 30 s by default, a node looks at itself: disks, file systems, memory, clock, name service,
+    processes, GPUs, InfiniBand. A node whose checks fail is drained, and resumed when the same check passes again.
+    A drain that an administrator has set is left alone.
+
+    Without the name of a command it prints a table of the nodes.
+
+    Examples:
+      slurmstack health
+
+      slurmstack health --failing
+
+      slurmstack health gpu-0 gpu-1 --json
+
+      slurmstack health list --node gpu-0
+
+      slurmstack health run disks --node gpu-0
+    """
+
+
+@app.command(_TABLE)
+def nodes(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NODE", help="Default: all nodes.", show_default=False)
+    ] = None,
+    config: ConfigOption = None,
+    *,
+    failing: Annotated[
+        bool, typer.Option("--failing", help="Leave out nodes that are well, or asleep; they are still counted.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a table of nodes: what `slurmstack health` does without the name of a command.
+
+    CHECKED tells the age of a node's report, which is written when it changes and every half an hour, or every 5
+    minutes while something is not well. One that is older than 67 minutes, or 11, is old: nobody knows then. DRAINED
+    FOR is the check that keeps jobs away, or the reason that somebody gave. RESULT has what is not well, in the order
+    fail, not checked, warn, with whose fault it is: a user's job, the node's software, or the hardware.
+
+    A node is well if all its checks passed or warned. It fails if a check fails or keeps it drained. It is unknown if
+    there is no report or an old one, if a check could not tell, or if slurmd does not answer. A node that Slurm has
+    powered down is asleep.
+
+    Exit status: 0 if no node fails or is unknown, or if the stack file has turned the checks off, else 1.
+
+    Examples:
+      slurmstack health
+
+      slurmstack health --failing
+
+      slurmstack health gpu-0 gpu-1
+
+      slurmstack health --json | jq -r '.nodes[] | select(.health == "failing") | .name'
+    """
+    stack = open_stack(config)
+    namespace = stack.config.cluster.namespace
+    found = read_nodes(reach(stack), namespace, names or ())
+    if as_json:
+        typer.echo(json.dumps(as_data(found, namespace=namespace, failing=failing), indent=1))
+    else:
+        print_table(found, failing=failing)
+    if not stack.config.health.enabled:
+        typer.echo(_OFF, err=as_json)
+    elif found.bad:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def run(
+    check: Annotated[str, typer.Argument(metavar="CHECK", help="Its name, as `slurmstack health list` has it.")],
+    config: ConfigOption = None,
+    *,
+    node: Annotated[str, typer.Option("--node", metavar="NODE", help="Where to run it.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Run one check on a node now, and print what it finds, with its figures.
+
+    It changes nothing, drains nothing and lifts no drain: the watcher alone does that, by what the nodes report of
+    the checks that they run themselves.
+
+    Exit status: 0 well or a warning, 1 the check fails, 2 wrong usage, an unknown check or node, 3 not checked; that
+    is also the answer if the node cannot be asked.
+
+    Examples:
+      slurmstack health run disks --node gpu-0
+
+      slurmstack health run gpu-xid --node gpu-0 --json
+    """
+    with _nobody_knows():
+        stack = open_stack(config)
+        found, code = run_check(reach(stack), stack.config.cluster.namespace, node, check)
+    if as_json:
+        typer.echo(json.dumps(found, indent=1))
+    else:
+        print_found(found)
+    raise typer.Exit(code)
+
+
+@app.command("list")
+def list_(
+    config: ConfigOption = None,
+    *,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="NODE", help="Default: any node that runs.", show_default=False),
+    ] = None,
+) -> None:
+    """List the checks of a node: name, when they run, what they look at.
+
+    `never: no gpu` is a check for hardware that the node should not have; `turned off` one that the stack file does not
+    want.
+
+    Examples:
+      slurmstack health list
+
+      slurmstack health list --node gpu-0
+    """
+    stack = open_stack(config)
+    asked, printed = list_checks(reach(stack), stack.config.cluster.namespace, node)
+    for line in printed.splitlines():
+        typer.echo(printable(line))
+    if node is None:
+        typer.echo(f"so on node {asked}; --node names another", err=True)
+
+
+@contextmanager
+def _nobody_knows() -> Iterator[None]:
+    """A check that could not be started is not one that failed: a script may drain a node for that."""
+    try:
+        yield
+    except Failure as failure:
+        if failure.code == FAILED:
+            failure.code = NOT_CHECKED
+        raise

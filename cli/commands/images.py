@@ -1,0 +1,218 @@
+"""Commands that build the images, push them to a registry, and load them into small clusters."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from cli.commands.local import load_images as load_as_up_does
+from cli.commands.options import ConfigOption, JsonOption
+from cli.errors import USAGE, Failure
+from cli.images.build import build_images, build_local, default_base
+from cli.images.load import choose_destination
+from cli.images.load import load_images as load_into
+from cli.images.names import ImageNames, choose_names
+from cli.images.pin import pin as pin_digests
+from cli.images.pin import snippet
+from cli.images.push import push_images
+from cli.images.runner import Runner
+from cli.images.tools import LOCAL, choose_tool, open_tool
+from cli.stack import Stack, open_stack
+from local.report import PlainReport, Report, RichReport, open_report
+
+app = typer.Typer(
+    help="The container images: build them, push them to a registry, load them into kind, k3s or the local cluster.",
+    no_args_is_help=True,
+)
+
+RegistryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        "-r",
+        metavar="PREFIX",
+        help="Host and path such as registry.example.com/slurm. Default: the stack file's.",
+        show_default=False,
+    ),
+]
+ToolOption = Annotated[
+    str | None,
+    typer.Option(
+        help="docker, podman, buildah, or local (the local cluster's own). Default: the first that works, but local.",
+        show_default=False,
+    ),
+]
+TagOption = Annotated[
+    str | None,
+    typer.Option(help="Default: the stack file's, else the Slurm version and a hash of images/.", show_default=False),
+]
+SlurmOption = Annotated[str | None, typer.Option(help="24.11 or 26.05. Default: the stack file's.", show_default=False)]
+
+
+@app.command()
+def build(
+    config: ConfigOption = None,
+    *,
+    registry: RegistryOption = None,
+    tool: ToolOption = None,
+    tag: TagOption = None,
+    slurm_version: SlurmOption = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IMAGE", help="Debian image to start from. Default: that of Slurm's suite.", show_default=False
+        ),
+    ] = None,
+    platform: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OS/ARCH", help="The nodes', such as linux/amd64. Default: this machine's.", show_default=False
+        ),
+    ] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Install all packages anew, for security updates.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Build the images of a cluster with the tool that is there, from images/Containerfile.
+
+    The tag follows the content of images/: the same sources give the same names. Needs a few minutes the first time.
+    """
+    stack = open_stack(config)
+    names = choose_names(stack, registry=registry, tag=tag, slurm_version=slurm_version)
+    report = _report(as_json=as_json)
+    if tool == LOCAL:
+        if base or platform or no_cache:
+            message = "--tool local makes its base from Debian packages and keeps its own cache"
+            raise Failure(
+                message, hint="leave --base, --platform and --no-cache out, or choose another tool", code=USAGE
+            )
+        build_local(names, report)
+        used = LOCAL
+    else:
+        chosen = choose_tool(tool)
+        report.info(f"{chosen.name} builds from {base or default_base(names.slurm_version)}")
+        runner = _runner(stack, names, chosen.name, "build")
+        build_images(chosen, names, runner, report, base=base, platform=platform, no_cache=no_cache)
+        used = chosen.name
+    _print(names, used, {}, as_json=as_json)
+
+
+@app.command()
+def push(
+    config: ConfigOption = None,
+    *,
+    registry: RegistryOption = None,
+    tool: ToolOption = None,
+    tag: TagOption = None,
+    slurm_version: SlurmOption = None,
+    pin: Annotated[bool, typer.Option("--pin", help="Write registry and digests into the stack file.")] = False,
+    tls_verify: Annotated[
+        bool, typer.Option(help="Whether the registry must have TLS with a trusted certificate.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Push the images that `build` made, and print their digests for the stack file.
+
+    A stack with digests runs exactly these images, whatever its registry's tags say later. --pin writes them into the
+    stack file, once all are pushed.
+    """
+    stack = open_stack(config)
+    names = choose_names(stack, registry=registry, tag=tag, slurm_version=slurm_version)
+    if names.is_unregistered:
+        raise Failure(
+            "no registry to push to",
+            hint="name it with --registry, or in the stack file as slurmstack:images: {registry: ...}",
+            code=USAGE,
+        )
+    if pin and names.slurm_version != stack.config.slurm.version:
+        raise Failure(
+            f"{stack.file} runs Slurm {stack.config.slurm.version}: it cannot pin images of {names.slurm_version}",
+            hint="change slurmstack:slurm first, or leave --pin out",
+            code=USAGE,
+        )
+    report = _report(as_json=as_json)
+    with open_tool(tool, report, tls_verify=tls_verify) as chosen:
+        runner = _runner(stack, names, chosen.name, "push")
+        digests = push_images(chosen, names, runner, report)
+    if pin:
+        pin_digests(stack.file, names, digests)
+    _print(
+        names, tool or chosen.name, {"digests": digests, "pinned": str(stack.file) if pin else None}, as_json=as_json
+    )
+    if as_json:
+        return
+    if pin:
+        typer.echo(f"pinned in {stack.file}; `slurmstack up` rolls the pods to them")
+    else:
+        typer.echo(f"For the stack file, below `config:` (or run again with --pin):\n\n{snippet(names, digests, 2)}")
+
+
+@app.command()
+def load(
+    config: ConfigOption = None,
+    *,
+    into: Annotated[
+        str | None, typer.Option(help="kind, k3s or local. Default: what the stack's context is.", show_default=False)
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the kind cluster. Default: from the context.", show_default=False)
+    ] = None,
+    registry: RegistryOption = None,
+    tool: ToolOption = None,
+    tag: TagOption = None,
+    slurm_version: SlurmOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Load the images that `build` made into a cluster on this machine, without a registry.
+
+    The local cluster gets its own builds, as `slurmstack up` gives it, unless another --tool is named.
+    """
+    stack = open_stack(config)
+    names = choose_names(stack, registry=registry, tag=tag, slurm_version=slurm_version)
+    destination = choose_destination(stack, into, name)
+    report = _report(as_json=as_json)
+    if destination.kind == "local" and tool is None and names.is_unregistered:
+        load_as_up_does(report, names.slurm_version)
+        used = LOCAL
+    else:
+        with open_tool(tool, report) as chosen:
+            load_into(chosen, names, destination, _runner(stack, names, chosen.name, "load"), report)
+        used = tool or chosen.name
+    _print(names, used, {"into": destination.kind}, as_json=as_json)
+
+
+def _report(*, as_json: bool) -> Report:
+    """Progress; beside JSON it goes to standard error."""
+    if not as_json:
+        return open_report()
+    return RichReport(Console(stderr=True, highlight=False)) if sys.stderr.isatty() else PlainReport(sys.stderr)
+
+
+def _runner(stack: Stack, names: ImageNames, tool: str, command: str) -> Runner:
+    runner = Runner(
+        log=stack.private / f"images-{command}.log",
+        tool=tool,
+        login=f"{tool} login {names.host}",
+        registry=names.registry,
+    )
+    runner.start()
+    return runner
+
+
+def _print(names: ImageNames, tool: str, more: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        data = {
+            "tool": tool,
+            "slurm_version": names.slurm_version,
+            "registry": names.registry,
+            "tag": names.tag,
+            "references": names.references,
+        }
+        typer.echo(json.dumps({**data, **more}, indent=1))
+    else:
+        typer.echo("\n".join(names.references.values()))

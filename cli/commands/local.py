@@ -1,0 +1,98 @@
+"""Commands for the local cluster: a real two-node Kubernetes on this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from config import ClusterConfig
+from local import cluster, images
+from local import status as local_status
+from local.files import write_whole
+from local.report import Report, open_report
+from slurm.local_cluster import kubeconfig, login_key
+
+app = typer.Typer(
+    help="The local cluster: a real two-node Kubernetes on this machine, for development and trying out.",
+    no_args_is_help=True,
+)
+
+
+@app.command()
+def up(
+    slurm_version: Annotated[
+        str, typer.Option(help="Build the images for this Slurm version: 24.11 or 26.05.")
+    ] = "24.11",
+) -> None:
+    """Start the local cluster and give it our images; fetch and build what is missing. Run again, it repairs.
+
+    The first run takes about 15 minutes on two cores (Kubernetes is built from source), later ones seconds.
+    """
+    report = open_report()
+    cluster.up(report, images=lambda: images.ensure_images(report, slurm_version).archive)
+    ensure_login_key()
+
+
+@app.command()
+def down(
+    *,
+    purge: Annotated[bool, typer.Option("--purge", help="Remove the cache of built programs and images too.")] = False,
+) -> None:
+    """Stop the local cluster and remove everything that it made, the jail's files included.
+
+    The cache of built programs and images stays, so that the next start is fast, unless --purge is given.
+    """
+    cluster.down(open_report(), purge=purge)
+
+
+@app.command()
+def status(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False) -> None:
+    """Show the local cluster's processes, nodes and logs. Exit status 1 if it is not whole."""
+    found = cluster.status()
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=1, default=str))
+    else:
+        typer.echo("\n".join(local_status.lines(found)))
+    if not found.healthy:
+        raise typer.Exit(1)
+
+
+@app.command("restart-node")
+def restart_node(name: Annotated[str, typer.Argument(help="node-0 or node-1.")]) -> None:
+    """Stop everything on one node at once, as a machine reset would, and start it again."""
+    cluster.restart_node(name, open_report())
+
+
+def load_images(report: Report, slurm_version: str) -> None:
+    """Build the images of one Slurm version if need be, and import them on every node that lacks them."""
+    built = images.ensure_images(report, slurm_version)
+    with report.step("Import the images on the nodes") as step:
+        if not cluster.load_archive(built.archive):
+            step.note("already there")
+
+
+def ensure_local_images(report: Report, config: ClusterConfig) -> None:
+    """For a stack on the local cluster that uses images built here: see that its nodes have them."""
+    if not config.cloud.is_local or config.images.registry is not None or config.images.tag is not None:
+        return
+    if not kubeconfig().exists():
+        return  # connecting says so, with the way out
+    load_images(report, config.slurm.version)
+
+
+def ensure_login_key() -> Path:
+    """The SSH key that every user of a stack on the local cluster accepts; made once, readable by its owner only."""
+    private = login_key()
+    if not private.exists():
+        private.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        key = Ed25519PrivateKey.generate()
+        public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+        private.with_suffix(".pub").write_text(f"{public} slurmstack-local\n", encoding="utf-8")
+        write_whole(private, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    return private

@@ -1,0 +1,151 @@
+"""Commands that need nothing but a stack file: validate, render, graph."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cli.commands.options import ConfigOption, JsonOption
+from cli.errors import USAGE, Failure
+from cli.preview.document import Preview, exit_status
+from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
+from cli.preview.sources import of_files
+from cli.preview.text import counted, print_effects
+from cli.program.cloudless import without_cloud
+from cli.program.generated import read_file, write_file
+from cli.program.graph import as_data, as_svg
+from cli.program.manifests import manifests
+from cli.program.recording import record
+from cli.program.render import write
+from cli.stack import Stack, open_stack
+from slurm.conf import render as render_slurm
+
+
+def validate(
+    config: ConfigOption = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="An earlier version of the stack file: say what the change to the present one makes anew or deletes.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+    as_markdown: MarkdownOption = False,
+    detailed: DetailedOption = False,
+) -> None:
+    """Check a stack file, without a cluster. Lists everything that is wrong; exit status 2 if anything is.
+
+    Slurm's own settings are checked by Slurm itself when they are applied.
+
+    With --against, what the change would replace or delete is listed with the data that this would lose, with --json
+    and --markdown every object and property; exit status 3 if any of it is refused. Needs no network and no
+    credentials: made for pipelines that look at pull requests.
+    """
+    form = form_of(as_json=as_json, as_markdown=as_markdown)
+    if against is None and (form == "markdown" or detailed):
+        raise Failure("--markdown and --detailed-exitcode need something to compare with: --against FILE", code=USAGE)
+    stack = open_stack(config)
+    render_slurm(stack.config)
+    nodes = sum(pool.size for pool in stack.config.worker_nodes.values())
+    summary = {"file": str(stack.file), "stack": stack.name, "pools": len(stack.config.worker_nodes), "nodes": nodes}
+    document = of_files(stack, against) if against is not None else None
+    if form == "markdown" and document is not None:
+        typer.echo(text_of(document, form))
+    elif form == "json":
+        typer.echo(json.dumps(summary if document is None else {**document.as_data(), **summary}))
+    else:
+        pools = "pool" if summary["pools"] == 1 else "pools"
+        Console(highlight=False, emoji=False).print(
+            f"{stack.file}: fine ({summary['pools']} {pools}, {nodes} nodes, Slurm {stack.config.slurm.version})",
+            soft_wrap=True,
+            markup=False,
+        )
+        if document is not None:
+            _print_comparison(document, against)
+    if document is not None:
+        raise typer.Exit(exit_status(document, detailed=detailed))
+
+
+def _print_comparison(document: Preview, against: Path | None) -> None:
+    print_effects(document.effects)
+    refused = f"; {len(document.refused)} refused" if document.refused else ""
+    Console(highlight=False, emoji=False).print(
+        f"against {against}: {counted(document.counts()) or 'no changes'}{refused}", soft_wrap=True, markup=False
+    )
+
+
+def render(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Directory for the files.")],
+    config: ConfigOption = None,
+    secrets: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Another directory for the Secrets, so that the first one can be committed. Default: with the rest.",
+            show_default=False,
+        ),
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File that keeps generated keys. Default: .slurmstack/STACK/keys.json.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write the Kubernetes objects of a stack, one YAML file each, for `kubectl apply -f DIR`, Argo CD or Flux.
+
+    Of a stack that makes its cloud too, only the Kubernetes objects are written; what is left out is listed.
+
+    The files are numbered in the order in which they can be applied. Run again, files of objects that left the stack
+    are removed; other files in the directory are left alone. docs/operations.md says more under GitOps.
+
+    Needs no cluster. Keys (munge, SSH host key) are made once and kept in a file beside the stack file, so that the
+    same stack always gives the same objects. Files with Secrets are readable by you only: do not commit them.
+    """
+    if secrets is not None and secrets.resolve() == output.resolve():
+        raise Failure("--secrets and --output name the same directory", hint="leave --secrets out", code=USAGE)
+    stack = open_stack(config)
+    path = keys or stack.private / "keys.json"
+    kept = read_file(path)
+    recording, left = without_cloud(record(stack.sections, stack=stack.name, generated=kept))
+    objects = manifests(recording)
+    write_file(path, kept)
+    apart = [item for item in objects if item.kind == "Secret"]
+    if secrets is not None:
+        written = write([item for item in objects if item.kind != "Secret"], output)
+        typer.echo(f"{len(written)} objects in {output}")
+        typer.echo(f"{len(write(apart, secrets))} Secrets, in the clear, in {secrets}: do not commit them as they are")
+    else:
+        written = write(objects, output)
+        typer.echo(f"{len(written)} objects in {output}")
+        typer.echo(f"{len(apart)} of them are Secrets, in the clear: do not commit them (--secrets puts them apart)")
+    for line in left:
+        typer.echo(line, err=True)
+    if kept.changed:
+        typer.echo(f"new keys in {path}: keep this file, without it the next run makes other keys")
+
+
+def graph(
+    config: ConfigOption = None,
+    format_: Annotated[str, typer.Option("--format", "-f", help="json or svg.")] = "json",
+) -> None:
+    """Print everything that the program registers with Pulumi: as a list (json) or as a picture (svg).
+
+    Needs no cluster. Unknown values are printed as <unknown>, secret ones as <secret>.
+    """
+    if format_ not in {"json", "svg"}:
+        raise Failure(f"--format {format_!r} is none of json, svg", code=USAGE)
+    stack: Stack = open_stack(config)
+    recording = record(stack.sections, stack=stack.name)
+    typer.echo(
+        json.dumps(as_data(recording), indent=1) if format_ == "json" else as_svg(recording), nl=format_ == "json"
+    )

@@ -1,0 +1,1 @@
+"""The way to apply with the real Pulumi engine."""

@@ -1,0 +1,322 @@
+"""Applies a stack with kubectl: server-side apply, with an apply set that prunes what left the stack."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cli.errors import Failure
+from cli.kubectl.apply_set import forget_unknown_kinds, members
+from cli.kubectl.client import Kubectl, as_list
+from cli.kubectl.diff import APPLY, changes, key, live_objects, objects_in
+from cli.kubectl.lock import Lock
+from cli.program.generated import KeptValues
+from cli.program.manifests import Manifest, manifests
+from cli.program.recording import Recording, program_loading, record
+from cli.safety.change import Change, of_object
+from cli.safety.effects import Effect, effects
+from cli.safety.owner import refuse_foreign, refuse_takeover
+from config.cluster import ClusterConfig
+
+APPLY_SET = "slurmstack"
+"""Name of the Secret that is the parent of the apply set."""
+
+KEPT_VALUES = "slurmstack-generated"
+"""Name of the Secret that keeps generated keys where no Pulumi state does."""
+
+_PART_OF = "applyset.kubernetes.io/part-of"
+
+_PART = ("app.kubernetes.io/part-of", "slurmstack")
+"""The label that all objects of a cluster have."""
+
+_POOL = "slurmstack/pool"
+"""The label that pods and StatefulSets of worker pools have."""
+
+RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole"
+"""What the stack may have in no namespace, besides the namespace itself and volumes, which are never deleted with an
+apply. An apply set has a namespace, so these are found by their labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A stack compared with its cluster."""
+
+    namespace: str
+    objects: tuple[Manifest, ...]
+    kept: KeptValues
+    live: Mapping[tuple[str, str], dict[str, Any]]
+    """Those of the objects that are there."""
+    inside: Mapping[tuple[str, str], dict[str, Any]]
+    """All that is in the namespace, whoever made it."""
+    outside: tuple[dict[str, Any], ...]
+    """This cluster's objects in no namespace that are no longer in the stack."""
+    effects: tuple[Effect, ...]
+    """What the plan costs, and what of it is refused, as far as nobody has to ask the API server for that."""
+
+    @property
+    def pools(self) -> list[dict[str, Any]]:
+        """The worker pools' StatefulSets that are there, also those of pools that are no longer in the stack."""
+        return [item for item in self.inside.values() if item["kind"] == "StatefulSet" and _POOL in _labels(item)]
+
+    @property
+    def pool_leaves(self) -> bool:
+        """Whether there is a pool that is no longer in the stack."""
+        return not {key(item) for item in self.pools} <= {key(item.document) for item in self.objects}
+
+    @property
+    def exists(self) -> bool:
+        """Whether the cluster's namespace is there."""
+        return ("Namespace", self.namespace) in self.live
+
+
+def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *, stack: str) -> Plan:
+    """Read what is there and make the stack's objects, with the keys that the cluster already has.
+
+    Raises Failure if the cluster is not one that kubectl may change.
+    """
+    with program_loading(), _reading(kubectl, config.cluster.namespace) as present:
+        kept = _kept(present.inside.result(), config.cluster.namespace)
+        planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept, present)
+    refuse_takeover(planned.live.get(("Namespace", planned.namespace)))
+    return planned
+
+
+def effects_there(kubectl: Kubectl, config: ClusterConfig, recording: Recording) -> tuple[Effect, ...]:
+    """What an update by the Pulumi engine costs in the cluster as it is, which may not be what its state says.
+
+    `recording`: a run of the program with this configuration. The engine itself would only find out in the middle of
+    the update. Raises Failure if the namespace is somebody else's.
+    """
+    with _reading(kubectl, config.cluster.namespace) as present:
+        planned = _compare(kubectl, config, recording, KeptValues({}), present)
+    refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
+    return planned.effects
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Present:
+    """What the cluster has, asked for while the program loads and runs: each takes kubectl about as long."""
+
+    inside: Future[Mapping[tuple[str, str], dict[str, Any]]]
+    rights: Future[list[dict[str, Any]]]
+
+
+@contextmanager
+def _reading(kubectl: Kubectl, namespace: str) -> Iterator[_Present]:
+    with ThreadPoolExecutor() as pool:
+        yield _Present(
+            inside=pool.submit(objects_in, kubectl, namespace),
+            rights=pool.submit(kubectl.items, RIGHTS_OUTSIDE, "-l", cluster_labels(namespace)),
+        )
+
+
+def _compare(
+    kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept: KeptValues, present: _Present
+) -> Plan:
+    objects = manifests(recording)
+    inside = present.inside.result()
+    live = live_objects(kubectl, objects, inside)
+    wanted = {key(item.document): item.document for item in objects}
+    return Plan(
+        namespace=config.cluster.namespace,
+        objects=tuple(objects),
+        kept=kept,
+        live=live,
+        inside=inside,
+        outside=tuple(item for item in present.rights.result() if key(item) not in wanted),
+        effects=effects(_expected(wanted, live, inside), config, old=map(of_object, inside.values()), way="kubectl"),
+    )
+
+
+def _expected(
+    wanted: Mapping[tuple[str, str], Any], live: Mapping[tuple[str, str], Any], inside: Mapping[tuple[str, str], Any]
+) -> list[Change]:
+    """What may change, without asking the API server what it would make of the objects: that takes half a second."""
+    updates = [
+        Change(action="update", resource=of_object(wanted[at]), before=of_object(present))
+        for at, present in live.items()
+    ]
+    left = [
+        of_object(item)
+        for at, item in inside.items()
+        if at not in wanted and item["kind"] in {"StatefulSet", "Deployment"} and _PART in _labels(item).items()
+    ]
+    return updates + [Change(action="delete", resource=item, before=item) for item in left]
+
+
+def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
+    """Each object that applying the plan would create, change or delete."""
+    if not planned.exists:
+        return [Change(action="create", resource=of_object(item.document)) for item in planned.objects]
+    wanted = {key(item.document) for item in planned.objects}
+    set_id = _set_id(planned.namespace)
+    present = members(kubectl, planned.namespace, APPLY_SET, f"{_PART_OF}={set_id}")
+    left = sorted((item for item in present if key(item) not in wanted), key=key)
+    return changes(kubectl, [_as_member(item, set_id) for item in planned.objects], [*left, *planned.outside])
+
+
+def _as_member(manifest: Manifest, set_id: str) -> Manifest:
+    """The object with the label that `kubectl apply` adds to members of the set, so that it is no difference."""
+    if not _is_pruned(manifest):
+        return manifest
+    metadata = manifest.document["metadata"]
+    labelled = {**metadata, "labels": {**metadata.get("labels", {}), _PART_OF: set_id}}
+    return Manifest(urn=manifest.urn, document={**manifest.document, "metadata": labelled})
+
+
+def _is_pruned(manifest: Manifest) -> bool:
+    """Whether the object belongs to the set. Claims hold data: outside of it, no prune can ever delete them."""
+    return not manifest.cluster_scoped and manifest.kind != "PersistentVolumeClaim"
+
+
+def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[], None] = lambda: None) -> None:
+    """Send the plan's objects to the cluster and prune what left the stack; the API server has them on return.
+
+    `before_prune` is called where a pool leaves, when all else has been sent: if it raises, the pool stays.
+    """
+    scoped = [item for item in planned.objects if item.cluster_scoped]
+    claims = [item for item in planned.objects if not item.cluster_scoped and not _is_pruned(item)]
+    members = [item for item in planned.objects if _is_pruned(item)]
+    # What changes is sent before what stays: a new node's pod starts half a second earlier.
+    pruned = [item.document for item in sorted(members, key=lambda item: _stays(planned, item))]
+    _free_volumes(kubectl, planned)
+    beside = [*scoped, *claims]
+    if not all(key(item.document) in planned.live for item in scoped):
+        # The namespace comes first. Volumes too: Kubernetes binds a claim at once to a volume that is reserved for it
+        # and that it has seen, else at its next look, up to 15 s later.
+        _apply_all(kubectl, scoped)
+        beside = claims
+    with ThreadPoolExecutor() as pool:
+        others = pool.submit(_apply_all, kubectl, beside)
+        if not planned.exists:
+            _begin(kubectl, planned, lock)
+        _apply_set(kubectl, planned, pruned, before_prune)
+        others.result()
+
+    for kind, name in sorted(map(key, planned.outside)):
+        kubectl.run("delete", kind.lower(), name, "--ignore-not-found")
+
+
+def _stays(planned: Plan, item: Manifest) -> bool:
+    """Whether the cluster has the object as it is to be, as far as that can be told without asking the API server."""
+    return _has(planned.live.get(key(item.document)), item.document)
+
+
+def _has(present: Any, wanted: Any) -> bool:
+    """Whether all that is wanted is there; Kubernetes adds defaults of its own."""
+    if isinstance(wanted, Mapping):
+        return isinstance(present, Mapping) and all(_has(present.get(name), value) for name, value in wanted.items())
+    if isinstance(wanted, list):
+        same = isinstance(present, list) and len(present) == len(wanted)
+        return same and all(map(_has, present, wanted))
+    return bool(present == wanted)
+
+
+def _apply_all(kubectl: Kubectl, objects: Sequence[Manifest]) -> None:
+    if objects:
+        kubectl.run(*APPLY, "-f", "-", stdin=as_list([item.document for item in objects]))
+
+
+def _free_volumes(kubectl: Kubectl, planned: Plan) -> None:
+    """Let static volumes be claimed again whose claims went with the namespace: a `destroy` was cut short."""
+    for item in planned.objects:
+        present = planned.live.get(key(item.document), {}) if item.kind == "PersistentVolume" else {}
+        if present.get("status", {}).get("phase") == "Released":
+            change = json.dumps([{"op": "remove", "path": "/spec/claimRef/uid"}])
+            kubectl.run("patch", "persistentvolume", item.name, "--type=json", "-p", change)
+
+
+def _begin(kubectl: Kubectl, planned: Plan, lock: Lock) -> None:
+    """Go on alone with a cluster that was not there. Raises Failure if another command has made keys for it first."""
+    lock.take()
+    if kubectl.items("secret", KEPT_VALUES, "-n", planned.namespace):
+        raise Failure(
+            f"another `slurmstack up` has made the cluster in namespace {planned.namespace!r} meanwhile",
+            hint="run this again: `slurmstack preview` shows whether there is anything left to do",
+        )
+
+
+def _apply_set(
+    kubectl: Kubectl, planned: Plan, pruned: Sequence[dict[str, Any]], before_prune: Callable[[], None]
+) -> None:
+    _write_kept(kubectl, planned)
+    _delete_failed_jobs(kubectl, planned)
+    if planned.pool_leaves:
+        set_id = _set_id(planned.namespace)
+        labelled = [_as_member(item, set_id).document for item in planned.objects if _is_pruned(item)]
+        kubectl.run(*APPLY, "-n", planned.namespace, "-f", "-", stdin=as_list(labelled))
+        before_prune()
+    pruning = replace(kubectl, environment={"KUBECTL_APPLYSET": "true"})
+    arguments = ["--prune", f"--applyset=secrets/{APPLY_SET}", "-n", planned.namespace, "-f", "-"]
+    try:
+        pruning.run(*APPLY, *arguments, stdin=as_list(pruned))
+    except Failure:
+        if not forget_unknown_kinds(kubectl, planned.namespace, APPLY_SET):
+            raise
+        pruning.run(*APPLY, *arguments, stdin=as_list(pruned))
+
+
+def cluster_labels(namespace: str) -> str:
+    """Selector of all that belongs to the cluster in a namespace."""
+    return f"app.kubernetes.io/part-of=slurmstack,app.kubernetes.io/instance={namespace}"
+
+
+def _set_id(namespace: str) -> str:
+    """The apply set's id, as KEP-3659 defines it for a Secret as parent."""
+    digest = hashlib.sha256(f"{APPLY_SET}.{namespace}.Secret.".encode()).digest()
+    return f"applyset-{base64.urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
+
+
+def _labels(item: Mapping[str, Any]) -> Mapping[str, str]:
+    return item["metadata"].get("labels") or {}
+
+
+def _kept(inside: Mapping[tuple[str, str], dict[str, Any]], namespace: str) -> KeptValues:
+    found = inside.get(("Secret", KEPT_VALUES))
+    if not found and ("Secret", "munge-key") in inside:
+        raise Failure(
+            f"the cluster in namespace {namespace!r} has keys that were not made by this command, and would get others",
+            hint=f"if they came from `slurmstack render`, keep them: write each value of its keys.json into a file of "
+            f"its name, in a directory of your own, and kubectl create secret generic {KEPT_VALUES} -n {namespace} "
+            f"--from-file=DIRECTORY",
+        )
+    if not found:
+        return KeptValues({})
+    data = found.get("data", {})
+    return KeptValues({name: base64.b64decode(value).decode() for name, value in data.items()})
+
+
+def _write_kept(kubectl: Kubectl, planned: Plan) -> None:
+    """Keep new keys before anything uses them: an apply that is interrupted later finds them again."""
+    if not planned.kept.changed:
+        return
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": KEPT_VALUES, "namespace": planned.namespace},
+        "type": "Opaque",
+        "stringData": planned.kept.values,
+    }
+    kubectl.run(*APPLY, "-f", "-", stdin=json.dumps(secret))
+
+
+def _delete_failed_jobs(kubectl: Kubectl, planned: Plan) -> None:
+    """Delete jobs that failed: they would stay failed. One with another specification has another name."""
+    failed = [
+        item.name
+        for item in planned.objects
+        if item.kind == "Job" and _has_failed(planned.live.get(key(item.document), {}))
+    ]
+    if failed:
+        kubectl.run("delete", "job", *failed, "-n", planned.namespace, "--ignore-not-found", "--cascade=foreground")
+
+
+def _has_failed(job: Mapping[str, Any]) -> bool:
+    conditions = job.get("status", {}).get("conditions", [])
+    return any(item["type"] == "Failed" and item["status"] == "True" for item in conditions)

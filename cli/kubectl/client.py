@@ -1,0 +1,170 @@
+"""kubectl, bound to one cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cli.errors import USAGE, Failure
+from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import Cloud, ExistingCloud
+from slurm.local_cluster import LOCAL_CONTEXT, local_directory
+from slurm.local_cluster import kubeconfig as local_kubeconfig
+from slurm.names import CONTROLLER_HOST
+
+FIELD_MANAGER = "slurmstack"
+"""Owner of the fields that we set, in server-side apply."""
+
+_TIMEOUT = "20s"
+
+_STREAMS = frozenset({"exec", "logs", "port-forward"})
+
+ANSWER_SECONDS = 20
+"""Slurm's own commands give up after MessageTimeout (30 s) a try; what answers at all does in less."""
+
+ASK_SLURMDBD = "timeout -k 1 5 sacctmgr --noheader --parsable2 list cluster </dev/null >/dev/null 2>&1"
+"""A question that slurmdbd answers in 10 ms: it fails after 5 s at most."""
+
+NO_SLURMDBD = 97
+"""Exit status where slurmdbd has not answered; none of a program of ours or of Slurm."""
+
+SILENT_SLURMDBD = "slurmdbd does not answer"
+
+_UNDONE = 124
+"""Exit status of what did not end in its time, as of timeout(1)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubectl:
+    """One cluster, as kubectl is told of it."""
+
+    program: str
+    context: str
+    kubeconfig: str | None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, seconds: float = 600
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl to its end. Raises Failure with its own message if it fails and `check` is set.
+
+        `seconds`: how long at most. kubectl itself waits for ever for a pod whose machine is lost.
+        """
+        # A timeout ends streams too, however long a command in a pod may rightly take.
+        timeout = [] if arguments[0] in _STREAMS else [f"--request-timeout={_TIMEOUT}"]
+        command = [*self.command(), *timeout, *arguments]
+        environment = {**os.environ, **self.environment}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, input=stdin, env=environment, check=False, timeout=seconds
+            )
+        except subprocess.TimeoutExpired:
+            done = subprocess.CompletedProcess(command, _UNDONE, "", f"no answer within {seconds:g} s")
+        except OSError as error:
+            raise Failure(f"kubectl cannot be run: {error}") from error
+        if check and done.returncode != 0:
+            raise Failure(message(done.stderr) or f"kubectl {' '.join(arguments[:2])} failed")
+        return done
+
+    def command(self) -> list[str]:
+        """The command line up to kubectl's own verb, for a program that replaces this one."""
+        kubeconfig = ["--kubeconfig", self.kubeconfig] if self.kubeconfig else []
+        return [self.program, *kubeconfig, "--context", self.context]
+
+    def json(self, *arguments: str) -> Any:
+        """What kubectl prints with `-o json`; an empty list if that is nothing."""
+        printed = self.run(*arguments, "-o", "json").stdout
+        return json.loads(printed) if printed.strip() else {"items": []}
+
+    def items(self, *arguments: str) -> list[dict[str, Any]]:
+        """Objects of `kubectl get`, also if only one was asked for. Those that do not exist are left out."""
+        found = self.json("get", "--ignore-not-found", *arguments)
+        return list(found["items"]) if "items" in found else [found]
+
+
+def in_controller(
+    kubectl: Kubectl, namespace: str, *command: str, stdin: str | None = None, seconds: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Run a command beside slurmctld, for so many seconds at most. Its exit status is kubectl's; nothing is raised."""
+    where = ("exec", *(["-i"] if stdin is not None else []), "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--")
+    return kubectl.run(*where, *command, stdin=stdin, check=False, seconds=seconds)
+
+
+def if_slurmdbd_answers(command: Sequence[str]) -> list[str]:
+    """A command that does not run, and ends with NO_SLURMDBD, where slurmdbd leaves a short question without an answer.
+
+    Slurm's own commands would wait for minutes for a slurmdbd that hangs. One that refuses is left to their words.
+    """
+    first = f"{ASK_SLURMDBD}; case $? in 124|137) exit {NO_SLURMDBD};; esac"
+    return ["sh", "-c", f'{first}; exec "$@"', "sh", *command]
+
+
+def slurm(kubectl: Kubectl, namespace: str, *command: str) -> str:
+    """What a Slurm command prints in the controller's pod; empty if it fails."""
+    done = in_controller(kubectl, namespace, *command, seconds=ANSWER_SECONDS)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def connect(cloud: Cloud) -> Kubectl:
+    """Kubectl for the cluster of a stack. Raises Failure if it, the context or the cluster is not there."""
+    if isinstance(cloud, NebiusCloud):
+        raise Failure("this cluster is made by its stack", hint="reach it with the kubeconfig that the stack exports")
+    kubeconfig = _kubeconfig(cloud)
+    context = cloud.context or LOCAL_CONTEXT
+    if cloud.is_local and not Path(str(kubeconfig)).exists():
+        raise Failure("the local cluster is not running", hint="start it with `slurmstack local up` (or `make up`)")
+    kubectl = Kubectl(program=find_program(), context=context, kubeconfig=kubeconfig)
+    answer = kubectl.run("get", "--raw", "/readyz", check=False)
+    if answer.returncode == 0:
+        return kubectl
+    contexts = kubectl.run("config", "get-contexts", "-o", "name").stdout.split()
+    if context not in contexts:
+        listed = f"; there are: {', '.join(contexts)}" if contexts else "; it has none"
+        where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        raise Failure(
+            f"cloud.context: {context!r} is not a context of {where}{listed}",
+            hint="change slurmstack:cloud in the stack file, or name another kubeconfig there",
+            code=USAGE,
+        )
+    hint = "`slurmstack local up` starts it again" if cloud.is_local else "check the network, VPN and credentials"
+    raise Failure(f"the cluster of context {context!r} does not answer: {message(answer.stderr)}", hint=hint)
+
+
+def _kubeconfig(cloud: ExistingCloud) -> str | None:
+    if cloud.is_local:
+        return str(local_kubeconfig())
+    return str(Path(cloud.kubeconfig).expanduser()) if cloud.kubeconfig else None
+
+
+def find_program() -> str:
+    """The kubectl command: the one on PATH, else the one that was built for the local cluster."""
+    found = shutil.which("kubectl")
+    if found is not None:
+        return found
+    built = sorted((local_directory() / "cache" / "bin").glob("*/kubectl"))
+    if built:
+        return str(built[-1])
+    raise Failure("kubectl is not on PATH", hint="install it, or run `make up`, which builds it")
+
+
+def message(stderr: str) -> str:
+    """The last lines of kubectl's complaint, without its log prefixes."""
+    lines = [line for line in stderr.strip().splitlines() if not line.startswith(("E0", "E1", "I0", "I1", "W0", "W1"))]
+    return "\n".join(lines[-6:])
+
+
+def complaint(done: subprocess.CompletedProcess[str]) -> str:
+    """Why a command in a pod has failed, in its own words, or in those of kubectl where it was not even started."""
+    lines = [line for line in message(done.stderr).splitlines() if not line.startswith("command terminated with")]
+    return "\n".join(lines) or done.stdout.strip() or "no message"
+
+
+def as_list(documents: Sequence[dict[str, Any]]) -> str:
+    """Objects as one JSON list for kubectl's standard input."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)})

@@ -1,0 +1,260 @@
+"""Waits until an apply has taken effect, as `pulumi up` would."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl
+from cli.kubectl.diff import key
+from cli.program.manifests import Manifest
+from cli.safety.queue import read_patiently
+from cli.status.configuration import configuration_state
+
+POLL = 0.1
+"""Seconds between the first two looks at the cluster."""
+
+SLOWEST_POLL = 1.0
+"""Seconds between two looks after a while: each is a process, and what has taken long may take a second longer."""
+
+Tell = Callable[[str], None]
+
+_AWAITED = frozenset({"Job", "Deployment", "StatefulSet"})
+
+_JOB_UID = "batch.kubernetes.io/controller-uid"
+"""The label with a Job's uid that Kubernetes gives to its pods."""
+
+_CONFIGURATION = "config"
+"""What the name of the Job begins with that waits for slurmctld."""
+
+
+def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
+    """Return when all jobs have completed and all StatefulSets and Deployments are up to date and ready.
+
+    Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
+    with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
+    """
+    deadline = time.monotonic() + timeout
+    pauses = _pauses()
+    awaited = [item for item in objects if item.kind in _AWAITED and not _is_worker_pool(item)]
+    kinds = ",".join(sorted({item.kind.lower() for item in awaited}))
+    while True:
+        found = {key(item): item for item in kubectl.items(kinds, "-n", namespace)} if kinds else {}
+        missing = _missing(kubectl, namespace, awaited, found)
+        if not missing:
+            return
+        tell("waiting for " + ", ".join(missing))
+        if time.monotonic() > deadline:
+            reasons = "\n".join(f"  {reason}" for reason in _reasons(kubectl, namespace))
+            raise Failure(
+                f"after {timeout:.0f} s still not ready: {', '.join(missing)}" + (f"\n{reasons}" if reasons else ""),
+                hint="`slurmstack status` shows the pods; running this again continues to wait",
+            )
+        time.sleep(next(pauses))
+
+
+def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tell) -> None:
+    """Return when every worker pod is ready and of its pool's newest template. Failure after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    pauses = _pauses()
+    while missing := _unready(kubectl.items("statefulset", "-n", namespace, "-l", "slurmstack/pool")):
+        tell("waiting for " + ", ".join(missing))
+        if time.monotonic() > deadline:
+            raise Failure(f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
+        time.sleep(next(pauses))
+
+
+def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
+    """Raise Failure where slurmctld still does not answer: pods may be ready while no command works.
+
+    For an update that began so; otherwise Slurm has answered already, and need not be asked again.
+    """
+    try:
+        read_patiently(kubectl, namespace)
+    except Failure as failure:
+        raise Failure(
+            f"all is applied, but slurmctld does not answer: {failure}",
+            hint='`slurmstack status` shows why; docs/operations.md has it under "Find out what is wrong"',
+        ) from failure
+
+
+def _pauses() -> Iterator[float]:
+    pause = POLL
+    while True:
+        yield pause
+        pause = min(pause * 1.25, SLOWEST_POLL)
+
+
+def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
+    """The Jobs among some objects that end when Slurm has taken its new configuration, or has rejected it."""
+    return [item for item in objects if item.kind == "Job" and item.name.rsplit("-", 1)[0] == _CONFIGURATION]
+
+
+def _is_worker_pool(manifest: Manifest) -> bool:
+    return manifest.document["metadata"].get("annotations", {}).get("pulumi.com/waitFor") is not None
+
+
+def _missing(
+    kubectl: Kubectl, namespace: str, awaited: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
+) -> list[str]:
+    """What has not yet taken effect of these Jobs, Deployments and StatefulSets, for people."""
+    jobs = [item for item in awaited if item.kind == "Job"]
+    there = [found[key(item.document)] for item in awaited if key(item.document) in found]
+    gone = [item for item in awaited if item.kind != "Job" and key(item.document) not in found]
+    return [
+        *_missing_jobs(kubectl, namespace, jobs, found),
+        *(f"{item.name} (deleted by somebody)" for item in gone),
+        *_missing_deployments(item for item in there if item["kind"] == "Deployment"),
+        *_unready(item for item in there if item["kind"] == "StatefulSet"),
+    ]
+
+
+def _missing_jobs(
+    kubectl: Kubectl, namespace: str, jobs: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
+) -> list[str]:
+    running = []
+    for job in jobs:
+        conditions = {
+            item["type"]: item for item in _conditions(found.get(key(job.document), {})) if item["status"] == "True"
+        }
+        if failed := conditions.get("Failed"):
+            words = _last_words(kubectl, namespace, job.name) or failed.get("message", "")
+            raise Failure(f"{_purpose(job.name)} failed: {words}")
+        if "Complete" not in conditions:
+            running.append(job)
+    present = [found[key(item.document)] for item in running if key(item.document) in found]
+    worked = worked_jobs(kubectl, namespace, present)
+
+    def is_done(job: Manifest) -> bool:
+        there = found.get(key(job.document))
+        return there is not None and (there["metadata"]["uid"] in worked or _is_active(kubectl, namespace, job))
+
+    return [_purpose(job.name) for job in running if not is_done(job)]
+
+
+def worked_jobs(kubectl: Kubectl, namespace: str, jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The uids of those of some Jobs of which a pod has done the work.
+
+    Kubernetes takes up to 4 s more to end the pod's sidecar and to count the Job as complete.
+    """
+    failing = {"Failed", "FailureTarget", "Suspended"}
+    open_to_it = {
+        job["metadata"]["uid"]
+        for job in jobs
+        if not any(item["type"] in failing and item["status"] == "True" for item in _conditions(job))
+    }
+    pods = kubectl.items("pod", "-n", namespace, "-l", _JOB_UID) if open_to_it else []
+    return frozenset(uid for pod in pods if (uid := pod["metadata"]["labels"][_JOB_UID]) in open_to_it and _worked(pod))
+
+
+def _worked(pod: Mapping[str, Any]) -> bool:
+    """Whether all containers of a pod have ended well, and nothing else has happened to it."""
+    if pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") == "Failed":
+        return False
+    containers = pod["status"].get("containerStatuses", [])
+    codes = [container.get("state", {}).get("terminated", {}).get("exitCode") for container in containers]
+    return bool(codes) and not any(code != 0 for code in codes)
+
+
+def _is_active(kubectl: Kubectl, namespace: str, job: Manifest) -> bool:
+    """Whether the configuration is active that a Job waits for, whose pod is told so and ends a second or two later."""
+    if not configuration_jobs([job]):
+        return False
+    wanted = job.document["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    return bool((configuration_state(kubectl, namespace) or {}).get("active") == wanted)
+
+
+def _missing_deployments(deployments: Iterable[dict[str, Any]]) -> list[str]:
+    """Those whose new pods are not all ready, or whose old ones are still there."""
+    missing = []
+    for item in deployments:
+        status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
+        seen = status.get("observedGeneration") == item["metadata"]["generation"]
+        old = int(status.get("replicas", 0)) - int(status.get("updatedReplicas", 0))
+        ready = min(int(status.get("availableReplicas", 0)), int(status.get("updatedReplicas", 0)))
+        if not seen or old or ready < wanted:
+            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
+    return missing
+
+
+def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
+    """Those StatefulSets whose pods are not all ready, or not all of the newest template."""
+    missing = []
+    for item in sets:
+        status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
+        seen = status.get("observedGeneration") == item["metadata"]["generation"]
+        same = status.get("currentRevision") == status.get("updateRevision")
+        updated = wanted if same else int(status.get("updatedReplicas", 0))
+        ready = min(int(status.get("readyReplicas", 0)), updated)
+        if not seen or ready < wanted:
+            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
+    return missing
+
+
+def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:
+    return list(item.get("status", {}).get("conditions", []))
+
+
+def _purpose(job: str) -> str:
+    """What a job is for, from its name."""
+    stem = job.rsplit("-", 1)[0]
+    return {
+        "populate-jail": "filling the jail",
+        "users": "making users",
+        _CONFIGURATION: "the Slurm configuration",
+        "policy": "the policy",
+    }.get(stem, job)
+
+
+def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
+    """What the job's last pod said when it ended."""
+    pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name={job}")
+    pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+    for pod in reversed(pods):
+        status = pod.get("status", {})
+        for container in [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]:
+            message = container.get("state", {}).get("terminated", {}).get("message", "")
+            if message:
+                return str(message).strip()
+    return ""
+
+
+def _reasons(kubectl: Kubectl, namespace: str) -> list[str]:
+    """Why pods are not ready, as far as Kubernetes says."""
+    reasons: list[str] = []
+    pods = kubectl.items("pod", "-n", namespace)
+    pending = {pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") == "Pending"}
+    reasons.extend(_without_sandbox(kubectl, namespace, pending))
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        reasons.extend(
+            f"{name}: {condition.get('message', 'cannot be scheduled')}"
+            for condition in _conditions(pod)
+            if condition["type"] == "PodScheduled" and condition["status"] == "False"
+        )
+        statuses = pod.get("status", {})
+        for container in [*statuses.get("initContainerStatuses", []), *statuses.get("containerStatuses", [])]:
+            waiting = container.get("state", {}).get("waiting")
+            if waiting and waiting.get("reason") not in {"PodInitializing", "ContainerCreating"}:
+                reasons.append(
+                    f"{name}/{container['name']}: {waiting.get('reason')} {waiting.get('message', '')}".rstrip()
+                )
+                reasons.extend(f"  {line}" for line in _said_at_its_end(container))
+    return reasons
+
+
+def _without_sandbox(kubectl: Kubectl, namespace: str, pending: Collection[str]) -> list[str]:
+    """What keeps pods from having even a place for their containers, each thing once: only events tell."""
+    if not pending:
+        return []
+    failed = kubectl.items("event", "-n", namespace, "--field-selector=reason=FailedCreatePodSandBox")
+    ours = [event for event in failed if event.get("involvedObject", {}).get("name") in pending]
+    return sorted({f"pods cannot be made: {event.get('message', '')}" for event in ours})
+
+
+def _said_at_its_end(container: Mapping[str, Any]) -> list[str]:
+    """The last lines of a container that ends again and again, where its termination message has them."""
+    message = container.get("lastState", {}).get("terminated", {}).get("message", "")
+    return str(message).strip().splitlines()[-4:]

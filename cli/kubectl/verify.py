@@ -1,0 +1,100 @@
+"""The proof that a cluster works: a job on its nodes, as an ordinary user, in the jail."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import typer
+
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl
+from cli.kubectl.rollout import await_workers
+from cli.stack import Stack
+from local.report import Report
+from slurm.names import JAIL_DIR
+
+Tell = Callable[[int, int, str], None]
+
+NODES = 2
+"""Nodes that the job asks for, where the cluster has as many."""
+
+
+def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) -> None:
+    """Run `srun hostname` on two nodes as the stack's first user, and print what to do next.
+
+    Raises Failure if the job does not print one name for each node.
+    """
+    users = stack.config.users
+    size = sum(pool.size for pool in stack.config.worker_nodes.values())
+    if not users or not size or not stack.config.login.size:
+        raise Failure("the stack needs a user, a login node and a worker for this", hint="leave out --verify")
+    user, count = next(iter(users)), min(NODES, size)
+    namespace = stack.config.cluster.namespace
+    with report.step("Waiting for the worker pods") as step:
+        await_workers(kubectl, namespace, timeout=timeout, tell=lambda text: step.progress(0, 0, text))
+    with report.step(f"Waiting for {count} idle nodes") as step:
+        _await_nodes(kubectl, namespace, count, timeout, step.progress)
+    typer.echo(f"{user}@login:~$ srun -N{count} hostname")
+    printed = as_user(kubectl, stack, user, f"srun -N{count} hostname")
+    names = printed.split()
+    typer.echo(printed.rstrip())
+    if len(set(names)) != count:
+        raise Failure(f"srun -N{count} printed {len(set(names))} node names instead of {count}")
+    _print_next_steps(stack, user)
+
+
+def as_user(kubectl: Kubectl, stack: Stack, user: str, command: str) -> str:
+    """What a command prints that runs as this user in the jail of the first login node. Raises Failure if it fails."""
+    account = stack.config.users[user]
+    gid = account.uid if account.gid is None else account.gid
+    done = kubectl.run(
+        *("exec", "-n", stack.config.cluster.namespace, "login-0", "-c", "sshd", "--"),
+        *("chroot", f"--userspec={account.uid}:{gid}", JAIL_DIR),
+        *("/usr/bin/env", "-i", f"HOME=/home/{user}", f"USER={user}", "/bin/bash", "-lc", f"cd && {command}"),
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Failure(f"{command!r} failed as {user}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def _await_nodes(kubectl: Kubectl, namespace: str, count: int, timeout: float, tell: Tell) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        ready = len(_registered(kubectl, namespace))
+        if ready >= count:
+            return
+        tell(ready, count, "nodes")
+        if time.monotonic() > deadline:
+            raise Failure(f"only {ready} of {count} nodes are usable", hint="`slurmstack status` shows why")
+        time.sleep(0.2)
+
+
+def _registered(kubectl: Kubectl, namespace: str) -> set[str]:
+    """Usable nodes whose slurmd has registered from the pod that runs now.
+
+    After all of a cluster was started again, slurmctld shows nodes as it has saved them, idle at addresses that other
+    pods may have by then; a job that starts before their slurmd comes back is lost.
+    """
+    done = kubectl.run(
+        *("exec", "-n", namespace, "controller-0", "-c", "slurmctld", "--"),
+        *("sinfo", "--Node", "--noheader", "--states=idle,mixed,allocated", "--Format=NodeList:|,NodeAddr:|"),
+        check=False,
+    )
+    addresses = dict(line.split("|")[:2] for line in done.stdout.splitlines() if line.count("|") >= 2)
+    pods = kubectl.items("pod", "-n", namespace, "-l", "slurmstack/pool")
+    current = {pod["metadata"]["name"]: pod.get("status", {}).get("podIPs", []) for pod in pods}
+    return {name for name, address in addresses.items() if address in {item["ip"] for item in current.get(name, [])}}
+
+
+def _print_next_steps(stack: Stack, user: str) -> None:
+    typer.echo(
+        f"""
+The cluster works. Try next:
+  .venv/bin/slurmstack login {user}              a shell on a login node, in the jail
+  .venv/bin/slurmstack status                  pods, nodes, addresses
+  change `size` in {stack.file.name}, then
+  .venv/bin/slurmstack up                      scale it; `preview` shows what would change
+  make down                                    remove everything"""
+    )

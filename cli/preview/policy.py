@@ -1,0 +1,208 @@
+"""The policy in `preview` and `up`: what would change in Slurm, by a look at Slurm itself, and what the job did."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from cli.access.reach import keep_kubeconfig, reach
+from cli.errors import Failure
+from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, message
+from cli.kubectl.rollout import worked_jobs
+from cli.stack import Stack
+from config.cluster import ClusterConfig
+from config.nebius.cloud import NebiusCloud
+from images.accounting.document import DEFAULT_QOS, State, load, untouched_default_qos
+from images.accounting.plan import plan
+from slurm.names import ACCOUNTING, ACCOUNTING_HOST
+from slurm.policy import COMPONENT, environment, policy_document
+
+LINES = 60
+"""Lines that are printed at most; the rest is counted."""
+
+_PROGRAM = "/usr/libexec/slurmstack/policy"
+_STYLES = {"+": "green", "~": "yellow", "-": "red", "!": "cyan"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyPlan:
+    """What an apply would change in Slurm."""
+
+    changes: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What is left as it is, and why there is no comparison if there is none."""
+    compared: bool = True
+    """Whether Slurm itself was asked."""
+    silent: bool = False
+    """Whether slurmdbd runs and does not answer."""
+
+
+def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan | None:
+    """Compare the stack file with Slurm, or with nothing where slurmdbd does not run yet. None without accounting."""
+    if not config.accounting.enabled:
+        return None
+    namespace = config.cluster.namespace
+    pods = [] if kubectl is None else kubectl.items("pod", ACCOUNTING_HOST, "-n", namespace)
+    if kubectl is None or not pods or not _is_ready(pods[0]):
+        return from_nothing(config)
+    variables = [f"{name}={value}" for name, value in environment(config).items()]
+    command = ["env", *variables, _PROGRAM, "--plan", "--json", "-"]
+    done = kubectl.run(
+        "exec", "-i", "-n", namespace, ACCOUNTING_HOST, "-c", ACCOUNTING, "--", *if_slurmdbd_answers(command),
+        stdin=policy_document(config), check=False,
+    )  # fmt: skip
+    if done.returncode == NO_SLURMDBD:
+        return replace(_not_compared(SILENT_SLURMDBD), silent=True)
+    try:
+        answer = json.loads(done.stdout)
+        return PolicyPlan(changes=tuple(answer["changes"]), notes=tuple(answer["notes"]))
+    except (ValueError, KeyError, TypeError):
+        return _not_compared(message(done.stderr) or "no answer")
+
+
+def policy_of(stack: Stack) -> PolicyPlan | None:
+    """The same for a stack whose cluster may not be there, or may not answer: that stops no preview."""
+    if not stack.config.accounting.enabled:
+        return None
+    try:
+        kubectl = None if _makes_first_cluster(stack) else reach(stack)
+    except Failure as failure:
+        return _not_compared(str(failure))
+    return planned_policy(kubectl, stack.config)
+
+
+def _makes_first_cluster(stack: Stack) -> bool:
+    return isinstance(stack.config.cloud, NebiusCloud) and keep_kubeconfig(stack) is None
+
+
+def _not_compared(why: str) -> PolicyPlan:
+    return PolicyPlan(changes=(), notes=(f"! the policy in force cannot be compared: {why}",), compared=False)
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def from_nothing(config: ClusterConfig) -> PolicyPlan:
+    """What a first start makes."""
+    empty = State(qos={(DEFAULT_QOS,): untouched_default_qos()})
+    wanted = load(policy_document(config)).wanted
+    planned = plan(empty, wanted, prune=False, now=time.time())
+    return PolicyPlan(changes=tuple(planned.lines), notes=planned.notes, compared=False)
+
+
+def as_data(planned: PolicyPlan | None) -> dict[str, Any] | None:
+    """The plan for `preview --json`."""
+    return None if planned is None else asdict(planned)
+
+
+def print_policy(planned: PolicyPlan | None) -> None:
+    """One line per change of Slurm's policy."""
+    if planned is not None and (planned.changes or planned.notes):
+        Console(highlight=False, emoji=False).print("[bold]policy[/]")
+        print_lines([*planned.changes, *planned.notes])
+
+
+def print_silence(planned: PolicyPlan | None) -> None:
+    """Say that slurmdbd does not answer, where the policy is not printed."""
+    if planned is not None and planned.silent:
+        print_policy(planned)
+
+
+def require_answer(kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None) -> None:
+    """Raise Failure if slurmdbd did not answer before an update, and still does not."""
+    if planned is not None and planned.silent and (again := planned_policy(kubectl, config)) and again.silent:
+        raise Failure(
+            f"all else is applied, but {SILENT_SLURMDBD}: the policy was not compared",
+            hint=f"`kubectl logs -n {config.cluster.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}` may say why",
+        )
+
+
+def print_lines(lines: list[str]) -> None:
+    """Lines of a plan, or of what the job did."""
+    console = Console(highlight=False, emoji=False)
+    for line in lines[:LINES]:
+        style = _STYLES.get(line[:1], "default")
+        console.print(f"  [{style}]{escape(line)}[/]", soft_wrap=True)
+    if len(lines) > LINES:
+        console.print(f"  ... and {len(lines) - LINES} more")
+
+
+def policy_jobs(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
+    """The jobs that bring Slurm in line with the policy, ended ones too."""
+    return kubectl.items("job", "-n", namespace, "-l", f"app.kubernetes.io/component={COMPONENT}")
+
+
+def jobs_among(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same, where the namespace's objects have been read already."""
+    return [item for item in objects if item["kind"] == "Job" and _component(item) == COMPONENT]
+
+
+def _component(item: Mapping[str, Any]) -> str | None:
+    return (item["metadata"].get("labels") or {}).get("app.kubernetes.io/component")
+
+
+def finished_job(kubectl: Kubectl, namespace: str, jobs: Sequence[Mapping[str, Any]]) -> str:
+    """The uid of the policy job that has done its work; empty if there is none."""
+    finished = [job for job in jobs if _is_complete(job)]
+    if jobs and not finished:
+        worked = worked_jobs(kubectl, namespace, jobs)
+        finished = [job for job in jobs if job["metadata"]["uid"] in worked]
+    return str(finished[0]["metadata"]["uid"]) if finished else ""
+
+
+def _is_complete(job: Mapping[str, Any]) -> bool:
+    conditions = job.get("status", {}).get("conditions", [])
+    return any(item["type"] == "Complete" and item["status"] == "True" for item in conditions)
+
+
+def run_again(
+    kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None, jobs: Sequence[Mapping[str, Any]]
+) -> str:
+    """Delete the job that has done its work where Slurm has something else now: the update makes and awaits it anew.
+
+    `jobs`: the policy jobs that are there. Returns the uid of the finished one that stays, for `print_done`.
+    """
+    namespace = config.cluster.namespace
+    if planned is None:
+        return ""
+    finished = finished_job(kubectl, namespace, jobs)
+    if not finished or not planned.compared or not planned.changes:
+        return finished
+    selector = f"app.kubernetes.io/component={COMPONENT}"
+    kubectl.run("delete", "job", "-n", namespace, "-l", selector, "--cascade=foreground", "--ignore-not-found")
+    return ""
+
+
+def prepare(stack: Stack, planned: PolicyPlan | None) -> str:
+    """The same before an update by the Pulumi engine, which may only now make the cluster."""
+    if planned is None or _makes_first_cluster(stack):
+        return ""
+    kubectl = reach(stack)
+    return run_again(kubectl, stack.config, planned, policy_jobs(kubectl, stack.config.cluster.namespace))
+
+
+def print_done(stack: Stack, before: str) -> None:
+    """After an update by the Pulumi engine."""
+    if stack.config.accounting.enabled:
+        print_done_by(reach(stack), stack.config, before)
+
+
+def print_done_by(kubectl: Kubectl, config: ClusterConfig, before: str) -> None:
+    """Print what the policy job did, if it ran since `before` was the uid of the finished one."""
+    namespace = config.cluster.namespace
+    uid = finished_job(kubectl, namespace, policy_jobs(kubectl, namespace)) if config.accounting.enabled else ""
+    if not uid or uid == before:
+        return
+    selector = f"batch.kubernetes.io/controller-uid={uid}"
+    done = kubectl.run("logs", "-n", namespace, "-l", selector, "-c", COMPONENT, "--tail=-1", check=False)
+    said = [line.removeprefix("policy: ") for line in done.stdout.splitlines() if line.startswith("policy: ")]
+    Console(highlight=False, emoji=False).print("[bold]policy[/]")
+    print_lines([line for line in said if line[:2] in {"+ ", "~ ", "- ", "! "}] or said[-1:])

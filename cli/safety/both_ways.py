@@ -1,0 +1,95 @@
+"""What each way to apply is judged by: what differs is only who says how the cluster is and what will change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from cli.access.reach import keep_kubeconfig, reach
+from cli.errors import Failure
+from cli.kubectl.apply import Plan, effects_there
+from cli.kubectl.client import Kubectl
+from cli.kubectl.diff import changes
+from cli.safety.change import Change, Resource
+from cli.safety.changed import POOL_LABEL
+from cli.safety.comparison import Comparison
+from cli.safety.effects import Effect
+from cli.safety.jobs import Asked, JobsTouched, ask, jobs_touched
+from cli.safety.owner import refuse_foreign
+from cli.stack import Stack
+from config.nebius.cloud import NebiusCloud
+from slurm.names import CONFIG_MAP, CONTROLLER
+
+
+def of_kubectl(
+    kubectl: Kubectl, planned: Plan, found: Sequence[Change] | None = None, asked: Asked | None = None
+) -> JobsTouched:
+    """What applying a plan does to the jobs.
+
+    `found`: the plan's changes, where they are known. Otherwise the API server is asked for those of the worker pools.
+    `asked`: where the queue has been asked for already.
+    """
+    if not planned.exists:
+        return JobsTouched()
+    there = [planned.live.get(at) for at in (("ConfigMap", CONFIG_MAP), ("StatefulSet", CONTROLLER))]
+    pools = [item for item in planned.objects if POOL_LABEL in item.document["metadata"].get("labels", {})]
+    return jobs_touched(
+        kubectl,
+        planned.namespace,
+        old=[*planned.pools, *(item for item in there if item is not None)],
+        new=[item.document for item in planned.objects],
+        rolled=_rolled(changes(kubectl, pools, [], known=planned.live) if found is None else found),
+        asked=asked,
+    )
+
+
+def of_pulumi(stack: Stack, found: Iterable[Change], resources: Iterable[Resource]) -> JobsTouched:
+    """What an update by the Pulumi engine does to the jobs. A cluster that cannot be asked stops no preview.
+
+    `resources`: all that are to be.
+    """
+    namespace = stack.config.cluster.namespace
+    try:
+        if isinstance(stack.config.cloud, NebiusCloud) and keep_kubeconfig(stack) is None:
+            return JobsTouched()
+        kubectl = reach(stack)
+        with ThreadPoolExecutor() as pool:
+            asked = ask(pool, kubectl, namespace)
+            conf = pool.submit(kubectl.items, "configmap", CONFIG_MAP, "-n", namespace)
+            old = kubectl.items("statefulset", "-n", namespace) + conf.result()
+    except Failure as failure:
+        return JobsTouched(unread=str(failure))
+    return jobs_touched(
+        kubectl,
+        namespace,
+        old=old,
+        new=[item.inputs for item in resources if item.type.startswith("kubernetes:")],
+        rolled=_rolled(found),
+        asked=asked,
+    )
+
+
+def refuse_foreign_namespace(stack: Stack) -> None:
+    """Raise Failure if the namespace in a cluster that is there belongs to something else."""
+    if not isinstance(stack.config.cloud, NebiusCloud):
+        refuse_foreign(next(iter(reach(stack).items("namespace", stack.config.cluster.namespace)), None))
+
+
+def expected_effects(stack: Stack, comparison: Comparison) -> Iterator[Effect]:
+    """What an update by the engine costs, by Pulumi's state and, where there is a cluster already, as that is."""
+    yield from comparison.effects
+    if not isinstance(stack.config.cloud, NebiusCloud):
+        told = {(effect.kind, effect.name) for effect in comparison.effects}
+        there = effects_there(reach(stack), stack.config, comparison.recording)
+        yield from (effect for effect in there if (effect.kind, effect.name) not in told)
+
+
+def _rolled(found: Iterable[Change]) -> set[str]:
+    """StatefulSets with another pod template."""
+    return {
+        change.name
+        for change in found
+        if change.kind == "StatefulSet"
+        and change.before is not None
+        and (change.action == "replace" or any(item.path.startswith("spec.template") for item in change.properties))
+    }

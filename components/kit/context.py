@@ -1,0 +1,111 @@
+"""What all components of one cluster know: where its objects live, how they are labelled, and when they go away."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.clouds.base import CloudResources
+from config.sections.services import ImageRole, Images
+from config.sections.sssd import Sssd
+from slurm.images import DEFAULT_REGISTRY, image_reference
+from slurm.names import NODES_SERVICE
+
+
+def selector_labels(cluster: str, component: str) -> dict[str, str]:
+    """The labels that select the pods of one component of one cluster."""
+    return {
+        "app.kubernetes.io/name": "slurm",
+        "app.kubernetes.io/instance": cluster,
+        "app.kubernetes.io/component": component,
+    }
+
+
+def recommended_labels(cluster: str, component: str) -> dict[str, str]:
+    """The labels that every object carries."""
+    return selector_labels(cluster, component) | {"app.kubernetes.io/part-of": "slurmstack"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Where the objects of one cluster live, and what they are labelled with."""
+
+    name: str
+    """Name of the namespace, which is also the name of the cluster in labels."""
+    namespace: pulumi.Input[str]
+    """The same name as an output of the Namespace, so that each object depends on it."""
+    cluster_domain: str
+    cloud: CloudResources
+    images: Images
+    tag: str
+    """Of the images, where no digest is given."""
+    protect: bool
+    """Whether Pulumi refuses to delete what holds data."""
+    outside: pulumi.ResourceOptions
+    """Options of what is in no namespace and so does not go away with it: static volumes, cluster roles."""
+    sssd: Sssd | None = None
+    user_namespaces: bool = False
+
+    def labels(self, component: str, **more: str) -> dict[str, str]:
+        """The labels that Kubernetes recommends, for one component of this cluster."""
+        return self.selector(component, **more) | recommended_labels(self.name, component)
+
+    def selector(self, component: str, **more: str) -> dict[str, str]:
+        """The labels that select a component's pods. They can never change: a StatefulSet's selector is immutable."""
+        return selector_labels(self.name, component) | {f"slurmstack/{key}": value for key, value in more.items()}
+
+    def label_selector(self, component: str, **more: str) -> k8s.meta.v1.LabelSelectorArgs:
+        """The same as other objects have it."""
+        return k8s.meta.v1.LabelSelectorArgs(match_labels=self.selector(component, **more))
+
+    def metadata(self, name: pulumi.Input[str], component: str, **more: str) -> k8s.meta.v1.ObjectMetaArgs:
+        """Name, namespace and labels of an object."""
+        return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self.namespace, labels=self.labels(component, **more))
+
+    def image(self, role: ImageRole) -> str:
+        """Reference of the image of one role."""
+        registry, digest = self.images.registry or DEFAULT_REGISTRY, self.images.digests.get(role)
+        return image_reference(role, registry=registry, tag=self.tag, digest=digest)
+
+    @property
+    def pull_secrets(self) -> list[k8s.core.v1.LocalObjectReferenceArgs] | None:
+        """The pull secret as a pod has it."""
+        secret = self.images.pull_secret
+        return [k8s.core.v1.LocalObjectReferenceArgs(name=secret)] if secret else None
+
+    @property
+    def node_dns(self) -> k8s.core.v1.PodDNSConfigArgs:
+        """Lets a bare node name such as `default-0` resolve in a pod."""
+        return k8s.core.v1.PodDNSConfigArgs(searches=[f"{NODES_SERVICE}.{self.name}.svc.{self.cluster_domain}"])
+
+
+def apart(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions | None:
+    """Options of a component with children that have to be deleted by themselves: children inherit `deleted_with`.
+
+    Those that do go away with the namespace get it from `children_of`.
+    """
+    own = copy.copy(opts)
+    if own is not None:
+        own.deleted_with = None
+    return own
+
+
+def children_of(component: pulumi.ComponentResource, opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
+    """Options of those children of a component that is `apart` which go away with whatever the others go away with."""
+    return pulumi.ResourceOptions(parent=component, deleted_with=opts.deleted_with if opts else None)
+
+
+STARTING = "30m"
+"""For an update to wait until a workload is ready. Its image is pulled first, and on a slow line that takes longer than
+the provider's own ten minutes."""
+
+FILLING = "4h"
+"""For the jail to be filled, and for what waits for that. Network file systems write its 30,000 files slowly."""
+
+
+def waits(limit: str) -> pulumi.ResourceOptions:
+    """Options of an object that an update waits for, so long at most: `30m`."""
+    return pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit))

@@ -1,0 +1,274 @@
+"""What a stack takes of its cloud: machines, GPUs, disks, file systems, addresses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+from config.base import gibibytes
+from config.cluster import ClusterConfig
+from config.nebius.cloud import NebiusCloud, Role
+from config.nebius.platforms import Preset, nebius_catalogue
+from config.sections.accounting import Accounting, Database
+from config.sections.machines import CountOrPercent
+from config.sections.services import Controller, Jail
+from config.sections.storage import Filesystem, Mount
+from config.sections.workers import WorkerPool
+
+ROLE_MAX_PODS = 110
+"""Pods on one machine of our own roles at most: the Nebius service's default, with which it sizes a node's range."""
+
+STATE_DISK_TYPE = "NETWORK_SSD"
+"""Kind of disk behind the default storage class of Nebius' Managed Kubernetes (`compute-csi-default-sc`)."""
+
+INTERNAL = ("nebius.com/load-balancer-type", "internal")
+"""Annotation and value of a Service that only the network can reach (README of nebius/nebius-solutions-library)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeNeed:
+    """Machines of one kind: a worker pool's, or those of one of our own roles."""
+
+    where: str
+    """Key in the stack file, for example `worker_nodes.default`."""
+    role: Role | Literal["worker"]
+    pool: str | None
+    """The worker pool; None for the other roles."""
+    platform: str
+    preset: str
+    size: Preset
+    """What one machine has."""
+    count: int
+    """Machines that the stack runs with: workers as many as `size` says, other roles what they need to begin."""
+    most: int
+    """Machines that autoscaling may come to; never less than `count`."""
+    surge: int
+    """Machines more while the group is updated (`update_strategy.max_surge`)."""
+    disk_type: str
+    disk_gib: int
+    """Boot disk of one machine, in GiB, rounded up."""
+    max_pods: int
+    groups: int = 1
+    """Node groups that hold these machines; a pool of size 0 has one too."""
+    reserved: bool = False
+    """Whether all come out of reserved capacity, whose GPUs count against no quota."""
+
+    @property
+    def at_once(self) -> int:
+        """Machines that there can be at a time: those of an update are among them."""
+        return self.most + self.surge
+
+    @property
+    def addresses(self) -> int:
+        """Addresses that one machine takes of the subnet for its pods."""
+        return pod_addresses(self.max_pods)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesystemNeed:
+    """A shared file system."""
+
+    tag: str
+    """`jail`, `controller-state`, `database-data` or `mount-<name>`: the tag that machines mount it by, and the name of
+    the claim that gets it."""
+    section: str
+    """Section of the stack file that describes it."""
+    size_key: str
+    size: str
+    size_gib: int
+    """Capacity in GiB, rounded up."""
+    filesystem: Filesystem
+    storage_class: str | None
+    """Claims are served by it instead, where one is named; the check of the stack file refuses that."""
+
+    @property
+    def where(self) -> str:
+        """Key in the stack file that has its size."""
+        return f"{self.section}.{self.size_key}"
+
+    @property
+    def type(self) -> str:
+        """Kind of file system."""
+        return self.filesystem.type
+
+    @property
+    def existing_id(self) -> str | None:
+        """The file system to use; None: a new one is made."""
+        return self.filesystem.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """Everything that a stack takes of its cloud while it runs. Other than machines, all is taken from the start."""
+
+    nodes: tuple[NodeNeed, ...] = ()
+    filesystems: tuple[FilesystemNeed, ...] = ()
+    volume_gib: Mapping[str, int]
+    """Disks that Kubernetes makes for volumes: GiB by kind of disk, in all."""
+    fabrics: Mapping[str, tuple[str, ...]]
+    """New GPU clusters: platforms of the pools, by InfiniBand fabric."""
+    gpu_clusters: Mapping[str, tuple[str, ...]]
+    """Existing GPU clusters: platforms of the pools, by id."""
+    load_balancers: int = 0
+    """Addresses for Services."""
+    public_addresses: int = 0
+    """Those of them that the world can reach."""
+
+    @property
+    def machines(self) -> int:
+        """Machines in all."""
+        return sum(node.count for node in self.nodes)
+
+    @property
+    def gpus(self) -> Mapping[str, int]:
+        """GPUs by platform; platforms without any are left out."""
+        return _sums((node.platform, node.count * node.size.gpus) for node in self.nodes)
+
+    @property
+    def vcpus(self) -> int:
+        """Virtual CPUs of all machines."""
+        return sum(node.count * node.size.vcpus for node in self.nodes)
+
+    @property
+    def filesystem_gib(self) -> Mapping[str, int]:
+        """GiB of new file systems by kind; existing ones take nothing more."""
+        return _sums((item.type, item.size_gib) for item in self.filesystems if item.existing_id is None)
+
+    @property
+    def pod_addresses(self) -> int:
+        """Addresses that all machines take of the subnet for their pods."""
+        return sum(node.count * node.addresses for node in self.nodes)
+
+
+def needs(config: ClusterConfig) -> Needs:
+    """What the stack takes of its cloud. Nothing, where the cluster is already there."""
+    if not isinstance(config.cloud, NebiusCloud):
+        return Needs(volume_gib={}, fabrics={}, gpu_clusters={})
+    pools = config.worker_nodes
+    balanced = config.login.service_type == "LoadBalancer"
+    return Needs(
+        nodes=tuple(node_needs(config.cloud, pools, config.login.size)),
+        filesystems=tuple(filesystems_of(config)),
+        volume_gib=_sums((STATE_DISK_TYPE, gibibytes(size)) for size in _disks(config)),
+        fabrics=_platforms_by(pools, "infiniband_fabric"),
+        gpu_clusters=_platforms_by(pools, "id"),
+        load_balancers=int(balanced),
+        public_addresses=int(balanced and config.login.annotations.get(INTERNAL[0]) != INTERNAL[1]),
+    )
+
+
+def pod_addresses(max_pods: int) -> int:
+    """Addresses of one machine's pod range: twice its pods, rounded up to a power of two (110 pods: a /24)."""
+    return 1 << (2 * max_pods - 1).bit_length()
+
+
+def node_needs(cloud: NebiusCloud, pools: Mapping[str, WorkerPool], logins: int) -> Iterator[NodeNeed]:
+    """Machines of our own roles and of the pools, as far as their platforms and presets are known."""
+    begin, most = {"system": 1, "controller": 1, "login": min(1, logins)}, {"controller": 1, "login": logins}
+    for role, nodes in cloud.roles.items():
+        size = nebius_catalogue().preset(nodes.platform, nodes.preset)
+        if size is not None:
+            count = max(begin[role], nodes.min_size)
+            yield NodeNeed(
+                where=f"cloud.{role}_nodes",
+                role=role,
+                pool=None,
+                platform=nodes.platform,
+                preset=nodes.preset,
+                size=size,
+                count=count,
+                most=max(count, min(most.get(role, nodes.max_size), nodes.max_size)),
+                surge=0,
+                disk_type=nodes.boot_disk.type,
+                disk_gib=gibibytes(nodes.boot_disk.size),
+                max_pods=ROLE_MAX_PODS,
+            )
+    for name, pool in pools.items():
+        size = nebius_catalogue().preset(str(pool.platform), str(pool.preset))
+        if size is not None:
+            yield _worker_nodes(name, pool, size)
+
+
+def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
+    groups = pool.node_groups
+    count = max(pool.size, groups * pool.autoscaling.min_size)
+    return NodeNeed(
+        where=f"worker_nodes.{name}",
+        role="worker",
+        pool=name,
+        platform=str(pool.platform),
+        preset=str(pool.preset),
+        size=size,
+        count=count,
+        groups=groups,
+        most=count,  # a node group follows the worker pods, so there are never more machines than workers
+        surge=groups * _machines(pool.update_strategy.max_surge, of=ceil(count / groups)) if count else 0,
+        disk_type=pool.boot_disk.type,
+        disk_gib=gibibytes(pool.boot_disk.size),
+        max_pods=pool.max_pods,
+        reserved=pool.reservation is not None and pool.reservation.policy == "STRICT",
+    )
+
+
+def filesystems_of(config: ClusterConfig) -> list[FilesystemNeed]:
+    """All shared file systems of a stack, new ones and existing ones."""
+    return shared_filesystems(config.jail, config.controller, config.accounting, config.mounts)
+
+
+def shared_filesystems(
+    jail: Jail, controller: Controller, accounting: Accounting, mounts: Mapping[str, Mount]
+) -> list[FilesystemNeed]:
+    """Volumes that are shared file systems of the cloud.
+
+    The order is that of the names: another order would be another template, and roll all machines.
+    """
+    database = accounting.own_database
+    volumes: list[tuple[str, str, Jail | Controller | Database | Mount]] = [("jail", "jail", jail)]
+    volumes.append(("controller-state", "controller", controller))
+    volumes += [("database-data", "accounting.database", database)] if database is not None else []
+    volumes += [(f"mount-{name}", f"mounts.{name}", mount) for name, mount in sorted(mounts.items())]
+    return [
+        FilesystemNeed(
+            tag=tag,
+            section=section,
+            size_key=(key := "size" if isinstance(volume, Jail | Mount) else "storage"),
+            size=(size := getattr(volume, key)),
+            size_gib=gibibytes(size),
+            filesystem=volume.filesystem,
+            storage_class=volume.storage_class,
+        )
+        for tag, section, volume in volumes
+        if volume.filesystem is not None
+    ]
+
+
+def _disks(config: ClusterConfig) -> Iterator[str]:
+    """Sizes of the volumes that the default storage class serves."""
+    for volume in (config.controller, config.accounting.own_database):
+        if volume is not None and volume.filesystem is None and volume.storage_class is None:
+            yield volume.storage
+
+
+def _platforms_by(
+    pools: Mapping[str, WorkerPool], field: Literal["infiniband_fabric", "id"]
+) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for pool in pools.values():
+        key = getattr(pool.gpu_cluster, field, None)
+        if key is not None and pool.platform not in found.setdefault(key, []):
+            found[key].append(str(pool.platform))
+    return {key: tuple(platforms) for key, platforms in found.items()}
+
+
+def _machines(amount: CountOrPercent, *, of: int) -> int:
+    return amount if isinstance(amount, int) else ceil(of * int(amount.removesuffix("%")) / 100)
+
+
+def _sums(items: Iterator[tuple[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for key, amount in items:
+        total[key] += amount
+    return {key: amount for key, amount in total.items() if amount}

@@ -1,0 +1,103 @@
+"""The cloud's platforms and presets, from the tables in `config/nebius/platforms.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_NEBIUS = Path(__file__).resolve().parent / "platforms.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A size of machine."""
+
+    vcpus: int
+    memory_gib: int
+    gpus: int
+    fabric: bool
+    """Whether such machines can be in a GPU cluster."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """A kind of machine."""
+
+    name: str
+    arch: str
+    regions: tuple[str, ...]
+    presets: Mapping[str, Preset]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalogue:
+    """What a cloud offers."""
+
+    regions: tuple[str, ...]
+    drivers: Mapping[str, tuple[str, ...]]
+    """Preinstalled GPU drivers that go with a Kubernetes version."""
+    platforms: Mapping[str, Platform]
+    limits: Mapping[str, int]
+    """What the service allows at most, by the names in the table."""
+
+    def preset(self, platform: str, preset: str) -> Preset | None:
+        """The size of machine, where there is such a one."""
+        return self.platforms[platform].presets.get(preset) if platform in self.platforms else None
+
+
+@cache
+def nebius_catalogue() -> Catalogue:
+    """What the Nebius cloud offers, as of the date in the table."""
+    table: dict[str, Any] = yaml.safe_load(_NEBIUS.read_text(encoding="utf-8"))
+    return Catalogue(
+        regions=tuple(table["regions"]),
+        drivers={version: tuple(drivers) for version, drivers in table["drivers"].items()},
+        platforms={name: _platform(name, row) for name, row in table["platforms"].items()},
+        limits=table["limits"],
+    )
+
+
+def _platform(name: str, row: Mapping[str, Any]) -> Platform:
+    presets = {
+        preset: Preset(vcpus=vcpus, memory_gib=memory, gpus=gpus, fabric=preset in row.get("fabric", ()))
+        for preset, (vcpus, memory, gpus) in row["presets"].items()
+    }
+    return Platform(name=name, arch=row.get("arch", "amd64"), regions=tuple(row["regions"]), presets=presets)
+
+
+_KUBELET_TIERS_GIB = ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06))
+"""Memory of a machine in slices, and the share of each that the kubelet keeps; 2 % of what is above."""
+
+
+def allocatable_memory_gib(preset: Preset) -> float:
+    """GiB of memory that pods can have on a machine at most, before the cluster's own pods took theirs.
+
+    The kubelet's reservation as Nebius documents it ("kubeReserved on nodes"): 0.5 GiB, on machines with GPUs a share
+    of the memory and 100 MiB.
+    """
+    if not preset.gpus:
+        return preset.memory_gib - 0.5
+    left, reserved = float(preset.memory_gib), 100 / 1024
+    for size, share in _KUBELET_TIERS_GIB:
+        reserved += min(left, size) * share
+        left -= min(left, size)
+    return preset.memory_gib - reserved - left * 0.02
+
+
+def worker_resources(preset: Preset) -> dict[str, Any]:
+    """`resources` of a worker that fills a machine of this preset.
+
+    Two CPUs (both threads of one core) are left to the machine, and 5 % of the memory and 2 GiB more: what the kubelet,
+    the system and the cluster's own pods on every machine take. The vendor's recipe leaves one CPU and the same memory;
+    with less left, its worker pods never fitted.
+    """
+    return {
+        "cpus": max(1, preset.vcpus - 2),
+        "memory": f"{max(1, int(preset.memory_gib * 0.95 - 2))}Gi",
+        "gpus": preset.gpus,
+    }

@@ -1,0 +1,205 @@
+"""What must hold between settings given key by key and the sections that write the same keys.
+
+A setting wins over a default of ours. Where the stack file itself says the same thing twice, nobody can know which one
+was meant, so that is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel
+
+from config.errors import Problem
+from config.rules.stack_file import Sections
+from config.sections.accounting import Accounting
+from config.sections.scheduling import JobSubmit, Priority
+from config.sections.slurm import Slurm, folded
+
+_ALWAYS_OURS = {
+    "accountingstoragetype": "accounting.enabled",
+    "accountingstoragehost": "accounting (slurmdbd runs in the cluster)",
+    "accountingstoragebackuphost": "accounting (slurmdbd runs in the cluster)",
+    "accountingstorageport": "accounting (slurmdbd runs in the cluster)",
+    "accountingstoragepass": "accounting (slurmdbd runs in the cluster)",
+    "accountingstorageuser": "accounting (slurmdbd runs in the cluster)",
+    "authalttypes": "rest (its key is made and configured in any case)",
+    "authaltparameters": "rest (its key is made and configured in any case)",
+}
+"""Keys that belong to pods, Services and keys of ours, and the section that decides about them."""
+
+_SAME = {
+    "accountingstorageenforce": "accounting.enforce",
+    "licenses": "licenses",
+    "preempttype": "preemption.type",
+    "preemptmode": "preemption.mode",
+    "preemptexempttime": "preemption.exempt_time",
+    "prioritytype": "priority",
+    "prioritydecayhalflife": "priority.decay_half_life",
+    "priorityusageresetperiod": "priority.usage_reset_period",
+    "prioritymaxage": "priority.max_age",
+    "prioritycalcperiod": "priority.calc_period",
+    "priorityfavorsmall": "priority.favor_small",
+    "priorityweightfairshare": "priority.weights.fairshare",
+    "priorityweightqos": "priority.weights.qos",
+    "priorityweightpartition": "priority.weights.partition",
+    "priorityweightage": "priority.weights.age",
+    "priorityweightjobsize": "priority.weights.job_size",
+    "priorityweightassoc": "priority.weights.association",
+    "priorityweighttres": "priority.weights.tres",
+}
+"""Keys of slurm.conf and the fields that write them."""
+
+_SAME_IN_PARTITIONS = {
+    "nodes": "pools",
+    "default": "default",
+    "maxtime": "max_time",
+    "defaulttime": "default_time",
+    "allowaccounts": "allow_accounts",
+    "denyaccounts": "deny_accounts",
+    "allowgroups": "allow_groups",
+    "allowqos": "allow_qos",
+    "denyqos": "deny_qos",
+    "qos": "qos",
+    "prioritytier": "priority_tier",
+    "priorityjobfactor": "priority_job_factor",
+    "preemptmode": "preempt_mode",
+}
+"""Options of a `PartitionName` line and the fields that write them."""
+
+
+def setting_problems(sections: Sections) -> Iterator[Problem]:
+    """Keys that are not free, and what is said twice."""
+    slurm: Slurm | None = sections.get("slurm")
+    if slurm is not None:
+        for key in slurm.settings:
+            yield from _setting(key, sections)
+        yield from _job_submit(slurm, sections.get("job_submit"))
+        yield from _accounts_without_enforcement(slurm, sections)
+        yield from _not_recorded(slurm, sections)
+    for name, partition in sections.get("partitions").items():
+        for key in partition.settings:
+            field = _SAME_IN_PARTITIONS.get(key.lower())
+            if field in partition.model_fields_set:
+                message = f"has the key {key!r}, and {field} says the same thing; remove one of them"
+                yield Problem(f"partitions.{name}.settings", message)
+
+
+def _setting(key: str, sections: Sections) -> Iterator[Problem]:
+    section = _ALWAYS_OURS.get(key.lower())
+    if section is not None:
+        yield Problem("slurm.settings", f"has the key {key!r}, which belongs to slurmstack:{section}; remove it")
+    field = _SAME.get(key.lower())
+    if field is not None and _is_written(field, sections):
+        yield Problem("slurm.settings", f"has the key {key!r}, and {field} says the same thing; remove one of them")
+
+
+def _is_written(path: str, sections: Sections) -> bool:
+    """Whether the stack file itself has a value at a dotted path."""
+    section, *fields = path.split(".")
+    if section not in sections.written:
+        return False
+    value = sections.get(section)
+    for field in fields:
+        if not isinstance(value, BaseModel) or field not in value.model_fields_set:
+            return False
+        value = getattr(value, field)
+    return value is not None and value != {}
+
+
+def _job_submit(slurm: Slurm, rules: JobSubmit | None) -> Iterator[Problem]:
+    used = rules is not None and rules != JobSubmit()
+    if used and "jobsubmitplugins" in folded(slurm.settings):
+        message = (
+            "has the key 'JobSubmitPlugins', and the rules of job_submit need that key for themselves; remove one of "
+            "them"
+        )
+        yield Problem("slurm.settings", message)
+
+
+def _accounts_without_enforcement(slurm: Slurm, sections: Sections) -> Iterator[Problem]:
+    enforced = folded(slurm.settings).get("accountingstorageenforce")
+    if enforced is not None and not sections.names("accounts") and str(enforced).lower() not in {"none", "no", "false"}:
+        message = (
+            "has the key 'AccountingStorageEnforce', but no accounts are declared, so that nobody could run a job; "
+            "declare them in slurmstack:accounts, or remove it"
+        )
+        yield Problem("slurm.settings", message)
+
+
+def _not_recorded(slurm: Slurm, sections: Sections) -> Iterator[Problem]:
+    """Resources that Slurm records only if asked, where the list of them is written by hand."""
+    tracked = folded(slurm.settings).get("accountingstoragetres")
+    accounting: Accounting | None = sections.get("accounting")
+    if tracked is None or accounting is None or not accounting.enabled:
+        return
+    parts = tracked if isinstance(tracked, tuple) else str(tracked).split(",")
+    needed = {resource for _, resource in named_resources(sections) if "/" in resource}
+    missing = sorted((needed | ({"gres/gpu"} if has_gpus(sections) else set())) - {str(part).strip() for part in parts})
+    if missing:
+        message = (
+            f"has the key 'AccountingStorageTRES' without {', '.join(missing)}, which would not be recorded, and no "
+            f"limit of it would hold; add it there"
+        )
+        yield Problem("slurm.settings", message)
+
+
+def named_resources(sections: Sections) -> Iterator[tuple[str, str]]:
+    """Every resource that a limit or a weight names, with its place."""
+    levels: list[tuple[str, BaseModel]] = []
+    for section in ("accounts", "qos"):
+        levels += [(f"{section}.{name}", one) for name, one in sections.get(section).items()]
+    for user, person in sections.get("users").items():
+        levels += [(f"users.{user}.accounts.{name}", one) for name, one in person.accounts.items()]
+    priority: Priority | None = sections.get("priority")
+    if priority is not None:
+        levels.append(("priority.weights", priority.weights))
+    for where, level in levels:
+        for field, value in level:
+            yield from ((f"{where}.{field}", str(resource)) for resource in (value if isinstance(value, dict) else ()))
+
+
+def has_gpus(sections: Sections) -> bool:
+    """Whether a pool has GPUs."""
+    return any(pool.resources.gpus for pool in sections.get("worker_nodes").values())
+
+
+_DBD_KEYS = {
+    "dbdhost": "slurmdbd's Service",
+    "dbdaddr": "slurmdbd's Service",
+    "dbdbackuphost": "slurmdbd's Service",
+    "dbdport": "slurmdbd's Service",
+    "slurmuser": "the image",
+    "pidfile": "the image",
+    "authtype": "the cluster's keys",
+    "authinfo": "the cluster's keys",
+    "authalttypes": "the cluster's keys",
+    "authaltparameters": "the cluster's keys",
+    "storagetype": "accounting.database",
+    "storagehost": "accounting.database.external.host",
+    "storagebackuphost": "accounting.database.external.host",
+    "storageport": "accounting.database.external.port",
+    "storageuser": "accounting.database.external.user",
+    "storageloc": "accounting.database.external.name",
+    "purgeeventafter": "accounting.retention.events",
+    "purgejobafter": "accounting.retention.jobs",
+    "purgeresvafter": "accounting.retention.reservations",
+    "purgestepafter": "accounting.retention.steps",
+    "purgesuspendafter": "accounting.retention.suspends",
+    "purgetxnafter": "accounting.retention.transactions",
+    "purgeusageafter": "accounting.retention.usage",
+}
+
+
+def slurmdbd_setting_problems(settings: Mapping[str, object]) -> Iterator[Problem]:
+    """Keys of slurmdbd.conf that other fields write, and the one that must never be in a stack file."""
+    for key in settings:
+        if key.lower() in {"storagepass", "storagepassscript"}:
+            message = (
+                f"has the key {key!r}: a password never belongs into a stack file; put it into a Secret and name that "
+                f"in accounting.database.external.password, and replace the password that was written here"
+            )
+            yield Problem("accounting.settings", message)
+        elif key.lower() in _DBD_KEYS:
+            message = f"has the key {key!r}, which belongs to {_DBD_KEYS[key.lower()]}; remove it"
+            yield Problem("accounting.settings", message)

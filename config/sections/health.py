@@ -1,0 +1,201 @@
+"""`slurmstack:health`: what is looked at on the nodes, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from config.base import Section
+from config.errors import unknown_name
+from config.limits import Limit
+from config.sections.node_tests import NodeTests, once
+
+CHECKS: Final[Mapping[str, frozenset[str]]] = {
+    "clock": frozenset({"fail_seconds", "warn_error_seconds", "warn_seconds"}),
+    "disks": frozenset(
+        {"enough_gib", "fail_inodes_percent", "fail_percent", "warn_inodes_percent", "warn_percent"},
+    ),
+    "dns": frozenset({"persists_seconds", "warn_seconds"}),
+    "filesystem": frozenset({"fail_seconds", "persists_seconds", "warn_seconds"}),
+    "gpu-free": frozenset({"used_mib"}),
+    "gpu-links": frozenset({"narrow_seconds", "nvlink_errors", "nvlinks", "pcie_generation", "pcie_width"}),
+    "gpu-memory": frozenset({"uncorrected"}),
+    "gpu-presence": frozenset(),
+    "gpu-thermal": frozenset({"slow_seconds", "warn_celsius", "warn_memory_celsius"}),
+    "gpu-xid": frozenset({"tell_seconds", "warn_seconds"}),
+    "infiniband": frozenset({"errors_per_hour", "fail_downs_per_hour", "gigabits", "ports", "warn_downs_per_hour"}),
+    "memory": frozenset({"fail_percent", "ignore_mib", "persists_seconds", "warn_percent"}),
+    "munge": frozenset(),
+    "processes": frozenset({"fail_zombies", "step_seconds", "stray_seconds", "stuck_seconds", "warn_zombies"}),
+}
+"""Check -> its thresholds. Their meanings and defaults: docs/health.md."""
+
+KUBERNETES: Final = "kubernetes"
+"""What the watcher itself finds out about the machines; can be told only (`report_only`), not turned off as a check."""
+
+
+def _known(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
+    allowed = sorted(allowed)
+    for name in names:
+        if name not in allowed:
+            raise ValueError(unknown_name(name, allowed, what=what))
+
+
+def _one_of(allowed: Iterable[str]) -> AfterValidator:
+    names = sorted(allowed)
+
+    def check(name: str) -> str:
+        if name not in names:
+            # The reader sees the name itself before the message.
+            raise ValueError(unknown_name(name, names, what="a check").removeprefix(f"{name!r} "))
+        return name
+
+    return AfterValidator(check)
+
+
+def _thresholds(thresholds: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    _known(thresholds, CHECKS, "a check")
+    for check, limits in thresholds.items():
+        _known(limits, CHECKS[check], f"a threshold of {check}" if CHECKS[check] else f"a threshold: {check} has none")
+        for name, limit in limits.items():
+            for ending, (most, unit) in _MOST.items():
+                if name.endswith(ending) and limit > most:
+                    raise ValueError(f"of {check}: {name} ({limit:g}) is more than {most}{unit}")
+        for warn, fail in WARN_AND_FAIL.get(check, ()):
+            if warn[0] in limits or fail[0] in limits:
+                _in_order(check, *((name, limits.get(name, default), name in limits) for name, default in (warn, fail)))
+    return thresholds
+
+
+def _in_order(check: str, warn: tuple[str, float, bool], fail: tuple[str, float, bool]) -> None:
+    """Name, value, and whether the stack file has it. Of what is counted, the first may be a failure."""
+    counted = not fail[0].endswith(tuple(_MOST))
+    if warn[1] < fail[1] or (counted and warn[1] == fail[1] > 0):
+        return
+    low, high = (f"{name} ({value:g}{'' if said else ', its default'})" for name, value, said in (warn, fail))
+    raise ValueError(f"of {check}: {low} has to be {'at most' if counted else 'less than'} {high}")
+
+
+_MOST: Final = {"_percent": (100, " %"), "_seconds": (2_592_000, " (30 days), which is surely a slip")}
+"""How much a threshold may be, by how its name ends."""
+
+WARN_AND_FAIL: Final[Mapping[str, tuple[tuple[tuple[str, float], tuple[str, float]], ...]]] = {
+    "clock": ((("warn_seconds", 2), ("fail_seconds", 60)),),
+    "disks": (
+        (("warn_percent", 90), ("fail_percent", 95)),
+        (("warn_inodes_percent", 90), ("fail_inodes_percent", 95)),
+    ),
+    "filesystem": ((("warn_seconds", 0.5), ("fail_seconds", 2)),),
+    "infiniband": ((("warn_downs_per_hour", 1), ("fail_downs_per_hour", 3)),),
+    "memory": ((("warn_percent", 2), ("fail_percent", 5)),),
+    "processes": ((("warn_zombies", 100), ("fail_zombies", 1000)),),
+}
+"""Check -> thresholds with their defaults (images/health/checks): what is told has to come before what is drained
+for."""
+
+
+CONDITION: Final = r"^[A-Za-z0-9]([-A-Za-z0-9_./]{0,250}[A-Za-z0-9])?$"
+"""A type of node conditions."""
+
+
+LOOKED_AT: Final[Mapping[str, str]] = {
+    "Ready": "is looked at already",
+    "SlurmNodeFault": "is what the watcher itself writes",
+}
+"""Types of node conditions that the watcher passes over in `drain_conditions`."""
+
+
+def _condition(kind: str) -> str:
+    if kind in LOOKED_AT:
+        raise ValueError(LOOKED_AT[kind])
+    return kind
+
+
+KUBELETS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+"""Types of node conditions that Kubernetes itself writes, over and over."""
+
+
+def _free_condition(kind: str) -> str:
+    if kind in KUBELETS or kind == "SlurmNodeFault":
+        raise ValueError(f"is what {'Kubernetes' if kind in KUBELETS else 'the watcher'} itself writes")
+    return kind
+
+
+class Machines(Section):
+    """The Kubernetes nodes below the workers."""
+
+    follow: bool = Field(default=True, strict=True)
+    """Whether they are looked at: a node whose machine is cordoned, not ready or gone is drained, and its jobs are
+    requeued when it is gone. Needs the right to read all nodes of the Kubernetes cluster."""
+
+    drain_conditions: tuple[Annotated[str, Field(pattern=CONDITION), AfterValidator(_condition)], ...] = ()
+    """Types of node conditions that are to be drained for while they are True, such as a cloud's notice of
+    maintenance."""
+
+    requeue_after: int | None = Field(default=None, ge=0, le=604_800, strict=True)
+    """Seconds that jobs may go on when their machine is wanted free (cordoned, not ready, one of `drain_conditions`, or
+    to be released for a hardware fault); then they are requeued. Default: to their end."""
+
+    conditions: bool = Field(default=False, strict=True)
+    """Whether the condition SlurmNodeFault is written to the nodes, for whatever replaces machines. Needs the right to
+    change the status of all nodes of the Kubernetes cluster."""
+
+    release: Literal["none", "cordon", "evict"] = "none"
+    """What becomes of a machine with a hardware fault, or with one of `drain_conditions`, that is drained and free of
+    jobs. `cordon`: its Kubernetes node is cordoned and annotated, for a cloud's controller or a person to replace it.
+    `evict`: its workers leave it too. Needs the right to change all nodes of the Kubernetes cluster."""
+
+    release_after: int = Field(default=600, ge=0, le=604_800, strict=True)
+    """Seconds that the drain has to stand before a machine is released: a fault that goes away is not worth one."""
+
+    release_condition: Annotated[str, Field(pattern=CONDITION), AfterValidator(_free_condition)] | None = None
+    """Type of a condition that is set on the Kubernetes node of a released machine, for a cloud's own repair.
+    `HardwareIssuesSuspected` for Nebius."""
+
+    max_unavailable: Limit = 1
+    """How many machines may be released, or not ready, at a time: a number, or a part of all such as `5%`."""
+
+    @model_validator(mode="after")
+    def _followed(self) -> Machines:
+        needing = {"conditions": self.conditions, "release": self.release != "none"}
+        wanted = [name for name, is_set in needing.items() if is_set]
+        if wanted and not self.follow:
+            raise ValueError(f"has follow: false, but follow: true is needed for {' and '.join(wanted)}")
+        if self.release_condition is not None and self.release == "none":
+            raise ValueError("has release_condition, and release: none never sets it")
+        return self
+
+
+class Health(Section):
+    """Checks on every worker, each interval and around each job, and the drains that follow."""
+
+    enabled: bool = Field(default=True, strict=True)
+    """Whether there are any."""
+
+    interval: int = Field(default=30, ge=10, le=240, strict=True)
+    """Seconds between two runs of the checks on a node (HealthCheckInterval). Checks that fail only for what lasts want
+    to look every few minutes at least (images/health/state.py)."""
+
+    disabled: Annotated[tuple[Annotated[str, _one_of(CHECKS)], ...], AfterValidator(once)] = ()
+    """Checks that do not run."""
+
+    report_only: Annotated[tuple[Annotated[str, _one_of([*CHECKS, KUBERNETES])], ...], AfterValidator(once)] = ()
+    """Checks whose failure is told but drains nothing and refuses no job. `kubernetes` stands for what is found about
+    machines."""
+
+    thresholds: Annotated[
+        dict[str, dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]]], AfterValidator(_thresholds)
+    ] = Field(default_factory=dict)
+    """Limits of the checks that differ from their defaults: `{disks: {fail_percent: 97}}`."""
+
+    max_drained: Limit = "10%"
+    """How many nodes may be drained for checks at a time: a number, or a part of all nodes such as `10%`, which is at
+    least one node. The last node that takes jobs is never drained."""
+
+    tests: NodeTests = Field(default_factory=NodeTests)
+    """Tests of nodes that run as Slurm jobs."""
+
+    machines: Machines = Field(default_factory=Machines)
+    """What is known about the Kubernetes nodes below the workers."""

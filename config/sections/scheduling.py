@@ -1,0 +1,138 @@
+"""`slurmstack:priority`, `preemption`, `reservations`, `licenses`, `job_submit`: who goes first, what is refused."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from config.base import Section
+from config.names import AccountName
+from config.sections.partitions import PartitionName
+from config.sections.policy import TresName
+from config.sections.users import UserName
+from config.times import TimeLimit
+
+Weight = Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)]
+
+_TIMESTAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?$")
+_POLICY_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$")
+
+
+def _timestamp(value: str) -> str:
+    if not _TIMESTAMP.fullmatch(value):
+        raise ValueError("is not a time such as 2026-12-01T08:00:00 (UTC, the time zone of the pods)")
+    try:
+        datetime.fromisoformat(value)
+    except ValueError as error:
+        raise ValueError(f"is not a time of the calendar: {error}") from None
+    return value
+
+
+Timestamp = Annotated[str, AfterValidator(_timestamp), Field(json_schema_extra={"pattern": _TIMESTAMP.pattern})]
+"""A time in UTC: `2026-12-01T08:00:00`."""
+
+
+def _name(name: str) -> str:
+    if not _POLICY_NAME.fullmatch(name):
+        raise ValueError("is not a name: letters, digits, '_', '.' and '-', at most 63")
+    return name
+
+
+_PATTERN = Field(json_schema_extra={"pattern": _POLICY_NAME.pattern})
+ReservationName = Annotated[str, AfterValidator(_name), _PATTERN]
+LicenseName = Annotated[str, AfterValidator(_name), _PATTERN]
+
+
+class Weights(Section):
+    """How much each factor, a number from 0 to 1, adds to a job's priority at most (`PriorityWeight...`)."""
+
+    fairshare: Weight = 100_000
+    """How little the user and the account have used of their share."""
+    qos: Weight = 50_000
+    """Priority of the job's QOS, relative to the highest one."""
+    partition: Weight = 10_000
+    """`priority_job_factor` of the partition, relative to the highest one."""
+    age: Weight = 1_000
+    """Time in the queue, up to `max_age`."""
+    job_size: Weight = 0
+    """Size of the job."""
+    association: Weight = 0
+    """Priority of the association."""
+    tres: dict[TresName, Weight] = Field(default_factory=dict)
+    """Resources that a job asks for, relative to all of the cluster: `{cpu: 1000, gres/gpu: 3000}`."""
+
+
+class Priority(Section):
+    """Slurm's multifactor priority with a fair-share tree."""
+
+    weights: Weights = Field(default_factory=Weights)
+    """What counts how much."""
+    decay_half_life: TimeLimit = "7-0"
+    """Time after which used resources count half (`PriorityDecayHalfLife`). 0: they always count in full, until
+    `usage_reset_period`."""
+    usage_reset_period: Literal["NONE", "NOW", "DAILY", "WEEKLY", "MONTHLY", "QUARTERLY", "YEARLY"] = "NONE"
+    """When used resources are forgotten (`PriorityUsageResetPeriod`)."""
+    max_age: TimeLimit = "7-0"
+    """Waiting time at which the age factor is full (`PriorityMaxAge`)."""
+    calc_period: int = Field(default=5, ge=1, le=60, strict=True)
+    """Minutes between two computations of usage and priorities (`PriorityCalcPeriod`)."""
+    favor_small: bool = Field(default=False, strict=True)
+    """Whether the job size factor is for small jobs (`PriorityFavorSmall`)."""
+
+
+class Preemption(Section):
+    """Which jobs give way to others."""
+
+    type: Literal["none", "qos", "partition"] = "none"
+    """`qos`: as `qos.<name>.preempt` says. `partition`: those of a partition with a lower `priority_tier`."""
+    mode: Literal["requeue", "cancel", "suspend"] = "requeue"
+    """What happens to a job that gives way, unless its QOS or partition says otherwise (`PreemptMode`)."""
+    exempt_time: TimeLimit | None = None
+    """Time that every job runs at least before it is preempted (`PreemptExemptTime`)."""
+
+
+class Reservation(Section):
+    """Nodes that are kept for some users or accounts, or for maintenance, at a time."""
+
+    start: Timestamp
+    """When it begins. Of a repeated one: the first time, which may be long ago."""
+    end: Timestamp | None = None
+    """When it ends. Either this or `duration`."""
+    duration: TimeLimit | None = None
+    """How long it lasts. `UNLIMITED` is a year for Slurm."""
+    nodes: tuple[str, ...] = ()
+    """Names of nodes, for example `gpu-0`. Either these or `node_count`."""
+    node_count: int | None = Field(default=None, ge=1, le=10_000, strict=True)
+    """How many nodes Slurm shall choose."""
+    partition: PartitionName | None = None
+    """Partition from which they are chosen. Default: the default partition."""
+    users: tuple[UserName, ...] = ()
+    """Users whose jobs may use it; with `accounts` too, only their jobs in these accounts."""
+    accounts: tuple[AccountName, ...] = ()
+    """Accounts whose jobs may use it."""
+    repeat: Literal["hourly", "daily", "weekday", "weekend", "weekly"] | None = None
+    """How often it comes again."""
+    maintenance: bool = Field(default=False, strict=True)
+    """Whether it is for maintenance (`MAINT`): it may overlap others, and the time is booked as planned down."""
+    ignore_jobs: bool = Field(default=False, strict=True)
+    """Whether it may be made over jobs that are running."""
+
+
+class JobSubmit(Section):
+    """Rules for every job at its submission, for wishes that are common."""
+
+    default_time: TimeLimit | None = None
+    """Time limit of jobs that name none, in all partitions without `default_time`."""
+    require_account: bool = Field(default=False, strict=True)
+    """Whether jobs that do not name an account (`--account`) are refused, even if the user has a default one."""
+    gpus_only_in_gpu_partitions: bool = Field(default=False, strict=True)
+    """Whether jobs that ask for GPUs are refused in partitions without GPUs, and jobs that ask for none in partitions
+    where all nodes have some."""
+
+    @property
+    def needs_script(self) -> bool:
+        """Whether slurmctld must run a script for each job. The default time is an option of partitions."""
+        return self.require_account or self.gpus_only_in_gpu_partitions

@@ -1,0 +1,164 @@
+"""The sections that describe one Kubernetes workload or volume each: controller, login, jail, images, cluster."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from config.base import Cpu, Quantity, Section, at_least, check_dns_label, parse_bytes
+from config.sections.storage import Filesystem
+
+
+def _namespace(name: str) -> str:
+    check_dns_label(name, longest=63)
+    if name == "default" or name.startswith("kube-"):
+        raise ValueError("belongs to Kubernetes itself; name a namespace that only this cluster uses")
+    return name
+
+
+def _cidr(value: str) -> str:
+    try:
+        return str(ip_network(value))
+    except ValueError as error:
+        raise ValueError(f"is not an address range such as 203.0.113.0/24: {error}") from None
+
+
+Cidr = Annotated[str, AfterValidator(_cidr)]
+"""An address range such as `203.0.113.0/24`."""
+
+
+class Cluster(Section):
+    """Names of the whole."""
+
+    namespace: Annotated[str, AfterValidator(_namespace)] = "slurm"
+    """Kubernetes namespace that holds every object of this cluster, and nothing else."""
+
+    user_namespaces: bool = Field(default=False, strict=True)
+    """Whether root in a pod is nobody on its machine (`hostUsers: false`). The file systems of all volumes must take
+    idmapped mounts: NFS does not, and virtiofs only with recent kernels."""
+
+
+class Controller(Section):
+    """slurmctld and its state."""
+
+    storage: Quantity = "10Gi"
+    """Size of the volume with the job queue and Slurm's other state."""
+
+    storage_class: str | None = Field(default=None, min_length=1)
+    """Storage class of that volume. Default: a static volume where the cloud or the local cluster offers one, else the
+    cluster's default class."""
+
+    filesystem: Filesystem | None = None
+    """A shared file system of the cloud for the state. Default: a disk of the cluster's storage class."""
+
+    cpu: Cpu = "100m"
+    """CPU that slurmctld asks Kubernetes for."""
+
+    memory: Quantity = "256Mi"
+    """Memory that slurmctld asks Kubernetes for. There is no limit: a queue of 100,000 jobs must not kill it."""
+
+
+class UserLimits(Section):
+    """What one user may take of a login node. Jobs are not bound by these. null, or left out: no limit."""
+
+    processes: int | None = Field(default=4096, ge=10, le=1_000_000, strict=True)
+    """Processes and threads of all of the user's sessions (`nproc`). The kernel counts all of the user's on the same
+    machine, those of jobs too."""
+    open_files: int | None = Field(default=None, ge=64, le=1_048_576, strict=True)
+    """Open files of each process (`nofile`)."""
+    memory: Annotated[Quantity, at_least("64Mi", "a shell and the threads of srun")] | None = None
+    """Address space of each process (`as`); at least 64Mi."""
+    cpu_minutes: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
+    """CPU time of each process, in minutes (`cpu`)."""
+    logins: int | None = Field(default=None, ge=1, le=10_000, strict=True)
+    """Sessions at the same time on one login node (`maxlogins`)."""
+
+
+class Login(Section):
+    """Login nodes: sshd into the jail."""
+
+    user_limits: UserLimits = Field(default_factory=UserLimits)
+    """What one user may take of a login node."""
+
+    size: int = Field(default=2, ge=0, le=100, strict=True)
+    """Number of login nodes behind the one Service; a connection goes to a random one."""
+
+    service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
+    """Type of the Kubernetes Service for SSH."""
+
+    node_port: int | None = Field(default=None, ge=1024, le=65535, strict=True)
+    """Port on every Kubernetes node, with `service_type: NodePort`. Default: chosen by Kubernetes."""
+
+    source_ranges: tuple[Cidr, ...] = ()
+    """Address ranges that may connect, with `service_type: LoadBalancer`. Default: all."""
+
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations of the Service, for the cloud's load balancer."""
+
+    cpu: Cpu = "50m"
+    """CPU that a login node asks Kubernetes for."""
+
+    memory: Quantity = "128Mi"
+    """Memory that a login node asks Kubernetes for."""
+
+    memory_limit: Quantity | None = None
+    """Memory of a login node at most, for all of its users together: beyond it the kernel ends the largest process.
+    Default: 8Gi, or `memory` where that is more."""
+
+    tmp: Quantity = "20Gi"
+    """Size of `/tmp` of a login node. Kubernetes ends a pod that has more in it, and starts it with an empty one."""
+
+    @property
+    def most_memory(self) -> str:
+        """The memory limit in force."""
+        return self.memory_limit or max("8Gi", self.memory, key=parse_bytes)
+
+    @model_validator(mode="after")
+    def _limit_above_request(self) -> Login:
+        if parse_bytes(self.most_memory) < parse_bytes(self.memory):
+            raise ValueError(f"has a memory_limit of {self.memory_limit}, which is less than its memory, {self.memory}")
+        return self
+
+
+class Jail(Section):
+    """The root file system that all login nodes and all jobs share."""
+
+    size: Quantity = "20Gi"
+    """Size of the shared volume. It can grow but never shrink."""
+
+    storage_class: str | None = Field(default=None, min_length=1)
+    """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers
+    one, else the cluster's default class."""
+
+    filesystem: Filesystem = Field(default_factory=Filesystem)
+    """The cloud's file system behind it."""
+
+
+ImageRole = Literal["controller", "worker", "login", "jail", "accounting", "database", "rest"]
+
+
+class Images(Section):
+    """Where the container images come from."""
+
+    registry: str | None = Field(
+        default=None, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
+    )
+    """Prefix of the images' names: a host, with a port where it needs one, and a path. Default: images built on this
+    machine."""
+
+    tag: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
+    """Tag of all images. Default: computed from the content of `images/`."""
+
+    digests: dict[ImageRole, Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]] = Field(default_factory=dict)
+    """Exact content of the image of each role, as `slurmstack images push` prints it. It wins over the tag."""
+
+    pull_secret: str | None = Field(default=None, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    """Name of a Secret in the namespace with credentials for the registry."""
+
+    @model_validator(mode="after")
+    def _digests_belong_to_a_registry(self) -> Images:
+        if self.digests and self.registry is None:
+            raise ValueError("digests are those of a registry: set registry, too")
+        return self

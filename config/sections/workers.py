@@ -1,0 +1,126 @@
+"""`slurmstack:worker_nodes`: pools of Slurm compute nodes."""
+
+from __future__ import annotations
+
+import re
+from math import ceil
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from config.base import Cpu, Quantity, Section, at_least, check_dns_label
+from config.sections.machines import MAX_GROUP_SIZE, Machines
+
+MAX_POOL_SIZE = 5000
+"""Nodes in one pool at most: the size that Kubernetes itself is tested to (5,000 nodes in a cluster)."""
+
+MIN_WORKER_MEMORY = "256Mi"
+"""Memory of a worker at least: slurmd, munged and the smallest job."""
+
+RESERVED_POOL_NAMES = frozenset({"controller", "login", "nodes", "all", "slurmdbd", "database", "rest"})
+"""Names of our own workloads and Services, and `ALL`, which Slurm reads as every node."""
+
+_FEATURE = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]*$")
+
+
+def _pool_name(name: str) -> str:
+    check_dns_label(name, longest=40)
+    if name in RESERVED_POOL_NAMES:
+        raise ValueError(f"is reserved; these names are taken: {', '.join(sorted(RESERVED_POOL_NAMES))}")
+    return name
+
+
+def _feature(name: str) -> str:
+    if not _FEATURE.fullmatch(name):
+        raise ValueError("is not a Slurm feature name: letters, digits, '_', '.' and '-', beginning with a letter")
+    return name
+
+
+PoolName = Annotated[str, AfterValidator(_pool_name)]
+"""A DNS label of at most 40 characters: with `-<number>` it is the name of a node, a pod and a host."""
+
+Feature = Annotated[str, AfterValidator(_feature), Field(max_length=64)]
+
+
+def _parts_are_enough(schema: dict[str, Any]) -> None:
+    """Where the cloud makes the machines, `resources` may name only what differs from the preset."""
+    schema.pop("required", None)
+
+
+def _preset_or_resources(schema: dict[str, Any]) -> None:
+    """A pool says what its workers have, or which machines they fill."""
+    schema["required"] = [name for name in schema["required"] if name != "resources"]
+    schema["anyOf"] = [
+        {"required": ["platform", "preset"]},
+        {"required": ["resources"], "properties": {"resources": {"required": ["cpus", "memory"]}}},
+    ]
+
+
+class Resources(Section):
+    """What one worker offers to Slurm. Where the cloud makes the machines, the preset gives what is left out."""
+
+    model_config = ConfigDict(json_schema_extra=_parts_are_enough)
+
+    cpus: int = Field(ge=1, le=4096, strict=True)
+    """CPUs of one node, as Slurm counts them (`CPUs=`)."""
+
+    memory: Annotated[Quantity, at_least(MIN_WORKER_MEMORY, "slurmd and a job")]
+    """Memory of one worker pod. Slurm gets what is left after slurmd's own need (`RealMemory=`)."""
+
+    gpus: int = Field(default=0, ge=0, le=64, strict=True)
+    """GPUs of one node (`Gres=gpu:N`, Kubernetes resource `nvidia.com/gpu`)."""
+
+    cpu_request: Cpu | None = None
+    """CPU that the pod asks Kubernetes for, for example `500m`. Default: `cpus`; on the local cluster, whose nodes
+    share one machine, a twentieth of it."""
+
+
+class Toleration(Section):
+    """A taint of the Kubernetes nodes that the worker pods may ignore."""
+
+    key: str = Field(min_length=1, max_length=253)
+    """Key of the taint."""
+    value: str | None = Field(default=None, max_length=63)
+    """Value of the taint. Left out: any value."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Effect of the taint. Left out: all effects."""
+
+
+class WorkerPool(Machines):
+    """Slurm nodes of one kind, named `<pool>-0`, `<pool>-1`, ..."""
+
+    model_config = ConfigDict(json_schema_extra=_preset_or_resources)
+
+    size: int = Field(ge=0, le=MAX_POOL_SIZE, strict=True)
+    """Number of nodes. Changing it and applying is the whole scaling procedure; zero is allowed."""
+
+    resources: Resources
+    """What one node has. Default where the cloud makes the machines: what `preset` leaves beside the system's need."""
+
+    features: tuple[Feature, ...] = ()
+    """Slurm features of the nodes, for `sbatch --constraint`. The pool's name is always one of them."""
+
+    drain_timeout: int = Field(default=7 * 24 * 3600, ge=30, le=365 * 24 * 3600, strict=True)
+    """Seconds that a leaving node may wait for its jobs to end before Kubernetes kills it. Default: 7 days."""
+
+    security: Literal["confined", "baseline"] = "confined"
+    """`confined`: jobs run in the jail, for which the pod has CAP_SYS_ADMIN. `baseline`: no jail and no capability for
+    it; jobs see the worker's image and the shared volumes of `mounts`, and no homes."""
+
+    shared_memory: Quantity | None = None
+    """Size of `/dev/shm`, counted in the pod's memory. Default: half of the memory."""
+
+    tmp: Quantity = "100Gi"
+    """Size of `/tmp` of one worker, on its machine's disk. Kubernetes ends a pod that has more in it, with its jobs:
+    give pools whose jobs keep much there what their machines have."""
+
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels that a Kubernetes node must have to carry these workers."""
+
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints of the Kubernetes nodes that these workers may ignore."""
+
+    @property
+    def node_groups(self) -> int:
+        """Node groups that hold the machines, where the cloud makes them: 100 in each at most, and at least one."""
+        return max(self.autoscaling.groups, ceil(self.size / MAX_GROUP_SIZE))

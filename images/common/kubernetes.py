@@ -1,0 +1,195 @@
+"""A small client of the Kubernetes API: what the programs in pods need, with the standard library.
+
+Inside a pod it takes the service account's token (which Kubernetes renews: it is read for every request), the cluster's
+certificate and the address from where Kubernetes puts them.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+REQUEST_TIMEOUT_SECONDS: Final = 5.0
+WATCH_SECONDS: Final = 240
+"""The server ends a watch after this; we then start the next one. A silently dead connection is noticed a bit later."""
+
+WORKER_PODS: Final = "slurmstack/pool"
+"""Label that every worker pod has."""
+
+_JSON: Final = "application/json"
+_METADATA: Final = "application/json;as=PartialObjectMetadata"
+_METADATA_GROUP: Final = ";g=meta.k8s.io;v=v1"
+
+Object = Mapping[str, Any]
+
+
+def own_namespace() -> str:
+    """The pod's namespace: NAMESPACE, else what Kubernetes mounts beside the token; empty outside of a pod."""
+    mounted = SERVICE_ACCOUNT / "namespace"
+    return os.environ.get("NAMESPACE") or (mounted.read_text(encoding="ascii").strip() if mounted.is_file() else "")
+
+
+class KubeError(Exception):
+    """The API server did not give what was asked for. `status` is the HTTP status, or None when there was no answer."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def may_resume(self) -> bool:
+        """Whether a watch that ended so may go on from where it was: the connection broke, or the server is busy."""
+        return self.status in {None, http.client.TOO_MANY_REQUESTS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kube:
+    """Where the API server is."""
+
+    host: str
+    port: int
+    namespace: str
+    tls: bool = True
+    service_account: Path = SERVICE_ACCOUNT
+
+    @classmethod
+    def in_cluster(cls, namespace: str, env: Mapping[str, str] | None = None) -> Self | None:
+        """The API server of the cluster that this pod runs in, or None outside of one."""
+        env = os.environ if env is None else env
+        host = env.get("KUBERNETES_SERVICE_HOST")
+        if not host or not namespace:
+            return None
+        return cls(host=host, port=int(env.get("KUBERNETES_SERVICE_PORT", "443")), namespace=namespace)
+
+    def path(self, kind: str) -> str:
+        """The collection of the namespace: `pods`, `configmaps`, ..."""
+        return f"/api/v1/namespaces/{self.namespace}/{kind}"
+
+    def get_namespace(self) -> Object:
+        """The namespace itself."""
+        return self.get(f"/api/v1/namespaces/{self.namespace}")
+
+    def list_pods(self) -> list[Object]:
+        """All pods of the namespace."""
+        return self.list_all(self.path("pods"))[0]
+
+    def list_workers(self) -> list[Object]:
+        """All worker pods of the namespace, those that are leaving included, without specification and status."""
+        return self.list_all(self.path("pods"), selector=WORKER_PODS, metadata_only=True)[0]
+
+    def list_stateful_sets(self) -> list[Object]:
+        """All StatefulSets of the namespace."""
+        return self.list_all(f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets")[0]
+
+    def get(self, path: str, *, accept: str = _JSON) -> Object:
+        """One object, or one page of a list."""
+        with self._request("GET", path, accept=accept) as response:
+            answer: Object = json.load(response)
+            return answer
+
+    def send(self, method: str, path: str, body: Mapping[str, Any], content_type: str = _JSON) -> None:
+        """Change or make an object."""
+        with self._request(method, path, body=json.dumps(body).encode(), content_type=content_type):
+            pass
+
+    def list_all(
+        self, path: str, *, selector: str = "", fields: str = "", metadata_only: bool = False
+    ) -> tuple[list[Object], str]:
+        """All objects of a collection that have the labels and fields, and the version to watch from.
+
+        That is the collection's: an object's own is that of its last change, which the server forgets after minutes
+        (five by default), and a watch from there ends at once. `metadata_only`: without specification and status, which
+        are most of a large object.
+        """
+        accept = f"{_METADATA}List{_METADATA_GROUP}" if metadata_only else _JSON
+        items: list[Object] = []
+        token = ""
+        while True:
+            page = self.get(f"{path}?{_query(selector, fields, {'limit': 500, 'continue': token})}", accept=accept)
+            items += page.get("items") or []
+            metadata = page.get("metadata", {})
+            token = metadata.get("continue", "")
+            if not token:
+                return items, str(metadata.get("resourceVersion", ""))
+
+    def watch(
+        self, path: str, version: str, *, selector: str = "", fields: str = "", metadata_only: bool = False
+    ) -> Iterator[tuple[str, Object]]:
+        """(type, object) of each change of a collection after a version, until the server ends the watch.
+
+        Raises KubeError(status=410) when the server has forgotten that version: list again, and watch from there.
+        """
+        accept = f"{_METADATA}{_METADATA_GROUP}" if metadata_only else _JSON
+        options = {
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": WATCH_SECONDS,
+        }
+        whole = f"{path}?{_query(selector, fields, options)}"
+        with self._request("GET", whole, accept=accept, timeout=WATCH_SECONDS + 15) as response:
+            # The server may have nothing to tell for a minute: this says that it watches.
+            yield "BOOKMARK", {"metadata": {"resourceVersion": version}}
+            while line := response.readline():
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise KubeError(str(event["object"].get("message", "watch error")), event["object"].get("code"))
+                yield event["type"], event["object"]
+
+    @contextmanager
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        accept: str = _JSON,
+        body: bytes | None = None,
+        content_type: str = "",
+        timeout: float = REQUEST_TIMEOUT_SECONDS,
+    ) -> Iterator[http.client.HTTPResponse]:
+        headers = {"Accept": accept, "User-Agent": "slurmstack"}
+        if content_type:
+            headers["Content-Type"] = content_type
+        connection = self._connect(timeout)
+        try:
+            token = self.service_account / "token"
+            if token.is_file():
+                headers["Authorization"] = f"Bearer {token.read_text(encoding='ascii').strip()}"
+            connection.request(method, path, body=body, headers=headers)
+            response = connection.getresponse()
+            if response.status not in {http.client.OK, http.client.CREATED}:
+                said = _status_message(response.read(2000).decode(errors="replace"))
+                raise KubeError(f"{method} {path.partition('?')[0]}: {response.status} {said}", response.status)
+            yield response
+        except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+            raise KubeError(f"no answer from the API server: {error}") from error
+        finally:
+            connection.close()
+
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        if not self.tls:
+            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        authority = self.service_account / "ca.crt"
+        context = ssl.create_default_context(cafile=str(authority) if authority.is_file() else None)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=context)
+
+
+def _query(selector: str, fields: str, options: Mapping[str, object]) -> str:
+    named = {"labelSelector": selector, "fieldSelector": fields, **options}
+    return urlencode({name: value for name, value in named.items() if value})
+
+
+def _status_message(body: str) -> str:
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return body.strip()[:200]

@@ -1,0 +1,40 @@
+"""Files of Secret volumes, which cannot give them the owner and mode that daemons insist on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from images.common.files import Owner, write_atomically
+from images.common.wait import wait_for
+
+JWT_SECRET: Final = Path("/secrets/jwt/jwt_hs256.key")
+JWT_KEY: Final = Path("/run/slurmstack/keys/jwt_hs256.key")
+"""The key that signs tokens: what AuthAltParameters in slurm.conf and slurmdbd.conf name. Only slurmctld and slurmdbd
+have the file: all other daemons and commands carry tokens, and never look into them."""
+
+
+def install_secret(
+    what: str,
+    secret: Path,
+    target: Path,
+    log: Callable[[str], None],
+    *,
+    owner: Owner | None = None,
+    mode: int = 0o400,
+) -> None:
+    """Copy a file, when it is there, to one that only its owner can read.
+
+    It is copied at each start: a rotated key is taken by restarting the daemon.
+    """
+    wait_for(f"{what} {secret}", secret.is_file, log)
+    if not target.parent.is_dir():
+        target.parent.mkdir(parents=True)
+        target.parent.chmod(0o755)
+    write_atomically(target, secret.read_bytes(), mode=mode, owner=owner)
+
+
+def install_jwt_key(owner: Owner, log: Callable[[str], None]) -> None:
+    """Copy the key of the tokens for slurmctld or slurmdbd."""
+    install_secret("the key of the tokens", JWT_SECRET, JWT_KEY, log, owner=owner)

@@ -1,0 +1,103 @@
+"""The one reader of Slurm's records: what `scontrol show` and `squeue` print of nodes, jobs and reservations.
+
+As lines (`--oneliner`) where little is wanted of many records, or a comment of a reservation: JSON is several times as
+long, and lacks that. As JSON (24.11: data_parser v0.0.42, 26.05: v0.0.45) where texts matter that anybody may have
+written. Other parsers may give a list as one text and a number as it is: that is understood, too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+# Free text (the reason, a comment) comes after these in a line, and nothing before them has blanks in it but the
+# operating system's name, which slurmd tells.
+_NODE: Final = re.compile(r"^NodeName=(\S+)")
+_STATE: Final = re.compile(r"\sState=(\S+)")
+_REASON: Final = re.compile(r"\sReason=(\S+)")
+
+_KEY: Final = re.compile(r"(?:^| )([A-Za-z]+)=")
+
+
+class NotUnderstoodError(Exception):
+    """A command has printed something else than what it was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRecord:
+    """A node's record, as far as all need it."""
+
+    name: str
+    states: frozenset[str]
+    """`IDLE`, `DYNAMIC_NORM`, `NOT_RESPONDING` and the like."""
+    reason: str = ""
+    """Why it is drained or down; from a line, the first word of that."""
+
+    @property
+    def is_drained(self) -> bool:
+        """No new job is started on it, whoever wanted that."""
+        return any(state.startswith("DRAIN") for state in self.states)
+
+
+def nodes_in(lines: str) -> list[NodeRecord]:
+    """Records in the output of `scontrol show nodes --oneliner`."""
+    found = []
+    for line in lines.splitlines():
+        name, state, reason = _NODE.search(line), _STATE.search(line), _REASON.search(line)
+        if name is not None and state is not None:
+            states = frozenset(state[1].split("+"))
+            found.append(NodeRecord(name=name[1], states=states, reason=reason[1] if reason is not None else ""))
+    return found
+
+
+def fields_of(line: str, *, last: str) -> dict[str, str]:
+    """Keys and values of a line; `(null)` is empty. `last`: the key that comes last and whose value may be any text."""
+    front, _, rest = line.partition(f" {last}=")
+    marks = list(_KEY.finditer(front))
+    ends = [*(mark.start() for mark in marks[1:]), len(front)]
+    values = {mark[1]: front[mark.end() : end] for mark, end in zip(marks, ends, strict=False)}
+    return {key: "" if value == "(null)" else value for key, value in {**values, last: rest}.items()}
+
+
+def entries_in(text: str, kind: str) -> list[Mapping[str, Any]]:
+    """Records of a kind (`nodes`, `jobs`) in the output of a command with `--json`. Raises NotUnderstoodError."""
+    try:
+        entries = json.loads(text)[kind]
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotUnderstoodError(f"the list of {kind} was not understood: {error!r}") from error
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise NotUnderstoodError(f"the list of {kind} was not understood: {str(entries)[:80]!r}")
+    return entries
+
+
+def node_of(entry: Mapping[str, Any]) -> NodeRecord | None:
+    """A node; None without a name or a state: what is not known is not touched."""
+    name, states = text_of(entry.get("name")), states_of(entry.get("state"))
+    return NodeRecord(name=name, states=states, reason=text_of(entry.get("reason"))) if name and states else None
+
+
+def states_of(value: object) -> frozenset[str]:
+    """States of a node or a job."""
+    return frozenset(word.upper() for word in words_of(value, "+"))
+
+
+def words_of(value: object, divider: str) -> list[str]:
+    """A list, or one text with a divider."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(divider) if word.strip()]
+    return [str(word) for word in value] if isinstance(value, list) else []
+
+
+def text_of(value: object) -> str:
+    """A text; empty if it is none."""
+    return value if isinstance(value, str) else ""
+
+
+def number_of(value: object) -> float | None:
+    """A number above 0 that may be unset. Slurm gives 0 for a time that never was."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") and not value.get("infinite") else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None

@@ -1,0 +1,261 @@
+"""Slurm as the programs of health see it: records of nodes, jobs on them, and the few changes that are made.
+
+Reads the output of `scontrol show nodes --json` of 24.11 (data_parser v0.0.42) and 26.05 (v0.0.45). Both give `state`
+as a list, and `reason_changed_at` as `{"set", "infinite", "number"}`; plain values, as other parsers may give them, are
+understood too. A record without a name or a state is left out: what is not known is not touched.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from images.common.command import Result, Runner, run
+from images.common.wait import Clock, Reminder
+from images.health.node_list import ARGV, LIST_TIMEOUT_SECONDS
+from images.health.reason import Own, parse
+
+SLURMD_PORT: Final = 6818
+ASK_SECONDS: Final = 5.0
+"""For a node's question about itself: a prolog waits for the answer."""
+SHARE: Final = 5.0
+"""A look that takes long, with thousands of nodes, is followed by a pause of this many times its length."""
+TEST_RESERVATION: Final = "health-test-"
+"""With the node's name: what keeps a node for a test that is run again (`node_tests/retest.py`)."""
+RUNNING: Final = "running,suspended,configuring,stopped"
+ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
+"""States of jobs that have a node, those that are ending included."""
+
+_DOWN: Final = frozenset({"DOWN", "ERROR"})
+_CLOSED: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
+_ASLEEP: Final = frozenset(
+    {
+        "FUTURE",
+        "INVALID",
+        "INVALID_REG",
+        "POWERED_DOWN",
+        "POWERING_DOWN",
+        "POWERING_UP",
+        "POWER_DOWN",
+        "POWER_DRAIN",
+        "POWER_UP",
+        "REBOOT_ISSUED",
+        "UNKNOWN",
+    }
+)
+"""Nodes that take no job just now for a reason of Slurm's own. Draining one that is being powered up would kill its
+jobs (24.11 and 26.05, `update_node`); the pod of one that sleeps is gone, and nobody misses it."""
+_BUSY: Final = frozenset({"ALLOCATED", "MIXED"})
+_RESERVATION: Final = re.compile(r"ReservationName=(?P<name>\S+) .* Nodes=(?P<nodes>\S+) ")
+
+
+class SlurmError(Exception):
+    """slurmctld did not answer, or not in a way that is understood."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A node's record, as far as it matters here."""
+
+    name: str
+    states: frozenset[str]
+    reason: str = ""
+    reason_at: float | None = None
+    """When the reason was set, in seconds since 1970, by slurmctld's clock."""
+    comment: str = ""
+    extra: str = ""
+    pool: str = ""
+    """Its features, by which a pool's nodes are known. Empty: nobody says."""
+    partitions: tuple[str, ...] = ()
+    """In which its jobs may run."""
+    gpus: int = 0
+    started_at: float = 0.0
+    """When its slurmd started, in seconds since 1970: before that it may have been another machine of this name."""
+    address: str = ""
+    """Where slurmd listens."""
+    port: int = SLURMD_PORT
+
+    @property
+    def is_drained(self) -> bool:
+        """No new job is started on it, whoever wanted that."""
+        return any(state.startswith("DRAIN") for state in self.states)
+
+    @property
+    def is_closed(self) -> bool:
+        """Somebody keeps jobs from it: drained, failing or down."""
+        return bool(self.states & (_CLOSED | _DOWN))
+
+    @property
+    def is_down(self) -> bool:
+        """Slurm has given it up: it has no jobs."""
+        return bool(self.states & _DOWN)
+
+    @property
+    def own(self) -> Own | None:
+        """What the reason says, if the watcher, or a check, has closed the node. A reason may outlive its drain."""
+        return parse(self.reason) if self.is_closed and not self.states & {"FAIL", "FAILING"} else None
+
+    @property
+    def is_drained_by_us(self) -> bool:
+        """Kept from jobs by a drain of the watcher, or of a check; not by a mere down, which Slurm lifts by itself."""
+        return self.own is not None and "DRAIN" in self.states and not self.is_asleep
+
+    @property
+    def is_asleep(self) -> bool:
+        """Slurm does not use it at present, on purpose. One that is merely silent is not asleep."""
+        return bool(self.states & _ASLEEP)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it does not count when a limit is a part of all nodes."""
+        return bool(self.states & {"FUTURE", "POWERED_DOWN"})
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether jobs run on it."""
+        return bool(self.states & _BUSY)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no job is on it, not even one that is ending."""
+        return not self.has_jobs and "COMPLETING" not in self.states
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation:
+    """As Slurm shows it."""
+
+    name: str
+    nodes: str
+    comment: str
+
+
+def parse_nodes(text: str) -> list[Record]:
+    """Records in the output of `scontrol show nodes --json`. Raises SlurmError."""
+    try:
+        return [record for node in json.loads(text)["nodes"] if (record := _record(node)) is not None]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SlurmError(f"the list of nodes was not understood: {error!r}") from error
+
+
+def _record(node: Mapping[str, Any]) -> Record | None:
+    name, states = node.get("name"), frozenset(state.upper() for state in words(node.get("state"), "+"))
+    if not isinstance(name, str) or not name or not states:
+        return None
+    features = words(node.get("active_features"), ",") or words(node.get("features"), ",")
+    return Record(
+        name=name,
+        states=states,
+        reason=_text(node.get("reason")),
+        reason_at=seconds(node.get("reason_changed_at")),
+        comment=_text(node.get("comment")),
+        extra=_text(node.get("extra")),
+        pool=",".join(sorted(features)),
+        partitions=tuple(words(node.get("partitions"), ",")),
+        # `gpu:8(S:0-1),shard:16`, `gpu:h100:8`
+        gpus=sum(map(int, re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", _text(node.get("gres"))))),
+        started_at=seconds(node.get("slurmd_start_time")) or 0.0,
+        address=_text(node.get("address")) or name,
+        port=int(seconds(node.get("port")) or SLURMD_PORT),
+    )
+
+
+def words(value: object, divider: str) -> list[str]:
+    """A list, which other parsers may give as one text."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(divider) if word.strip()]
+    return [str(word) for word in value] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def seconds(value: object) -> float | None:
+    """A number that may be unset. Slurm gives 0 for a time that never was."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") and not value.get("infinite") else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm:
+    """slurmctld, through Slurm's own commands."""
+
+    runner: Runner = run
+    timeout: float = 10.0
+    """Seconds, of all but lists."""
+
+    def nodes(self) -> Sequence[Record]:
+        """All records. Raises SlurmError."""
+        return parse_nodes(self._ask(ARGV, LIST_TIMEOUT_SECONDS))
+
+    def node(self, name: str) -> Record | None:
+        """One record as it is now; None if there is none any more. Raises SlurmError."""
+        records = parse_nodes(self._ask(["scontrol", "show", "node", name, "--json"], self.timeout))
+        return next((record for record in records if record.name == name), None)
+
+    def update(self, name: str, **changes: str) -> Result:
+        """Change a node's record: `reason`, `comment`, `extra`; `state=down` has its jobs start elsewhere."""
+        words = [f"{key}={value}" for key, value in changes.items()]
+        return self._do("scontrol", "update", f"nodename={name}", *words)
+
+    def drain(self, name: str, reason: str) -> Result:
+        """Let no new job start on it."""
+        return self.update(name, state="drain", reason=reason)
+
+    def undrain(self, name: str, reason: str) -> Result:
+        """Lift a drain, and nothing else: a node that is down stays down."""
+        return self.update(name, state="undrain", reason=reason)
+
+    def jobs_of(self, name: str, *options: str, states: str = ON_NODE, form: str = "%A") -> list[str]:
+        """A line for each job that has the node. Raises SlurmError."""
+        argv = ["squeue", "--noheader", f"--states={states}", f"--nodelist={name}", *options, f"--format={form}"]
+        return [line.strip() for line in self._ask(argv, self.timeout).splitlines() if line.strip()]
+
+    def requeue(self, job: str) -> Result:
+        """Have a job start again, elsewhere. Slurm refuses for interactive ones and those with `--no-requeue`."""
+        return self._do("scontrol", "requeue", job)
+
+    def reservations(self) -> list[Reservation]:
+        """All of them. Raises SlurmError.
+
+        Not as JSON, which leaves the comment out (24.11 and 26.05).
+        """
+        found = []
+        for line in self._ask(["scontrol", "show", "reservation", "--oneliner"], LIST_TIMEOUT_SECONDS).splitlines():
+            front, _, comment = line.partition(" Comment=")  # the last value, of any text
+            if match := _RESERVATION.match(f"{front} "):
+                found.append(Reservation(name=match["name"], nodes=match["nodes"], comment=comment.strip()))
+        return found
+
+    def delete_reservation(self, name: str) -> Result:
+        """Slurm refuses while a job that is in it waits or runs."""
+        return self._do("scontrol", "delete", f"reservationname={name}")
+
+    def _ask(self, argv: Sequence[str], timeout: float) -> str:
+        result = self.runner(list(argv), timeout=timeout)
+        if not result.ok:
+            raise SlurmError(result.message)
+        return result.stdout
+
+    def _do(self, *argv: str) -> Result:
+        return self.runner(list(argv), timeout=self.timeout)
+
+
+def keep_looking(
+    look: Callable[[], float], pause: float, longest: float, log: Callable[[str], None], clock: Clock
+) -> None:
+    """Look for ever. `look` tells how many seconds to wait then, `pause` if it never could; it may raise SlurmError."""
+    reminder = Reminder(log, clock)
+    while True:
+        started = clock.now()
+        try:
+            pause = look()
+            reminder = Reminder(log, clock)
+        except SlurmError as error:
+            reminder.waiting(f"slurmctld: {error}")
+        clock.sleep(min(max(pause, SHARE * (clock.now() - started)), longest))

@@ -1,0 +1,32 @@
+"""What `pip install .` copies; everything else about the package is in pyproject.toml.
+
+The names at the top of the repository are those of its packages. The program and Pulumi.yaml, which lie beside them,
+become the package `slurmstack`.
+"""
+
+from setuptools import find_namespace_packages, setup
+
+setup(
+    packages=[
+        *find_namespace_packages(include=["cli*", "components*", "config*", "images*", "local*", "slurm*"]),
+        "slurmstack",
+    ],
+    package_dir={"slurmstack": "."},
+    package_data={
+        "": [
+            "*.c",
+            "*.go",
+            "*.h",
+            "*.j2",
+            "*.json",
+            ".dockerignore",
+            "Containerfile",
+            "Makefile",
+            "go.*",
+            "sshd_config",
+        ],
+        "slurmstack": ["Pulumi.yaml"],
+        "components.clouds.nebius": ["*.yaml"],
+        "config.nebius": ["*.yaml"],
+    },
+)

@@ -1,0 +1,418 @@
+"""preview, up, status and kubeconfig where the Pulumi engine makes the cluster, with programs that only note calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.errors import REFUSED, USAGE
+from cli.preview.document import NOT_COMPARED
+from cli.program.recording import record
+from cli.stack import open_stack
+from tests import stacks
+from tests.fakes.engine import KUBECONFIG, FakeEngine
+from tests.fakes.queue_cluster import objects, pending, slurm_conf, without
+from tests.graph.state import state_of
+from tests.stacks import with_change
+from tests.unit.cli.command_line import slurmstack, stack_file
+from tests.unit.cli.nebius_stack import NEBIUS
+
+EMPTY: dict[str, Any] = {"version": 3, "deployment": {"manifest": {}}}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> FakeEngine:
+    return FakeEngine(tmp_path / "bin")
+
+
+def call(engine: FakeEngine, file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return slurmstack(*arguments, "--config", str(file), **engine.path)
+
+
+def applied(engine: FakeEngine, directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Path:
+    """The file of a stack that was applied as `before` and now says `after`."""
+    file = stack_file(directory, before)
+    engine.holds(state_of(record(open_stack(file).sections, stack="test")))
+    return stack_file(directory, after)
+
+
+def test_the_kubeconfig_of_a_made_cluster_comes_from_its_stack_and_is_kept_for_its_owner(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    engine.holds(EMPTY, kubeconfig=KUBECONFIG)
+    file = stack_file(tmp_path, NEBIUS)
+    done = call(engine, file, "kubeconfig")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == KUBECONFIG
+    kept = tmp_path / ".slurmstack" / "test" / "kubeconfig"
+    assert kept.read_text(encoding="utf-8") == KUBECONFIG
+    assert kept.stat().st_mode & 0o777 == 0o600
+    done = call(engine, file, "kubeconfig", "--output", str(tmp_path / "mine"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / "mine").stat().st_mode & 0o777 == 0o600
+
+
+def test_status_asks_the_cluster_that_the_stack_made(engine: FakeEngine, tmp_path: Path) -> None:
+    engine.holds(EMPTY, kubeconfig=KUBECONFIG)
+    done = call(engine, stack_file(tmp_path, NEBIUS), "status")
+    assert "nothing runs in namespace slurm" in done.stdout
+    kept = str(tmp_path / ".slurmstack" / "test" / "kubeconfig")
+    assert engine.calls("kubectl")
+    assert all(words[:4] == ["--kubeconfig", kept, "--context", "nebius-slurm"] for words in engine.calls("kubectl"))
+
+
+@pytest.mark.parametrize("command", ["status", "login", "kubeconfig"])
+def test_a_cluster_that_is_not_made_yet_is_said_to_be_so(engine: FakeEngine, tmp_path: Path, command: str) -> None:
+    engine.holds(EMPTY)
+    done = call(engine, stack_file(tmp_path, NEBIUS), command)
+    assert done.returncode == 1
+    assert "the stack 'test' has no cluster yet" in done.stderr
+    assert "slurmstack up" in done.stderr
+
+
+def test_without_pulumi_a_kubeconfig_that_was_kept_serves(tmp_path: Path) -> None:
+    engine = FakeEngine(tmp_path / "bin", "kubectl")
+    file = stack_file(tmp_path, NEBIUS)
+    done = call(engine, file, "status")
+    assert done.returncode == 1
+    kept = tmp_path / ".slurmstack" / "test" / "kubeconfig"
+    assert f"copy what `slurmstack kubeconfig` prints on a machine that has it to {kept}" in done.stderr
+    kept.parent.mkdir(parents=True)
+    kept.write_text(KUBECONFIG, encoding="utf-8")
+    assert "nothing runs in namespace slurm" in call(engine, file, "status").stdout
+
+
+def test_a_kept_file_that_is_no_kubeconfig_is_named(tmp_path: Path) -> None:
+    engine = FakeEngine(tmp_path / "bin", "kubectl")
+    kept = tmp_path / ".slurmstack" / "test" / "kubeconfig"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("[]", encoding="utf-8")
+    done = call(engine, stack_file(tmp_path, NEBIUS), "status")
+    assert done.returncode == 1
+    assert f"{kept} is no kubeconfig" in done.stderr
+
+
+def test_the_kubeconfig_of_a_cluster_that_is_there_is_the_part_of_its_context(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    done = call(engine, stack_file(tmp_path, stacks.existing()), "kubeconfig")
+    assert (done.returncode, done.stdout) == (0, "kind: Config\n")
+    (words,) = engine.calls("kubectl", "view")
+    assert {"--minify", "--flatten"} <= set(words)
+    assert words[words.index("--context") + 1] == "prod"
+
+
+STEP: dict[str, Any] = {
+    "op": "update",
+    "urn": "urn:pulumi:test::slurmstack::slurmstack:index:SlurmCluster$kubernetes:apps/v1:StatefulSet::slurm-cpu",
+    "oldState": {"custom": True, "type": "kubernetes:apps/v1:StatefulSet", "inputs": {"spec": {"replicas": 4}}},
+    "newState": {"custom": True, "type": "kubernetes:apps/v1:StatefulSet", "inputs": {"spec": {"replicas": 5}}},
+    "detailedDiff": {"spec.replicas": {"kind": "update", "inputDiff": True}},
+}
+
+
+def test_a_preview_for_scripts_is_the_same_document_as_without_the_engine(engine: FakeEngine, tmp_path: Path) -> None:
+    more = with_change(stacks.existing(), "worker_nodes.cpu.size", 5)
+    file = applied(engine, tmp_path, stacks.existing(), more)
+    engine.previews({"steps": [STEP]})
+    done = call(engine, file, "preview", "--json", "--detailed-exitcode")
+    assert done.returncode == 4, done.stderr
+    document = json.loads(done.stdout)
+    properties = [{"path": "spec.replicas", "old": 4, "new": 5}]
+    change = {"action": "update", "kind": "StatefulSet", "name": "slurm-cpu", "properties": properties}
+    assert document["changes"] == [change]
+    assert (document["outcome"], document["against"]) == ("changes", "engine")
+    assert document["summary"]["nodes"]["total"] == 7
+    assert document["summary"]["effects"] == []
+    done = call(engine, file, "preview", "--markdown")
+    assert done.returncode == 0, done.stderr
+    assert "! update StatefulSet slurm-cpu\n-   spec.replicas: 4\n+   spec.replicas: 5\n" in done.stdout
+
+
+def test_people_who_ask_for_the_exit_status_see_the_changes_too(engine: FakeEngine, tmp_path: Path) -> None:
+    file = applied(engine, tmp_path, stacks.existing(), stacks.existing())
+    done = call(engine, file, "preview", "--detailed-exitcode")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("6 nodes (4 cpu, 2 gpu, 0 plain)")
+    assert "\nno changes\n" in done.stdout
+    engine.previews({"steps": [STEP]})
+    done = call(engine, file, "preview", "--detailed-exitcode")
+    assert done.returncode == 4, done.stderr
+    assert "      spec.replicas: 4 => 5" in done.stdout
+
+
+def test_an_engine_that_cannot_preview_is_heard(engine: FakeEngine, tmp_path: Path) -> None:
+    file = applied(engine, tmp_path, stacks.existing(), stacks.existing())
+    engine.previews({"diagnostics": [{"severity": "error", "message": "no credentials\n"}]})
+    done = call(engine, file, "preview", "--json", "--detailed-exitcode")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pulumi preview failed: no credentials" in done.stderr
+
+
+def test_a_preview_of_a_refused_change_shows_it_and_fails(engine: FakeEngine, tmp_path: Path) -> None:
+    changed = with_change(stacks.existing(), "jail.storage_class", "other")
+    file = applied(engine, tmp_path, stacks.existing(), changed)
+    claims = {
+        state: {"custom": True, "type": "kubernetes:core/v1:PersistentVolumeClaim", "protect": True}
+        | {"inputs": {"metadata": {"name": "jail"}, "spec": {"storageClassName": name}}}
+        for state, name in (("oldState", "shared"), ("newState", "other"))
+    }
+    engine.previews({"steps": [{"op": "replace", "urn": "urn::jail", "replaceReasons": ["spec"], **claims}]})
+    done = call(engine, file, "preview")
+    assert done.returncode == 3
+    assert "all users' files and the software in the jail are lost" in done.stdout
+    assert "PersistentVolumeClaim jail: spec.storageClassName can never change" in done.stderr
+    done = call(engine, file, "preview", "--markdown", "--detailed-exitcode")
+    assert done.returncode == 3
+    assert "spec.storageClassName can never change" in done.stdout
+
+
+def test_what_is_refused_is_refused_where_the_api_server_ends_the_engine_s_preview_over_it(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    """A dry run of a claim that shrinks, for example, is an error in Pulumi's preview."""
+    changed = with_change(stacks.existing(), "jail.storage_class", "other")
+    file = applied(engine, tmp_path, stacks.existing(), changed)
+    engine.previews({"steps": [], "diagnostics": [{"severity": "error", "message": "error: Forbidden"}]})
+    done = call(engine, file, "preview", "--json")
+    assert done.returncode == 3, done.stderr
+    document = json.loads(done.stdout)
+    assert document["refused"]
+    assert NOT_COMPARED in document["notes"]
+
+
+def test_a_refused_change_is_refused_before_the_engine_starts(engine: FakeEngine, tmp_path: Path) -> None:
+    changed = with_change(stacks.existing(), "jail.storage_class", "other")
+    done = call(engine, applied(engine, tmp_path, stacks.existing(), changed), "up", "--yes")
+    assert done.returncode == 3
+    assert "spec.storageClassName can never change" in done.stderr
+    assert not engine.calls("pulumi", "up")
+
+
+def test_jobs_that_would_be_lost_stop_the_engine_until_somebody_asks_for_it(engine: FakeEngine, tmp_path: Path) -> None:
+    before = stacks.existing()
+    after = with_change(without(before, "worker_nodes", "gpu"), "partitions.main.pools", ["cpu"])
+    file = applied(engine, tmp_path, before, after)
+    engine.runs(objects(before), f"{slurm_conf(before)}# the queue\n{pending(partition='gpu')}\n")
+    done = call(engine, file, "up", "--yes")
+    assert done.returncode == REFUSED
+    assert "8 alice gpu PENDING never starts" in done.stdout
+    assert "1 job would end or never start: 8" in done.stderr
+    assert not engine.calls("pulumi", "up")
+    assert not engine.calls("kubectl", "scancel")
+    done = call(engine, file, "up", "--yes", "--kill-jobs")
+    assert done.returncode == 0, done.stderr
+    assert engine.calls("pulumi", "up")
+    (words,) = engine.calls("kubectl", "scancel")
+    assert words[-2:] == ["scancel", "--state=pending"]
+
+
+@pytest.mark.parametrize(("answer", "done"), [("y", ["scancel", "up"]), ("n", [])])
+def test_lost_jobs_are_cancelled_before_the_engine_could_wait_for_them_and_only_if_somebody_agrees(
+    engine: FakeEngine, tmp_path: Path, answer: str, done: list[str]
+) -> None:
+    before = stacks.existing()
+    after = with_change(without(before, "worker_nodes", "gpu"), "partitions.main.pools", ["cpu"])
+    file = applied(engine, tmp_path, before, after)
+    engine.runs(objects(before), f"{slurm_conf(before)}# the queue\n{pending(partition='gpu')}\n")
+    assert call(engine, file, "up", "--kill-jobs").returncode == USAGE, "there is nobody to ask"
+    ours, theirs = pty.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    command = [sys.executable, "-m", "cli.entry", "up", "--kill-jobs", "--config", str(file)]
+    environment = {**os.environ, **engine.path}
+    told = subprocess.run(command, cwd=stacks.ROOT, env=environment, stdin=theirs, capture_output=True, check=False)
+    os.close(theirs)
+    os.close(ours)
+    assert b"Cancel 1 job and go on?" in told.stdout
+    calls = (engine.directory / "calls.jsonl").read_text(encoding="utf-8")
+    assert [word for line in calls.splitlines() for word in json.loads(line) if word in {"scancel", "up"}] == done
+
+
+def test_a_harmless_change_is_left_to_the_engine(engine: FakeEngine, tmp_path: Path) -> None:
+    more = with_change(stacks.existing(), "worker_nodes.cpu.size", 5)
+    done = call(engine, applied(engine, tmp_path, stacks.existing(), more), "up", "--yes")
+    assert done.returncode == 0, done.stderr
+    (words,) = engine.calls("pulumi", "up")
+    assert {"--refresh", "--yes", "--skip-preview"} <= set(words)
+
+
+def test_ctrl_c_leaves_pulumi_the_time_that_it_takes_to_end(engine: FakeEngine, tmp_path: Path) -> None:
+    file = applied(engine, tmp_path, stacks.existing(), stacks.existing())
+    engine.updates_until_interrupted()
+    command = [sys.executable, "-m", "cli.entry", "up", "--yes", "--config", str(file)]
+    update = subprocess.Popen(
+        command, cwd=stacks.ROOT, env={**os.environ, **engine.path}, start_new_session=True, stderr=subprocess.PIPE
+    )
+    while not (engine.directory / "updating").exists():
+        assert update.poll() is None
+        time.sleep(0.05)
+    os.killpg(update.pid, signal.SIGINT)  # as a terminal does
+    told = update.communicate(timeout=60)[1].decode()
+    assert (engine.directory / "ended").exists()
+    assert update.returncode == 130, told
+    assert "run the same command again to continue" in told
+
+
+@pytest.mark.parametrize("command", [["up", "--yes"], ["preview"], ["destroy", "--yes"]])
+def test_without_pulumi_the_cloud_is_listed_by_kind_and_nothing_is_made(tmp_path: Path, command: list[str]) -> None:
+    engine = FakeEngine(tmp_path / "bin", "kubectl")
+    done = call(engine, stack_file(tmp_path, {**stacks.nebius(), "protect": False}), *command)
+    assert done.returncode == 1
+    assert "this stack has 10 cloud resources, which kubectl cannot make" in done.stderr
+    assert "5 Mk8sV1NodeGroup" in done.stderr
+    assert "https://www.pulumi.com/docs/install/" in done.stderr
+    assert not engine.calls("kubectl")
+
+
+def test_the_objects_of_a_made_cluster_are_rendered_and_what_is_left_out_is_told(tmp_path: Path) -> None:
+    engine = FakeEngine(tmp_path / "bin", "kubectl")
+    done = call(engine, stack_file(tmp_path, stacks.nebius()), "render", "--output", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert "not among them are 10 cloud resources" in done.stderr
+    assert "1 Mk8sV1Cluster" in done.stderr
+    assert "Service slurm-login-service lacks the annotation nebius.com/load-balancer-allocation-id" in done.stderr
+    service = (tmp_path / "out" / "50-service-login.yaml").read_text(encoding="utf-8")
+    assert "allocation-id" not in service
+    assert not any("slurm-login-id" in path.read_text(encoding="utf-8") for path in (tmp_path / "out").glob("*.yaml"))
+
+
+def test_a_made_cluster_is_previewed_before_it_is_there(engine: FakeEngine, tmp_path: Path) -> None:
+    engine.holds(EMPTY)
+    done = call(engine, stack_file(tmp_path, stacks.nebius()), "preview")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("6 nodes, 16 GPUs, ")
+    assert "jail 2Ti NETWORK_SSD" in done.stdout
+    assert "\nno changes\n" in done.stdout
+    assert not engine.calls("kubectl"), "there is no cluster to ask yet"
+
+
+def test_a_cloud_whose_cluster_was_never_made_is_destroyed_without_asking_it(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    engine.holds(EMPTY)
+    done = call(engine, stack_file(tmp_path, {**stacks.nebius(), "protect": False}), "destroy", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert engine.calls("pulumi", "destroy")
+    assert not engine.calls("kubectl")
+
+
+def test_images_that_are_only_on_this_machine_are_refused_before_anything_is_made(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    engine.holds(EMPTY)
+    sections = {name: value for name, value in NEBIUS.items() if name != "images"}
+    done = call(engine, stack_file(tmp_path, sections), "up", "--yes")
+    assert done.returncode == 2
+    assert "images.registry: the cloud's machines cannot pull" in done.stderr
+    assert engine.calls("pulumi", "up") == []
+
+
+def test_a_stack_is_made_without_changing_which_one_the_user_has_selected(engine: FakeEngine, tmp_path: Path) -> None:
+    done = call(engine, stack_file(tmp_path, stacks.nebius()), "preview")
+    assert done.returncode == 0, done.stderr
+    (words,) = engine.calls("pulumi", "init")
+    assert "--no-select" in words
+    assert not engine.calls("pulumi", "select")
+    assert all(words[words.index("--stack") + 1] == "test" for words in engine.calls("pulumi"))
+    call(engine, stack_file(tmp_path, stacks.nebius()), "preview")
+    assert len(engine.calls("pulumi", "init")) == 1, "it is there now"
+
+
+UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
+
+
+def killed_while_making(engine: FakeEngine, directory: Path, *types: str) -> Path:
+    """The file of a stack whose last update was killed while it made resources of these types."""
+    file = applied(engine, directory, stacks.existing(), stacks.existing())
+    document = engine.state
+    pending = [{"type": "creating", "resource": {"urn": f"urn:{kind}", "type": kind}} for kind in types]
+    document["deployment"]["pending_operations"] = pending
+    engine.holds(document)
+    return file
+
+
+def test_an_update_that_was_killed_is_repeated_with_what_it_has_made_already(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    node_group = "nebius:mk8s/v1:Mk8sV1NodeGroup"
+    file = killed_while_making(engine, tmp_path, "kubernetes:core/v1:Secret", "random:index/randomBytes:RandomBytes")
+    document = engine.state
+    document["deployment"]["pending_operations"].append(
+        {"type": "creating", "resource": {"urn": "urn:cloud", "type": node_group}}
+    )
+    engine.holds(document)
+    done = call(engine, file, "up", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert [item["resource"]["urn"] for item in engine.state["deployment"]["pending_operations"]] == ["urn:cloud"]
+    assert len(engine.state["deployment"]["resources"]) == len(document["deployment"]["resources"])
+    assert engine.environment("up")[UPSERT] == "true"
+    engine.holds({**engine.state, "deployment": {**engine.state["deployment"], "pending_operations": []}})
+    call(engine, file, "up", "--yes")
+    assert UPSERT not in engine.environment("up"), "what others have made is never taken over otherwise"
+
+
+def test_an_update_that_was_killed_and_still_locks_its_stack_says_how_to_free_it(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    file = killed_while_making(engine, tmp_path, "kubernetes:core/v1:Secret")
+    engine.lock()
+    done = call(engine, file, "up", "--yes")
+    assert done.returncode == 1
+    assert "an earlier update of 'test' was cut short: error: the stack is currently locked" in done.stderr
+    assert f"pulumi cancel --yes --cwd {stacks.ROOT} test" in done.stderr
+    assert not engine.calls("pulumi", "up")
+
+
+def test_a_stack_that_somebody_else_updates_is_refused_before_any_of_its_pods_is_stopped(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    sections = {**stacks.existing(), "protect": False}
+    file = applied(engine, tmp_path, sections, sections)
+    engine.lock()
+    done = call(engine, file, "destroy", "--yes")
+    assert done.returncode == 1
+    assert "pulumi cannot change 'test' now: error: the stack is currently locked" in done.stderr
+    assert f"pulumi cancel --yes --cwd {stacks.ROOT} test" in done.stderr
+    assert not engine.calls("kubectl", "delete")
+    assert not engine.calls("pulumi", "destroy")
+
+
+def with_environment(directory: Path, sections: dict[str, Any]) -> Path:
+    """The file of a stack that imports an environment of Pulumi ESC."""
+    file = stack_file(directory, sections)
+    file.write_text(f"environment: [team/shared]\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
+    return file
+
+
+def test_what_environments_add_to_a_stack_file_is_asked_of_pulumi(engine: FakeEngine, tmp_path: Path) -> None:
+    sections = stacks.existing()
+    engine.opens({**sections, "protect": True})
+    file = with_environment(tmp_path, {name: value for name, value in sections.items() if name != "worker_nodes"})
+    done = call(engine, file, "validate", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["nodes"] == 6
+    (words,) = engine.calls("pulumi", "config")
+    assert (words[words.index("--stack") + 1], words[words.index("--config-file") + 1]) == ("test", str(file))
+
+
+def test_a_secret_of_an_environment_is_refused_by_the_name_of_its_section(engine: FakeEngine, tmp_path: Path) -> None:
+    engine.opens(stacks.existing(), "jail")
+    done = call(engine, with_environment(tmp_path, stacks.existing()), "validate")
+    assert done.returncode == 2
+    assert "jail: is encrypted" in done.stderr
+
+
+def test_without_pulumi_a_stack_file_with_environments_is_refused(tmp_path: Path) -> None:
+    engine = FakeEngine(tmp_path / "bin", "kubectl")
+    done = call(engine, with_environment(tmp_path, stacks.existing()), "validate")
+    assert done.returncode == 2
+    assert "environment: imports environments of Pulumi ESC, which only the pulumi command can open" in done.stderr

@@ -1,0 +1,115 @@
+"""The engine's steps as changes of objects, in the shape that a real `pulumi preview --json` has."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cli.engine.steps import steps_of
+from cli.errors import Failure
+from cli.safety.change import Change, PropertyChange
+
+SET = "kubernetes:apps/v1:StatefulSet"
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+
+
+def step(op: str, type_: str, old: Any, new: Any, **more: Any) -> dict[str, Any]:
+    """One step; states are left out where there is none."""
+    custom = not type_.startswith(("slurmstack:", "pulumi:pulumi:"))
+    states = {
+        name: {"custom": custom, "type": type_, **({"inputs": inputs} if custom else {})}
+        for name, inputs in (("oldState", old), ("newState", new))
+        if inputs is not None
+    }
+    return {"op": op, "urn": f"urn:pulumi:prod::slurmstack::{type_}::slurm-x", "detailedDiff": None, **states, **more}
+
+
+def changes(*steps: dict[str, Any]) -> list[Change]:
+    return steps_of(json.dumps({"config": {"a": "b"}, "steps": steps}), failed=False)[0]
+
+
+def test_an_updated_object_is_named_as_kubernetes_does_and_shows_what_differs() -> None:
+    old, new = ({"metadata": {"name": "cpu"}, "spec": {"replicas": size}, "__defaults": [str(size)]} for size in (4, 5))
+    (change,) = changes(step("update", SET, old, new, diffReasons=["spec"]))
+    assert (change.action, change.kind, change.name) == ("update", "StatefulSet", "cpu")
+    assert change.properties == (PropertyChange(path="spec.replicas", old=4, new=5),)
+
+
+def test_all_that_is_to_be_is_told_once() -> None:
+    steps = [
+        step("refresh", SET, {"a": 1}, {"a": 2}),
+        step("same", SET, {"a": 2}, {"a": 3}),
+        step("delete", SET, {}, None),
+    ]
+    resources = steps_of(json.dumps({"steps": steps}), failed=False)[1]
+    assert [item.inputs for item in resources] == [{"a": 3}]
+
+
+def test_components_and_what_stays_the_same_are_no_changes() -> None:
+    assert not changes(
+        step("same", "pulumi:pulumi:Stack", {}, {}),
+        step("create", "slurmstack:index:WorkerPool", None, {}),
+        step("refresh", SET, {"spec": 1}, {"spec": 2}),
+        step("same", SET, {}, {}),
+        step("update", "pulumi:providers:kubernetes", {"upsertExistingObjects": "true"}, {}),
+        step("read", SET, None, {}),
+    )
+
+
+def test_an_object_that_the_engine_only_waits_for_once_more_is_no_change() -> None:
+    """Seen with the real engine while a pool was rolled, and one of its nodes waited for a job."""
+    same = {"metadata": {"name": "cpu"}, "spec": {"replicas": 4}}
+    assert not changes(step("update", SET, same, same))
+
+
+def test_the_halves_of_a_replacement_are_one_change() -> None:
+    old, new = {"spec": {"serviceName": "a"}}, {"spec": {"serviceName": "b"}}
+    halves = [step("create-replacement", SET, old, new), step("replace", SET, old, new)]
+    (change,) = changes(*halves, step("delete-replaced", SET, old, None))
+    assert (change.action, change.name) == ("replace", "slurm-x")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"replaceReasons": ["spec"]},
+        {"detailedDiff": {"spec.serviceName": {"kind": "update-replace"}, "spec.replicas": {"kind": "update"}}},
+    ],
+)
+def test_what_forces_a_replacement_is_told_apart(told: dict[str, Any]) -> None:
+    old, new = ({"metadata": {"name": "x", "uid": str(n)}, "spec": {"serviceName": str(n)}} for n in (1, 2))
+    (change,) = changes(step("replace", SET, old, new, **told))
+    assert [item.path for item in change.because] == ["spec.serviceName"]
+
+
+def test_a_deleted_object_is_told_from_what_it_was() -> None:
+    (change,) = changes(step("delete", SET, {"metadata": {"name": "old"}}, None))
+    assert (change.action, change.kind, change.name, change.properties) == ("delete", "StatefulSet", "old", ())
+
+
+def test_a_secret_is_said_to_change_and_never_shown() -> None:
+    masked = {"prefix": "[secret]", "length": 1}
+    (change,) = changes(step("update", "random:index/x:X", masked, masked, diffReasons=["prefix"]))
+    assert change.properties == (PropertyChange(path="prefix", old="<secret>", new="<secret>"),)
+    old, new = ({"stringData": {"key": value}} for value in ("hush-1", "hush-2"))
+    (change,) = changes(step("update", "kubernetes:core/v1:Secret", old, new))
+    assert "hush" not in json.dumps(change.as_data())
+    assert [item.path for item in change.properties] == ["stringData.key"]
+
+
+def test_what_only_the_update_can_tell_is_unknown() -> None:
+    (change,) = changes(step("update", SET, {"spec": {"a": "1"}}, {"spec": {"a": UNKNOWN}}))
+    assert change.properties == (PropertyChange(path="spec.a", old="1", new="<unknown>"),)
+
+
+def test_an_engine_that_fails_is_quoted() -> None:
+    diagnostics = [
+        {"severity": "warning", "message": "old\n"},
+        {"severity": "error", "message": "error: slurm-x has a problem\n"},
+    ]
+    with pytest.raises(Failure, match=r"^pulumi preview failed: slurm-x has a problem$"):
+        steps_of(json.dumps({"steps": [], "diagnostics": diagnostics}), failed=True)
+    with pytest.raises(Failure, match="printed no JSON: nothing"):
+        steps_of("", failed=True)

@@ -1,0 +1,155 @@
+"""Applying with kubectl: what it deletes besides what an apply set prunes."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.errors import Failure
+from cli.kubectl.apply import KEPT_VALUES, Plan, apply, plan, preview
+from cli.safety.effects import HEALTH_LEAVES
+from config import load_config
+from tests import stacks
+from tests.fakes.kubectl import OURS, FakeCluster, UnrenewedLock, thing
+from tests.stacks import with_change
+
+SET_LABEL = "applyset.kubernetes.io/part-of"
+NAMESPACE = thing("Namespace", "slurm")
+VOLUME = thing("PersistentVolume", "slurm-jail")
+RIGHTS = [thing(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
+
+
+def test_rights_outside_the_namespace_that_left_the_stack_are_shown_and_deleted_and_no_volume_is() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
+    sections = with_change(stacks.dev(), "health", {"enabled": False})
+    planned = plan(kubectl, load_config(sections), sections, stack="test")
+    deleted = [(change.kind, change.name) for change in preview(kubectl, planned) if change.action == "delete"]
+    assert deleted == [("ClusterRole", "slurm-health-watch"), ("ClusterRoleBinding", "slurm-health-watch")]
+    apply(kubectl, planned, UnrenewedLock(kubectl))
+    assert kubectl.deleted == [
+        "clusterrole slurm-health-watch --ignore-not-found",
+        "clusterrolebinding slurm-health-watch --ignore-not-found",
+    ]
+
+
+def test_health_checks_that_left_the_stack_are_noted_and_make_no_pool_leave() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, thing("Deployment", "health-watch")])
+    off = with_change(stacks.dev(), "health", {"enabled": False})
+    planned = {
+        name: plan(kubectl, load_config(sections), sections, stack="test")
+        for name, sections in {"on": stacks.dev(), "off": off}.items()
+    }
+    costs = {name: [effect.cost for effect in item.effects] for name, item in planned.items()}
+    assert costs == {"on": [], "off": [HEALTH_LEAVES]}
+    assert not planned["off"].pool_leaves
+    never_there = plan(FakeCluster(items_there=[NAMESPACE]), load_config(off), off, stack="test")
+    assert not never_there.effects
+
+
+def test_rights_outside_the_namespace_that_are_in_the_stack_stay() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    assert not [change for change in preview(kubectl, planned) if change.action == "delete"]
+    apply(kubectl, planned, UnrenewedLock(kubectl))
+    assert kubectl.deleted == []
+
+
+def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() -> None:
+    sections = stacks.dev()
+    jobs = [item.document for item in plan(FakeCluster(), load_config(sections), sections, stack="test").objects]
+    names = {item["metadata"]["name"] for item in jobs if item["kind"] == "Job"}
+    failed = next(name for name in names if name.startswith("users-"))
+    there = [
+        thing(
+            "Job", name, status={"conditions": [{"type": "Failed" if name == failed else "Complete", "status": "True"}]}
+        )
+        for name in names
+    ]
+    kubectl = FakeCluster(items_there=[NAMESPACE, *there])
+    apply(kubectl, plan(kubectl, load_config(sections), sections, stack="test"), UnrenewedLock(kubectl))
+    assert [command.split()[:2] for command in kubectl.deleted] == [["job", failed]]
+
+
+def test_volumes_are_there_before_the_claims_that_they_are_reserved_for() -> None:
+    kubectl = FakeCluster(items_there=[])
+    apply(kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test"), UnrenewedLock(kubectl))
+    first, *later = kubectl.sent
+    assert "PersistentVolume" in first
+    assert "PersistentVolumeClaim" not in first
+    assert any("PersistentVolumeClaim" in kinds for kinds in later)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_no_prune_can_ever_take_what_holds_data(leaves: bool) -> None:
+    kubectl, planned = leaving_pool() if leaves else fresh()
+    apply(kubectl, planned, UnrenewedLock(kubectl))
+    sent = [item for given in kubectl.documents for item in given]
+    in_set = {item["kind"] for item in sent if SET_LABEL in item["metadata"].get("labels", {})}
+    for kinds, command in zip(kubectl.sent, kubectl.applied, strict=True):
+        in_set |= set(kinds) if "--prune" in command else set()
+    assert "StatefulSet" in in_set
+    assert not in_set & {"PersistentVolumeClaim", "PersistentVolume", "Namespace"}
+    assert "PersistentVolumeClaim" in {kind for kinds in kubectl.sent for kind in kinds}
+
+
+def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
+    kubectl, planned = fresh()
+    apply(kubectl, planned, UnrenewedLock(kubectl))
+    names = [{(item["kind"], item["metadata"]["name"]) for item in given} for given in kubectl.documents]
+    kept = names.index({("Secret", KEPT_VALUES)})
+    assert kubectl.documents[kept][0]["stringData"] == planned.kept.values != {}
+    assert kept < next(index for index, given in enumerate(names) if ("Secret", "munge-key") in given)
+
+
+def fresh() -> tuple[FakeCluster, Plan]:
+    """A cluster in which nothing of the stack is yet."""
+    kubectl = FakeCluster(items_there=[])
+    return kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+
+
+def test_what_changes_is_sent_before_what_stays() -> None:
+    fresh = FakeCluster(items_there=[])
+    objects = plan(fresh, load_config(stacks.dev()), stacks.dev(), stack="test").objects
+    kubectl = FakeCluster(items_there=[item.document for item in objects if item.kind != "Secret"])
+    larger = stacks.with_change(stacks.dev(), "worker_nodes.default.size", 3)
+    apply(kubectl, plan(kubectl, load_config(larger), larger, stack="test"), UnrenewedLock(kubectl))
+    sent = next(kinds for kinds, command in zip(kubectl.sent, kubectl.applied, strict=True) if "--prune" in command)
+    assert sent.index("StatefulSet") < sent.index("Role")
+
+
+def test_a_renamed_pool_is_explained() -> None:
+    _, planned = leaving_pool()
+    (effect,) = planned.effects
+    assert (effect.action, effect.kind, effect.name, effect.refused) == ("delete", "StatefulSet", "old", "")
+    assert effect.cost.startswith("pool 'old' leaves: its 2 nodes take no more jobs")
+    assert "cannot be renamed" in effect.cost
+
+
+def leaving_pool() -> tuple[FakeCluster, Plan]:
+    """A cluster with a pool that the stack file no longer has."""
+    pool = thing("StatefulSet", "old", spec={"replicas": 2})
+    pool["metadata"]["labels"] = {**OURS, "slurmstack/pool": "old"}
+    kubectl = FakeCluster(items_there=[NAMESPACE, pool])
+    return kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+
+
+def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it() -> None:
+    kubectl, planned = leaving_pool()
+
+    def slurm_rejects_it() -> None:
+        raise Failure("rejected")
+
+    with pytest.raises(Failure, match="rejected"):
+        apply(kubectl, planned, UnrenewedLock(kubectl), slurm_rejects_it)
+    assert not [command for command in kubectl.applied if "--prune" in command]
+    sent = len(kubectl.applied)
+    assert sent
+    apply(kubectl, planned, UnrenewedLock(kubectl), lambda: kubectl.applied.append(("accepted",)))
+    order = ["prune" if "--prune" in command else command[0] for command in kubectl.applied[sent:]]
+    assert order.index("accepted") < order.index("prune")
+
+
+def test_where_no_pool_leaves_nothing_is_waited_for_before_the_prune() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE])
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    apply(kubectl, planned, UnrenewedLock(kubectl), lambda: pytest.fail("there is no reason to wait"))
+    assert [command for command in kubectl.applied if "--prune" in command]

@@ -1,0 +1,112 @@
+"""Taking a cluster down: what goes, in which order, and what is not touched where somebody else deletes the rest."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.commands import cluster as cluster_commands
+from cli.errors import Refused
+from cli.kubectl import destroy
+from cli.kubectl.destroy import destroy_cluster
+from cli.safety.fates import Touched
+from cli.safety.jobs import JobsTouched
+from config import load_config
+from local.report import open_report
+from tests import stacks
+from tests.fakes.kubectl import FakeCluster, thing
+from tests.unit.cli.command_line import stack_file
+
+
+class Leaving(FakeCluster):
+    """A cluster with a worker that takes two looks to leave.
+
+    Deleting the namespace works at once, and an `up` that has waited for that makes all anew at once.
+    """
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        if arguments[:2] == ("get", "--ignore-not-found") and "pod" in arguments:
+            self.deleted.append("(looked for pods)")
+            if self.deleted.count("(looked for pods)") == 3:
+                self.items_there[:] = [item for item in self.items_there if item["kind"] != "Pod"]
+        elif arguments[:2] == ("delete", "namespace"):
+            self.items_there[:] = [made(item["kind"], item["metadata"]["name"], "2") for item in self.items_there]
+        return super().run(*arguments, stdin=stdin, check=check)
+
+
+def made(kind: str, name: str, uid: str, **more: Any) -> dict[str, Any]:
+    item = thing(kind, name, **more)
+    return {**item, "metadata": {**item["metadata"], "uid": uid}}
+
+
+@pytest.fixture
+def kubectl(monkeypatch: pytest.MonkeyPatch) -> Leaving:
+    monkeypatch.setattr(destroy, "POLL", 0)
+    claim: dict[str, Any] = {"claimRef": {"namespace": "slurm"}}
+    volume = made("PersistentVolume", "slurm-jail", "1", spec=claim)
+    other = made("PersistentVolume", "other-jail", "1", spec={"claimRef": {"namespace": "other"}})
+    return Leaving(items_there=[made("Namespace", "slurm", "1"), volume, other, thing("Pod", "default-0")])
+
+
+def deleted(kubectl: Leaving, *, pods_only: bool) -> list[str]:
+    config = load_config(stacks.dev())
+    destroy_cluster(kubectl, config, open_report(), kill_jobs=False, pods_only=pods_only)
+    return [command.split(" ")[0] for command in kubectl.deleted]
+
+
+def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_neither_deleted_nor_waited_for(
+    kubectl: Leaving,
+) -> None:
+    assert deleted(kubectl, pods_only=False) == [
+        "statefulset,deployment,job",
+        "(looked",
+        "(looked",
+        "(looked",
+        "statefulset,deployment,job",
+        "persistentvolumeclaim",
+        "persistentvolume",
+        "clusterrolebinding,clusterrole",
+        "namespace",
+    ]
+    assert "-l slurmstack/pool" in kubectl.deleted[0]
+    (volumes,) = [command for command in kubectl.deleted if command.startswith("persistentvolume ")]
+    assert "slurm-jail" in volumes
+    assert "other-jail" not in volumes
+
+
+def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(kubectl: Leaving) -> None:
+    assert set(deleted(kubectl, pods_only=True)) == {"statefulset,deployment,job", "(looked"}
+    assert kubectl.deleted[-1] == "(looked for pods)"
+
+
+def test_all_jobs_are_cancelled_those_that_wait_first_and_suspended_ones_too(
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def asked(_kubectl: Leaving, _namespace: str, *command: str, **_: float) -> None:
+        said.append(" ".join(command))
+
+    monkeypatch.setattr(destroy, "in_controller", asked)
+    destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, pods_only=True)
+    cancelled = [command for command in said if command.startswith("scancel")]
+    assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
+
+
+def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_unasked(
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job = Touched(id="7", user="alice", partition="main", state="RUNNING", nodes=("x-0",), fate="ends", why="so")
+    found = iter([JobsTouched(), JobsTouched(running=1, touched=(job,))])
+    monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
+    monkeypatch.setattr(cluster_commands, "held", lambda *_: nullcontext())
+    monkeypatch.setattr(cluster_commands, "jobs_destroyed", lambda *_, **__: next(found))
+    with pytest.raises(Refused, match="1 job would end or never start: 7"):
+        cluster_commands.destroy(stack_file(tmp_path, stacks.dev()), yes=True, engine="kubectl")
+    assert not kubectl.deleted

@@ -1,0 +1,265 @@
+"""Comparing a stack with its cluster, with kubectl's answers recorded from a real one."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from cli.errors import Failure
+from cli.kubectl.diff import changes
+from cli.kubectl.rollout import await_rollout
+from cli.preview.text import described
+from cli.program.manifests import Manifest
+from cli.safety.change import PropertyChange
+from cli.safety.owner import refuse_takeover
+from tests.fakes.kubectl import FakeKubectl, listed, thing
+
+
+def stateful_set(replicas: int, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "default", "namespace": "slurm", **metadata},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "slurmd", "image": "a"}]}}},
+    }
+
+
+def manifest(document: dict[str, Any]) -> Manifest:
+    return Manifest(urn="urn", document=document)
+
+
+def test_scaling_is_one_changed_property_in_spite_of_what_the_server_writes_itself() -> None:
+    live = stateful_set(2, generation=4, resourceVersion="100", managedFields=[{"manager": "slurmstack"}])
+    after = stateful_set(3, generation=5, resourceVersion="100", managedFields=[])
+    kubectl = FakeKubectl(answers=[({"get"}, listed(live), ""), ({"--dry-run=server"}, listed(after), "")])
+    (change,) = changes(kubectl, [manifest(stateful_set(3))], [])
+    assert change.action == "update"
+    assert change.properties == (PropertyChange(path="spec.replicas", old=2, new=3),)
+
+
+def test_a_changed_container_is_named_in_the_path() -> None:
+    after = stateful_set(2)
+    after["spec"]["template"]["spec"]["containers"][0]["image"] = "b"
+    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, after, "")])
+    (change,) = changes(kubectl, [manifest(after)], [])
+    assert [item.path for item in change.properties] == ["spec.template.spec.containers[slurmd].image"]
+
+
+def test_what_is_equal_is_no_change_and_what_is_missing_is_created() -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "new"}}
+    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, stateful_set(2), "")])
+    (change,) = changes(kubectl, [manifest(stateful_set(2)), manifest(service)], [thing("Job", "old")])[:1]
+    assert (change.action, change.kind, change.name) == ("create", "Service", "new")
+
+
+LONG = "x" * 400
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        (1, None, ["a: 1 => (absent)"]),
+        (LONG + "old", LONG + "new", [f"a: ...{'x' * 40}old (403 characters) => ...{'x' * 40}new (403 characters)"]),
+        ([LONG], [], [f'a: ["{"x" * 298}... (404 characters) => []']),
+        ("k=1\nl=2\nm=3\n", "k=1\nl=4\nm=3\nn=5\n", ["a:", "  - l=2", "  + l=4", "  + n=5"]),
+        (
+            f"k\n{LONG}1\n",
+            f"k\n{LONG}2\n",
+            ["a:", f"  - ...{'x' * 40}1 (401 characters)", f"  + ...{'x' * 40}2 (401 characters)"],
+        ),
+        ("k\n", "k", ['a: "k\\n" => k']),
+        ("", "k\n" * 50, ["a:", *["  + k"] * 40, "  ... 10 more changed lines; --json has all"]),
+    ],
+    ids=["number", "long", "long list", "text", "long line", "end of text", "many lines"],
+)
+def test_of_a_change_people_are_shown_what_differs(old: Any, new: Any, lines: list[str]) -> None:
+    assert described(PropertyChange(path="a", old=old, new=new)) == lines
+
+
+def test_an_object_that_left_the_stack_is_deleted() -> None:
+    kubectl = FakeKubectl(answers=[({"get"}, "", "")])
+    (change,) = changes(kubectl, [], [thing("StatefulSet", "old")])
+    assert (change.action, change.name) == ("delete", "old")
+
+
+def test_an_immutable_field_means_replacement() -> None:
+    message = 'The Job "x" is invalid: spec.template: Invalid value: field is immutable'
+    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, "", message)])
+    (change,) = changes(kubectl, [manifest(stateful_set(2))], [])
+    assert change.action == "replace"
+
+
+def test_another_refusal_of_the_api_server_is_passed_on() -> None:
+    kubectl = FakeKubectl(
+        answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, "", "admission webhook denied")]
+    )
+    with pytest.raises(Failure, match="admission webhook denied"):
+        changes(kubectl, [manifest(stateful_set(2))], [])
+
+
+def test_values_of_secrets_are_not_shown() -> None:
+    def secret(value: str) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "data": {"munge.key": value}}
+
+    kubectl = FakeKubectl(answers=[({"get"}, secret("b2xk"), ""), ({"--dry-run=server"}, secret("bmV3"), "")])
+    (change,) = changes(kubectl, [manifest(secret("bmV3"))], [])
+    assert change.properties == (PropertyChange(path="data.munge.key", old="<secret>", new="<secret>"),)
+
+
+def namespace(manager: str, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": "slurm", "labels": labels, "managedFields": [{"manager": manager}]}}
+
+
+OURS = {"app.kubernetes.io/part-of": "slurmstack"}
+
+
+def test_a_cluster_of_the_pulumi_engine_is_not_taken_over() -> None:
+    with pytest.raises(Failure, match="was made by `pulumi up`"):
+        refuse_takeover(namespace("pulumi-kubernetes-1234", **OURS))
+    refuse_takeover(None)
+    refuse_takeover(namespace("slurmstack", **OURS))
+
+
+def test_a_namespace_of_somebody_else_is_neither_filled_nor_deleted() -> None:
+    with pytest.raises(Failure, match="belongs to something else"):
+        refuse_takeover(namespace("kubectl-create"))
+
+
+def test_a_failed_job_fails_the_apply_with_its_last_words() -> None:
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "config-12345678"},
+        "status": {"conditions": [{"type": "Failed", "status": "True"}]},
+    }
+    words = "error: Parsing error at unrecognized key: DefMemPerCPUU"
+    pod = {
+        "metadata": {"name": "p", "creationTimestamp": "2026"},
+        "status": {"containerStatuses": [{"name": "await-config", "state": {"terminated": {"message": words + "\n"}}}]},
+    }
+    kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"get", "pod"}, listed(pod), "")])
+    with pytest.raises(Failure, match="the Slurm configuration failed: error: Parsing error at unrecognized key"):
+        await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=5, tell=lambda _: None)
+
+
+NOTHING: list[tuple[set[str], Any, str]] = [({"get", "pod"}, listed(), ""), ({"get", "event"}, listed(), "")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "done"),
+    [
+        ({"active": "87654321", "pending": None}, "", True),
+        ({"active": "11111111", "pending": "87654321"}, "", False),
+        ("", "Error from server (ServiceUnavailable)", False),
+    ],
+    ids=["active", "still the one before", "no answer"],
+)
+def test_a_configuration_counts_once_the_agent_has_it_in_force(answer: Any, error: str, *, done: bool) -> None:
+    container = {"name": "await-config", "command": ["/usr/libexec/slurmstack/await-config", "87654321"]}
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "config-12345678", "uid": "u1"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+        "status": {"active": 1},
+    }
+    kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"exec", "cat"}, answer, error), *NOTHING])
+    with nullcontext() if done else pytest.raises(Failure, match="still not ready: the Slurm configuration"):
+        await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=0, tell=lambda _: None)
+
+
+ENDED = {"terminated": {"exitCode": 0}}
+
+
+@pytest.mark.parametrize(
+    ("states", "other", "done"),
+    [
+        ([ENDED], {}, True),
+        ([{"terminated": {"exitCode": 1}}], {}, False),
+        ([ENDED, {"running": {}}], {}, False),
+        ([], {}, False),
+        ([ENDED], {"uid": "of another Job"}, False),
+        ([ENDED], {"deleted": "2026-11-23T00:00:00Z"}, False),
+        ([ENDED], {"phase": "Failed"}, False),
+        ([ENDED], {"condition": "FailureTarget"}, False),
+    ],
+    ids=["worked", "to be tried again", "one of two", "not started", "another", "deleted", "past its time", "failing"],
+)
+def test_a_job_counts_once_its_containers_have_done_their_work(
+    states: list[dict[str, Any]], other: dict[str, str], *, done: bool
+) -> None:
+    conditions = [{"type": other["condition"], "status": "True"}] if "condition" in other else []
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "users-12345678", "uid": "u1"},
+        "spec": {},
+        "status": {"active": 1, "conditions": conditions},
+    }
+    labels = {"batch.kubernetes.io/controller-uid": other.get("uid", "u1")}
+    containers = [{"name": "users", "state": state} for state in states]
+    pod = {
+        "metadata": {"name": "p", "labels": labels, "deletionTimestamp": other.get("deleted")},
+        "status": {"phase": other.get("phase", "Running"), "containerStatuses": containers},
+    }
+    kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"get", "pod"}, listed(pod), ""), *NOTHING])
+    with nullcontext() if done else pytest.raises(Failure, match="still not ready: making users"):
+        await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=0, tell=lambda _: None)
+
+
+def test_what_is_not_ready_in_time_is_named_with_the_reason() -> None:
+    document = {"kind": "StatefulSet", "metadata": {"name": "login", "generation": 1}, "spec": {"replicas": 2}}
+    live = {**document, "status": {"observedGeneration": 1, "readyReplicas": 1, "updatedReplicas": 2}}
+    pod = {
+        "metadata": {"name": "login-1"},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}]},
+    }
+    kubectl = FakeKubectl(
+        answers=[({"get", "statefulset"}, listed(live), ""), ({"get", "pod"}, listed(pod), ""), *NOTHING]
+    )
+    with pytest.raises(Failure, match=r"login \(1 of 2 ready\)") as caught:
+        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
+    assert "login-1: 0/2 nodes are available" in caught.value.message
+
+
+def test_a_container_that_ends_again_and_again_tells_why() -> None:
+    document = {"kind": "StatefulSet", "metadata": {"name": "slurmdbd", "generation": 1}, "spec": {"replicas": 1}}
+    live = {**document, "status": {"observedGeneration": 1, "readyReplicas": 0, "updatedReplicas": 1}}
+    container = {
+        "name": "slurmdbd",
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+        "lastState": {"terminated": {"exitCode": 2, "message": "slurmdbd: the database has a newer schema (99)\n"}},
+    }
+    pod = {"metadata": {"name": "slurmdbd-0"}, "status": {"containerStatuses": [container]}}
+    kubectl = FakeKubectl(
+        answers=[({"get", "statefulset"}, listed(live), ""), ({"get", "pod"}, listed(pod), ""), *NOTHING]
+    )
+    with pytest.raises(Failure) as caught:
+        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
+    assert "slurmdbd: the database has a newer schema (99)" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("status", "ready"),
+    [
+        ({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}, 2),
+        ({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 1}, 1),
+        ({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 3}, 2),
+        ({"observedGeneration": 2, "replicas": 2}, 0),
+    ],
+    ids=["not seen yet", "not ready", "an old pod is there", "no new pod"],
+)
+def test_a_deployment_is_waited_for_until_all_its_pods_are_new_and_ready(status: dict[str, int], ready: int) -> None:
+    document = {"kind": "Deployment", "metadata": {"name": "rest", "generation": 2}, "spec": {"replicas": 2}}
+
+    def wait(status: dict[str, int]) -> None:
+        kubectl = FakeKubectl(answers=[({"get", "deployment"}, listed({**document, "status": status}), ""), *NOTHING])
+        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
+
+    with pytest.raises(Failure, match=rf"rest \({ready} of 2 ready\)"):
+        wait(status)
+    wait({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2})
+
+
+def test_worker_pools_are_not_waited_for() -> None:
+    document = stateful_set(2, annotations={"pulumi.com/waitFor": "jsonpath={.status.observedGeneration}"})
+    await_rollout(FakeKubectl(), [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)

@@ -1,0 +1,169 @@
+"""The policy in preview and up: asked of Slurm where it runs, told from nothing where it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.errors import Failure
+from cli.kubectl.client import NO_SLURMDBD, Kubectl, if_slurmdbd_answers
+from cli.preview.policy import (
+    PolicyPlan,
+    from_nothing,
+    planned_policy,
+    policy_jobs,
+    print_done_by,
+    print_policy,
+    print_silence,
+    require_answer,
+    run_again,
+)
+from config import load_config
+from config.cluster import ClusterConfig
+from slurm.policy import policy_document
+from tests import stacks
+
+UID_LABEL = "batch.kubernetes.io/controller-uid"
+CHANGED = PolicyPlan(changes=("~ account ml: fairshare 7 => 10",), notes=())
+
+
+def configuration(**sections: Any) -> ClusterConfig:
+    users = {"alice": {"uid": 10001, "accounts": ["ml"]}}
+    return load_config({**stacks.dev(), "users": users, "accounts": {"ml": {"fairshare": 10}}, **sections})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeKubectl(Kubectl):
+    """Answers from what is given here; notes what it was asked."""
+
+    program: str = "kubectl"
+    context: str = ""
+    kubeconfig: str | None = None
+    ready: str = "True"
+    printed: str = ""
+    complained: str = ""
+    code: int = 0
+    job_state: str = "Complete"
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+    stdin: list[str] = field(default_factory=list)
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        assert not check or not self.complained
+        self.calls.append(arguments)
+        self.stdin.append(stdin or "")
+        return subprocess.CompletedProcess(
+            arguments, self.code or int(bool(self.complained)), self.printed, self.complained
+        )
+
+    def items(self, *arguments: str) -> list[dict[str, Any]]:
+        if UID_LABEL in arguments:
+            ended = [{"state": {"terminated": {"exitCode": 0 if self.job_state == "Worked" else 1}}}]
+            labels = {UID_LABEL: "u1"}
+            return [{"metadata": {"labels": labels}, "status": {"containerStatuses": ended}}]
+        if arguments[0] == "pod":
+            return [{"status": {"conditions": [{"type": "Ready", "status": self.ready}]}}] if self.ready else []
+        status = {"conditions": [{"type": self.job_state, "status": "True"}]}
+        return [{"metadata": {"uid": "u1", "name": "policy-12345678"}, "status": status}] if self.job_state else []
+
+
+def test_without_accounting_there_is_nothing_to_tell() -> None:
+    off = load_config({**stacks.dev(), "accounting": {"enabled": False}})
+    assert planned_policy(FakeKubectl(), off) is None
+
+
+@pytest.mark.parametrize("kubectl", [None, FakeKubectl(ready=""), FakeKubectl(ready="False")])
+def test_a_first_start_is_told_from_nothing(kubectl: FakeKubectl | None) -> None:
+    planned = planned_policy(kubectl, configuration())
+
+    assert planned == from_nothing(configuration())
+    assert planned.changes == ("+ account ml (parent root, fairshare 10, max submit jobs 20000)", "+ user alice in ml")
+    assert not planned.compared
+
+
+def test_slurm_is_asked_in_slurmdbd_s_pod_with_the_document_on_standard_input() -> None:
+    kubectl = FakeKubectl(printed=json.dumps({"changes": list(CHANGED.changes), "notes": []}))
+
+    assert planned_policy(kubectl, configuration()) == CHANGED
+
+    (asked,) = kubectl.calls
+    assert asked[:7] == ("exec", "-i", "-n", "slurm", "slurmdbd-0", "-c", "slurmdbd")
+    assert asked[-4:] == ("/usr/libexec/slurmstack/policy", "--plan", "--json", "-")
+    assert kubectl.stdin == [policy_document(configuration())]
+
+
+def test_a_slurmdbd_that_cannot_tell_stops_no_preview() -> None:
+    planned = planned_policy(FakeKubectl(complained="policy: no, says Slurm"), configuration())
+
+    assert planned is not None
+    assert planned.changes == ()
+    assert planned.notes == ("! the policy in force cannot be compared: policy: no, says Slurm",)
+
+
+@pytest.mark.parametrize(("sacctmgr", "silent"), [("exit 0", False), ("exit 1", False), ("exit 124", True)])
+def test_a_slurmdbd_that_hangs_is_said_within_seconds_and_is_not_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], sacctmgr: str, silent: bool
+) -> None:
+    (tmp_path / "sacctmgr").write_text(f"#!/bin/sh\n{sacctmgr}\n", encoding="utf-8")
+    (tmp_path / "sacctmgr").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    done = subprocess.run(if_slurmdbd_answers(["cat"]), input="{}", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == ((NO_SLURMDBD, "") if silent else (0, "{}"))
+    kubectl = FakeKubectl(complained="command terminated", code=done.returncode)
+    planned = planned_policy(kubectl, configuration())
+    assert planned is not None
+    assert planned.silent == silent
+    print_silence(planned)
+    assert ("cannot be compared: slurmdbd does not answer" in capsys.readouterr().out) == silent
+    with pytest.raises(Failure, match="slurmdbd does not answer") if silent else nullcontext():
+        require_answer(kubectl, configuration(), planned)
+    require_answer(FakeKubectl(printed='{"changes": [], "notes": []}'), configuration(), planned)
+
+
+@pytest.mark.parametrize(
+    ("planned", "state", "deleted", "kept"),
+    [
+        (CHANGED, "Complete", True, ""),
+        (CHANGED, "Worked", True, ""),
+        (CHANGED, "Failed", False, ""),
+        (PolicyPlan(changes=(), notes=("! account x",)), "Complete", False, "u1"),
+        (PolicyPlan(changes=("+ account ml",), notes=(), compared=False), "Complete", False, "u1"),
+        (None, "Complete", False, ""),
+    ],
+)
+def test_the_finished_job_goes_only_where_slurm_has_something_else(
+    planned: PolicyPlan | None, state: str, deleted: bool, kept: str
+) -> None:
+    kubectl = FakeKubectl(job_state=state)
+
+    assert run_again(kubectl, configuration(), planned, policy_jobs(kubectl, "slurm")) == kept
+
+    assert any(call[:2] == ("delete", "job") for call in kubectl.calls) == deleted
+
+
+def test_what_the_job_did_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    kubectl = FakeKubectl(
+        printed="policy: waiting for slurmdbd\npolicy: + account ml\npolicy: the policy is in force\n"
+    )
+
+    print_done_by(kubectl, configuration(), before="u1")
+    assert capsys.readouterr().out == ""
+
+    print_done_by(kubectl, configuration(), before="")
+    assert capsys.readouterr().out == "policy\n  + account ml\n"
+
+
+def test_a_long_list_is_cut_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    print_policy(PolicyPlan(changes=tuple(f"+ user u{n} in ml" for n in range(100)), notes=()))
+
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 62
+    assert printed[-1] == "  ... and 40 more"

@@ -1,0 +1,216 @@
+"""Rendered objects against the recorded graph, and the files that they are written to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.errors import Failure
+from cli.program.cloudless import without_cloud
+from cli.program.generated import KeptValues, read_file, write_file
+from cli.program.graph import as_data, as_svg
+from cli.program.manifests import Manifest, manifests
+from cli.program.recording import Recording, Registration, record
+from cli.program.render import INDEX, KUSTOMIZATION, file_name, write
+from cli.program.values import UNKNOWN, Secret, reveal
+from tests import stacks
+
+
+def _registration(type_: str, inputs: dict[str, Any]) -> Registration:
+    return Registration(
+        urn=f"urn:pulumi:test::slurmstack::{type_}::thing",
+        type=type_,
+        name="thing",
+        parent="",
+        custom=True,
+        provider="",
+        protect=False,
+        deleted_with="",
+        dependencies=(),
+        aliases=(),
+        inputs=inputs,
+    )
+
+
+KINDS_WITH_DATA = {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}
+
+NOT_PRUNED = {
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+"""Annotations that only rendered objects have."""
+
+
+def _documents(directory: Path) -> list[dict[str, Any]]:
+    """The objects in a directory, in the order in which kubectl applies them."""
+    return [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(directory.glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("stack", ["dev", "existing"])
+def test_the_rendered_files_are_the_recorded_kubernetes_objects_but_for_what_keeps_data(
+    stack: str, tmp_path: Path
+) -> None:
+    recording = record(getattr(stacks, stack)(), stack=stack)
+    write(manifests(recording), tmp_path)
+    rendered = _documents(tmp_path)
+    for document in rendered:
+        annotations = document["metadata"].get("annotations", {})
+        kept = {name: annotations.pop(name) for name in NOT_PRUNED if name in annotations}
+        assert kept == (NOT_PRUNED if document["kind"] in KINDS_WITH_DATA else {}), document["kind"]
+        if kept and not annotations:
+            del document["metadata"]["annotations"]
+    registered = [reveal(item.inputs) for item in recording if item.type.startswith("kubernetes:")]
+
+    def order(document: dict[str, Any]) -> str:
+        return f"{document['kind']} {document['metadata']['name']}"
+
+    assert sorted(rendered, key=order) == sorted(registered, key=order)
+
+
+def test_the_same_stack_and_keys_always_give_the_same_files(tmp_path: Path) -> None:
+    kept = KeptValues({})
+    first, second = tmp_path / "first", tmp_path / "second"
+    write(manifests(record(stacks.dev(), stack="dev", generated=kept)), first)
+    write(manifests(record(stacks.dev(), stack="dev", generated=KeptValues(dict(kept.values)))), second)
+    for path in first.iterdir():
+        assert path.read_bytes() == (second / path.name).read_bytes()
+
+
+def _needs(document: dict[str, Any]) -> set[tuple[str, str]]:
+    """What must be there before the object, or before its pods can start."""
+    needs = {("Namespace", document["metadata"]["namespace"])} if "namespace" in document["metadata"] else set()
+    spec = document.get("spec", {}).get("template", {}).get("spec", {})
+    if "serviceAccountName" in spec:
+        needs.add(("ServiceAccount", spec["serviceAccountName"]))
+    for volume in spec.get("volumes", []):
+        for source, kind, name in (
+            ("secret", "Secret", "secretName"),
+            ("configMap", "ConfigMap", "name"),
+            ("persistentVolumeClaim", "PersistentVolumeClaim", "claimName"),
+        ):
+            if source in volume and not volume[source].get("optional"):
+                needs.add((kind, volume[source][name]))
+    return needs
+
+
+@pytest.mark.parametrize("stack", ["dev", "existing_full", "nebius"])
+def test_in_the_order_of_the_file_names_each_object_comes_after_what_it_needs(stack: str, tmp_path: Path) -> None:
+    recording, _ = without_cloud(record(getattr(stacks, stack)(), stack=stack))
+    objects = manifests(recording)
+    ours = {(manifest.kind, manifest.name) for manifest in objects}
+    write(objects, tmp_path)
+    there: set[tuple[str, str]] = set()
+    for document in _documents(tmp_path):
+        assert not (_needs(document) & ours) - there, document["metadata"]["name"]
+        there.add((document["kind"], document["metadata"]["name"]))
+    assert there == ours
+
+
+def test_an_object_of_a_kind_without_a_place_of_its_own_comes_before_the_pods() -> None:
+    certificate = Manifest(urn="", document={"kind": "Certificate", "metadata": {"name": "rest"}})
+    workload = Manifest(urn="", document={"kind": "Deployment", "metadata": {"name": "rest"}})
+    namespace = Manifest(urn="", document={"kind": "Namespace", "metadata": {"name": "slurm"}})
+    names = [file_name(item) for item in (namespace, certificate, workload)]
+    assert names == sorted(names)
+
+
+def test_the_list_for_kustomize_names_every_object_and_is_no_manifest_to_kubectl(tmp_path: Path) -> None:
+    written = write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
+    [listed] = [path for path in tmp_path.iterdir() if path.name.lower().startswith("kustomization")]
+    assert listed.suffix not in {".yaml", ".yml", ".json"}
+    document = yaml.safe_load(listed.read_text(encoding="utf-8"))
+    assert document["kind"] == "Kustomization"
+    assert document["resources"] == [path.name for path in written] == sorted(p.name for p in tmp_path.glob("*.yaml"))
+
+
+def test_files_with_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
+    write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("*.yaml")}
+    assert {mode for name, mode in modes.items() if "-secret-" in name} == {0o600}
+    assert {mode for name, mode in modes.items() if "-secret-" not in name} == {0o644}
+
+
+def test_rendering_again_removes_what_left_the_stack_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine", encoding="utf-8")
+    write(manifests(record(stacks.with_pools(2), stack="dev")), tmp_path)
+    assert (tmp_path / "80-statefulset-pool1.yaml").exists()
+    write(manifests(record(stacks.with_pools(1), stack="dev")), tmp_path)
+    assert not (tmp_path / "80-statefulset-pool1.yaml").exists()
+    assert (tmp_path / "80-statefulset-pool0.yaml").exists()
+    assert "pool1" not in (tmp_path / KUSTOMIZATION).read_text(encoding="utf-8")
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_file_that_somebody_else_wrote_is_never_overwritten(tmp_path: Path) -> None:
+    foreign = tmp_path / "00-namespace-slurm.yaml"
+    foreign.write_text("mine", encoding="utf-8")
+    with pytest.raises(Failure, match=r"did not write: 00-namespace-slurm\.yaml"):
+        write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
+    assert foreign.read_text(encoding="utf-8") == "mine"
+    assert not (tmp_path / INDEX).exists()
+
+
+def test_cloud_resources_are_listed_and_refused() -> None:
+    recording = Recording([_registration("nebius:index/mk8sV1Cluster:Mk8sV1Cluster", {})])
+    with pytest.raises(Failure, match="1 Mk8sV1Cluster") as caught:
+        manifests(recording)
+    assert "pulumi" in caught.value.hint
+
+
+def test_a_value_that_only_an_update_can_tell_is_not_rendered() -> None:
+    recording = Recording(
+        [_registration("kubernetes:core/v1:Service", {"kind": "Service", "spec": {"clusterIP": UNKNOWN}})]
+    )
+    with pytest.raises(Failure, match="only known after an update"):
+        manifests(recording)
+
+
+def test_a_secret_value_outside_of_a_secret_is_not_rendered() -> None:
+    inputs = {"kind": "ConfigMap", "data": {"key": Secret("hidden")}}
+    with pytest.raises(Failure, match="in the clear") as caught:
+        manifests(Recording([_registration("kubernetes:core/v1:ConfigMap", inputs)]))
+    assert "hidden" not in caught.value.message
+
+
+def test_kept_keys_survive_and_missing_ones_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "private" / "keys.json"
+    kept = read_file(path)
+    value = kept.random_bytes("munge", 32)
+    write_file(path, kept)
+    assert path.stat().st_mode & 0o777 == 0o600
+    again = read_file(path)
+    assert again.random_bytes("munge", 32) == value
+    assert not again.changed
+    assert again.random_bytes("other", 32) != value
+
+
+def test_a_damaged_key_file_is_named_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(Failure, match="cannot be read"):
+        read_file(path)
+    assert path.read_text(encoding="utf-8") == "{"
+
+
+def test_the_graph_as_data_has_the_promised_keys_and_no_secret() -> None:
+    data = as_data(record(stacks.dev(), stack="dev"))
+    for item in data:
+        assert set(item) == {"type", "name", "parent", "urn", "protect", "deletedWith", "dependencies", "inputs"}
+    munge = next(item for item in data if item["name"] == "slurm-secrets-munge-key")
+    assert munge["inputs"]["data"] == "<secret>"
+
+
+def test_the_picture_has_a_line_for_every_resource() -> None:
+    recording = record(stacks.dev(), stack="dev")
+    assert as_svg(recording).count("<circle") == len(recording.registrations)
+
+
+def test_each_key_is_kept_under_its_own_name_however_the_registrations_interleave() -> None:
+    kept = KeptValues({})
+    for _ in range(20):
+        record(stacks.dev(), stack="dev", generated=kept)
+    keys = ("munge", "jwt", "host-seed", "rest-seed", "database")
+    assert set(kept.values) == {f"slurm-secrets-{key}" for key in keys}

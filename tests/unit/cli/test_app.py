@@ -1,0 +1,47 @@
+"""The list of commands: what it says, and that it costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cli.app import COMMANDS, load
+
+SLOW = ("pulumi", "pulumi_kubernetes", "cryptography", "yaml", "config.cluster", "local.cluster")
+"""What takes long to load, and only some commands need."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_what_the_command_itself_says_first(name: str) -> None:
+    own = " ".join(load(name).help.partition("\n\n")[0].split())
+    assert own == COMMANDS[name][1]
+
+
+def test_help_loads_nothing_that_is_slow() -> None:
+    script = (
+        "import sys\nsys.argv = ['slurmstack', '--help']\nfrom cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert all(name in done.stdout for name in COMMANDS)
+    assert not set(SLOW) & set(done.stderr.split())
+
+
+@pytest.mark.parametrize("words", [["status", "--help"], ["login", "--help"], ["health", "--help"]])
+def test_commands_that_only_look_need_no_pulumi(words: list[str]) -> None:
+    script = (
+        f"import sys\nsys.argv = ['slurmstack', *{words!r}]\nfrom cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "Usage" in done.stdout
+    assert not {"pulumi", "pulumi_kubernetes"} & set(done.stderr.split())
+
+
+def test_without_a_command_the_list_is_the_answer_and_no_empty_error() -> None:
+    done = subprocess.run([sys.executable, "-m", "cli.entry"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Commands" in done.stdout + done.stderr
+    assert "error:" not in done.stderr

@@ -1,0 +1,382 @@
+"""Who used how much: from sacct's lines to hours, tables and pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.commands import usage as usage_commands
+from cli.errors import USAGE, Failure
+from cli.usage.plot import MOST_COLORS, check_path, plot, stacks, tick_labels
+from cli.usage.present import as_csv, as_data, print_table
+from cli.usage.query import read_runs, refuse_without_accounting
+from cli.usage.records import UNKNOWN, RecordError, Run, parse_runs, sacct_command
+from cli.usage.totals import Usage, summarize
+from config import load_config
+from tests import stacks as stack_files
+
+NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)  # a Saturday
+START = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def epoch(hour: float) -> int:
+    """Seconds since 1970 at an hour after START."""
+    return int((START + timedelta(hours=hour)).timestamp())
+
+
+def line(job: str, who: tuple[str, str], start: float, end: float, tres: str, **changes: Any) -> str:
+    """What sacct prints for one run of a user in an account, between two hours after START."""
+    elapsed = changes.get("elapsed", round((end - start) * 3600))
+    cpus = changes.get("cpus", 1)
+    return f"{job}|{'|'.join(who)}|{epoch(start)}|{epoch(end)}|{elapsed}|{tres}|{cpus}"
+
+
+def run(start: float, end: float, *, cpus: int = 1, gpus: int = 0, **changes: Any) -> Run:
+    """A run between two hours after START."""
+    values: dict[str, Any] = {
+        "job": "1",
+        "user": "alice",
+        "account": "ml",
+        "start": START + timedelta(hours=start),
+        "end": START + timedelta(hours=end),
+        "seconds": round((end - start) * 3600),
+        "cpus": cpus,
+        "gpus": gpus,
+    }
+    return Run(**{**values, **changes})
+
+
+def total(runs: list[Run], **arguments: Any) -> Usage:
+    """The report of two days."""
+    values: dict[str, Any] = {"start": START, "end": START + timedelta(days=2), "by": ("account",)}
+    return summarize(runs, **{**values, **arguments})
+
+
+def hours(found: Usage) -> dict[tuple[str, ...], float]:
+    """CPU hours by group and beginning of the interval."""
+    return {(*row.group, f"{row.start:%d}"): row.cpu_hours for row in found.rows}
+
+
+# ---------------------------------------------------------------- sacct's lines
+
+
+def test_a_line_of_sacct_is_a_run_with_cpus_and_gpus() -> None:
+    (found,) = parse_runs([line("7", ("alice", "ml"), 1, 3, "billing=4,cpu=4,gres/gpu=2,mem=512M,node=1")])
+    assert found == run(1, 3, cpus=4, gpus=2, job="7")
+
+
+@pytest.mark.parametrize(
+    ("tres", "cpus", "gpus"),
+    [
+        ("billing=8,cpu=8,gres/gpu:h100=2,gres/gpu=2,mem=1G,node=2", 8, 2),
+        ("cpu=8,gres/gpu:h100=2,gres/gpu:a100=1", 8, 3),
+        ("", 3, 0),
+        ("mem=5K,cpu=12", 12, 0),
+    ],
+)
+def test_gpus_of_all_types_are_counted_once(tres: str, cpus: int, gpus: int) -> None:
+    (found,) = parse_runs([line("7", ("alice", "ml"), 0, 1, tres, cpus=3)])
+    assert (found.cpus, found.gpus) == (cpus, gpus)
+
+
+def test_jobs_that_have_not_run_count_nothing() -> None:
+    waiting = [
+        "8|alice|ml|Unknown|Unknown|0||0",
+        "9|alice|ml|None|Unknown|0||0",
+        line("10", ("alice", "ml"), 1, 1, "cpu=4"),
+        "",
+    ]
+    assert parse_runs(waiting) == []
+
+
+def test_a_job_without_account_or_name_is_shown_as_such() -> None:
+    (found,) = parse_runs([line("7", ("", ""), 0, 1, "cpu=1")])
+    assert (found.user, found.account) == (UNKNOWN, UNKNOWN)
+
+
+def test_a_line_that_sacct_cannot_have_printed_is_an_error() -> None:
+    with pytest.raises(RecordError, match="not understood"):
+        parse_runs(["sacct: something else"])
+
+
+def test_sacct_is_asked_for_all_runs_of_everybody_in_seconds() -> None:
+    command = sacct_command(START, NOW)
+    assert "--duplicates" in command
+    assert f"--starttime=uts{epoch(0)}" in command
+    assert "SLURM_TIME_FORMAT=%s" in command
+
+
+# ---------------------------------------------------------------- hours
+
+
+def test_hours_are_summed_up_by_account_and_the_largest_comes_first() -> None:
+    found = total([run(0, 2, cpus=2), run(1, 2, account="bio", cpus=10), run(5, 6, job="2", gpus=8)])
+    assert [(row.group, row.jobs, row.cpu_hours, row.gpu_hours) for row in found.rows] == [
+        (("bio",), 1, 10.0, 0.0),
+        (("ml",), 2, 5.0, 8.0),
+    ]
+    assert (found.total.jobs, found.total.cpu_hours, found.total.gpu_hours) == (2, 15.0, 8.0)
+
+
+def test_a_requeued_job_counts_all_its_runs_but_is_one_job() -> None:
+    found = total([run(0, 1), run(2, 4)])
+    assert (found.total.jobs, found.total.cpu_hours) == (1, 3.0)
+
+
+def test_hours_by_account_and_user() -> None:
+    found = total([run(0, 1), run(0, 2, user="bob")], by=("account", "user"))
+    assert [row.group for row in found.rows] == [("ml", "bob"), ("ml", "alice")]
+
+
+def test_a_run_over_midnight_is_split() -> None:
+    found = total([run(22, 27, cpus=2)], step="day")
+    assert hours(found) == {("ml", "20"): 4.0, ("ml", "21"): 6.0}
+
+
+def test_a_suspended_run_counts_the_time_that_it_ran() -> None:
+    found = total([run(22, 26, seconds=3600)], step="day")
+    assert hours(found) == {("ml", "20"): 0.5, ("ml", "21"): 0.5}
+
+
+runs = st.builds(
+    lambda start, length, cpus, gpus, account, suspended: run(
+        start / 3600, (start + length) / 3600, cpus=cpus, gpus=gpus, account=account,
+        seconds=max(length - suspended, 1),
+    ),
+    st.integers(0, 80 * 86400), st.integers(1, 9 * 86400), st.integers(1, 512), st.integers(0, 64),
+    st.sampled_from(["a", "b", "c"]), st.integers(0, 10**6),
+)  # fmt: skip
+
+
+@given(st.lists(runs, max_size=20), st.sampled_from(["day", "week", "month", None]))
+def test_the_hours_of_all_steps_are_those_of_the_whole(found: list[Run], step: str | None) -> None:
+    report = total(found, end=START + timedelta(days=90), step=step, by=("account",))
+    assert sum(row.cpu_hours for row in report.rows) == pytest.approx(report.total.cpu_hours)
+    assert sum(row.gpu_hours for row in report.rows) == pytest.approx(report.total.gpu_hours)
+    assert report.total.cpu_hours == pytest.approx(sum(one.seconds * one.cpus for one in found) / 3600)
+    assert all(row.start < row.end for row in report.rows)
+
+
+# ---------------------------------------------------------------- output
+
+
+def test_the_json_has_its_documented_shape() -> None:
+    document = as_data(total([run(22, 26, cpus=2, gpus=1)], step="day", by=("account", "user")), namespace="slurm")
+    assert document == {
+        "namespace": "slurm",
+        "start": "2026-11-20T00:00:00Z",
+        "end": "2026-11-22T00:00:00Z",
+        "by": ["account", "user"],
+        "step": "day",
+        "rows": [
+            {
+                "account": "ml", "user": "alice", "start": "2026-11-20T00:00:00Z", "end": "2026-11-21T00:00:00Z",
+                "jobs": 1, "cpu_hours": 4.0, "gpu_hours": 2.0,
+            },
+            {
+                "account": "ml", "user": "alice", "start": "2026-11-21T00:00:00Z", "end": "2026-11-22T00:00:00Z",
+                "jobs": 1, "cpu_hours": 4.0, "gpu_hours": 2.0,
+            },
+        ],
+        "total": {
+            "start": "2026-11-20T00:00:00Z", "end": "2026-11-22T00:00:00Z", "jobs": 1, "cpu_hours": 8.0,
+            "gpu_hours": 4.0,
+        },
+    }  # fmt: skip
+
+
+def test_the_csv_has_one_line_per_row_and_a_heading() -> None:
+    (row,) = csv.DictReader(io.StringIO(as_csv(total([run(0, 1, account='a,"b"', cpus=3)]))))
+    assert row["account"] == 'a,"b"'
+    assert (row["jobs"], row["cpu_hours"], row["gpu_hours"]) == ("1", "3.0", "0.0")
+
+
+def test_the_table_shows_groups_shares_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(total([run(0, 3), run(0, 1, account="bio", job="2")]))
+    printed = capsys.readouterr().out
+    lines = [row.split() for row in printed.splitlines()]
+    assert ["ml", "1", "3.00", "75.0", "0.00", "-"] in lines
+    assert ["all", "2", "4.00", "100.0", "0.00", "-"] in lines
+    assert "2026-11-20 00:00 to 2026-11-22 00:00 UTC" in printed
+
+
+def test_an_empty_report_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(total([]))
+    assert capsys.readouterr().out.startswith("no job ran from 2026-11-20 00:00 to 2026-11-22 00:00 UTC")
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
+def test_a_picture_is_written_without_a_display(tmp_path: Path, suffix: str, magic: bytes) -> None:
+    path = tmp_path / f"usage{suffix}"
+    plot(total([run(22, 26, gpus=1)], step="day"), path, title="Usage of slurm")
+    assert path.read_bytes().startswith(magic)
+
+
+def test_a_picture_has_title_units_and_names_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "usage.svg"
+    plot(total([run(22, 26, gpus=1, account="a_$x$<b>")], step="day"), path, title="Usage of slurm")
+    first = path.read_text()
+    for text in ("Usage of slurm", "CPU hours per day", "GPU hours per day", "a_$x$&lt;b&gt;"):
+        assert f"<!-- {text} -->" in first
+    plot(total([run(22, 26, gpus=1, account="a_$x$<b>")], step="day"), path, title="Usage of slurm")
+    assert path.read_text() == first
+
+
+def test_an_empty_picture_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "usage.svg"
+    plot(total([], step="day"), path, title="Usage of slurm")
+    assert "no job ran" in path.read_text()
+
+
+def test_stacks_keep_all_hours_and_few_colors() -> None:
+    found = [run(0, 30, account=f"team{number}", cpus=number) for number in range(1, 21)]
+    report = total(found, step="day")
+    shown = stacks(report)
+    assert len(shown) == MOST_COLORS + 1
+    assert shown[0].name == "team20"
+    assert shown[-1].name == "12 others"
+    assert sum(sum(stack.cpu_hours) for stack in shown) == pytest.approx(report.total.cpu_hours)
+    assert len({stack.color for stack in shown}) == len(shown)
+
+
+def test_the_year_stands_where_it_changes() -> None:
+    days = [datetime(2026, 12, 31, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 1, 2, tzinfo=UTC)]
+    assert tick_labels(days) == ["31 Dec\n2026", "1 Jan\n2027", "2 Jan"]
+
+
+# ---------------------------------------------------------------- the command
+
+
+class Controller:
+    """kubectl with a controller whose sacct gives one answer."""
+
+    def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
+        self.answer = subprocess.CompletedProcess([], code, stdout, stderr)
+        self.asked: list[tuple[str, ...]] = []
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        assert not check
+        assert stdin is None
+        self.asked.append(arguments)
+        return self.answer
+
+
+def call(monkeypatch: pytest.MonkeyPatch, controller: Controller, **options: Any) -> None:
+    """The command, on the development stack with this controller."""
+    monkeypatch.setattr(usage_commands, "reach", lambda _: controller)
+    values = {"by": "account", "as_json": False, "as_csv_": False, "picture": None}
+    usage_commands.usage(**{**values, **options})
+
+
+def test_the_command_asks_the_controller_and_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    controller = Controller(line("7", ("alice", "ml"), 1, 3, "cpu=4"))
+    options = {"start": "2026-11-20", "end": "2026-11-20T12:00", "by": "user, account"}
+    monkeypatch.setattr(usage_commands, "datetime", _Clock)
+    call(monkeypatch, controller, **options, as_json=True, picture=tmp_path / "usage.png")
+    document = json.loads(capsys.readouterr().out)
+    assert document["rows"][0]["cpu_hours"] == 8.0
+    assert document["by"] == ["user", "account"]
+    assert document["namespace"] == "slurm"
+    assert (tmp_path / "usage.png").exists()
+    (asked,) = controller.asked
+    assert asked[:6] == ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld")
+    assert f"--endtime=uts{epoch(12)}" in asked
+
+
+class _Clock(datetime):
+    @classmethod
+    def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+        assert tz is UTC
+        return NOW.replace(microsecond=5)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (None, None, ("10-22 18:30", "11-21 18:30")),
+        (None, "2026-11-01", ("10-02 00:00", "11-01 00:00")),
+        ("2026-11-20", None, ("11-20 00:00", "11-21 18:30")),
+        ("now-1day", "2027-01-01", ("11-20 18:30", "11-21 18:30")),
+    ],
+)
+def test_the_last_30_days_are_shown_and_never_the_future(
+    monkeypatch: pytest.MonkeyPatch, start: str | None, end: str | None, expected: tuple[str, str]
+) -> None:
+    controller = Controller()
+    monkeypatch.setattr(usage_commands, "datetime", _Clock)
+    call(monkeypatch, controller, start=start, end=end)
+    times = [
+        datetime.fromtimestamp(int(part.partition("=uts")[2]), UTC) for part in controller.asked[0] if "uts" in part
+    ]
+    assert tuple(f"{time:%m-%d %H:%M}" for time in times) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"by": "team"}, "'team' is none of account, user"),
+        ({"by": "user,user"}, "names one of them twice"),
+        ({"step": "hour"}, "--step 'hour' is none of day, week, month"),
+        ({"as_json": True, "as_csv_": True}, "--json and --csv contradict each other"),
+        ({"picture": Path("usage.pdf")}, "has the extension '.pdf'; write a name that ends with .png or .svg"),
+        ({"picture": Path("usage")}, "has no extension"),
+        ({"picture": Path("/nowhere/usage.png")}, "there is no directory /nowhere"),
+        ({"start": "soon"}, "'soon' is not a time"),
+        ({"start": "2026-11-02", "end": "2026-11-01"}, "is not after the start, 2026-11-02T00:00:00 (UTC)"),
+        ({"start": "2999-01-01", "end": "2999-01-02"}, "is still to come"),
+    ],
+)
+def test_wrong_options_are_named_before_anything_is_asked(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], complaint: str
+) -> None:
+    controller = Controller()
+    with pytest.raises(Failure) as caught:
+        call(monkeypatch, controller, **options)
+    assert complaint in caught.value.message
+    assert caught.value.code == USAGE
+    assert controller.asked == []
+
+
+def test_a_cluster_that_records_nothing_says_what_to_change() -> None:
+    config = load_config({**stack_files.existing(), "accounting": {"enabled": False}})
+    with pytest.raises(Failure, match=r"accounting\.enabled is false"):
+        refuse_without_accounting(config)
+
+
+def test_sacct_s_own_message_is_shown_when_slurmdbd_is_away() -> None:
+    complaint = "sacct: error: Problem talking to the database: Connection refused"
+    controller: Any = Controller(stderr=f"{complaint}\ncommand terminated with exit code 1\n", code=1)
+    with pytest.raises(Failure) as caught:
+        read_runs(controller, "slurm", START, NOW)
+    assert caught.value.message == f"sacct could not read the records: {complaint}"
+    assert "slurmdbd-0" in caught.value.hint
+
+
+def test_a_cluster_that_was_applied_without_accounting_is_no_outage() -> None:
+    controller: Any = Controller(stderr="Slurm accounting storage is disabled\n", code=1)
+    with pytest.raises(Failure) as caught:
+        read_runs(controller, "slurm", START, NOW)
+    assert "`slurmstack up` turns it on" in caught.value.hint
+
+
+def test_what_sacct_cannot_have_printed_is_no_traceback() -> None:
+    controller: Any = Controller("hello\n")
+    with pytest.raises(Failure, match="not understood"):
+        read_runs(controller, "slurm", START, NOW)
+
+
+def test_a_picture_goes_only_where_it_can() -> None:
+    check_path(Path("USAGE.PNG"))

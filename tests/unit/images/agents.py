@@ -1,0 +1,100 @@
+"""An agent with its surroundings, for the tests of what it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from images.common.command import Result
+from images.controller.agent import Agent
+from images.controller.check import Verdict
+from images.controller.control import Slurmctld
+from images.controller.publish import Files, Store, config_hash
+from images.controller.server import Rejection, Status, StatusBoard
+from tests.fakes.commands import FakeClock, FakeRunner
+
+MISSPELT = "ClusterNmae"
+"""What the check does not take, in whatever file."""
+COMPLAINT = f"error: Parsing error at unrecognized key: {MISSPELT}"
+DEADLY = "deadly"
+"""What slurmctld dies of when it reads it."""
+
+
+class FakeSlurmctld(Slurmctld):
+    """Dies of deadly files."""
+
+    def __init__(self, store: Store, clock: FakeClock) -> None:
+        super().__init__(runner=FakeRunner())
+        self.up = False
+        self.store = store
+        self.clock = clock
+        self.read: list[Files] = []
+        """The files of each reconfiguration."""
+        self.silence = 0.0
+        """For how many seconds it waits for slurmdbd when it reads its files."""
+        self.answers_at = 0.0
+        self.queue: str | None = ""
+        self.asked = 0
+        """How often for the queue."""
+
+    @property
+    def reconfigured(self) -> int:
+        return len(self.read)
+
+    def is_up(self) -> bool:
+        return self.up and self.clock.now() >= self.answers_at
+
+    def listens(self) -> bool:
+        return self.up
+
+    def start(self) -> None:
+        self.up = DEADLY not in str(self.store.files(str(self.store.current())))
+
+    def reconfigure(self) -> Result:
+        self.read.append(self.store.files(str(self.store.current())))
+        self.answers_at = self.clock.now() + self.silence
+        self.start()
+        return Result(code=0)
+
+    def queue_text(self) -> str | None:
+        self.asked += 1
+        return self.queue if self.up else None
+
+
+class World:
+    """An agent with its surroundings. `settings`: further ones of the agent."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.directory = directory
+        self.settings = settings
+        self.store = Store(directory / "store")
+        self.ready = directory / "run/ready"
+        self.verdicts: dict[str, Verdict] = {}
+        self.log: list[str] = []
+        self.clock = FakeClock()
+        self.slurmctld = FakeSlurmctld(self.store, self.clock)
+        self.restart_agent()
+
+    def restart_agent(self) -> None:
+        self.board = StatusBoard(Status())
+        self.agent = Agent(
+            store=self.store, check=self.check, slurmctld=self.slurmctld, board=self.board, log=self.log.append,
+            ready=self.ready, clock=self.clock, **self.settings,
+        )  # fmt: skip
+
+    def check(self, files: Files) -> Verdict:
+        if MISSPELT in str(files):
+            return Verdict(starts=False, complaints=(COMPLAINT, "fatal: Unable to process configuration file"))
+        return self.verdicts.get(config_hash(files), Verdict(starts=True, complaints=()))
+
+    def start(self, files: Files) -> None:
+        """Until it runs with these files."""
+        self.agent.take(dict(files))
+        self.slurmctld.start()
+        self.agent.tick()
+
+    @property
+    def rejected(self) -> Rejection:
+        found = self.board.get().rejected
+        assert found is not None
+        return found

@@ -1,0 +1,42 @@
+"""What is remembered between runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from images.health.contract import Node
+from images.health.state import GAP_SECONDS, held_for
+from tests.unit.images.health.tables import table
+
+Runs = list[tuple[float, dict[str, float]]]
+
+
+@table(
+    "runs",
+    {
+        "what holds in every run gets older": [
+            (1000.0, {"a b": 0.0, "c": 0.0}),
+            (1030.0, {"a b": 30.0}),
+            (1060.0, {"a b": 60.0, "c": 0.0}),
+        ],
+        "what did not hold in between begins anew": [(1000.0, {"a": 0.0}), (1030.0, {}), (1060.0, {"a": 0.0})],
+        "what nobody looked at for long begins anew": [(1000.0, {"a": 0.0}), (1001.0 + GAP_SECONDS, {"a": 0.0})],
+        "a clock of another boot begins anew": [(9000.0, {"a": 0.0}), (10.0, {"a": 0.0})],
+    },
+)
+def test_for_how_long_it_has_held(tmp_path: Path, runs: Runs) -> None:
+    for at, held in runs:
+        assert held_for(Node(name="w-0", state=tmp_path), "c", list(held), lambda at=at: at) == held  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "\x00", '{"a": 3}', '{"a": ["today", 1000]}', '{"a": [1000]}'])
+def test_a_file_of_somebody_else_is_no_memory(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.since.json").write_text(text)
+    assert held_for(Node(name="w-0", state=tmp_path), "c", ["a"], lambda: 1000.0) == {"a": 0.0}
+
+
+def test_nothing_is_written_where_there_is_nothing_to_remember(tmp_path: Path) -> None:
+    held_for(Node(name="w-0", state=tmp_path / "state"), "c", [], lambda: 1000.0)
+    assert not (tmp_path / "state").exists()

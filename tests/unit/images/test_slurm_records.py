@@ -1,0 +1,83 @@
+"""Slurm's records, as its commands print them."""
+
+from __future__ import annotations
+
+import pytest
+
+from images.common.slurm_node import waits_for_topology
+from images.common.slurm_records import (
+    NodeRecord,
+    NotUnderstoodError,
+    entries_in,
+    fields_of,
+    node_of,
+    nodes_in,
+    number_of,
+    words_of,
+)
+
+
+def test_states_and_reasons_are_read_from_slurms_own_lines() -> None:
+    text = (
+        "NodeName=a-0 Arch=x86_64 CoresPerSocket=1 CPUAlloc=0 State=IDLE+DRAIN+DYNAMIC_NORM ThreadsPerCore=1 "
+        "CurrentWatts=0 AveWatts=0 Reason=slurmstack:waiting-for-topology [slurm@2026-11-21T14:42:58] \n"
+        "NodeName=a-1 Arch=x86_64 State=IDLE+DYNAMIC_NORM ThreadsPerCore=1 \n"
+        "NodeName=a-2 Arch=x86_64 State=DOWN+DYNAMIC_NORM Reason=slurmstack:waiting-for-topology [slurm@2026] \n"
+    )
+    assert [(node.name, waits_for_topology(node)) for node in nodes_in(text)] == [
+        ("a-0", True),
+        ("a-1", False),
+        ("a-2", False),
+    ]
+    assert nodes_in("No nodes in the system\n") == []
+
+
+def test_a_comment_may_look_like_anything() -> None:
+    line = "ReservationName=x Nodes=a-[0-1] Users=(null) Comment=to be Nodes=z (null) Comment=kept"
+    assert fields_of(line, last="Comment") == {
+        "ReservationName": "x",
+        "Nodes": "a-[0-1]",
+        "Users": "",
+        "Comment": "to be Nodes=z (null) Comment=kept",
+    }
+    assert fields_of("No reservations in the system", last="Comment") == {"Comment": ""}
+
+
+@pytest.mark.parametrize("state", [["idle", "DRAIN"], "IDLE+DRAIN"])
+def test_states_may_be_a_list_or_one_text(state: object) -> None:
+    (entry,) = entries_in('{"nodes": [{"name": "w-0"}]}', "nodes")
+    record = node_of({**entry, "state": state, "reason": "bad memory"})
+    assert record == NodeRecord(name="w-0", states=frozenset({"IDLE", "DRAIN"}), reason="bad memory")
+    assert record.is_drained
+
+
+@pytest.mark.parametrize("entry", [{}, {"name": "w-0"}, {"name": "w-0", "state": []}, {"name": 7, "state": "IDLE"}])
+def test_a_node_without_a_name_or_a_state_is_not_known(entry: dict[str, object]) -> None:
+    assert node_of(entry) is None
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", "{}", "null", '{"nodes": 7}', '{"nodes": ["w-0"]}'])
+def test_garbage_is_an_error_and_never_an_empty_list(text: str) -> None:
+    with pytest.raises(NotUnderstoodError, match="the list of nodes was not understood"):
+        entries_in(text, "nodes")
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        ({"set": True, "infinite": False, "number": 5}, 5.0),
+        ({"set": False, "infinite": False, "number": 5}, None),
+        ({"set": True, "infinite": True, "number": 5}, None),
+        (5, 5.0),
+        (0, None),
+        (True, None),
+        ("5", None),
+    ],
+)
+def test_a_number_may_be_unset(value: object, number: float | None) -> None:
+    assert number_of(value) == number
+
+
+def test_words_may_be_a_list_or_one_text() -> None:
+    assert words_of("a, b", ",") == words_of(["a", "b"], ",") == ["a", "b"]
+    assert words_of(None, ",") == []

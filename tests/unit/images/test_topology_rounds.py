@@ -1,0 +1,238 @@
+"""When the switch tree is read again, and what nodes that come wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pytest
+
+from images.common.command import Result
+from images.common.hostlist import expand
+from images.common.slurm_node import TOPOLOGY_REASON
+from images.controller.control import Slurmctld
+from images.controller.node_list import NodeList
+from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, render
+from images.controller.topology import Path as SwitchPath
+from images.controller.topology_places import Nowhere
+from images.controller.topology_rounds import (
+    LONGEST_SETTLE_SECONDS,
+    PATIENCE_SECONDS,
+    REMOVAL_SECONDS,
+    SPACING_SECONDS,
+    TopologyKeeper,
+)
+from tests.fakes.commands import FakeClock, FakeRunner
+from tests.unit.images.switches import A, B, tree
+
+
+class World(Slurmctld, Nowhere):
+    """A slurmctld with node records, and a keeper that looks at it every second."""
+
+    def __init__(self) -> None:
+        super().__init__(runner=FakeRunner())
+        self.clock = FakeClock()
+        self.places: dict[str, SwitchPath] = {}
+        self.synced = True
+        self.nodes: dict[str, str] = {}
+        self.up = True
+        self.files: dict[str, str] = {LABELS_FILE: "x\ny\n", TOPOLOGY_CONF: render({})}
+        self.reloads: list[str] = []
+        self.accepts = True
+        self.undrained: list[str] = []
+        self.refused: set[str] = set()
+        self.log: list[str] = []
+        self.node_list = NodeList(slurmctld=self, clock=self.clock)
+        self.keeper = TopologyKeeper(
+            locations=lambda: self, nodes=self.node_list, published=lambda: self.files, reload=self.reload,
+            log=self.log.append, clock=self.clock,
+        )  # fmt: skip
+
+    def of(self, names: Iterable[str], keys: Iterable[str]) -> dict[str, SwitchPath]:
+        assert tuple(keys) == ("x", "y")
+        return {name: self.places.get(name, ()) for name in names}
+
+    def nodes_text(self) -> str | None:
+        lines = [
+            f"NodeName={name} Arch=x86_64 State=IDLE{'+DRAIN' if reason else ''}+DYNAMIC_NORM Weight=1 "
+            + (f"Reason={reason} [slurm@2026-01-01T00:00:00]" if reason else "")
+            for name, reason in self.nodes.items()
+        ]
+        return "\n".join(lines) if self.up else None
+
+    def delete_node(self, name: str) -> Result:
+        raise AssertionError(name)
+
+    def undrain(self, nodes: str) -> Result:
+        names = expand(nodes)
+        if self.refused & set(names):
+            return Result(code=1, stderr="Invalid node name specified")
+        self.undrained += names
+        self.nodes.update(dict.fromkeys(names, ""))
+        return Result(code=0)
+
+    def reload(self, text: str) -> bool:
+        self.reloads.append(text)
+        if self.accepts:
+            self.files = {**self.files, TOPOLOGY_CONF: text}
+        return self.accepts
+
+    def register(self, *names: str, path: SwitchPath = A) -> None:
+        for name in names:
+            self.nodes[name] = TOPOLOGY_REASON
+            self.places[name] = path
+
+    def run(self, seconds: float) -> None:
+        for _ in range(int(seconds)):
+            self.keeper.round()
+            self.clock.sleep(1)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_new_node_takes_jobs_only_after_slurm_has_read_its_place(world: World) -> None:
+    world.register("n-0")
+    world.run(2)
+    assert not world.undrained
+    world.run(3)
+    assert tree(world.reloads[0])[0] == {"core.a": ["n-0"]}
+    assert world.undrained == ["n-0"]
+
+
+def test_nodes_that_come_one_after_the_other_are_read_in_one_go(world: World) -> None:
+    for number in range(8):
+        world.register(f"n-{number}")
+        world.run(1)
+    world.run(5)
+    assert len(world.reloads) == 1
+    assert len(world.undrained) == 8
+
+
+def test_a_stream_of_nodes_that_never_ends_does_not_keep_the_first_waiting(world: World) -> None:
+    for number in range(int(LONGEST_SETTLE_SECONDS) + 2):
+        world.register(f"n-{number}")
+        world.run(1)
+    assert "n-0" in world.undrained
+
+
+def test_reconfigurations_have_their_distance(world: World) -> None:
+    times: list[float] = []
+    for number in range(60):
+        world.register(f"n-{number}")
+        before = len(world.reloads)
+        world.run(1)
+        times += [world.clock.now()] * (len(world.reloads) - before)
+    assert len(times) >= 3
+    assert all(later - earlier >= SPACING_SECONDS for earlier, later in pairwise(times))
+
+
+def test_a_record_that_was_made_again_is_read_although_the_file_is_the_same(world: World) -> None:
+    world.register("n-0")
+    world.run(5)
+    world.run(20)
+    world.register("n-0")
+    world.run(5)
+    assert len(world.reloads) == 2
+    assert world.reloads[0] == world.reloads[1]
+    assert world.undrained == ["n-0", "n-0"]
+
+
+def test_a_relabelled_machine_moves_its_node(world: World) -> None:
+    world.register("n-0")
+    world.run(20)
+    world.places["n-0"] = B
+    world.run(5)
+    assert tree(world.reloads[-1])[0] == {"core.b": ["n-0"]}
+
+
+def test_nothing_new_is_no_reconfiguration(world: World) -> None:
+    world.register("n-0")
+    world.run(200)
+    assert len(world.reloads) == 1
+
+
+def test_a_node_that_has_left_goes_with_the_next_change_or_after_a_while(world: World) -> None:
+    world.register("n-0", "n-1")
+    world.run(20)
+    del world.nodes["n-1"]
+    world.run(REMOVAL_SECONDS - 2)
+    assert len(world.reloads) == 1
+    world.run(5)
+    assert tree(world.reloads[-1])[0] == {"core.a": ["n-0"]}
+
+
+def test_other_drains_are_left_alone(world: World) -> None:
+    world.nodes = {"n-0": "bad", "n-1": "slurmstack:waiting-for-topology-not"}
+    world.run(20)
+    assert not world.undrained
+
+
+def test_a_node_that_has_left_meanwhile_does_not_keep_the_others(world: World) -> None:
+    world.register("n-0", "n-1")
+    world.refused = {"n-1"}
+    world.run(5)
+    assert world.undrained == ["n-0"]
+
+
+def test_a_tree_that_slurm_does_not_take_lifts_no_drain_and_is_tried_again(world: World) -> None:
+    world.accepts = False
+    world.register("n-0")
+    world.run(5)
+    assert not world.undrained
+    world.run(2 * SPACING_SECONDS)
+    assert 2 <= len(world.reloads) <= 4
+    world.accepts = True
+    world.run(SPACING_SECONDS + 5)
+    assert world.undrained == ["n-0"]
+
+
+def test_before_the_api_has_answered_a_tree_from_before_stays(world: World) -> None:
+    world.synced = False
+    world.nodes = {"n-0": ""}
+    world.files[TOPOLOGY_CONF] = before = render({"n-0": A})
+    world.run(100)
+    assert not world.reloads
+    assert world.files[TOPOLOGY_CONF] == before
+
+
+def test_without_the_api_a_new_node_takes_jobs_all_the_same(world: World) -> None:
+    world.synced = False
+    world.register("n-0", path=())
+    world.run(PATIENCE_SECONDS - 2)
+    assert not world.reloads
+    world.run(8)
+    assert world.undrained == ["n-0"]
+
+
+def test_while_slurmctld_is_away_nothing_is_done(world: World) -> None:
+    world.register("n-0")
+    world.up = False
+    world.run(20)
+    assert not world.reloads
+
+
+def test_without_a_tree_nobody_is_asked_anything(world: World) -> None:
+    world.files = {"slurm.conf": "x"}
+    world.register("n-0")
+    world.run(20)
+    assert not world.reloads
+    assert not world.undrained
+
+
+def test_a_node_that_waits_while_the_tree_is_turned_off_is_let_go(world: World) -> None:
+    world.run(3)
+    world.files = {"slurm.conf": "x"}
+    world.register("n-0")
+    world.run(3)
+    assert world.undrained == ["n-0"]
+
+
+def test_the_first_tree_has_every_node_that_is_there(world: World) -> None:
+    world.nodes = {"n-0": "", "n-1": ""}
+    world.places = {"n-0": B}
+    assert tree(world.keeper.initial(("x", "y")))[0] == {"core.b": ["n-0"], "unknown": ["n-1"]}
+    world.up = False
+    assert world.keeper.initial(("x", "y")) == render({})
