@@ -96,6 +96,7 @@ def _with_settings(node: Node, pool: str, settings: Mapping[str, Any]) -> Local:
     }
     node = replace(
         node,
+        gpus=int(of_pool.get("gpus", node.gpus)),  # written by hand: to try the checks on machines that have none
         infiniband=bool(of_pool.get("infiniband", node.infiniband)),
         local_disks=tuple(Path(path) for path in of_pool.get("local_disks", node.local_disks)),
     )

@@ -15,7 +15,7 @@ from tests.unit.images.health.processes import add_process
 
 ENVIRONMENT = {"SLURMD_NODENAME": "h100-3", "JAIL": "/jail", "POOL": "h100", "NODE_CONF": "CPUs=8 Gres=gpu:h100:8 X=1"}
 SETTINGS = """{"thresholds": {"disks": {"used": 0.5}}, "disabled": ["dns"],
-               "pools": {"h100": {"infiniband": true, "local_disks": ["/", "/mnt/scratch"]}}}"""
+               "pools": {"h100": {"infiniband": true, "local_disks": ["/", "/mnt/scratch"]}, "cpu": {"gpus": 1}}}"""
 
 
 def test_the_node_is_what_the_pod_says(tmp_path: Path) -> None:
@@ -71,6 +71,7 @@ def test_the_sites_settings_count_for_its_pools(tmp_path: Path) -> None:
     assert local.thresholds.get("disks", "used", 0.9) == 0.5
     assert local.off == {"dns"}
     assert not find_local({"POOL": "other"}, path).node.infiniband
+    assert find_local({"POOL": "cpu"}, path).node.gpus == 1
 
 
 @pytest.mark.parametrize(
