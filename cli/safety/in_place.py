@@ -32,7 +32,7 @@ def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
         case _ if was is None:
             pass
         case (("file system" | "PersistentVolumeClaim"), _):
-            found = _resize(_size(was), _size(will), size_key)
+            found = _resize(_size(was), _size(will), size_key, can_grow=not _is_directory(was))
         case "Kubernetes cluster", _:
             found = _upgrade(_version(was), _version(will))
         case "node group", _:
@@ -44,15 +44,26 @@ def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
     return found
 
 
-def _resize(old: int | None, new: int | None, key: str) -> Verdict | None:
-    if old is None or new is None or new >= old:
+def _resize(old: int | None, new: int | None, key: str, *, can_grow: bool) -> Verdict | None:
+    if old is None or new is None or new == old or (new > old and can_grow):
         return None
-    return Verdict(
-        because=(PropertyChange(path="size", old=_quantity(old), new=_quantity(new)),),
-        refused=f"{key}: {_quantity(new)} is less than the {_quantity(old)} that it has, and it cannot shrink. "
-        f"Set it back to {_quantity(old)}. To really have a smaller one: add a mount of that size, copy the data, and "
-        "then remove this one",
-    )
+    if new > old:
+        refused = (
+            f"{key}: the volume is a directory of the local cluster, with all the space of this machine's disk "
+            f"whatever its size says, and Kubernetes never changes that size. Set it back to {_quantity(old)}"
+        )
+    else:
+        refused = (
+            f"{key}: {_quantity(new)} is less than the {_quantity(old)} that it has, and it cannot shrink. "
+            f"Set it back to {_quantity(old)}. To really have a smaller one: add a mount of that size, copy the data, "
+            "and then remove this one"
+        )
+    return Verdict(because=(PropertyChange(path="size", old=_quantity(old), new=_quantity(new)),), refused=refused)
+
+
+def _is_directory(resource: Resource) -> bool:
+    """Whether it is a claim without a storage class. `_size` leaves those out that lie on a cloud's file system."""
+    return resource.kind == "PersistentVolumeClaim" and resource.inputs.get("spec", {}).get("storageClassName") == ""
 
 
 def _size(resource: Resource) -> int | None:

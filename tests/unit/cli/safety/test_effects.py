@@ -261,8 +261,9 @@ def live(old: dict[str, Any], new: dict[str, Any], *there: dict[str, Any], way: 
     return [effect.refused for effect in effects([change], config, old=map(of_object, [old, *there]), way=way)]
 
 
-def claim(size: str, name: str = "jail") -> dict[str, Any]:
-    return thing("PersistentVolumeClaim", name, spec={"resources": {"requests": {"storage": size}}})
+def claim(size: str, name: str = "jail", storage_class: str = "fast") -> dict[str, Any]:
+    spec = {"resources": {"requests": {"storage": size}}, "storageClassName": storage_class}
+    return thing("PersistentVolumeClaim", name, spec=spec)
 
 
 @pytest.mark.parametrize(
@@ -283,6 +284,13 @@ def test_a_volume_of_a_cluster_cannot_shrink(name: str, old: str, new: str, told
     found = live(claim(old, name), claim(new, name))
     assert [line[: len(told)] for line in found] == ([told] if told else [])
     assert not told or f"Set it back to {old}" in found[0]
+
+
+def test_a_directory_of_the_local_cluster_does_not_grow() -> None:
+    (refused,) = live(claim("20Gi", storage_class=""), claim("30Gi", storage_class=""))
+    assert refused.startswith("jail.size: the volume is a directory of the local cluster")
+    assert "Set it back to 20Gi" in refused
+    assert not live(claim("20Gi", storage_class=""), claim("20Gi", storage_class=""))
 
 
 def controller(tag: str) -> dict[str, Any]:
