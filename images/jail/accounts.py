@@ -6,6 +6,7 @@ Pure: nothing is read or written here, so that all is decided before anything is
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,6 +25,8 @@ uses PAM, and PAM goes by this."""
 FIRST_ID: Final = 1000
 LAST_ID: Final = 59999
 """Numbers outside belong to the system."""
+
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
 class AccountError(RefusedError):
@@ -117,19 +120,28 @@ class Accounts:
 
 
 def conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[str]:
-    """Everything in the jail that speaks against what is declared. `ours`: what the run before declared.
+    """Everything that speaks against what is declared. `ours`: what the run before declared.
 
-    Names and numbers by themselves were checked when they were written (config/rules/identities.py).
+    Names and numbers by themselves were checked when they were written (config/rules/identities.py). Here they become
+    lines of the files that say who is root, so they are looked at once more.
     """
-    found = []
+    found = _unusable("group", "gid", {name: group.gid for name, group in declared.groups.items()})
+    found += _unusable("user", "uid", {name: user.uid for name, user in declared.users.items()})
     for name, group in sorted(declared.groups.items()):
         found += _number_conflict(f"group {name}", "gid", group.gid, accounts.group, is_ours=name in ours.groups)
     gids = {*accounts.group.numbers(), *(group.gid for group in declared.groups.values())}
     for name, user in sorted(declared.users.items()):
         found += _number_conflict(f"user {name}", "uid", user.uid, accounts.passwd, is_ours=name in ours.users)
+        if user.gid < 1:
+            found.append(f"user {name}: gid {user.gid} is root's")
         own = accounts.group.find(name)
         if user.gid not in gids and own is not None and own[2] != str(user.gid):
             found.append(f"user {name}: group {name} has gid {own[2]} in the jail, not {user.gid}")
+        elif user.gid not in gids and name in declared.groups:
+            found.append(
+                f"user {name}: the own group would have gid {user.gid}, but the group {name} is declared with gid "
+                f"{declared.groups[name].gid}; give one of them another name"
+            )
         found += [
             f"user {name}: the group {wanted} is neither declared nor in the jail; add it to slurmstack:groups, or "
             "install what makes it"
@@ -139,14 +151,30 @@ def conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[st
     return found
 
 
+def _unusable(kind: str, what: str, numbers: Mapping[str, int]) -> list[str]:
+    """What is wrong with names and numbers, whatever the jail has."""
+    found = []
+    owners: dict[int, str] = {}
+    for name, number in sorted(numbers.items()):
+        if not _NAME.fullmatch(name):
+            found.append(f"{kind} {name!r}: not a valid {kind} name")
+        if number < FIRST_ID:
+            found.append(f"{kind} {name}: {what} {number}: {what}s below {FIRST_ID} belong to the system")
+        if number in owners:
+            found.append(f"{kind}s {owners[number]} and {name} have the same {what} {number}")
+        owners[number] = name
+    return found
+
+
 def _number_conflict(who: str, what: str, number: int, table: Table, *, is_ours: bool) -> list[str]:
     """What is wrong with the number of `user NAME` or `group NAME`: they have another one, or others have it."""
-    name = who.split()[1]
+    name = who.partition(" ")[2]
     row, holder = table.find(name), table.numbers().get(number)
+    found = [f"{who}: {what} {number} belongs to {holder} in the jail"] if holder not in {None, name} else []
     if row is not None and row[2] != str(number):
         whose = "has" if is_ours else "was not made by slurmstack and has"
-        return [f"{who}: {whose} {what} {row[2]} in the jail, not {number}; files carry that number"]
-    return [f"{who}: {what} {number} belongs to {holder} in the jail"] if holder not in {None, name} else []
+        found.append(f"{who}: {whose} {what} {row[2]} in the jail, not {number}; files carry that number")
+    return found
 
 
 def apply(accounts: Accounts, declared: Declared, ours: Declared, today: int) -> Accounts:

@@ -121,9 +121,16 @@ def test_a_second_run_changes_nothing(accounts: Accounts) -> None:
             "group video: was not made by slurmstack and has gid 44 in the jail, not 20001",
         ),
         (Declared(groups={"ml": Group(gid=1500)}), "group ml: gid 1500 belongs to docker in the jail"),
+        (Declared(groups={"ml": Group(gid=44)}), "group ml: gid 44: gids below 1000 belong to the system"),
+        (Declared(groups={"ml": ML, "ai": ML}), "groups ai and ml have the same gid 20001"),
+        (Declared(groups={"M L": ML}), "group 'M L': not a valid group name"),
         (
             Declared(users={"alice": alice("nowhere")}),
             "user alice: the group nowhere is neither declared nor in the jail; add it to slurmstack:groups, or",
+        ),
+        (
+            Declared(users={"alice": alice()}, groups={"alice": ML}),
+            "user alice: the own group would have gid 10001, but the group alice is declared with gid 20001",
         ),
     ],
 )
