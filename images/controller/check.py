@@ -21,7 +21,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from images.common.files import write_atomically
 from images.common.secret_files import JWT_KEY
@@ -136,37 +136,30 @@ class Checker:
             env=environment, start_new_session=True,
         )  # fmt: skip
         assert process.stdout is not None
-        timed_out = threading.Event()
-
-        def give_up() -> None:
-            timed_out.set()
-            _kill(process)
-
-        timer = threading.Timer(self._timeout, give_up)
-        timer.start()
-        lines = []
-        try:
-            for line in process.stdout:
-                lines.append(clean(line, directory))
-                if _UP in line or _HOPELESS in line:
-                    break
-        finally:
-            timer.cancel()
-            timer.join()
-            _kill(process)
-            process.wait()
-            process.stdout.close()
+        found: list[str] = []
+        # In a thread: a helper that has left the process group holds the pipe open for as long as it lives.
+        reader = threading.Thread(target=_read_until_clear, args=(process.stdout, directory, found), daemon=True)
+        reader.start()
+        reader.join(self._timeout)
+        timed_out, lines = reader.is_alive(), list(found)
+        # The scratch slurmctld has nothing worth saving, and neither have its helpers.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
         complaints = complaints_in(lines, groups)
-        if timed_out.is_set():
+        if timed_out:
             last = lines[-1] if lines else "(none)"
             complaints += (f"error: slurmctld is not up after {self._timeout:g} s; its last line: {last}",)
         return Verdict(starts=any(_UP in line for line in lines), complaints=complaints)
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    """End the scratch slurmctld, which has nothing worth saving, and its helper processes."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _read_until_clear(output: IO[str], directory: str, lines: list[str]) -> None:
+    """Add what slurmctld says to `lines`, until it says that it is up or gives up, or says nothing more."""
+    with output:
+        for line in output:
+            lines.append(clean(line, directory))
+            if _UP in line or _HOPELESS in line:
+                return
 
 
 def _free_ports() -> tuple[int, int]:

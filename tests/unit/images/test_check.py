@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -113,6 +116,20 @@ def test_one_that_hangs_is_given_up_with_its_last_line(tmp_path: Path) -> None:
 
     assert not verdict.starts
     assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
+
+
+def test_a_helper_that_lives_on_holds_nobody_up(tmp_path: Path) -> None:
+    helper = tmp_path / "helper"
+    program = fake_slurmctld(tmp_path, f"setsid bash -c 'echo $$ > {helper}; sleep 60' & echo thinking; sleep 60")
+    began = time.monotonic()
+
+    try:
+        verdict = Checker(program=program, user=None, timeout=0.5)({"slurm.conf": "ClusterName=a\n"})
+    finally:
+        os.killpg(int(helper.read_text()), signal.SIGKILL)
+
+    assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
+    assert time.monotonic() - began < 10
 
 
 def test_no_slurm_conf_is_said_plainly(tmp_path: Path) -> None:
