@@ -71,10 +71,13 @@ def main(arguments: Sequence[str] | None = None, *, runner: Runner = run, clock:
         try:
             text = sys.stdin.read() if options.document == "-" else Path(options.document).read_text(encoding="utf-8")
             policy = load(text)
+        except (OSError, ValueError) as error:
+            raise RefusedError(str(error)) from error
+        try:
             with client_conf.slurm_env(os.environ) as env:
                 slurm = Slurm(runner=partial(runner, env=env), cluster=env["CLUSTER_NAME"])
                 _work(slurm, policy, log, clock or Clock(), options)
-        except (OSError, ValueError, SlurmError) as error:
+        except (ValueError, SlurmError) as error:
             raise RefusedError(str(error)) from error
         except UnreachableError as error:
             raise CannotGoOnError(

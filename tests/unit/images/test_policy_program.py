@@ -131,6 +131,18 @@ def test_slurmdbd_that_goes_away_half_way_is_tried_again(
     assert ("ann", "ml", "") in slurm.associations
 
 
+def test_a_machine_that_cannot_start_a_command_now_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Job ends for good at the status of a refusal, and tries again at any other."""
+
+    def full(argv: Sequence[str], **_: Any) -> Result:
+        raise BlockingIOError("no room for another process")
+
+    with pytest.raises(BlockingIOError):
+        start(tmp_path, monkeypatch, full)
+
+
 def test_what_slurm_refuses_reaches_the_user_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
