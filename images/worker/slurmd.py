@@ -15,7 +15,7 @@ from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, bind_into_j
 from images.common.mountinfo import expect_filesystem
 from images.common.process import become, program, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
-from images.common.slurm_node import ControllerUnreachableError, Node, is_ours, waits_for_topology
+from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
 from images.worker.gres import fitting_gres
 from images.worker.limits import raise_locked_memory
 from images.worker.topology import STARTS_DRAINED, waits_for_place
@@ -43,7 +43,7 @@ def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool
         return False
     if record is None:
         return False
-    if not (record.is_drained or "DOWN" in record.states) or (keep_waiting and waits_for_topology(record)):
+    if not (record.is_drained or "DOWN" in record.states) or (keep_waiting and record.reason == TOPOLOGY_REASON):
         return False
     if not is_ours(record):
         log(f"node {node.name} stays {'+'.join(sorted(record.states))}: {record.reason or 'no reason given'}")

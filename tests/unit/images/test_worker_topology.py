@@ -35,9 +35,10 @@ def test_a_worker_asks_again_and_then_goes_on_without_an_answer() -> None:
     assert "going on" in log[0]
 
 
+@pytest.mark.parametrize("state", ['["IDLE", "DRAIN"]', '["DOWN"]'])
 @pytest.mark.parametrize(("keep", "resumed"), [(True, False), (False, True)])
-def test_a_slurmd_that_starts_again_leaves_the_waiting_to_the_agent(*, keep: bool, resumed: bool) -> None:
-    record = f'{{"nodes": [{{"name": "n-0", "state": ["IDLE", "DRAIN"], "reason": "{TOPOLOGY_REASON}"}}]}}'
+def test_a_slurmd_that_starts_again_leaves_the_waiting_to_the_agent(state: str, *, keep: bool, resumed: bool) -> None:
+    record = f'{{"nodes": [{{"name": "n-0", "state": {state}, "reason": "{TOPOLOGY_REASON}"}}]}}'
     runner = FakeRunner({"scontrol show node": Result(code=0, stdout=record)})
     assert lift_own_drain(Node(name="n-0", runner=runner), lambda _: None, keep_waiting=keep) is resumed
     assert runner.ran("scontrol update nodename=n-0 state=resume") is resumed
