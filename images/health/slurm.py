@@ -49,7 +49,7 @@ _ASLEEP: Final = frozenset(
 """Nodes that take no job just now for a reason of Slurm's own. Draining one that is being powered up would kill its
 jobs (24.11 and 26.05, `update_node`); the pod of one that sleeps is gone, and nobody misses it."""
 _BUSY: Final = frozenset({"ALLOCATED", "MIXED"})
-_RESERVATION: Final = re.compile(r"ReservationName=(?P<name>\S+) .* Nodes=(?P<nodes>\S+) ")
+_RESERVATION: Final = re.compile(r"ReservationName=(?P<name>\S+) .* Nodes=(?P<nodes>\S*) ")
 
 
 class SlurmError(Exception):

@@ -163,5 +163,8 @@ def test_reservations_are_read_with_their_comments() -> None:
         Reservation(name="course", nodes="w-[1-2]", comment=""),
         Reservation(name="health-test-w-0", nodes="w-0", comment="re-test of cpu-speed: Nodes=x Comment=y"),
     ]
+    without = RESERVATIONS.replace(" Nodes=w-0 ", " Nodes= ")
+    slurm = Slurm(runner=FakeRunner({"scontrol show reservation": Result(code=0, stdout=without)}))
+    assert [one.nodes for one in slurm.reservations()] == ["w-[1-2]", ""], "one whose node is gone is still to be ended"
     none = Result(code=0, stdout="No reservations in the system\n")
     assert Slurm(runner=FakeRunner({"scontrol": none})).reservations() == []
