@@ -78,13 +78,15 @@ def only_me(node: Node, name: str, *, waits: bool = False) -> Iterator[bool]:
         yield True
         return
     with lock as file:
+        is_free = True
         try:
             # Of this process alone: one of flock() would be held by a check that cannot be killed, too.
             fcntl.lockf(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
-            yield False
-            return
-        yield True
+            is_free = False
+        except OSError:
+            pass  # a file system without locks
+        yield is_free
 
 
 def held_for(

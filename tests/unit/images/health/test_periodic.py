@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -285,3 +286,12 @@ def test_two_runs_at_once_are_one(tmp_path: Path) -> None:
         assert later
     with state.only_me(replace(node, state=tmp_path / "state/periodic.lock/below"), "periodic") as unknown:
         assert unknown
+
+
+def test_where_nothing_can_be_locked_everybody_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.lockf", none)
+    with state.only_me(Node(name="w-0", state=tmp_path), "nvidia-smi", waits=True) as alone:
+        assert alone
