@@ -29,7 +29,10 @@ RESOURCES: Final = {
 
 def parse_limits(text: str) -> dict[str, int]:
     """Limits by name from `nproc=200 as=4194304`. Raises ValueError."""
-    return {name: int(value) for name, _, value in (word.partition("=") for word in text.split())}
+    limits = {name: int(value) for name, _, value in (word.partition("=") for word in text.split())}
+    if unknown := limits.keys() - {*RESOURCES, LOGINS}:
+        raise ValueError(f"USER_LIMITS: unknown limits {', '.join(sorted(unknown))}")
+    return limits
 
 
 def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:

@@ -24,9 +24,9 @@ def test_limits_are_read_as_the_stack_writes_them() -> None:
     assert parse_limits("") == {}
 
 
-@pytest.mark.parametrize("text", ["nproc", "nproc=many"])
+@pytest.mark.parametrize("text", ["nproc", "nproc=many", "stack=1"])
 def test_what_is_no_limit_stops_the_start(text: str) -> None:
-    with pytest.raises(ValueError, match="int"):
+    with pytest.raises(ValueError, match=r"limit|int"):
         parse_limits(text)
 
 
