@@ -122,6 +122,14 @@ def test_a_test_that_comes_to_nothing_leaves_the_node_as_it_was(state: str) -> N
     assert site.cluster.reasons["w-0"][0] == REASON
 
 
+def test_users_who_wait_change_nothing() -> None:
+    site = Site()
+    site.cluster.users_wait = [("main", "Resources")]
+    site.run_test()
+    site.rounds(10)
+    assert len(site.cluster.running()) == 1
+
+
 def commands_until_the_end(found: str, state: str) -> int:
     """How many commands a whole re-test takes."""
     site = Site(found)
@@ -263,6 +271,15 @@ def test_a_reservation_of_that_name_that_is_somebody_else_s_stays() -> None:
     assert (site.cluster.drained, site.cluster.jobs) == ({"w-0"}, [])
 
 
+def test_the_watcher_that_drains_for_something_else_gets_the_former_reason_back() -> None:
+    site = Site()
+    site.run_test()
+    site.cluster.drain("w-0", "health/kubernetes [node]: machine m7 is cordoned")
+    site.rounds(4)
+    assert (site.cluster.running(), site.cluster.reservations) == ([], {})
+    assert site.cluster.reasons["w-0"][0] == REASON
+
+
 @pytest.mark.parametrize(("found", "changes"), [(GOOD, 0), (BAD, 1)])
 def test_watcher_and_re_test_do_not_contend(found: str, changes: int) -> None:
     site = Site(found)
@@ -283,6 +300,14 @@ def test_watcher_and_re_test_do_not_contend(found: str, changes: int) -> None:
     assert [line for line in lines if "resume" in line] == []
 
 
+def test_a_node_that_is_gone_leaves_nothing_behind() -> None:
+    site = Site()
+    site.run_test()
+    site.cluster.names = []
+    site.rounds(2)
+    assert (site.cluster.running(), site.cluster.reservations) == ([], {})
+
+
 def test_no_more_nodes_than_the_limit_are_measured_again_at_a_time() -> None:
     site = Site(BAD, count=20, max_under_test="10%")
     for _ in range(60):
@@ -290,6 +315,22 @@ def test_no_more_nodes_than_the_limit_are_measured_again_at_a_time() -> None:
         assert len(site.cluster.reservations) <= 2
         site.cluster.end()
     assert len(site.cluster.jobs) == 20, "all had their turn"
+
+
+def test_without_room_nothing_is_measured_again() -> None:
+    site = Site(max_under_test="0")
+    site.rounds(3)
+    assert site.cluster.reservations == {}
+
+
+def test_a_node_that_does_not_show_that_it_is_reserved_stays_drained_until_it_does() -> None:
+    site = Site()
+    site.cluster.marked = False
+    site.rounds(5)
+    assert (site.cluster.drained, site.cluster.jobs) == ({"w-0"}, [])
+    site.cluster.marked = True
+    site.round()
+    assert len(site.cluster.running()) == 1
 
 
 def test_a_dry_run_changes_nothing() -> None:
