@@ -15,8 +15,8 @@ from cli.kubectl.client import Kubectl, complaint, in_controller
 from config.times import seconds
 from images.common.hostlist import expand
 from images.common.slurm_conf import SLURM_CONF as CONF
+from images.controller.configuration import SLURM_CONF
 from images.controller.leaving import without_block
-from images.controller.publish import SLURM_CONF
 from slurm.names import CONTROLLER, CONTROLLER_HOST
 
 FIELDS = ("%i", "%u", "%P", "%T", "%N", "%L", "%l", "%D", "%c", "%m", "%f", "%n")

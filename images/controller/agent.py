@@ -17,9 +17,9 @@ from images.common.command import TIMED_OUT
 from images.common.wait import Clock
 from images.controller.check import Verdict
 from images.controller.cluster_id import ClusterId
+from images.controller.configuration import READY, Files, Store, stack_part, version_of
 from images.controller.control import Slurmctld
 from images.controller.leaving import drop_partitions, keep_partitions
-from images.controller.publish import READY, Files, Store, stack_part, version_of
 from images.controller.server import Rejection, StatusBoard
 from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, label_keys, render
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from images.common.process import program
 from images.common.wait import Clock, Reminder
-from images.controller.publish import config_hash, read_files
+from images.controller.configuration import config_hash, read_files
 
 POLL_SECONDS: Final = 0.1
 REJECTED: Final = 2

@@ -10,8 +10,8 @@ import math
 from typing import Final
 
 from images.common.slurm_conf import setting
+from images.controller.configuration import Files
 from images.controller.control import Slurmctld
-from images.controller.publish import Files
 
 _DEFAULT_MAX_JOBS: Final = "10000"
 """Slurm's own, where MaxJobCount is not set."""

@@ -1,8 +1,12 @@
 """Checks a configuration by starting a scratch slurmctld with it.
 
 slurmctld has no option that only tests a configuration, and a running one dies of a bad line at `scontrol reconfigure`.
-So the same binary is started with the same files in a directory of its own (scratch_config.py), until it is up or
-gives up. That takes about 0.05 s.
+So the same binary is started with the same files in a directory of its own, until it is up or gives up. That takes
+about 0.05 s.
+
+The scratch slurmctld must not register with the accounting database, run a site's programs, power nodes on or off, or
+touch the state of the real one: it gets the files less everything that would reach outside (`scratch_files`). Lines
+keep their numbers, so that its messages fit the file that the user wrote.
 """
 
 from __future__ import annotations
@@ -18,15 +22,16 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 from images.common.files import write_atomically
 from images.common.secret_files import JWT_KEY
-from images.controller.publish import Files
-from images.controller.scratch_config import Scratch, scratch_files
+from images.common.slurm_conf import uses_database, with_included
+from images.controller.configuration import Files
+from images.controller.topology import TOPOLOGY_CONF
 
 TIMEOUT_SECONDS: Final = 10.0
 _UP: Final = "Running as primary controller"
@@ -49,7 +54,7 @@ _NOISE: Final = tuple(
     )
 )
 """`error:` lines that come from the scratch slurmctld's empty state, from the network of the moment, or from what
-scratch_config.py leaves out."""
+`scratch_files` leaves out."""
 
 _UNKNOWN_GROUP: Final = re.compile(r"error: \w*get_group_members: Could not find configured group (\S+)")
 """The scratch slurmctld looks users up where the configuration in force says, and does not see a group that comes with
@@ -78,6 +83,11 @@ class Verdict:
 def clean(line: str, directory: str) -> str:
     """A line of slurmctld's log without its time stamp and without the scratch directory's name."""
     return _PREFIX.sub("", line.rstrip()).replace(f"{directory}/", "")
+
+
+def declared_groups(files: Files) -> frozenset[str]:
+    """Groups that are published with slurm.conf: this machine knows them only when that has happened."""
+    return frozenset(line.partition(":")[0] for line in files.get("group", "").splitlines())
 
 
 def complaints_in(lines: list[str], groups: frozenset[str] = frozenset()) -> tuple[str, ...]:
@@ -109,8 +119,7 @@ class Checker:
         directory = tempfile.mkdtemp(prefix="slurmstack-check-")
         try:
             self._write(directory, files)
-            groups = frozenset(line.partition(":")[0] for line in files.get("group", "").splitlines())
-            return self._run(directory, groups)
+            return self._run(directory, declared_groups(files))
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -167,3 +176,112 @@ def _free_ports() -> tuple[int, int]:
         first.bind(("", 0))
         second.bind(("", 0))
         return first.getsockname()[1], second.getsockname()[1]
+
+
+_REPLACED: Final = (
+    "SlurmctldPort", "SlurmdPort", "StateSaveLocation", "SlurmctldPidFile", "SlurmctldLogFile", "SlurmctldDebug",
+    "SlurmctldSyslogDebug", "LogTimeFormat", "SlurmSchedLogFile", "JobCompType",
+)  # fmt: skip
+"""Given a value of our own."""
+
+_DROPPED: Final = (
+    "PrologSlurmctld", "EpilogSlurmctld", "HealthCheckProgram", "HealthCheckInterval", "ResumeProgram",
+    "ResumeFailProgram", "SuspendProgram",
+    "RebootProgram", "SlurmctldPrimaryOnProg", "SlurmctldPrimaryOffProg", "MailProg", "JobCompHost",
+    "JobCompLoc", "JobCompPass", "JobCompPort", "JobCompUser", "JobCompParams",
+)  # fmt: skip
+"""Left out: programs that would run, and addresses of other services."""
+
+_DROPPED_WITH_DATABASE: Final = (
+    "AccountingStorageType", "AccountingStorageHost", "AccountingStorageBackupHost", "AccountingStoragePort",
+    "AccountingStoragePass", "AccountingStorageUser", "AccountingStorageEnforce", "AccountingStorageTRES",
+    "AccountingStorageExternalHost", "AccountingStoreFlags", "PriorityWeightAge", "PriorityWeightFairshare",
+    "PriorityWeightTRES",
+)  # fmt: skip
+"""Left out where slurmdbd is used: they are an error without it."""
+
+_LEAF_NODES: Final = re.compile(r"(?im)(?<!\S)Nodes\s*=\s*\S+")
+_STAND_IN: Final = "slurmstack-scratch-"
+
+_PARTITION_DATABASE_KEYS: Final = (
+    "AllowQos", "DenyQos", "QOS", "AllowAccounts", "DenyAccounts", "TRESBillingWeights",
+)  # fmt: skip
+"""Refer to what only the database knows."""
+
+_ALLOW_GROUPS: Final = re.compile(r"(?i)(?<!\S)AllowGroups\s*=\s*(\S+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scratch:
+    """Where the scratch slurmctld keeps things, and the ports that it takes."""
+
+    directory: str
+    slurmctld_port: int
+    slurmd_port: int
+
+    def settings(self) -> dict[str, str]:
+        """Values for `_REPLACED`."""
+        return {
+            "SlurmctldPort": str(self.slurmctld_port),
+            "SlurmdPort": str(self.slurmd_port),
+            "StateSaveLocation": f"{self.directory}/state",
+            "SlurmctldPidFile": f"{self.directory}/slurmctld.pid",
+            "SlurmctldDebug": "info",
+            "SlurmctldSyslogDebug": "quiet",
+            "LogTimeFormat": "iso8601_ms",
+            "JobCompType": "jobcomp/none",
+            "MailProg": "/bin/true",
+        }
+
+
+def _without(line: str, keys: Iterable[str]) -> str:
+    names = "|".join(map(re.escape, keys))
+    return re.sub(rf"(?i)(?<!\S)(?:{names})\s*=\s*(?:\"[^\"]*\"|\S+)", "", line)
+
+
+def _without_groups(line: str, known: frozenset[str]) -> str:
+    """A partition's line without the groups that will be known once the files are published."""
+
+    def unknown(found: re.Match[str]) -> str:
+        names = [name for name in found[1].split(",") if name not in known]
+        return f"AllowGroups={','.join(names)}" if names else ""
+
+    return _ALLOW_GROUPS.sub(unknown, line)
+
+
+def scratch_files(files: Mapping[str, str], scratch: Scratch) -> dict[str, str]:
+    """The files as the scratch slurmctld gets them.
+
+    The key of the tokens is one of its own: the real one is slurmctld's, and may not be there yet.
+    """
+    database = uses_database(files)
+    keys = [*_REPLACED, *_DROPPED, *(_DROPPED_WITH_DATABASE if database else ())]
+    groups = declared_groups(files)
+    result = dict(files)
+    for name, content in with_included(files).items():
+        lines = []
+        for line in content.splitlines():
+            changed = line if line.lstrip().startswith("#") else _without(line, keys)
+            if changed.lstrip().lower().startswith("partitionname="):
+                changed = _without_groups(changed, groups)
+                changed = _without(changed, _PARTITION_DATABASE_KEYS) if database else changed
+            lines.append(changed.replace(str(JWT_KEY), f"{scratch.directory}/{JWT_KEY.name}"))
+        result[name] = "\n".join(lines) + "\n"
+    result["slurm.conf"] = result.get("slurm.conf", "") + "".join(
+        f"{key}={value}\n" for key, value in scratch.settings().items()
+    )
+    if TOPOLOGY_CONF in files:
+        result[TOPOLOGY_CONF], nodes = _with_stand_ins(files[TOPOLOGY_CONF])
+        result["slurm.conf"] += nodes
+    return result
+
+
+def _with_stand_ins(topology: str) -> tuple[str, str]:
+    """The tree with one node of our own below each leaf switch, and the line that makes these nodes.
+
+    The scratch slurmctld knows no dynamic node, and would complain about each.
+    """
+    parts = _LEAF_NODES.split(topology)
+    count = len(parts) - 1
+    tree = "".join(f"{part}Nodes={_STAND_IN}{number}" for number, part in enumerate(parts[:-1])) + parts[-1]
+    return tree, f"NodeName={_STAND_IN}[0-{count - 1}] NodeAddr=127.0.0.1 State=FUTURE\n" if count else ""

@@ -14,7 +14,7 @@ from typing import Final
 
 from images.common.readiness import can_connect
 from images.common.slurm_conf import setting, uses_database
-from images.controller.publish import STATE, Files
+from images.controller.configuration import STATE, Files
 
 _OWN_ID: Final = "clustername"
 _MARKER: Final = "slurmstack/accounting"

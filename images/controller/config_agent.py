@@ -16,13 +16,20 @@ from images.common.process import program
 from images.controller.agent import Agent
 from images.controller.capacity import too_small
 from images.controller.check import Checker
+from images.controller.configuration import (
+    MOUNTED,
+    STATE,
+    Changes,
+    MountedSource,
+    Store,
+    first_files,
+    follow_config_map,
+)
 from images.controller.control import Slurmctld
 from images.controller.leaving_rounds import LeavingKeeper
 from images.controller.node_list import NodeList
-from images.controller.publish import STATE, Store
 from images.controller.records import INTERVAL_SECONDS, Reaper
 from images.controller.server import STATE_FILE, Status, StatusBoard, start_server
-from images.controller.source import MOUNTED, Changes, MountedSource, first_files, follow_config_map
 from images.controller.topology_places import Nowhere, follow_places
 from images.controller.topology_rounds import TopologyKeeper
 

@@ -9,7 +9,7 @@ from typing import Final
 from images.common.command import TIMED_OUT, Result, Runner, run
 from images.common.readiness import can_connect
 from images.common.slurm_node import WANTED_NODES, wanted_nodes
-from images.controller.publish import SLURM_CONF
+from images.controller.configuration import SLURM_CONF
 
 RECONFIGURE_TIMEOUT_SECONDS: Final = 60.0
 PING_TIMEOUT_SECONDS: Final = 5.0

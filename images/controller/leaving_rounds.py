@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from images.common.wait import Clock
+from images.controller.configuration import STATE, Files
 from images.controller.control import Slurmctld
 from images.controller.leaving import leaving_partitions
-from images.controller.publish import STATE, Files
 
 POLL_SECONDS: Final = 10.0
 """Between two looks at the queue, while a partition is kept."""

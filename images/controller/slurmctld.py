@@ -14,7 +14,7 @@ from images.common.room import Volume, watch
 from images.common.secret_files import install_jwt_key
 from images.common.wait import wait_for, wait_while
 from images.controller.cluster_id import ClusterId
-from images.controller.publish import READY, SLURM_CONF, STATE, read_files
+from images.controller.configuration import READY, SLURM_CONF, STATE, read_files
 
 VOLUME: Final = Volume(
     name="controller-state",

@@ -15,8 +15,8 @@ from images.common.hostlist import compress
 from images.common.slurm_node import waits_for_topology
 from images.common.slurm_records import NodeRecord
 from images.common.wait import Clock
+from images.controller.configuration import Files
 from images.controller.node_list import NodeList
-from images.controller.publish import Files
 from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, Path, label_keys, render
 from images.controller.topology_places import Places
 

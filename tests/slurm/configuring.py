@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from images.controller.publish import config_hash
+from images.controller.configuration import config_hash
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from images.controller.agent import SURVIVAL_QUESTIONS, SURVIVAL_SECONDS
+from images.controller.configuration import config_hash
 from images.controller.control import PING_TIMEOUT_SECONDS
-from images.controller.publish import config_hash
 from tests.slurm.accounting import (
     AccountingSandbox,
     accounting_config,

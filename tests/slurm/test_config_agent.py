@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from images.controller.publish import config_hash
+from images.controller.configuration import config_hash
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import change, edited, status
 from tests.slurm.minimal import minimal_config

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from images.controller.publish import config_hash
+from images.controller.configuration import config_hash
 from tests.slurm.accounting import AccountingSandbox, job_records, kill
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import change, edited, status

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from images.controller.publish import config_hash
+from images.controller.configuration import config_hash
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import change, edited, kill_programs, status
 from tests.slurm.minimal import minimal_config

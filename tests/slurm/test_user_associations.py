@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from config import load_config
-from images.controller.publish import config_hash
+from images.controller.configuration import config_hash
 from slurm.users import identity_files
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox, accounting_config, sacctmgr

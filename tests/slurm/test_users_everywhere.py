@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from images.controller.publish import config_hash
+from images.controller.configuration import config_hash
 from slurm.users import accounts, group_numbers, identity_files
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory

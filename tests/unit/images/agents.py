@@ -8,8 +8,8 @@ from typing import Any
 from images.common.command import Result
 from images.controller.agent import Agent
 from images.controller.check import Verdict
+from images.controller.configuration import Files, Store, config_hash
 from images.controller.control import Slurmctld
-from images.controller.publish import Files, Store, config_hash
 from images.controller.server import Rejection, Status, StatusBoard
 from tests.fakes.commands import FakeClock, FakeRunner
 

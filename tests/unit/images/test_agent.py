@@ -9,7 +9,7 @@ import pytest
 from images.common.command import TIMED_OUT, Result
 from images.controller.agent import DIED, PATIENCE_SECONDS, SILENT, SURVIVAL_SECONDS
 from images.controller.check import Verdict
-from images.controller.publish import config_hash
+from images.controller.configuration import config_hash
 from tests.unit.images.agents import COMPLAINT, MISSPELT, World
 
 GOOD = {"slurm.conf": "ClusterName=a\n"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.controller.agent import LOOK_AGAIN_SECONDS
-from images.controller.publish import Files, Store, config_hash
+from images.controller.configuration import Files, Store, config_hash
 from tests.unit.images.agents import World
 
 GOOD = {"slurm.conf": "ClusterName=a\n"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.controller.publish import config_hash, stack_part, version_of
+from images.controller.configuration import config_hash, stack_part, version_of
 from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF
 from tests.unit.images.agents import COMPLAINT, DEADLY, MISSPELT, World
 

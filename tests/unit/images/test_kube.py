@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.common.kubernetes import Kube, KubeError
-from images.controller.source import Changes, MountedSource, first_files, follow_config_map
+from images.controller.configuration import Changes, MountedSource, first_files, follow_config_map
 from tests.fakes.commands import FakeClock
 from tests.fakes.kubernetes import FakeKubernetes
 

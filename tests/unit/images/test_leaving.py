@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from images.controller.configuration import config_hash, stack_part, version_of
 from images.controller.leaving import (
     BLOCK,
     block_of,
@@ -13,7 +14,6 @@ from images.controller.leaving import (
     without_block,
 )
 from images.controller.leaving_rounds import count_jobs, in_a_list
-from images.controller.publish import config_hash, stack_part, version_of
 from tests.unit.images.leaving_files import BOTH, GPU_NODES, HEAD, MAIN, ONE
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from images.controller.configuration import Files, config_hash
 from images.controller.leaving import leaving_partitions
 from images.controller.leaving_rounds import POLL_SECONDS, LeavingKeeper, in_a_list
-from images.controller.publish import Files, config_hash
 from tests.fakes.commands import FakeClock
 from tests.unit.images.agents import World
 from tests.unit.images.leaving_files import BOTH, GPU, ONE

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import slurm.topology
-from images.controller.scratch_config import Scratch, scratch_files
+from images.controller.check import Scratch, scratch_files
 from images.controller.topology import (
     LABELS_FILE,
     LONGEST_NAME,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from images.controller.scratch_config import Scratch, scratch_files
+from images.controller.check import Scratch, scratch_files
 
 SCRATCH = Scratch(directory="/tmp/s", slurmctld_port=1111, slurmd_port=2222)
 

@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from images.controller.publish import KEEP_VERSIONS, Store, config_hash, read_files
+from images.controller.configuration import KEEP_VERSIONS, Store, config_hash, read_files
 
 
 def version(number: int) -> dict[str, str]:

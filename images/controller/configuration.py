@@ -1,4 +1,8 @@
-"""Versions of Slurm's configuration on the controller's disk, and the one that is in force.
+"""Slurm's configuration on the controller: where it comes from, and its versions on the disk.
+
+It comes from the ConfigMap, through a watch on the API, or from its mounted copy. The watch sees a change at once;
+kubelet brings it to the mounted copy up to a minute later. The copy serves at boot when the API server does not answer,
+and where there is no API server at all. What has passed its check is put in force in one step:
 
     /var/spool/slurmctld/slurmstack/versions/<hash>/slurm.conf ...
     /var/spool/slurmctld/slurmstack/current -> versions/<hash>
@@ -11,13 +15,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import queue
 import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from images.common.files import swap_symlink, write_atomically
+from images.common.follow import Follower
+from images.common.kubernetes import Kube
+from images.common.wait import Clock, Reminder
 from images.controller.leaving import block_of, without_block
 from images.controller.topology import TOPOLOGY_CONF
 
@@ -26,6 +35,11 @@ STORE: Final = STATE / "slurmstack"
 SLURM_CONF: Final = STORE / "current/slurm.conf"
 READY: Final = Path("/run/slurmstack/ready")
 """On an emptyDir shared by the containers of the pod; made once a checked configuration is in place."""
+
+MOUNTED: Final = Path("/config/slurm")
+BOOT_PATIENCE_SECONDS: Final = 3.0
+RETRY_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 1.0
 
 KEEP_VERSIONS: Final = 5
 
@@ -59,6 +73,78 @@ def read_files(directory: Path) -> dict[str, str]:
         for path in sorted(directory.iterdir())
         if path.is_file() and not path.name.startswith(".")
     }
+
+
+class Changes(queue.Queue[dict[str, str]]):
+    """Configurations, each different from the one before."""
+
+    _last = ""
+
+    def offer(self, files: dict[str, str]) -> None:
+        """Put one in if it is another one."""
+        version = config_hash(files)
+        if version != self._last:
+            self._last = version
+            self.put(files)
+
+
+def follow_config_map(kube: Kube, name: str, changes: Changes, log: Callable[[str], None]) -> Follower[dict[str, str]]:
+    """Offers the files of a ConfigMap, first as they are and then after every change."""
+
+    def changed(found: Mapping[str, dict[str, str]]) -> None:
+        if name in found:
+            changes.offer(found[name])
+        else:
+            log(f"there is no ConfigMap {kube.namespace}/{name}; the configuration stays as it is")
+
+    return Follower(
+        kube, kube.path("configmaps"), lambda item: dict(item.get("data") or {}), log,
+        fields=f"metadata.name={name}", retry=RETRY_SECONDS, changed=changed,
+    )  # fmt: skip
+
+
+def first_files(
+    changes: Changes, log: Callable[[str], None], mounted: Path = MOUNTED, patience: float = BOOT_PATIENCE_SECONDS
+) -> dict[str, str]:
+    """The first configuration: the mounted copy where the API server says nothing for a while."""
+    while True:
+        try:
+            return changes.get(timeout=patience)
+        except queue.Empty:
+            if (mounted / "slurm.conf").is_file():
+                log(f"taking the mounted copy of the configuration in {mounted} for now")
+                changes.offer(read_files(mounted))
+
+
+class MountedSource:
+    """Offers the files of a directory, first as they are and then after every change."""
+
+    def __init__(self, mounted: Path, changes: Changes, log: Callable[[str], None], clock: Clock | None = None) -> None:
+        self._mounted = mounted
+        self._changes = changes
+        self._clock = clock or Clock()
+        self._reminder = Reminder(log, self._clock)
+
+    def start(self) -> None:
+        """Look in the background."""
+        threading.Thread(target=self.run, daemon=True, name="config-source").start()
+
+    def run(self) -> None:
+        """Look again every second, for ever."""
+        while True:
+            self.poll()
+            self._clock.sleep(POLL_SECONDS)
+
+    def poll(self) -> None:
+        """Look once."""
+        try:
+            files = read_files(self._mounted)
+        except OSError:
+            files = {}
+        if "slurm.conf" not in files:
+            self._reminder.waiting(f"{self._mounted}/slurm.conf")
+        else:
+            self._changes.offer(files)
 
 
 @dataclass(frozen=True)
