@@ -32,10 +32,10 @@ _METADATA_GROUP: Final = ";g=meta.k8s.io;v=v1"
 Object = Mapping[str, Any]
 
 
-def own_namespace() -> str:
+def own_namespace(env: Mapping[str, str] = os.environ) -> str:
     """The pod's namespace: NAMESPACE, else what Kubernetes mounts beside the token; empty outside of a pod."""
     mounted = SERVICE_ACCOUNT / "namespace"
-    return os.environ.get("NAMESPACE") or (mounted.read_text(encoding="ascii").strip() if mounted.is_file() else "")
+    return env.get("NAMESPACE") or (mounted.read_text(encoding="ascii").strip() if mounted.is_file() else "")
 
 
 class KubeError(Exception):

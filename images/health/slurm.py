@@ -1,19 +1,26 @@
 """Slurm as the programs of health see it: records of nodes, jobs on them, and the few changes that are made.
 
-Reads the output of `scontrol show nodes --json` of 24.11 (data_parser v0.0.42) and 26.05 (v0.0.45). Both give `state`
-as a list, and `reason_changed_at` as `{"set", "infinite", "number"}`; plain values, as other parsers may give them, are
-understood too. A record without a name or a state is left out: what is not known is not touched.
+Reads the output of `scontrol show nodes --json` (images/common/slurm_records.py). A record without a name or a state is
+left out: what is not known is not touched.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from images.common.command import Result, Runner, run
+from images.common.slurm_records import (
+    NodeRecord,
+    NotUnderstoodError,
+    entries_in,
+    node_of,
+    number_of,
+    text_of,
+    words_of,
+)
 from images.common.wait import Clock, Reminder
 from images.health.node_list import ARGV, LIST_TIMEOUT_SECONDS
 from images.health.reason import Own, parse
@@ -57,12 +64,9 @@ class SlurmError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(NodeRecord):
     """A node's record, as far as it matters here."""
 
-    name: str
-    states: frozenset[str]
-    reason: str = ""
     reason_at: float | None = None
     """When the reason was set, in seconds since 1970, by slurmctld's clock."""
     comment: str = ""
@@ -77,11 +81,6 @@ class Record:
     address: str = ""
     """Where slurmd listens."""
     port: int = SLURMD_PORT
-
-    @property
-    def is_drained(self) -> bool:
-        """No new job is started on it, whoever wanted that."""
-        return any(state.startswith("DRAIN") for state in self.states)
 
     @property
     def is_closed(self) -> bool:
@@ -136,49 +135,29 @@ class Reservation:
 def parse_nodes(text: str) -> list[Record]:
     """Records in the output of `scontrol show nodes --json`. Raises SlurmError."""
     try:
-        return [record for node in json.loads(text)["nodes"] if (record := _record(node)) is not None]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SlurmError(f"the list of nodes was not understood: {error!r}") from error
+        return [record for entry in entries_in(text, "nodes") if (record := _record(entry)) is not None]
+    except NotUnderstoodError as error:
+        raise SlurmError(str(error)) from error
 
 
-def _record(node: Mapping[str, Any]) -> Record | None:
-    name, states = node.get("name"), frozenset(state.upper() for state in words(node.get("state"), "+"))
-    if not isinstance(name, str) or not name or not states:
+def _record(entry: Mapping[str, Any]) -> Record | None:
+    node = node_of(entry)
+    if node is None:
         return None
-    features = words(node.get("active_features"), ",") or words(node.get("features"), ",")
+    features = words_of(entry.get("active_features"), ",") or words_of(entry.get("features"), ",")
     return Record(
-        name=name,
-        states=states,
-        reason=_text(node.get("reason")),
-        reason_at=seconds(node.get("reason_changed_at")),
-        comment=_text(node.get("comment")),
-        extra=_text(node.get("extra")),
+        **vars(node),
+        reason_at=number_of(entry.get("reason_changed_at")),
+        comment=text_of(entry.get("comment")),
+        extra=text_of(entry.get("extra")),
         pool=",".join(sorted(features)),
-        partitions=tuple(words(node.get("partitions"), ",")),
+        partitions=tuple(words_of(entry.get("partitions"), ",")),
         # `gpu:8(S:0-1),shard:16`, `gpu:h100:8`
-        gpus=sum(map(int, re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", _text(node.get("gres"))))),
-        started_at=seconds(node.get("slurmd_start_time")) or 0.0,
-        address=_text(node.get("address")) or name,
-        port=int(seconds(node.get("port")) or SLURMD_PORT),
+        gpus=sum(map(int, re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", text_of(entry.get("gres"))))),
+        started_at=number_of(entry.get("slurmd_start_time")) or 0.0,
+        address=text_of(entry.get("address")) or node.name,
+        port=int(number_of(entry.get("port")) or SLURMD_PORT),
     )
-
-
-def words(value: object, divider: str) -> list[str]:
-    """A list, which other parsers may give as one text."""
-    if isinstance(value, str):
-        return [word.strip() for word in value.split(divider) if word.strip()]
-    return [str(word) for word in value] if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def seconds(value: object) -> float | None:
-    """A number that may be unset. Slurm gives 0 for a time that never was."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set") and not value.get("infinite") else None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
 
 
 @dataclass(frozen=True, kw_only=True)

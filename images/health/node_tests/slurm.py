@@ -7,7 +7,6 @@ the test is due as before. Reads what 24.11 (data_parser v0.0.42) and 26.05 (v0.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.common.command import Result
+from images.common.slurm_records import NotUnderstoodError, entries_in, number_of, text_of, words_of
 from images.health.node_list import LIST_TIMEOUT_SECONDS
 from images.health.node_tests.judge import as_json
 from images.health.node_tests.plan import NodeView, Submit, TestJob, Waiting
 from images.health.node_tests.results import decode
 from images.health.node_tests.settings import Settings
-from images.health.slurm import Record, Slurm, SlurmError, seconds, words
+from images.health.slurm import Record, Slurm, SlurmError
 
 SCRIPT: Final = Path(__file__).with_name("on_node.py")
 LOWEST: Final = 2_147_483_645
@@ -76,9 +76,9 @@ class TestSlurm(Slurm):
         """Tests that wait or run, and those that have ended. Raises SlurmError."""
         said = self._ask(["squeue", "--me", "--states=all", "--json"], LIST_TIMEOUT_SECONDS)
         try:
-            found = [_job(job) for job in json.loads(said)["jobs"]]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise SlurmError(f"the list of jobs was not understood: {error!r}") from error
+            found = [_job(job) for job in entries_in(said, "jobs")]
+        except NotUnderstoodError as error:
+            raise SlurmError(str(error)) from error
         return [job for job in found if isinstance(job, TestJob)], [job for job in found if isinstance(job, Ended)]
 
     def waiting(self, tests: Iterable[int]) -> list[Waiting]:
@@ -87,7 +87,7 @@ class TestSlurm(Slurm):
         own = {str(number) for number in tests}
         rows = [line.split("|", 2) for line in self._ask(argv, LIST_TIMEOUT_SECONDS).splitlines()]
         return [
-            Waiting(partitions=tuple(words(row[1], ",")), reason=row[2].strip())
+            Waiting(partitions=tuple(words_of(row[1], ",")), reason=row[2].strip())
             for row in rows
             if len(row) == len(("job", "partition", "reason")) and row[0].strip() not in own
         ]
@@ -137,13 +137,13 @@ class TestSlurm(Slurm):
 def _job(job: Mapping[str, Any]) -> TestJob | Ended | None:
     """A test; None for what is no test, or was stopped."""
     match = _NAME.fullmatch(str(job.get("name", "")))
-    states = {state.upper() for state in words(job.get("job_state"), ",")}
+    states = {state.upper() for state in words_of(job.get("job_state"), ",")}
     number = job.get("job_id")
     if match is None or not isinstance(number, int) or states & _STOPPED:
         return None
     test, nodes = match["test"], tuple(match["nodes"].split(","))
     if ended := states & _ENDED:
-        comment, began = job.get("comment"), seconds(job.get("start_time"))
+        began = number_of(job.get("start_time"))
         if not began:
             return None
         return Ended(
@@ -152,12 +152,12 @@ def _job(job: Mapping[str, Any]) -> TestJob | Ended | None:
             nodes=nodes,
             began=int(began),
             state=min(ended),
-            comment=comment if isinstance(comment, str) else "",
+            comment=text_of(job.get("comment")),
         )
     return TestJob(
         number=number,
         test=test,
         nodes=nodes,
         running="PENDING" not in states,
-        submitted_at=seconds(job.get("submit_time")) or 0.0,
+        submitted_at=number_of(job.get("submit_time")) or 0.0,
     )

@@ -41,7 +41,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from images.common.kubernetes import SERVICE_ACCOUNT
+from images.common.kubernetes import own_namespace
 from images.common.log import Log
 from images.common.process import end_on_sigterm
 from images.common.wait import Clock
@@ -103,15 +103,10 @@ def _words(env: Mapping[str, str], name: str) -> frozenset[str]:
     return frozenset(env.get(name, "").replace(",", " ").split())
 
 
-def _namespace(env: Mapping[str, str]) -> str:
-    mounted = SERVICE_ACCOUNT / "namespace"
-    return env.get("NAMESPACE") or (mounted.read_text(encoding="ascii").strip() if mounted.is_file() else "")
-
-
 def build(env: Mapping[str, str], log: Callable[[str], None], *, dry_run: bool) -> Watcher:
     """The watcher as the environment wants it. Raises ValueError."""
     policy, slurm = policy_from(env), Slurm(runner=Sharing())
-    namespace = _namespace(env)
+    namespace = own_namespace(env)
     rules = rules_from(env, namespace)
     unfollowed = env.get("MACHINES") == "no"
     kube = None if unfollowed else WritingKube.in_cluster(namespace, env)
