@@ -19,7 +19,3 @@ def main() -> int:
     if program == "periodic":
         resident.start(SOCKET)
     return resident.run(program)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -156,7 +156,3 @@ def main() -> int:
     except Exception as error:  # noqa: BLE001  (an epilog that fails drains the node)
         log(f"gave up: {type(error).__name__}: {error}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -59,7 +59,3 @@ def main() -> int:
         return 1
     sys.stdout.write(json.dumps(document(records, time.time())) + "\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -161,7 +161,3 @@ def main() -> int:
         if alone:
             Periodic(local=local, registry=find_checks(node=local.node), log=log, runner=Tools()).run()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -104,7 +104,3 @@ def main() -> int:
     except Exception as error:  # noqa: BLE001
         log(f"gave up, the job starts all the same: {type(error).__name__}: {error}")
         return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -100,7 +100,3 @@ def main() -> int:
     if local.problem:
         complain(local.problem)
     return ByHand(local=local, registry=find_checks(), say=say, complain=complain).run(sys.argv[1:])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -194,7 +193,3 @@ def main() -> int:
         log(f"slurmctld: {error}")
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -37,7 +37,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -162,7 +161,3 @@ def main() -> int:
         watcher.teller.start()
     watch(watcher, log)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
