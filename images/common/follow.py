@@ -59,12 +59,14 @@ class Follower(Generic[Value]):
     def run(self) -> None:
         """Follow for ever."""
         reminder = Reminder(self._log, self._clock)
+        forgotten = False
         while True:
             try:
                 self.follow_once()
-                reminder = Reminder(self._log, self._clock)
+                reminder, forgotten = Reminder(self._log, self._clock), False
             except (KubeError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
-                if isinstance(error, KubeError) and error.status == 410:
+                if isinstance(error, KubeError) and error.status == 410 and not forgotten:
+                    forgotten = True  # read all again at once; but not over and over
                     continue
                 self.synced = False
                 reminder.waiting(f"{self._path} of the API server: {error}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from images.common.follow import Follower
+from images.common.follow import RETRY_SECONDS, Follower
 from images.common.kubernetes import KubeError, Object
 from tests.fakes.commands import FakeClock
 
@@ -121,3 +121,11 @@ def test_a_forgotten_version_is_read_again_at_once() -> None:
         stream.run()
     assert stream.seen == [True, True]
     assert (stream.log, stream.clock.time) == ([], 0.0)
+
+
+def test_a_server_that_forgets_every_version_at_once_is_not_asked_without_a_pause() -> None:
+    stream = Failing(KubeError("gone", 410), KubeError("gone", 410), None, KubeError("gone", 410), Ended())
+    with pytest.raises(Ended):
+        stream.run()
+    assert stream.seen == [True, True, False, True, True]
+    assert stream.clock.time == RETRY_SECONDS
