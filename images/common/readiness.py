@@ -27,11 +27,6 @@ def can_connect(address: str, *, timeout: float = 1.0) -> bool:
         return False
 
 
-def is_munge_ready(path: Path = MUNGE_SOCKET) -> bool:
-    """Whether munged listens."""
-    return accepts_connections(path)
-
-
 def accepts_connections(path: Path) -> bool:
     """Whether somebody listens on a socket. The file alone may be left over from a container that ended."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
@@ -45,7 +40,7 @@ def accepts_connections(path: Path) -> bool:
 
 def wait_for_munge(log: Callable[[str], None]) -> None:
     """Return when munged of this pod answers."""
-    wait_for("munged (its own container of this pod)", is_munge_ready, log)
+    wait_for("munged (its own container of this pod)", lambda: accepts_connections(MUNGE_SOCKET), log)
 
 
 def wait_for_jail(jail: Path, log: Callable[[str], None]) -> None:

@@ -19,7 +19,7 @@ from images.common.log import Log, open_pod_log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.munged import prepare
 from images.common.process import CannotGoOnError
-from images.common.readiness import can_connect, is_munge_ready, wait_for_jail
+from images.common.readiness import accepts_connections, can_connect, wait_for_jail
 from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
 from images.login.sshd import check_chroot
@@ -126,7 +126,7 @@ def test_a_socket_that_a_dead_munged_left_is_not_ready(tmp_path: Path) -> None:
         server.bind(str(path))
     assert path.exists()
 
-    assert not is_munge_ready(path)
+    assert not accepts_connections(path)
 
 
 def test_a_munged_that_listens_is_ready(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_munged_that_listens_is_ready(tmp_path: Path) -> None:
         server.bind(str(tmp_path / "s"))
         server.listen()
 
-        assert is_munge_ready(tmp_path / "s")
+        assert accepts_connections(tmp_path / "s")
 
 
 def test_a_jail_that_the_machine_has_not_mounted_is_not_waited_for(
