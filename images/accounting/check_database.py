@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from images.accounting.conf import PASSWORD, RENDERED, Storage, install_certificates, read_password, storage_of
+from images.accounting.conf import RENDERED, Storage, install_certificates, storage_of
 from images.common.command import TIMED_OUT, Result, Runner, run
+from images.common.mariadb import PASSWORD, read_password
 from images.common.process import RefusedError, program
 from images.common.wait import Clock, Reminder, wait_for
 
@@ -168,9 +169,9 @@ def _dotted(version: Sequence[int]) -> str:
     return ".".join(map(str, version))
 
 
-def slurm_release(runner: Runner = run) -> str:
+def slurm_release() -> str:
     """`24.11` for the slurmdbd of this image. Itself it tells nothing as long as it has no configuration."""
-    match = re.match(r"(\d+\.\d+)", runner(["dpkg-query", "--show", "--showformat=${Version}", "slurmdbd"]).stdout)
+    match = re.match(r"(\d+\.\d+)", run(["dpkg-query", "--show", "--showformat=${Version}", "slurmdbd"]).stdout)
     return match[1] if match else ""
 
 

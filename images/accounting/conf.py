@@ -14,7 +14,6 @@ from images.common.process import RefusedError
 from images.common.secret_files import install_secret
 
 RENDERED: Final = Path("/config/slurmdbd/slurmdbd.conf")
-PASSWORD: Final = Path("/secrets/database/password")
 
 KEYS: Final = Path("/run/slurmstack/keys")
 CERTIFICATES: Final = {
@@ -80,11 +79,6 @@ def storage_of(text: str, password: str) -> Storage:
         password=password,
         tls={_TLS_OPTIONS[key.upper()]: value for key, value in parameters.items() if key.upper() in _TLS_OPTIONS},
     )
-
-
-def read_password(path: Path = PASSWORD) -> str:
-    """The database password, without the line break that an editor leaves at its end."""
-    return path.read_text(encoding="utf-8").rstrip("\n")
 
 
 def with_password(text: str, password: str) -> str:

@@ -7,17 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from images.accounting.check_database import DatabaseCheck, await_database, slurm_release
-from images.accounting.conf import (
-    PASSWORD,
-    RENDERED,
-    install_certificates,
-    read_password,
-    storage_of,
-    with_password,
-)
+from images.accounting.conf import RENDERED, install_certificates, storage_of, with_password
 from images.common import preload
 from images.common.boundary import own_directory
 from images.common.files import write_atomically
+from images.common.mariadb import PASSWORD, read_password
 from images.common.process import become, program
 from images.common.readiness import wait_for_munge
 from images.common.secret_files import install_jwt_key

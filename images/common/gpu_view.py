@@ -113,7 +113,6 @@ def bind_driver(
     *,
     root: Path = Path("/"),
     mountinfo: Path = MOUNTINFO,
-    processor: str = "",
 ) -> bool:
     """Show the driver in the jail; returns whether there is one. A second call changes nothing.
 
@@ -127,7 +126,7 @@ def bind_driver(
     if str(target) not in points:
         make_directory(jail, DIRECTORY)
         _fill(target, driver, runner)
-    search_path = DEFAULT_SEARCH_PATH.get(processor or platform.machine(), "")
+    search_path = DEFAULT_SEARCH_PATH.get(platform.machine(), "")
     # With all mounts below it: each library is one.
     binds = [Bind(source=str(target / "lib"), path=search_path, recursive=True, make=True)] if search_path else []
     binds.extend(

@@ -17,11 +17,11 @@ JAIL_MARKER: Final = Path(".slurmstack/populated")
 SLURMCTLD_PORT: Final = 6817
 
 
-def can_connect(address: str, *, timeout: float = 1.0) -> bool:
+def can_connect(address: str) -> bool:
     """Whether something listens at `HOST[:PORT]`."""
     host, _, port = address.partition(":")
     try:
-        with socket.create_connection((host, int(port or SLURMCTLD_PORT)), timeout=timeout):
+        with socket.create_connection((host, int(port or SLURMCTLD_PORT)), timeout=1.0):
             return True
     except OSError:
         return False

@@ -73,7 +73,6 @@ class Agent:
         ready: Path = READY,
         clock: Clock | None = None,
         first_topology: Callable[[tuple[str, ...]], str] = lambda _keys: render({}),
-        cluster_id: ClusterId | None = None,
         too_small: Callable[[Files, Files], str | None] = lambda _files, _before: None,
     ) -> None:
         """`first_topology`: a topology.conf for the labels of these keys, for the moment when a tree is asked for.
@@ -81,7 +80,7 @@ class Agent:
         `too_small`: which limit of new files is too small for a slurmctld that runs with others.
         """
         self._too_small = too_small
-        self._cluster_id = cluster_id or ClusterId()
+        self._cluster_id = ClusterId()
         self._later: tuple[Files, Callable[[], bool]] | None = None
         """Files that cannot be taken yet, and whether it is time to try them again."""
         self._died_of: str | None = None

@@ -12,6 +12,7 @@ from typing import Final
 
 from images.common.boundary import own_directory
 from images.common.files import own_tree, write_atomically
+from images.common.mariadb import PASSWORD, read_password
 from images.common.mountinfo import expect_volume
 from images.common.process import RefusedError, become, program, required_env
 from images.common.room import Volume, watch
@@ -19,7 +20,6 @@ from images.common.wait import wait_for
 from images.database.datadir import Version, dotted, make, needs_upgrade, server_version, write_version
 from images.database.settings import OPTIONS, PROBE, RUN, SOCKET, STATEMENTS, options, probe_options, statements
 
-PASSWORD: Final = Path("/secrets/database/password")
 VOLUME: Final = Path("/var/lib/mysql")
 MARIADBD: Final = ("/usr/sbin/mariadbd", f"--defaults-file={OPTIONS}")
 CLIENT: Final = ("--no-defaults", f"--socket={SOCKET}", "--user=mysql")
@@ -99,7 +99,7 @@ def main() -> None:
         memory = int(required_env("MEMORY_LIMIT"))
         expect_volume(VOLUME)
         wait_for(f"the password {PASSWORD}", PASSWORD.is_file, log)
-        password = PASSWORD.read_text(encoding="utf-8").rstrip("\n")
+        password = read_password()
         user = pwd.getpwnam("mysql")
         owner = (user.pw_uid, user.pw_gid)
         server = server_version()
