@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,8 @@ JWT_SECRET: Final = Path("/secrets/jwt/jwt_hs256.key")
 JWT_KEY: Final = Path("/run/slurmstack/keys/jwt_hs256.key")
 """The key that signs tokens: what AuthAltParameters in slurm.conf and slurmdbd.conf name. Only slurmctld and slurmdbd
 have the file: all other daemons and commands carry tokens, and never look into them."""
+
+_OTHERS_WRITE: Final = 0o022
 
 
 def install_secret(
@@ -29,9 +32,14 @@ def install_secret(
     It is copied at each start: a rotated key is taken by restarting the daemon.
     """
     wait_for(f"{what} {secret}", secret.is_file, log)
-    if not target.parent.is_dir():
-        target.parent.mkdir(parents=True)
-        target.parent.chmod(0o755)
+    directory = target.parent
+    if not directory.is_dir():
+        directory.mkdir(parents=True)
+        directory.chmod(0o755)
+    elif (mode_there := stat.S_IMODE(directory.stat().st_mode)) & _OTHERS_WRITE:
+        # A volume of the pod: Kubernetes makes it for everybody to write, and who writes here could put another file in
+        # the place of this one.
+        directory.chmod(mode_there & ~_OTHERS_WRITE)
     write_atomically(target, secret.read_bytes(), mode=mode, owner=owner)
 
 
