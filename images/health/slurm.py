@@ -16,6 +16,7 @@ from images.common.slurm_records import (
     NodeRecord,
     NotUnderstoodError,
     entries_in,
+    fields_of,
     node_of,
     number_of,
     text_of,
@@ -56,7 +57,6 @@ _ASLEEP: Final = frozenset(
 """Nodes that take no job just now for a reason of Slurm's own. Draining one that is being powered up would kill its
 jobs (24.11 and 26.05, `update_node`); the pod of one that sleeps is gone, and nobody misses it."""
 _BUSY: Final = frozenset({"ALLOCATED", "MIXED"})
-_RESERVATION: Final = re.compile(r"ReservationName=(?P<name>\S+) .* Nodes=(?P<nodes>\S*) ")
 
 
 class SlurmError(Exception):
@@ -206,9 +206,10 @@ class Slurm:
         """
         found = []
         for line in self._ask(["scontrol", "show", "reservation", "--oneliner"], LIST_TIMEOUT_SECONDS).splitlines():
-            front, _, comment = line.partition(" Comment=")  # the last value, of any text
-            if match := _RESERVATION.match(f"{front} "):
-                found.append(Reservation(name=match["name"], nodes=match["nodes"], comment=comment.strip()))
+            if line.startswith("ReservationName="):
+                values = fields_of(line, last="Comment")
+                name, nodes = values["ReservationName"], values.get("Nodes", "")
+                found.append(Reservation(name=name, nodes=nodes, comment=values["Comment"].strip()))
         return found
 
     def delete_reservation(self, name: str) -> Result:
