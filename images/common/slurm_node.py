@@ -21,7 +21,8 @@ the node is in the tree. One word, as it goes through slurmd's `--conf`."""
 _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have the node."""
 
-_UNKNOWN_NODE: Final = ("not found", "Invalid node name")
+UNKNOWN_NODE: Final = ("not found", "Invalid node name")
+"""What Slurm's commands say where there is no record of that name."""
 
 
 WANTED_NODES: Final = ("squeue", "--all", "--noheader", "--states=pending", "--format=%n")
@@ -77,7 +78,7 @@ class Node:
         if entries and (record := node_of(entries[0])) is not None:
             return record
         answered = result.code not in {TIMED_OUT, NO_PROGRAM}
-        unknown = any(text in result.stderr + result.stdout for text in _UNKNOWN_NODE)
+        unknown = any(text in result.stderr + result.stdout for text in UNKNOWN_NODE)
         if answered and not entries and (result.ok or unknown):
             return None
         raise ControllerUnreachableError(result.message)
@@ -87,7 +88,7 @@ class Node:
         result = self._run("squeue", "--noheader", f"--states={_ON_NODE}", f"--nodelist={self.name}", "--format=%i")
         if result.ok:
             return bool(result.stdout.strip())
-        if any(text in result.stderr for text in _UNKNOWN_NODE):
+        if any(text in result.stderr for text in UNKNOWN_NODE):
             return False
         raise ControllerUnreachableError(result.message)
 

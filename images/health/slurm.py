@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from images.common.command import Result, Runner, run
+from images.common.slurm_node import UNKNOWN_NODE
 from images.common.slurm_records import (
     NodeRecord,
     NotUnderstoodError,
@@ -174,7 +175,12 @@ class Slurm:
 
     def node(self, name: str) -> Record | None:
         """One record as it is now; None if there is none any more. Raises SlurmError."""
-        records = parse_nodes(self._ask(["scontrol", "show", "node", name, "--json"], self.timeout))
+        try:
+            records = parse_nodes(self._ask(["scontrol", "show", "node", name, "--json"], self.timeout))
+        except SlurmError as error:
+            if any(text in str(error) for text in UNKNOWN_NODE):
+                return None
+            raise
         return next((record for record in records if record.name == name), None)
 
     def update(self, name: str, **changes: str) -> Result:

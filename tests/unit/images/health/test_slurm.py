@@ -107,6 +107,8 @@ def test_one_node_is_read_as_it_is_now() -> None:
     shown = '{"nodes": [{"name": "w-0", "state": ["IDLE"]}]}'
     slurm = Slurm(runner=FakeRunner({"scontrol show node": Result(code=0, stdout=shown)}))
     assert (slurm.node("w-0"), slurm.node("w-1")) == (IDLE, None)
+    gone = Result(code=1, stderr="slurm_load_node error: Invalid node name specified\nNode w-1 not found")
+    assert Slurm(runner=FakeRunner({"scontrol show node": gone})).node("w-1") is None
 
 
 @table(
