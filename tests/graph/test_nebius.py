@@ -34,6 +34,22 @@ def test_the_api_takes_every_resource(made: Recording) -> None:
     assert nebius_api.check(made) == {}
 
 
+def _nulls(value: Any, path: str) -> list[str]:
+    if value is None:
+        return [path]
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for key, item in items for found in _nulls(item, f"{path}.{key}")]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("cloud.kubernetes", {}), ("worker_nodes.default.reservation", {"policy": "STRICT"})]
+)
+def test_what_nobody_chose_is_left_out(path: str, value: Any) -> None:
+    """A null is another input than none: clusters that are there would get a change that nobody made."""
+    recording = minimum(path, value)
+    assert [null for item in recording for null in _nulls(printable(item.inputs), item.name)] == []
+
+
 def test_a_wrong_resource_in_a_recording_is_named(made: Recording) -> None:
     item = made.of_type(NODE_GROUP)[0]
     wrong = {**item.inputs, "autoscaling": {"minNodeCount": 0, "maxNodeCount": 101}}

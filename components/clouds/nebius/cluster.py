@@ -17,7 +17,8 @@ def create_cluster(scope: CloudScope, kubernetes: Kubernetes, subnet_id: pulumi.
         "etcd_cluster_size": kubernetes.control_plane_size,
     }
     if kubernetes.public_endpoint:  # without one, the API can only be reached from the subnet
-        plane["endpoints"] = {"public_endpoint": {"allowed_cidrs": list(kubernetes.allowed_cidrs) or None}}
+        allowed = kubernetes.allowed_cidrs
+        plane["endpoints"] = {"public_endpoint": {"allowed_cidrs": list(allowed)} if allowed else {}}
     if kubernetes.audit_logs:
         plane["audit_logs"] = {}  # empty, but there: the service takes the mere presence for "on"
     return nebius.Mk8sV1Cluster(

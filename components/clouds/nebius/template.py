@@ -11,7 +11,7 @@ from config.base import gibibytes, parse_bytes
 from config.sections.machines import Machines
 
 OPERATING_SYSTEM = "ubuntu24.04"
-"""The one that the service has for all platforms, Kubernetes versions and drivers of the table in config/data/."""
+"""The one that the service has for all platforms, Kubernetes versions and drivers of the table in config/nebius/."""
 
 _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
 
@@ -63,8 +63,9 @@ def node_template(
     if machines.preemptible:
         template["preemptible"] = {}  # empty, but there: the service takes the mere presence for "on"
     if reservation is not None:
-        ids = list(reservation.ids) or None
-        template["reservation_policy"] = {"policy": reservation.policy, "reservation_ids": ids}
+        template["reservation_policy"] = {"policy": reservation.policy}
+        if reservation.ids:
+            template["reservation_policy"] = {"policy": reservation.policy, "reservation_ids": list(reservation.ids)}
     if local_disks is not None:
         ephemeral = local_disks.use == "ephemeral"
         template["local_disks"] = {

@@ -77,6 +77,12 @@ def test_suspended_jobs_are_woken_again_and_their_partitions_allow_it() -> None:
     assert partition("OverSubscribe", preemption=preemption, partitions=partitions) == {"main": "", "gpu": "FORCE:1"}
 
 
+def test_a_partition_s_own_settings_win() -> None:
+    partitions = with_partition(settings={"oversubscribe": "NO"})
+    sections = {"partitions": partitions, "preemption": {"type": "partition", "mode": "suspend"}}
+    assert partition("OverSubscribe", **sections) == {"main": "NO", "gpu": "FORCE:1"}
+
+
 def test_licenses_are_counted_and_planned_for() -> None:
     found = settings(licenses={"matlab": 4, "fluent": 30})
     assert found["Licenses"] == "matlab:4,fluent:30"
