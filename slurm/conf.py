@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import jinja2
 
 from config.cluster import ClusterConfig
+from config.rules.settings import named_resources
+from config.sections.slurm import merge
 from slurm import names
 from slurm.job_submit import script_values
 from slurm.partitions import partition_lines
-from slurm.settings import enforcement, merge, settings_of, tracked_resources, with_settings
 from slurm.sizing import default_memory_per_cpu_mib, max_node_count
 from slurm.topology import topology_files, wants_tree
 from slurm.users import identity_files
@@ -32,6 +33,9 @@ SLURMDBD = "slurmdbd.conf"
 
 _CONFIGLESS = "enable_configless"
 """The one of SlurmctldParameters that no setting can take away: without it no worker would find its configuration."""
+
+_OBJECTS = ("nodeset", "partitionname")
+"""Keys of lines that are no settings."""
 
 _TEMPLATES = Path(__file__).resolve().parent.parent / "slurm_templates"
 
@@ -66,7 +70,7 @@ def slurm_conf(config: ClusterConfig) -> str:
     parameters = settings["SlurmctldParameters"].split(",")
     if _CONFIGLESS not in parameters:
         settings["SlurmctldParameters"] = ",".join([_CONFIGLESS, *parameters])
-    return with_settings(text, settings)
+    return _with_settings(text, settings)
 
 
 def effective_settings(config: ClusterConfig) -> dict[str, str]:
@@ -77,7 +81,39 @@ def effective_settings(config: ClusterConfig) -> dict[str, str]:
 def slurmdbd_conf(config: ClusterConfig) -> str:
     """The text of slurmdbd.conf without `StoragePass`, which only the pod adds."""
     text = _template(SLURMDBD).render(config=config, names=names)
-    return with_settings(text, merge(settings_of(text), config.accounting.settings))
+    return _with_settings(text, merge(settings_of(text), config.accounting.settings))
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """Every setting of a file as `slurm_templates/` have it: one a line."""
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {key: value for key, equals, value in pairs if equals and key.lower() not in _OBJECTS}
+
+
+def _with_settings(text: str, settings: Mapping[str, str]) -> str:
+    """The file with these values in place of its own, each where its key stands; the others come at the end."""
+    left = dict(settings)
+    lines = []
+    for line in text.splitlines():
+        key = line.partition("=")[0]
+        lines.append(f"{key}={left.pop(key)}" if key in left else line)
+    return "\n".join([*lines, *(f"{key}={value}" for key, value in left.items())]) + "\n"
+
+
+def enforcement(config: ClusterConfig) -> tuple[str, ...]:
+    """What a job must have (`AccountingStorageEnforce`): as declared, else everything once there are accounts."""
+    if config.accounting.enforce is not None:
+        return tuple(config.accounting.enforce)
+    return ("associations", "limits", "qos", "safe") if config.accounts else ()
+
+
+def tracked_resources(config: ClusterConfig) -> list[str]:
+    """Resources that Slurm tracks only if asked: GPUs, and all that a limit or a weight names.
+
+    sacctmgr refuses a limit of a resource that is not tracked.
+    """
+    named = (resource for _, resource in named_resources(partial(getattr, config)))
+    return sorted({"gres/gpu", *(resource for resource in named if "/" in resource)})
 
 
 def config_hash(files: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from config.cluster import ClusterConfig
 from config.sections.partitions import Partition
 from config.sections.scheduling import Preemption
-from slurm.settings import merge
+from config.sections.slurm import merge
 
 
 @dataclass(frozen=True, kw_only=True)

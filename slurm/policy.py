@@ -28,9 +28,8 @@ from config.sections.policy import Account, Association, Qos
 from config.sections.scheduling import Reservation
 from config.sections.users import User
 from config.times import seconds
-from slurm.conf import effective_settings
+from slurm.conf import effective_settings, enforcement
 from slurm.names import ACCOUNTING_HOST, CONTROLLER_HOST, SLURMCTLD_PORT, SLURMDBD_PORT
-from slurm.settings import enforcement
 
 VERSION = 1
 """Of the document's format, which `images/accounting/document.py` reads."""

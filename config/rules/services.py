@@ -182,7 +182,7 @@ def limit_problems(sections: Sections) -> Iterator[Problem]:
     """Limits that contradict each other or name what the cluster does not have."""
     licenses = sections.names("licenses")
     gpus = has_gpus(sections) or "worker_nodes" not in sections.valid
-    for where, resource in named_resources(sections):
+    for where, resource in named_resources(sections.get):
         yield from _resource(where, resource, licenses, gpus=gpus)
     for name, one in sections.get("qos").items():
         yield from _qos_limits(f"qos.{name}", one)

@@ -6,7 +6,8 @@ was meant, so that is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -134,7 +135,7 @@ def _not_recorded(slurm: Slurm, sections: Sections) -> Iterator[Problem]:
     if tracked is None or accounting is None or not accounting.enabled:
         return
     parts = tracked if isinstance(tracked, tuple) else str(tracked).split(",")
-    needed = {resource for _, resource in named_resources(sections) if "/" in resource}
+    needed = {resource for _, resource in named_resources(sections.get) if "/" in resource}
     missing = sorted((needed | ({"gres/gpu"} if has_gpus(sections) else set())) - {str(part).strip() for part in parts})
     if missing:
         message = (
@@ -144,14 +145,14 @@ def _not_recorded(slurm: Slurm, sections: Sections) -> Iterator[Problem]:
         yield Problem("slurm.settings", message)
 
 
-def named_resources(sections: Sections) -> Iterator[tuple[str, str]]:
-    """Every resource that a limit or a weight names, with its place."""
+def named_resources(section: Callable[[str], Any]) -> Iterator[tuple[str, str]]:
+    """Every resource that a limit or a weight names, with its place. `section` gives a section by its name."""
     levels: list[tuple[str, BaseModel]] = []
-    for section in ("accounts", "qos"):
-        levels += [(f"{section}.{name}", one) for name, one in sections.get(section).items()]
-    for user, person in sections.get("users").items():
+    for key in ("accounts", "qos"):
+        levels += [(f"{key}.{name}", one) for name, one in section(key).items()]
+    for user, person in section("users").items():
         levels += [(f"users.{user}.accounts.{name}", one) for name, one in person.accounts.items()]
-    priority: Priority | None = sections.get("priority")
+    priority: Priority | None = section("priority")
     if priority is not None:
         levels.append(("priority.weights", priority.weights))
     for where, level in levels:

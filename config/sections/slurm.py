@@ -73,6 +73,23 @@ def folded(settings: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
     return {key.lower(): value for key, value in settings.items()}
 
 
+def merge(defaults: Mapping[str, str], settings: Mapping[str, SettingValue]) -> dict[str, str]:
+    """`defaults` with `settings` laid over them; to Slurm `defmempercpu` is the same key as `DefMemPerCPU`."""
+    merged = dict(defaults)
+    ours = {key.lower(): key for key in defaults}
+    for key, value in settings.items():
+        merged[ours.get(key.lower(), key)] = _as_text(value)
+    return merged
+
+
+def _as_text(value: SettingValue) -> str:
+    if isinstance(value, bool):
+        return "YES" if value else "NO"
+    if isinstance(value, tuple):
+        return ",".join(_as_text(part) for part in value)
+    return str(value)
+
+
 def _unquoted_version(value: object) -> object:
     """YAML reads an unquoted 24.11 as a number."""
     return f"{value:.2f}" if isinstance(value, float) else value

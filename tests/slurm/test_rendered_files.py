@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.conf import config_hash, render, slurmdbd_conf
-from slurm.settings import settings_of
+from slurm.conf import config_hash, render, settings_of, slurmdbd_conf
 from slurm.sizing import node_conf
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox

@@ -13,8 +13,7 @@ from typing import Any, Self
 
 from config import load_config
 from images.worker.slurmd import slurmd_command
-from slurm.conf import render, slurmdbd_conf
-from slurm.settings import settings_of
+from slurm.conf import render, settings_of, slurmdbd_conf
 from slurm.sizing import node_conf
 from tests.bench.scale.network import Networks
 from tests.slurm.accounting import AccountingSandbox

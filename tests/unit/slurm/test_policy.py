@@ -9,8 +9,8 @@ import pytest
 
 from config import load_config
 from images.accounting.document import load
+from slurm.conf import tracked_resources
 from slurm.policy import policy, policy_document
-from slurm.settings import tracked_resources
 from tests import stacks
 
 USERS = {"bob": {"uid": 10002}, "alice": {"uid": 10001}}

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import load_config
+from config.sections.slurm import merge
 from slurm.conf import FILES, PMIX, config_hash, effective_settings, render
 from slurm.content_names import content_name
 from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
 from slurm.images import content_hash, image_reference, image_tag
 from slurm.partitions import partition_lines
-from slurm.settings import merge
 from slurm.sizing import max_node_count, node_conf, real_memory_mib, shared_memory
 from tests import stacks
 from tests.stacks import with_change

@@ -8,7 +8,7 @@ import pytest
 
 from config import load_config
 from slurm import conf
-from slurm.settings import settings_of
+from slurm.conf import settings_of
 from tests import stacks
 from tests.stacks import with_change
 
