@@ -24,14 +24,8 @@ def allow(
     opts: pulumi.ResourceOptions,
 ) -> None:
     """Let an account do what the rules say, in the namespace."""
-    role = k8s.rbac.v1.Role(f"{name}-role", metadata=metadata, rules=rules, opts=opts)
-    k8s.rbac.v1.RoleBinding(
-        f"{name}-role-binding",
-        metadata=metadata,
-        role_ref=_reference("Role", role.metadata.name),
-        subjects=[_subject(account)],
-        opts=opts,
-    )
+    role, binding = k8s.rbac.v1.Role, k8s.rbac.v1.RoleBinding
+    _grant(role, binding, f"{name}-role", account, rules, metadata=metadata, opts=opts)
 
 
 def allow_everywhere(
@@ -47,20 +41,23 @@ def allow_everywhere(
     # Names of cluster roles are shared by all clusters in one Kubernetes, so the namespace is in them.
     metadata = k8s.meta.v1.ObjectMetaArgs(name=f"{scope.name}-{component}", labels=scope.labels(component))
     opts = scope.outside.merge(pulumi.ResourceOptions(parent=parent))
-    role = k8s.rbac.v1.ClusterRole(f"{name}-cluster-role", metadata=metadata, rules=rules, opts=opts)
-    k8s.rbac.v1.ClusterRoleBinding(
-        f"{name}-cluster-role-binding",
-        metadata=metadata,
-        role_ref=_reference("ClusterRole", role.metadata.name),
-        subjects=[_subject(account)],
-        opts=opts,
+    role, binding = k8s.rbac.v1.ClusterRole, k8s.rbac.v1.ClusterRoleBinding
+    _grant(role, binding, f"{name}-cluster-role", account, rules, metadata=metadata, opts=opts)
+
+
+def _grant(
+    role_class: type[k8s.rbac.v1.Role | k8s.rbac.v1.ClusterRole],
+    binding_class: type[k8s.rbac.v1.RoleBinding | k8s.rbac.v1.ClusterRoleBinding],
+    name: str,
+    account: k8s.core.v1.ServiceAccount,
+    rules: Sequence[k8s.rbac.v1.PolicyRuleArgs],
+    *,
+    metadata: k8s.meta.v1.ObjectMetaArgs,
+    opts: pulumi.ResourceOptions,
+) -> None:
+    role, who = role_class(name, metadata=metadata, rules=rules, opts=opts), account.metadata
+    reference = k8s.rbac.v1.RoleRefArgs(
+        api_group="rbac.authorization.k8s.io", kind=role_class.__name__, name=role.metadata.name
     )
-
-
-def _reference(kind: str, name: pulumi.Input[str]) -> k8s.rbac.v1.RoleRefArgs:
-    return k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind=kind, name=name)
-
-
-def _subject(account: k8s.core.v1.ServiceAccount) -> k8s.rbac.v1.SubjectArgs:
-    name, namespace = account.metadata.name, account.metadata.namespace
-    return k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=name, namespace=namespace)
+    subject = k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=who.name, namespace=who.namespace)
+    binding_class(f"{name}-binding", metadata=metadata, role_ref=reference, subjects=[subject], opts=opts)
