@@ -24,8 +24,9 @@ ROLE_MAX_PODS = 110
 STATE_DISK_TYPE = "NETWORK_SSD"
 """Kind of disk behind the default storage class of Nebius' Managed Kubernetes (`compute-csi-default-sc`)."""
 
-INTERNAL = ("nebius.com/load-balancer-type", "internal")
-"""Annotation and value of a Service that only the network can reach (README of nebius/nebius-solutions-library)."""
+_TYPE_ANNOTATION = "nebius.com/load-balancer-type"
+"""`internal` asks for a load balancer that only the network can reach; by default it is public (README of
+nebius/nebius-solutions-library)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,8 +157,13 @@ def needs(config: ClusterConfig) -> Needs:
         fabrics=_platforms_by(pools, "infiniband_fabric"),
         gpu_clusters=_platforms_by(pools, "id"),
         load_balancers=int(balanced),
-        public_addresses=int(balanced and config.login.annotations.get(INTERNAL[0]) != INTERNAL[1]),
+        public_addresses=int(balanced and not is_internal(config.login.annotations)),
     )
+
+
+def is_internal(annotations: Mapping[str, str]) -> bool:
+    """Whether a Service with these annotations can be reached from the network only."""
+    return annotations.get(_TYPE_ANNOTATION) == "internal"
 
 
 def pod_addresses(max_pods: int) -> int:

@@ -8,13 +8,11 @@ import pulumi
 import pulumi_nebius as nebius
 
 from components.clouds.nebius.scope import CloudScope
+from config.nebius.needs import is_internal
 
 ALLOCATION_ANNOTATION = "nebius.com/load-balancer-allocation-id"
 """Gives a Service of type LoadBalancer an address that outlives it (README of the Kubernetes recipes in
 nebius/nebius-solutions-library)."""
-
-TYPE_ANNOTATION = "nebius.com/load-balancer-type"
-"""`internal` asks for a load balancer that only the network can reach; by default it is public (same source)."""
 
 
 def create_subnet(scope: CloudScope) -> nebius.VpcV1Subnet:
@@ -45,7 +43,7 @@ def create_login_address(
 
     Private where the Service's annotations ask for an internal load balancer, else public.
     """
-    internal = annotations.get(TYPE_ANNOTATION) == "internal"
+    internal = is_internal(annotations)
     return nebius.VpcV1Allocation(
         scope.name("login"),
         name=scope.name("login"),
