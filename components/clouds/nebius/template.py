@@ -63,9 +63,8 @@ def node_template(
     if machines.preemptible:
         template["preemptible"] = {}  # empty, but there: the service takes the mere presence for "on"
     if reservation is not None:
-        template["reservation_policy"] = {"policy": reservation.policy}
-        if reservation.ids:
-            template["reservation_policy"] = {"policy": reservation.policy, "reservation_ids": list(reservation.ids)}
+        policy, ids = reservation.policy, list(reservation.ids)
+        template["reservation_policy"] = {"policy": policy, "reservation_ids": ids} if ids else {"policy": policy}
     if local_disks is not None:
         ephemeral = local_disks.use == "ephemeral"
         template["local_disks"] = {
