@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -89,6 +89,33 @@ class CloudResources(Protocol):
     def exports(self) -> Mapping[str, pulumi.Input[str]]:
         """Outputs of the stack, without secrets."""
         ...
+
+
+def kubernetes_provider(
+    kubeconfig: pulumi.Input[str] | None,
+    *,
+    identifier: str,
+    context: str | None = None,
+    after: Sequence[pulumi.Resource] = (),
+) -> k8s.Provider:
+    """The provider that every Kubernetes object is made with.
+
+    `identifier`: what distinguishes the cluster from one that takes its place. It is known at preview: else a
+    kubeconfig that changes, or is not known yet, would replace every object. `after`: what the objects need.
+    """
+    return k8s.Provider(
+        "kubernetes",
+        kubeconfig=kubeconfig,
+        context=context,
+        cluster_identifier=identifier,
+        # Slurm re-reads its configuration in place; maps whose change must roll pods carry a hash in their names.
+        enable_config_map_mutable=True,
+        enable_secret_mutable=True,
+        # What was changed by hand comes back, as with kubectl. Without this it would end each preview and update
+        # with a conflict, even `kubectl scale`.
+        enable_patch_force=True,
+        opts=pulumi.ResourceOptions(depends_on=list(after)),
+    )
 
 
 def host_volume(

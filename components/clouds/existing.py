@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import Placement, StaticVolumeArgs, host_volume
+from components.clouds.base import Placement, StaticVolumeArgs, host_volume, kubernetes_provider
 from config.nebius.cloud import Role
 from config.sections.cloud import ExistingCloud
 from config.sections.workers import WorkerPool
@@ -25,19 +25,7 @@ class ExistingCluster:
 
     def __init__(self, cloud: ExistingCloud) -> None:
         context = cloud.context or LOCAL_CONTEXT
-        self.provider = k8s.Provider(
-            "kubernetes",
-            kubeconfig=self._kubeconfig(cloud),
-            context=context,
-            # Without an identifier known at preview, a kubeconfig that changes would replace every object.
-            cluster_identifier=context,
-            # Slurm re-reads its configuration in place; maps whose change must roll pods carry a hash in their names.
-            enable_config_map_mutable=True,
-            enable_secret_mutable=True,
-            # What was changed by hand comes back, as with kubectl. Without this it would end each preview and update
-            # with a conflict, even `kubectl scale`.
-            enable_patch_force=True,
-        )
+        self.provider = kubernetes_provider(self._kubeconfig(cloud), identifier=context, context=context)
 
     def _kubeconfig(self, cloud: ExistingCloud) -> str | None:
         return os.path.expanduser(cloud.kubeconfig) if cloud.kubeconfig else None  # noqa: PTH111  stays a plain string

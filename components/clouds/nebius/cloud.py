@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import Placement, StaticVolumeArgs, host_volume
+from components.clouds.base import Placement, StaticVolumeArgs, host_volume, kubernetes_provider
 from components.clouds.nebius.access import create_node_account
 from components.clouds.nebius.backups import create_backups
 from components.clouds.nebius.cluster import create_cluster
 from components.clouds.nebius.filesystems import create_filesystems, mount_path
 from components.clouds.nebius.gpu_clusters import create_gpu_clusters
 from components.clouds.nebius.gpu_stack import GpuStack, GpuStackArgs
-from components.clouds.nebius.kubernetes import create_kubernetes_provider, kubeconfig
+from components.clouds.nebius.kubernetes import kubeconfig
 from components.clouds.nebius.network import (
     ALLOCATION_ANNOTATION,
     address_of,
@@ -102,7 +102,9 @@ class NebiusCloud(pulumi.ComponentResource):
         self._exports |= {"cluster_id": self._cluster.id, "kubeconfig": config}
         # What can never change of a cluster: with another value it is another cluster, without our objects.
         identity = (cloud.project_id, prefix, cloud.subnet_id or "own", cloud.kubernetes.service_cidr or "default")
-        return create_kubernetes_provider(config, "/".join(identity), after=self._groups[""])
+        # Objects need our own machines to start and, when all is destroyed, to end in order and give back their disks
+        # and load balancers.
+        return kubernetes_provider(config, identifier="/".join(identity), after=self._groups[""])
 
     def _create_gpu_stack(self) -> None:
         pools = self._config.worker_nodes.values()

@@ -1,4 +1,4 @@
-"""The way into the cluster: a kubeconfig without any secret, and the provider that uses it."""
+"""The way into the cluster: a kubeconfig without any secret."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import pulumi
-import pulumi_kubernetes as k8s
 import pulumi_nebius as nebius
 
 from config.nebius.cloud import NebiusCloud
@@ -53,24 +52,3 @@ def _document(name: str, server: str, certificate: str, command: Sequence[str]) 
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "current-context": name,
     }
-
-
-def create_kubernetes_provider(
-    config: pulumi.Input[str], identifier: str, after: Sequence[pulumi.Resource]
-) -> k8s.Provider:
-    """The provider that every Kubernetes object is made with.
-
-    `identifier`: what distinguishes the cluster from one that takes its place. It is known before the cluster is, so
-    that a kubeconfig that is not does not replace every object in a preview. `after`: machines that the objects need,
-    to start and, when all is destroyed, to end in order and give back their disks and load balancers.
-    """
-    return k8s.Provider(
-        "kubernetes",
-        kubeconfig=config,
-        cluster_identifier=identifier,
-        # Slurm re-reads its configuration in place; maps whose change must roll pods carry a hash in their names.
-        enable_config_map_mutable=True,
-        enable_secret_mutable=True,
-        enable_patch_force=True,  # what was changed by hand comes back, and is no conflict
-        opts=pulumi.ResourceOptions(depends_on=list(after)),
-    )
