@@ -67,6 +67,17 @@ Cpu = Annotated[str, Field(pattern=r"^(\d+(\.\d+)?|\d+m)$")]
 """CPUs as Kubernetes has them: `2`, `0.5` or `500m`."""
 
 
+def matching(pattern: re.Pattern[str], why: str) -> AfterValidator:
+    """A check of a text: the whole of it is as the pattern says. `why`: what is wrong with others, and how they are."""
+
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise ValueError(why)
+        return text
+
+    return AfterValidator(check)
+
+
 def at_least(minimum: str, why: str) -> AfterValidator:
     """A check of a `Quantity`: not less than `minimum`; `why` goes on after "is too little for"."""
 

@@ -7,38 +7,35 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from config.base import check_dns_label
+from config.base import check_dns_label, matching
+
+LABEL_KEY = re.compile(r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")
+"""Key of a label or a taint of Kubernetes."""
 
 _SECRET = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
 _ACCOUNT = re.compile(r"^[a-z0-9_][a-z0-9_.-]{0,62}$")
 
 
-def secret_name(name: str) -> str:
-    """The name if Kubernetes accepts it for a Secret, else ValueError."""
-    if not _SECRET.fullmatch(name):
-        raise ValueError("is not the name of a Secret: small letters, digits, '-' and '.', at most 253")
-    return name
-
-
-SecretName = Annotated[str, AfterValidator(secret_name), Field(json_schema_extra={"pattern": _SECRET.pattern})]
+SecretName = Annotated[
+    str,
+    matching(_SECRET, "is not the name of a Secret: small letters, digits, '-' and '.', at most 253"),
+    Field(json_schema_extra={"pattern": _SECRET.pattern}),
+]
 """Name of a Secret in the cluster's namespace."""
 
 
-def _policy_name(name: str) -> str:
-    if not _ACCOUNT.fullmatch(name):
-        raise ValueError("is no name that Slurm keeps as it is: small letters, digits, '_', '.' and '-', at most 63")
+def _not_root(name: str) -> str:
+    if name == "root":
+        raise ValueError("is the root of Slurm's own tree of accounts; take another name")
     return name
 
 
-def _account_name(name: str) -> str:
-    if name == "root":
-        raise ValueError("is the root of Slurm's own tree of accounts; take another name")
-    return _policy_name(name)
-
-
-_POLICY_PATTERN = Field(json_schema_extra={"pattern": _ACCOUNT.pattern})
-AccountName = Annotated[str, AfterValidator(_account_name), _POLICY_PATTERN]
-QosName = Annotated[str, AfterValidator(_policy_name), _POLICY_PATTERN]
+QosName = Annotated[
+    str,
+    matching(_ACCOUNT, "is no name that Slurm keeps as it is: small letters, digits, '_', '.' and '-', at most 63"),
+    Field(json_schema_extra={"pattern": _ACCOUNT.pattern}),
+]
+AccountName = Annotated[QosName, AfterValidator(_not_root)]
 
 
 def _group_name(name: str) -> str:

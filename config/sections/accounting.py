@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from config.base import Cpu, Quantity, Section, at_least
+from config.base import Cpu, Quantity, Section, at_least, matching
 from config.names import SecretName
 from config.sections.slurm import Settings
 from config.sections.storage import Filesystem
@@ -18,15 +18,11 @@ Enforce = Literal["associations", "limits", "qos", "safe", "wckeys", "nojobs", "
 """What `AccountingStorageEnforce` in slurm.conf knows."""
 
 
-def _purge(value: str) -> str:
-    if not _PURGE.fullmatch(value):
-        raise ValueError(
-            "is not an age: a number up to 9999 with hours, days or months, for example 90days or 12months"
-        )
-    return value
-
-
-Age = Annotated[str, AfterValidator(_purge), Field(json_schema_extra={"pattern": _PURGE.pattern})]
+Age = Annotated[
+    str,
+    matching(_PURGE, "is not an age: a number up to 9999 with hours, days or months, for example 90days or 12months"),
+    Field(json_schema_extra={"pattern": _PURGE.pattern}),
+]
 """An age as slurmdbd.conf(5) has it: `36hours`, `90days`, `12months`."""
 
 

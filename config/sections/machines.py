@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from config.base import Quantity, Section, parse_bytes
+from config.names import LABEL_KEY
 
 DiskType = Literal["NETWORK_SSD", "NETWORK_HDD", "NETWORK_SSD_NON_REPLICATED", "NETWORK_SSD_IO_M3"]
 
@@ -151,13 +152,12 @@ class LocalDisks(Section):
     devices for the machine's own use."""
 
 
-_LABEL_KEY = re.compile(r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")
 _LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")
 
 
 def _labels(labels: dict[str, str]) -> dict[str, str]:
     for key, value in labels.items():
-        if not _LABEL_KEY.fullmatch(key):
+        if not LABEL_KEY.fullmatch(key):
             raise ValueError(f"has {key!r}, which is not a label key: [prefix/]name, the name of at most 63 characters")
         if "kubernetes.io" in key or "k8s.io" in key:
             raise ValueError(f"has {key!r}: labels of kubernetes.io and k8s.io are ignored by the service")
@@ -172,7 +172,7 @@ Labels = Annotated[dict[str, str], AfterValidator(_labels), Field(max_length=64)
 class Taint(Section):
     """Keeps pods off the machines that do not tolerate it."""
 
-    key: str = Field(pattern=_LABEL_KEY.pattern)
+    key: str = Field(pattern=LABEL_KEY.pattern)
     """Key of the taint."""
     value: str = Field(min_length=1, max_length=63, pattern=_LABEL_VALUE.pattern)
     """Value of the taint. The service refuses an empty one."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from config.base import Section
+from config.base import Section, matching
 from config.names import AccountName
 from config.sections.partitions import PartitionName
 from config.sections.policy import TresName
@@ -35,15 +35,12 @@ Timestamp = Annotated[str, AfterValidator(_timestamp), Field(json_schema_extra={
 """A time in UTC: `2026-12-01T08:00:00`."""
 
 
-def _name(name: str) -> str:
-    if not _POLICY_NAME.fullmatch(name):
-        raise ValueError("is not a name: letters, digits, '_', '.' and '-', at most 63")
-    return name
-
-
-_PATTERN = Field(json_schema_extra={"pattern": _POLICY_NAME.pattern})
-ReservationName = Annotated[str, AfterValidator(_name), _PATTERN]
-LicenseName = Annotated[str, AfterValidator(_name), _PATTERN]
+ReservationName = Annotated[
+    str,
+    matching(_POLICY_NAME, "is not a name: letters, digits, '_', '.' and '-', at most 63"),
+    Field(json_schema_extra={"pattern": _POLICY_NAME.pattern}),
+]
+LicenseName = ReservationName
 
 
 class Weights(Section):

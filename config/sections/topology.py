@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from config.base import Section
-
-_LABEL = re.compile(
-    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?",
-)
+from config.names import LABEL_KEY
 
 
 def _labels(labels: tuple[str, ...]) -> tuple[str, ...]:
     for label in labels:
-        if not _LABEL.fullmatch(label):
+        if not LABEL_KEY.fullmatch(label):
             raise ValueError(
                 f"has {label!r}, which is not a label key: [prefix/]name, the name of at most 63 characters"
             )

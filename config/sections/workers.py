@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from config.base import Cpu, Quantity, Section, at_least, check_dns_label
+from config.base import Cpu, Quantity, Section, at_least, check_dns_label, matching
 from config.sections.machines import MAX_GROUP_SIZE, Machines
 
 MAX_POOL_SIZE = 5000
@@ -30,16 +30,14 @@ def _pool_name(name: str) -> str:
     return name
 
 
-def _feature(name: str) -> str:
-    if not _FEATURE.fullmatch(name):
-        raise ValueError("is not a Slurm feature name: letters, digits, '_', '.' and '-', beginning with a letter")
-    return name
-
-
 PoolName = Annotated[str, AfterValidator(_pool_name)]
 """A DNS label of at most 40 characters: with `-<number>` it is the name of a node, a pod and a host."""
 
-Feature = Annotated[str, AfterValidator(_feature), Field(max_length=64)]
+Feature = Annotated[
+    str,
+    matching(_FEATURE, "is not a Slurm feature name: letters, digits, '_', '.' and '-', beginning with a letter"),
+    Field(max_length=64),
+]
 
 
 def _parts_are_enough(schema: dict[str, Any]) -> None:
