@@ -204,7 +204,14 @@ class _Judge:
         if self.change.resource.protect:
             what = f"{self._properties()} can never change, and this is protected"
             return f"{what}. Set it back, or to lose this set `slurmstack:protect: false` too"
-        return self._name_taken()
+        return self._name_taken() or self._misfit()
+
+    def _misfit(self) -> str:
+        """Another release or name of Slurm does not fit to the jail and the state, even in an object made anew."""
+        if self.kind not in {"StatefulSet", "ConfigMap"}:
+            return ""
+        verdict = judge(self.change, "", has_state=self.has_state)
+        return verdict.refused if verdict else ""
 
     def _delete_refused(self) -> str:
         was = self.change.resource

@@ -47,18 +47,23 @@ def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
 def _resize(old: int | None, new: int | None, key: str, *, can_grow: bool) -> Verdict | None:
     if old is None or new is None or new == old or (new > old and can_grow):
         return None
+    because = (PropertyChange(path="size", old=_quantity(old), new=_quantity(new)),)
     if new > old:
         refused = (
             f"{key}: the volume is a directory of the local cluster, with all the space of this machine's disk "
             f"whatever its size says, and Kubernetes never changes that size. Set it back to {_quantity(old)}"
         )
-    else:
-        refused = (
-            f"{key}: {_quantity(new)} is less than the {_quantity(old)} that it has, and it cannot shrink. "
-            f"Set it back to {_quantity(old)}. To really have a smaller one: add a mount of that size, copy the data, "
-            "and then remove this one"
-        )
-    return Verdict(because=(PropertyChange(path="size", old=_quantity(old), new=_quantity(new)),), refused=refused)
+        return Verdict(because=because, refused=refused)
+    way_out = (
+        "add a mount of that size, copy the data, and then remove this one"
+        if key.startswith("mounts.")
+        else "copy the data elsewhere, `slurmstack destroy`, and make the cluster anew"
+    )
+    refused = (
+        f"{key}: {_quantity(new)} is less than the {_quantity(old)} that it has, and it cannot shrink. "
+        f"Set it back to {_quantity(old)}. To really have a smaller one: {way_out}"
+    )
+    return Verdict(because=because, refused=refused)
 
 
 def _is_directory(resource: Resource) -> bool:

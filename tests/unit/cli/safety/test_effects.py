@@ -284,6 +284,8 @@ def test_a_volume_of_a_cluster_cannot_shrink(name: str, old: str, new: str, told
     found = live(claim(old, name), claim(new, name))
     assert [line[: len(told)] for line in found] == ([told] if told else [])
     assert not told or f"Set it back to {old}" in found[0]
+    way_out = "add a mount of that size" if name.startswith("mount-") else "`slurmstack destroy`, and make the cluster"
+    assert not told or way_out in found[0]
 
 
 def test_a_directory_of_the_local_cluster_does_not_grow() -> None:
@@ -303,6 +305,15 @@ def test_the_slurm_release_of_a_filled_jail_does_not_change_by_accident() -> Non
     assert refused.startswith("slurm.version: the jail was filled with Slurm 24.11")
     assert not live(controller("24.11-0123456789ab"), controller("24.11-4567456789ab"))
     assert not live(controller("mine"), controller("26.05-4567456789ab"))
+
+
+def test_another_release_is_refused_too_where_the_controller_is_made_anew() -> None:
+    old, new = (controller(f"{release}-0123456789ab") for release in ("24.11", "26.05"))
+    old["spec"]["serviceName"] = "another"
+    type_ = "kubernetes:apps/v1:StatefulSet"
+    (effect,) = judge([resource(type_, "slurm-controller", old)], [resource(type_, "slurm-controller", new)])
+    assert (effect.action, effect.because[0].path) == ("replace", "spec.serviceName")
+    assert effect.refused.startswith("slurm.version: the jail was filled with Slurm 24.11")
 
 
 def test_a_cluster_with_state_keeps_its_name() -> None:
