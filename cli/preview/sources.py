@@ -60,15 +60,17 @@ def of_engine(stack: Stack) -> Preview:
         code, printed = engines.preview(stack)
     preview = Preview(stack=stack.name, against="engine", summary=summarize(stack.config), policy=policy.result())
     if code != 0:
-        refused = replace(preview, effects=tuple(expected_effects(stack, against_state(stack, state))))
+        comparison = against_state(stack, state)
+        refused = replace(preview, effects=tuple(expected_effects(stack, comparison)), notes=(NOT_COMPARED,))
         if refused.refused:
-            return replace(refused, notes=(NOT_COMPARED,))
-    found, resources = steps_of(printed, failed=code != 0)
+            return replace(refused, jobs=of_pulumi(stack, comparison.changes, comparison.resources))
+    steps = steps_of(printed, failed=code != 0)
     return replace(
         preview,
-        changes=tuple(found),
-        effects=effects(found, stack.config, old=of_export(state)),
-        jobs=of_pulumi(stack, found, resources),
+        changes=steps.changes,
+        effects=effects(steps.changes, stack.config, old=of_export(state)),
+        notes=tuple(f"Pulumi: {warning}" for warning in steps.warnings),
+        jobs=of_pulumi(stack, steps.changes, steps.resources),
     )
 
 

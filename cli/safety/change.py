@@ -164,6 +164,7 @@ def of_states(states: Iterable[Mapping[str, Any]]) -> list[Resource]:
             inputs=from_state(item.get("inputs") or {}),
             protect=item.get("protect", False),
             retained=item.get("retainOnDelete", False),
+            sources={name: tuple(urns or ()) for name, urns in (item.get("propertyDependencies") or {}).items()},
         )
         for item in states
         if item.get("custom")

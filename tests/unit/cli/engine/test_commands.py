@@ -190,6 +190,21 @@ def test_what_is_refused_is_refused_where_the_api_server_ends_the_engine_s_previ
     assert NOT_COMPARED in document["notes"]
 
 
+def test_where_the_engine_s_preview_ends_over_what_is_refused_the_jobs_are_listed_all_the_same(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    before = stacks.existing()
+    after = with_change(without(before, "worker_nodes", "gpu"), "partitions.main.pools", ["cpu"])
+    file = applied(engine, tmp_path, before, with_change(after, "jail.storage_class", "other"))
+    engine.runs(objects(before), f"{slurm_conf(before)}# the queue\n{pending(partition='gpu')}\n")
+    engine.previews({"steps": [], "diagnostics": [{"severity": "error", "message": "error: Forbidden"}]})
+    done = call(engine, file, "preview", "--json")
+    assert done.returncode == 3, done.stderr
+    document = json.loads(done.stdout)
+    assert [(job["id"], job["fate"]) for job in document["jobs"]["jobs"]] == [("8", "never_starts")]
+    assert len(document["refusals"]) == 2
+
+
 def test_a_refused_change_is_refused_before_the_engine_starts(engine: FakeEngine, tmp_path: Path) -> None:
     changed = with_change(stacks.existing(), "jail.storage_class", "other")
     done = call(engine, applied(engine, tmp_path, stacks.existing(), changed), "up", "--yes")

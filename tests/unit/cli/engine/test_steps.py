@@ -27,7 +27,7 @@ def step(op: str, type_: str, old: Any, new: Any, **more: Any) -> dict[str, Any]
 
 
 def changes(*steps: dict[str, Any]) -> list[Change]:
-    return steps_of(json.dumps({"config": {"a": "b"}, "steps": steps}), failed=False)[0]
+    return list(steps_of(json.dumps({"config": {"a": "b"}, "steps": steps}), failed=False).changes)
 
 
 def test_an_updated_object_is_named_as_kubernetes_does_and_shows_what_differs() -> None:
@@ -43,7 +43,7 @@ def test_all_that_is_to_be_is_told_once() -> None:
         step("same", SET, {"a": 2}, {"a": 3}),
         step("delete", SET, {}, None),
     ]
-    resources = steps_of(json.dumps({"steps": steps}), failed=False)[1]
+    resources = steps_of(json.dumps({"steps": steps}), failed=False).resources
     assert [item.inputs for item in resources] == [{"a": 3}]
 
 
@@ -82,6 +82,40 @@ def test_what_forces_a_replacement_is_told_apart(told: dict[str, Any]) -> None:
     old, new = ({"metadata": {"name": "x", "uid": str(n)}, "spec": {"serviceName": str(n)}} for n in (1, 2))
     (change,) = changes(step("replace", SET, old, new, **told))
     assert [item.path for item in change.because] == ["spec.serviceName"]
+
+
+@pytest.mark.parametrize("at", ["spec.ports[0].port", "spec.ports", "spec.ports[1]"])
+def test_a_provider_may_name_an_element_by_its_place_or_the_list_as_a_whole(at: str) -> None:
+    old, new = ({"spec": {"ports": [{"name": "ssh", "port": port}], "other": port}} for port in (1, 2))
+    told = {at: {"kind": "update-replace"}, "spec.other": {"kind": "update"}}
+    (change,) = changes(step("replace", SET, old, new, detailedDiff=told))
+    assert [item.path for item in change.because] == ["spec.ports[ssh].port"]
+
+
+def test_an_old_one_that_is_marked_already_as_to_be_deleted_is_still_compared() -> None:
+    """So it is wherever the new one is made first: Pulumi prints the step after it has marked the old one."""
+    replaced = step("replace", SET, {"spec": {"a": 1}}, {"spec": {"a": 2}}, replaceReasons=["spec"])
+    replaced["oldState"]["delete"] = True
+    (change,) = changes(replaced)
+    assert change.before is not None
+    assert change.because == (PropertyChange(path="spec.a", old=1, new=2),)
+
+
+def test_what_is_made_anew_only_because_something_else_is_names_that() -> None:
+    cluster, group = "nebius:index/mk8sV1Cluster:Mk8sV1Cluster", "nebius:index/mk8sV1NodeGroup:Mk8sV1NodeGroup"
+    first = step("replace", cluster, {"parentId": "p-1"}, {"parentId": "p-2"}, replaceReasons=["parentId"])
+    follows = step("replace", group, {"parentId": "c-1"}, {"parentId": UNKNOWN}, replaceReasons=["parentId"])
+    follows["newState"]["propertyDependencies"] = {"parentId": [first["urn"]], "template": None}
+    moved = step("replace", group, {"parentId": "c-1"}, {"parentId": "c-9"}, replaceReasons=["parentId"])
+    moved["newState"]["propertyDependencies"] = {"parentId": [first["urn"]]}
+    moved["urn"] += "-moved"
+    assert [change.cause for change in changes(first, follows, moved)] == ["", first["urn"], ""]
+    assert [change.cause for change in changes(follows)] == [""]
+
+
+def test_warnings_are_heard() -> None:
+    diagnostics = [{"severity": "warning", "message": "warning: old\n"}, {"severity": "info", "message": "hello"}]
+    assert steps_of(json.dumps({"diagnostics": diagnostics}), failed=False).warnings == ("old",)
 
 
 def test_a_deleted_object_is_told_from_what_it_was() -> None:
