@@ -20,15 +20,23 @@ OUTPUT = "kubeconfig"
 
 def reach(stack: Stack) -> Kubectl:
     """Kubectl for the cluster of a stack. Raises Failure if there is none, or if it does not answer."""
+    kubectl = reach_if_made(stack)
+    if kubectl is None:
+        raise Failure(
+            f"the stack {stack.name!r} has no cluster yet",
+            hint="`slurmstack up` makes it, with machines and file systems; `slurmstack preview` shows what that is",
+        )
+    return kubectl
+
+
+def reach_if_made(stack: Stack) -> Kubectl | None:
+    """The same; None where the stack makes its cluster, and has not made it yet."""
     cloud = stack.config.cloud
     if not isinstance(cloud, NebiusCloud):
         return connect(cloud)
     file = keep_kubeconfig(stack)
     if file is None:
-        raise Failure(
-            f"the stack {stack.name!r} has no cluster yet",
-            hint="`slurmstack up` makes it, with machines and file systems; `slurmstack preview` shows what that is",
-        )
+        return None
     context = _context(file)
     kubectl = Kubectl(program=find_program(), context=context, kubeconfig=str(file))
     answer = kubectl.run("get", "--raw", "/readyz", check=False)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cli.access.reach import keep_kubeconfig, reach
+from cli.access.reach import reach, reach_if_made
 from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption
 from cli.engine import pulumi as engines
@@ -256,9 +256,7 @@ def destroy(
         lost = removal(stack, engines.export(stack))
         print_effects(lost.effects)
         refuse(lost.effects)
-        kubectl = reach(stack) if keep_kubeconfig(stack) else None
-    else:
-        kubectl = reach(stack)
+    kubectl = reach_if_made(stack)
     if kubectl:
         _refuse_other_engine(kubectl, stack, chosen)
         _judge_destroy(kubectl, stack, kill_jobs=kill_jobs)

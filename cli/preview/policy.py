@@ -11,13 +11,12 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from cli.access.reach import keep_kubeconfig, reach
+from cli.access.reach import reach, reach_if_made
 from cli.errors import Failure
 from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, message
 from cli.kubectl.rollout import worked_jobs
 from cli.stack import Stack
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud
 from images.accounting.document import DEFAULT_QOS, State, load, untouched_default_qos
 from images.accounting.plan import plan
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST
@@ -71,14 +70,10 @@ def policy_of(stack: Stack) -> PolicyPlan | None:
     if not stack.config.accounting.enabled:
         return None
     try:
-        kubectl = None if _makes_first_cluster(stack) else reach(stack)
+        kubectl = reach_if_made(stack)
     except Failure as failure:
         return _not_compared(str(failure))
     return planned_policy(kubectl, stack.config)
-
-
-def _makes_first_cluster(stack: Stack) -> bool:
-    return isinstance(stack.config.cloud, NebiusCloud) and keep_kubeconfig(stack) is None
 
 
 def _not_compared(why: str) -> PolicyPlan:
@@ -183,9 +178,9 @@ def run_again(
 
 def prepare(stack: Stack, planned: PolicyPlan | None) -> str:
     """The same before an update by the Pulumi engine, which may only now make the cluster."""
-    if planned is None or _makes_first_cluster(stack):
+    kubectl = None if planned is None else reach_if_made(stack)
+    if kubectl is None:
         return ""
-    kubectl = reach(stack)
     return run_again(kubectl, stack.config, planned, policy_jobs(kubectl, stack.config.cluster.namespace))
 
 

@@ -26,6 +26,7 @@ from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.settings import get_root_resource
 from pulumi.runtime.stack import run_pulumi_func
 
+from cli.program.resource import Resource
 from cli.program.values import SECRET, SIGNATURE, UNKNOWN, Secret, from_wire
 from cli.stack import PROJECT_ROOT
 from config.load import PROJECT
@@ -36,36 +37,23 @@ _STACK_TYPE = "pulumi:pulumi:Stack"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Registration:
-    """One resource as the program registered it."""
+class Registration(Resource):
+    """One resource as the program registered it: in the provider's spelling, `Secret` and `UNKNOWN` mark values."""
 
-    urn: str
-    type: str
-    name: str
+    inputs: dict[str, Any]
     parent: str
     """URN of the parent, empty for the stack itself."""
     custom: bool
     """Whether a provider manages it; false for components."""
     provider: str
-    """Reference `URN::id` of an explicit provider, else empty."""
-    protect: bool
-    """Its own or inherited, as the next two."""
+    """Reference `URN::id` of an explicit provider, else empty. Inherited, as `protect` and the next one."""
     deleted_with: str
     """URN of the resource with which it goes, so that Pulumi does not delete it by itself; empty: it does."""
     dependencies: tuple[str, ...]
-    aliases: tuple[str, ...]
-    inputs: dict[str, Any]
-    """In the provider's own spelling; `Secret` and `UNKNOWN` mark special values."""
-    id: str = ""
-    """What the provider calls it: a stand-in, unless the run was told of the resource."""
-    retained: bool = False
-    """Whether Pulumi only forgets it where it would delete it."""
     deleted_first: bool = False
     """Whether a replacement deletes the old one before it makes the new one."""
     timeouts: Mapping[str, str] = field(default_factory=dict)
     """How long the provider may take for `create`, `update` and `delete` (`30m`), where that is not its own default."""
-    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """URNs of the resources that each top-level input is computed from."""
 
 
 @dataclass

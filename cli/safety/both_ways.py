@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from cli.access.reach import keep_kubeconfig, reach
+from cli.access.reach import reach, reach_if_made
 from cli.errors import Failure
 from cli.kubectl.apply import Plan, effects_there
 from cli.kubectl.client import Kubectl
 from cli.kubectl.diff import changes
-from cli.safety.change import Change, Resource
+from cli.program.resource import Resource
+from cli.safety.change import Change
 from cli.safety.changed import POOL_LABEL
 from cli.safety.comparison import Comparison
 from cli.safety.effects import Effect
@@ -50,9 +51,9 @@ def of_pulumi(stack: Stack, found: Iterable[Change], resources: Iterable[Resourc
     """
     namespace = stack.config.cluster.namespace
     try:
-        if isinstance(stack.config.cloud, NebiusCloud) and keep_kubeconfig(stack) is None:
+        kubectl = reach_if_made(stack)
+        if kubectl is None:
             return JobsTouched()
-        kubectl = reach(stack)
         with ThreadPoolExecutor() as pool:
             asked = ask(pool, kubectl, namespace)
             conf = pool.submit(kubectl.items, "configmap", CONFIG_MAP, "-n", namespace)

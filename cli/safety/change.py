@@ -3,64 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from cli.program.recording import Recording
+from cli.program.resource import Resource
 from cli.program.values import from_state, printable, same
 
 Action = Literal["create", "update", "replace", "delete"]
 
 SYMBOLS: Mapping[Action, str] = {"create": "+", "update": "~", "replace": "+-", "delete": "-"}
-
-_KINDS: Mapping[str, str] = {
-    "Mk8sV1Cluster": "Kubernetes cluster",
-    "Mk8sV1NodeGroup": "node group",
-    "ComputeV1Filesystem": "file system",
-    "ComputeV1GpuCluster": "GPU cluster",
-    "VpcV1Network": "network",
-    "VpcV1Subnet": "subnet",
-    "VpcV1Allocation": "address",
-    "StorageV1Bucket": "bucket",
-    "IamV1ServiceAccount": "service account",
-    "IamV2AccessKey": "access key",
-    "IamV1AuthPublicKey": "public key",
-    "IamV1Group": "group",
-    "IamV1GroupMembership": "group membership",
-    "IamV1AccessPermit": "access permit",
-}
-"""Types of cloud resources as people call them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resource:
-    """What a provider manages: as a run of the program registered it, or as Pulumi's state or the cluster has it."""
-
-    type: str
-    name: str
-    """The program's name for it."""
-    inputs: Mapping[str, Any]
-    urn: str = ""
-    id: str = ""
-    protect: bool = False
-    retained: bool = False
-    """Whether Pulumi only forgets it where it would delete it."""
-    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """URNs of the resources that each top-level input is computed from."""
-    aliases: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> str:
-        """Its type in people's words: `file system`, `StatefulSet`."""
-        short = self.type.rsplit(":", 1)[1]
-        return _KINDS.get(short, short)
-
-    @property
-    def title(self) -> str:
-        """What people call it: a Kubernetes object's or cloud resource's own name, else the program's."""
-        named = self.inputs.get("metadata") if self.type.startswith("kubernetes:") else self.inputs
-        return str((named or {}).get("name") or self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,23 +87,9 @@ def of_object(document: Mapping[str, Any]) -> Resource:
     return Resource(type=type_, name=str(document["metadata"]["name"]), inputs=document)
 
 
-def of_recording(recording: Recording) -> list[Resource]:
+def of_recording(recording: Recording) -> Sequence[Resource]:
     """The resources of one run of the program that a provider manages, each after what it depends on."""
-    return [
-        Resource(
-            urn=item.urn,
-            type=item.type,
-            name=item.name,
-            id=item.id,
-            inputs=item.inputs,
-            protect=item.protect,
-            retained=item.retained,
-            sources=item.sources,
-            aliases=item.aliases,
-        )
-        for item in recording
-        if item.custom and not item.type.startswith("pulumi:")
-    ]
+    return [item for item in recording if item.custom and not item.type.startswith("pulumi:")]
 
 
 def of_states(states: Iterable[Mapping[str, Any]]) -> list[Resource]:

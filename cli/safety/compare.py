@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cli.program.resource import Resource
 from cli.program.values import Secret, Unknown, leaves, printable, same
-from cli.safety.change import Change, PropertyChange, Resource, differences
+from cli.safety.change import Change, PropertyChange, differences
 
 _PLACE = ("metadata.name", "metadata.namespace")
 

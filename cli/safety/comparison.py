@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cli.program.recording import Made, Recording, record
+from cli.program.resource import Resource
 from cli.program.values import Secret, contains, from_state
-from cli.safety.change import Change, Resource, of_recording, of_states
+from cli.safety.change import Change, of_recording, of_states
 from cli.safety.compare import compare
 from cli.safety.effects import Effect, effects
 from cli.stack import Stack

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cli.errors import Refused
-from cli.safety.change import Action, Change, PropertyChange, Resource
+from cli.program.resource import Resource
+from cli.safety.change import Action, Change, PropertyChange
 from cli.safety.in_place import judge
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud

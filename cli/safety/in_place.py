@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cli.program.resource import Resource
 from cli.program.values import printable, same
-from cli.safety.change import Change, PropertyChange, Resource
+from cli.safety.change import Change, PropertyChange
 from config.base import parse_bytes
 from slurm.names import CONFIG_MAP, CONTROLLER, SIZE_ANNOTATION
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from cli.program.resource import Resource
 from cli.program.values import UNKNOWN, Secret
-from cli.safety.change import Change, Resource, of_object
+from cli.safety.change import Change, of_object
 from cli.safety.compare import compare, immutable_properties
 from cli.safety.effects import HEALTH_LEAVES, Effect, effects
 from components.clouds.nebius.immutable import (
