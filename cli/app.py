@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -97,6 +97,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415  only this needs it
+
+        typer.echo(version("slurmstack"))
+        raise typer.Exit
+
+
+_VERSION = typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+
+
+@app.callback()
+def _options(*, version: Annotated[bool, _VERSION] = False) -> None:
+    del version  # it was printed before anything else
+
+
 for _name, (_, _help) in COMMANDS.items():
     app.command(_name, help=_help)(lambda: None)
 

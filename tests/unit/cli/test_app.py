@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
 from cli.app import COMMANDS, load
+from tests.stacks import ROOT
 
 SLOW = ("pulumi", "pulumi_kubernetes", "cryptography", "yaml", "config.cluster", "local.cluster")
 """What takes long to load, and only some commands need."""
@@ -27,6 +29,14 @@ def test_help_loads_nothing_that_is_slow() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert all(name in done.stdout for name in COMMANDS)
     assert not set(SLOW) & set(done.stderr.split())
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.entry", "--version"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{told}\n"
 
 
 @pytest.mark.parametrize("words", [["status", "--help"], ["login", "--help"], ["health", "--help"]])
