@@ -20,6 +20,9 @@ clusters: [{name: nebius-slurm, cluster: {server: "https://203.0.113.9"}}]
 users: [{name: nebius-slurm, user: {exec: {command: nebius, apiVersion: client.authentication.k8s.io/v1}}}]
 """
 
+EMPTY: dict[str, Any] = {"version": 3, "deployment": {"manifest": {}}}
+"""What Pulumi exports of a stack that was never applied."""
+
 
 class FakeEngine:
     """A PATH with the two programs."""

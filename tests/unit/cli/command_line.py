@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from tests import command
+from tests.fakes.engine import FakeEngine
 
 
 def slurmstack(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -22,3 +23,8 @@ def stack_file(tmp_path: Path, sections: dict[str, object]) -> Path:
         yaml.safe_dump({"config": {f"slurmstack:{key}": value for key, value in sections.items()}}), encoding="utf-8"
     )
     return path
+
+
+def call(engine: FakeEngine, file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command on a stack file with the engine's programs on its PATH."""
+    return slurmstack(*arguments, "--config", str(file), **engine.path)

@@ -1,4 +1,4 @@
-"""preview, up, status and kubeconfig where the Pulumi engine makes the cluster, with programs that only note calls."""
+"""preview, up and destroy where the Pulumi engine makes the cluster, with programs that only note calls."""
 
 from __future__ import annotations
 
@@ -19,23 +19,12 @@ from cli.preview.document import NOT_COMPARED
 from cli.program.recording import record
 from cli.stack import open_stack
 from tests import stacks
-from tests.fakes.engine import KUBECONFIG, FakeEngine
+from tests.fakes.engine import EMPTY, FakeEngine
 from tests.fakes.queue_cluster import objects, pending, slurm_conf, without
 from tests.graph.state import state_of
 from tests.stacks import with_change
-from tests.unit.cli.command_line import slurmstack, stack_file
+from tests.unit.cli.command_line import call, stack_file
 from tests.unit.cli.nebius_stack import NEBIUS
-
-EMPTY: dict[str, Any] = {"version": 3, "deployment": {"manifest": {}}}
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> FakeEngine:
-    return FakeEngine(tmp_path / "bin")
-
-
-def call(engine: FakeEngine, file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return slurmstack(*arguments, "--config", str(file), **engine.path)
 
 
 def applied(engine: FakeEngine, directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Path:
@@ -43,72 +32,6 @@ def applied(engine: FakeEngine, directory: Path, before: dict[str, Any], after: 
     file = stack_file(directory, before)
     engine.holds(state_of(record(open_stack(file).sections, stack="test")))
     return stack_file(directory, after)
-
-
-def test_the_kubeconfig_of_a_made_cluster_comes_from_its_stack_and_is_kept_for_its_owner(
-    engine: FakeEngine, tmp_path: Path
-) -> None:
-    engine.holds(EMPTY, kubeconfig=KUBECONFIG)
-    file = stack_file(tmp_path, NEBIUS)
-    done = call(engine, file, "kubeconfig")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == KUBECONFIG
-    kept = tmp_path / ".slurmstack" / "test" / "kubeconfig"
-    assert kept.read_text(encoding="utf-8") == KUBECONFIG
-    assert kept.stat().st_mode & 0o777 == 0o600
-    done = call(engine, file, "kubeconfig", "--output", str(tmp_path / "mine"))
-    assert (done.returncode, done.stdout) == (0, "")
-    assert (tmp_path / "mine").stat().st_mode & 0o777 == 0o600
-
-
-def test_status_asks_the_cluster_that_the_stack_made(engine: FakeEngine, tmp_path: Path) -> None:
-    engine.holds(EMPTY, kubeconfig=KUBECONFIG)
-    done = call(engine, stack_file(tmp_path, NEBIUS), "status")
-    assert "nothing runs in namespace slurm" in done.stdout
-    kept = str(tmp_path / ".slurmstack" / "test" / "kubeconfig")
-    assert engine.calls("kubectl")
-    assert all(words[:4] == ["--kubeconfig", kept, "--context", "nebius-slurm"] for words in engine.calls("kubectl"))
-
-
-@pytest.mark.parametrize("command", ["status", "login", "kubeconfig"])
-def test_a_cluster_that_is_not_made_yet_is_said_to_be_so(engine: FakeEngine, tmp_path: Path, command: str) -> None:
-    engine.holds(EMPTY)
-    done = call(engine, stack_file(tmp_path, NEBIUS), command)
-    assert done.returncode == 1
-    assert "the stack 'test' has no cluster yet" in done.stderr
-    assert "slurmstack up" in done.stderr
-
-
-def test_without_pulumi_a_kubeconfig_that_was_kept_serves(tmp_path: Path) -> None:
-    engine = FakeEngine(tmp_path / "bin", "kubectl")
-    file = stack_file(tmp_path, NEBIUS)
-    done = call(engine, file, "status")
-    assert done.returncode == 1
-    kept = tmp_path / ".slurmstack" / "test" / "kubeconfig"
-    assert f"copy what `slurmstack kubeconfig` prints on a machine that has it to {kept}" in done.stderr
-    kept.parent.mkdir(parents=True)
-    kept.write_text(KUBECONFIG, encoding="utf-8")
-    assert "nothing runs in namespace slurm" in call(engine, file, "status").stdout
-
-
-def test_a_kept_file_that_is_no_kubeconfig_is_named(tmp_path: Path) -> None:
-    engine = FakeEngine(tmp_path / "bin", "kubectl")
-    kept = tmp_path / ".slurmstack" / "test" / "kubeconfig"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("[]", encoding="utf-8")
-    done = call(engine, stack_file(tmp_path, NEBIUS), "status")
-    assert done.returncode == 1
-    assert f"{kept} is no kubeconfig" in done.stderr
-
-
-def test_the_kubeconfig_of_a_cluster_that_is_there_is_the_part_of_its_context(
-    engine: FakeEngine, tmp_path: Path
-) -> None:
-    done = call(engine, stack_file(tmp_path, stacks.existing()), "kubeconfig")
-    assert (done.returncode, done.stdout) == (0, "kind: Config\n")
-    (words,) = engine.calls("kubectl", "view")
-    assert {"--minify", "--flatten"} <= set(words)
-    assert words[words.index("--context") + 1] == "prod"
 
 
 STEP: dict[str, Any] = {
@@ -399,35 +322,3 @@ def test_a_stack_that_somebody_else_updates_is_refused_before_any_of_its_pods_is
     assert f"pulumi cancel --yes --cwd {stacks.ROOT} test" in done.stderr
     assert not engine.calls("kubectl", "delete")
     assert not engine.calls("pulumi", "destroy")
-
-
-def with_environment(directory: Path, sections: dict[str, Any]) -> Path:
-    """The file of a stack that imports an environment of Pulumi ESC."""
-    file = stack_file(directory, sections)
-    file.write_text(f"environment: [team/shared]\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
-    return file
-
-
-def test_what_environments_add_to_a_stack_file_is_asked_of_pulumi(engine: FakeEngine, tmp_path: Path) -> None:
-    sections = stacks.existing()
-    engine.opens({**sections, "protect": True})
-    file = with_environment(tmp_path, {name: value for name, value in sections.items() if name != "worker_nodes"})
-    done = call(engine, file, "validate", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["nodes"] == 6
-    (words,) = engine.calls("pulumi", "config")
-    assert (words[words.index("--stack") + 1], words[words.index("--config-file") + 1]) == ("test", str(file))
-
-
-def test_a_secret_of_an_environment_is_refused_by_the_name_of_its_section(engine: FakeEngine, tmp_path: Path) -> None:
-    engine.opens(stacks.existing(), "jail")
-    done = call(engine, with_environment(tmp_path, stacks.existing()), "validate")
-    assert done.returncode == 2
-    assert "jail: is encrypted" in done.stderr
-
-
-def test_without_pulumi_a_stack_file_with_environments_is_refused(tmp_path: Path) -> None:
-    engine = FakeEngine(tmp_path / "bin", "kubectl")
-    done = call(engine, with_environment(tmp_path, stacks.existing()), "validate")
-    assert done.returncode == 2
-    assert "environment: imports environments of Pulumi ESC, which only the pulumi command can open" in done.stderr

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from cli.errors import REFUSED, Failure
-from cli.safety.changed import parse_conf
-from cli.safety.fates import span
 from cli.safety.jobs import (
     JobsTouched,
     cancel_lost_jobs,
@@ -23,20 +21,7 @@ from images.controller.leaving import BLOCK
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending, slurm_conf, without
 from tests.fakes.slurmctld import AWAY
 from tests.stacks import with_change
-
-STACK: dict[str, Any] = {
-    "cloud": {"kind": "existing", "context": "prod"},
-    "worker_nodes": {
-        "cpu": {"size": 4, "resources": {"cpus": 4, "memory": "8Gi"}, "features": ["avx2"]},
-        "big": {"size": 2, "resources": {"cpus": 16, "memory": "64Gi"}},
-    },
-    "partitions": {
-        "main": {"pools": ["cpu", "big"], "default": True},
-        "small": {"pools": ["cpu"], "max_time": "1-00:00:00"},
-        "large": {"pools": ["big"]},
-    },
-}
-WEEK = 7 * 24 * 3600
+from tests.unit.cli.safety.small_stack import STACK, WEEK
 
 
 def touched(
@@ -308,49 +293,6 @@ def test_a_default_of_memory_that_no_node_has_would_hold_those_who_asked_for_non
     assert not touched(with_change(STACK, "slurm", {"settings": {"DefMemPerCPU": 100}}), *queue, before=before).touched
 
 
-# Taking it all down
-
-
-def destroyed(*queue: str, keeps_queue: bool = False, grace: int = WEEK) -> JobsTouched:
-    """What destroying the cluster does to these jobs."""
-    pods = "".join(f"cpu-{number} {grace}\n" for number in range(4))
-    text = "".join(f"{line}\n" for line in queue)
-    kubectl = FakeKubectl(queue=text, in_force=slurm_conf(STACK), pods=pods, there=objects(STACK))
-    return jobs_destroyed(kubectl, "slurm", keeps_queue=keeps_queue)
-
-
-def test_destroy_waits_for_jobs_that_end_in_time_and_says_so() -> None:
-    found = destroyed(job(left="1:00:00", limit="2:00:00"))
-    assert fates(found) == {"7": "waits"}
-    assert not found.refused
-
-
-def test_destroy_is_refused_for_jobs_that_outlast_the_wait_and_for_a_queue_that_goes() -> None:
-    found = destroyed(job(left="1:00:00", limit="2:00:00"), pending(), grace=90)
-    assert fates(found) == {"7": "ends", "8": "never_starts"}
-    assert (found.running, found.pending) == (1, 1)
-    with pytest.raises(Failure, match="2 jobs would end or never start: 7, 8") as caught:
-        refuse_lost_jobs(found, "destroy")
-    assert "destroy --kill-jobs" in str(caught.value.hint)
-
-
-def test_jobs_that_wait_outlive_destroy_where_their_queue_does() -> None:
-    found = destroyed(pending(), pending("9", partition="large"), keeps_queue=True)
-    assert fates(found) == {"8": "stays_pending", "9": "stays_pending"}
-    assert not found.refused
-
-
-def test_destroy_without_an_answer_is_refused_while_workers_run_and_only_then() -> None:
-    running = FakeKubectl(queue=None, pods="cpu-0 630\n", there=objects(STACK))
-    found = jobs_destroyed(running, "slurm", keeps_queue=True)
-    assert found.dangers == ("cpu-0 waits 10 minutes at most for jobs that it may have",)
-    assert found.refused
-    idle = jobs_destroyed(FakeKubectl(queue=None, there=objects(STACK)), "slurm", keeps_queue=True)
-    assert not idle.refused, "no job can run without a worker"
-    assert idle.as_data()["running"] is None, "nobody has counted"
-    assert jobs_destroyed(FakeKubectl(queue=None), "slurm", keeps_queue=True) == JobsTouched()
-
-
 # A queue that cannot be read
 
 
@@ -402,10 +344,6 @@ def test_what_an_earlier_command_takes_away_is_said_and_refuses_nothing() -> Non
 # What is printed
 
 
-def test_a_time_limit_that_nobody_can_read_is_left_to_slurm() -> None:
-    assert parse_conf("PartitionName=main Nodes=cpu MaxTime=1day").partitions["main"].max_time is None
-
-
 def test_the_list_is_cut_for_people_and_whole_for_scripts() -> None:
     queue = [job(str(number), user=f"user{number % 7}") for number in range(30)]
     found = touched(with_change(STACK, "worker_nodes.cpu.size", 0), *queue)
@@ -425,18 +363,3 @@ def test_the_list_is_cut_for_people_and_whole_for_scripts() -> None:
         "why": "pool 'cpu' shrinks to 0; cpu-3 waits 7 days at most",
         "cause": "change",
     }
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(30, "30 seconds"), (60, "1 minute"), (5400, "90 minutes"), (WEEK + 30, "7 days"), (100000, "27 hours")],
-)
-def test_time_spans_are_said_as_people_say_them(seconds: int, text: str) -> None:
-    assert span(seconds) == text
-
-
-def test_a_partition_line_of_a_user_s_own_writing_is_understood() -> None:
-    (partition,) = parse_conf(
-        "# PartitionName=x Nodes=y\nPartitionName=p Nodes=a,b maxtime=60 State=UP\n"
-    ).partitions.items()
-    assert (partition[0], partition[1].pools, partition[1].max_time) == ("p", ("a", "b"), 3600)
