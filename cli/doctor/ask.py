@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import nebius.api.nebius.capacity.v1 as capacity
@@ -91,10 +92,8 @@ class Cloud:
         """Platforms of the project's region, by name."""
         client = compute.PlatformServiceClient(self._sdk)
         found = await self._all(
-            lambda token: client.list(
-                compute.ListPlatformsRequest(parent_id=project_id, page_size=PAGE_SIZE, page_token=token),
-                **self._options,
-            ),
+            client.list,
+            partial(compute.ListPlatformsRequest, parent_id=project_id),
             lambda item: (item.metadata.name, _platform(item)),
         )
         return found if isinstance(found, Unanswered) else dict(found)
@@ -114,10 +113,8 @@ class Cloud:
         """Ranges of addresses that are taken, public ones too."""
         client = vpc.AllocationServiceClient(self._sdk)
         found = await self._all(
-            lambda token: client.list_by_subnet(
-                vpc.ListAllocationsBySubnetRequest(subnet_id=subnet_id, page_size=PAGE_SIZE, page_token=token),
-                **self._options,
-            ),
+            client.list_by_subnet,
+            partial(vpc.ListAllocationsBySubnetRequest, subnet_id=subnet_id),
             lambda item: str(item.status.details.allocated_cidr),
         )
         return found if isinstance(found, Unanswered) else tuple(cidr for cidr in found if cidr)
@@ -125,35 +122,19 @@ class Cloud:
     async def quotas(self, container_id: str) -> Answer[tuple[Quota, ...]]:
         """Quotas of a tenant or a project."""
         client = quotas.QuotaAllowanceServiceClient(self._sdk)
-        return await self._all(
-            lambda token: client.list(
-                quotas.ListQuotaAllowancesRequest(parent_id=container_id, page_size=PAGE_SIZE, page_token=token),
-                **self._options,
-            ),
-            _quota,
-        )
+        return await self._all(client.list, partial(quotas.ListQuotaAllowancesRequest, parent_id=container_id), _quota)
 
     async def blocks(self, tenant_id: str) -> Answer[tuple[CapacityBlock, ...]]:
         """Reserved capacity of a tenant."""
         client = capacity.CapacityBlockGroupServiceClient(self._sdk)
         return await self._all(
-            lambda token: client.list(
-                capacity.ListCapacityBlockGroupsRequest(parent_id=tenant_id, page_size=PAGE_SIZE, page_token=token),
-                **self._options,
-            ),
-            _block,
+            client.list, partial(capacity.ListCapacityBlockGroupsRequest, parent_id=tenant_id), _block
         )
 
     async def advice(self, tenant_id: str) -> Answer[tuple[Advice, ...]]:
         """What a tenant could have now, by region, fabric and preset. The service takes no project here."""
         client = capacity.ResourceAdviceServiceClient(self._sdk)
-        return await self._all(
-            lambda token: client.list(
-                capacity.ListResourceAdviceRequest(parent_id=tenant_id, page_size=PAGE_SIZE, page_token=token),
-                **self._options,
-            ),
-            _advice,
-        )
+        return await self._all(client.list, partial(capacity.ListResourceAdviceRequest, parent_id=tenant_id), _advice)
 
     async def filesystem(self, filesystem_id: str) -> Answer[LiveFilesystem]:
         """A file system by its id."""
@@ -167,10 +148,16 @@ class Cloud:
 
     async def present(self, project_id: str, cluster_name: str) -> Answer[Present]:
         """What of the stack is there already. Without a cluster of this name: its file systems at most."""
-        filesystems = await self._filesystems(project_id)
+        disks = compute.FilesystemServiceClient(self._sdk)
+        filesystems = await self._all(
+            disks.list, partial(compute.ListFilesystemsRequest, parent_id=project_id), _filesystem
+        )
         if isinstance(filesystems, Unanswered):
             return filesystems
-        gpu_clusters = await self._gpu_clusters(project_id)
+        fabrics = compute.GpuClusterServiceClient(self._sdk)
+        gpu_clusters = await self._all(
+            fabrics.list, partial(compute.ListGpuClustersRequest, parent_id=project_id), _gpu_cluster
+        )
         if isinstance(gpu_clusters, Unanswered):
             return gpu_clusters
         clusters = mk8s.ClusterServiceClient(self._sdk)
@@ -181,42 +168,20 @@ class Cloud:
                 return cluster
             return Present(filesystems=filesystems, gpu_clusters=gpu_clusters)
         client = mk8s.NodeGroupServiceClient(self._sdk)
-        groups = await self._all(
-            lambda token: client.list(
-                mk8s.ListNodeGroupsRequest(parent_id=cluster, page_size=PAGE_SIZE, page_token=token), **self._options
-            ),
-            _group,
-        )
+        groups = await self._all(client.list, partial(mk8s.ListNodeGroupsRequest, parent_id=cluster), _group)
         if isinstance(groups, Unanswered):
             return groups
         return Present(cluster=True, groups=groups, filesystems=filesystems, gpu_clusters=gpu_clusters)
 
-    async def _filesystems(self, project_id: str) -> Answer[tuple[LiveFilesystem, ...]]:
-        client = compute.FilesystemServiceClient(self._sdk)
-        return await self._all(
-            lambda token: client.list(
-                compute.ListFilesystemsRequest(parent_id=project_id, page_size=PAGE_SIZE, page_token=token),
-                **self._options,
-            ),
-            _filesystem,
-        )
-
-    async def _gpu_clusters(self, project_id: str) -> Answer[tuple[LiveGpuCluster, ...]]:
-        client = compute.GpuClusterServiceClient(self._sdk)
-        return await self._all(
-            lambda token: client.list(
-                compute.ListGpuClustersRequest(parent_id=project_id, page_size=PAGE_SIZE, page_token=token),
-                **self._options,
-            ),
-            _gpu_cluster,
-        )
-
-    async def _all(self, page: Callable[[str], Awaitable[_Page]], read: Callable[[Any], R]) -> Answer[tuple[R, ...]]:
-        """Every item of a list, page by page."""
+    async def _all(
+        self, ask: Callable[..., Awaitable[_Page]], request: Callable[..., Any], read: Callable[[Any], R]
+    ) -> Answer[tuple[R, ...]]:
+        """Every item of a list, page by page. `request`: makes one, but for the page."""
         items: list[R] = []
         token = ""
         for _ in range(MAX_PAGES):
-            answer = await _answered(page(token), lambda got: got)
+            wanted = request(page_size=PAGE_SIZE, page_token=token)
+            answer = await _answered(ask(wanted, **self._options), lambda got: got)
             if isinstance(answer, Unanswered):
                 return answer
             items.extend(read(item) for item in answer.items)
