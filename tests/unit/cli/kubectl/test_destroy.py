@@ -104,7 +104,7 @@ def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_u
 ) -> None:
     job = Touched(id="7", user="alice", partition="main", state="RUNNING", nodes=("x-0",), fate="ends", why="so")
     found = iter([JobsTouched(), JobsTouched(running=1, touched=(job,))])
-    monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
+    monkeypatch.setattr(cluster_commands, "reach_if_made", lambda _: kubectl)
     monkeypatch.setattr(cluster_commands, "held", lambda *_: nullcontext())
     monkeypatch.setattr(cluster_commands, "jobs_destroyed", lambda *_, **__: next(found))
     with pytest.raises(Refused, match="1 job would end or never start: 7"):
