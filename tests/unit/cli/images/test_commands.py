@@ -212,6 +212,15 @@ def test_a_push_that_breaks_off_pins_nothing(tools: FakeTools, stack: Path) -> N
     assert stack.read_bytes() == before
 
 
+def test_refused_credentials_are_called_so(tools: FakeTools, stack: Path) -> None:
+    tools.add("docker")
+    tools.have("docker", *references())
+    tools.fail("docker", "push", "denied: requested access to the resource is denied")
+    failure = failure_of(images("push", stack=stack))
+    assert "refuses the credentials" in failure.message
+    assert "docker login registry.example" in failure.hint
+
+
 def test_images_that_were_not_built_are_named_before_anything_is_pushed(tools: FakeTools, stack: Path) -> None:
     tools.add("docker")
     tools.have("docker", *references()[:3])
