@@ -13,7 +13,7 @@ from typing import Any
 
 from cli.errors import Failure
 from cli.kubectl.apply_set import forget_unknown_kinds, members
-from cli.kubectl.client import Kubectl, as_list
+from cli.kubectl.client import Kubectl, as_list, is_true
 from cli.kubectl.diff import APPLY, changes, key, live_objects, objects_in
 from cli.kubectl.lock import Lock
 from cli.program.generated import KeptValues
@@ -311,12 +311,7 @@ def _delete_failed_jobs(kubectl: Kubectl, planned: Plan) -> None:
     failed = [
         item.name
         for item in planned.objects
-        if item.kind == "Job" and _has_failed(planned.live.get(key(item.document), {}))
+        if item.kind == "Job" and is_true(planned.live.get(key(item.document), {}), "Failed")
     ]
     if failed:
         kubectl.run("delete", "job", *failed, "-n", planned.namespace, "--ignore-not-found", "--cascade=foreground")
-
-
-def _has_failed(job: Mapping[str, Any]) -> bool:
-    conditions = job.get("status", {}).get("conditions", [])
-    return any(item["type"] == "Failed" and item["status"] == "True" for item in conditions)

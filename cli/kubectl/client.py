@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -163,6 +163,12 @@ def complaint(done: subprocess.CompletedProcess[str]) -> str:
     """Why a command in a pod has failed, in its own words, or in those of kubectl where it was not even started."""
     lines = [line for line in message(done.stderr).splitlines() if not line.startswith("command terminated with")]
     return "\n".join(lines) or done.stdout.strip() or "no message"
+
+
+def is_true(item: Mapping[str, Any], *conditions: str) -> bool:
+    """Whether Kubernetes says any of these conditions of an object."""
+    found = item.get("status", {}).get("conditions", [])
+    return any(condition["type"] in conditions and condition["status"] == "True" for condition in found)
 
 
 def as_list(documents: Sequence[dict[str, Any]]) -> str:

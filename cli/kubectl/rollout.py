@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl
+from cli.kubectl.client import Kubectl, is_true
 from cli.kubectl.diff import key
 from cli.program.manifests import Manifest
 from cli.safety.queue import read_patiently
@@ -139,12 +139,7 @@ def worked_jobs(kubectl: Kubectl, namespace: str, jobs: Iterable[Mapping[str, An
 
     Kubernetes takes up to 4 s more to end the pod's sidecar and to count the Job as complete.
     """
-    failing = {"Failed", "FailureTarget", "Suspended"}
-    open_to_it = {
-        job["metadata"]["uid"]
-        for job in jobs
-        if not any(item["type"] in failing and item["status"] == "True" for item in _conditions(job))
-    }
+    open_to_it = {job["metadata"]["uid"] for job in jobs if not is_true(job, "Failed", "FailureTarget", "Suspended")}
     pods = kubectl.items("pod", "-n", namespace, "-l", _JOB_UID) if open_to_it else []
     return frozenset(uid for pod in pods if (uid := pod["metadata"]["labels"][_JOB_UID]) in open_to_it and _worked(pod))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl
+from cli.kubectl.client import Kubectl, in_controller
 from cli.kubectl.rollout import await_workers
 from cli.stack import Stack
 from local.report import Report
@@ -77,11 +77,8 @@ def _registered(kubectl: Kubectl, namespace: str) -> set[str]:
     After all of a cluster was started again, slurmctld shows nodes as it has saved them, idle at addresses that other
     pods may have by then; a job that starts before their slurmd comes back is lost.
     """
-    done = kubectl.run(
-        *("exec", "-n", namespace, "controller-0", "-c", "slurmctld", "--"),
-        *("sinfo", "--Node", "--noheader", "--states=idle,mixed,allocated", "--Format=NodeList:|,NodeAddr:|"),
-        check=False,
-    )
+    nodes = ("sinfo", "--Node", "--noheader", "--states=idle,mixed,allocated", "--Format=NodeList:|,NodeAddr:|")
+    done = in_controller(kubectl, namespace, *nodes)
     addresses = dict(line.split("|")[:2] for line in done.stdout.splitlines() if line.count("|") >= 2)
     pods = kubectl.items("pod", "-n", namespace, "-l", "slurmstack/pool")
     current = {pod["metadata"]["name"]: pod.get("status", {}).get("podIPs", []) for pod in pods}

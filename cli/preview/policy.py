@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from cli.access.reach import reach, reach_if_made
 from cli.errors import Failure
-from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, message
+from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, is_true, message
 from cli.kubectl.rollout import worked_jobs
 from cli.stack import Stack
 from config.cluster import ClusterConfig
@@ -48,7 +48,7 @@ def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan
         return None
     namespace = config.cluster.namespace
     pods = [] if kubectl is None else kubectl.items("pod", ACCOUNTING_HOST, "-n", namespace)
-    if kubectl is None or not pods or not _is_ready(pods[0]):
+    if kubectl is None or not pods or not is_true(pods[0], "Ready"):
         return from_nothing(config)
     variables = [f"{name}={value}" for name, value in environment(config).items()]
     command = ["env", *variables, _PROGRAM, "--plan", "--json", "-"]
@@ -78,11 +78,6 @@ def policy_of(stack: Stack) -> PolicyPlan | None:
 
 def _not_compared(why: str) -> PolicyPlan:
     return PolicyPlan(changes=(), notes=(f"! the policy in force cannot be compared: {why}",), compared=False)
-
-
-def _is_ready(pod: Mapping[str, Any]) -> bool:
-    conditions = pod.get("status", {}).get("conditions", [])
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
 def from_nothing(config: ClusterConfig) -> PolicyPlan:
@@ -146,16 +141,11 @@ def _component(item: Mapping[str, Any]) -> str | None:
 
 def finished_job(kubectl: Kubectl, namespace: str, jobs: Sequence[Mapping[str, Any]]) -> str:
     """The uid of the policy job that has done its work; empty if there is none."""
-    finished = [job for job in jobs if _is_complete(job)]
+    finished = [job for job in jobs if is_true(job, "Complete")]
     if jobs and not finished:
         worked = worked_jobs(kubectl, namespace, jobs)
         finished = [job for job in jobs if job["metadata"]["uid"] in worked]
     return str(finished[0]["metadata"]["uid"]) if finished else ""
-
-
-def _is_complete(job: Mapping[str, Any]) -> bool:
-    conditions = job.get("status", {}).get("conditions", [])
-    return any(item["type"] == "Complete" and item["status"] == "True" for item in conditions)
 
 
 def run_again(
