@@ -45,7 +45,7 @@ def test_an_update_by_the_engine_is_judged_by_the_cluster_and_by_pulumi_s_own_st
     queue = [job("1", nodes="cpu-3"), job("2", nodes="gpu-0"), job("3", nodes="cpu-0"), pending("4", count="4")]
     text = "".join(f"{line}\n" for line in queue)
     kubectl = FakeKubectl(queue=text, in_force=slurm_conf_in(registered(before)), there=registered(before))
-    monkeypatch.setattr(engines, "reach", lambda _: kubectl)
+    monkeypatch.setattr(engines, "reach_if_made", lambda _: kubectl)
     found = engines.of_pulumi(stack_of(tmp_path, after), comparison.changes, comparison.resources)
     assert fates(found) == {"1": "waits", "2": "waits", "4": "stays_pending"}
     assert "pool 'gpu' gets new pods" in next(item.why for item in found.touched if item.id == "2")
