@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import load_config
+from config.nebius.needs import needs
 from tests import stacks
+from tests.stacks import with_change
 from tests.unit.config.messages import H100, POOL, complaints, minimum, only_complaint
 
 
@@ -204,3 +206,16 @@ def test_reserved_gpus_do_not_count_against_the_quota_and_those_of_an_update_do(
     surge = (f"{POOL}.update_strategy", {"max_surge": "50%"})
     assert "takes 24 GPUs" in only_complaint(quota, surge)
     assert load_config(minimum(quota, surge, (f"{POOL}.reservation", {"policy": "STRICT"})))
+
+
+@given(st.integers(0, 300), st.sampled_from([0, 1, 7, "10%"]), st.integers(0, 2))
+def test_quotas_count_what_the_preview_counts(size: int, surge: int | str, least: int) -> None:
+    pool = {"update_strategy": {"max_surge": surge, "max_unavailable": 1}, "autoscaling": {"min_size": least}}
+    sections = minimum()
+    sections["worker_nodes"]["default"] |= {**pool, "size": size}
+    counted = sum((node.count + node.surge) * node.size.gpus for node in needs(load_config(sections)).nodes)
+    quota = with_change(sections, "cloud.quotas", {"gpus": {"gpu-h100-sxm": counted}})
+    assert load_config(quota)
+    if counted:
+        quota = with_change(sections, "cloud.quotas", {"gpus": {"gpu-h100-sxm": counted - 1}})
+        assert f"takes {counted:,} GPUs" in complaints(quota)[0]

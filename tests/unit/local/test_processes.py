@@ -50,6 +50,11 @@ def test_the_start_time_is_read_behind_a_name_with_parentheses() -> None:
     assert processes.parse_start_ticks(f"42 (a) b) S {rest}") == 22
 
 
+def test_a_zombie_has_no_start_time() -> None:
+    rest = " ".join(str(number) for number in range(4, 53))
+    assert processes.parse_start_ticks(f"42 (true) Z {rest}") is None
+
+
 def test_a_half_written_record_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
     record = tmp_path / "cluster" / "run" / "etcd.json"

@@ -50,6 +50,13 @@ def test_colours_and_empty_lines_are_left_out_and_the_log_is_begun_anew(runner: 
     assert runner.log.read_text().splitlines()[1:] == ["red", "plain"]
 
 
+def test_refused_credentials_are_called_so_with_the_way_to_give_others(runner: Runner) -> None:
+    runner.start()
+    with pytest.raises(Failure, match="refuses the credentials") as caught:
+        runner.run(["sh", "-c", "echo denied: requested access to the resource is denied; exit 1"], doing="pushing")
+    assert "podman login r.example" in caught.value.hint
+
+
 def test_a_program_that_cannot_be_run_is_named(runner: Runner) -> None:
     runner.start()
     with pytest.raises(Failure, match="/nonexistent/podman cannot be run"):
