@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from config.base import Section
 from config.errors import unknown_name
@@ -34,6 +34,12 @@ def _test(name: str) -> str:
     return name
 
 
+def _number(value: object) -> object:
+    if isinstance(value, bool):  # which counts as 1 or 0 otherwise
+        raise ValueError("is not a number")  # noqa: TRY004 - pydantic tells of no other
+    return value
+
+
 def _expected(expected: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, dict[str, float]]]:
     for platform, tests in expected.items():
         for test, figures in tests.items():
@@ -54,6 +60,7 @@ def once(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 TestName = Annotated[str, AfterValidator(_test)]
+Minimum = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_number)]
 
 
 class NodeTests(Section):
@@ -71,9 +78,9 @@ class NodeTests(Section):
     max_under_test: Limit = "10%"
     """How many nodes may be under test at a time: a number, or a part of all such as `10%`."""
 
-    expected: Annotated[
-        dict[str, dict[str, dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]]], AfterValidator(_expected)
-    ] = Field(default_factory=dict)
+    expected: Annotated[dict[str, dict[str, dict[str, Minimum]]], AfterValidator(_expected)] = Field(
+        default_factory=dict
+    )
     """The least that is expected, by platform, test and figure. Of what is not known here or in our own table
     (images/health/node_tests/expected.json) figures are told and nothing follows."""
 

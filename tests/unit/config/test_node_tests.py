@@ -40,6 +40,7 @@ def test_tests_and_figures_are_those_of_the_images() -> None:
             "health.tests.expected: of A: 'bandwidth' is not a figure of nccl-node",
         ),
         ({"expected": {"A": {"nccl-node": {"busbw": 0}}}}, "health.tests.expected.A.nccl-node.busbw: "),
+        ({"expected": {"A": {"nccl-node": {"busbw": True}}}}, "health.tests.expected.A.nccl-node.busbw: "),
         ({"max_under_test": "1/2"}, "health.tests.max_under_test: '1/2' is neither a number of nodes"),
         ({"directory": "scratch"}, "health.tests.directory: "),
     ],
