@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local.errors import LocalError
-from local.shell import follow, run
+from local.shell import follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,6 @@ ROOT=$(buildah mount "$container")
 export ROOT
 """
 
-_TAR_S = 900
 _NEEDS_NETAVARK = (1, 33)
 """Between 1.28 (Debian 12), which does not look for it, and 1.39 (Debian 13), which does."""
 
@@ -142,7 +141,7 @@ class Buildah:
                 self._run(["push", "--quiet", *compression, *self.policy, reference, f"oci:{layout}:{reference}"])
             _name_for_containerd(Path(layout) / "index.json")
             parts = ["oci-layout", "index.json", "blobs"]
-            run(["tar", "--create", f"--file={archive}", f"--directory={layout}", *parts], timeout_s=_TAR_S)
+            self.stream(["tar", "--create", f"--file={archive}", f"--directory={layout}", *parts], lambda _: None)
 
     def read_image(self, reference: str, script: str, env: Mapping[str, str]) -> None:
         """Run a shell script that finds the file system of an image in $ROOT."""

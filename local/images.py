@@ -169,6 +169,7 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
         ThreadPoolExecutor(max_workers=2) as pool,
     ):
         done = 0
+        last = dict.fromkeys(_STAGES, "")
 
         def build(*targets: str) -> None:
             nonlocal done
@@ -182,7 +183,9 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
         def tell(target: str, line: str) -> None:
             found = _STEP.search(line)
             if found:
-                step.progress(done, len(_STAGES), f"{target}: {found[1] or found[0]}")
+                last[target] = found[1] or found[0]
+            # At each line: else a long step looks as if nothing happened.
+            step.progress(done, len(_STAGES), f"{target}: {last[target]}")
 
         build("common")
         plugin, controller = pool.submit(build, "spank"), pool.submit(build, "controller")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -83,3 +85,51 @@ def test_a_full_disk_is_told_before_anything_is_built(report: PlainReport, monke
 
     with pytest.raises(LocalError, match="GB are free"):
         images.ensure_images(report)
+
+
+def test_a_long_step_of_a_build_is_told_as_long_as_it_says_anything(
+    report: PlainReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("local.report._Step.progress", lambda _self, _done, _total, detail: told.append(detail))
+
+    def build(*, target: str, on_line: Any, **_: object) -> None:
+        for line in ("STEP 3/9: RUN make", "cc plugin.c", "cc more.c") if target == "spank" else ():
+            on_line(line)
+
+    store: Any = SimpleNamespace(directory=tmp_path, build=build)
+    found = images.ImageSet(slurm_version="24.11", tag="24.11-x", archive=tmp_path / "key/images.tar")
+    images._build_stages(report, store, found, APT, "base")
+
+    assert told == ["spank: RUN make"] * 3
+
+
+def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
+    report: PlainReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> None:
+        raise LocalError("the disk is full")
+
+    def build(_report: PlainReport, found: images.ImageSet, *_: object) -> None:
+        images._pack(report, SimpleNamespace(read_image=fail), found)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(images, "_build", build)
+
+    with pytest.raises(LocalError, match="the disk is full"):
+        images.ensure_images(report)
+
+    assert not list(tmp_path.rglob("images.tar"))
+    assert [path.name for path in (tmp_path / "cache/images").iterdir()] == [".build.lock"]
+
+
+def test_the_lock_of_all_builds_of_the_machine_is_no_link_of_another_user(
+    report: PlainReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(images, "_MACHINE_LOCK", tmp_path / "machine.lock")
+    monkeypatch.setattr(images, "ensure_tools", lambda _: None)
+    (tmp_path / "precious").touch()
+    (tmp_path / "machine.lock").symlink_to(tmp_path / "precious")
+    monkeypatch.setattr("local.paths.close", lambda: None)
+
+    with pytest.raises(LocalError, match="it is a link"), images.image_store(report):
+        pytest.fail("the link was followed")
