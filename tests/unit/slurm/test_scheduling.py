@@ -91,6 +91,12 @@ def test_licenses_are_counted_and_planned_for() -> None:
     assert "bf_licenses" not in settings()["SchedulerParameters"]
 
 
+def test_a_partition_s_own_settings_win() -> None:
+    partitions = with_partition(settings={"oversubscribe": "NO"})
+    sections = {"partitions": partitions, "preemption": {"type": "partition", "mode": "suspend"}}
+    assert partition("OverSubscribe", **sections) == {"main": "NO", "gpu": "FORCE:1"}
+
+
 def test_a_partition_says_who_may_use_it() -> None:
     sections = {
         "groups": {"physics": {"gid": 2000}, "biology": {"gid": 2001}},
@@ -108,68 +114,6 @@ def test_a_partition_says_who_may_use_it() -> None:
     sections["partitions"] = with_partition(deny_accounts=["ml"], allow_qos=["high"])
     (line, _) = partition_lines(load_config(stacks.existing() | sections))
     assert str(line).endswith(" DenyAccounts=ml AllowQos=high")
-
-
-def test_the_common_default_time_is_for_partitions_without_one() -> None:
-    sections = {"job_submit": {"default_time": "2:00:00"}, "partitions": with_partition(default_time="10")}
-    assert partition("DefaultTime", **sections) == {"main": "10", "gpu": "2:00:00"}
-    assert partition("DefaultTime") == {"main": "", "gpu": ""}
-
-
-ACCOUNTS: dict[str, Any] = {"accounts": {"ml": {}}}
-
-
-def test_there_is_a_script_only_where_there_is_a_rule() -> None:
-    for rules, wanted in (
-        ({}, False),
-        ({"default_time": "60"}, False),
-        ({"require_account": True}, True),
-        ({"gpus_only_in_gpu_partitions": True}, True),
-    ):
-        config = load_config(stacks.existing() | ACCOUNTS | {"job_submit": rules})
-        assert ("job_submit.lua" in render(config)) is wanted
-        assert (effective_settings(config).get("JobSubmitPlugins") == "lua") is wanted
-
-
-def test_the_hash_that_the_agent_waits_for_covers_the_script() -> None:
-    rules: dict[str, Any] = {"require_account": True}
-    one = render(load_config(stacks.existing() | ACCOUNTS | {"job_submit": rules}))
-    rules["gpus_only_in_gpu_partitions"] = True
-    both = render(load_config(stacks.existing() | ACCOUNTS | {"job_submit": rules}))
-    assert one["slurm.conf"] == both["slurm.conf"]
-    assert config_hash(one) != config_hash(both)
-
-
-def script(**changes: Any) -> str:
-    sections = stacks.existing() | {"job_submit": {"gpus_only_in_gpu_partitions": True}} | changes
-    return render(load_config(sections))["job_submit.lua"]
-
-
-def test_the_script_knows_which_partitions_have_gpus() -> None:
-    partitions = {
-        "cpu": {"pools": ["cpu", "plain"]},
-        "gpu": {"pools": ["gpu"], "default": True},
-        "both": {"pools": ["cpu", "gpu"]},
-        "whole": {"pools": ["gpu"], "settings": {"oversubscribe": "exclusive"}},
-    }
-    text = script(partitions=partitions)
-    assert '["cpu"] = {some = false, every = false}' in text
-    assert '["gpu"] = {some = true, every = true}' in text
-    assert '["both"] = {some = true, every = false}' in text
-    assert '["whole"] = {some = true, every = false}' in text
-    assert 'DEFAULT_PARTITION = "gpu"' in text
-
-
-def test_the_default_partition_may_be_named_by_a_setting() -> None:
-    partitions = {"a": {"pools": ["cpu"]}, "b": {"pools": ["gpu"], "settings": {"default": True}}}
-    assert 'DEFAULT_PARTITION = "b"' in script(partitions=partitions)
-    assert 'DEFAULT_PARTITION = ""' in script(partitions={"a": {"pools": ["cpu"]}, "b": {"pools": ["gpu"]}})
-
-
-def test_a_partition_s_own_settings_win() -> None:
-    partitions = with_partition(settings={"oversubscribe": "NO"})
-    sections = {"partitions": partitions, "preemption": {"type": "partition", "mode": "suspend"}}
-    assert partition("OverSubscribe", **sections) == {"main": "NO", "gpu": "FORCE:1"}
 
 
 def test_the_common_default_time_is_for_partitions_without_one() -> None:
