@@ -13,8 +13,8 @@
 `nebius`, `nebius_answers`: the Nebius API by gRPC. Requests and answers are messages of the vendor's own SDK.
 `gpus`, `gpu_tools`: nvidia-smi and dmesg, as programs; on workers of a real cluster, too. They say what
     tests/unit/images/health/data has of the real ones.
-`node_tests_cluster`: nodes, jobs and users behind the commands of the tests of nodes. tests/slurm/test_node_tests.py
-    has the same program before a real slurmctld.
+`node_tests_cluster`: that slurmctld with the jobs and reservations of the tests of nodes, and users who wait.
+    tests/slurm/test_node_tests.py has the same program before a real one.
 `commands`: a runner of commands and a clock. They know nothing by themselves: a test says what is answered.
 
 What plays a test's surroundings by an interface of ours, and not by somebody else's, lies in that test.

@@ -1,20 +1,17 @@
-"""A small Slurm behind the commands that the program uses: nodes, jobs, users, and a clock."""
+"""slurmctld with what tests of nodes ask of it besides: their jobs, reservations, users who wait, and a clock."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from images.common.command import Result
+from tests.fakes.slurmctld import FakeNode, FakeSlurmctld, number
 
 KEPT_SECONDS = 300
 FLAGS = "flags=MAINT,IGNORE_JOBS"
-
-
-def number(value: int) -> dict[str, Any]:
-    return {"set": True, "infinite": False, "number": value}
 
 
 @dataclass(kw_only=True)
@@ -33,39 +30,36 @@ class Job:
         return self.name.partition("-")[2].partition(":")[0]
 
 
-@dataclass(kw_only=True)
-class FakeCluster:
-    """Jobs run until `end` is called, with the comment that `measure` gives."""
+class FakeCluster(FakeSlurmctld):
+    """Nodes w-0, w-1, ... Jobs run until `end` is called, with the comment that `measure` gives."""
 
-    names: list[str]
-    gpus: int = 8
-    now: int = 1_795_000_000
-    measure: Callable[[Job], str] = lambda _job: ""
-    extras: dict[str, str] = field(default_factory=dict)
-    comments: dict[str, str] = field(default_factory=dict)
-    started: dict[str, int] = field(default_factory=dict)
-    """When slurmd started."""
-    drained: set[str] = field(default_factory=set)
-    reasons: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """And when they were set."""
-    more_states: dict[str, list[str]] = field(default_factory=dict)
-    reservations: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Name -> node and comment."""
-    accounting: bool = True
-    marked: bool = True
-    """Nodes show that they are reserved."""
-    on_command: Callable[[str], None] = lambda _command: None
-    """Called before each one."""
-    users_wait: list[tuple[str, str]] = field(default_factory=list)
-    """Partition and reason."""
-    jobs: list[Job] = field(default_factory=list)
-    down: bool = False
-    refuses: frozenset[str] = frozenset()
-    """Programs that fail."""
-    most_at_once: int = 0
-
-    def wall(self) -> float:
-        return float(self.now)
+    def __init__(self, count: int = 1, *, gpus: int = 8, measure: Callable[[Job], str] = lambda _job: "") -> None:
+        super().__init__(lambda: float(self.now), {f"w-{index}": FakeNode(states={"IDLE"}) for index in range(count)})
+        self.now = 1_795_000_000
+        self.gpus = gpus
+        self.measure = measure
+        self.reservations: dict[str, tuple[str, str]] = {}
+        """Name -> node and comment."""
+        self.marked = True
+        """Nodes show that they are reserved."""
+        self.on_command: Callable[[str], None] = lambda _command: None
+        """Called before each one."""
+        self.users_wait: list[tuple[str, str]] = []
+        """Partition and reason."""
+        self.jobs: list[Job] = []
+        self.denied: frozenset[str] = frozenset()
+        """Programs that fail."""
+        self.most_at_once = 0
+        ours: dict[str, Callable[[Sequence[str]], Result]] = {
+            "scontrol show reservation": self._show_reservations,
+            "squeue --me --states=all": self._show_jobs,
+            "squeue --all --noheader": self._show_waiting,
+            "sbatch": self._sbatch,
+            "scancel": self._scancel,
+            "scontrol create": self._reserve,
+            "scontrol delete reservationname": self._release,
+        }
+        self.runner.answers |= {beginning: self._answers("error", answer) for beginning, answer in ours.items()}
 
     def running(self) -> list[Job]:
         return [job for job in self.jobs if job.state == "RUNNING"]
@@ -76,82 +70,60 @@ class FakeCluster:
             job.state, job.ended, job.comment = state, self.now, self.measure(job)
 
     def drain(self, name: str, reason: str) -> None:
-        self.drained.add(name)
-        self.reasons[name] = (reason, self.now)
+        node = self.nodes[name]
+        node.states.add("DRAIN")
+        node.reason, node.reason_at = reason, self.now
+
+    @property
+    def drained(self) -> set[str]:
+        return {name for name, node in self.nodes.items() if "DRAIN" in node.states}
+
+    @property
+    def extras(self) -> dict[str, str]:
+        return {name: node.extra for name, node in self.nodes.items() if node.extra}
 
     def is_open(self, name: str) -> bool:
         """Whether users' jobs could start on it."""
-        return name not in self.drained and name not in {node for node, _ in self.reservations.values()}
+        return name not in self.drained | self._reserved
+
+    @property
+    def _reserved(self) -> set[str]:
+        return {node for node, _ in self.reservations.values()}
 
     def __call__(self, argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
-        assert timeout > 0
         assert env is None or "SLURM_JOB_ID" not in env
-        self.on_command(" ".join(argv))
-        if self.down:
-            return Result(code=1, stderr="Unable to contact slurm controller")
-        if argv[0] in self.refuses or " ".join(argv[:2]) in self.refuses:
+        command = " ".join(argv)
+        assert command.startswith(tuple(self.runner.answers))
+        self.on_command(command)
+        if argv[0] in self.denied or " ".join(argv[:2]) in self.denied:
             return Result(code=1, stderr="Access denied")
-        return self._answer(argv)
+        return self.runner(argv, timeout=timeout, env=env)
 
-    def _answer(self, argv: Sequence[str]) -> Result:
-        command = " ".join(argv[:3])
-        shown: dict[str, Callable[[], Result]] = {
-            "scontrol show nodes": lambda: self._json("nodes", [self._node(name) for name in self.names]),
-            "scontrol show node": lambda: self._json(
-                "nodes", [self._node(name) for name in self.names if name in argv]
-            ),
-            "scontrol show reservation": self._show_reservations,
-            "squeue --me --states=all": lambda: self._json(
-                "jobs", [self._job(job) for job in self.jobs if self._is_kept(job)]
-            ),
-            "squeue --all --noheader": self._show_waiting,
+    def _record(self, name: str, node: FakeNode) -> dict[str, Any]:
+        busy = any(name in job.nodes for job in self.running())
+        marks = {"MAINTENANCE"} if self.marked and name in self._reserved else set()
+        return {
+            **super()._record(name, node),
+            "state": sorted((node.states - {"IDLE"}) | {"ALLOCATED" if busy else "IDLE"} | marks),
+            "partitions": ["main"],
+            "active_features": ["pool"],
+            "gres": f"gpu:{self.gpus}",
         }
-        changes = {
-            "sbatch": self._sbatch,
-            "scancel": self._scancel,
-            "scontrol update": self._update,
-            "scontrol create": self._reserve,
-            "scontrol delete": self._release,
-        }
-        if command in shown:
-            return shown[command]()
-        return changes[" ".join(argv[:2]) if argv[0] == "scontrol" else argv[0]](argv)
 
-    def _show_waiting(self) -> Result:
+    def _show_waiting(self, _: Sequence[str]) -> Result:
         rows = [f"{900 + index}|{partition}|{why}" for index, (partition, why) in enumerate(self.users_wait)]
         return Result(code=0, stdout="\n".join(rows))
 
-    def _show_reservations(self) -> Result:
+    def _show_reservations(self, _: Sequence[str]) -> Result:
         rows = [
             f"ReservationName={name} StartTime=x Nodes={node} NodeCnt=1 Flags=MAINT State=ACTIVE Comment={comment}"
             for name, (node, comment) in self.reservations.items()
         ]
         return Result(code=0, stdout="\n".join(rows) or "No reservations in the system")
 
-    def _is_kept(self, job: Job) -> bool:
-        return job.state == "RUNNING" or self.now - job.ended < KEPT_SECONDS
-
-    def _json(self, key: str, listing: list[dict[str, Any]]) -> Result:
-        return Result(code=0, stdout=json.dumps({key: listing}))
-
-    def _node(self, name: str) -> dict[str, Any]:
-        busy = any(name in job.nodes for job in self.running())
-        states = ["ALLOCATED" if busy else "IDLE", *(["DRAIN"] if name in self.drained else [])]
-        if self.marked and name in {node for node, _ in self.reservations.values()}:
-            states.append("MAINTENANCE")
-        reason, set_at = self.reasons.get(name, ("", 0))
-        return {
-            "name": name,
-            "state": [*states, *self.more_states.get(name, [])],
-            "reason": reason,
-            "reason_changed_at": number(set_at),
-            "partitions": ["main"],
-            "active_features": ["pool"],
-            "gres": f"gpu:{self.gpus}",
-            "extra": self.extras.get(name, ""),
-            "comment": self.comments.get(name, ""),
-            "slurmd_start_time": number(self.started.get(name, 1)),
-        }
+    def _show_jobs(self, _: Sequence[str]) -> Result:
+        kept = [job for job in self.jobs if job.state == "RUNNING" or self.now - job.ended < KEPT_SECONDS]
+        return Result(code=0, stdout=json.dumps({"jobs": [self._job(job) for job in kept]}))
 
     def _job(self, job: Job) -> dict[str, Any]:
         return {
@@ -168,9 +140,8 @@ class FakeCluster:
         nodes = options["--nodelist"].split(",")
         assert not any(set(nodes) & set(job.nodes) for job in self.running())
         assert not set(nodes) & self.drained
-        kept = [node for node, _ in self.reservations.values()]
         reserved = self.reservations.get(options.get("--reservation", ""), ("", ""))[0]
-        assert all((name == reserved) if name in kept else not reserved for name in nodes)
+        assert all((name == reserved) if name in self._reserved else not reserved for name in nodes)
         job = Job(
             number=len(self.jobs) + 1,
             name=options["--job-name"],
@@ -201,21 +172,4 @@ class FakeCluster:
         if any(node in job.nodes for job in self.running()):
             return Result(code=1, stderr="Requested reservation is in use")
         del self.reservations[name]
-        return Result(code=0)
-
-    def _update(self, argv: Sequence[str]) -> Result:
-        assert argv[:2] == ["scontrol", "update"]
-        name = argv[2].removeprefix("nodename=")
-        words = dict(word.split("=", 1) for word in argv[3:])
-        if "extra" in words:
-            self.extras[name] = words["extra"]
-        if words.get("state") == "drain":
-            self.drain(name, words["reason"])
-        if "reason" in words and "state" not in words:
-            self.reasons[name] = (words["reason"], self.now)
-        if words.get("state") == "undrain":
-            self.drained.discard(name)
-            self.reasons[name] = (words["reason"], self.now)
-            if self.accounting:  # `clusteracct_storage_g_node_up` of 24.11: of a node that is idle
-                del self.reasons[name]
         return Result(code=0)

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from images.common.command import Result
 from tests.fakes.commands import FakeRunner
 
 AWAY = "Unable to contact slurm controller (connect failure)"
+
+
+def number(value: int) -> dict[str, Any]:
+    """As Slurm writes one in JSON."""
+    return {"set": True, "infinite": False, "number": value}
 
 
 @dataclass
@@ -21,14 +27,16 @@ class FakeNode:
     reason_at: int = 0
     comment: str = ""
     extra: str = ""
+    started_at: int = 1
+    """When slurmd started."""
     jobs: tuple[str, ...] = ()
 
 
 class FakeSlurmctld:
     """Nodes by name. tests/slurm/test_fakes.py asks it and real ones the same."""
 
-    def __init__(self, now: Callable[[], float] = lambda: 0.0, nodes: dict[str, FakeNode] | None = None) -> None:
-        self.now = now
+    def __init__(self, wall: Callable[[], float] = lambda: 0.0, nodes: dict[str, FakeNode] | None = None) -> None:
+        self.wall = wall
         self.nodes = nodes or {}
         self.wanted = "(null)"
         """Nodes that pending jobs ask for by name."""
@@ -72,21 +80,21 @@ class FakeSlurmctld:
         return self._answers("slurm_load_node error", lambda _: self._show([argv[3]]))(argv)
 
     def _show(self, names: Sequence[str]) -> Result:
-        records = [
-            {
-                "name": name,
-                "state": sorted(node.states),
-                "reason": node.reason,
-                "reason_changed_at": {"set": True, "infinite": False, "number": node.reason_at},
-                "comment": node.comment,
-                "extra": node.extra,
-                "address": "10.0.0.9",
-                "port": 6818,
-            }
-            for name, node in self.nodes.items()
-            if name in names
-        ]
+        records = [self._record(name, node) for name, node in self.nodes.items() if name in names]
         return Result(code=0, stdout=json.dumps({"nodes": records}))
+
+    def _record(self, name: str, node: FakeNode) -> dict[str, Any]:
+        return {
+            "name": name,
+            "state": sorted(node.states),
+            "reason": node.reason,
+            "reason_changed_at": number(node.reason_at),
+            "comment": node.comment,
+            "extra": node.extra,
+            "address": "10.0.0.9",
+            "port": 6818,
+            "slurmd_start_time": number(node.started_at),
+        }
 
     def _update(self, argv: Sequence[str]) -> Result:
         fields = dict(part.split("=", 1) for part in argv[2:])
@@ -101,7 +109,7 @@ class FakeSlurmctld:
             return Result(code=1, stderr="You must specify a reason when DOWNING or DRAINING a node. Request denied")
         node.comment, node.extra = fields.get("comment", node.comment), fields.get("extra", node.extra)
         if fields.get("reason"):
-            node.reason, node.reason_at = fields["reason"], int(self.now())
+            node.reason, node.reason_at = fields["reason"], int(self.wall())
         self._turn(node, state)
         return Result(code=0)
 

@@ -39,14 +39,14 @@ class Site:
 
     def __init__(self, found: dict[str, str], *, tests: tuple[str, ...] = TESTS, gpus: int = 0) -> None:
         self.found = found
-        self.cluster = FakeCluster(names=["w-0"], gpus=gpus, measure=self.measure)
+        self.cluster = FakeCluster(gpus=gpus, measure=self.measure)
         self.settings = parse(
             {"tests": list(tests), "max_under_test": "100%", "platforms": {"pool": "m"}, "expected": {"m": EXPECTED}}
         )
         well = Record(at=self.cluster.now - 9000, result=Result(status=Status.OK, message="events 5000 events/s"))
-        self.cluster.extras["w-0"] = encode({"cpu-speed": well}, "")
+        self.cluster.nodes["w-0"].extra = encode({"cpu-speed": well}, "")
         self.cluster.drain("w-0", GONE)
-        self.cluster.started["w-0"] = self.cluster.now + 60
+        self.cluster.nodes["w-0"].started_at = self.cluster.now + 60
         self.cluster.now += 100
         self.log: list[str] = []
         self.was_open: list[bool] = []
@@ -64,7 +64,7 @@ class Site:
     def report(self, **results: Result) -> None:
         """What the checks say now."""
         found = {"gpu-presence": Result(status=Status.OK), **results}
-        self.cluster.comments["w-0"] = encode_report(Report(at=self.cluster.now, results=found))
+        self.cluster.nodes["w-0"].comment = encode_report(Report(at=self.cluster.now, results=found))
 
     def round(self, seconds: int = 3) -> None:
         self.cluster.now += seconds
@@ -79,11 +79,11 @@ class Site:
             self.round()
             if self.was_open[-1]:
                 return
-        pytest.fail(f"still not open: {self.cluster.reasons} {self.log}")
+        pytest.fail(f"still not open: {self.cluster.nodes} {self.log}")
 
     @property
     def reason(self) -> str:
-        return self.cluster.reasons["w-0"][0]
+        return self.cluster.nodes["w-0"].reason
 
     def ran(self) -> list[str]:
         return [job.name.partition("-")[2].partition(":")[0] for job in self.cluster.jobs]
@@ -149,7 +149,7 @@ def test_a_slurm_that_refuses_the_tests_leaves_it_drained_and_is_not_asked_all_t
         nonlocal refusals
         refusals += command.startswith("sbatch")
 
-    site.cluster.refuses, site.cluster.on_command = frozenset({"sbatch"}), note
+    site.cluster.denied, site.cluster.on_command = frozenset({"sbatch"}), note
     for _ in range(TRIES):
         site.round()
     assert not any(site.was_open)
@@ -190,7 +190,7 @@ def test_a_drain_that_is_there_when_the_tests_are_turned_off_is_lifted() -> None
 def test_an_administrator_may_open_it_at_once() -> None:
     site = Site(GOOD)
     site.round()
-    site.cluster.drained.discard("w-0")
+    site.cluster.nodes["w-0"].states.discard("DRAIN")
     for _ in range(3):
         site.round()
     assert all(site.was_open[-3:])

@@ -20,6 +20,7 @@ from images.health.node_tests.slurm import TestSlurm
 from images.health.slurm import SlurmError
 from tests.fakes.commands import FakeClock
 from tests.fakes.node_tests_cluster import FakeCluster, Job
+from tests.fakes.slurmctld import AWAY
 from tests.unit.images.health.node_tests.told import told
 
 
@@ -60,7 +61,7 @@ class Site:
 
 
 def cluster(count: int = 2, **fields: Any) -> FakeCluster:
-    return FakeCluster(names=[f"w-{index}" for index in range(count)], **fields)
+    return FakeCluster(count, **fields)
 
 
 def test_idle_nodes_are_tested_and_the_results_lie_with_them() -> None:
@@ -147,13 +148,15 @@ def test_the_bad_node_of_a_pair_is_found_and_no_other_is_accused() -> None:
     site = Site(slow, tests=["nccl-pair"], infiniband=["pool"])
     for _ in range(6):
         site.measure()
-        slow.drained |= {name for name in slow.names if site.record(name, "nccl-pair").result.status is Status.FAIL}
+        for name in slow.nodes:
+            if site.record(name, "nccl-pair").result.status is Status.FAIL:
+                slow.drain(name, "slow")
     assert slow.drained == {bad}
     result = site.record(bad, "nccl-pair").result
     assert result.fault == "hardware"
     assert "busbw 40 GB/s (at least 300 expected)" in result.message
     assert "which are well with others" in result.message
-    assert {site.record(name, "nccl-pair").result.status for name in slow.names if name != bad} == {Status.OK}
+    assert {site.record(name, "nccl-pair").result.status for name in slow.nodes if name != bad} == {Status.OK}
     assert len(slow.jobs) <= 8
     site.round()
     assert slow.running() == [], "the search has ended"
@@ -163,7 +166,7 @@ def test_a_network_that_is_slow_for_all_drains_nobody() -> None:
     slow = cluster(6, measure=lambda _job: busbw(40.0))
     site = Site(slow, tests=["nccl-pair"], infiniband=["pool"])
     site.measure(10)
-    assert {site.record(name, "nccl-pair").result.status for name in slow.names} == {Status.WARN}
+    assert {site.record(name, "nccl-pair").result.status for name in slow.nodes} == {Status.WARN}
 
 
 def test_without_a_tool_and_on_an_unknown_platform_nothing_is_judged() -> None:
@@ -199,7 +202,8 @@ def test_no_more_nodes_than_the_limit_are_under_test() -> None:
 
 
 def test_what_others_keep_in_the_field_stays() -> None:
-    site = Site(cluster(1, extras={"w-0": '{"rack": 7}'}, measure=lambda _job: busbw(476.0)), tests=["nccl-node"])
+    site = Site(cluster(1, measure=lambda _job: busbw(476.0)), tests=["nccl-node"])
+    site.cluster.nodes["w-0"].extra = '{"rack": 7}'
     site.measure()
     assert json.loads(site.cluster.extras["w-0"])["rack"] == 7
 
@@ -208,22 +212,23 @@ def test_a_result_that_could_not_be_written_is_written_later() -> None:
     site = Site(cluster(1, measure=lambda _job: busbw(476.0)), tests=["nccl-node"])
     site.round()
     site.cluster.end()
-    site.cluster.refuses = frozenset({"scontrol update"})
+    site.cluster.denied = frozenset({"scontrol update"})
     site.round()
     site.round()
     assert site.cluster.extras == {}
     assert [line for line in site.log if "cannot" in line] == ["cannot write the results of w-0: Access denied"]
-    site.cluster.refuses = frozenset()
+    site.cluster.denied = frozenset()
     site.round()
     assert site.record("w-0", "nccl-node").result.status is Status.OK
 
 
 def test_a_test_that_is_refused_is_told_once_and_tried_again_after_a_while() -> None:
-    site = Site(cluster(1, refuses=frozenset({"sbatch"})), tests=["cpu-speed"])
+    site = Site(cluster(1), tests=["cpu-speed"])
+    site.cluster.denied = frozenset({"sbatch"})
     for _ in range(5):
         assert site.round() is False
     assert site.log == ["cannot start cpu-speed on w-0: Access denied"]
-    site.cluster.refuses = frozenset()
+    site.cluster.denied = frozenset()
     assert site.round() is False
     assert site.round(60) is True
 
@@ -248,8 +253,10 @@ def test_a_dry_run_reads_results_and_leaves_them() -> None:
 
 
 def test_a_round_without_slurmctld_is_an_error() -> None:
+    site = Site(cluster())
+    site.cluster.away = True
     with pytest.raises(SlurmError):
-        Site(cluster(down=True)).round()
+        site.round()
 
 
 class EnoughError(Exception):
@@ -257,7 +264,8 @@ class EnoughError(Exception):
 
 
 def test_the_program_waits_for_slurmctld_and_looks_more_often_while_tests_run() -> None:
-    site = Site(cluster(1, down=True, measure=lambda _job: told("")), tests=["cpu-speed"])
+    site = Site(cluster(1, measure=lambda _job: told("")), tests=["cpu-speed"])
+    site.cluster.away = True
     clock = FakeClock()
     times: list[float] = []
 
@@ -265,7 +273,7 @@ def test_the_program_waits_for_slurmctld_and_looks_more_often_while_tests_run() 
         site.cluster.now = 1_795_000_000 + int(clock.time)
         times.append(clock.time)
         if len(times) == 3:
-            site.cluster.down = False
+            site.cluster.away = False
         if len(times) == 5:
             site.cluster.end()
         if len(times) == 9:
@@ -274,7 +282,7 @@ def test_the_program_waits_for_slurmctld_and_looks_more_often_while_tests_run() 
     clock.on_sleep = on_sleep
     with pytest.raises(EnoughError):
         keep_testing(site.tester, site.log.append, clock)
-    assert site.log[0].startswith("waiting for slurmctld: Unable to contact")
+    assert site.log[0] == f"waiting for slurmctld: error: {AWAY}"
     pauses = [after - before for before, after in zip([0.0, *times], times, strict=False)]
     assert pauses[:5] == [program.BUSY_POLL_SECONDS] * 5
     assert set(pauses[5:]) == {program.POLL_SECONDS}

@@ -38,13 +38,13 @@ class Site:
 
     def __init__(self, found: str = GOOD, *, count: int = 1, **settings: Any) -> None:
         self.found = found
-        self.cluster = FakeCluster(names=[f"w-{index}" for index in range(count)], measure=self.measure)
+        self.cluster = FakeCluster(count, measure=self.measure)
         self.settings = parse({**SETTINGS, **settings})
         self.log: list[str] = []
         failed = Result(status=Status.FAIL, fault="hardware", message="events 212 events/s (at least 1000 expected)")
-        for name in self.cluster.names:
+        for name in self.cluster.nodes:
             record = Record(at=self.cluster.now - 3000, result=failed)
-            self.cluster.extras[name] = encode({"cpu-speed": record}, "")
+            self.cluster.nodes[name].extra = encode({"cpu-speed": record}, "")
             self.cluster.drain(name, REASON)
         self.cluster.now += 1800
         self.start()
@@ -76,7 +76,7 @@ class Site:
 @pytest.mark.parametrize("accounting", [False, True])
 def test_a_node_that_is_well_again_comes_back_and_nobody_had_it_before_that_was_known(*, accounting: bool) -> None:
     site = Site()
-    site.cluster.accounting = accounting
+    site.cluster.forgets_reasons = accounting
     site.round()
     assert (list(site.cluster.reservations), site.cluster.drained) == (["health-test-w-0"], {"w-0"})
     site.round()
@@ -98,14 +98,14 @@ def test_a_node_that_is_bad_again_is_drained_with_the_new_figures_and_waits_for_
     *, accounting: bool
 ) -> None:
     site = Site(BAD)
-    site.cluster.accounting = accounting
+    site.cluster.forgets_reasons = accounting
     site.run_test()
     site.cluster.end()
     site.rounds(3)
     assert (site.cluster.drained, site.cluster.reservations) == ({"w-0"}, {})
     reason = "health/cpu-speed [hardware]: events 90.5 events/s (at least 1000 expected)"
-    assert (site.cluster.reasons["w-0"][0], site.status()) == (reason, Status.FAIL)
-    drained_at = site.cluster.reasons["w-0"][1]
+    assert (site.cluster.nodes["w-0"].reason, site.status()) == (reason, Status.FAIL)
+    drained_at = site.cluster.nodes["w-0"].reason_at
     site.rounds(10)
     assert len(site.cluster.jobs) == 1
     site.round(drained_at + 1800 - site.cluster.now)
@@ -119,7 +119,7 @@ def test_a_test_that_comes_to_nothing_leaves_the_node_as_it_was(state: str) -> N
     site.cluster.end(state)
     site.rounds(4)
     assert (site.cluster.drained, site.cluster.reservations) == ({"w-0"}, {})
-    assert site.cluster.reasons["w-0"][0] == REASON
+    assert site.cluster.nodes["w-0"].reason == REASON
 
 
 def test_users_who_wait_change_nothing() -> None:
@@ -166,7 +166,7 @@ def test_whenever_the_program_is_ended_the_next_one_brings_it_to_an_end(found: s
         # A test that was ended before it began waits for the next half hour.
         assert (site.cluster.drained == set()) == (site.status() is Status.OK), f"ended at command {fatal}"
         assert well or site.cluster.drained == {"w-0"}
-        assert not site.cluster.drained or site.cluster.reasons["w-0"][0].startswith("health/cpu-speed [hardware]: ")
+        assert not site.cluster.drained or site.cluster.nodes["w-0"].reason.startswith("health/cpu-speed [hardware]: ")
 
 
 def kill_at(site: Site, fatal: int, state: str, effect: str) -> None:
@@ -200,11 +200,11 @@ def test_a_result_that_cannot_be_written_keeps_the_node_apart() -> None:
     site = Site()
     site.run_test()
     site.cluster.end()
-    site.cluster.refuses = frozenset({"scontrol update"})
+    site.cluster.denied = frozenset({"scontrol update"})
     site.rounds(5)
     assert not site.cluster.is_open("w-0")
     assert list(site.cluster.reservations) == ["health-test-w-0"]
-    site.cluster.refuses = frozenset()
+    site.cluster.denied = frozenset()
     site.rounds(2)
     assert site.cluster.is_open("w-0")
 
@@ -212,21 +212,21 @@ def test_a_result_that_cannot_be_written_keeps_the_node_apart() -> None:
 @pytest.mark.parametrize("refused", ["sbatch", "scontrol delete", "scontrol create"])
 def test_what_slurm_refuses_opens_no_node(refused: str) -> None:
     site = Site(BAD)
-    site.cluster.refuses = frozenset({refused})
+    site.cluster.denied = frozenset({refused})
     for _ in range(8):
         site.round()
         site.cluster.end()
         assert not site.cluster.is_open("w-0")
     assert site.cluster.drained == {"w-0"}
     assert sum("cannot" in line for line in site.log) == 1
-    site.cluster.refuses = frozenset()
+    site.cluster.denied = frozenset()
     site.rounds(3)
     assert site.cluster.reservations == {}
 
 
 def test_what_slurm_does_not_undrain_stays_drained() -> None:
     site = Site()
-    site.cluster.refuses = frozenset({"scontrol update"})
+    site.cluster.denied = frozenset({"scontrol update"})
     site.rounds(6)
     assert (site.cluster.jobs, site.cluster.drained) == ([], {"w-0"})
 
@@ -238,7 +238,7 @@ def test_an_administrator_who_drains_meanwhile_wins(when: int) -> None:
     site.cluster.drain("w-0", "fan is replaced")
     site.rounds(3)
     assert (site.cluster.running(), site.cluster.reservations) == ([], {})
-    assert (site.cluster.drained, site.cluster.reasons["w-0"][0]) == ({"w-0"}, "fan is replaced")
+    assert (site.cluster.drained, site.cluster.nodes["w-0"].reason) == ({"w-0"}, "fan is replaced")
 
 
 def test_an_administrator_who_changes_the_reason_between_two_looks_wins() -> None:
@@ -247,7 +247,7 @@ def test_an_administrator_who_changes_the_reason_between_two_looks_wins() -> Non
 
     def change(command: str) -> None:
         if command == "scontrol show node w-0 --json":
-            site.cluster.reasons["w-0"] = ("fan is replaced", site.cluster.now)
+            site.cluster.drain("w-0", "fan is replaced")
 
     site.cluster.on_command = change
     site.rounds(3)
@@ -277,7 +277,7 @@ def test_the_watcher_that_drains_for_something_else_gets_the_former_reason_back(
     site.cluster.drain("w-0", "health/kubernetes [node]: machine m7 is cordoned")
     site.rounds(4)
     assert (site.cluster.running(), site.cluster.reservations) == ([], {})
-    assert site.cluster.reasons["w-0"][0] == REASON
+    assert site.cluster.nodes["w-0"].reason == REASON
 
 
 @pytest.mark.parametrize(("found", "changes"), [(GOOD, 0), (BAD, 1)])
@@ -303,7 +303,7 @@ def test_watcher_and_re_test_do_not_contend(found: str, changes: int) -> None:
 def test_a_node_that_is_gone_leaves_nothing_behind() -> None:
     site = Site()
     site.run_test()
-    site.cluster.names = []
+    site.cluster.nodes.clear()
     site.rounds(2)
     assert (site.cluster.running(), site.cluster.reservations) == ([], {})
 
