@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import images, paths, versions
+from local import files, images, paths, versions
 
 if TYPE_CHECKING:
     from local.build import Binaries
@@ -33,7 +33,10 @@ def ensure_system_archives(report: Report, binaries: Binaries) -> None:
     if not missing:
         return
     paths.cache_images().mkdir(parents=True, exist_ok=True)
-    with images.image_store(report) as store, tempfile.TemporaryDirectory(dir=paths.cache_images()) as work:
+    with (
+        images.image_store(report) as store,
+        tempfile.TemporaryDirectory(prefix=files.UNFINISHED, dir=paths.cache_images()) as work,
+    ):
         for program, archive in missing.items():
             name, unfinished = _PROGRAMS[program], Path(work) / "image.tar"
             store.commit_directory(_SCRIPT, name, {"PROGRAM": binaries.path(program)}, lambda _: None)

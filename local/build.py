@@ -12,13 +12,11 @@ import platform
 import re
 import shutil
 import subprocess
-import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import paths, versions
+from local import files, paths, versions
 from local.errors import LocalError
 from local.shell import follow
 
@@ -35,7 +33,6 @@ _KUBERNETES_PROGRAMS = (
     "kube-proxy",
     "kubectl",
 )
-_STALE_S = 86_400
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 
 
@@ -131,13 +128,6 @@ def ensure_binaries(report: Report) -> Binaries:
     return binaries()
 
 
-def remove_stale(directory: Path, pattern: str) -> None:
-    """Remove what a killed build left a day ago or earlier; a younger one may be at work."""
-    for path in directory.glob(pattern):
-        if time.time() - path.stat().st_mtime > _STALE_S:
-            shutil.rmtree(path, ignore_errors=True)
-
-
 def find_go() -> str:
     """Give the path of a Go that is new enough."""
     needed = ".".join(map(str, versions.GO_MINIMUM))
@@ -190,11 +180,8 @@ def _go_env(module: Module) -> dict[str, str]:
 def _build(go: str, module: Module, target: Path, step: Step) -> None:
     caches = _go_caches(module)
     caches.mkdir(parents=True, exist_ok=True)
-    remove_stale(target.parent, ".build-*")
     total = _resolve(go, module, step)
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as work:
-        output = Path(work) / "bin"
-        output.mkdir()
+    with files.whole_directory(target) as output:
         ldflags = " ".join(["-s", "-w", *module.ldflags])
         command = [go, "build", "-v", "-trimpath", "-ldflags", ldflags, "-o", f"{output}/", *module.packages]
         compiled = 0
@@ -209,12 +196,6 @@ def _build(go: str, module: Module, target: Path, step: Step) -> None:
         absent = [program for program in module.programs if not (output / program).is_file()]
         if absent:
             raise LocalError(f"go build gave no {', '.join(absent)}", f"look at {module.source}")
-        output.chmod(0o755)
-        try:
-            output.rename(target)
-        except OSError:
-            if not target.is_dir():  # otherwise another run was first, with the same result
-                raise
     shutil.rmtree(caches, ignore_errors=True)
 
 

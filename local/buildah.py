@@ -236,9 +236,3 @@ def leave_no_trace() -> None:
     """Remove the directory that calls were given a place in, where it was made for that and is empty."""
     with contextlib.suppress(OSError):
         SHARED_CACHE.rmdir()
-
-
-def temporary_beside(path: Path) -> Path:
-    """Make a directory on the same file system, to be renamed to `path` when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))

@@ -1,13 +1,25 @@
-"""Writing a file all at once."""
+"""Writing a file or a directory all at once."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PRIVATE = 0o600
 """Permissions of a file that only its owner may read."""
+
+UNFINISHED = ".unfinished-"
+"""How the names of directories begin that are being made."""
+
+_STALE_S = 86_400
 
 
 def write_whole(path: Path, content: str | bytes, *, mode: int = PRIVATE, durable: bool = True) -> None:
@@ -28,3 +40,26 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = PRIVATE, durabl
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_directory(target: Path) -> Iterator[Path]:
+    """Give a directory to fill; it becomes `target` when the block has ended well, else nothing is left of it.
+
+    Where `target` is there by then, another run was first, and has made the same: its name says what is in it. What
+    killed runs left beside it a day ago or earlier is removed; younger ones may be at work. Raises OSError.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for left in target.parent.glob(f"{UNFINISHED}*"):
+        if time.time() - left.lstat().st_mtime > _STALE_S:
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=target.parent, ignore_cleanup_errors=True) as work:
+        directory = Path(work) / "whole"
+        directory.mkdir()
+        yield directory
+        directory.chmod(0o755)
+        try:
+            directory.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise

@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import debian, lock, paths, sbom
-from local.buildah import Buildah, leave_no_trace, temporary_beside
+from local import debian, files, lock, paths, sbom
+from local.buildah import Buildah, leave_no_trace
 from local.errors import LocalError
 from local.report import PlainReport
 from local.tools import ensure_tools
@@ -104,10 +104,9 @@ def rootfs(role: str, slurm_version: str = "24.11", report: Report | None = None
                 if not buildah.has_image(images.reference(role)):
                     msg = f"the image store has no {images.reference(role)}"
                     raise LocalError(msg, f"remove {directory.parent} and run again, which builds it")
-                work = temporary_beside(directory)
-                buildah.read_image(images.reference(role), 'cp --archive "$ROOT/." "$TARGET"', {"TARGET": str(work)})
-                work.chmod(0o755)
-                work.rename(directory)
+                with files.whole_directory(directory) as work:
+                    copy = 'cp --archive "$ROOT/." "$TARGET"'
+                    buildah.read_image(images.reference(role), copy, {"TARGET": str(work)})
     return directory
 
 
@@ -203,25 +202,19 @@ def _stage_reference(images: ImageSet, target: str) -> str:
 
 def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
     directory = images.archive.parent
-    work = temporary_beside(directory)
-    try:
-        with report.step("Pack the images") as step:
-            for role in ROLES:
-                name, parts = images.reference(role), work / role
-                parts.mkdir()
-                copy = f'cd "$ROOT"; cp --archive --parents {" ".join(sbom.PARTS)} "$TARGET"'
-                buildah.read_image(name, copy, {"TARGET": str(parts)})
-                bill = work / f"sbom-{role}.cdx.json"
-                sbom.write(parts, bill, name=name, suite=DEBIAN_SUITES[images.slurm_version])
-                shutil.rmtree(parts)
-            archive = work / "images.tar"
-            buildah.save(images.references, archive, lambda count: step.progress(count, len(ROLES), ROLES[count]))
-            step.note(f"{archive.stat().st_size / 1e6:.0f} MB")
-        work.chmod(0o755)
-        shutil.rmtree(directory, ignore_errors=True)
-        work.rename(directory)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with files.whole_directory(directory) as work, report.step("Pack the images") as step:
+        for role in ROLES:
+            name, parts = images.reference(role), work / role
+            parts.mkdir()
+            copy = f'cd "$ROOT"; cp --archive --parents {" ".join(sbom.PARTS)} "$TARGET"'
+            buildah.read_image(name, copy, {"TARGET": str(parts)})
+            bill = work / f"sbom-{role}.cdx.json"
+            sbom.write(parts, bill, name=name, suite=DEBIAN_SUITES[images.slurm_version])
+            shutil.rmtree(parts)
+        archive = work / "images.tar"
+        buildah.save(images.references, archive, lambda count: step.progress(count, len(ROLES), ROLES[count]))
+        step.note(f"{archive.stat().st_size / 1e6:.0f} MB")
+        shutil.rmtree(directory, ignore_errors=True)  # one without an archive
 
 
 def _forget_old(buildah: Buildah, images: ImageSet, base: str) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import paths
+from local import files, paths
 from local.errors import LocalError
 from local.shell import run
 
@@ -178,24 +178,17 @@ def _suite() -> str:
 
 
 def _fetch_into(tree: Path, missing: Sequence[Requirement], step: Step) -> None:
-    tree.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=tree.parent) as work:
-        archives, unpacked = Path(work) / "archives", Path(work) / "tree"
-        archives.mkdir()
-        unpacked.mkdir()
-        _download(missing, archives, step)
-        debs = sorted(archives.glob("*.deb"))
+    with (
+        files.whole_directory(tree) as unpacked,
+        tempfile.TemporaryDirectory(prefix=files.UNFINISHED, dir=tree.parent) as archives,
+    ):
+        _download(missing, Path(archives), step)
+        debs = sorted(Path(archives).glob("*.deb"))
         for count, deb in enumerate(debs):
             step.progress(count, len(debs), f"unpacking {deb.name}")
             run(["dpkg-deb", "-x", str(deb), str(unpacked)], timeout_s=_APT_TIMEOUT_S)
         size = sum(deb.stat().st_size for deb in debs) / 1e6
         step.note(f"{len(debs)} packages, {size:.0f} MB")
-        unpacked.chmod(0o755)
-        try:
-            unpacked.rename(tree)
-        except OSError:
-            if not tree.is_dir():  # otherwise another run was first, with the same content
-                raise
 
 
 def _download(missing: Sequence[Requirement], archives: Path, step: Step) -> None:

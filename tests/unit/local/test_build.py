@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING
 
@@ -50,15 +49,6 @@ def test_notes_beside_the_sources_do_not_cause_a_build(tmp_path: Path) -> None:
     first = build.module_key(tmp_path, [], "x86_64")
     (tmp_path / "README.md").write_text("words")
     assert build.module_key(tmp_path, [], "x86_64") == first
-
-
-def test_what_a_killed_build_left_yesterday_is_removed_but_not_a_build_at_work(tmp_path: Path) -> None:
-    old, young = tmp_path / ".build-old", tmp_path / ".build-young"
-    old.mkdir()
-    young.mkdir()
-    os.utime(old, (0, 0))
-    build.remove_stale(tmp_path, ".build-*")
-    assert [path.name for path in tmp_path.iterdir()] == [".build-young"]
 
 
 @pytest.mark.parametrize(

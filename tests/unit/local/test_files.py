@@ -1,0 +1,73 @@
+"""Files and directories appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from local.files import UNFINISHED, whole_directory, write_whole
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_file_is_for_its_owner_and_what_it_had_stays_until_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "made" / "file"
+    write_whole(target, "old")
+
+    def full(_: int) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        write_whole(target, "new")
+
+    assert (target.read_text(), target.stat().st_mode & 0o777) == ("old", 0o600)
+    assert names(target.parent) == ["file"]
+
+
+def test_a_directory_is_there_when_it_is_whole(tmp_path: Path) -> None:
+    with whole_directory(tmp_path / "cache" / "key") as work:
+        (work / "file").touch()
+        assert not (tmp_path / "cache" / "key").exists()
+
+    assert names(tmp_path / "cache") == ["key"]
+    assert names(tmp_path / "cache" / "key") == ["file"]
+
+
+def test_nothing_is_left_of_a_directory_that_could_not_be_made(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with whole_directory(tmp_path / "key") as work:
+            (work / "file").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+
+    assert names(tmp_path) == []
+
+
+def test_another_run_that_was_first_is_believed(tmp_path: Path) -> None:
+    with whole_directory(tmp_path / "key") as work:
+        (work / "mine").touch()
+        with whole_directory(tmp_path / "key") as first:
+            (first / "theirs").touch()
+
+    assert names(tmp_path) == ["key"]
+    assert names(tmp_path / "key") == ["theirs"]
+
+
+def test_what_a_killed_run_left_yesterday_is_removed_but_not_one_at_work(tmp_path: Path) -> None:
+    old, young = tmp_path / f"{UNFINISHED}old", tmp_path / f"{UNFINISHED}young"
+    old.mkdir()
+    young.mkdir()
+    os.utime(old, (0, 0))
+    with whole_directory(tmp_path / "key"):
+        pass
+
+    assert names(tmp_path) == [young.name, "key"]
