@@ -91,12 +91,6 @@ def test_licenses_are_counted_and_planned_for() -> None:
     assert "bf_licenses" not in settings()["SchedulerParameters"]
 
 
-def test_a_partition_s_own_settings_win() -> None:
-    partitions = with_partition(settings={"oversubscribe": "NO"})
-    sections = {"partitions": partitions, "preemption": {"type": "partition", "mode": "suspend"}}
-    assert partition("OverSubscribe", **sections) == {"main": "NO", "gpu": "FORCE:1"}
-
-
 def test_a_partition_says_who_may_use_it() -> None:
     sections = {
         "groups": {"physics": {"gid": 2000}, "biology": {"gid": 2001}},
