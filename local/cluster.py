@@ -155,8 +155,10 @@ def _prepare(report: Report) -> Setup:
     recorded = _recorded()
     if recorded is not None and recorded != (wanted, _NODES):
         kept, names = recorded
-        same = "" if kept == wanted else f", ranges {', '.join(kept.as_json().values())}"
-        raise LocalError(f"there is a cluster of {len(names)} nodes{same}", "use the same values, or run `down` first")
+        if kept == wanted:
+            raise LocalError(f"there is a cluster of {len(names)} nodes, made by another version", "run `down` first")
+        ranges_ = ", ".join(kept.as_json().values())
+        raise LocalError(f"there is a cluster with the ranges {ranges_}", "use the same values, or run `down` first")
     found = tools.ensure_tools(report)
     shell.use(found.env())
     network.check(wanted)

@@ -29,6 +29,11 @@ LAST_ID: Final = 59999
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
+def is_name(name: str) -> bool:
+    """Whether a user or group may be called so. It is also safe as a file's name."""
+    return bool(_NAME.fullmatch(name))
+
+
 class AccountError(RefusedError):
     """The declared users and groups do not fit the jail; nothing was changed. Every conflict is in the message."""
 
@@ -156,7 +161,7 @@ def _unusable(kind: str, what: str, numbers: Mapping[str, int]) -> list[str]:
     found = []
     owners: dict[int, str] = {}
     for name, number in sorted(numbers.items()):
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             found.append(f"{kind} {name!r}: not a valid {kind} name")
         if number < FIRST_ID:
             found.append(f"{kind} {name}: {what} {number}: {what}s below {FIRST_ID} belong to the system")

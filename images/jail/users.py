@@ -22,7 +22,7 @@ from images.common.files import write_atomically
 from images.common.homes import make_home
 from images.common.process import program
 from images.common.readiness import wait_for_jail
-from images.jail.accounts import AccountError, Accounts, Declared, Group, Table, User, apply
+from images.jail.accounts import AccountError, Accounts, Declared, Group, Table, User, apply, is_name
 
 JAIL: Final = Path("/jail")
 RECORD: Final = ".slurmstack/users.json"
@@ -76,7 +76,8 @@ def apply_users(jail: Path, declared: Declared, log: Callable[[str], None]) -> N
     ours = read_declared(jail / RECORD)
     before = _read_accounts(jail)
     after = apply(before, declared, ours, today=int(time.time() // 86400))
-    removed = set(ours.users) - set(declared.users)
+    # Whoever is root in the jail can write the record: a name with slashes would lead out of the keys' directory.
+    removed = {name for name in set(ours.users) - set(declared.users) if is_name(name)}
     # Recorded first: a run that is interrupted still knows later whom it made.
     _write_record(jail, _both(ours, declared))
     _write_accounts(jail, before, after)

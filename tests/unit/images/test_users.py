@@ -80,6 +80,16 @@ def test_a_link_that_root_in_the_jail_put_in_the_locks_place_is_not_followed(jai
     assert not (tmp_path / "made").exists()
 
 
+def test_a_name_that_root_in_the_jail_wrote_into_the_record_removes_no_other_file(jail: Path) -> None:
+    apply(jail, alice=user())
+    record = jail / ".slurmstack/users.json"
+    document = json.loads(record.read_text())
+    document["users"]["../../passwd"] = document["users"]["alice"] | {"uid": 10009}
+    record.write_text(json.dumps(document))
+    apply(jail, alice=user())
+    assert (jail / "etc/passwd").exists()
+
+
 def test_system_accounts_are_kept(jail: Path) -> None:
     apply(jail, alice=user())
 
