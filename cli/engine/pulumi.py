@@ -9,11 +9,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+
+from rich.console import Console
 
 from cli.errors import USAGE, Failure
 from cli.stack import IS_CHECKOUT, PROJECT_ROOT, Stack
+from local.report import RichReport
 
 ENGINES = ("auto", "pulumi", "kubectl")
 
@@ -65,8 +68,14 @@ def _leave_ctrl_c_to_pulumi() -> Iterator[None]:
 def preview(stack: Stack) -> tuple[int, str]:
     """Exit status and output of `pulumi preview --json`, with the resources that stay as they are."""
     command = _command(stack, ["preview", "--refresh", "--diff", "--json", "--show-sames"])
-    done = subprocess.run(command, env=_environment(), check=False, stdout=subprocess.PIPE, text=True)
+    with _told("Pulumi looks at all resources"):
+        done = subprocess.run(command, env=_environment(), check=False, stdout=subprocess.PIPE, text=True)
     return done.returncode, done.stdout
+
+
+def _told(what: str) -> AbstractContextManager[object]:
+    """Show people that something is at work: with --json Pulumi tells nothing of its progress."""
+    return RichReport(Console(stderr=True, highlight=False)).step(what) if sys.stderr.isatty() else nullcontext()
 
 
 def export(stack: Stack) -> dict[str, Any]:

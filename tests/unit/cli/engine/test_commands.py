@@ -61,6 +61,22 @@ def test_a_preview_for_scripts_is_the_same_document_as_without_the_engine(engine
     assert "! update StatefulSet slurm-cpu\n-   spec.replicas: 4\n+   spec.replicas: 5\n" in done.stdout
 
 
+def test_a_terminal_shows_that_pulumi_is_at_work_and_the_document_stays_as_it_is(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    file = applied(engine, tmp_path, stacks.existing(), stacks.existing())
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "cli.entry", "preview", "--json", "--config", str(file)]
+    environment = {**os.environ, **engine.path}
+    done = subprocess.run(command, cwd=stacks.ROOT, env=environment, stdout=subprocess.PIPE, stderr=theirs, check=False)
+    os.close(theirs)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert "Pulumi looks at all resources" in shown
+    assert json.loads(done.stdout)["outcome"] == "none"
+    assert "Pulumi looks" not in call(engine, file, "preview").stderr
+
+
 def test_people_who_ask_for_the_exit_status_see_the_changes_too(engine: FakeEngine, tmp_path: Path) -> None:
     file = applied(engine, tmp_path, stacks.existing(), stacks.existing())
     done = call(engine, file, "preview", "--detailed-exitcode")
