@@ -19,17 +19,20 @@ def make_home(jail: Path, home: str, uid: int, gid: int) -> bool:
     if os.path.lexists(target):
         return False
     make_directory(jail, str(Path(home).parent))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
+    # Nobody else gets in here: who owned a part of it already could put a link where the next one is to be given away.
+    closed = target.with_name(f".{target.name}.{os.getpid()}.new")
+    made = closed / "home"
     skeleton = jail / "etc/skel"
     try:
+        closed.mkdir(mode=0o700)
         if skeleton.is_dir():
-            shutil.copytree(skeleton, temporary, symlinks=True)
+            shutil.copytree(skeleton, made, symlinks=True)
         else:
-            temporary.mkdir()
-        for path in (temporary, *temporary.rglob("*")):
+            made.mkdir()
+        for path in (made, *made.rglob("*")):
             os.lchown(path, uid, gid)
-        temporary.chmod(0o700)
-        temporary.rename(target)
+        made.chmod(0o700)
+        made.rename(target)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(closed, ignore_errors=True)
     return True

@@ -19,6 +19,7 @@ from typing import IO, Final, NoReturn
 from images.health import epilog, periodic, prolog
 from images.health.local import find_local, pod_environment
 from images.health.registry import find_checks
+from images.health.state import open_lock
 
 PROGRAMS: Final = {"periodic": periodic.main, "prolog": prolog.main, "epilog": epilog.main}
 
@@ -84,7 +85,7 @@ class Resident:
             plain.touch(mode=0o600)
 
     def _lock(self) -> IO[str] | None:
-        lock = self._path.with_suffix(".lock").open("w")
+        lock = open_lock(self._path.with_suffix(".lock"))
         try:
             # Of this process alone: one of flock() would be held by all forks, too.
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -127,6 +127,24 @@ def test_a_home_is_made_once_and_only_its_owner_may_look(jail: Path) -> None:
     assert [path.name for path in (jail / "home/team").iterdir()] == ["lena"]
 
 
+def test_nobody_gets_into_a_home_while_it_is_given_away(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (jail / "etc/skel/.config/app").mkdir(parents=True)
+    (jail / "etc/skel/.config/app/settings").touch()
+    given: list[str] = []
+    lchown = os.lchown
+
+    def give(path: Path, uid: int, gid: int) -> None:
+        way = [parent for parent in path.relative_to(jail / "home").parents if parent.name]
+        assert (jail / "home" / way[-1]).stat().st_mode & 0o077 == 0, f"others could replace what leads to {path}"
+        given.append(path.name)
+        lchown(path, uid, gid)
+
+    monkeypatch.setattr(os, "lchown", give)
+    assert make_home(jail, "/home/lena", os.getuid(), os.getgid())
+    assert {"settings", "app", ".config"} <= set(given)
+    assert (jail / "home/lena/.config/app/settings").exists()
+
+
 def test_a_home_is_never_made_through_a_symbolic_link(jail: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (jail / "home").symlink_to(outside)

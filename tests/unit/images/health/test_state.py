@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from images.health.contract import Node
-from images.health.state import GAP_SECONDS, held_for
+from images.health.state import GAP_SECONDS, held_for, only_me
 from tests.unit.images.health.tables import table
 
 Runs = list[tuple[float, dict[str, float]]]
@@ -40,3 +40,14 @@ def test_a_file_of_somebody_else_is_no_memory(tmp_path: Path, text: str) -> None
 def test_nothing_is_written_where_there_is_nothing_to_remember(tmp_path: Path) -> None:
     held_for(Node(name="w-0", state=tmp_path / "state"), "c", [], lambda: 1000.0)
     assert not (tmp_path / "state").exists()
+
+
+def test_a_lock_cannot_be_opened_by_users_whose_reading_lock_would_keep_root_out(tmp_path: Path) -> None:
+    node = Node(name="cpu-0", state=tmp_path)
+    with only_me(node, "periodic") as alone:
+        assert alone
+    assert (tmp_path / "periodic.lock").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "linked.lock").symlink_to(tmp_path / "elsewhere")
+    with only_me(node, "linked") as alone:
+        assert alone, "nobody knows, so it goes on"
+    assert not (tmp_path / "elsewhere").exists()
