@@ -57,15 +57,22 @@ def left_processes(uid: int, before: Moment, proc: Path) -> list[Process]:
     """The user's processes that belong to no step."""
     every = {found.pid: found for found in processes(proc)}
 
+    known: dict[int, bool] = {}
+
     def in_step(found: Process) -> bool:
-        seen = set()
+        """Whether it descends from a step. Each process is asked once: a user may have nested thousands."""
+        way = []
         parent = every.get(found.parent)
-        while parent is not None and parent.pid not in seen:
+        while parent is not None and parent.pid not in known:
+            known[parent.pid] = False  # which also ends a circle of records that were read at different moments
+            way.append(parent.pid)
             if is_step(parent.pid, proc):
-                return True
-            seen.add(parent.pid)
+                known[parent.pid] = True
+                break
             parent = every.get(parent.parent)
-        return False
+        answer = parent is not None and known[parent.pid]
+        known.update(dict.fromkeys(way, answer))
+        return answer
 
     return [
         found

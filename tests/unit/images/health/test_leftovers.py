@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.steps import PROC
+from images.common.steps import PROC, is_step
 from images.health import leftovers
 from images.health.leftovers import Moment, end_processes, has_files, ipc_objects, left_processes, remove_files
 from images.health.proc import Process, process
@@ -115,6 +115,25 @@ def test_processes_of_the_user_outside_of_steps_are_left_ones(tmp_path: Path) ->
     left = {found.comm for found in left_processes(1000, LATER, proc)}
     assert left == {"daemon", "headless", "slurmstepd", "child"}
     assert left_processes(1000, EARLIER, proc) == []
+
+
+def test_each_process_is_asked_once_however_deep_a_user_nests_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc = tmp_path / "proc"
+    add_process(proc, 10, comm="slurmstepd", uid=0)
+    for first in (100, 300):
+        for pid in range(first, first + 100):
+            add_process(proc, pid, parent=pid - 1 if pid > first else {100: 10, 300: 1}[first])
+    asked: list[int] = []
+
+    def ask(pid: int, root: Path) -> bool:
+        asked.append(pid)
+        return is_step(pid, root)
+
+    monkeypatch.setattr(leftovers, "is_step", ask)
+    assert {found.pid for found in left_processes(1000, LATER, proc)} == set(range(300, 400))
+    assert len(asked) == len(set(asked))
 
 
 @pytest.fixture
