@@ -78,7 +78,7 @@ def read_document(path: Path) -> Any:
     """The whole of a stack file, unchecked. Raises ConfigError if there is no such file or it is not YAML."""
     where = str(path)
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  it is a safe one
+        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  it is a safe one
     except FileNotFoundError:
         raise ConfigError([Problem(where, "there is no such file")]) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -87,8 +87,27 @@ def read_document(path: Path) -> Any:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         message = f"is not valid YAML{line}: {error.problem}; check the indent of this line and of the one above"
         raise ConfigError([Problem(where, message)]) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a number of thousands of digits
         raise ConfigError([Problem(where, f"is not valid YAML: {error}")]) from None
+    except RecursionError:
+        raise ConfigError([Problem(where, "is nested too deeply")]) from None
+    if _contains_itself(document, set(), set()):
+        raise ConfigError([Problem(where, "an alias (*) stands inside of what it names, which would never end")])
+    return document
+
+
+def _contains_itself(value: Any, above: set[int], seen: set[int]) -> bool:
+    """Whether following a value's items leads back to it. `above`: what it lies in; `seen`: what was followed."""
+    if not isinstance(value, dict | list) or id(value) in above:
+        return isinstance(value, dict | list)
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    above.add(id(value))
+    items = value.values() if isinstance(value, dict) else value
+    found = any(_contains_itself(item, above, seen) for item in items)
+    above.discard(id(value))
+    return found
 
 
 def sections_of(document: Any, *, where: Path) -> dict[str, Any]:

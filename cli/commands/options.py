@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+
+def named(text: str) -> Path:
+    """A path that was really given: an empty one, as of a shell variable that is not set, would mean this directory."""
+    if not text:
+        raise typer.BadParameter("is empty; `.` is the directory where you are")
+    return Path(text)
+
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", metavar="FILE", help="Stack file. Default: Pulumi.dev.yaml.", show_default=False),

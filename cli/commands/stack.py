@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, JsonOption, named
 from cli.errors import USAGE, Failure
 from cli.preview.document import Preview, exit_status
 from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
@@ -82,12 +82,15 @@ def _print_comparison(document: Preview, against: Path | None) -> None:
 
 
 def render(
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Directory for the files.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", parser=named, help="Directory for the files.")
+    ],
     config: ConfigOption = None,
     secrets: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
+            parser=named,
             help="Another directory for the Secrets, so that the first one can be committed. Default: with the rest.",
             show_default=False,
         ),
@@ -96,6 +99,7 @@ def render(
         Path | None,
         typer.Option(
             metavar="FILE",
+            parser=named,
             help="File that keeps generated keys. Default: .slurmstack/STACK/keys.json.",
             show_default=False,
         ),

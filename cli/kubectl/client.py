@@ -80,12 +80,27 @@ class Kubectl:
     def json(self, *arguments: str) -> Any:
         """What kubectl prints with `-o json`; an empty list if that is nothing."""
         printed = self.run(*arguments, "-o", "json").stdout
-        return json.loads(printed) if printed.strip() else {"items": []}
+        return understood(printed) if printed.strip() else {"items": []}
 
     def items(self, *arguments: str) -> list[dict[str, Any]]:
         """Objects of `kubectl get`, also if only one was asked for. Those that do not exist are left out."""
         found = self.json("get", "--ignore-not-found", *arguments)
         return list(found["items"]) if "items" in found else [found]
+
+
+def understood(printed: str) -> Any:
+    """An answer of the API server. Raises Failure if it is none: a proxy's page, say."""
+    try:
+        return json.loads(printed)
+    except ValueError:
+        raise Failure(
+            f"what answers is no Kubernetes API server: {printed.strip()[:80]!r}",
+            hint="check the server's address in the kubeconfig, and proxies on the way",
+        ) from None
+
+
+_REFUSALS = ("Unauthorized", "must be logged in", "Forbidden", "forbidden")
+"""In kubectl's words for what the API server answers with 401 and 403."""
 
 
 def in_controller(
@@ -119,6 +134,10 @@ def connect(cloud: Cloud) -> Kubectl:
     context = cloud.context or LOCAL_CONTEXT
     if cloud.is_local and not Path(str(kubeconfig)).exists():
         raise Failure("the local cluster is not running", hint="start it with `slurmstack local up` (or `make up`)")
+    if kubeconfig and not Path(kubeconfig).exists():
+        raise Failure(
+            f"cloud.kubeconfig: there is no file {kubeconfig}", hint="a relative path starts where you are", code=USAGE
+        )
     kubectl = Kubectl(program=find_program(), context=context, kubeconfig=kubeconfig)
     answer = kubectl.run("get", "--raw", "/readyz", check=False)
     if answer.returncode == 0:
@@ -132,7 +151,12 @@ def connect(cloud: Cloud) -> Kubectl:
             hint="change slurmstack:cloud in the stack file, or name another kubeconfig there",
             code=USAGE,
         )
-    hint = "`slurmstack local up` starts it again" if cloud.is_local else "check the network, VPN and credentials"
+    if any(word in answer.stderr for word in _REFUSALS):
+        raise Failure(
+            f"the cluster of context {context!r} lets nobody in with these credentials: {message(answer.stderr)}",
+            hint="log in to it anew, or ask its administrator for rights in the namespace",
+        )
+    hint = "`slurmstack local up` starts it again" if cloud.is_local else "check the network and VPN"
     raise Failure(f"the cluster of context {context!r} does not answer: {message(answer.stderr)}", hint=hint)
 
 

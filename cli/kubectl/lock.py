@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, message
+from cli.kubectl.client import Kubectl, message, understood
 from local.report import Report
 
 LEASE = "slurmstack"
@@ -117,7 +117,7 @@ class Lock:
         done = self._ask("create", "", self._lease({"name": LEASE}))
         self._going = "is being terminated" in done.stderr
         if done.returncode == 0:
-            self._held = json.loads(done.stdout)
+            self._held = understood(done.stdout)
             return True
         if "(AlreadyExists)" in done.stderr:
             return False
@@ -134,14 +134,14 @@ class Lock:
         done = self._kubectl.run("get", "--raw", f"{self._path}/{LEASE}", check=False)
         if done.returncode != 0 and "(NotFound)" not in done.stderr:
             raise Failure(message(done.stderr))
-        return json.loads(done.stdout) if done.returncode == 0 else None
+        return understood(done.stdout) if done.returncode == 0 else None
 
     def _put(self, present: Mapping[str, Any]) -> str:
         """Write ourselves into a lease that nobody has touched meanwhile; else what kubectl complains about."""
         kept = {name: present["metadata"][name] for name in ("name", "uid", "resourceVersion")}
         done = self._ask("replace", f"/{LEASE}", self._lease(kept))
         if done.returncode == 0:
-            self._held = json.loads(done.stdout)
+            self._held = understood(done.stdout)
         return "" if done.returncode == 0 else done.stderr or "no answer"
 
     def _renew(self) -> None:

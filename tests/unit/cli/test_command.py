@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cli.errors import USAGE
 from tests import stacks
 from tests.stacks import with_change
 from tests.unit.cli.command_line import slurmstack, stack_file
@@ -45,6 +46,14 @@ def test_rendering_needs_no_cluster_and_keeps_its_keys(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     first = (tmp_path / "first" / "40-secret-munge-key.yaml").read_text(encoding="utf-8")
     assert first == (tmp_path / "second" / "40-secret-munge-key.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("option", ["--output", "--secrets", "--keys"])
+def test_an_empty_name_is_not_taken_for_this_directory(option: str) -> None:
+    options = {"--output": "out", option: ""}
+    done = slurmstack("render", *(word for pair in options.items() for word in pair))
+    assert done.returncode == USAGE
+    assert "is empty" in done.stderr
 
 
 def test_secrets_can_be_written_apart_from_what_is_committed(tmp_path: Path) -> None:

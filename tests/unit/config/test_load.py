@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from config import ConfigError, Problem, load_config, load_stack_file
 from config.base import parse_bytes
-from config.load import read_sections
+from config.load import read_document, read_sections
 from config.schema import stack_file_schema
 from tests import stacks
 from tests.stacks import ROOT, with_change
@@ -236,9 +236,24 @@ def test_a_stack_file_that_is_missing_or_no_yaml_is_named(tmp_path: Path) -> Non
     broken.write_text("config: [", encoding="utf-8")
     with pytest.raises(ConfigError, match="is not valid YAML"):
         load_stack_file(broken)
+    broken.write_text(f"config: {{size: {'9' * 5000}}}", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not valid YAML"):
+        load_stack_file(broken)
+    broken.write_text(f"config: {'[' * 3000}", encoding="utf-8")
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        load_stack_file(broken)
+    broken.write_text("config: {slurmstack:worker_nodes: &pools {a: *pools}}", encoding="utf-8")
+    with pytest.raises(ConfigError, match="would never end"):
+        load_stack_file(broken)
     broken.write_text("hello: 1", encoding="utf-8")
     with pytest.raises(ConfigError, match="has no map 'config:'"):
         load_stack_file(broken)
+
+
+def test_an_alias_may_be_used_again_and_again(tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.test.yaml"
+    file.write_text("config: {a: &one {b: [1, 2]}, c: [*one, {d: *one}], e: *one}", encoding="utf-8")
+    assert read_document(file)["config"]["e"] == {"b": [1, 2]}
 
 
 @pytest.mark.parametrize(

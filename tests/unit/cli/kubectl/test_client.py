@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, in_controller, slurm
+from cli.kubectl.client import Kubectl, connect, in_controller, slurm
+from config.sections.cloud import ExistingCloud
 
 
 @pytest.fixture
@@ -17,6 +18,47 @@ def silent(tmp_path: Path) -> Kubectl:
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
     return Kubectl(program=str(program), context="test", kubeconfig=None)
+
+
+def says(monkeypatch: pytest.MonkeyPatch, directory: Path, script: str) -> Path:
+    """Put a kubectl on PATH; returns a kubeconfig that it does not read."""
+    program = directory / "kubectl"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("cli.kubectl.client.find_program", lambda: str(program))
+    kubeconfig = directory / "kubeconfig"
+    kubeconfig.touch()
+    return kubeconfig
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("error: You must be logged in to the server (Unauthorized)", "lets nobody in with these credentials"),
+        ('Error from server (Forbidden): User "x" cannot get path "/readyz"', "lets nobody in with these credentials"),
+        ("Unable to connect to the server: dial tcp: i/o timeout", "does not answer"),
+    ],
+)
+def test_a_server_that_refuses_is_not_called_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, told: str
+) -> None:
+    script = f"case \"$*\" in *get-contexts*) echo mine;; *) echo '{answer}' >&2; exit 1;; esac"
+    kubeconfig = says(monkeypatch, tmp_path, script)
+    with pytest.raises(Failure, match=told):
+        connect(ExistingCloud(kind="existing", context="mine", kubeconfig=str(kubeconfig)))
+
+
+def test_a_kubeconfig_that_is_not_there_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says(monkeypatch, tmp_path, "exit 1")
+    with pytest.raises(Failure, match="there is no file"):
+        connect(ExistingCloud(kind="existing", context="mine", kubeconfig=str(tmp_path / "none")))
+
+
+def test_a_page_of_a_proxy_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubeconfig = says(monkeypatch, tmp_path, "echo '<html>log in</html>'")
+    kubectl = connect(ExistingCloud(kind="existing", context="mine", kubeconfig=str(kubeconfig)))
+    with pytest.raises(Failure, match="no Kubernetes API server: '<html>log in"):
+        kubectl.items("pods")
 
 
 def test_a_pod_whose_machine_is_lost_is_not_waited_for(silent: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:

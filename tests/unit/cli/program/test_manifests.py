@@ -187,12 +187,34 @@ def test_kept_keys_survive_and_missing_ones_are_made(tmp_path: Path) -> None:
     assert again.random_bytes("other", 32) != value
 
 
-def test_a_damaged_key_file_is_named_and_not_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"munge": 5}', '{"munge": "AAA"}', '{"munge": "AA!="}'])
+def test_a_damaged_key_file_is_named_and_not_replaced(tmp_path: Path, text: str) -> None:
     path = tmp_path / "keys.json"
-    path.write_text("{", encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(Failure, match="cannot be read"):
         read_file(path)
-    assert path.read_text(encoding="utf-8") == "{"
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_a_key_that_was_cut_off_is_named_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text('{"munge": "AAAA"}', encoding="utf-8")
+    kept = read_file(path)
+    kept.random_bytes("munge", 32)
+    with pytest.raises(Failure, match="munge has not the length"):
+        write_file(path, kept)
+    assert path.read_text(encoding="utf-8") == '{"munge": "AAAA"}'
+
+
+def test_keys_that_another_run_made_meanwhile_are_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    first, second = read_file(path), read_file(path)
+    value = first.random_bytes("munge", 32)
+    second.random_bytes("munge", 32)
+    write_file(path, first)
+    with pytest.raises(Failure, match="another run has made keys"):
+        write_file(path, second)
+    assert read_file(path).random_bytes("munge", 32) == value
 
 
 def test_the_graph_as_data_has_the_promised_keys_and_no_secret() -> None:
