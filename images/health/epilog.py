@@ -41,6 +41,7 @@ class Epilog(AroundJob):
     places: tuple[Path, ...] = leftovers.PLACES
     clock: Clock = field(default_factory=Clock)
     kill: Callable[[int, int], None] = os.kill
+    sweep: Callable[[int], None] = leftovers.sweep
     moment: Callable[[], Moment] = leftovers.now
 
     def run(self) -> None:
@@ -52,8 +53,9 @@ class Epilog(AroundJob):
         if gone is not None:
             removals.append(lambda: leftovers.remove_tree(gone))
         uid = node.job_uid
-        if uid is not None and uid not in leftovers.PROTECTED and self._may_clean(node, uid, before):
+        if uid is not None and uid not in leftovers.PROTECTED and self._may_clean(node, uid):
             self._end_processes(node, uid, before)
+            self._sweep(node, uid)
             removals.append(lambda: leftovers.remove_files(uid, before, self.places))
             removals.append(lambda: leftovers.remove_ipc_objects(list(leftovers.ipc_objects(uid, self._proc))))
         if removals:
@@ -71,13 +73,13 @@ class Epilog(AroundJob):
             self.log(f"cannot remove the temporary directory of job {job}: {error}")
             return None
 
-    def _may_clean(self, node: Node, uid: int, before: Moment) -> bool:
+    def _may_clean(self, node: Node, uid: int) -> bool:
         """Whether something is left of the user's, and the user has no other job here.
 
         slurmctld is only asked where something is left: most jobs leave nothing, and there may be many of them.
         """
         left = (
-            bool(leftovers.left_processes(uid, before, self._proc))
+            bool(leftovers.left_processes(uid, leftovers.EVER, self._proc))
             or leftovers.has_files(uid, self.places)
             or next(leftovers.ipc_objects(uid, self._proc), None) is not None
         )
@@ -107,12 +109,28 @@ class Epilog(AroundJob):
 
     def _end_processes(self, node: Node, uid: int, before: Moment) -> None:
         left = leftovers.left_processes(uid, before, self._proc)
-        if not left:
-            return
-        self.log(f"job {node.job}: ending what it has left: {_names(left)}")
+        if left:
+            self.log(f"job {node.job}: ending what it has left: {_names(left)}")
         stuck = leftovers.end_processes(left, self._proc, self.clock, self.kill)
         if stuck:
             self.log(f"job {node.job}: these do not end: {_names(stuck)}")
+
+    def _sweep(self, node: Node, uid: int) -> None:
+        """End what has come since, too, if the user still has no job here: a process may fork faster than we look."""
+        fresh = leftovers.left_processes(uid, leftovers.EVER, self._proc)
+        if not fresh:
+            return
+        try:
+            if self._other_jobs(node, uid):
+                return
+        except SlurmError as error:
+            self.log(f"job {node.job}: {_names(fresh)} stay, as slurmctld does not say who is here: {error}")
+            return
+        self.log(f"job {node.job}: ending all that its user runs: {_names(fresh)}")
+        try:
+            self.sweep(uid)
+        except (OSError, ValueError) as error:
+            self.log(f"job {node.job}: cannot end all that its user runs: {error}")
 
 
 def _names(found: Sequence[Process]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import stat
 import time
@@ -34,7 +35,11 @@ TERM_SECONDS: Final = 0.5
 KILL_SECONDS: Final = 1.0
 
 _DEPTH: Final = 64
-"""Levels of directories. Deeper ones are left, as each takes an open file."""
+"""Levels of directories that are open at a time. What lies deeper is moved up first."""
+_MOST_ENTRIES: Final = 10_000
+"""So many are looked at in one place for one of the user's: with more, something may be left."""
+_NO_USER: Final = 2**32 - 2
+"""A user's number that nobody has."""
 _ENTER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -46,6 +51,9 @@ class Moment:
     """Since 1970: files."""
     ticks: float
     """Clock ticks since the machine's start: processes."""
+
+
+EVER: Final = Moment(seconds=float("inf"), ticks=float("inf"))
 
 
 def now() -> Moment:
@@ -102,12 +110,31 @@ def end_processes(
     return left
 
 
+def sweep(uid: int) -> None:
+    """End all that the user runs in this pod, in one call: what forks without a pause outruns every list of processes.
+
+    The kernel's kill(2) of all reaches those that the caller may signal, and nothing is forked while it goes through
+    them. So this process, which must be root's and have one thread, is the user for that moment; its other numbers
+    are such that the user cannot signal it back, and that it reaches nobody else. Raises ValueError for root, of whom
+    that would be everything.
+    """
+    if uid == 0:
+        raise ValueError("root's processes are the system's")
+    os.setresuid(_NO_USER, uid, 0)
+    try:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+    finally:
+        os.setresuid(0, 0, 0)
+
+
 def has_files(uid: int, places: tuple[Path, ...] = PLACES) -> bool:
-    """Whether something of the user lies there."""
+    """Whether something of the user lies there, or there is too much to tell."""
     for place in places:
         with contextlib.suppress(OSError), os.scandir(place) as entries:
-            if any(entry.stat(follow_symlinks=False).st_uid == uid for entry in entries):
-                return True
+            for number, entry in enumerate(entries):
+                if number >= _MOST_ENTRIES or entry.stat(follow_symlinks=False).st_uid == uid:
+                    return True
     return False
 
 
@@ -119,7 +146,7 @@ def remove_files(uid: int, before: Moment, places: tuple[Path, ...] = PLACES) ->
     removed = 0
     for place in places:
         with contextlib.suppress(OSError):
-            removed += _empty(os.open(place, _ENTER), uid, before.seconds, _DEPTH)
+            removed += _empty_whole(os.open(place, _ENTER), uid, before.seconds)
     return removed
 
 
@@ -127,15 +154,37 @@ def remove_tree(directory: Path) -> int:
     """Remove a directory with all that is in it, whoever it belongs to. Returns how many entries were removed."""
     removed = 0
     with contextlib.suppress(OSError):
-        removed = _empty(os.open(directory, _ENTER), None, float("inf"), _DEPTH)
+        removed = _empty_whole(os.open(directory, _ENTER), None, float("inf"))
         directory.rmdir()
     return removed
 
 
-def _empty(directory: int, uid: int | None, before: float, depth: int) -> int:
+def _empty_whole(top: int, uid: int | None, before: float) -> int:
+    """Remove what is in an open directory, which is closed, however deep it goes."""
+    removed = 0
+    try:
+        moved = list[str]()
+        removed += _empty(os.dup(top), uid, before, moved=moved, top=top)
+        while moved:
+            name = moved.pop()
+            with contextlib.suppress(OSError):
+                inner = os.open(name, _ENTER, dir_fd=top)
+                if uid is not None and os.fstat(inner).st_uid != uid:  # its time was looked at before it was moved
+                    os.close(inner)
+                    continue
+                removed += _empty(inner, uid, before, moved=moved, top=top)
+                os.rmdir(name, dir_fd=top)
+                removed += 1
+    finally:
+        os.close(top)
+    return removed
+
+
+def _empty(directory: int, uid: int | None, before: float, *, moved: list[str], top: int, depth: int = _DEPTH) -> int:
     """Remove what is in an open directory, which is closed.
 
-    By descriptors and never through a symbolic link: this is root at work where users write.
+    By descriptors and never through a symbolic link: this is root at work where users write. A directory that is too
+    deep to be entered from here is moved into `top` under a name that is added to `moved`.
     """
     removed = 0
     try:
@@ -149,12 +198,17 @@ def _empty(directory: int, uid: int | None, before: float, depth: int) -> int:
                     continue
                 if not stat.S_ISDIR(status.st_mode):
                     os.unlink(entry.name, dir_fd=directory)
-                elif depth:
+                elif not depth:
+                    name = f".left-{secrets.token_hex(16)}"
+                    os.rename(entry.name, name, src_dir_fd=directory, dst_dir_fd=top)
+                    moved.append(name)
+                    continue
+                else:
                     inner = os.open(entry.name, _ENTER, dir_fd=directory)
                     if not _is_prey(os.fstat(inner), uid, before):  # another one has taken its place
                         os.close(inner)
                         continue
-                    removed += _empty(inner, uid, before, depth - 1)
+                    removed += _empty(inner, uid, before, moved=moved, top=top, depth=depth - 1)
                     os.rmdir(entry.name, dir_fd=directory)
                 removed += 1
     finally:

@@ -300,6 +300,23 @@ def test_what_a_job_leaves_is_gone_after_it(cluster: Healthy) -> None:
     wait_until(lambda: not (pod.root / "tmp/left").exists(), cluster.sandbox.logs)
 
 
+def test_a_chain_of_processes_that_fork_without_a_pause_ends_too(cluster: Healthy) -> None:
+    """Whatever is ended one by one has started the next one, which is newer than the end of the job."""
+    chain = "#!/bin/sh\n[ $(date +%s) -lt $1 ] || exit\nsetsid --fork $0 $1\nsleep 0.1\n"
+    pod = cluster.sandbox.pods["default-1"]
+    pod.run("cat > /run/chain; chmod 755 /run/chain", stdin=chain)
+    start = f"setpriv --reuid={USER} --clear-groups /run/chain $(($(date +%s) + 90)) > /dev/null 2>&1 < /dev/null"
+    pod.run(start)
+
+    def runs() -> bool:
+        """Whether one of them is seen in any of many looks."""
+        return pod.run(f"for i in $(seq 50); do pgrep -u {USER} && exit; done; exit 1").returncode == 0
+
+    assert runs()
+    cluster.wait_for_job(cluster.submit("true", "--nodelist=default-1"))
+    wait_until(lambda: not runs(), cluster.sandbox.logs, timeout=30)
+
+
 def test_another_job_of_the_user_on_the_node_loses_nothing(cluster: Healthy) -> None:
     stays = cluster.submit("touch /tmp/stays; sleep 1000", "--nodelist=default-1", "--ntasks=1")
     cluster.wait_for_job(stays, "RUNNING")

@@ -33,7 +33,7 @@ STEP_SECONDS: Final = 120.0
 gives processes 60 s to die (`UnkillableStepTimeout`)."""
 
 STRAY_SECONDS: Final = 60.0
-"""How long a user's process may outlive the last step."""
+"""How long a user's processes may outlive the last step."""
 
 FIRST_USER: Final = 1000
 """Numbers below are the system's own (Debian policy, 9.2.2)."""
@@ -68,7 +68,7 @@ def run(node: Node, runner: Runner, thresholds: Thresholds, *, clock: Callable[[
     busy = node.other_jobs or bool(node.job)
     stuck = {f"stuck {one.key} {one.ticks}": one for one in processes if one.state == "D" and not _is_own(one, proc)}
     steps = {f"step {one.key}": one for one in _steps_without_work(processes, proc, busy=busy)}
-    strays = {f"stray {one.key}": one for one in ([] if busy else _strays(proc, processes))}
+    strays = {} if busy else _strays(proc, processes)
     held = held_for(node, NAME, [*stuck, *steps, *strays], clock)
     limits = {
         "stuck": thresholds.get(NAME, "stuck_seconds", STUCK_SECONDS),
@@ -81,7 +81,7 @@ def run(node: Node, runner: Runner, thresholds: Thresholds, *, clock: Callable[[
             _judge_zombies([one for one in processes if one.has_ended], processes, thresholds, busy=busy),
             _judge_stuck([(one, lasting[key]) for key, one in stuck.items() if key in lasting], busy=busy),
             _judge_steps(node, runner, proc, [(one, lasting[key]) for key, one in steps.items() if key in lasting]),
-            _judge_strays([one for key, one in strays.items() if key in lasting]),
+            _judge_strays([one for key, found in strays.items() if key in lasting for one in found]),
         ]
     )
 
@@ -97,12 +97,16 @@ def _steps_without_work(processes: Iterable[Process], proc: Path, *, busy: bool)
     return [one for one in steps if not busy or one.pid not in parents]
 
 
-def _strays(proc: Path, processes: Iterable[Process]) -> list[Process]:
-    """Users' processes where no step runs that could have started them."""
+def _strays(proc: Path, processes: Iterable[Process]) -> dict[str, list[Process]]:
+    """Users' processes where no step runs that could have started them, by user: one that forks is ever another."""
     found = list(processes)
     if any(is_step(one.pid, proc) for one in found):
-        return []
-    return [one for one in found if not one.has_ended and (user_of(one.pid, proc) or 0) >= FIRST_USER]
+        return {}
+    strays: dict[str, list[Process]] = {}
+    for one in found:
+        if not one.has_ended and (user := user_of(one.pid, proc) or 0) >= FIRST_USER:
+            strays.setdefault(f"stray {user}", []).append(one)
+    return strays
 
 
 def _judge_zombies(

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define DEEPEST 64 /* ancestors that are looked at */
+#define MOST_ENTRIES 10000 /* of a directory; the Python program has the same limit */
 #define SKIP_2 " %*s %*s"
 #define SKIP_15 " %*s" SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2
 
@@ -63,17 +64,21 @@ int around_make(const struct places *places, const char *job, uid_t uid, gid_t g
 	return made;
 }
 
-/* 1: something in a directory belongs to the user, or it cannot be told; 0: nothing does. */
+/* 1: something in a directory belongs to the user, or it cannot be told, as with too many entries; 0: nothing does. */
 static int has_files(const char *place, uid_t uid)
 {
 	DIR *directory = opendir(place);
 	struct dirent *entry;
 	struct stat status;
-	int found = 0;
+	int found = 0, seen = 0;
 
 	if (directory == NULL)
 		return errno != ENOENT;
 	while (!found && (entry = readdir(directory)) != NULL) {
+		if (++seen > MOST_ENTRIES) {
+			found = 1;
+			break;
+		}
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
 		if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)

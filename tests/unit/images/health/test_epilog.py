@@ -16,6 +16,7 @@ from images.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.epilog import Epilog, in_background
 from images.health.leftovers import Moment
 from images.health.local import Local
+from images.health.proc import Process
 from images.health.registry import Registry
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.processes import add_process
@@ -38,6 +39,7 @@ class FakeEnd:
         self.registry = Registry()
         self.log: list[str] = []
         self.killed: list[tuple[int, int]] = []
+        self.swept: list[int] = []
         self.queue = Command(code=0)
         self.runner = FakeRunner({"squeue": lambda _: self.queue})
         self.environment = {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": str(UID)}
@@ -57,6 +59,7 @@ class FakeEnd:
             places=(self.tmp,),
             clock=FakeClock(),
             kill=self.kill,
+            sweep=self.swept.append,
             moment=lambda: Moment(seconds=time.time() + 60, ticks=float("inf")),
         ).run()
 
@@ -91,9 +94,41 @@ def test_processes_and_files_of_the_user_go(end: FakeEnd) -> None:
     leave_things(end)
     end.run()
     assert end.killed == [(20, signal.SIGTERM)]
+    assert end.swept == []
     assert list(end.tmp.iterdir()) == []
     assert "job 17: ending what it has left: daemon" in end.log
     assert f"--nodelist=w-0 --user={UID}" in end.runner.commands[0]
+
+
+def fork_faster_than_anybody_looks(end: FakeEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process that is ended, and each look at a moment, finds the next one, which is newer."""
+    add_process(end.proc, 20, comm="forker", uid=UID)
+    left = leftovers.left_processes
+
+    def newer(uid: int, before: Moment, proc: Path) -> list[Process]:
+        return left(uid, before, proc) if before == leftovers.EVER else []
+
+    monkeypatch.setattr(leftovers, "left_processes", newer)
+
+
+def test_what_forks_without_a_pause_is_ended_all_at_once(end: FakeEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_faster_than_anybody_looks(end, monkeypatch)
+    end.run()
+    assert end.killed == []
+    assert end.swept == [UID]
+    assert end.log == ["job 17: ending all that its user runs: forker"]
+
+
+@table("last", {"a job of the user": "18 CONFIGURING\n", "nothing that is understood": "garbage\n"})
+def test_nothing_is_ended_at_once_where_slurm_names_at_the_last_moment(
+    end: FakeEnd, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    fork_faster_than_anybody_looks(end, monkeypatch)
+    answers = iter(["", last])
+    end.runner = FakeRunner({"squeue": lambda _: Command(code=0, stdout=next(answers))})
+    end.run()
+    assert end.swept == []
+    assert (end.log != []) is (last == "garbage\n")
 
 
 @table(
@@ -115,6 +150,7 @@ def test_everything_stays_when(end: FakeEnd, monkeypatch: pytest.MonkeyPatch, ch
     vars(end).update(change)
     end.run()
     assert end.killed == []
+    assert end.swept == []
     assert (end.tmp / "scratch/file").exists()
     if "garbage" in str(change):
         assert "stays, as slurmctld does not say who is here: squeue said 'garbage'" in end.log[0]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -90,14 +93,80 @@ def test_a_link_in_place_of_the_directory_itself_leads_nowhere(place: Path, tmp_
     assert (tmp_path / "outside/precious").exists()
 
 
-def test_absurdly_deep_directories_do_no_harm(tmp_path: Path) -> None:
+@table("whose", {"the user's files": "user", "a job's directory": "job"})
+def test_directories_go_however_deep_they_are(tmp_path: Path, whose: str) -> None:
     place = tmp_path / "tmp"
     path = place
     for _ in range(200):
         path = path / "d"
     path.mkdir(parents=True)
+    (path / "file").touch()
+    if whose == "user":
+        assert remove_files(UID, LATER, (place,)) == 201
+        assert list(place.iterdir()) == []
+    else:
+        assert leftovers.remove_tree(place) == 201
+        assert not place.exists()
+
+
+def test_what_stays_stays_at_any_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "tmp"
+    path = place
+    for _ in range(100):
+        path = path / "d"
+    path.mkdir(parents=True)
+    (path / "newer").touch()
+    (path / "older").touch()
+    is_prey, newer = leftovers._is_prey, (path / "newer").stat().st_ino
+    monkeypatch.setattr(leftovers, "_is_prey", lambda status, *rest: status.st_ino != newer and is_prey(status, *rest))
     remove_files(UID, LATER, (place,))
-    assert list(place.iterdir())
+    assert [found.name for found in place.rglob("*") if found.is_file()] == ["newer"]
+
+
+def test_a_place_with_too_many_entries_may_hold_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        (tmp_path / str(number)).touch()
+    assert not has_files(OTHER, (tmp_path,))
+    monkeypatch.setattr(leftovers, "_MOST_ENTRIES", 3)
+    assert has_files(OTHER, (tmp_path,))
+
+
+FORKER: Final = """
+import os, sys, time
+os.setresuid({uid}, {uid}, {uid})
+print("ready", flush=True)
+deadline = time.monotonic() + 20
+while time.monotonic() < deadline:
+    if os.fork():
+        os._exit(0)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_a_sweep_ends_what_forks_without_a_pause_and_nobody_elses() -> None:
+    uid = 2**31 - 77  # nobody's on this machine
+    with (
+        subprocess.Popen([sys.executable, "-c", FORKER.format(uid=uid)], stdout=subprocess.PIPE) as forker,
+        subprocess.Popen(["sleep", "20"]) as roots,
+        subprocess.Popen(["sleep", "20"], user=uid - 1) as others,
+    ):
+        assert forker.stdout is not None
+        assert forker.stdout.readline() == b"ready\n"
+        time.sleep(0.2)
+        assert not select.select([forker.stdout], [], [], 0)[0]  # somebody holds the other end
+        leftovers.sweep(uid)
+        assert os.getresuid() == (0, 0, 0)
+        assert select.select([forker.stdout], [], [], 10)[0]
+        assert forker.stdout.read() == b""  # nobody does any more
+        for other in (roots, others):
+            assert other.poll() is None
+            other.kill()
+    leftovers.sweep(uid)  # where nothing runs
+
+
+def test_root_is_never_swept() -> None:
+    with pytest.raises(ValueError, match="the system's"):
+        leftovers.sweep(0)
 
 
 def test_processes_of_the_user_outside_of_steps_are_left_ones(tmp_path: Path) -> None:
