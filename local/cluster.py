@@ -238,8 +238,6 @@ def _wait_for_nodes(setup: Setup, api: Api, step: Step) -> None:
         if len(ready) == len(setup.nodes):
             return
         step.progress(len(ready), len(setup.nodes), "nodes Ready")
-        for name in setup.nodes:
-            nodes.revive_early_kubelet(setup, name)
         _require_daemons(setup)
         if time.monotonic() > deadline:
             missing = sorted({*setup.nodes} - ready)
@@ -273,7 +271,11 @@ def _dns_available(api: Api) -> bool:
 def _require_daemons(setup: Setup) -> None:
     controlplane.require_alive(controlplane.COMPONENTS)
     for name in setup.nodes:
-        controlplane.require_alive(nodes.components(name))
+        try:
+            controlplane.require_alive(nodes.components(name))
+        except LocalError:  # asked only then: it may end at any moment, also between two questions
+            if not nodes.revive_early_kubelet(setup, name):
+                raise
 
 
 def _recorded() -> tuple[Addresses, tuple[str, ...]] | None:

@@ -95,16 +95,18 @@ def ensure_kubelet(setup: Setup, name: str) -> None:
             processes.start(component, [*inside, *command], setup.tools.env())
 
 
-def revive_early_kubelet(setup: Setup, name: str) -> None:
-    """Start a kubelet again that ended because it came too early.
+def revive_early_kubelet(setup: Setup, name: str) -> bool:
+    """Start a kubelet again that ended because it came too early; False if it runs, or ended for another reason.
 
     containerd answers `ctr version` some milliseconds before its CRI service has recovered the node's pods, and a
     kubelet that asks in between gives up for good.
     """
     component = f"kubelet-{name}"
-    if not processes.is_running(component) and _CRI_TOO_EARLY in processes.log_tail(component):
-        time.sleep(0.2)
-        ensure_kubelet(setup, name)
+    if processes.is_running(component) or _CRI_TOO_EARLY not in processes.log_tail(component, 20):
+        return False
+    time.sleep(0.2)
+    ensure_kubelet(setup, name)
+    return True
 
 
 def ctr(

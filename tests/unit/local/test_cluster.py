@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from local import cluster, hostrecord, lock, paths, status
+from local import cluster, controlplane, hostrecord, lock, nodes, paths, processes, status
 from local.errors import LocalError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from local.controlplane import Setup
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +43,26 @@ def test_the_lock_is_free_again_after_a_failure() -> None:
         raise ValueError("broken")
     with lock.exclusive():
         pass
+
+
+@pytest.mark.parametrize("said", ["the CRI v1 server is not initialized yet", "no such file"])
+def test_a_kubelet_that_ended_as_it_came_too_early_is_started_again(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However late it ends: that it ran a moment ago says nothing."""
+    running = {*controlplane.COMPONENTS, *nodes.components("node-0"), *nodes.components("node-1")} - {"kubelet-node-1"}
+    started: list[str] = []
+    monkeypatch.setattr(processes, "is_running", running.__contains__)
+    monkeypatch.setattr(nodes, "ensure_kubelet", lambda _, name: started.append(name))
+    log = processes.log_path("kubelet-node-1")
+    log.parent.mkdir(parents=True)
+    log.write_text(f"E1124 run.go:74] command failed: {said}\n")
+    setup = cast("Setup", SimpleNamespace(nodes=("node-0", "node-1")))
+    if "initialized" in said:
+        cluster._require_daemons(setup)
+        assert started == ["node-1"]
+    else:
+        with pytest.raises(LocalError, match="kubelet-node-1 ended just after its start"):
+            cluster._require_daemons(setup)
+        assert started == []
 
 
 def test_a_directory_made_on_the_host_is_removed_again_with_its_parents(directory: Path) -> None:
