@@ -14,6 +14,14 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
+def once(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names if none is there twice, else ValueError."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"has {name!r} more than once")
+    return names
+
+
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _QUANTITY = re.compile(r"^(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)$")

@@ -7,10 +7,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from config.base import Section
+from config.base import Section, once
 from config.errors import unknown_name
 from config.limits import Limit
-from config.sections.node_tests import NodeTests, once
+from config.sections.node_tests import NodeTests
 
 CHECKS: Final[Mapping[str, frozenset[str]]] = {
     "clock": frozenset({"fail_seconds", "warn_error_seconds", "warn_seconds"}),

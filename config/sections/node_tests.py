@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from config.base import Section
+from config.base import Section, once
 from config.errors import unknown_name
 from config.limits import Limit
 from config.names import AccountName, QosName
@@ -49,14 +49,6 @@ def _expected(expected: dict[str, dict[str, dict[str, float]]]) -> dict[str, dic
                 if figure not in TESTS[test]:
                     raise ValueError(f"of {platform}: {unknown_name(figure, TESTS[test], what=f'a figure of {test}')}")
     return expected
-
-
-def once(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names if none is there twice, else ValueError."""
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"has {name!r} more than once")
-    return names
 
 
 TestName = Annotated[str, AfterValidator(_test)]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from config.base import Section
+from config.base import Section, once
 from config.sections.slurm import Settings
 from config.times import TimeLimit
 
@@ -28,7 +28,7 @@ PartitionName = Annotated[str, AfterValidator(_partition_name), Field(json_schem
 class Partition(Section):
     """A queue over one or more pools."""
 
-    pools: tuple[str, ...] = Field(min_length=1)
+    pools: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(once)]
     """Names of the pools whose nodes belong to it."""
 
     default: bool = Field(default=False, strict=True)

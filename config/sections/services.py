@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from config.base import Cpu, Quantity, Section, at_least, check_dns_label, parse_bytes
+from config.base import Cpu, Quantity, Section, at_least, check_dns_label, matching, parse_bytes
 from config.sections.storage import Filesystem
 
 
@@ -139,12 +140,19 @@ class Jail(Section):
 ImageRole = Literal["controller", "worker", "login", "jail", "accounting", "database", "rest"]
 
 
+_REGISTRY = re.compile(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$")
+
+Registry = Annotated[
+    str,
+    matching(_REGISTRY, "is not how an image's name begins: a host, with :PORT and /PATH if need be, without https://"),
+    Field(json_schema_extra={"pattern": _REGISTRY.pattern}),
+]
+
+
 class Images(Section):
     """Where the container images come from."""
 
-    registry: str | None = Field(
-        default=None, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
-    )
+    registry: Registry | None = None
     """Prefix of the images' names: a host, with a port where it needs one, and a path. Default: images built on this
     machine."""
 

@@ -13,6 +13,7 @@ from tests.stacks import with_change
 from tests.unit.config.messages import complaints
 
 POOL = {"size": 2, "resources": {"cpus": 2, "memory": "2Gi"}}
+NO_REGISTRY = "is not how an image's name begins: a host, with :PORT and /PATH if need be, without https://"
 NO_SETTING = "is no value of slurm.conf: write text, a number, true, false or a list of these"
 
 
@@ -33,6 +34,8 @@ NO_SETTING = "is no value of slurm.conf: write text, a number, true, false or a 
             [{"cpus": 2}],
             ': [{"cpus": 2}] is a list, and a map belongs here: write `name: ...` in place of `- name`',
         ),
+        ("partitions.main.pools", ["default", "default"], ': ["default", "default"] has \'default\' more than once'),
+        ("images.registry", "https://registry.example", f": 'https://registry.example' {NO_REGISTRY}"),
         ("login", 3, ": 3 is not a map of keys to values"),
         ("login.size", "2", ": '2' is not a whole number: write it without quotes"),
         ("login.size", "two", ": 'two' is not a whole number"),
