@@ -197,10 +197,12 @@ def test_what_outlives_a_run_holds_neither_its_lock_nor_its_connection(node: Nod
     asks, answers = os.pipe()
     child = os.fork()
     if child == 0:
-        with state.only_me(node, "periodic"):
-            left = results([check("disks", leaves_its_group)], node)["disks"].values["left"]
-            os.write(answers, str(int(left)).encode())
-        os._exit(0)
+        try:  # whatever happens, it must not go on as a second pytest
+            with state.only_me(node, "periodic"):
+                left = results([check("disks", leaves_its_group)], node)["disks"].values["left"]
+                os.write(answers, str(int(left)).encode())
+        finally:
+            os._exit(0)
     os.waitpid(child, 0)
     os.close(answers)
     left = int(os.read(asks, 16))
