@@ -93,13 +93,17 @@ def test_a_link_in_place_of_the_directory_itself_leads_nowhere(place: Path, tmp_
     assert (tmp_path / "outside/precious").exists()
 
 
+def make_deep(place: Path, levels: int) -> Path:
+    """The innermost of so many directories, one in the other."""
+    path = place.joinpath(*["d"] * levels)
+    path.mkdir(parents=True)
+    return path
+
+
 @table("whose", {"the user's files": "user", "a job's directory": "job"})
 def test_directories_go_however_deep_they_are(tmp_path: Path, whose: str) -> None:
     place = tmp_path / "tmp"
-    path = place
-    for _ in range(200):
-        path = path / "d"
-    path.mkdir(parents=True)
+    path = make_deep(place, 200)
     (path / "file").touch()
     if whose == "user":
         assert remove_files(UID, LATER, (place,)) == 201
@@ -111,10 +115,7 @@ def test_directories_go_however_deep_they_are(tmp_path: Path, whose: str) -> Non
 
 def test_what_stays_stays_at_any_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "tmp"
-    path = place
-    for _ in range(100):
-        path = path / "d"
-    path.mkdir(parents=True)
+    path = make_deep(place, 100)
     (path / "newer").touch()
     (path / "older").touch()
     is_prey, newer = leftovers._is_prey, (path / "newer").stat().st_ino
