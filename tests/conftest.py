@@ -14,6 +14,10 @@ from xdist.scheduler import LoadScopeScheduling
 settings.register_profile("slurmstack", deadline=None)
 settings.load_profile("slurmstack")
 
+# Checks of a worker run in forked children, which close what they do not need. gRPC's own threads, which a test of the
+# cloud has left in this process, would go on in them after the fork and abort them. No program of ours forks with gRPC.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
 LEAST_WORKERS = 8
 """Side by side at least (`-n auto`), as most of the tests with daemons wait for them; measured on two cores."""
 
