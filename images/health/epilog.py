@@ -25,7 +25,7 @@ from images.health.around_job import AroundJob
 from images.health.contract import Node
 from images.health.leftovers import Moment
 from images.health.local import prepare_environment, with_job
-from images.health.proc import Process, jobs_here
+from images.health.proc import Process, jobs_here, sees
 from images.health.slurm import Slurm, SlurmError
 
 REMOVAL_SECONDS: Final = 2.0
@@ -79,7 +79,7 @@ class Epilog(AroundJob):
         slurmctld is only asked where something is left: most jobs leave nothing, and there may be many of them.
         """
         left = (
-            bool(leftovers.left_processes(uid, leftovers.EVER, self._proc))
+            self._may_run(uid)
             or leftovers.has_files(uid, self.places)
             or next(leftovers.ipc_objects(uid, self._proc), None) is not None
         )
@@ -90,6 +90,10 @@ class Epilog(AroundJob):
         except SlurmError as error:
             self.log(f"job {node.job}: what its user has left stays, as slurmctld does not say who is here: {error}")
             return False
+
+    def _may_run(self, uid: int) -> bool:
+        """Whether a process of the user's outside of steps is seen, or cannot be seen: a chain of them may be fast."""
+        return sees(lambda: bool(leftovers.left_processes(uid, leftovers.EVER, self._proc)), self._proc) is not False
 
     def _other_jobs(self, node: Node, uid: int) -> bool:
         """Whether the user has another job here. One that ends just now has, as long as a step of it lives.
@@ -117,16 +121,16 @@ class Epilog(AroundJob):
 
     def _sweep(self, node: Node, uid: int) -> None:
         """End what has come since, too, if the user still has no job here: a process may fork faster than we look."""
-        fresh = leftovers.left_processes(uid, leftovers.EVER, self._proc)
-        if not fresh:
+        if not self._may_run(uid):
             return
+        fresh = _names(leftovers.left_processes(uid, leftovers.EVER, self._proc)) or "what forks too fast to be seen"
         try:
             if self._other_jobs(node, uid):
                 return
         except SlurmError as error:
-            self.log(f"job {node.job}: {_names(fresh)} stay, as slurmctld does not say who is here: {error}")
+            self.log(f"job {node.job}: not ended, as slurmctld does not say who is here: {fresh}: {error}")
             return
-        self.log(f"job {node.job}: ending all that its user runs: {_names(fresh)}")
+        self.log(f"job {node.job}: ending all that its user runs: {fresh}")
         try:
             self.sweep(uid)
         except (OSError, ValueError) as error:

@@ -11,7 +11,7 @@ from typing import Final
 from images.common.command import Runner
 from images.common.steps import is_step, user_of
 from images.health.contract import Check, Node, Result, Thresholds
-from images.health.proc import Process, job_of
+from images.health.proc import Process, job_of, sees
 from images.health.proc import processes as every_process
 from images.health.slurm import Slurm, SlurmError
 from images.health.state import held_for
@@ -39,6 +39,7 @@ FIRST_USER: Final = 1000
 """Numbers below are the system's own (Debian policy, 9.2.2)."""
 
 _SQUEUE_SECONDS: Final = 3.0
+_UNSEEN: Final = "stray ?"
 _OWN: Final = "health"
 """Beginning of our programs' names, which are root's. One of ours that is stuck is reported by the check that it was:
 not checked."""
@@ -81,7 +82,7 @@ def run(node: Node, runner: Runner, thresholds: Thresholds, *, clock: Callable[[
             _judge_zombies([one for one in processes if one.has_ended], processes, thresholds, busy=busy),
             _judge_stuck([(one, lasting[key]) for key, one in stuck.items() if key in lasting], busy=busy),
             _judge_steps(node, runner, proc, [(one, lasting[key]) for key, one in steps.items() if key in lasting]),
-            _judge_strays([one for key, found in strays.items() if key in lasting for one in found]),
+            _judge_strays({key: found for key, found in strays.items() if key in lasting}),
         ]
     )
 
@@ -98,15 +99,23 @@ def _steps_without_work(processes: Iterable[Process], proc: Path, *, busy: bool)
 
 
 def _strays(proc: Path, processes: Iterable[Process]) -> dict[str, list[Process]]:
-    """Users' processes where no step runs that could have started them, by user: one that forks is ever another."""
-    found = list(processes)
-    if any(is_step(one.pid, proc) for one in found):
+    """Users' processes where no step runs that could have started them, by user: one that forks is ever another.
+
+    `_UNSEEN` for what is never seen, since each process of it lives for less than a look takes.
+    """
+    if any(is_step(one.pid, proc) for one in processes):
         return {}
     strays: dict[str, list[Process]] = {}
-    for one in found:
-        if not one.has_ended and (user := user_of(one.pid, proc) or 0) >= FIRST_USER:
-            strays.setdefault(f"stray {user}", []).append(one)
-    return strays
+
+    def look() -> bool:
+        for one in every_process(proc):
+            if not one.has_ended and (user := user_of(one.pid, proc) or 0) >= FIRST_USER:
+                strays.setdefault(f"stray {user}", []).append(one)
+        return bool(strays)
+
+    if sees(look, proc) is None:
+        return {_UNSEEN: []}
+    return {key: sorted(found, key=lambda one: one.pid) for key, found in strays.items()}
 
 
 def _judge_zombies(
@@ -153,8 +162,11 @@ def _judge_steps(node: Node, runner: Runner, proc: Path, steps: list[tuple[Proce
     return fail("node", message, values)
 
 
-def _judge_strays(strays: list[Process]) -> Result:
+def _judge_strays(lasting: dict[str, list[Process]]) -> Result:
+    strays = [one for found in lasting.values() for one in found]
     values = {"processes_stray": float(len(strays))}
+    if _UNSEEN in lasting:
+        return warn("user", "something forks so fast that it is not seen: a process of a user without a job?", values)
     if not strays:
         return ok(**values)
     names = ", ".join(f"{one.comm} ({one.pid})" for one in strays[:3])

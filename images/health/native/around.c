@@ -14,6 +14,7 @@
 
 #define DEEPEST 64 /* ancestors that are looked at */
 #define MOST_ENTRIES 10000 /* of a directory; the Python program has the same limit */
+#define LOOKS 20 /* at all processes, until one is whole; the Python program (proc.py) has the same limit */
 #define SKIP_2 " %*s %*s"
 #define SKIP_15 " %*s" SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2
 
@@ -168,8 +169,8 @@ static int in_step(const struct places *places, long pid)
 	return 0;
 }
 
-/* 1: a process of the user's belongs to no step, or it cannot be told; 0: none does. */
-static int has_processes(const struct places *places, uid_t uid)
+/* 1: a process of the user's belongs to no step, or it cannot be told; 0: none was seen. */
+static int sees_processes(const struct places *places, uid_t uid)
 {
 	DIR *directory = opendir(places->proc);
 	struct dirent *entry;
@@ -190,6 +191,47 @@ static int has_processes(const struct places *places, uid_t uid)
 	}
 	closedir(directory);
 	return found;
+}
+
+/* The number that was given to a process or thread last, from proc_loadavg(5); -1 if it cannot be read. */
+static long last_pid(const char *proc)
+{
+	char path[256], text[128];
+	ssize_t length = -1;
+	int file;
+	long last;
+
+	snprintf(path, sizeof(path), "%s/loadavg", proc);
+	file = open(path, O_RDONLY | O_CLOEXEC);
+	if (file >= 0) {
+		length = read(file, text, sizeof(text) - 1);
+		close(file);
+	}
+	if (length <= 0)
+		return -1;
+	text[length] = '\0';
+	return sscanf(text, "%*s %*s %*s %*s %ld", &last) == 1 ? last : -1;
+}
+
+/*
+ * 1: a process of the user's belongs to no step, or it cannot be told; 0: none does. A chain of processes that fork and
+ * end is not seen where each lives for less than a look takes. But one of them lives at any time: of two looks
+ * during which no number was given away, one has seen it. One look is not enough: it may miss a process that had its
+ * number already and was not listed yet, and then its parent, which has ended.
+ */
+static int has_processes(const struct places *places, uid_t uid)
+{
+	int look;
+
+	for (look = 0; look < LOOKS; look++) {
+		long before = last_pid(places->proc);
+
+		if (before < 0 || sees_processes(places, uid) || sees_processes(places, uid))
+			return 1;
+		if (last_pid(places->proc) == before)
+			return 0;
+	}
+	return 1;
 }
 
 /* 1: the user has something in a list of /proc/sysvipc, or it cannot be told; 0: nothing. `format` finds the owner. */

@@ -3,11 +3,15 @@
  */
 #include "around.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#define LOADAVG "0.00 0.00 0.00 1/10 25\n"
 
 static int failures;
 static char root[] = "/tmp/around-XXXXXX";
@@ -129,6 +133,12 @@ static void leftovers(uid_t uid)
 	expect("a daemon", around_end(&places, "17", 4321), -1);
 	expect("of somebody else", around_end(&places, "17", 4322), 0);
 	no_process("24");
+	expect("nothing", around_end(&places, "17", 4321), 0);
+	unlink(in(proc, "loadavg"));
+	expect("nobody knows what is forked", around_end(&places, "17", 4321), -1);
+	write_file(proc, "loadavg", "0.00 0.00 0.00 1/10\n");
+	expect("no number in it", around_end(&places, "17", 4321), -1);
+	write_file(proc, "loadavg", LOADAVG);
 
 	mkdir(in(proc, "sysvipc"), 0755);
 	write_file(proc, "sysvipc/shm", "key shmid perms size cpid lpid nattch uid gid\n"
@@ -146,6 +156,43 @@ static void leftovers(uid_t uid)
 	expect("both of somebody else", around_end(&places, "17", 4322), 0);
 }
 
+static void next_number(int number)
+{
+	FILE *file = fopen(in(proc, "loadavg"), "w"); /* waits for who reads it */
+
+	if (file == NULL)
+		_exit(2);
+	fprintf(file, "%d %d %d %d %d\n", number, number, number, number, number);
+	fclose(file);	/* nobody may read it any more */
+	usleep(1000);	/* a reader gets no two of them */
+}
+
+/* A number that is another one at each look, as where something forks all the time. */
+static void moving(void)
+{
+	pid_t forks;
+	int status;
+
+	unlink(in(proc, "loadavg"));
+	if (mkfifo(in(proc, "loadavg"), 0600) != 0)
+		exit(2);
+	forks = fork();
+	if (forks == 0) {
+		int number;
+
+		signal(SIGPIPE, SIG_IGN);
+		alarm(60);
+		for (number = 26;; number++)
+			next_number(number);
+	}
+	expect("something forks faster than anybody looks", around_end(&places, "17", 4322), -1);
+	kill(forks, SIGKILL);
+	waitpid(forks, &status, 0);
+	unlink(in(proc, "loadavg"));
+	write_file(proc, "loadavg", LOADAVG);
+	expect("nothing does", around_end(&places, "17", 4322), 0);
+}
+
 int main(void)
 {
 	char command[96];
@@ -159,9 +206,11 @@ int main(void)
 	mkdir(tmp, 0755);
 	mkdir(proc, 0755);
 	write_file(tmp, "mine", "");
+	write_file(proc, "loadavg", LOADAVG);
 	numbers();
 	directories(getuid());
 	leftovers(getuid());
+	moving();
 	snprintf(command, sizeof(command), "rm -rf %s", root);
 	return system(command) != 0 || failures != 0;
 }

@@ -19,7 +19,7 @@ from images.health.local import Local
 from images.health.proc import Process
 from images.health.registry import Registry
 from tests.fakes.commands import FakeClock, FakeRunner
-from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.processes import add_process, fork_all_the_time, fork_nothing
 from tests.unit.images.health.tables import table
 
 UID = os.getuid()
@@ -31,7 +31,7 @@ class FakeEnd:
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(leftovers, "PROTECTED", frozenset())
         self.proc = directory / "proc"
-        self.proc.mkdir()
+        fork_nothing(self.proc)
         self.tmp = directory / "tmp"
         self.tmp.mkdir()
         self.jobs = directory / "jobs"
@@ -117,6 +117,23 @@ def test_what_forks_without_a_pause_is_ended_all_at_once(end: FakeEnd, monkeypat
     assert end.killed == []
     assert end.swept == [UID]
     assert end.log == ["job 17: ending all that its user runs: forker"]
+
+
+def test_what_forks_too_fast_to_be_seen_is_ended_too(end: FakeEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_all_the_time(monkeypatch)
+    end.run()
+    assert end.swept == [UID]
+    assert end.log == ["job 17: ending all that its user runs: what forks too fast to be seen"]
+
+
+def test_what_forks_too_fast_to_be_seen_stays_where_its_user_has_another_job(
+    end: FakeEnd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork_all_the_time(monkeypatch)
+    end.queue = Command(code=0, stdout="18 RUNNING\n")
+    end.run()
+    assert end.swept == []
+    assert end.log == []
 
 
 @table("last", {"a job of the user": "18 CONFIGURING\n", "nothing that is understood": "garbage\n"})

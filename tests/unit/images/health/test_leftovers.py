@@ -19,7 +19,7 @@ import pytest
 from images.common.steps import PROC, is_step
 from images.health import leftovers
 from images.health.leftovers import Moment, end_processes, has_files, ipc_objects, left_processes, remove_files
-from images.health.proc import Process, process
+from images.health.proc import Process, process, sees
 from tests.fakes.commands import FakeClock
 from tests.unit.images.health.processes import add_process
 from tests.unit.images.health.tables import table
@@ -141,6 +141,52 @@ while time.monotonic() < deadline:
     if os.fork():
         os._exit(0)
 """
+
+
+CHAIN: Final = """
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+int main(void)
+{
+	time_t end = time(0) + 60;
+	signal(SIGCHLD, SIG_IGN); /* nobody of the chain stays as a zombie, as below tini */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (fork() != 0) {
+		while (wait(0) > 0)
+			;
+		return 0;
+	}
+	if (setresuid(UID, UID, UID) != 0)
+		return 2;
+	write(1, "ready\\n", 6);
+	while (time(0) < end)
+		if (fork() != 0) /* the parent ends at once */
+			_exit(0);
+	return 0;
+}
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_a_chain_that_no_look_may_see_is_never_taken_for_nothing(tmp_path: Path) -> None:
+    """It counts no look in which it was not seen, as another one was forked meanwhile."""
+    uid = 2**31 - 79  # nobody's on this machine
+    source = CHAIN.replace("UID", str(uid))
+    subprocess.run(["cc", "-O2", "-w", "-x", "c", "-o", tmp_path / "chain", "-"], input=source, text=True, check=True)
+
+    def look() -> bool:
+        return bool(left_processes(uid, leftovers.EVER, PROC))
+
+    with subprocess.Popen([tmp_path / "chain"], stdout=subprocess.PIPE) as chain:
+        assert chain.stdout is not None
+        assert chain.stdout.readline() == b"ready\n"
+        assert {sees(look) for _ in range(10)} <= {True, None}
+        leftovers.sweep(uid)
+        assert chain.wait(10) == 0
+    assert not look()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")

@@ -18,6 +18,7 @@ from images.health.checks import processes
 from images.health.contract import Node, Result, Thresholds
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node, write
+from tests.unit.images.health.processes import fork_all_the_time, fork_nothing
 from tests.unit.images.health.processes import run as run_program
 from tests.unit.images.health.tables import Like, table, words
 
@@ -85,6 +86,7 @@ def node(tmp_path: Path) -> Node:
     spawn(node, 1, "tini", parent=0)
     spawn(node, 7, "slurmd", parent=1)
     write(node.root / "proc/meminfo", "MemTotal: 1 kB\n")
+    fork_nothing(node.root / "proc")
     return node
 
 
@@ -160,6 +162,25 @@ def test_what_lasts_is_told(node: Node, change: Change, busy: bool, squeue: str,
     found = later(replace(node, other_jobs=busy), Ended(code=0, stdout=squeue))
     quiet = 2 if change in {MINERS, HOSTILE} else 4
     assert {words(result) for result in found[:quiet]} == {"ok"}
+    assert words(found[-1]) == Like(expected)
+
+
+@table(
+    "beside, expected",
+    {
+        "nothing": ((lambda _: None, False), "warn [user]: something forks so fast that it is not seen: ..."),
+        "a job": ((lambda _: None, True), "ok"),
+        "a step": ((STEP_18, False), "ok"),
+    },
+)
+def test_what_forks_too_fast_to_be_seen_is_told_beside(
+    node: Node, monkeypatch: pytest.MonkeyPatch, beside: tuple[Change, bool], expected: str
+) -> None:
+    fork_all_the_time(monkeypatch)
+    change, busy = beside
+    change(node)
+    found = later(replace(node, other_jobs=busy), Ended(code=0, stdout="18\n"))
+    assert {words(result) for result in found[:2]} == {"ok"}
     assert words(found[-1]) == Like(expected)
 
 
