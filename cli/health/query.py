@@ -9,7 +9,7 @@ from typing import Any
 
 from cli.errors import USAGE, Failure
 from cli.health.nodes import Nodes, NodesError, in_order, parse_nodes
-from cli.kubectl.client import Kubectl, complaint, in_controller
+from cli.kubectl.client import Kubectl, complaint, hint_after, in_controller
 from cli.status.read import Pod, pod_of
 from config.errors import nearest
 from slurm.names import WORKER
@@ -36,7 +36,7 @@ def read_nodes(kubectl: Kubectl, namespace: str, names: Iterable[str] = ()) -> N
         if "NotFound" in why:
             _refuse_no_namespace(kubectl, namespace)
         hint = _OLD_IMAGE if _NO_PROGRAM in why else _AWAY
-        raise Failure(f"the controller could not be asked for the nodes: {why}", hint=hint)
+        raise Failure(f"the controller could not be asked for the nodes: {why}", hint=hint_after(why, hint))
     try:
         nodes = parse_nodes(done.stdout)
     except NodesError as error:
@@ -98,7 +98,7 @@ def _in_pod(kubectl: Kubectl, namespace: str, node: str, *words: str) -> subproc
 
 def _failed(what: str, done: subprocess.CompletedProcess[str]) -> Failure:
     why = complaint(done)
-    return Failure(f"{what}: {why}", hint=_OLD_IMAGE if _NO_PROGRAM in why else "")
+    return Failure(f"{what}: {why}", hint=hint_after(why, _OLD_IMAGE if _NO_PROGRAM in why else ""))
 
 
 def _found(text: str) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl
+from cli.kubectl.client import Kubectl, nothing_served
 
 _KINDS = "applyset.kubernetes.io/contains-group-kinds"
 
@@ -45,4 +45,8 @@ def _kinds(kubectl: Kubectl, namespace: str, parent: str) -> list[str]:
 
 def _served(kubectl: Kubectl, namespace: str, kinds: list[str]) -> list[str]:
     complaints = {kind: kubectl.run("get", kind, "-n", namespace, "-o", "name", check=False).stderr for kind in kinds}
-    return [kind for kind in kinds if not any(unknown in complaints[kind] for unknown in _UNKNOWN)]
+    served = [kind for kind in kinds if not any(unknown in complaints[kind] for unknown in _UNKNOWN)]
+    for kind in kinds:
+        if kind not in served and "." not in kind:  # without a group: of Kubernetes' core, which is always there
+            raise nothing_served(complaints[kind].strip())
+    return served

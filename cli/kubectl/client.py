@@ -103,6 +103,29 @@ _REFUSALS = ("Unauthorized", "must be logged in", "Forbidden", "forbidden")
 """In kubectl's words for what the API server answers with 401 and 403."""
 
 
+_TROUBLE = ("Internal error occurred", "InternalError", "ServiceUnavailable", "the server is currently unable")
+"""The same for 500 and 503."""
+
+LOG_IN = "log in to the cluster anew, or ask its administrator for rights in the namespace"
+
+
+def hint_after(complaint: str, otherwise: str) -> str:
+    """What to do about a complaint: where it is the API server's own about us or about itself, that comes first."""
+    if any(word in complaint for word in _REFUSALS):
+        return LOG_IN
+    if any(word in complaint for word in _TROUBLE):
+        return "the API server, or the kubelet behind it, is in trouble itself: ask the cluster's administrator"
+    return otherwise
+
+
+def nothing_served(complaint: str) -> Failure:
+    """The failure where kubectl knows no kind that Kubernetes itself has: the list of what is served did not come."""
+    return Failure(
+        f"the API server does not tell what it serves: {complaint}",
+        hint="it is slow or in trouble, or refuses these credentials: try again, then ask its administrator",
+    )
+
+
 def in_controller(
     kubectl: Kubectl, namespace: str, *command: str, stdin: str | None = None, seconds: float = 60
 ) -> subprocess.CompletedProcess[str]:
@@ -118,6 +141,14 @@ def if_slurmdbd_answers(command: Sequence[str]) -> list[str]:
     """
     first = f"{ASK_SLURMDBD}; case $? in 124|137) exit {NO_SLURMDBD};; esac"
     return ["sh", "-c", f'{first}; exec "$@"', "sh", *command]
+
+
+def slurmdbd_answers(kubectl: Kubectl, namespace: str) -> subprocess.CompletedProcess[str]:
+    """Ask slurmdbd that short question alone, before something that may rightly take long.
+
+    It ends with NO_SLURMDBD as above; with 0 where the long question may be put. Nothing is raised.
+    """
+    return in_controller(kubectl, namespace, *if_slurmdbd_answers(["true"]), seconds=ANSWER_SECONDS)
 
 
 def slurm(kubectl: Kubectl, namespace: str, *command: str) -> str:
@@ -154,7 +185,7 @@ def connect(cloud: Cloud) -> Kubectl:
     if any(word in answer.stderr for word in _REFUSALS):
         raise Failure(
             f"the cluster of context {context!r} lets nobody in with these credentials: {message(answer.stderr)}",
-            hint="log in to it anew, or ask its administrator for rights in the namespace",
+            hint=LOG_IN,
         )
     hint = "`slurmstack local up` starts it again" if cloud.is_local else "check the network and VPN"
     raise Failure(f"the cluster of context {context!r} does not answer: {message(answer.stderr)}", hint=hint)

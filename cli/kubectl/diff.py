@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list
+from cli.errors import Failure
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, nothing_served
 from cli.program.manifests import Manifest
 from cli.safety.change import Change, differences, of_object
 
@@ -79,7 +80,13 @@ def key(document: Mapping[str, Any]) -> tuple[str, str]:
 
 def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
     """All objects of `KINDS` in a namespace, whoever made them: one request a kind, however many pools there are."""
-    return {key(item): item for item in kubectl.items(",".join(KINDS), "-n", namespace)}
+    try:
+        found = kubectl.items(",".join(KINDS), "-n", namespace)
+    except Failure as failure:
+        if "have a resource type" not in failure.message:
+            raise
+        raise nothing_served(failure.message) from failure  # all of these kinds are Kubernetes' own
+    return {key(item): item for item in found}
 
 
 def live_objects(

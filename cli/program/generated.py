@@ -41,12 +41,18 @@ class KeptValues(GeneratedValues):
 def read_file(path: Path) -> KeptValues:
     """The values that `write_file` kept, none if there is no file yet. Raises Failure if they cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _text(path)
         return KeptValues(_values(json.loads(text)), text)
     except FileNotFoundError:
         return KeptValues({})
     except (OSError, ValueError) as error:
         raise _unreadable(path, str(error)) from error
+
+
+def _text(path: Path) -> str:
+    if path.exists() and not path.is_file():  # a device may never end
+        raise ValueError("it is no plain file")
+    return path.read_text(encoding="utf-8")
 
 
 def _values(document: Any) -> dict[str, str]:

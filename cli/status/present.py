@@ -38,7 +38,7 @@ def print_status(status: Status) -> None:
     else:
         console.print(nodes if status.nodes else "slurmctld has no nodes")
     console.print()
-    if not status.slurmdbd_answers:
+    if status.slurmdbd_answers is False:
         logs = f"`kubectl logs -n {status.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}`"
         console.print(f"accounting: {SILENT_SLURMDBD}; see {logs}", soft_wrap=True)
     last = " (the one last taken)" if status.slurmctld and status.configuration == "active" else ""

@@ -56,8 +56,8 @@ class Status:
     nodes: tuple[SlurmNode, ...]
     slurmctld: str
     """Why slurmctld does not answer; empty if it does."""
-    slurmdbd_answers: bool
-    """Also where there is no accounting, or where nobody can tell because slurmctld does not answer."""
+    slurmdbd_answers: bool | None
+    """None where nobody can tell: there is no accounting, or slurmctld does not answer."""
     configuration: str
     """`active`, `active (a later one was rejected: ...)`, `pending`, `rejected: ...`, `other than the stack file`, or
     `unknown`."""
@@ -98,7 +98,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     usable = sum(not is_down(node.state) or node.state.startswith("drain") for node in nodes)
     # A pool's leaving node may wait for jobs for days, and is none of those that are counted.
     whole = all(pod.ready and (pod.phase != LEAVING or _may_leave(item)) for item, pod in zip(items, pods, strict=True))
-    slurm_fine = not slurmctld and slurmdbd_answers and usable >= workers.wanted and configuration in _FINE
+    slurm_fine = not slurmctld and slurmdbd_answers is not False and usable >= workers.wanted and configuration in _FINE
     return Status(
         namespace=namespace,
         pods=pods,
@@ -152,17 +152,17 @@ def pod_of(item: dict[str, Any]) -> Pod:
     )
 
 
-def _nodes(kubectl: Kubectl, namespace: str, *, accounting: bool) -> tuple[tuple[SlurmNode, ...], str, bool]:
+def _nodes(kubectl: Kubectl, namespace: str, *, accounting: bool) -> tuple[tuple[SlurmNode, ...], str, bool | None]:
     """The nodes, why slurmctld does not answer if it does not, and whether slurmdbd does, asked in the same call."""
     script = _WITH_SLURMDBD if accounting else 'exec "$@"'
     done = in_controller(kubectl, namespace, "sh", "-c", script, "sh", *_SINFO, seconds=ANSWER_SECONDS)
     if done.returncode != 0:
-        return (), complaint(done), True
+        return (), complaint(done), None
     rows = sorted({tuple(line.split("|", 2)) for line in done.stdout.splitlines() if line.count("|") >= 2})
     nodes = (
         SlurmNode(name=name, state=state, reason="" if reason == "none" else reason) for name, state, reason in rows
     )
-    return tuple(nodes), "", not done.stdout.endswith(_SILENT)
+    return tuple(nodes), "", not done.stdout.endswith(_SILENT) if accounting else None
 
 
 def is_down(state: str) -> bool:

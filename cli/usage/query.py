@@ -5,7 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 
 from cli.errors import USAGE, Failure
-from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, complaint, if_slurmdbd_answers, in_controller
+from cli.kubectl.client import (
+    NO_SLURMDBD,
+    SILENT_SLURMDBD,
+    Kubectl,
+    complaint,
+    hint_after,
+    in_controller,
+    slurmdbd_answers,
+)
 from cli.usage.records import RecordError, Run, parse_runs, sacct_command
 from config.cluster import ClusterConfig
 
@@ -14,6 +22,9 @@ _AWAY = (
     "`slurmstack status` shows whether controller-0, slurmdbd-0 and the database run. Jobs go on without them, and "
     "what they used is recorded when they are back"
 )
+
+_LONGEST = 600
+"""Seconds: the records of years may rightly take minutes."""
 
 
 def refuse_without_accounting(config: ClusterConfig) -> None:
@@ -28,14 +39,15 @@ def refuse_without_accounting(config: ClusterConfig) -> None:
 
 def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) -> list[Run]:
     """All runs of jobs between two times. Raises Failure with sacct's own message."""
-    command = sacct_command(start, end)
-    done = in_controller(kubectl, namespace, *if_slurmdbd_answers(command), seconds=600)
+    done = slurmdbd_answers(kubectl, namespace)  # what does not even answer this is not waited for
+    if done.returncode == 0:
+        done = in_controller(kubectl, namespace, *sacct_command(start, end), seconds=_LONGEST)
     if done.returncode == NO_SLURMDBD:
         raise Failure(f"the records cannot be read: {SILENT_SLURMDBD}", hint=_AWAY)
     if done.returncode != 0:
         why = complaint(done)
         hint = _AWAY if _DISABLED not in why else "the cluster was applied without it; `slurmstack up` turns it on"
-        raise Failure(f"sacct could not read the records: {why}", hint=hint)
+        raise Failure(f"sacct could not read the records: {why}", hint=hint_after(why, hint))
     try:
         return parse_runs(done.stdout.splitlines())
     except RecordError as error:

@@ -103,6 +103,16 @@ def test_a_kind_that_the_cluster_no_longer_knows_stops_no_apply() -> None:
     assert [call[0] for call in without.calls if "--prune" in call] == ["apply", "apply"]
 
 
+def test_an_api_server_that_tells_no_kinds_at_all_makes_none_be_forgotten() -> None:
+    troubled = Cluster(served=())
+    before = dict(troubled.annotations)
+    with pytest.raises(Failure, match="does not tell what it serves"):
+        preview(troubled, planned())
+    with pytest.raises(Failure, match="does not tell what it serves"):
+        apply(troubled, planned(NAMESPACE), UnrenewedLock(troubled))
+    assert troubled.annotations == before
+
+
 def test_another_complaint_about_the_set_is_passed_on() -> None:
     refusing = Cluster(broken="error: no rights")
     with pytest.raises(Failure, match="no rights"):

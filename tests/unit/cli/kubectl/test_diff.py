@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.errors import Failure
-from cli.kubectl.diff import changes
+from cli.kubectl.diff import changes, objects_in
 from cli.kubectl.rollout import await_rollout
 from cli.preview.text import described
 from cli.program.manifests import Manifest
@@ -97,6 +97,12 @@ def test_another_refusal_of_the_api_server_is_passed_on() -> None:
     )
     with pytest.raises(Failure, match="admission webhook denied"):
         changes(kubectl, [manifest(stateful_set(2))], [])
+
+
+def test_kinds_of_kubernetes_itself_that_are_unknown_are_the_api_server_s_trouble() -> None:
+    unknown = 'error: the server doesn\'t have a resource type "poddisruptionbudget"'
+    with pytest.raises(Failure, match=r"does not tell what it serves.*poddisruptionbudget"):
+        objects_in(FakeKubectl(answers=[({"get"}, "", unknown)]), "slurm")
 
 
 def test_values_of_secrets_are_not_shown() -> None:

@@ -196,6 +196,11 @@ def test_a_damaged_key_file_is_named_and_not_replaced(tmp_path: Path, text: str)
     assert path.read_text(encoding="utf-8") == text
 
 
+def test_a_device_is_no_key_file() -> None:
+    with pytest.raises(Failure, match=r"/dev/zero, .* cannot be read: it is no plain file"):
+        read_file(Path("/dev/zero"))
+
+
 def test_a_key_that_was_cut_off_is_named_and_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text('{"munge": "AAAA"}', encoding="utf-8")

@@ -153,6 +153,8 @@ def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(
     shown = printed(status_of(CONTROLLER, *WORKERS, silent=why), monkeypatch, capsys)
     assert f"slurmctld does not answer: {why}; see `kubectl logs -n slurm controller-0 -c slurmctld`" in shown
     assert "configuration: active (the one last taken)" in shown
+    assert "accounting:" not in shown
+    assert status_of(CONTROLLER, *WORKERS, silent=why).slurmdbd_answers is None  # nobody can tell
     assert "slurmctld has no nodes" in printed(status_of(CONTROLLER, *WORKERS, sinfo=""), monkeypatch, capsys)
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from cli.commands import usage as usage_commands
 from cli.errors import USAGE, Failure
+from cli.kubectl.client import NO_SLURMDBD
 from cli.usage.plot import MOST_COLORS, check_path, plot, stacks, tick_labels
 from cli.usage.present import as_csv, as_data, print_table
 from cli.usage.query import read_runs, refuse_without_accounting
@@ -291,7 +292,8 @@ def test_the_command_asks_the_controller_and_prints(
     assert document["by"] == ["user", "account"]
     assert document["namespace"] == "slurm"
     assert (tmp_path / "usage.png").exists()
-    (asked,) = controller.asked
+    first, asked = controller.asked
+    assert "sacctmgr" in first[-3]  # whether slurmdbd answers at all
     assert asked[:6] == ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld")
     assert f"--endtime=uts{epoch(12)}" in asked
 
@@ -319,7 +321,7 @@ def test_the_last_30_days_are_shown_and_never_the_future(
     monkeypatch.setattr(usage_commands, "datetime", _Clock)
     call(monkeypatch, controller, start=start, end=end)
     times = [
-        datetime.fromtimestamp(int(part.partition("=uts")[2]), UTC) for part in controller.asked[0] if "uts" in part
+        datetime.fromtimestamp(int(part.partition("=uts")[2]), UTC) for part in controller.asked[-1] if "uts" in part
     ]
     assert tuple(f"{time:%m-%d %H:%M}" for time in times) == expected
 
@@ -370,6 +372,29 @@ def test_a_cluster_that_was_applied_without_accounting_is_no_outage() -> None:
     with pytest.raises(Failure) as caught:
         read_runs(controller, "slurm", START, NOW)
     assert "`slurmstack up` turns it on" in caught.value.hint
+
+
+def test_a_slurmdbd_that_is_silent_is_not_asked_for_the_records() -> None:
+    controller: Any = Controller(code=NO_SLURMDBD)
+    with pytest.raises(Failure, match="the records cannot be read: slurmdbd does not answer"):
+        read_runs(controller, "slurm", START, NOW)
+    assert len(controller.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("complaint", "hint"),
+    [
+        ("error: You must be logged in to the server (Unauthorized)", "log in to the cluster anew"),
+        ('Error from server (Forbidden): pods "controller-0" is forbidden', "ask its administrator for rights"),
+        ("Error from server: Internal error occurred: error dialing backend: EOF", "is in trouble itself"),
+        ('Error from server (NotFound): pods "controller-0" not found', "whether controller-0, slurmdbd-0"),
+    ],
+)
+def test_what_to_do_fits_who_has_refused(complaint: str, hint: str) -> None:
+    controller: Any = Controller(stderr=f"{complaint}\n", code=1)
+    with pytest.raises(Failure) as caught:
+        read_runs(controller, "slurm", START, NOW)
+    assert hint in caught.value.hint
 
 
 def test_what_sacct_cannot_have_printed_is_no_traceback() -> None:
