@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from images.common.command import Runner
-from images.common.jail_view import Bind, JailViewError, bind_into_jail, make_directory, mount
+from images.common.command import Result, Runner
+from images.common.jail_view import Bind, JailViewError, bind_into_jail
 from images.common.mountinfo import MOUNTINFO, mount_points
 
 DIRECTORY: Final = "/run/slurmstack/gpu"
-"""In the jail: `lib` and `bin` of the driver, on a file system in memory that only this pod sees."""
+"""`lib` and `bin` of the driver, on a file system in memory that only this pod sees. It is made at this path of the
+pod, where nobody in the jail can put something into its way, and then shown at the same path of the jail."""
 
 DEFAULT_SEARCH_PATH: Final = {"x86_64": "/usr/lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v2"}
 """By processor: an empty directory of the jail where the loader looks by itself, without environment and without cache
@@ -122,34 +123,39 @@ def bind_driver(
     driver = find_driver(points, root)
     if not driver:
         return False
-    target = jail / DIRECTORY.lstrip("/")
-    if str(target) not in points:
-        make_directory(jail, DIRECTORY)
-        _fill(target, driver, runner)
-    search_path = DEFAULT_SEARCH_PATH.get(platform.machine(), "")
+    made = root / DIRECTORY.lstrip("/")
+    if str(jail / DIRECTORY.lstrip("/")) not in points:
+        _fill(made, driver, runner)
     # With all mounts below it: each library is one.
-    binds = [Bind(source=str(target / "lib"), path=search_path, recursive=True, make=True)] if search_path else []
+    binds = [Bind(path=DIRECTORY, source=str(made), recursive=True, make=True)]
+    if search_path := DEFAULT_SEARCH_PATH.get(platform.machine(), ""):
+        binds.append(Bind(path=search_path, source=str(made / "lib"), recursive=True, make=True))
     binds.extend(
         Bind(source=str(root / path.lstrip("/")), path=path, recursive=True, make=True) for path in driver.sockets
     )
-    bind_into_jail(jail, binds, runner, log, mountinfo)
+    bind_into_jail(jail, binds, log, mountinfo)
     log(f"GPU driver in the jail at {DIRECTORY}: {len(driver.libraries)} libraries, {len(driver.programs)} programs")
     return True
 
 
 def _fill(target: Path, driver: Driver, runner: Runner) -> None:
+    target.mkdir(parents=True, exist_ok=True)
     result = runner(["mount", "-t", "tmpfs", "-o", "mode=0755,size=1m,nosuid,nodev", "tmpfs", str(target)])
-    if not result.ok:
-        raise JailViewError(f"cannot mount a tmpfs at {target}: {result.message} (the container needs CAP_SYS_ADMIN)")
+    _expect(result, f"mount a tmpfs at {target}")
     for name, files in (("lib", driver.libraries), ("bin", driver.programs)):
         directory = target / name
         directory.mkdir(mode=0o755)
         for file, source in files.items():
             (directory / file).touch(mode=0o755)
-            mount(runner, "--bind", source, directory / file)
+            _expect(runner(["mount", "--bind", str(source), str(directory / file)]), f"bind {source}")
     for link, library in driver.links.items():
         (target / "lib" / link).symlink_to(library)
     # Links with the names that programs load (libcuda.so.1), read from the libraries; -n: no cache is touched.
     result = runner(["/sbin/ldconfig", "-n", str(target / "lib")])
     if not result.ok:
         raise JailViewError(f"ldconfig cannot read the GPU libraries: {result.message}")
+
+
+def _expect(result: Result, what: str) -> None:
+    if not result.ok:
+        raise JailViewError(f"cannot {what}: {result.message} (the container needs CAP_SYS_ADMIN)")

@@ -18,11 +18,19 @@ def make_home(jail: Path, home: str, uid: int, gid: int) -> bool:
     target = jail / home.lstrip("/")
     if os.path.lexists(target):
         return False
-    make_directory(jail, str(Path(home).parent))
+    above = make_directory(jail, str(Path(home).parent))
+    try:
+        # By the descriptor: the path could lead elsewhere by now.
+        _make(Path(f"/proc/self/fd/{above}") / target.name, jail / "etc/skel", uid, gid)
+    finally:
+        os.close(above)
+    return True
+
+
+def _make(target: Path, skeleton: Path, uid: int, gid: int) -> None:
     # Nobody else gets in here: who owned a part of it already could put a link where the next one is to be given away.
     closed = target.with_name(f".{target.name}.{os.getpid()}.new")
     made = closed / "home"
-    skeleton = jail / "etc/skel"
     try:
         closed.mkdir(mode=0o700)
         if skeleton.is_dir():
@@ -35,4 +43,3 @@ def make_home(jail: Path, home: str, uid: int, gid: int) -> bool:
         made.rename(target)
     finally:
         shutil.rmtree(closed, ignore_errors=True)
-    return True

@@ -7,14 +7,16 @@ namespace: nobody else sees them, and they are gone when the container is.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from images.common.command import Runner
+from images.common.attach import attach
 from images.common.mountinfo import MOUNTINFO, expect_filesystem, mount_points
 from images.common.munged import JAIL_SOCKETS
 from images.common.process import CannotGoOnError
@@ -80,6 +82,14 @@ def user_volumes(text: str) -> list[Bind]:
     return sorted(binds, key=lambda bind: bind.path)
 
 
+class BindMount(Protocol):
+    """`attach`, or what plays it."""
+
+    def __call__(self, source: Path, target: int, *, recursive: bool, read_only: bool) -> None:
+        """Bind `source` over what `target` is open for. Raises OSError."""
+        ...
+
+
 class JailViewError(CannotGoOnError):
     """Something could not be bound into the jail."""
 
@@ -87,9 +97,10 @@ class JailViewError(CannotGoOnError):
 def bind_into_jail(
     jail: Path,
     binds: Sequence[Bind],
-    runner: Runner,
     log: Callable[[str], None],
     mountinfo: Path = MOUNTINFO,
+    *,
+    bind_mount: BindMount = attach,
 ) -> None:
     """Bind everything that is not bound yet. A second call changes nothing.
 
@@ -102,49 +113,65 @@ def bind_into_jail(
     present = mount_points(mountinfo)
     made = []
     for bind in binds:
-        source, target = Path(bind.source or bind.path), jail / bind.path.lstrip("/")
-        if str(target) in present or not source.exists():
+        source = Path(bind.source or bind.path)
+        if str(jail / bind.path.lstrip("/")) in present or not source.exists():
             continue
-        if bind.make:
-            make_directory(jail, bind.path)
-        if not target.exists():
-            kind = "directory" if source.is_dir() else "file"
-            raise JailViewError(
-                f"the jail has no {kind} {bind.path} to bind the pod's own to; it was populated by something else"
-            )
-        mount(runner, "--rbind" if bind.recursive else "--bind", source, target, *(["-o", "ro"] * bind.read_only))
+        show(jail, bind, bind_mount)
         made.append(bind.path)
     if made:
         log(f"bound into the jail at {jail}: {' '.join(made)}")
 
 
-def mount(runner: Runner, how: str, source: Path, target: Path, *options: str) -> None:
-    """Mount one thing. Raises JailViewError."""
-    result = runner(["mount", how, *options, str(source), str(target)])
-    if not result.ok:
-        raise JailViewError(f"cannot bind {source} to {target}: {result.message} (the container needs CAP_SYS_ADMIN)")
+def show(jail: Path, bind: Bind, bind_mount: BindMount = attach) -> None:
+    """Bind one thing into the jail. Raises JailViewError."""
+    source = Path(bind.source or bind.path)
+    target = _open_inside(jail, bind.path, make=bind.make, kind="directory" if source.is_dir() else "file")
+    try:
+        bind_mount(source, target, recursive=bind.recursive, read_only=bind.read_only)
+    except OSError as error:
+        raise JailViewError(
+            f"cannot bind {source} to {bind.path} in the jail: {error.strerror} (the container needs CAP_SYS_ADMIN)"
+        ) from error
+    finally:
+        os.close(target)
 
 
-def make_directory(jail: Path, path: str) -> Path:
+def make_directory(jail: Path, path: str) -> int:
     """Make a directory of the jail, and those above it, where there is none. Raises JailViewError.
 
-    Never through a symbolic link: it means another place outside the jail than inside, and users can make one.
+    Returns a descriptor for it (O_PATH), to be closed: the path may lead elsewhere by the time it is used.
     """
-    directory = jail
-    for part in path.strip("/").split("/"):
-        directory /= part
-        if directory.is_symlink():
-            raise JailViewError(f"{_inside(jail, directory)} is a symbolic link in the jail, so {path} cannot be there")
+    return _open_inside(jail, path, make=True, kind="directory")
+
+
+def _open_inside(jail: Path, path: str, *, make: bool, kind: str) -> int:
+    """A descriptor for something in the jail, reached through directories only. Raises JailViewError.
+
+    Never through a symbolic link: it means another place outside the jail than inside, and root in the jail can make
+    one wherever it likes, users wherever they may write.
+    """
+    here = os.open(jail, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    parts = [part for part in path.split("/") if part]
+    for number, part in enumerate(parts, 1):
+        at = "/" + "/".join(parts[:number])
         try:
-            directory.mkdir(mode=0o755, exist_ok=True)
-        except FileExistsError:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=here)
+            there = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+        except FileNotFoundError:
             raise JailViewError(
-                f"{_inside(jail, directory)} is a file in the jail, so {path} cannot be there; move it away"
+                f"the jail has no {kind} {path} to bind the pod's own to; it was populated by something else"
             ) from None
         except OSError as error:
-            raise JailViewError(f"cannot make {_inside(jail, directory)} in the jail: {error.strerror}") from error
-    return directory
-
-
-def _inside(jail: Path, path: Path) -> str:
-    return f"/{path.relative_to(jail)}"
+            raise JailViewError(f"cannot make {at} in the jail: {error.strerror}") from error
+        finally:
+            os.close(here)
+        here = there
+        mode = os.fstat(here).st_mode
+        directory = number < len(parts) or kind == "directory"
+        if stat.S_ISDIR(mode) != directory or stat.S_ISLNK(mode):
+            os.close(here)
+            there_is = "symbolic link" if stat.S_ISLNK(mode) else "file" if directory else "directory"
+            raise JailViewError(f"{at} is a {there_is} in the jail, so {path} cannot be there; move it away")
+    return here

@@ -44,7 +44,7 @@ def prepare(jail: Path, log: Callable[[str], None]) -> None:
     wait_for_munge(log)
     wait_for_jail(jail, log)
     volumes = user_volumes(os.environ.get("MOUNTS", ""))
-    bind_into_jail(jail, (*LOGIN_BINDS, *sssd_binds(jail, log), *volumes), run, log)
+    bind_into_jail(jail, (*LOGIN_BINDS, *sssd_binds(jail, log), *volumes), log)
     check_chroot(jail)
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 

@@ -61,7 +61,7 @@ def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None
     """Everything of the pod that jobs need inside the jail. Raises CannotGoOnError."""
     wait_for_jail(jail, log)
     volumes = user_volumes(os.environ.get("MOUNTS", ""))
-    bind_into_jail(jail, (*WORKER_BINDS, *sssd_binds(jail, log), *volumes), run, log)
+    bind_into_jail(jail, (*WORKER_BINDS, *sssd_binds(jail, log), *volumes), log)
     if not bind_driver(jail, run, log) and "Gres=gpu" in node_conf:
         log(
             "this node offers GPUs, but the container runtime brought no driver libraries into the pod: is NVIDIA's "

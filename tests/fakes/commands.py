@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from images.common.command import Result
 from images.common.wait import Clock
@@ -23,6 +24,21 @@ class FakeClock(Clock):
     def sleep(self, seconds: float) -> None:
         self.time += seconds
         self.on_sleep()
+
+
+class FakeMounts:
+    """Bind mounts that are noted, as mount(8) would be told of them, and not made."""
+
+    def __init__(self, error: OSError | None = None) -> None:
+        self.error = error
+        self.made: list[str] = []
+
+    def __call__(self, source: Path, target: int, *, recursive: bool, read_only: bool) -> None:
+        if self.error:
+            raise self.error
+        how = "--rbind" if recursive else "--bind"
+        options = " -o ro" if read_only else ""
+        self.made.append(f"{how}{options} {source} {Path(f'/proc/self/fd/{target}').readlink()}")
 
 
 class FakeRunner:

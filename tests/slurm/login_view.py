@@ -6,7 +6,6 @@ BIND = """
 import sys
 sys.path.insert(0, "/usr/lib/slurmstack")
 from pathlib import Path
-from images.common.command import run
 from images.common.jail_view import LOGIN_BINDS, bind_into_jail
-bind_into_jail(Path("/jail"), LOGIN_BINDS, run, print)
+bind_into_jail(Path("/jail"), LOGIN_BINDS, print)
 """

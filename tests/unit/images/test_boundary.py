@@ -16,7 +16,7 @@ from images.common.command import Result
 from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS, Bind, bind_into_jail
 from images.common.process import CannotGoOnError
 from slurm.rights import IN_JAIL
-from tests.fakes.commands import FakeRunner
+from tests.fakes.commands import FakeMounts, FakeRunner
 from tests.stacks import ROOT
 
 
@@ -42,11 +42,11 @@ def test_what_kubernetes_opens_for_everybody_is_closed(tmp_path: Path) -> None:
 def test_what_is_not_the_users_is_shown_for_reading_only(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/hosts").touch()
-    runner = FakeRunner({"mount": Result(code=0)})
+    mounts = FakeMounts()
 
-    bind_into_jail(tmp_path, [Bind(path="/etc/hosts", read_only=True)], runner, print, Path("/dev/null"))
+    bind_into_jail(tmp_path, [Bind(path="/etc/hosts", read_only=True)], print, Path("/dev/null"), bind_mount=mounts)
 
-    assert runner.commands == [f"mount --bind -o ro /etc/hosts {tmp_path}/etc/hosts"]
+    assert mounts.made == [f"--bind -o ro /etc/hosts {tmp_path}/etc/hosts"]
     writable = {bind.path for bind in (*LOGIN_BINDS, *WORKER_BINDS) if not bind.read_only}
     assert writable == {"/proc", "/sys", "/dev", "/tmp", "/var/spool/slurmd"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import socket
 import stat
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.command import Result, run
+from images.common.command import run
 from images.common.files import swap_symlink, write_atomically
 from images.common.install import PROGRAMS, USERS_FROM, install_programs, take_users
 from images.common.jail_view import Bind, JailViewError, bind_into_jail
@@ -23,7 +24,7 @@ from images.common.readiness import accepts_connections, can_connect, wait_for_j
 from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
 from images.login.sshd import check_chroot
-from tests.fakes.commands import FakeClock, FakeRunner
+from tests.fakes.commands import FakeClock, FakeMounts
 from tests.unit.images.health.processes import add_process
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -162,32 +163,32 @@ def jail(tmp_path: Path) -> Path:
 
 
 def test_what_is_bound_already_is_not_bound_again(jail: Path) -> None:
-    runner, mountinfo = FakeRunner(), jail.parent / "mountinfo"
+    mounts, mountinfo = FakeMounts(), jail.parent / "mountinfo"
     mountinfo.write_text(f"500 400 0:40 / {jail}/dev rw - devtmpfs dev rw\n")
 
-    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], runner, print, mountinfo)
+    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], print, mountinfo, bind_mount=mounts)
 
-    assert runner.commands == []
+    assert mounts.made == []
 
 
 def test_a_bind_shows_the_pods_own_thing_in_the_jail(jail: Path) -> None:
-    runner = FakeRunner()
+    mounts = FakeMounts()
 
-    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], runner, print, NOTHING_MOUNTED)
+    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], print, NOTHING_MOUNTED, bind_mount=mounts)
 
-    assert runner.commands == [f"mount --rbind /dev {jail}/dev"]
+    assert mounts.made == [f"--rbind /dev {jail}/dev"]
 
 
 def test_a_foreign_jail_without_targets_is_explained(jail: Path) -> None:
     with pytest.raises(JailViewError, match="the jail has no directory /proc"):
-        bind_into_jail(jail, [Bind(path="/proc")], FakeRunner(), print, NOTHING_MOUNTED)
+        bind_into_jail(jail, [Bind(path="/proc")], print, NOTHING_MOUNTED, bind_mount=FakeMounts())
 
 
 def test_a_missing_permission_is_explained(jail: Path) -> None:
-    runner = FakeRunner({"mount": Result(code=32, stderr="permission denied")})
+    mounts = FakeMounts(PermissionError(errno.EPERM, "Operation not permitted"))
 
-    with pytest.raises(JailViewError, match="CAP_SYS_ADMIN"):
-        bind_into_jail(jail, [Bind(path="/dev")], runner, print, NOTHING_MOUNTED)
+    with pytest.raises(JailViewError, match=r"Operation not permitted.*CAP_SYS_ADMIN"):
+        bind_into_jail(jail, [Bind(path="/dev")], print, NOTHING_MOUNTED, bind_mount=mounts)
 
 
 def test_a_jail_that_others_may_write_is_refused_before_sshd_refuses_each_login(tmp_path: Path) -> None:

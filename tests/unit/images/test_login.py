@@ -134,7 +134,8 @@ def test_nobody_gets_into_a_home_while_it_is_given_away(jail: Path, monkeypatch:
     lchown = os.lchown
 
     def give(path: Path, uid: int, gid: int) -> None:
-        way = [parent for parent in path.relative_to(jail / "home").parents if parent.name]
+        place = path.parent.resolve() / path.name
+        way = [parent for parent in place.relative_to(jail / "home").parents if parent.name]
         assert (jail / "home" / way[-1]).stat().st_mode & 0o077 == 0, f"others could replace what leads to {path}"
         given.append(path.name)
         lchown(path, uid, gid)

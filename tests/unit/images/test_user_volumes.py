@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from images.common.jail_view import Bind, JailViewError, bind_into_jail, make_directory, user_volumes
 from images.common.mountinfo import WrongFilesystemError
-from tests.fakes.commands import FakeRunner
+from tests.fakes.commands import FakeMounts
+from tests.stacks import ROOT
 
 
 @pytest.fixture
@@ -36,11 +40,11 @@ def volume(tmp_path: Path, name: str) -> str:
 
 
 def test_a_volume_is_bound_with_what_is_mounted_in_it(tmp_path: Path, jail: Path, mountinfo: Path) -> None:
-    runner, source = FakeRunner(), volume(tmp_path, "data")
+    mounts, source = FakeMounts(), volume(tmp_path, "data")
 
-    bind_into_jail(jail, volumes({"source": source, "path": "/data/set"}), runner, print, mountinfo)
+    bind_into_jail(jail, volumes({"source": source, "path": "/data/set"}), print, mountinfo, bind_mount=mounts)
 
-    assert runner.commands == [f"mount --rbind {source} {jail}/data/set"]
+    assert mounts.made == [f"--rbind {source} {jail}/data/set"]
     assert (jail / "data/set").stat().st_mode & 0o777 == 0o755
 
 
@@ -55,22 +59,22 @@ def test_no_mounts_is_no_work() -> None:
 
 
 def test_a_volume_that_is_bound_already_is_not_bound_again(tmp_path: Path, jail: Path, mountinfo: Path) -> None:
-    runner, source = FakeRunner(), volume(tmp_path, "data")
+    mounts, source = FakeMounts(), volume(tmp_path, "data")
     mountinfo.write_text(f"500 400 0:40 / {jail}/data rw - ext4 /dev/vda1 rw\n")
 
-    bind_into_jail(jail, volumes({"source": source, "path": "/data"}), runner, print, mountinfo)
+    bind_into_jail(jail, volumes({"source": source, "path": "/data"}), print, mountinfo, bind_mount=mounts)
 
-    assert runner.commands == []
+    assert mounts.made == []
 
 
 def test_a_volume_on_the_machines_own_disk_is_not_shown(tmp_path: Path, jail: Path, mountinfo: Path) -> None:
-    runner, source = FakeRunner(), volume(tmp_path, "data")
-    mounts = volumes({"source": source, "path": "/data", "filesystem": "virtiofs"})
+    mounts, source = FakeMounts(), volume(tmp_path, "data")
+    bad = volumes({"source": source, "path": "/data", "filesystem": "virtiofs"})
 
     with pytest.raises(WrongFilesystemError, match="ext4 instead of virtiofs"):
-        bind_into_jail(jail, mounts, runner, print, mountinfo)
+        bind_into_jail(jail, bad, print, mountinfo, bind_mount=mounts)
 
-    assert runner.commands == []
+    assert mounts.made == []
 
 
 @pytest.mark.parametrize("link", ["data", "data/alice"])
@@ -84,6 +88,56 @@ def test_a_link_that_a_user_made_leads_nowhere(jail: Path, tmp_path: Path, link:
         make_directory(jail, "/data/alice/set")
 
     assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("link", ["run", "run/munge", "etc", "etc/hosts"])
+def test_a_link_in_the_jail_never_turns_a_mount_on_the_pod(jail: Path, tmp_path: Path, link: str) -> None:
+    """Root in the jail may make one anywhere, and the pod's own programs would be covered at its next start."""
+    pod = tmp_path / "pod"
+    for root in (pod, jail):
+        (root / "run/munge").mkdir(parents=True)
+        (root / "etc").mkdir()
+        (root / "etc/hosts").touch()
+    (jail / link).rename(tmp_path / "away")
+    (jail / link).symlink_to(pod / link)
+    mounts = FakeMounts()
+    binds = [Bind(path=f"/{place}", source=str(pod / place)) for place in ("run/munge", "etc/hosts") if link in place]
+
+    with pytest.raises(JailViewError, match=f"/{link} is a symbolic link"):
+        bind_into_jail(jail, binds, print, bind_mount=mounts)
+
+    assert mounts.made == []
+
+
+REAL = """
+import os, sys
+from pathlib import Path
+from images.common.attach import attach
+here = Path(sys.argv[1])
+for name in ("pod/inner", "jail/data", "elsewhere"):
+    (here / name).mkdir(parents=True)
+os.system(f"mount -t tmpfs inner {here}/pod/inner")
+(here / "pod/inner/deep").touch()
+target = os.open(here / "jail/data", os.O_PATH)
+(here / "jail/data").rename(here / "jail/moved")
+(here / "jail/data").symlink_to(here / "elsewhere")
+attach(here / "pod", target, recursive=True, read_only=True)
+assert (here / "jail/moved/inner/deep").exists() and not list((here / "elsewhere").iterdir())
+try:
+    (here / "jail/moved/new").touch()
+except OSError as error:
+    print(error.strerror)
+(here / "pod/new").touch()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_what_is_held_open_is_bound_over_wherever_its_path_leads_by_now(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", REAL, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "Read-only file system\n"), done.stderr
 
 
 def test_a_file_in_the_way_is_named(jail: Path) -> None:
