@@ -238,6 +238,12 @@ class SlurmSandbox:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.run('sinfo -N -l').stdout}\n{self.logs()}") from None
 
+    def waits(self, program: str) -> str:
+        """What each thread of a program on the controller waits for, and how busy the machine is: for a failed test."""
+        threads = f"for t in /proc/$(pgrep --oldest --exact {program})/task/*; do cat $t/comm $t/wchan $t/syscall; done"
+        state = self.controller.run(f"{threads}; head /proc/loadavg /proc/pressure/*", timeout=30)
+        return f"--- {program} waits\n{state.stdout}{state.stderr}"
+
     def logs(self) -> str:
         """All programs' output, for the message of a failed test."""
         parts = []

@@ -115,16 +115,23 @@ def test_a_configuration_is_taken_while_slurmdbd_is_away(cluster: AccountingSand
 def test_a_configuration_is_taken_while_slurmdbd_hangs(cluster: AccountingSandbox, slurm_version: str) -> None:
     """As while its database starts again: slurmctld asks it when it reads its files, and answers nobody meanwhile."""
     slurmdbd = cluster.pods["slurmdbd-0"]
-    slurmdbd.run(["pkill", "-STOP", "--exact", "slurmdbd"])
+    assert slurmdbd.run(["pkill", "-STOP", "--exact", "slurmdbd"]).returncode == 0
+    stopped = time.monotonic()
     wanted = accounting_config(slurm_version, "SchedulerParameters=bf_interval=19\n")
     cluster.set_config(wanted)
     # The agent asks five times, and each question takes the 5 s that `scontrol ping` may take.
     time.sleep(SURVIVAL_QUESTIONS * PING_TIMEOUT_SECONDS + SURVIVAL_SECONDS)
     for process in slurmdbd.processes:  # nsenter, which has stopped with it
         process.send_signal(signal.SIGCONT)
-    slurmdbd.run(["pkill", "-CONT", "--exact", "slurmdbd"])
+    assert slurmdbd.run(["pkill", "-CONT", "--exact", "slurmdbd"]).returncode == 0
+    hung = time.monotonic() - stopped
     active = f"configuration {config_hash(wanted)} is active"
-    wait_until(lambda: active in cluster.controller.log("config-agent"), cluster.logs, 120)
+    said = cluster.controller.log
+    wait_until(
+        lambda: active in said("config-agent"),
+        lambda: f"slurmdbd hung for {hung:.0f} s\n{cluster.waits('slurmctld')}\n{cluster.logs()}",
+        120,
+    )
     wait_for_records(cluster, submit(cluster, 3))
 
 
