@@ -113,7 +113,7 @@ class SlurmCluster(pulumi.ComponentResource):
             images=config.images,
             tag=config.images.tag or image_tag(config.slurm.version),
             protect=config.protects_data,
-            outside=pulumi.ResourceOptions(parent=self),
+            root=self,
             sssd=config.sssd,
             user_namespaces=config.cluster.user_namespaces,
         )

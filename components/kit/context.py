@@ -44,8 +44,8 @@ class Scope:
     """Of the images, where no digest is given."""
     protect: bool
     """Whether Pulumi refuses to delete what holds data."""
-    outside: pulumi.ResourceOptions
-    """Options of what is in no namespace and so does not go away with it: static volumes, cluster roles."""
+    root: pulumi.ComponentResource
+    """The cluster itself: parent of static volumes, which are in no namespace and so do not go away with it."""
     sssd: Sssd | None = None
     user_namespaces: bool = False
 

@@ -40,7 +40,7 @@ def allow_everywhere(
     """Let an account do it with what is in no namespace, above all with Kubernetes nodes."""
     # Names of cluster roles are shared by all clusters in one Kubernetes, so the namespace is in them.
     metadata = k8s.meta.v1.ObjectMetaArgs(name=f"{scope.name}-{component}", labels=scope.labels(component))
-    opts = scope.outside.merge(pulumi.ResourceOptions(parent=parent))
+    opts = pulumi.ResourceOptions(parent=parent)
     role, binding = k8s.rbac.v1.ClusterRole, k8s.rbac.v1.ClusterRoleBinding
     _grant(role, binding, f"{name}-cluster-role", account, rules, metadata=metadata, opts=opts)
 

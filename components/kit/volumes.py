@@ -55,7 +55,8 @@ def data_volume(
     static = StaticVolumeArgs(
         namespace=scope.name, claim=claim_name, size=size, access_mode=access_mode, protect=scope.protect
     )
-    volume = cloud.static_volume(static, scope.outside) if storage_class is None else None
+    outside = pulumi.ResourceOptions(parent=scope.root)
+    volume = cloud.static_volume(static, outside) if storage_class is None else None
     metadata = scope.metadata(claim_name, component)
     request = size
     filesystem = cloud.volume_filesystem if volume is not None else None
