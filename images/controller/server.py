@@ -8,17 +8,30 @@ GET /healthz  200 as long as the agent runs
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import socket
 import threading
+import time
+from collections import Counter
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from images.common.files import write_atomically
 
 PORT: Final = 8817
+
+REQUEST_SECONDS: Final = 3.0
+"""For a client to say what it wants, all in all."""
+
+MOST_CONNECTIONS: Final = 8
+"""Of one address at a time. Users reach the port from their pods where no policies are enforced: 8,000 connections that
+said nothing were as many threads, for ever."""
+
+_LONGEST_HEAD: Final = 8192
 STATE_FILE: Final = Path("/run/slurmstack/configuration.json")
 
 
@@ -75,10 +88,59 @@ class StatusBoard:
                 write_atomically(self._file, self._status.to_json())
 
 
+class _Server(ThreadingHTTPServer):
+    """Takes a bounded number of connections from each address, each for a bounded time."""
+
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self._lock = threading.Lock()
+        self._open: Counter[str] = Counter()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            fits = self._open[client_address[0]] < MOST_CONNECTIONS
+            self._open[client_address[0]] += fits
+        if fits:
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._open[client_address[0]] -= 1
+                self._open += Counter()  # forgets the addresses with none
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client that went away is no matter of the log."""
+
+
+def _head(connection: socket.socket) -> bytes:
+    """What a client sends until an empty line; nothing if it takes too long. No request that we know has more."""
+    end, head = time.monotonic() + REQUEST_SECONDS, b""
+    with contextlib.suppress(OSError):
+        while b"\r\n\r\n" not in head and len(head) < _LONGEST_HEAD:
+            connection.settimeout(max(end - time.monotonic(), 0.001))
+            chunk = connection.recv(4096)
+            if not chunk:
+                break
+            head += chunk
+        return head
+    return b""
+
+
 def start_server(board: StatusBoard, port: int = PORT) -> ThreadingHTTPServer:
     """Answer in the background. The caller may `shutdown()` it."""
 
     class Handler(BaseHTTPRequestHandler):
+        def setup(self) -> None:
+            super().setup()
+            self.rfile = io.BytesIO(_head(self.connection))
+
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]  # a client behind the API server's proxy may add a query
             if path == "/config":
@@ -99,7 +161,6 @@ def start_server(board: StatusBoard, port: int = PORT) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Say nothing: probes come every few seconds."""
 
-    server = ThreadingHTTPServer(("", port), Handler)
-    server.daemon_threads = True
+    server = _Server(("", port), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True, name="http").start()
     return server

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from images.controller.await_config import await_config, fetch_status, wanted_of
-from images.controller.server import Rejection, Status, StatusBoard, start_server
+from images.controller.await_config import await_config, wanted_of
 from slurm.conf import config_hash
 from tests.fakes.commands import FakeClock
 
@@ -85,40 +82,3 @@ def test_a_controller_that_is_not_there_yet_is_waited_for() -> None:
 
     assert code == 0
     assert "waiting for the controller" in log[0]
-
-
-@pytest.fixture
-def board() -> Iterator[tuple[StatusBoard, str]]:
-    found = StatusBoard(Status(slurm_version="24.11.5"))
-    server = start_server(found, 0)
-    yield found, f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-
-
-def test_the_agent_answers_its_status(board: tuple[StatusBoard, str]) -> None:
-    found, url = board
-    assert fetch_status(url) == {"active": None, "rejected": None, "pending": None, "slurm_version": "24.11.5"}
-
-    found.set(Status(active="a", rejected=Rejection(hash="b", message="m"), slurm_version="24.11.5"))
-
-    assert fetch_status(url)["rejected"] == {"hash": "b", "message": "m"}
-
-
-def test_the_status_is_in_a_file_too_and_a_full_volume_ends_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "configuration.json"
-    found = StatusBoard(Status(slurm_version="24.11.5"), file)
-    found.set(Status(active="a"))
-    assert json.loads(file.read_text())["active"] == "a"
-    gone = StatusBoard(Status(), tmp_path / "no-such-directory/x")
-    gone.set(Status(active="b"))
-    assert gone.get().active == "b"
-
-
-def test_the_agent_is_healthy_and_knows_nothing_else(board: tuple[StatusBoard, str]) -> None:
-    _, url = board
-    with urllib.request.urlopen(f"{url}/healthz") as response:
-        assert response.status == 200
-    with pytest.raises(urllib.error.HTTPError) as error:
-        urllib.request.urlopen(f"{url}/other")
-    assert error.value.code == 404
