@@ -18,7 +18,6 @@ from components.kit.workload import (
     LIBEXEC,
     SLURM_NODE_LABEL,
     SMALL,
-    WITHOUT_SET_UP,
     claim_volume,
     config_volume,
     disk_for,
@@ -42,7 +41,7 @@ from config.sections.workers import Toleration
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.health import SETTINGS_DIR
 from slurm.names import JAIL_DIR, SLURMD_PORT, WORKER
-from slurm.rights import WITHOUT_JAIL
+from slurm.rights import WITHOUT_JAIL, WITHOUT_SET_UP
 from slurm.sizing import node_conf, shared_memory
 from slurm.users import EXTRAUSERS, FILES
 

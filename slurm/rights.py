@@ -21,6 +21,10 @@ INTO_JAIL: Final = (*IN_JAIL, "SYS_ADMIN", "SYS_CHROOT", "SETPCAP")
 mount namespace; it is given up before the daemon itself starts. SYS_CHROOT: sessions and steps enter the jail.
 SETPCAP: what users may not have is taken from them. NET_BIND_SERVICE: port 22."""
 
+WITHOUT_SET_UP: Final = ("/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin")
+"""Before what anybody starts in a container that leads into the jail: it would have all of the container's
+capabilities, and what it reads there was written by a daemon that has not."""
+
 WITHOUT_JAIL: Final = (*IN_JAIL, "SETPCAP")
 """slurmd in a pool without the jail."""
 

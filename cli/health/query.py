@@ -13,6 +13,7 @@ from cli.kubectl.client import Kubectl, complaint, hint_after, in_controller
 from cli.status.read import Pod, pod_of
 from config.errors import nearest
 from slurm.names import WORKER
+from slurm.rights import WITHOUT_SET_UP
 
 NOT_CHECKED = 3
 """Exit status when nobody knows, as the workers' own program has it."""
@@ -93,7 +94,9 @@ def _refuse_no_namespace(kubectl: Kubectl, namespace: str) -> None:
 
 
 def _in_pod(kubectl: Kubectl, namespace: str, node: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return kubectl.run("exec", "-n", namespace, node, "-c", "slurmd", "--", _HEALTH, *words, check=False)
+    return kubectl.run(
+        "exec", "-n", namespace, node, "-c", "slurmd", "--", *WITHOUT_SET_UP, _HEALTH, *words, check=False
+    )
 
 
 def _failed(what: str, done: subprocess.CompletedProcess[str]) -> Failure:

@@ -18,10 +18,6 @@ from slurm.rights import CAPABILITIES
 LIBEXEC = "/usr/libexec/slurmstack"
 """Where our programs lie in the images."""
 
-WITHOUT_SET_UP = ("/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin")
-"""Before what kubelet starts in a container that leads into the jail: it would have all of the container's
-capabilities, and what it reads there was written by a daemon that has not."""
-
 CONTROLLER_ADDRESS = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
 
 SLURM_NODE_LABEL = "slurmstack/slurm-node"

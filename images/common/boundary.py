@@ -6,7 +6,9 @@ with users puts them right before it shows them anything.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -16,6 +18,12 @@ from images.common.process import CannotGoOnError
 
 RUN_SLURM: Final = Path("/run/slurm")
 """Where all Slurm commands of the pod and of the jail find their configuration: who writes here runs code as others."""
+
+_SYS_ADMIN: Final = 21
+_PR_CAPBSET_DROP: Final = 24
+_CAPABILITY_VERSION_3: Final = 0x20080522
+_EFFECTIVE, _PERMITTED, _INHERITABLE = 0, 1, 2
+"""Of the first 32 capabilities: three words, followed by three for the others (capset(2))."""
 
 _FOR_ALL: Final = (Path("/tmp"), Path("/dev/shm"))
 _LAST_WORDS: Final = Path("/dev/termination-log")
@@ -27,6 +35,19 @@ def own_directory(directory: Path, uid: int = 0, gid: int = 0) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o755)
     os.chown(directory, uid, gid)
+
+
+def forget_configuration(directory: Path, link: Path = RUN_SLURM / "conf") -> None:
+    """Remove the copy of Slurm's configuration that an earlier container of this pod has left.
+
+    Slurm's commands take it before any other, with the plugins that it names. It is fetched anew.
+    """
+    if link.is_symlink():
+        link.unlink()
+    for place in (directory, link):
+        if place.is_dir():
+            for path in place.iterdir():
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def settle_shared(directories: Sequence[Path] = _FOR_ALL, last_words: Path = _LAST_WORDS) -> None:
@@ -47,6 +68,29 @@ def seal_root(runner: Runner) -> None:
         result = runner(argv)
         if not result.ok:
             raise CannotGoOnError(f"{' '.join(argv)}: {result.message} (the container needs CAP_SYS_ADMIN)")
+
+
+def give_up_set_up() -> None:
+    """Give up SYS_ADMIN for good, in this process and what it starts, where it has that at all. Raises OSError.
+
+    From here on the pod's start may run programs of Slurm: they load what a configuration names, and slurmd's copy
+    of it lies where a daemon writes that has given it up too.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, sets = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    _done(libc.capget(header, sets))
+    if not sets[_PERMITTED] >> _SYS_ADMIN & 1:
+        return
+    _done(libc.prctl(_PR_CAPBSET_DROP, _SYS_ADMIN, 0, 0, 0))
+    for index in (_EFFECTIVE, _PERMITTED, _INHERITABLE):
+        sets[index] &= ~(1 << _SYS_ADMIN)
+    _done(libc.capset(header, sets))
+
+
+def _done(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"cannot give up capabilities: {os.strerror(number)}")
 
 
 def without_set_up(argv: Sequence[str], pid: int) -> list[str]:

@@ -56,8 +56,9 @@ class Epilog(AroundJob):
         if uid is not None and uid not in leftovers.PROTECTED and self._may_clean(node, uid):
             self._end_processes(node, uid, before)
             self._sweep(node, uid)
-            removals.append(lambda: leftovers.remove_files(uid, before, self.places))
-            removals.append(lambda: leftovers.remove_ipc_objects(list(leftovers.ipc_objects(uid, self._proc))))
+            until = self._still_alone(node, uid, before)
+            removals.append(lambda: leftovers.remove_files(uid, until, self.places))
+            removals.append(lambda: leftovers.remove_ipc_objects(uid, list(leftovers.ipc_objects(uid, self._proc))))
         if removals:
             in_background(removals, REMOVAL_SECONDS, lambda text: self.log(f"job {node.job}: {text}"))
         self.look(node, "epilog")
@@ -118,6 +119,17 @@ class Epilog(AroundJob):
         stuck = leftovers.end_processes(left, self._proc, self.clock, self.kill)
         if stuck:
             self.log(f"job {node.job}: these do not end: {_names(stuck)}")
+
+    def _still_alone(self, node: Node, uid: int, before: Moment) -> Moment:
+        """Up to when files were not made by another job: now, unless there is one.
+
+        What has just been ended may have touched its files until then, so that none was old enough.
+        """
+        now = self.moment()
+        try:
+            return before if self._other_jobs(node, uid) else now
+        except SlurmError:
+            return before
 
     def _sweep(self, node: Node, uid: int) -> None:
         """End what has come since, too, if the user still has no job here: a process may fork faster than we look."""

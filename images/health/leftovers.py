@@ -223,7 +223,8 @@ def _is_prey(status: os.stat_result, uid: int | None, before: float) -> bool:
 def ipc_objects(uid: int, proc: Path) -> Iterator[tuple[str, int]]:
     """Kind and number of the user's System V objects; of shared memory only what no process has attached.
 
-    They outlive every process, and there are not many for all users of a node together.
+    They outlive every process, and there are not many for all users of a node together. Who made one can give it to
+    any other user, and has it still.
     """
     for kind, number in IPC.items():
         with contextlib.suppress(OSError, ValueError):
@@ -231,12 +232,15 @@ def ipc_objects(uid: int, proc: Path) -> Iterator[tuple[str, int]]:
             names = lines[0].split()
             for line in lines[1:]:
                 row = dict(zip(names, line.split(), strict=False))
-                if row.get("uid") == str(uid) and row.get("nattch", "0") == "0":
+                if str(uid) in {row.get("uid"), row.get("cuid")} and row.get("nattch", "0") == "0":
                     yield kind, int(row[number])
 
 
-def remove_ipc_objects(objects: list[tuple[str, int]]) -> int:
-    """Remove System V objects. Returns how many were removed."""
+def remove_ipc_objects(uid: int, objects: list[tuple[str, int]]) -> int:
+    """Remove System V objects of a user. Returns how many were removed.
+
+    As that user: for root it takes SYS_ADMIN, which the pod has given up.
+    """
     import ctypes  # noqa: PLC0415  (it takes milliseconds, and hardly any job leaves any)
 
     libc = ctypes.CDLL(None)
@@ -246,4 +250,9 @@ def remove_ipc_objects(objects: list[tuple[str, int]]) -> int:
         "msg": lambda number: libc.msgctl(number, 0, None),
         "sem": lambda number: libc.semctl(number, 0, 0),
     }
-    return sum(remove[kind](number) == 0 for kind, number in objects)
+    before = os.geteuid()
+    os.seteuid(uid)
+    try:
+        return sum(remove[kind](number) == 0 for kind, number in objects)
+    finally:
+        os.seteuid(before)

@@ -6,6 +6,8 @@
  * the end of its step ends it. Here a process is of a step because the kernel says that it descends from it:
  *
  * - slurmstepd adopts what loses its parent (PR_SET_CHILD_SUBREAPER), so that nothing leaves its step;
+ * - who traces a process that was killed, and so holds it at its exit for ever, is killed, too: slurmctld would drain the
+ *   node, for good ("Kill task failed");
  * - what is spared is slurmstepd's own program run by its own user: its forks that have not become a task yet.
  *
  * Everything else is Slurm's plugin, which this one is linked with: Slurm looks up each function by name, and finds
@@ -27,6 +29,7 @@
 #include <unistd.h>
 
 #define ROUNDS 100 /* of looking for what was started while the others were killed */
+#define HOLDERS 64 /* one held by the next; who nests more is ended by the next round of Slurm's */
 #define DEEPEST 100000 /* ancestors of a process: more than there are numbers of processes on most machines */
 
 struct process {
@@ -40,23 +43,29 @@ struct list {
 	size_t count, room;
 };
 
+/* What a file of /proc says. Returns whether it could be read. */
+static bool read_text(const char *path, char *text, size_t size)
+{
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t length = file < 0 ? -1 : read(file, text, size - 1);
+
+	if (file >= 0)
+		close(file);
+	text[length < 0 ? 0 : length] = '\0';
+	return length >= 0;
+}
+
 /* One process as the kernel has it. Its name ends at the last bracket, whatever is in it. */
 static bool read_process(const char *number, struct process *found)
 {
 	char path[64], text[1024], state, *rest;
 	long parent, threads;
-	ssize_t length;
-	int file;
 
 	memset(found, 0, sizeof(*found));
 	found->pid = atoi(number);
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)found->pid);
-	file = open(path, O_RDONLY | O_CLOEXEC);
-	if (file < 0)
+	if (!read_text(path, text, sizeof(text)))
 		return false;
-	length = read(file, text, sizeof(text) - 1);
-	close(file);
-	text[length < 0 ? 0 : length] = '\0';
 	rest = strrchr(text, ')');
 	if (rest == NULL || sscanf(rest + 1, " %c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
 				   &state, &parent, &threads, &found->start) != 4)
@@ -126,6 +135,14 @@ static int read_all(pid_t top, struct list *list)
 	return 0;
 }
 
+/* The number after a word of a status file of /proc; -1 if it is not there. */
+static long number_after(const char *text, const char *word)
+{
+	const char *line = strstr(text, word);
+
+	return line == NULL ? -1 : strtol(line + strlen(word), NULL, 10);
+}
+
 /*
  * Whether a process runs slurmstepd's own program: a fork that is not a task yet. For SIGKILL it has to be its user's
  * too, as anybody can start that program.
@@ -133,10 +150,7 @@ static int read_all(pid_t top, struct list *list)
 static bool is_spared(pid_t pid, int number)
 {
 	struct stat ours, theirs;
-	char path[64], text[1024], *line;
-	unsigned uid;
-	ssize_t length;
-	int file;
+	char path[64], text[2048];
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
 	if (stat("/proc/self/exe", &ours) != 0 || stat(path, &theirs) != 0 || ours.st_dev != theirs.st_dev
@@ -145,13 +159,47 @@ static bool is_spared(pid_t pid, int number)
 	if (number != SIGKILL)
 		return true;
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	file = open(path, O_RDONLY | O_CLOEXEC);
-	length = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
-	if (file >= 0)
-		close(file);
-	text[length < 0 ? 0 : length] = '\0';
-	line = strstr(text, "\nUid:");
-	return line != NULL && sscanf(line, "\nUid: %u", &uid) == 1 && uid == getuid();
+	return read_text(path, text, sizeof(text)) && number_after(text, "\nUid:") == (long)getuid();
+}
+
+/* Who traces this thread while it is stopped, unless that is root; 0: nobody. */
+static pid_t holder_of(const char *status)
+{
+	char path[64], text[2048];
+	const char *state;
+	long holder;
+
+	if (!read_text(status, text, sizeof(text)))
+		return 0;
+	state = strstr(text, "\nState:\t");
+	holder = number_after(text, "\nTracerPid:");
+	if (state == NULL || state[8] != 't' || holder <= 0)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%ld/status", holder);
+	return read_text(path, text, sizeof(text)) && number_after(text, "\nUid:") > 0 ? (pid_t)holder : 0;
+}
+
+/* Ends who holds the threads of a process that has been killed. One of those may be held itself. */
+static void end_holders(pid_t pid, int deepest)
+{
+	char path[300];
+	DIR *threads;
+	struct dirent *entry;
+	pid_t holder;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	threads = opendir(path);
+	while (threads != NULL && (entry = readdir(threads)) != NULL) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%.255s/status", (int)pid, entry->d_name);
+		holder = entry->d_name[0] == '.' ? 0 : holder_of(path);
+		if (holder == 0)
+			continue;
+		(void)kill(holder, SIGKILL);
+		if (deepest > 0)
+			end_holders(holder, deepest - 1);
+	}
+	if (threads != NULL)
+		closedir(threads);
 }
 
 /* Slurm calls this for each task, before the task becomes the user's program. */
@@ -184,6 +232,8 @@ int proctrack_p_signal(uint64_t id, int number)
 			if (!one->is_ours || one->has_ended)
 				continue;
 			one->was_signalled = known != NULL && known->start == one->start && known->was_signalled;
+			if (one->was_signalled && number == SIGKILL)
+				end_holders(one->pid, HOLDERS);
 			if (one->was_signalled || is_spared(one->pid, number))
 				continue;
 			if (kill(one->pid, number) != 0 && errno != ESRCH)

@@ -9,10 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define NOBODY 65534 /* a user: root's own debuggers are let be */
+
 static int failures;
+static int tracer[2]; /* a socket to the process that holds another at its exit, and its own end */
 static int said[2]; /* each process that is to end holds one end of this pipe, and says there that it is ready */
 
 static void *forever(void *nothing)
@@ -56,15 +61,51 @@ static void as_parent(void)
 	as_named("slurmstepd");
 }
 
+static void become_user(void)
+{
+	if (getuid() == 0 && (setgid(NOBODY) != 0 || setuid(NOBODY) != 0))
+		_exit(1);
+}
+
+/* Another job of the same user's: holds whom it is told to, and does nothing more. */
+static void trace(void)
+{
+	pid_t victim;
+
+	alarm(60);
+	become_user();
+	if (read(tracer[1], &victim, sizeof(victim)) != sizeof(victim))
+		_exit(0);
+	if (ptrace(PTRACE_SEIZE, victim, NULL, (void *)PTRACE_O_TRACEEXIT) != 0)
+		_exit(1);
+	(void)!write(tracer[1], "", 1);
+	for (;;)
+		pause();
+}
+
+static void held(void)
+{
+	pid_t self = getpid();
+	char byte;
+
+	become_user();
+	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+	if (write(tracer[0], &self, sizeof(self)) != sizeof(self) || read(tracer[0], &byte, 1) != 1)
+		_exit(1);
+	forever(NULL);
+}
+
 /* Runs `what` in a process of another program than ours, which the kernel tells from ours by its file. */
 static void start(const char *self, const char *what)
 {
-	char end[16];
+	char end[16], way[16];
 
 	snprintf(end, sizeof(end), "%d", said[1]);
 	if (fork() == 0) {
 		close(said[0]);
-		execl(self, self, what, end, (char *)NULL);
+		snprintf(way, sizeof(way), "%d", tracer[0]);
+		execl(self, self, what, end, way, (char *)NULL);
 		_exit(1);
 	}
 }
@@ -83,6 +124,8 @@ static void be(const char *what)
 		without_first_thread();
 	if (strcmp(what, "daemon") == 0)
 		as_daemon();
+	if (strcmp(what, "held") == 0)
+		held();
 	_exit(2);
 }
 
@@ -113,14 +156,29 @@ static void ends(const char *other, const char *what, int processes)
 
 int main(int argc, char **argv)
 {
-	static const char *const all[] = { "named", "blank", "bracket", "parent", "thread", "daemon" };
+	static const char *const all[] = { "named", "blank", "bracket", "parent", "thread", "daemon", "held" };
 	char other[] = "/tmp/linuxproc.XXXXXX", command[4200];
-	pid_t fork_of_ours;
+	pid_t fork_of_ours, step;
 
-	if (argc > 2) {
+	if (argc > 3) {
 		said[1] = atoi(argv[2]);
+		tracer[0] = atoi(argv[3]);
 		be(argv[1]);
 	}
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, tracer) != 0)
+		return 2;
+	if ((step = fork()) > 0) { /* this process is not of the step */
+		int status;
+
+		if (fork() == 0) {
+			close(tracer[0]);
+			trace();
+		}
+		close(tracer[0]);
+		close(tracer[1]);
+		return waitpid(step, &status, 0) == step && WIFEXITED(status) ? WEXITSTATUS(status) : 2;
+	}
+	close(tracer[1]);
 	alarm(30);
 	close(mkstemp(other));
 	snprintf(command, sizeof(command), "cp /proc/%d/exe %s && chmod 755 %s", (int)getpid(), other, other);

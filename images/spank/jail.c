@@ -13,6 +13,9 @@
  * From then on nothing that it starts can do what leads out of a jail: sudo in a job is root in there and no more. That
  * happens here and not in each task alone, as slurmstepd starts other programs of users too (`srun --task-epilog`).
  *
+ * slurmstepd gives up, too, what leads out: it loads libraries from the jail (PMIx its components), which root in there
+ * can put in place. The next container of the pod would trust what these could write outside.
+ *
  * No directory is entered where there is none of that name (a worker without a jail, or a process already inside the jail),
  * and by the external step, which belongs to the node and not to the user. Nothing happens in srun, salloc and sbatch.
  *
@@ -103,6 +106,10 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	exists = step_id == SLURM_EXTERN_CONT ? 0 : jail_exists(options.root);
 	if (exists < 0 || (exists && enter(options.root) != 0))
 		return ESPANK_ERROR;
+	if (exists && stay_in_jail() != 0) {
+		slurm_error("jail: cannot give up in all threads what leads out of it");
+		return ESPANK_ERROR;
+	}
 	return bound();
 }
 

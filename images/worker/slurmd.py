@@ -8,7 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from images.common import preload
-from images.common.boundary import RUN_SLURM, own_directory, seal_root, settle_shared, without_set_up
+from images.common.boundary import (
+    RUN_SLURM,
+    forget_configuration,
+    give_up_set_up,
+    own_directory,
+    seal_root,
+    settle_shared,
+    without_set_up,
+)
 from images.common.command import run
 from images.common.gpu_view import bind_driver
 from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, bind_into_jail, sssd_binds, user_volumes
@@ -83,12 +91,14 @@ def main() -> None:
         node_conf = fitting_gres(required_env("NODE_CONF"), log)
         for directory in (RUN_SLURM, SPOOL, CONF_CACHE):
             own_directory(directory)
+        forget_configuration(CONF_CACHE)
         settle_shared()
         wait_for_munge(log)
         if jail := os.environ.get("JAIL", ""):
             prepare_jail(Path(jail), node_conf, log)
         else:
             prepare_own_root()
+        give_up_set_up()
         raise_locked_memory(log)
         wait_for_controller(controller, log)
         node = Node(name=socket.gethostname(), controller=controller)

@@ -59,6 +59,12 @@ def pod(name: str, phase: str = "Running", *, ready: bool = True, leaving: bool 
     }
 
 
+_BEFORE = [
+    "/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin", "/usr/libexec/slurmstack/health",
+]  # fmt: skip
+"""What is started in a worker is started without what leads out of it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FakeCluster(Kubectl):
     """kubectl, whose controller knows these nodes and whose workers give these answers."""
@@ -86,15 +92,16 @@ class FakeCluster(Kubectl):
                 return answer(json.dumps({"items": list(self.pods)}))
             case ("get", "--ignore-not-found", "namespace", "slurm", "-o", "name"):
                 return self.namespace
-            case ("exec", "-n", "slurm", _, "-c", "slurmd", "--", "/usr/libexec/slurmstack/health", *_):
+            case ("exec", "-n", "slurm", _, "-c", "slurmd", "--", *command):
                 assert not check
+                assert command[: len(_BEFORE)] == _BEFORE
                 return self.worker
         raise AssertionError(f"unexpected kubectl {arguments}")
 
     @property
     def commands(self) -> list[str]:
         """What ran on workers: their names and the words."""
-        return [" ".join([words[3], *words[8:]]) for words in self.asked if "slurmd" in words]
+        return [" ".join([words[3], *words[7 + len(_BEFORE) :]]) for words in self.asked if "slurmd" in words]
 
 
 class Unreachable:

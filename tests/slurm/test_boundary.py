@@ -26,7 +26,7 @@ USERS = {
     "passwd": "".join(f"{name}:x:{uid}:{uid}::/home/{name}:/bin/bash\n" for name, uid in UIDS.items()),
     "group": "".join(f"{name}:x:{uid}:\n" for name, uid in UIDS.items()),
 }
-SYS_ADMIN = 21
+SETPCAP, SYS_ADMIN = 8, 21
 SIGPIPE, SIGXFSZ = 13, 25
 
 
@@ -130,6 +130,103 @@ def test_the_daemons_have_given_up_what_set_the_pod_up(cluster: SlurmSandbox, sc
 
 def test_nobody_looks_into_slurmstepd(cluster: SlurmSandbox) -> None:
     assert "Permission denied" in shell(cluster, "alice", "srun -Q sh -c 'sudo ls /proc/$PPID/root/ 2>&1; :'")
+
+
+THREADS = """
+for step in $(pgrep -x slurmstepd); do
+    [ "$(readlink /proc/$step/root)" = /jail ] && cat /proc/$step/task/*/status | grep -E '^Cap(Prm|Bnd)'
+done; :
+"""
+
+
+def test_no_thread_of_a_step_keeps_what_leads_out_of_the_jail(cluster: SlurmSandbox) -> None:
+    """Root in the jail can have it load a library, as PMIx does: what that wrote outside, the next start trusted."""
+    job = running(cluster, "alice", "sleep 100")
+    told = [line.split() for line in cluster.run(THREADS, pod="default-0").stdout.splitlines()]
+    cluster.run(f"scancel {job}")
+
+    assert len(told) > 2 * 3, "slurmstepd has several threads"
+    of_users, and_not_looked_into = int(OF_USERS, 16), 1 << SETPCAP
+    assert {mask for name, mask in told if name == "CapBnd:"} == {OF_USERS}
+    assert {int(mask, 16) for name, mask in told if name == "CapPrm:"} == {of_users | and_not_looked_into}
+
+
+def running(cluster: SlurmSandbox, user: str, command: str) -> str:
+    """Number of a job of one CPU that runs, on the only node."""
+    job = shell(cluster, user, f"sbatch --parsable -n1 --output=%j.out --wrap 'exec {command}'").strip()
+    wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs, 60)
+    return job
+
+
+def empty_node(cluster: SlurmSandbox) -> None:
+    """Without the jobs of the scene."""
+    cluster.run("scancel --state=running; scancel --state=pending")
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs, 60)
+
+
+def gone(cluster: SlurmSandbox, *jobs: str, timeout: float = 60) -> None:
+    wait_until(
+        lambda: not cluster.run(f"squeue --noheader --jobs={','.join(jobs)}").stdout.strip(), cluster.logs, timeout
+    )
+
+
+@pytest.mark.parametrize("option", ["output", "error", "input"])
+def test_a_job_whose_file_is_a_fifo_ends(cluster: SlurmSandbox, option: str) -> None:
+    """slurmstepd waited for its other end, also when the job was cancelled, and the node was nobody's."""
+    files = f"--output=/dev/null --{option}=fifo"
+    job = shell(cluster, "bob", f"rm -f fifo; mkfifo fifo; sbatch --parsable -n1 {files} --wrap 'sleep 1'").strip()
+    gone(cluster, job)
+    assert shell(cluster, "bob", "srun -Q -n1 --output=file echo here; cat file").strip() == "here"
+
+
+HOLD = """
+import ctypes, sys, time
+assert ctypes.CDLL(None).ptrace(0x4206, int(open("victim").read()), 0, 0x40) == 0  # PTRACE_SEIZE, at its exit
+open("held", "w").close()
+time.sleep(1000)
+"""
+
+
+def test_a_job_that_another_of_its_user_s_holds_at_its_end_drains_no_node(cluster: SlurmSandbox) -> None:
+    empty_node(cluster)
+    home = cluster.jail / "home/bob"
+    (home / "hold.py").write_text(HOLD)
+    (home / "held").unlink(missing_ok=True)
+    (home / "victim").unlink(missing_ok=True)
+    held = running(cluster, "bob", 'sh -c "echo \\$\\$ >victim; exec sleep 1000"')
+    wait_until((home / "victim").exists, cluster.logs)
+    holder = running(cluster, "bob", "python3 hold.py")
+    wait_until((home / "held").exists, cluster.logs)
+
+    cluster.run(f"scancel {held}")
+
+    gone(cluster, held)
+    assert "Kill task failed" not in cluster.run("sinfo -R").stdout
+    cluster.run(f"scancel {holder}")
+    gone(cluster, holder)
+
+
+LEAVE_MEMORY = """
+import ctypes
+libc = ctypes.CDLL(None)
+for owner in (None, 54321):
+    number = libc.shmget(0, 4096, 0o1600)
+    if owner is not None:
+        data = ctypes.create_string_buffer(112)  # struct shmid_ds
+        assert libc.shmctl(number, 2, data) == 0
+        ctypes.c_uint32.from_buffer(data, 4).value = owner
+        assert libc.shmctl(number, 1, data) == 0
+"""
+
+
+def test_memory_of_the_kernel_that_a_job_leaves_goes_whomever_it_gave_it(cluster: SlurmSandbox) -> None:
+    empty_node(cluster)
+    (cluster.jail / "home/bob/leave.py").write_text(LEAVE_MEMORY)
+    left = shell(cluster, "bob", "srun -Q -n1 sh -c 'python3 leave.py; grep -c . /proc/sysvipc/shm'")
+    assert int(left) == 1 + 2, "a heading and both"
+    wait_until(
+        lambda: len(cluster.run("cat /proc/sysvipc/shm", pod="default-0").stdout.splitlines()) == 1, cluster.logs
+    )
 
 
 def test_slurmctld_starts_no_program_of_a_trigger(cluster: SlurmSandbox) -> None:
@@ -237,8 +334,7 @@ for path in glob.glob("/var/spool/slurmd/*_*.*"):
 def test_nobody_else_connects_to_a_step(cluster: SlurmSandbox) -> None:
     """slurmstepd has a thread for each connection: with thousands its job could not be ended."""
     (cluster.jail / "home/bob/connect.py").write_text(CONNECT)
-    cluster.run("scancel --state=running; scancel --state=pending")  # those of the scene
-    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs, 60)
+    empty_node(cluster)
     job = shell(cluster, "alice", "sbatch --parsable -n1 --output=/dev/null --wrap 'sleep 100'").strip()
     wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs, 30)
     assert set(shell(cluster, "bob", "srun -Q -n1 python3 connect.py").splitlines()) == {"refused"}

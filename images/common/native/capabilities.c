@@ -3,11 +3,19 @@
  */
 #include "capabilities.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BIT(capability) (UINT64_C(1) << (capability))
@@ -46,4 +54,90 @@ int bound_for_users(void)
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0)
 		return -1;
 	return empty_inheritable();
+}
+
+static const uint64_t in_jail = of_users | BIT(CAP_SETPCAP);
+
+/* Narrows what the calling thread itself has. */
+static int narrow(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+	size_t i;
+
+	if (syscall(SYS_capget, &header, data) != 0)
+		return -1;
+	for (i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+		data[i].permitted &= (uint32_t)(in_jail >> (32 * i));
+		data[i].effective &= (uint32_t)(in_jail >> (32 * i));
+	}
+	return syscall(SYS_capset, &header, data) == 0 ? 0 : -1;
+}
+
+static void narrow_thread(int number)
+{
+	int before = errno;
+
+	(void)number;
+	if (bound_for_users() == 0)
+		(void)narrow(); /* whether it worked is looked up */
+	errno = before;
+}
+
+/* 1: a thread of this process has, or could get by starting a program, more than it may; 0: not; -1: it has gone. */
+static int has_more(const char *thread)
+{
+	char path[64], text[4096], *permitted, *bounding;
+	ssize_t length = -1;
+	int file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%.20s/status", thread);
+	file = open(path, O_RDONLY | O_CLOEXEC);
+	if (file >= 0) {
+		length = read(file, text, sizeof(text) - 1);
+		close(file);
+	}
+	if (length <= 0)
+		return -1;
+	text[length] = '\0';
+	permitted = strstr(text, "\nCapPrm:");
+	bounding = strstr(text, "\nCapBnd:");
+	return permitted == NULL || bounding == NULL || (strtoull(permitted + 8, NULL, 16) & ~in_jail) != 0
+	       || (strtoull(bounding + 8, NULL, 16) & ~of_users) != 0;
+}
+
+enum { ROUNDS = 2000 }; /* of a millisecond */
+
+/*
+ * Capabilities are each thread's own, and slurmstepd has a dozen threads by now. So each is asked by a signal, as the C
+ * library does it for setuid(2), until no thread is found that has more: one may just have been started by another.
+ */
+int stay_in_jail(void)
+{
+	static const struct timespec pause = { .tv_nsec = 1000000 };
+	const struct sigaction action = { .sa_handler = narrow_thread, .sa_flags = SA_RESTART };
+	const int number = SIGRTMAX - 2; /* the handler stays: a signal may be on its way still */
+	int round, left = 1;
+
+	if (sigaction(number, &action, NULL) != 0)
+		return -1;
+	narrow_thread(0);
+	for (round = 0; left && round < ROUNDS; round++) {
+		DIR *threads = opendir("/proc/self/task");
+		struct dirent *entry;
+
+		if (threads == NULL)
+			return -1;
+		left = 0;
+		while ((entry = readdir(threads)) != NULL) {
+			if (entry->d_name[0] == '.' || has_more(entry->d_name) != 1)
+				continue;
+			left = 1;
+			(void)syscall(SYS_tgkill, getpid(), atoi(entry->d_name), number);
+		}
+		closedir(threads);
+		if (left)
+			(void)nanosleep(&pause, NULL);
+	}
+	return left ? -1 : 0;
 }

@@ -12,6 +12,8 @@
  * execve, fexecve: a variable of 128 KiB is too long for execve(2). A user's SPANK variables are in the environment of
  *   prolog and epilog: neither starts, and slurmctld drains the node.
  * chmod: anybody may connect to a step's socket, and slurmstepd has a thread for each connection.
+ * open: for a job's files slurmstepd waits for whoever is at the other end of a FIFO, for ever and beyond any scancel: the
+ *   job stays COMPLETING, and slurmctld gives its node to nobody. A terminal may be stopped. Neither is a job's file.
  * setenv: PMIx in slurmstepd, which is root, would write its messages into a file of a known name in the jail's /tmp,
  *   where a symbolic link may lie.
  */
@@ -25,11 +27,12 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "capabilities.h"
 
-enum { MOST_ARGUMENTS = 16, LONGEST_VARIABLE = 64 * 1024 };
+enum { MOST_ARGUMENTS = 16, LONGEST_VARIABLE = 64 * 1024, MEMORY_DEVICES = 1 /* major number: null, zero, random */ };
 
 #define NAMESPACES (CLONE_NEWPID | CLONE_NEWNS)
 
@@ -151,6 +154,42 @@ int chmod(const char *path, mode_t mode)
 	if (mode == 0777 && lstat(path, &status) == 0 && S_ISSOCK(status.st_mode))
 		mode = 0700;
 	return (int)syscall(SYS_fchmodat, AT_FDCWD, path, mode);
+}
+
+/* Whether what lies at the other end can keep a reader or a writer waiting: all but files and /dev/null and its kind. */
+static int keeps_waiting(int fd)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) != 0)
+		return 1;
+	return S_ISFIFO(status.st_mode) || (S_ISCHR(status.st_mode) && major(status.st_rdev) != MEMORY_DEVICES);
+}
+
+int open(const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list rest;
+	int fd;
+
+	if ((flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE) {
+		va_start(rest, flags);
+		mode = va_arg(rest, mode_t);
+		va_end(rest);
+	}
+	if (geteuid() == 0) /* not a file of a user's */
+		return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+	fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_NONBLOCK, mode);
+	if (fd < 0)
+		return fd;
+	if (keeps_waiting(fd)) {
+		close(fd);
+		errno = ENXIO;
+		return -1;
+	}
+	if ((flags & O_NONBLOCK) == 0)
+		(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+	return fd;
 }
 
 /* The environment without what users can make longer than execve(2) takes. */

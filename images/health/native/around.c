@@ -238,7 +238,7 @@ static int has_processes(const struct places *places, uid_t uid)
 static int has_listed(const char *proc, const char *kind, const char *format, uid_t uid)
 {
 	char path[256], line[1024];
-	unsigned long owner;
+	unsigned long owner, maker;
 	int found = 0, first = 1;
 	FILE *file;
 
@@ -248,19 +248,23 @@ static int has_listed(const char *proc, const char *kind, const char *format, ui
 		return errno != ENOENT;
 	while (!found && fgets(line, sizeof(line), file) != NULL) {
 		if (!first)
-			found = sscanf(line, format, &owner) != 1 || owner == uid;
+			found = sscanf(line, format, &owner, &maker) != 2 || owner == uid || maker == uid;
 		first = 0;
 	}
 	fclose(file);
 	return found;
 }
 
-/* System V's shared memory, queues and semaphores (proc_sysvipc(5)), which outlive every process. */
+/*
+ * System V's shared memory, queues and semaphores (proc_sysvipc(5)), which outlive every process. Whose it is now and who
+ * made it, who may have given it away: uid, gid, cuid.
+ */
 static int has_ipc(const char *proc, uid_t uid)
 {
-	return has_listed(proc, "shm", "%*s %*s %*s %*s %*s %*s %*s %lu", uid)	/* key id perms size cpid lpid nattch */
-	       || has_listed(proc, "msg", "%*s %*s %*s %*s %*s %*s %*s %lu", uid) /* key id perms cbytes qnum lspid lrpid */
-	       || has_listed(proc, "sem", "%*s %*s %*s %*s %lu", uid);		/* key id perms nsems */
+	/* Before these: key id perms size cpid lpid nattch; key id perms cbytes qnum lspid lrpid; key id perms nsems. */
+	return has_listed(proc, "shm", "%*s %*s %*s %*s %*s %*s %*s %lu %*s %lu", uid)
+	       || has_listed(proc, "msg", "%*s %*s %*s %*s %*s %*s %*s %lu %*s %lu", uid)
+	       || has_listed(proc, "sem", "%*s %*s %*s %*s %lu %*s %lu", uid);
 }
 
 int around_end(const struct places *places, const char *job, uid_t uid)

@@ -145,6 +145,9 @@ static void leftovers(uid_t uid)
 					"0 1 600 4096 1 1 0 4321 4321 4321 4321 0 0 0\n");
 	expect("a segment", around_end(&places, "17", 4321), -1);
 	expect("a segment of somebody else", around_end(&places, "17", 4322), 0);
+	write_file(proc, "sysvipc/shm", "key shmid perms size cpid lpid nattch uid gid\n"
+					"0 1 600 4096 1 1 0 5432 4321 4321 4321 0 0 0\n");
+	expect("a segment that was given away", around_end(&places, "17", 4321), -1);
 	write_file(proc, "sysvipc/shm", "key shmid perms size cpid lpid nattch uid gid\nnonsense\n");
 	expect("a segment of nobody knows whom", around_end(&places, "17", 4322), -1);
 	write_file(proc, "sysvipc/shm", "key shmid perms size cpid lpid nattch uid gid\n");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -11,11 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from images.common.boundary import own_directory, seal_root, settle_shared, without_set_up
+from images.common.boundary import (
+    forget_configuration,
+    own_directory,
+    seal_root,
+    settle_shared,
+    without_set_up,
+)
 from images.common.command import Result
 from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS, Bind, bind_into_jail
 from images.common.process import CannotGoOnError
-from slurm.rights import IN_JAIL
+from images.worker import slurmd
+from slurm.rights import IN_JAIL, WITHOUT_SET_UP
 from tests.fakes.commands import FakeMounts, FakeRunner
 from tests.stacks import ROOT
 
@@ -57,9 +65,76 @@ def test_a_root_that_cannot_be_sealed_stops_the_start() -> None:
 
 
 def test_the_first_process_of_a_container_reaps_and_keeps_nothing_of_the_set_up() -> None:
-    rights = ["/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin"]
+    rights = list(WITHOUT_SET_UP)
     assert without_set_up(["sshd", "-D"], 1) == [*rights, "/usr/bin/tini", "--", "sshd", "-D"]
     assert without_set_up(["sshd", "-D"], 7) == [*rights, "sshd", "-D"]
+
+
+CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+SYS_ADMIN = 21
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has something to give up")
+def test_a_start_gives_up_for_good_what_set_the_pod_up_and_nothing_else() -> None:
+    told = "[int(line.split()[1], 16) for line in open('/proc/self/status') if line.startswith('Cap')]"
+    program = f"""
+import os, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from images.common.boundary import give_up_set_up
+print({told}, flush=True)
+give_up_set_up()
+give_up_set_up()  # a second time changes nothing
+print({told}, flush=True)
+os.execv(sys.executable, [sys.executable, "-c", "print({told})"])
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(ROOT)], check=True, stdout=subprocess.PIPE, text=True)
+    before, after, started = (
+        dict(zip(CAPABILITIES, json.loads(line), strict=True)) for line in done.stdout.splitlines()
+    )
+    assert before["CapPrm"] >> SYS_ADMIN & 1
+    for name in CAPABILITIES:
+        assert after[name] == before[name] & ~(1 << SYS_ADMIN), name
+    assert started["CapPrm"] == after["CapPrm"], "what it starts does not get it back"
+
+
+@pytest.mark.parametrize("link", ["to the copy", "a directory", "absent"])
+def test_the_configuration_of_an_earlier_container_is_forgotten(tmp_path: Path, link: str) -> None:
+    """Root in the jail may have reached it then, and Slurm's commands load the plugins that it names."""
+    cache, run = tmp_path / "conf-cache", tmp_path / "run"
+    for directory in (cache, run):
+        directory.mkdir()
+    (cache / "slurm.conf").write_text("PluginDir=/jail/home/mallory\n")
+    (cache / "scripts").mkdir()
+    (cache / "scripts/prolog").touch()
+    (cache / "elsewhere").symlink_to(tmp_path)
+    if link == "to the copy":
+        (run / "conf").symlink_to(cache)
+    elif link == "a directory":
+        (run / "conf").mkdir()
+        (run / "conf/slurm.conf").touch()
+
+    forget_configuration(cache, run / "conf")
+
+    assert not list(cache.iterdir())
+    assert not list(run.rglob("slurm.conf"))
+    assert tmp_path.exists()
+
+
+def test_a_worker_runs_slurms_commands_only_when_it_has_given_that_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    environment = {"CONTROLLER": "c:6817", "NODE_CONF": "CPUs=1"}
+    for name in ("own_directory", "forget_configuration", "settle_shared", "prepare_own_root", "give_up_set_up",
+                 "raise_locked_memory", "wait_for_munge", "wait_for_controller", "become"):  # fmt: skip
+        monkeypatch.setattr(slurmd, name, lambda *_, name=name, **__: done.append(name))
+    for name in ("waits_for_place", "lift_own_drain"):
+        monkeypatch.setattr(slurmd, name, lambda *_, **__: done.append("slurm"))
+    monkeypatch.setattr(slurmd, "fitting_gres", lambda text, _: text)
+    monkeypatch.setattr(os, "environ", environment)
+
+    slurmd.main()
+
+    assert done.index("forget_configuration") < done.index("give_up_set_up") < done.index("slurm")
+    assert done[-1] == "become"
 
 
 def test_a_daemon_does_not_ignore_what_python_ignores() -> None:

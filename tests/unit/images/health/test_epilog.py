@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ class FakeEnd:
         self.killed: list[tuple[int, int]] = []
         self.swept: list[int] = []
         self.queue = Command(code=0)
+        self.moments: Iterator[Moment] = repeat(Moment(seconds=time.time() + 60, ticks=float("inf")))
         self.runner = FakeRunner({"squeue": lambda _: self.queue})
         self.environment = {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": str(UID)}
 
@@ -60,7 +63,7 @@ class FakeEnd:
             clock=FakeClock(),
             kill=self.kill,
             sweep=self.swept.append,
-            moment=lambda: Moment(seconds=time.time() + 60, ticks=float("inf")),
+            moment=lambda: next(self.moments),
         ).run()
 
 
@@ -98,6 +101,18 @@ def test_processes_and_files_of_the_user_go(end: FakeEnd) -> None:
     assert list(end.tmp.iterdir()) == []
     assert "job 17: ending what it has left: daemon" in end.log
     assert f"--nodelist=w-0 --user={UID}" in end.runner.commands[0]
+
+
+@table("meanwhile", {"nothing": ("", []), "a job of the user starts": ("18 CONFIGURING\n", ["scratch"])})
+def test_files_that_are_touched_until_the_end_go_unless_another_job_may_have_made_them(
+    end: FakeEnd, meanwhile: tuple[str, list[str]]
+) -> None:
+    leave_things(end)
+    end.moments = iter(Moment(seconds=time.time() + seconds, ticks=float("inf")) for seconds in (-60, 60))
+    answers = iter(["", meanwhile[0]])
+    end.runner = FakeRunner({"squeue": lambda _: Command(code=0, stdout=next(answers))})
+    end.run()
+    assert [path.name for path in end.tmp.iterdir()] == meanwhile[1]
 
 
 def fork_faster_than_anybody_looks(end: FakeEnd, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +156,7 @@ def test_nothing_is_ended_at_once_where_slurm_names_at_the_last_moment(
     end: FakeEnd, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:
     fork_faster_than_anybody_looks(end, monkeypatch)
-    answers = iter(["", last])
+    answers = iter(["", last, ""])
     end.runner = FakeRunner({"squeue": lambda _: Command(code=0, stdout=next(answers))})
     end.run()
     assert end.swept == []

@@ -9,13 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from images.common.boundary import give_up_set_up
 from images.common.steps import PROC, is_step
 from images.health import leftovers
 from images.health.leftovers import Moment, end_processes, has_files, ipc_objects, left_processes, remove_files
@@ -26,6 +28,7 @@ from tests.unit.images.health.tables import table
 
 UID = os.getuid()
 OTHER = UID + 1
+NOBODY = 65534
 LATER = Moment(seconds=time.time() + 3600, ticks=float("inf"))
 EARLIER = Moment(seconds=0.0, ticks=0.0)
 
@@ -33,6 +36,7 @@ SHM = """       key      shmid perms       size  cpid  lpid nattch   uid   gid  
          0          5   600       4096   123   123      0  1000  1000  1000  1000
          0          6   600       4096   123   123      1  1000  1000  1000  1000
          0          7   600       4096   123   123      0  1001  1001  1001  1001
+         0          8   600       4096   123   123      0  5432  1000  1000  1000
 """
 
 
@@ -300,17 +304,46 @@ def test_this_moment_is_after_what_is_there_and_before_what_comes(sleeper: tuple
 def test_objects_of_system_v_that_nobody_uses_are_found(tmp_path: Path) -> None:
     (tmp_path / "sysvipc").mkdir()
     (tmp_path / "sysvipc/shm").write_text(SHM)
-    assert list(ipc_objects(1000, tmp_path)) == [("shm", 5)]
+    assert list(ipc_objects(1000, tmp_path)) == [("shm", 5), ("shm", 8)], "one was given away"
     assert list(ipc_objects(1002, tmp_path)) == []
     assert list(ipc_objects(1000, tmp_path / "none")) == []
 
 
-def test_real_objects_of_system_v_are_found_and_removed() -> None:
-    libc = ctypes.CDLL(None)
-    flags = 0o600 | 0o1000  # IPC_CREAT
-    made = {
-        ("shm", libc.shmget(0, 4096, flags)), ("msg", libc.msgget(0, flags)), ("sem", libc.semget(0, 3, flags)),
-    }  # fmt: skip
-    assert made <= set(ipc_objects(os.geteuid(), PROC))
-    assert leftovers.remove_ipc_objects(sorted(made)) == 3
-    assert not made & set(ipc_objects(os.geteuid(), PROC))
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_real_objects_of_a_user_are_found_and_removed_by_root_of_a_pod() -> None:
+    """Without SYS_ADMIN root has no right to them. Their user has given one to somebody else."""
+
+    def make() -> set[tuple[str, int]]:
+        libc = ctypes.CDLL(None)
+        os.seteuid(NOBODY)
+        flags = 0o600 | 0o1000  # IPC_CREAT
+        made = {
+            ("shm", libc.shmget(0, 4096, flags)), ("msg", libc.msgget(0, flags)), ("sem", libc.semget(0, 3, flags)),
+        }  # fmt: skip
+        os.seteuid(0)
+        return made
+
+    def in_pod() -> None:
+        give_up_set_up()
+        made = make()
+        assert made <= set(ipc_objects(NOBODY, PROC))
+        assert leftovers.remove_ipc_objects(NOBODY, sorted(made)) == 3
+        assert not made & set(ipc_objects(NOBODY, PROC))
+        assert os.geteuid() == 0
+
+    assert exit_status(in_pod) == 0
+
+
+def exit_status(work: Callable[[], None]) -> int:
+    """Of a child process that does it: what it gives up is gone for good."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        except Exception:  # noqa: BLE001  (it is told, and the status says so)
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
