@@ -37,7 +37,8 @@ def parse_bytes(quantity: str) -> int:
     if match is None:
         raise ValueError(_NO_SIZE)
     number, unit = match.groups()
-    return int(float(number) * (_BINARY | _DECIMAL)[unit])
+    # Bounded: a number of hundreds of digits would be infinite.
+    return int(min(float(number) * (_BINARY | _DECIMAL)[unit], 1e30))
 
 
 def _with_unit(quantity: object) -> object:
@@ -71,7 +72,26 @@ Quantity = Annotated[
 """A size in bytes with a unit: `512Mi`, `20Gi`, `1.5Ti` (binary) or `20G` (decimal)."""
 
 
-Cpu = Annotated[str, Field(pattern=r"^(\d+(\.\d+)?|\d+m)$")]
+_CPUS = re.compile(r"^(\d+(\.\d+)?|\d+m)$")
+
+MOST_CPUS = 100_000
+"""CPUs that one pod may ask for: more than any machine has, and less than what Kubernetes cannot count."""
+
+
+def parse_cpus(quantity: str) -> float:
+    """CPUs of a Kubernetes quantity such as `500m` or `2`."""
+    return float(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)
+
+
+def _cpus(quantity: str) -> str:
+    if not _CPUS.fullmatch(quantity):
+        raise ValueError("is not a number of CPUs: write it as '2', '0.5' or 500m")
+    if parse_cpus(quantity) > MOST_CPUS:
+        raise ValueError(f"is more than {MOST_CPUS:,} CPUs, which is surely a slip")
+    return quantity
+
+
+Cpu = Annotated[str, AfterValidator(_cpus), Field(json_schema_extra={"pattern": _CPUS.pattern})]
 """CPUs as Kubernetes has them: `2`, `0.5` or `500m`."""
 
 
@@ -95,6 +115,13 @@ def at_least(minimum: str, why: str) -> AfterValidator:
         return quantity
 
     return AfterValidator(check)
+
+
+Memory = Annotated[Quantity, at_least("32Mi", "a daemon")]
+"""Memory that a pod asks Kubernetes for; below the least that any of ours starts with."""
+
+Volume = Annotated[Quantity, at_least("100Mi", "what is kept there")]
+"""Size of a volume; below the least that anything of ours fits into."""
 
 
 def check_dns_label(name: str, *, longest: int) -> str:

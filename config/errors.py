@@ -8,6 +8,7 @@ import re
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -55,7 +56,8 @@ def problems_of(error: ValidationError, model: Any, prefix: str) -> list[Problem
 
 
 def _problem(details: Mapping[str, Any], model: Any, prefix: str) -> Problem:
-    path = [str(part) for part in details["loc"] if part != "[key]"]
+    # "[key]" marks that a key itself is wrong, where a stack file does not happen to have a key of that name.
+    path = [str(part) for part in details["loc"] if part != "[key]" or details["type"] == "extra_forbidden"]
     return Problem(".".join([prefix, *path]), _message(details, model, path))
 
 
@@ -70,12 +72,16 @@ def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
             message = "is required but not set"
         case "literal_error" | "enum":
             allowed = [part.strip("' ") for part in str(details["ctx"]["expected"]).replace(" or ", ",").split(",")]
-            message = unknown_name(str(given), allowed, what="one of the allowed values")
+            message = unknown_name(_bare(given), allowed, what="one of the allowed values")
         case "value_error":
             value = "" if isinstance(given, Mapping | BaseModel) else f"{_shown(given)} "
             message = f"{value}{details['ctx']['error']}"
         case "model_type" | "model_attributes_type" | "dict_type" | "tuple_type":
             message = _of_another_shape(given, is_list=details["type"] == "tuple_type")
+        case "too_short" | "too_long" if not isinstance(given, str):
+            least, most = details["ctx"].get("min_length"), details["ctx"].get("max_length")
+            bound = f"at most {most}" if least is None else f"at least {least}"
+            message = f"{_shown(given)} has {len(given)} entries; {bound}"
         case "bool_type" | "int_type" | "string_type":
             message = _of_another_type(details["type"], given, _place(model, path).description)
         case _:
@@ -86,11 +92,12 @@ def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
 def _of_another_shape(given: Any, *, is_list: bool) -> str:
     """What to write where a list belongs, or a map."""
     if is_list:
-        return f"{_shown(given)} is not a list; write a list" + ("" if isinstance(given, Mapping) else f": [{given}]")
+        instead = "" if isinstance(given, Mapping) else f": [{_bare(given)}]"
+        return f"{_shown(given)} is not a list; write a list{instead}"
     if isinstance(given, tuple | list):
         name = given[0] if given and isinstance(given[0], str) else "name"
         return f"{_shown(given)} is a list, and a map belongs here: write `{name}: ...` in place of `- {name}`"
-    return f"{given!r} is not a map of keys to values"
+    return f"{_shown(given)} is not a map of keys to values"
 
 
 def _of_another_type(wanted: str, given: Any, description: str) -> str:
@@ -99,12 +106,24 @@ def _of_another_type(wanted: str, given: Any, description: str) -> str:
         return f"{_shown(given)} is neither true nor false: write one of these, without quotes"
     if wanted == "int_type":
         return f"{_shown(given)} is not a whole number{_number_instead(given, description)}"
-    return f"{_shown(given)} is not text" + (": write it in quotes" if isinstance(given, int | float) else "")
+    return f"{_shown(given)} is not text" + (": write it in quotes" if isinstance(given, int | float | date) else "")
+
+
+_LONGEST = 200
+"""Characters of a value in a message at most."""
 
 
 def _shown(given: Any) -> str:
-    """A value as its writer knows it: lists and maps as YAML has them, not as Python has."""
-    return json.dumps(given, default=str) if isinstance(given, tuple | list | Mapping) else repr(given)
+    """A value as its writer knows it: as YAML has it, not as Python has; of a long one the beginning."""
+    text = repr(given) if isinstance(given, str) else _bare(given)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _bare(given: Any) -> str:
+    """The same without quotes around text."""
+    if isinstance(given, str):
+        return given
+    return given.isoformat() if isinstance(given, date) else json.dumps(given, default=str)
 
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -114,12 +133,14 @@ def _number_instead(given: Any, description: str) -> str:
     """What to write where a number belongs; the field's description tells whether it is one of seconds or minutes."""
     if not isinstance(given, str):
         return ""
+    if re.fullmatch(r"-?0\d+", given):
+        return ": write it without the leading 0"
     if re.fullmatch(r"-?\d+", given):
         return ": write it without quotes"
     unit = next((unit for unit in ("seconds", "minutes") if unit in description.lower()), None)
     if unit is None:
         return ""
-    span = re.fullmatch(r"(\d+) *(s|m|h|d|w)[a-z]*", given)
+    span = re.fullmatch(r"(\d{1,9}) *(s|m|h|d|w)[a-z]*", given)
     amount = int(span[1]) * _SECONDS[span[2]] // (60 if unit == "minutes" else 1) if span else 3600
     return f": write {unit} as a number without a unit, {'here' if span else 'for example'} {amount}"
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from config import keys
 from config.base import Section
 from config.cluster import ClusterConfig
-from config.errors import ConfigError, Problem, fields_of, problems_of, unknown_name
+from config.errors import ConfigError, Problem, fields_of, nearest, problems_of, unknown_name
 from config.nebius.presets import with_resources
 from config.rules.together import cross_check
 from config.sections.cloud import CLOUDS
@@ -38,8 +38,12 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     nameless = list(_nameless(sections))
     if nameless:
         raise ConfigError(nameless)
-    sections = with_resources(sections)
-    for name, value in sections.items():
+    unknown = {name: value for name, value in sections.items() if name not in ClusterConfig.model_fields}
+    # Misspelt sections count as written, under the names that were surely meant: nothing is said to be missing.
+    meant = {guess: value for name, value in unknown.items() if (guess := nearest(name, ClusterConfig.model_fields))}
+    written = with_resources({**meant, **sections})
+    for name in sections:
+        value = written[name]
         field = ClusterConfig.model_fields.get(name)
         if field is None:
             message = unknown_name(name, ClusterConfig.model_fields, what="a known section")
@@ -56,9 +60,9 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     problems.extend(
         Problem(name, "is required but not set")
         for name, field in ClusterConfig.model_fields.items()
-        if field.is_required() and name not in sections
+        if field.is_required() and name not in written
     )
-    problems.extend(cross_check(valid, sections))
+    problems.extend(cross_check(valid, written))
     if problems:
         raise ConfigError(problems)
     return ClusterConfig.model_validate(valid)
@@ -81,14 +85,19 @@ def read_document(path: Path) -> Any:
         document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  it is a safe one
     except FileNotFoundError:
         raise ConfigError([Problem(where, "there is no such file")]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([Problem(where, f"cannot be read: {error}")]) from None
+    except OSError as error:
+        raise ConfigError([Problem(where, f"cannot be read: {error.strerror}")]) from None
+    except UnicodeDecodeError:
+        raise ConfigError([Problem(where, "is not text in UTF-8")]) from None
+    except _RefusedError as error:
+        raise ConfigError([Problem(where, str(error))]) from None
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         message = f"is not valid YAML{line}: {error.problem}; check the indent of this line and of the one above"
         raise ConfigError([Problem(where, message)]) from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a number of thousands of digits
-        raise ConfigError([Problem(where, f"is not valid YAML: {error}")]) from None
+    except yaml.YAMLError as error:
+        message = str(error).partition("\n")[0]
+        raise ConfigError([Problem(where, f"is not valid YAML: {message}")]) from None
     except RecursionError:
         raise ConfigError([Problem(where, "is nested too deeply")]) from None
     if _contains_itself(document, set(), set()):
@@ -140,6 +149,27 @@ def encrypted_problem(name: str) -> Problem:
     )
 
 
+_STANDARD = "tag:yaml.org,2002:"
+"""What YAML puts before the names of its own kinds of values."""
+
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "timestamp": "a date of the calendar"}
+"""Kinds of values that text may fail to be."""
+
+_KNOWN = frozenset(f"{_STANDARD}{kind}" for kind in (*_KINDS, "null", "str", "seq", "map"))
+_NO_KEYS = frozenset(f"{_STANDARD}{kind}" for kind in ("bool", "float", "timestamp"))
+_NULL, _INT = f"{_STANDARD}null", f"{_STANDARD}int"
+
+MOST_VALUES = 100_000
+"""Values in a stack file at most, with those that aliases stand for: enough for ten thousand users, and too few for
+some lines of aliases of aliases to keep a pipeline busy for hours."""
+
+_LONGEST_NUMBER = 40
+
+
+class _RefusedError(yaml.YAMLError):
+    """What YAML allows and a stack file does not."""
+
+
 class _Loader(yaml.SafeLoader):
     """Reads `off`, `yes` and `1:30:00` as text, as Pulumi does (YAML 1.2), not as no, yes and 5400 (YAML 1.1).
 
@@ -150,13 +180,62 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_mapping_node(anchor)
         lines: dict[tuple[str, str], int] = {}
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                name, line = (key.tag, key.value), key.start_mark.line + 1
-                if name in lines:
-                    message = f"the key {key.value!r} stands in line {lines[name]} and again in line {line}"
-                    raise yaml.YAMLError(message)
-                lines[name] = line
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                message = f"has a list or a map in line {line} where a key belongs: write text with [ or {{ in quotes"
+                raise _RefusedError(message)
+            if key.tag == _NULL:
+                raise _RefusedError(f"has an empty key in line {line}: write a name before the colon")
+            if key.tag in _NO_KEYS:
+                raise _RefusedError(f"has the key {key.value} in line {line}, which is not text: write it in quotes")
+            name = (key.tag, key.value)
+            if name in lines:
+                message = f"the key {key.value!r} stands in line {lines[name]} and again in line {line}"
+                raise yaml.YAMLError(message)
+            lines[name] = line
         return node
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        # Before anything is made of it: merging (<<) writes aliases out.
+        if _expanded(node, {}) > MOST_VALUES:
+            raise _RefusedError(f"has more than {MOST_VALUES:,} values, counting what aliases (*) stand for")
+        return super().construct_document(node)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        line = node.start_mark.line + 1
+        if node.tag not in _KNOWN:
+            tag = node.tag.replace(_STANDARD, "!!")
+            raise _RefusedError(f"has the tag {tag} in line {line}, which means nothing here: leave it out")
+        if node.tag == _INT:
+            _check_number(str(node.value), line)
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, KeyError, AttributeError, OverflowError):  # whatever PyYAML runs into with `!!bool 3`
+            kind = _KINDS.get(node.tag.removeprefix(_STANDARD))
+            if kind is None or not isinstance(node, yaml.ScalarNode):
+                raise
+            message = f"has {node.value} in line {line}, which is not {kind}: write it in quotes if it is text"
+            raise _RefusedError(message) from None
+
+
+def _check_number(text: str, line: int) -> None:
+    """Refuse a whole number that YAML reads as another one than its writer, and one that nothing counts."""
+    if len(text) > _LONGEST_NUMBER:
+        raise _RefusedError(f"has a number of {len(text)} characters in line {line}; {_LONGEST_NUMBER} at most")
+    if re.fullmatch(r"[-+]?0[0-7_]+", text):
+        message = f"has {text} in line {line}, which YAML reads as {int(text.replace('_', ''), 8)}: write it without "
+        raise _RefusedError(f"{message}the leading 0, or in quotes if it is text")
+
+
+def _expanded(node: yaml.Node, counted: dict[int, int]) -> int:
+    """Values in a part of the file with every alias written out; each part is counted once, and nothing written."""
+    if id(node) not in counted:
+        counted[id(node)] = 1  # also while it is counted, for an alias inside of what it names
+        if isinstance(node, yaml.SequenceNode):
+            counted[id(node)] += sum(_expanded(item, counted) for item in node.value)
+        elif isinstance(node, yaml.MappingNode):
+            counted[id(node)] += sum(_expanded(part, counted) for pair in node.value for part in pair)
+    return counted[id(node)]
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -165,9 +244,9 @@ _Loader.yaml_implicit_resolvers = {
 }
 for _tag, _pattern, _first in (
     ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("int", "[-+]?(0b[01_]+|0o?[0-7_]*|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
+    ("int", "[-+]?(0b[01_]+|0|0o?[0-7_]+|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^({_pattern})$"), list(_first))
+    _Loader.add_implicit_resolver(f"{_STANDARD}{_tag}", re.compile(f"^({_pattern})$"), list(_first))
 
 
 def _nameless(sections: Mapping[str, Any]) -> Iterator[Problem]:

@@ -10,7 +10,31 @@ from pydantic import AfterValidator, Field
 from config.base import check_dns_label, matching
 
 LABEL_KEY = re.compile(r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")
-"""Key of a label or a taint of Kubernetes."""
+"""Key of a label, an annotation or a taint of Kubernetes."""
+
+LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")
+"""Value of a label or a taint of Kubernetes; it may be empty."""
+
+
+LabelKey = Annotated[
+    str,
+    matching(
+        LABEL_KEY,
+        "is not a key that Kubernetes takes: [prefix/]name, the name of at most 63 letters, digits, '-', '_' and '.', "
+        "with a letter or digit at both ends",
+    ),
+    Field(json_schema_extra={"pattern": LABEL_KEY.pattern}),
+]
+
+LabelValue = Annotated[
+    str,
+    matching(
+        LABEL_VALUE,
+        "is not a value that Kubernetes takes: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at "
+        "both ends",
+    ),
+    Field(json_schema_extra={"pattern": LABEL_VALUE.pattern}),
+]
 
 _SECRET = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
 _ACCOUNT = re.compile(r"^[a-z0-9_][a-z0-9_.-]{0,62}$")

@@ -14,7 +14,7 @@ from slurm.images import DEBIAN_SUITES, DEFAULT_REGISTRY, ROLES, image_reference
 
 @dataclass(frozen=True, kw_only=True)
 class ImageNames:
-    """The four images of one build."""
+    """The images of one build."""
 
     registry: str
     tag: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import ceil
 
-from config.base import GIBIBYTE, gibibytes, parse_bytes
+from config.base import GIBIBYTE, gibibytes, parse_bytes, parse_cpus
 from config.errors import Problem, unknown_name
 from config.nebius.cloud import NebiusCloud
 from config.nebius.platforms import Catalogue, Platform, Preset, allocatable_memory_gib
@@ -131,7 +131,7 @@ def _too_large(where: str, resources: Resources, preset: Preset, name: str) -> I
     if resources.cpus > preset.vcpus:
         message = f"{resources.cpus} is more than the {preset.vcpus} of {name}; leave it out, and it is computed"
         yield Problem(f"{where}.cpus", message)
-    elif cpus(resources.cpu_request or str(resources.cpus)) > preset.vcpus - 1:
+    elif parse_cpus(resources.cpu_request or str(resources.cpus)) > preset.vcpus - 1:
         asked = "cpu_request" if resources.cpu_request else "cpus"
         message = (
             f"{resources.cpu_request or resources.cpus} of the {preset.vcpus} of {name} leaves less than one CPU to "
@@ -148,11 +148,6 @@ def _too_large(where: str, resources: Resources, preset: Preset, name: str) -> I
     if resources.gpus != preset.gpus:
         message = f"{resources.gpus} is not the {preset.gpus} of {name}, which one worker fills; leave it out"
         yield Problem(f"{where}.gpus", message)
-
-
-def cpus(quantity: str) -> float:
-    """CPUs of a Kubernetes quantity such as `500m` or `2`."""
-    return int(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)
 
 
 def _fabric(where: str, pool: WorkerPool, preset: Preset, catalogue: Catalogue) -> Iterator[Problem]:

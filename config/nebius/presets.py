@@ -28,5 +28,5 @@ def _filled(pool: Any) -> Any:
     if not isinstance(written, Mapping):
         return pool
     # A placeholder keeps the one message about the platform from being joined by others about resources.
-    computed = worker_resources(preset) if preset else {"cpus": 1, "memory": "1Pi", "gpus": 0}
+    computed = worker_resources(preset) if preset else {"cpus": 4096, "memory": "1Pi", "gpus": 0}
     return {**pool, "resources": {**computed, **written}}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_network
 
-from config.base import GIBIBYTE, parse_bytes
+from config.base import GIBIBYTE, parse_bytes, parse_cpus
 from config.errors import Problem, unknown_name
 from config.nebius.cloud import NebiusCloud, SystemNodes
 from config.nebius.needs import FilesystemNeed, node_needs, shared_filesystems
 from config.nebius.platforms import Catalogue, Preset, allocatable_memory_gib, nebius_catalogue
-from config.nebius.pools import boot_disk_problems, cpus, machine, pool_problems, whole_gibibytes
+from config.nebius.pools import boot_disk_problems, machine, pool_problems, whole_gibibytes
 from config.nebius.quotas import quota_problems
 from config.rules.stack_file import Sections
 from config.sections.accounting import Accounting
@@ -150,7 +150,7 @@ def _fits(
 ) -> Iterator[Problem]:
     """One CPU and what the kubelet keeps are left to the machine, as for workers."""
     usable = allocatable_memory_gib(preset) * GIBIBYTE
-    each = int(min((preset.vcpus - 1) / max(cpus(cpu), 0.001), usable / parse_bytes(memory)))
+    each = int(min((preset.vcpus - 1) / max(parse_cpus(cpu), 0.001), usable / parse_bytes(memory)))
     if pods and not each:
         message = f"{nodes.preset} is too small for a pod with {cpu} CPU and {memory}, as {of}.cpu and {of}.memory say"
         yield Problem(f"{where}.preset", message)

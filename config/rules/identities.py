@@ -71,13 +71,21 @@ def _by_number(numbers: Mapping[str, int]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _group_names(users: Mapping[str, User], groups: Mapping[str, Group]) -> Iterator[Problem]:
+    gids = {group.gid for group in groups.values()}
+    for name, person in users.items():
+        if name in BASE_GROUPS and person.gid not in gids:  # with a declared group the user needs none of the same name
+            message = (
+                "is a group of the system in the jail, with a number of its own, and the user's own group would have "
+                "that name too; take another name"
+            )
+            yield Problem(f"users.{name}", message)
     for name, group in groups.items():
         if name in BASE_GROUPS:
             message = "is a group of the system in the jail, with a number of its own; take another name"
             yield Problem(f"groups.{name}", message)
         user = users.get(name)
         gid = None if user is None else user.uid if user.gid is None else user.gid
-        if gid is not None and gid != group.gid and gid not in {other.gid for other in groups.values()}:
+        if gid is not None and gid != group.gid and gid not in gids:
             message = f"{group.gid} is not the gid {gid} of the user {name!r}, whose own group has this name too"
             yield Problem(f"groups.{name}.gid", message)
 

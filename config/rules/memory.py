@@ -39,7 +39,7 @@ def _too_much(
         return
     largest = max((pools[name] for name in names), key=lambda pool: parse_bytes(pool.resources.memory))
     # Not less is too much already: slurmd keeps some of the pod's memory for itself.
-    if int(written) * _MEBIBYTE >= parse_bytes(largest.resources.memory):
+    if float(written) * _MEBIBYTE >= parse_bytes(largest.resources.memory):
         message = (
             f"has DefMemPerCPU {written} (MiB), and no node has that for even one CPU: the largest has "
             f"{largest.resources.memory}, less what slurmd needs. Jobs that ask for no memory would never start; "

@@ -117,7 +117,7 @@ def tier(partition: Partition) -> int:
     written: SettingValue | None = folded(partition.settings).get("prioritytier")
     if isinstance(written, int):
         return int(written)
-    if isinstance(written, str) and written.isdecimal():
+    if isinstance(written, str) and written.isdecimal() and len(written) < 10:
         return int(written)
     return 1 if partition.priority_tier is None else partition.priority_tier
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from config.base import Cpu, Quantity, Section, at_least, matching
+from config.base import Cpu, Memory, Quantity, Section, Volume, at_least, matching
 from config.names import SecretName
 from config.sections.slurm import Settings
 from config.sections.storage import Filesystem
@@ -71,8 +71,8 @@ class ExternalDatabase(Section):
 class Database(Section):
     """Where slurmdbd keeps its records: a MariaDB of this cluster, or an external server."""
 
-    storage: Quantity = "10Gi"
-    """Size of the volume of the cluster's own MariaDB. A million jobs need about 1 GiB."""
+    storage: Volume = "10Gi"
+    """Size of the volume of the cluster's own MariaDB; at least 100Mi. A million jobs need about 1 GiB."""
 
     storage_class: str | None = Field(default=None, min_length=1)
     """Storage class of that volume. Default: a static volume where the cloud or the local cluster offers one, else the
@@ -144,8 +144,8 @@ class Accounting(Section):
     cpu: Cpu = "50m"
     """CPU that slurmdbd asks Kubernetes for."""
 
-    memory: Quantity = "128Mi"
-    """Memory that slurmdbd asks Kubernetes for. There is no limit: a large report must not kill it."""
+    memory: Memory = "128Mi"
+    """Memory that slurmdbd asks Kubernetes for; at least 32Mi. There is no limit: a large report must not kill it."""
 
     settings: Settings = Field(default_factory=dict)
     """Any key of slurmdbd.conf; it wins over our default."""

@@ -199,3 +199,12 @@ class Health(Section):
 
     machines: Machines = Field(default_factory=Machines)
     """What is known about the Kubernetes nodes below the workers."""
+
+    @model_validator(mode="after")
+    def _tests_have_somebody_to_run_them(self) -> Health:
+        if self.tests.enabled and not self.enabled:
+            raise ValueError(
+                "has enabled: false, and tests.enabled: true has no effect without it; set enabled to true, or "
+                "tests.enabled to false"
+            )
+        return self

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from config.base import Quantity, Section, parse_bytes
-from config.names import LABEL_KEY
+from config.names import LABEL_KEY, LABEL_VALUE
 
 DiskType = Literal["NETWORK_SSD", "NETWORK_HDD", "NETWORK_SSD_NON_REPLICATED", "NETWORK_SSD_IO_M3"]
 
@@ -152,16 +152,13 @@ class LocalDisks(Section):
     devices for the machine's own use."""
 
 
-_LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")
-
-
 def _labels(labels: dict[str, str]) -> dict[str, str]:
     for key, value in labels.items():
         if not LABEL_KEY.fullmatch(key):
             raise ValueError(f"has {key!r}, which is not a label key: [prefix/]name, the name of at most 63 characters")
         if "kubernetes.io" in key or "k8s.io" in key:
             raise ValueError(f"has {key!r}: labels of kubernetes.io and k8s.io are ignored by the service")
-        if not _LABEL_VALUE.fullmatch(value):
+        if not LABEL_VALUE.fullmatch(value):
             raise ValueError(f"has {value!r} for {key!r}: at most 63 letters, digits, '-', '_' and '.'")
     return labels
 
@@ -174,7 +171,7 @@ class Taint(Section):
 
     key: str = Field(pattern=LABEL_KEY.pattern)
     """Key of the taint."""
-    value: str = Field(min_length=1, max_length=63, pattern=_LABEL_VALUE.pattern)
+    value: str = Field(min_length=1, max_length=63, pattern=LABEL_VALUE.pattern)
     """Value of the taint. The service refuses an empty one."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
     """Effect of the taint."""

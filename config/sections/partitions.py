@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from config.base import Section, once
 from config.sections.slurm import Settings
-from config.times import TimeLimit
+from config.times import TimeLimit, seconds
 
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
 
@@ -25,6 +25,12 @@ def _partition_name(name: str) -> str:
 PartitionName = Annotated[str, AfterValidator(_partition_name), Field(json_schema_extra={"pattern": _NAME.pattern})]
 
 
+def _some_time(limit: str) -> str:
+    if seconds(limit) == 0:
+        raise ValueError("is no time at all, so that no job could run; leave it out for no limit")
+    return limit
+
+
 class Partition(Section):
     """A queue over one or more pools."""
 
@@ -34,8 +40,8 @@ class Partition(Section):
     default: bool = Field(default=False, strict=True)
     """Whether jobs without `--partition` go here. A single partition is always the default."""
 
-    max_time: TimeLimit = "UNLIMITED"
-    """Longest time limit that a job may ask for."""
+    max_time: Annotated[TimeLimit, AfterValidator(_some_time)] = "UNLIMITED"
+    """Longest time limit that a job may ask for; not zero."""
 
     default_time: TimeLimit | None = None
     """Time limit of jobs that ask for none. Default: `max_time`."""

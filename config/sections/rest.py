@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from config.base import Cpu, Quantity, Section
-from config.names import SecretName
+from config.base import Cpu, Memory, Section
+from config.names import LabelKey, SecretName
 from config.sections.services import Cidr
 
 HostName = Annotated[
@@ -57,7 +57,7 @@ class Rest(Section):
     source_ranges: tuple[Cidr, ...] = ()
     """Address ranges that may connect, besides the pods of this cluster. Default: none with `ClusterIP`, all with the
     other types."""
-    annotations: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[LabelKey, str] = Field(default_factory=dict)
     """Annotations of the Service, for the cloud's load balancer."""
     tls: RestTls = Field(default_factory=RestTls)
     """The certificate."""
@@ -72,5 +72,5 @@ class Rest(Section):
     """Connections at the same time."""
     cpu: Cpu = "50m"
     """CPU that a pod asks Kubernetes for."""
-    memory: Quantity = "128Mi"
-    """Memory that a pod asks Kubernetes for."""
+    memory: Memory = "128Mi"
+    """Memory that a pod asks Kubernetes for; at least 32Mi."""

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from config.base import Cpu, Quantity, Section, at_least, check_dns_label, matching, parse_bytes
+from config.base import Cpu, Memory, Quantity, Section, Volume, at_least, check_dns_label, matching, parse_bytes
+from config.names import LabelKey
 from config.sections.storage import Filesystem
 
 
@@ -44,8 +45,8 @@ class Cluster(Section):
 class Controller(Section):
     """slurmctld and its state."""
 
-    storage: Quantity = "10Gi"
-    """Size of the volume with the job queue and Slurm's other state."""
+    storage: Volume = "10Gi"
+    """Size of the volume with the job queue and Slurm's other state; at least 100Mi."""
 
     storage_class: str | None = Field(default=None, min_length=1)
     """Storage class of that volume. Default: a static volume where the cloud or the local cluster offers one, else the
@@ -57,8 +58,9 @@ class Controller(Section):
     cpu: Cpu = "100m"
     """CPU that slurmctld asks Kubernetes for."""
 
-    memory: Quantity = "256Mi"
-    """Memory that slurmctld asks Kubernetes for. There is no limit: a queue of 100,000 jobs must not kill it."""
+    memory: Memory = "256Mi"
+    """Memory that slurmctld asks Kubernetes for; at least 32Mi. There is no limit: a queue of 100,000 jobs must not
+    kill it."""
 
 
 class UserLimits(Section):
@@ -95,21 +97,22 @@ class Login(Section):
     source_ranges: tuple[Cidr, ...] = ()
     """Address ranges that may connect, with `service_type: LoadBalancer`. Default: all."""
 
-    annotations: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[LabelKey, str] = Field(default_factory=dict)
     """Annotations of the Service, for the cloud's load balancer."""
 
     cpu: Cpu = "50m"
     """CPU that a login node asks Kubernetes for."""
 
-    memory: Quantity = "128Mi"
-    """Memory that a login node asks Kubernetes for."""
+    memory: Memory = "128Mi"
+    """Memory that a login node asks Kubernetes for; at least 32Mi."""
 
     memory_limit: Quantity | None = None
     """Memory of a login node at most, for all of its users together: beyond it the kernel ends the largest process.
     Default: 8Gi, or `memory` where that is more."""
 
-    tmp: Quantity = "20Gi"
-    """Size of `/tmp` of a login node. Kubernetes ends a pod that has more in it, and starts it with an empty one."""
+    tmp: Volume = "20Gi"
+    """Size of `/tmp` of a login node; at least 100Mi. Kubernetes ends a pod that has more in it, and starts it with an
+    empty one."""
 
     @property
     def most_memory(self) -> str:
@@ -126,8 +129,8 @@ class Login(Section):
 class Jail(Section):
     """The root file system that all login nodes and all jobs share."""
 
-    size: Quantity = "20Gi"
-    """Size of the shared volume. It can grow but never shrink."""
+    size: Volume = "20Gi"
+    """Size of the shared volume; at least 100Mi. It can grow but never shrink."""
 
     storage_class: str | None = Field(default=None, min_length=1)
     """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from config.base import Section
+from config.base import Memory, Section
 from config.names import SecretName
 
 
@@ -15,5 +13,5 @@ class Sssd(Section):
     """Secret in the cluster's namespace with the key `sssd.conf`, and files that it names below /etc/sssd/secrets (each
     further key is one). It is read at the start of a pod."""
 
-    memory: str = Field(default="64Mi", pattern=r"^\d+(Mi|Gi)$")
-    """Memory that each SSSD asks Kubernetes for."""
+    memory: Memory = "64Mi"
+    """Memory that each SSSD asks Kubernetes for; at least 32Mi."""

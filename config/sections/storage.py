@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from config.base import Quantity, Section, check_dns_label
+from config.base import Section, Volume, check_dns_label
 from config.sections.machines import BlockSize
 
 _TAKEN_PATHS = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "var")
@@ -56,8 +56,8 @@ class Mount(Section):
     path: Annotated[str, AfterValidator(_mount_path)]
     """Where users and jobs see it, for example `/data`."""
 
-    size: Quantity = "1Ti"
-    """Capacity. It can grow but never shrink."""
+    size: Volume = "1Ti"
+    """Capacity; at least 100Mi. It can grow but never shrink."""
 
     storage_class: str | None = Field(default=None, min_length=1)
     """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers

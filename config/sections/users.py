@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from config.base import Section
+from config.base import Section, matching
 from config.names import AccountName, GroupName
 from config.reserved_names import SYSTEM_USERS
 from config.sections.policy import Association
 
 _NAME = re.compile(r"^[a-z_][a-z0-9_-]{0,31}$")
+_SHELL = re.compile(r"^(/(?!\.\.?(/|$))[A-Za-z0-9._-]+)+$")
 _KEY_TYPES = (
     "ssh-ed25519",
     "sk-ssh-ed25519@openssh.com",
@@ -88,8 +89,12 @@ class User(Section):
     ssh_authorized_keys: tuple[SshPublicKey, ...] = ()
     """Public keys, each a line as in `~/.ssh/authorized_keys`. The user may add more in the own home."""
 
-    shell: str = Field(default="/bin/bash", pattern=r"^/[A-Za-z0-9/._-]+$")
-    """Login shell, a path inside the jail."""
+    shell: Annotated[
+        str,
+        matching(_SHELL, "is not the path of a program: write it from '/' on and without '..', for example /bin/zsh"),
+        Field(json_schema_extra={"pattern": _SHELL.pattern}),
+    ] = "/bin/bash"
+    """Login shell, a path inside the jail. Who has one that is not there cannot log in, until it is installed."""
 
     sudo: bool = Field(default=False, strict=True)
     """Whether the user may become root in the jail (`sudo`), for example to install packages for everyone."""

@@ -6,9 +6,10 @@ import re
 from math import ceil
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from config.base import Cpu, Quantity, Section, at_least, check_dns_label, matching
+from config.base import Cpu, Quantity, Section, Volume, at_least, check_dns_label, matching, parse_cpus
+from config.names import LabelKey, LabelValue
 from config.sections.machines import MAX_GROUP_SIZE, Machines
 
 MAX_POOL_SIZE = 5000
@@ -69,16 +70,27 @@ class Resources(Section):
     """GPUs of one node (`Gres=gpu:N`, Kubernetes resource `nvidia.com/gpu`)."""
 
     cpu_request: Cpu | None = None
-    """CPU that the pod asks Kubernetes for, for example `500m`. Default: `cpus`; on the local cluster, whose nodes
-    share one machine, a twentieth of it."""
+    """CPU that the pod asks Kubernetes for, for example `500m`; at most twice `cpus`. Default: `cpus`; on the local
+    cluster, whose nodes share one machine, a twentieth of it."""
+
+    @model_validator(mode="after")
+    def _request_within_the_node(self) -> Resources:
+        # Twice: where Slurm counts cores, each is two threads for Kubernetes. Beyond it jobs could not use any, and the
+        # pod would wait for a machine that has them.
+        if self.cpu_request is not None and parse_cpus(self.cpu_request) > 2 * self.cpus:
+            raise ValueError(
+                f"has a cpu_request of {self.cpu_request}, which is more than twice its cpus, {self.cpus}; lower the "
+                "request, or raise cpus"
+            )
+        return self
 
 
 class Toleration(Section):
     """A taint of the Kubernetes nodes that the worker pods may ignore."""
 
-    key: str = Field(min_length=1, max_length=253)
+    key: LabelKey
     """Key of the taint."""
-    value: str | None = Field(default=None, max_length=63)
+    value: LabelValue | None = None
     """Value of the taint. Left out: any value."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Effect of the taint. Left out: all effects."""
@@ -108,11 +120,11 @@ class WorkerPool(Machines):
     shared_memory: Quantity | None = None
     """Size of `/dev/shm`, counted in the pod's memory. Default: half of the memory."""
 
-    tmp: Quantity = "100Gi"
-    """Size of `/tmp` of one worker, on its machine's disk. Kubernetes ends a pod that has more in it, with its jobs:
-    give pools whose jobs keep much there what their machines have."""
+    tmp: Volume = "100Gi"
+    """Size of `/tmp` of one worker, on its machine's disk; at least 100Mi. Kubernetes ends a pod that has more in
+    it, with its jobs: give pools whose jobs keep much there what their machines have."""
 
-    node_selector: dict[str, str] = Field(default_factory=dict)
+    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels that a Kubernetes node must have to carry these workers."""
 
     tolerations: tuple[Toleration, ...] = ()

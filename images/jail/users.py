@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,9 @@ KEYS: Final = "etc/ssh/authorized_keys.d"
 SUDOERS: Final = "etc/sudoers.d/slurmstack"
 _FILES: Final = {"group": 0o644, "gshadow": 0o640, "shadow": 0o640, "passwd": 0o644}
 """In the order of writing: an account is complete when passwd names it."""
+
+_STEPS: Final = 1000
+"""Parts of a path that are looked at, with those of links, which may lead in a circle."""
 
 
 def main() -> int:
@@ -91,9 +94,44 @@ def apply_users(jail: Path, declared: Declared, log: Callable[[str], None]) -> N
         log(f"user {name} (uid {declared.users[name].uid}) is there")
     for name in sorted(removed):
         log(f"user {name} is no longer declared: locked; the files in /home/{name} stay")
+    for shell, names in _absent_shells(jail, declared.users).items():
+        log(
+            f"the shell {shell} is not in the jail: {', '.join(names)} cannot log in until it is installed there, or "
+            "slurmstack:users names another"
+        )
     for name in sorted(set(ours.groups) - set(declared.groups)):
         log(f"group {name} is no longer declared: it stays, as files belong to its number {ours.groups[name].gid}")
     log(f"{len(declared.users)} users and {len(declared.groups)} groups are as declared")
+
+
+def _absent_shells(jail: Path, declared: Mapping[str, User]) -> dict[str, list[str]]:
+    """Shells that are no programs of the jail, and who has them. No conflict: they may be installed at any time."""
+    wanting: dict[str, list[str]] = {}
+    for name, user in sorted(declared.items()):
+        wanting.setdefault(user.shell, []).append(name)
+    return {shell: names for shell, names in wanting.items() if not _is_program(jail, shell)}
+
+
+def _is_program(jail: Path, path: str) -> bool:
+    """Whether a program is at a path of the jail. Links lead where they do for whoever is inside, not from here."""
+    here: list[str] = []
+    parts = path.split("/")[::-1]
+    with suppress(OSError):  # a name that no file system takes
+        for _ in range(_STEPS):
+            if not parts:
+                there = jail.joinpath(*here)
+                return there.is_file() and os.access(there, os.X_OK)
+            part = parts.pop()
+            link = jail.joinpath(*here, part)
+            if part == "..":
+                del here[-1:]
+            elif link.is_symlink():
+                target = str(link.readlink())
+                here = [] if target.startswith("/") else here
+                parts += target.split("/")[::-1]
+            elif part not in {"", "."}:
+                here.append(part)
+    return False
 
 
 def _both(ours: Declared, declared: Declared) -> Declared:

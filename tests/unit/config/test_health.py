@@ -91,6 +91,10 @@ def test_every_threshold_is_explained() -> None:
             {"thresholds": {"gpu-xid": {"tell_seconds": 1e9}}},
             "health.thresholds: of gpu-xid: tell_seconds (1e+09) is more than 2592000 (30 days)",
         ),
+        (
+            {"enabled": False, "tests": {"enabled": True}},
+            "health: has enabled: false, and tests.enabled: true has no effect without it; set enabled to true, or ",
+        ),
         ({"tests": {"enabled": True, "run": []}}, "health.tests: has enabled: true, but run: [] leaves nothing"),
         ({"tests": {"run": ["cpu-speed", "cpu-speed"]}}, "health.tests.run: "),
         ({"disabled": ["disks", "dns", "disks"]}, "health.disabled: "),

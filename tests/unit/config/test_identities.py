@@ -26,6 +26,17 @@ def test_a_declared_group_may_be_the_primary_group_of_several() -> None:
     assert config.users["bob"].gid == 5000
 
 
+@pytest.mark.parametrize("shell", ["/../../bin/sh", "/bin/./sh", "/bin//sh", "/bin/sh/", "/", "bin/sh", "/bin/..", ""])
+def test_a_shell_is_a_plain_path_inside_the_jail(shell: str) -> None:
+    complaint = policy_complaint(users={"alice": {"uid": 10001, "shell": shell}})
+    assert complaint.startswith(f"users.alice.shell: '{shell}' is not the path of a program: write it from '/' on")
+
+
+@pytest.mark.parametrize("shell", ["/bin/zsh", "/home/alice/.local/bin/fish", "/opt/..x/a-b_1.2"])
+def test_a_shell_may_be_anywhere_in_the_jail(shell: str) -> None:
+    assert load_config(with_sections(users={"alice": {"uid": 10001, "shell": shell}})).users["alice"].shell == shell
+
+
 def test_a_group_must_not_have_the_number_of_a_user_s_own_group() -> None:
     complaint = policy_complaint(users={"alice": {"uid": 10001}}, groups={"research": {"gid": 10001}})
     assert complaint.startswith("users.alice.uid: 10001 is also the gid of the group 'research'")
@@ -49,6 +60,13 @@ def test_users_of_the_system_cannot_be_declared(name: str) -> None:
 
 def test_groups_of_the_system_cannot_be_declared() -> None:
     assert policy_complaint(groups={"sudo": {"gid": 5000}}).startswith("groups.sudo: is a group of the system")
+
+
+@pytest.mark.parametrize("name", ["video", "operator", "users"])
+def test_a_user_s_own_group_cannot_be_one_of_the_system(name: str) -> None:
+    assert policy_complaint(users={name: {"uid": 10003}}).startswith(f"users.{name}: is a group of the system in the")
+    users = {name: {"uid": 10003, "gid": 5000}}
+    load_config(with_sections(users=users, groups={"research": {"gid": 5000}}))  # which needs no group of the name
 
 
 def test_a_group_with_a_user_s_name_must_be_that_user_s() -> None:

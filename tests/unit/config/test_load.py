@@ -40,10 +40,23 @@ def test_the_shape_that_users_know_is_accepted_as_written() -> None:
 def test_a_misspelt_section_names_the_nearest_one() -> None:
     sections = stacks.dev()
     sections["worker_node"] = sections.pop("worker_nodes")
-    (unknown, missing, *_) = complaints(sections)
+    sections["partitions"] = {"main": {"pools": ["default"]}}
+    (unknown,) = complaints(sections)
     assert unknown.startswith("slurmstack:worker_node: ")
     assert "did you mean 'worker_nodes'?" in unknown
-    assert missing == "worker_nodes: is required but not set"
+
+
+def test_a_misspelt_section_of_a_cloud_is_the_only_complaint_about_machines_that_it_would_make() -> None:
+    sections = stacks.nebius_minimum()
+    sections["clouds"] = sections.pop("cloud")
+    (unknown,) = complaints(sections)
+    assert "did you mean 'cloud'?" in unknown
+
+
+def test_a_name_that_is_like_no_section_fills_in_for_none() -> None:
+    sections = stacks.dev()
+    sections["xyzzy"] = sections.pop("worker_nodes")
+    assert "worker_nodes: is required but not set" in complaints(sections)
 
 
 def test_a_misspelt_key_names_the_nearest_one_and_its_place() -> None:
@@ -99,7 +112,7 @@ def test_a_pool_size_is_a_whole_number_within_reason(size: Any) -> None:
         (
             "health",
             {"max_drained": True},
-            ".max_drained: True is neither a number of nodes nor a part of them such as 10%",
+            ".max_drained: true is neither a number of nodes nor a part of them such as 10%",
         ),
         ("worker_nodes.default.resources.memory", 2, f": 2 {NO_SIZE}"),
         ("worker_nodes.default.resources.memory", "2", f": '2' {NO_SIZE}"),
@@ -237,7 +250,7 @@ def test_a_stack_file_that_is_missing_or_no_yaml_is_named(tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="is not valid YAML"):
         load_stack_file(broken)
     broken.write_text(f"config: {{size: {'9' * 5000}}}", encoding="utf-8")
-    with pytest.raises(ConfigError, match="is not valid YAML"):
+    with pytest.raises(ConfigError, match="has a number of 5000 characters in line 1; 40 at most"):
         load_stack_file(broken)
     broken.write_text(f"config: {'[' * 3000}", encoding="utf-8")
     with pytest.raises(ConfigError, match="nested too deeply"):
@@ -248,6 +261,12 @@ def test_a_stack_file_that_is_missing_or_no_yaml_is_named(tmp_path: Path) -> Non
     broken.write_text("hello: 1", encoding="utf-8")
     with pytest.raises(ConfigError, match="has no map 'config:'"):
         load_stack_file(broken)
+
+    broken.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="is not text in UTF-8"):
+        load_stack_file(broken)
+    with pytest.raises(ConfigError, match=r"cannot be read: Is a directory$"):
+        load_stack_file(tmp_path)
 
 
 def test_an_alias_may_be_used_again_and_again(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ LARGEST = 1600 * 1024
         ("slurm.settings", {"DefMemPerCPU": LARGEST}, "1600Gi"),
         ("slurm.settings", {"defmempercpu": str(LARGEST + 1)}, "1600Gi"),
         ("partitions.small.settings", {"DefMemPerCPU": 64 * 1024}, "64Gi"),
+        ("slurm.settings", {"DefMemPerCPU": "9" * 5000}, "1600Gi"),
     ],
 )
 def test_a_default_of_memory_that_no_node_has_for_one_cpu_is_refused(

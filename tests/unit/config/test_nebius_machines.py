@@ -61,6 +61,12 @@ def test_machines_that_our_images_cannot_run_on_give_one_message(preset: str) ->
     )
 
 
+def test_of_a_pool_whose_preset_is_unknown_nothing_is_said_about_its_cpus() -> None:
+    resources = {"cpu_request": "100"}
+    complaint = only_complaint((f"{POOL}.preset", "8gpu"), (f"{POOL}.resources", resources))
+    assert complaint.startswith(f"{POOL}.preset: '8gpu' is not a preset of gpu-h100-sxm")
+
+
 @pytest.mark.parametrize("field", ["platform", "preset"])
 def test_a_pool_names_its_machine(field: str) -> None:
     sections = stacks.nebius_minimum()

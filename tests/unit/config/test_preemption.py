@@ -92,6 +92,12 @@ def test_a_tier_in_a_partition_s_settings_counts_too() -> None:
     load_config(with_sections(preemption={"type": "partition"}, partitions=partitions))
 
 
+def test_a_tier_of_thousands_of_digits_is_none() -> None:
+    partitions = {"fast": {"pools": ["cpu"], "settings": {"PriorityTier": "9" * 5000}}, "slow": {"pools": ["cpu"]}}
+    (complaint,) = policy_complaints(preemption={"type": "partition"}, partitions=partitions)
+    assert complaint.startswith("preemption.type: is partition, but no two partitions")
+
+
 def test_usage_that_is_reset_needs_no_half_life() -> None:
     load_config(with_sections(priority={"decay_half_life": "0", "usage_reset_period": "MONTHLY"}))
 

@@ -49,6 +49,7 @@ def test_a_reservation_of_nodes_or_of_a_number_of_them_is_accepted() -> None:
         (without(nodes=["gpu-[0-1]"]), "reservations.course.nodes: 'gpu-[0-1]' is no node; write the names one by one"),
         (without(nodes=["gpu-x"]), "reservations.course.nodes: 'gpu-x' is no node; the nodes of a pool are"),
         (without(nodes=["gpu-01"]), "reservations.course.nodes: 'gpu-01' is no node"),
+        (without(nodes=["gpu-" + "9" * 5000]), "reservations.course.nodes: 'gpu-999"),
         (without(nodes=["cpu-0"], partition="gpu"), "reservations.course.nodes: 'cpu-0' is not in the partition"),
         (without("nodes", node_count=3, partition="gpu"), "reservations.course.node_count: 3 is more than the 2 nodes"),
         (without("nodes", node_count=7), "reservations.course.node_count: 7 is more than the 6 nodes of the default"),

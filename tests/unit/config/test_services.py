@@ -9,7 +9,9 @@ import pytest
 
 from config import load_config
 from config.schema import stack_file_schema
-from tests.unit.config.messages import policy_complaint, policy_complaints, with_sections
+from tests import stacks
+from tests.stacks import with_change
+from tests.unit.config.messages import complaints, policy_complaint, policy_complaints, with_sections
 
 DIGEST = f"sha256:{'a' * 64}"
 EXTERNAL: dict[str, Any] = {"host": "db.example", "password": {"name": "db", "key": "password"}}
@@ -279,10 +281,66 @@ def test_editors_accept_what_we_accept() -> None:
             {"accounting": {"database": {"memory": "255Mi"}}},
             "accounting.database.memory: '255Mi' is too little for MariaDB; 256Mi at least",
         ),
+        ({"login": {"memory": "1k"}}, "login.memory: '1k' is too little for a daemon; 32Mi at least"),
+        ({"controller": {"memory": "31Mi"}}, "controller.memory: '31Mi' is too little for a daemon; 32Mi at least"),
+        ({"accounting": {"memory": "1k"}}, "accounting.memory: '1k' is too little for a daemon; 32Mi at least"),
+        ({"rest": {"memory": "1k"}}, "rest.memory: '1k' is too little for a daemon; 32Mi at least"),
+        ({"sssd": {"secret": "s", "memory": "0Mi"}}, "sssd.memory: '0Mi' must be more than nothing"),
+        ({"sssd": {"secret": "s", "memory": "1Mi"}}, "sssd.memory: '1Mi' is too little for a daemon; 32Mi at least"),
     ],
 )
 def test_memory_that_cannot_be_enough_is_refused(sections: dict[str, Any], told: str) -> None:
     assert policy_complaint(**sections) == told
+
+
+KEY = "is not a key that Kubernetes takes: [prefix/]name, the name of at most 63 letters, digits, '-', '_' and '.'"
+VALUE = "is not a value that Kubernetes takes: at most 63 letters, digits, '-', '_' and '.'"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("login.annotations", {"bad key!!": "x"}, f".bad key!!: 'bad key!!' {KEY}"),
+        ("rest.annotations", {"a/b/c": "x"}, f".a/b/c: 'a/b/c' {KEY}"),
+        ("worker_nodes.cpu.node_selector", {"a b": "x"}, f".a b: 'a b' {KEY}"),
+        ("worker_nodes.cpu.node_selector", {"a": "x y"}, f".a: 'x y' {VALUE}"),
+        ("worker_nodes.cpu.node_selector", {"a": "x" * 64}, f".a: '{'x' * 64}' {VALUE}"),
+        ("worker_nodes.cpu.tolerations", [{"key": "a b!"}], f".0.key: 'a b!' {KEY}"),
+        ("worker_nodes.cpu.tolerations", [{"key": "a", "value": "-x-"}], f".0.value: '-x-' {VALUE}"),
+    ],
+)
+def test_what_kubernetes_would_refuse_is_refused_by_its_place(path: str, value: Any, told: str) -> None:
+    (found,) = complaints(with_change(stacks.existing(), path, value))
+    assert found.startswith(path + told)
+
+
+def test_keys_and_values_of_kubernetes_are_taken() -> None:
+    annotations = {"service.beta.kubernetes.io/aws-load-balancer-type": "any text, at all!"}
+    sections = with_change(stacks.existing(), "login.annotations", annotations)
+    selector = {"nvidia.com/gpu.product": "NVIDIA-H100", "a": "", "B_c.d-e": "x" * 63}
+    sections = with_change(sections, "worker_nodes.cpu.node_selector", selector)
+    sections = with_change(sections, "worker_nodes.cpu.tolerations", [{"key": "a.b/c", "value": ""}, {"key": "d"}])
+    assert load_config(sections).worker_nodes["cpu"].node_selector == selector
+
+
+def test_a_partition_without_any_time_is_refused() -> None:
+    for limit in ("0", "00:00", "0-0", "0:00:00"):
+        complaint = policy_complaint(partitions={"main": {**MAIN, "max_time": limit}})
+        assert complaint.startswith(f"partitions.main.max_time: '{limit}' is no time at all, so that no job could run")
+    load_config(with_sections(partitions={"main": {**MAIN, "max_time": "00:30"}}))
+
+
+@pytest.mark.parametrize(("request_", "is_taken"), [("64", False), ("2001m", False), ("2", True), ("500m", True)])
+def test_a_pod_asks_for_at_most_twice_the_cpus_of_its_node(request_: str, *, is_taken: bool) -> None:
+    resources = {"cpus": 1, "memory": "4Gi", "cpu_request": request_}
+    sections = with_change(stacks.existing(), "worker_nodes.plain.resources", resources)
+    if is_taken:
+        load_config(sections)
+    else:
+        (complaint,) = complaints(sections)
+        assert complaint.startswith(
+            f"worker_nodes.plain.resources: has a cpu_request of {request_}, which is more than twice its cpus, 1; "
+        )
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,24 @@ def test_a_mount_has_a_plain_path_outside_of_the_system(path: str) -> None:
     assert complaint.startswith("mounts.data.path: ")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "jail.size",
+        "mounts.data.size",
+        "controller.storage",
+        "accounting.database.storage",
+        "login.tmp",
+        "worker_nodes.cpu.tmp",
+    ],
+)
+def test_a_volume_that_nothing_fits_into_is_refused(path: str) -> None:
+    sections = with_change(stacks.existing(), "mounts", {"data": {"path": "/data"}})
+    load_config(with_change(sections, path, "100Mi"))
+    (complaint,) = complaints(with_change(sections, path, "1k"))
+    assert complaint == f"{path}: '1k' is too little for what is kept there; 100Mi at least"
+
+
 @pytest.mark.parametrize("sections", [stacks.existing(), minimum()], ids=["existing", "nebius"])
 def test_shared_memory_is_part_of_the_memory(sections: dict[str, Any]) -> None:
     pool = next(iter(sections["worker_nodes"]))
