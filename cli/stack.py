@@ -47,7 +47,7 @@ def open_stack(file: Path | None) -> Stack:
     The stack's name is the middle of the file's name: `Pulumi.prod.yaml` is the stack `prod`.
     """
     directory = PROJECT_ROOT if IS_CHECKOUT else Path.cwd()
-    path = file or directory / f"Pulumi.{os.environ.get('SLURMSTACK_STACK', DEFAULT_STACK)}.yaml"
+    path = file or directory / f"Pulumi.{_wanted()}.yaml"
     document = read_document(path)
     stem = path.name.removesuffix(".yaml").removesuffix(".yml")
     name = stem.removeprefix("Pulumi.").replace(".", "-") or DEFAULT_STACK
@@ -55,6 +55,16 @@ def open_stack(file: Path | None) -> Stack:
     if document.get("environment"):
         sections = _with_environments(path, name)
     return Stack(name=name, file=path, sections=sections, config=load_config(sections))
+
+
+def _wanted() -> str:
+    """The stack that the environment names. Raises ConfigError if that is a file: its path would be nonsense."""
+    name = os.environ.get("SLURMSTACK_STACK", DEFAULT_STACK)
+    if "/" in name or name.startswith("Pulumi.") or name.endswith((".yaml", ".yml")):
+        stem = Path(name).name.removesuffix(".yaml").removesuffix(".yml").removeprefix("Pulumi.")
+        message = f"{name!r} is a file, and the name of a stack belongs there: {stem}; a file is named by --config"
+        raise ConfigError([Problem(where="SLURMSTACK_STACK", message=message)])
+    return name
 
 
 def _with_environments(file: Path, name: str) -> dict[str, Any]:

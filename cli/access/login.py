@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import typer
+
 from cli.access.addresses import host_public_key, login_address
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl
@@ -21,6 +23,12 @@ from local.report import open_report
 from local.tools import ensure_tools
 from slurm.local_cluster import login_key
 from slurm.names import SSH_PORT
+
+CONNECT_TIMEOUT = 10
+"""Seconds until sshd has answered: ssh means its greeting too, which is what fails behind `kubectl port-forward`."""
+
+SSH_FAILED = 255
+"""Exit status of ssh itself; a command in the session may end with it too."""
 
 
 def open_session(
@@ -37,7 +45,11 @@ def open_session(
             "the stack file has no users", hint="add one: slurmstack:users: {alice: {uid: 10001, ...}}", code=USAGE
         )
     if name not in config.users:
-        raise Failure(unknown_name(name, config.users, what="a user of the stack file"), code=USAGE)
+        raise Failure(
+            unknown_name(name, config.users, what="a user of the stack file"),
+            hint="a command comes after the user: `slurmstack login USER -- COMMAND`",
+            code=USAGE,
+        )
     namespace = config.cluster.namespace
     address, public_key = login_address(kubectl, namespace), host_public_key(kubectl, namespace)
     if address is None or public_key is None:
@@ -47,9 +59,13 @@ def open_session(
         known_hosts = Path(directory) / "known_hosts"
         known_hosts.write_text(f"slurmstack-login {public_key}\n", encoding="utf-8")
         arguments = ssh_arguments(known_hosts, identity(config, key), port)
-        return subprocess.run(
+        status = subprocess.run(
             [ssh_program(is_local=config.cloud.is_local), *arguments, f"{name}@{host}", *command], check=False
         ).returncode
+    if status == SSH_FAILED:
+        hint = f"`slurmstack status` shows the login nodes; `kubectl logs -n {namespace} login-0 -c sshd` what they say"
+        typer.echo(f"if there was no session: {hint}", err=True)
+    return status
 
 
 def ssh_arguments(known_hosts: Path, key: str | None, port: int) -> list[str]:
@@ -64,6 +80,8 @@ def ssh_arguments(known_hosts: Path, key: str | None, port: int) -> list[str]:
         "HostKeyAlias=slurmstack-login",
         "-o",
         "StrictHostKeyChecking=yes",
+        "-o",
+        f"ConnectTimeout={CONNECT_TIMEOUT}",
         "-o",
         "LogLevel=ERROR",
     ]

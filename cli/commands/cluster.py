@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from typing import Annotated
@@ -18,9 +18,9 @@ from cli.engine import pulumi as engines
 from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.kubectl.apply import Plan, apply, plan
 from cli.kubectl.apply import preview as compare
-from cli.kubectl.client import Kubectl
+from cli.kubectl.client import OWNERS, Kubectl
 from cli.kubectl.destroy import destroy_cluster
-from cli.kubectl.lock import held
+from cli.kubectl.lock import Lock, held
 from cli.kubectl.rollout import await_rollout, configuration_jobs, require_slurmctld
 from cli.kubectl.verify import verify
 from cli.preview import policy as policies
@@ -34,8 +34,8 @@ from cli.program.recording import program_loading, record
 from cli.safety.both_ways import expected_effects, of_kubectl, of_pulumi, refuse_foreign_namespace
 from cli.safety.change import Change
 from cli.safety.comparison import against_state, removal
-from cli.safety.effects import refuse
-from cli.safety.jobs import ask, cancel_lost_jobs, jobs_destroyed, print_jobs, refuse_lost_jobs
+from cli.safety.effects import effects, refuse
+from cli.safety.jobs import Asked, ask, cancel_lost_jobs, jobs_destroyed, print_jobs, refuse_lost_jobs
 from cli.safety.owner import refuse_foreign, refuse_takeover
 from cli.stack import Stack, open_stack
 from config.cluster import ClusterConfig
@@ -171,11 +171,9 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
     kubectl = reach(stack)
     with program_loading(), held(kubectl, stack.config.cluster.namespace, "up", report, timeout=timeout) as lock:
         with ThreadPoolExecutor() as pool:  # Slurm is asked while the program loads and runs
-            asked = ask(pool, kubectl, stack.config.cluster.namespace)
-            asking = pool.submit(policies.planned_policy, kubectl, stack.config)
-            planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+            planned, asked, asking = _plan_alone(kubectl, stack, lock, pool)
             refuse(planned.effects)
-            found = None if yes else compare(kubectl, planned)
+            found = None if yes else _compare(kubectl, planned, stack.config)
             jobs, policy = of_kubectl(kubectl, planned, found, asked), asking.result()
         print_effects(planned.effects)
         if found is not None:
@@ -208,6 +206,26 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
     if jobs.unread:
         require_slurmctld(kubectl, planned.namespace)
     policies.require_answer(kubectl, stack.config, policy)
+
+
+def _plan_alone(
+    kubectl: Kubectl, stack: Stack, lock: Lock, pool: Executor
+) -> tuple[Plan, Asked, Future[policies.PolicyPlan | None]]:
+    """The plan, and what was asked of Slurm: all as it is while nobody else changes the cluster."""
+    while True:
+        asked = ask(pool, kubectl, stack.config.cluster.namespace)
+        policy = pool.submit(policies.planned_policy, kubectl, stack.config)
+        planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+        if lock.is_held or not planned.exists:
+            return planned, asked, policy
+        lock.take()  # another command has just begun to make the cluster: after it, all of this is different
+
+
+def _compare(kubectl: Kubectl, planned: Plan, config: ClusterConfig) -> list[Change]:
+    """The plan's changes. Raises Refused if the API server will not make one of them."""
+    found = compare(kubectl, planned)
+    refuse(effects([item for item in found if item.action == "replace"], config, old=(), way="kubectl"))
+    return found
 
 
 def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout: int, step: Step) -> None:
@@ -247,7 +265,7 @@ def destroy(
     """
     stack = open_stack(config)
     if stack.config.protects_data:
-        raise Failure(
+        raise Refused(
             "this stack is protected: destroying it deletes the jail with all users' files, and the job queue",
             hint="if that is wanted, set `slurmstack:protect: false` in the stack file, run `up`, then this again",
         )
@@ -280,7 +298,7 @@ def destroy(
 
 def _refuse_other_engine(kubectl: Kubectl, stack: Stack, engine: str) -> None:
     """Raise Failure if the namespace is not that of a cluster which this engine made."""
-    present = next(iter(kubectl.items("namespace", stack.config.cluster.namespace)), None)
+    present = next(iter(kubectl.items("namespace", stack.config.cluster.namespace, OWNERS)), None)
     (refuse_foreign if engine == "pulumi" else refuse_takeover)(present)
     if present is None:
         typer.echo(f"There is no namespace {stack.config.cluster.namespace}: only what is left outside of it goes.")

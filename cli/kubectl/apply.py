@@ -13,7 +13,7 @@ from typing import Any
 
 from cli.errors import Failure
 from cli.kubectl.apply_set import forget_unknown_kinds, members
-from cli.kubectl.client import Kubectl, as_list, is_true
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, is_true, message
 from cli.kubectl.diff import APPLY, changes, key, live_objects, objects_in
 from cli.kubectl.lock import Lock
 from cli.program.generated import KeptValues
@@ -83,6 +83,11 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     with program_loading(), _reading(kubectl, config.cluster.namespace) as present:
         kept = _kept(present.inside.result(), config.cluster.namespace)
         planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept, present)
+    if kept.damaged:
+        raise Failure(
+            f"Secret {KEPT_VALUES}: {', '.join(kept.damaged)} has not the length of such a key",
+            hint='put the Secret back from its backup (docs/operations.md, "Back up the keys")',
+        )
     refuse_takeover(planned.live.get(("Namespace", planned.namespace)))
     return planned
 
@@ -178,7 +183,8 @@ def _is_pruned(manifest: Manifest) -> bool:
 def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[], None] = lambda: None) -> None:
     """Send the plan's objects to the cluster and prune what left the stack; the API server has them on return.
 
-    `before_prune` is called where a pool leaves, when all else has been sent: if it raises, the pool stays.
+    `before_prune` is called where a pool leaves, when all else has been sent: if it raises, the pool stays. Raises
+    Failure, with no key and nothing that uses one sent, if another command has made keys since the plan was made.
     """
     scoped = [item for item in planned.objects if item.cluster_scoped]
     claims = [item for item in planned.objects if not item.cluster_scoped and not _is_pruned(item)]
@@ -192,10 +198,10 @@ def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[]
         # and that it has seen, else at its next look, up to 15 s later.
         _apply_all(kubectl, scoped)
         beside = claims
+    _hold(lock)
+    _write_kept(kubectl, planned)
     with ThreadPoolExecutor() as pool:
         others = pool.submit(_apply_all, kubectl, beside)
-        if not planned.exists:
-            _begin(kubectl, planned, lock)
         _apply_set(kubectl, planned, pruned, before_prune)
         others.result()
 
@@ -232,20 +238,15 @@ def _free_volumes(kubectl: Kubectl, planned: Plan) -> None:
             kubectl.run("patch", "persistentvolume", item.name, "--type=json", "-p", change)
 
 
-def _begin(kubectl: Kubectl, planned: Plan, lock: Lock) -> None:
-    """Go on alone with a cluster that was not there. Raises Failure if another command has made keys for it first."""
-    lock.take()
-    if kubectl.items("secret", KEPT_VALUES, "-n", planned.namespace):
-        raise Failure(
-            f"another `slurmstack up` has made the cluster in namespace {planned.namespace!r} meanwhile",
-            hint="run this again: `slurmstack preview` shows whether there is anything left to do",
-        )
+def _hold(lock: Lock) -> None:
+    """Go on alone: the lock could not be taken before there was a namespace, whoever has made that since."""
+    if not lock.is_held:
+        lock.take()
 
 
 def _apply_set(
     kubectl: Kubectl, planned: Plan, pruned: Sequence[dict[str, Any]], before_prune: Callable[[], None]
 ) -> None:
-    _write_kept(kubectl, planned)
     _delete_failed_jobs(kubectl, planned)
     if planned.pool_leaves:
         set_id = _set_id(planned.namespace)
@@ -281,10 +282,12 @@ def _kept(inside: Mapping[tuple[str, str], dict[str, Any]], namespace: str) -> K
     found = inside.get(("Secret", KEPT_VALUES))
     if not found and ("Secret", "munge-key") in inside:
         raise Failure(
-            f"the cluster in namespace {namespace!r} has keys that were not made by this command, and would get others",
-            hint=f"if they came from `slurmstack render`, keep them: write each value of its keys.json into a file of "
-            f"its name, in a directory of your own, and kubectl create secret generic {KEPT_VALUES} -n {namespace} "
-            f"--from-file=DIRECTORY",
+            f"the cluster in namespace {namespace!r} has keys that were not made by this command, or somebody has "
+            f"deleted the Secret {KEPT_VALUES}, in which it keeps them; it would get others",
+            hint=f"where it was deleted, put its backup back: kubectl create -f FILE "
+            '(docs/operations.md, "Back up the keys"). If they came from `slurmstack render`, keep them: write each '
+            "value of its keys.json into a file of its name, in a directory of your own, and kubectl create secret "
+            f"generic {KEPT_VALUES} -n {namespace} --from-file=DIRECTORY",
         )
     if not found:
         return KeptValues({})
@@ -293,17 +296,32 @@ def _kept(inside: Mapping[tuple[str, str], dict[str, Any]], namespace: str) -> K
 
 
 def _write_kept(kubectl: Kubectl, planned: Plan) -> None:
-    """Keep new keys before anything uses them: an apply that is interrupted later finds them again."""
+    """Keep new keys before anything uses them: an apply that is interrupted later finds them again.
+
+    Those that others have made since the plan was made are never overwritten: raises Failure then.
+    """
     if not planned.kept.changed:
         return
+    metadata = {"name": KEPT_VALUES, "namespace": planned.namespace}
+    read = planned.inside.get(("Secret", KEPT_VALUES))
+    if read is not None:
+        metadata["resourceVersion"] = read["metadata"]["resourceVersion"]
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": KEPT_VALUES, "namespace": planned.namespace},
+        "metadata": metadata,
         "type": "Opaque",
         "stringData": planned.kept.values,
     }
-    kubectl.run(*APPLY, "-f", "-", stdin=json.dumps(secret))
+    how = APPLY if read is not None else ("create", f"--field-manager={FIELD_MANAGER}")
+    done = kubectl.run(*how, "-f", "-", stdin=json.dumps(secret), check=False)
+    if "(AlreadyExists)" in done.stderr or "the object has been modified" in done.stderr:
+        raise Failure(
+            f"another `slurmstack up` has made keys for the cluster in namespace {planned.namespace!r} meanwhile",
+            hint="run this again: `slurmstack preview` shows whether there is anything left to do",
+        )
+    if done.returncode != 0:
+        raise Failure(message(done.stderr))
 
 
 def _delete_failed_jobs(kubectl: Kubectl, planned: Plan) -> None:

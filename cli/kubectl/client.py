@@ -21,6 +21,9 @@ from slurm.names import CONTROLLER_HOST
 FIELD_MANAGER = "slurmstack"
 """Owner of the fields that we set, in server-side apply."""
 
+OWNERS = "--show-managed-fields"
+"""For `kubectl get`, where it matters who has set a field: it leaves that out by itself."""
+
 _TIMEOUT = "20s"
 
 _STREAMS = frozenset({"exec", "logs", "port-forward"})
@@ -209,9 +212,22 @@ def find_program() -> str:
 
 
 def message(stderr: str) -> str:
-    """The last lines of kubectl's complaint, without its log prefixes."""
+    """The last lines of kubectl's complaint, without its log prefixes. What is wrong with one object is one line."""
     lines = [line for line in stderr.strip().splitlines() if not line.startswith(("E0", "E1", "I0", "I1", "W0", "W1"))]
-    return "\n".join(lines[-6:])
+    return "\n".join(_joined(lines)[-6:])
+
+
+def _joined(lines: Sequence[str]) -> list[str]:
+    """Lines below an object that is invalid, in its own line: a list, or a long text with lines that differ."""
+    found: list[str] = []
+    below = False
+    for line in lines:
+        if below and line.startswith(("-", "+", "*")):
+            found[-1] += " " + " ".join(line.split())
+        elif not below or (line.strip() and not line.startswith((" ", "\t", "@@"))):
+            found.append(line.rstrip())
+            below = " is invalid:" in line
+    return found
 
 
 def complaint(done: subprocess.CompletedProcess[str]) -> str:

@@ -8,12 +8,15 @@ from typing import Any
 
 from cli.errors import Failure
 from cli.kubectl.apply import RIGHTS_OUTSIDE, cluster_labels
-from cli.kubectl.client import Kubectl, in_controller, slurm
+from cli.kubectl.client import Kubectl, complaint, in_controller, slurm
 from config.cluster import ClusterConfig
 from local.report import Report
 
 POLL = 0.5
 """Seconds between two looks at the cluster."""
+
+PATIENCE = 10
+"""Seconds that slurmctld may take to show its queue: scancel alone would try for many minutes."""
 
 
 def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
@@ -32,9 +35,7 @@ def destroy_cluster(
     """
     namespace = config.cluster.namespace
     if kill_jobs:
-        with report.step("Cancelling all jobs"):
-            for state in ("pending", "running", "suspended"):  # those that wait first, or they start where others end
-                in_controller(kubectl, namespace, "scancel", f"--state={state}", seconds=600)
+        _cancel_all(kubectl, namespace, report)
     with report.step("Waiting for worker nodes to leave") as step:
         _delete_workloads(kubectl, namespace, "slurmstack/pool")
         while leaving := kubectl.items("pod", "-n", namespace, "-l", "app.kubernetes.io/component=worker"):
@@ -49,6 +50,20 @@ def destroy_cluster(
     else:
         with report.step(f"Deleting namespace {namespace}"):
             _delete_namespace(kubectl, namespace)
+
+
+def _cancel_all(kubectl: Kubectl, namespace: str, report: Report) -> None:
+    """Cancel all jobs; where slurmctld does not answer, say so."""
+    with report.step("Cancelling all jobs"):
+        asked = in_controller(kubectl, namespace, "squeue", "--noheader", "--format=%A", seconds=PATIENCE)
+        if asked.returncode == 0:
+            for state in ("pending", "running", "suspended"):  # those that wait first, or they start where others end
+                in_controller(kubectl, namespace, "scancel", f"--state={state}", seconds=600)
+    if asked.returncode != 0:
+        report.info(
+            f"no job was cancelled, for slurmctld does not answer ({complaint(asked)}): "
+            "nodes without a job leave all the same, others wait for theirs as long as drain_timeout allows"
+        )
 
 
 def _names(pods: Sequence[Mapping[str, Any]]) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from cli.errors import Failure
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, nothing_served
+from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, message, nothing_served
 from cli.program.manifests import Manifest
 from cli.safety.change import Change, differences, of_object
 
@@ -62,10 +64,10 @@ def changes(
         resource, before = of_object(manifest.document), of_object(live[at]) if at in live else None
         if before is None:
             found.append(Change(action="create", resource=resource))
-        elif at not in outcome:
-            found.append(Change(action="replace", resource=resource, before=before))
+        elif isinstance(after := outcome.get(at, ""), str):
+            found.append(Change(action="replace", resource=resource, before=before, complaint=after))
         else:
-            old, new = _comparable(live[at]), _comparable(outcome[at])
+            old, new = _comparable(live[at]), _comparable(after)
             properties = tuple(differences(old, new, secret=manifest.kind == "Secret"))
             if properties:
                 found.append(Change(action="update", resource=resource, before=before, properties=properties))
@@ -81,7 +83,7 @@ def key(document: Mapping[str, Any]) -> tuple[str, str]:
 def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
     """All objects of `KINDS` in a namespace, whoever made them: one request a kind, however many pools there are."""
     try:
-        found = kubectl.items(",".join(KINDS), "-n", namespace)
+        found = kubectl.items(",".join(KINDS), "-n", namespace, OWNERS)
     except Failure as failure:
         if "have a resource type" not in failure.message:
             raise
@@ -101,22 +103,28 @@ def live_objects(
 def _get(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:
     if not objects:
         return {}
-    printed = kubectl.run(
-        "get", "--ignore-not-found", "-f", "-", "-o", "json", stdin=as_list([item.document for item in objects])
-    ).stdout
+    documents = as_list([item.document for item in objects])
+    printed = kubectl.run("get", "--ignore-not-found", "-f", "-", "-o", "json", OWNERS, stdin=documents).stdout
     return {key(item): item for item in _items(printed)}
 
 
-def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:
-    """What the objects would become. Missing are those that cannot be changed in place."""
+def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any] | str]:
+    """What the objects would become; of one that cannot be changed in place, what the API server says to that."""
     if not objects:
         return {}
     documents = as_list([item.document for item in objects])
-    # Failing objects (immutable fields) are reported on standard error and left out; the others are printed.
     done = kubectl.run(*APPLY, "--dry-run=server", "-f", "-", "-o", "json", stdin=documents, check=False)
-    if done.returncode != 0 and "immutable" not in done.stderr and "Forbidden: updates to" not in done.stderr:
-        kubectl.run(*APPLY, "--dry-run=server", "-f", "-", stdin=documents)
-    return {key(item): item for item in _items(done.stdout)}
+    if done.returncode == 0:
+        return {key(item): item for item in _items(done.stdout)}
+    if "immutable" not in done.stderr and "Forbidden: updates to" not in done.stderr:
+        raise Failure(message(done.stderr))
+    if len(objects) == 1:
+        return {key(objects[0].document): message(done.stderr)}
+    # kubectl prints none of the objects where one of them fails: halves lead to that one in a few steps.
+    middle = len(objects) // 2
+    with ThreadPoolExecutor() as pool:
+        first, second = pool.map(partial(_dry_run, kubectl), (objects[:middle], objects[middle:]))
+    return first | second
 
 
 APPLY = ("apply", "--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")

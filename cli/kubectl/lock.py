@@ -71,6 +71,11 @@ class Lock:
         self._ended = threading.Event()
         self._renewer = threading.Thread(target=self._renew, daemon=True)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody else changes the cluster. False after `take` where there was no namespace to hold it in."""
+        return bool(self._held)
+
     def take(self) -> None:
         """Hold the lock, after all others. Where the namespace is not there yet, nobody can: take it again then."""
         if not self._create():

@@ -47,12 +47,15 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
             return
         tell("waiting for " + ", ".join(missing))
         if time.monotonic() > deadline:
-            reasons = "\n".join(f"  {reason}" for reason in _reasons(kubectl, namespace))
-            raise Failure(
-                f"after {timeout:.0f} s still not ready: {', '.join(missing)}" + (f"\n{reasons}" if reasons else ""),
-                hint="`slurmstack status` shows the pods; running this again continues to wait",
-            )
+            raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
         time.sleep(next(pauses))
+
+
+def _late(kubectl: Kubectl, namespace: str, what: str) -> Failure:
+    """The failure where something took too long, with what keeps pods from being ready."""
+    reasons = (f"  {reason}" for reason in _reasons(kubectl, namespace))
+    hint = "`slurmstack status` shows the pods; running this again continues to wait"
+    return Failure("\n".join((what, *reasons)), hint=hint)
 
 
 def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tell) -> None:
@@ -121,7 +124,10 @@ def _missing_jobs(
         }
         if failed := conditions.get("Failed"):
             words = _last_words(kubectl, namespace, job.name) or failed.get("message", "")
-            raise Failure(f"{_purpose(job.name)} failed: {words}")
+            what = f"{_purpose(job.name)} failed: {words}"
+            if failed.get("reason") == "DeadlineExceeded":  # it has waited in vain, for a pod as a rule
+                raise _late(kubectl, namespace, what)
+            raise Failure(what)
         if "Complete" not in conditions:
             running.append(job)
     present = [found[key(item.document)] for item in running if key(item.document) in found]

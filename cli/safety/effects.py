@@ -46,6 +46,9 @@ _COSTS: Mapping[str, str] = {
     "Namespace": f"everything in it is lost: all jobs, {_STATE}, the keys",
 }
 
+_HOLDERS = {"Namespace", "PersistentVolume", "PersistentVolumeClaim", "Secret"}
+"""What nobody is told to delete by hand: data or keys would go with it."""
+
 _UNPROTECT = "set `slurmstack:protect: false`, apply that with `up`, and then make this change"
 
 
@@ -132,10 +135,9 @@ class _Judge:
         """What kubectl cannot apply: only failed jobs are deleted and made anew, everything else may hold something."""
         if self.kind == "Job":
             return None
-        refused = (
-            "a field differs that can never change, and kubectl makes nothing anew. Set it back, or delete "
-            "the object by hand, with all that it holds"
-        )
+        said = f" ({self.change.complaint})" if self.change.complaint else ""
+        by_hand = "" if self.kind in _HOLDERS else ", or delete the object by hand, with all that it holds"
+        refused = f"a field differs that can never change, and kubectl makes nothing anew{said}. Set it back{by_hand}"
         return self._effect("", refused, ())
 
     def _effect(self, cost: str, refused: str, because: tuple[PropertyChange, ...]) -> Effect:

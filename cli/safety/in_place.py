@@ -34,6 +34,7 @@ def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
             pass
         case (("file system" | "PersistentVolumeClaim"), _):
             found = _resize(_size(was), _size(will), size_key, can_grow=not _is_directory(was))
+            found = _other_class(was, will, size_key) or found
         case "Kubernetes cluster", _:
             found = _upgrade(_version(was), _version(will))
         case "node group", _:
@@ -55,16 +56,38 @@ def _resize(old: int | None, new: int | None, key: str, *, can_grow: bool) -> Ve
             f"whatever its size says, and Kubernetes never changes that size. Set it back to {_quantity(old)}"
         )
         return Verdict(because=because, refused=refused)
-    way_out = (
-        "add a mount of that size, copy the data, and then remove this one"
-        if key.startswith("mounts.")
-        else "copy the data elsewhere, `slurmstack destroy`, and make the cluster anew"
-    )
     refused = (
         f"{key}: {_quantity(new)} is less than the {_quantity(old)} that it has, and it cannot shrink. "
-        f"Set it back to {_quantity(old)}. To really have a smaller one: {way_out}"
+        f"Set it back to {_quantity(old)}. To really have a smaller one: {_another_volume(key)}"
     )
     return Verdict(because=because, refused=refused)
+
+
+def _another_volume(key: str) -> str:
+    """How people come from one volume to another. `key`: one of those in the stack file that describe it."""
+    if key.startswith("mounts."):
+        return "add another mount, copy the data, and then remove this one"
+    return "copy the data elsewhere, `slurmstack destroy`, and make the cluster anew"
+
+
+def _other_class(was: Resource, will: Resource, size_key: str) -> Verdict | None:
+    """A claim keeps the class that it was made with. One that has none yet may still get one."""
+    old, new = (item.inputs.get("spec", {}).get("storageClassName") for item in (was, will))
+    if was.kind != "PersistentVolumeClaim" or old is None or old == new or (new is None and not _has_set_class(was)):
+        return None
+    key = f"{size_key.rpartition('.')[0]}.storage_class"
+    has = f"has the storage class {old!r}" if old else "was made for the claim, without a storage class"
+    refused = (
+        f"{key}: the volume {has}, and that can never change. {f'Set it back to {old}' if old else 'Remove this key'}. "
+        f"To really have another one: {_another_volume(key)}"
+    )
+    return Verdict(because=(PropertyChange(path="spec.storageClassName", old=old, new=new),), refused=refused)
+
+
+def _has_set_class(claim: Resource) -> bool:
+    """Whether an apply has set the claim's class. Kubernetes' default is kept where nobody asks for any."""
+    entries = [item for item in claim.inputs["metadata"].get("managedFields", []) if item.get("operation") == "Apply"]
+    return any("f:storageClassName" in item.get("fieldsV1", {}).get("f:spec", {}) for item in entries)
 
 
 def _is_directory(resource: Resource) -> bool:

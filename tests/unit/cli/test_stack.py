@@ -33,6 +33,13 @@ def test_a_key_of_an_environment_with_a_misspelt_prefix_is_refused(
         open_stack(file)
 
 
+@pytest.mark.parametrize("named", ["Pulumi.op.yaml", "op.yml", "Pulumi.op", "stacks/Pulumi.op.yaml"])
+def test_a_file_where_the_name_of_a_stack_belongs_is_told_apart(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMSTACK_STACK", named)
+    with pytest.raises(ConfigError, match=r"is a file, and the name of a stack belongs there: op; .* --config$"):
+        open_stack(None)
+
+
 def with_environment(directory: Path, sections: dict[str, Any]) -> Path:
     """The file of a stack that imports an environment of Pulumi ESC."""
     file = stack_file(directory, sections)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from cli.errors import Failure
@@ -91,12 +96,81 @@ def test_no_prune_can_ever_take_what_holds_data(leaves: bool) -> None:
     assert "PersistentVolumeClaim" in {kind for kinds in kubectl.sent for kind in kinds}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Keeping(FakeCluster):
+    """Takes what is created as well, unless it has a complaint about keys."""
+
+    complaint: str = ""
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        if self.complaint and KEPT_VALUES in (stdin or ""):
+            return subprocess.CompletedProcess(arguments, 1, "", self.complaint)
+        if arguments[0] == "create" and "--raw" not in arguments:
+            arguments = ("apply", *arguments)
+        return super().run(*arguments, stdin=stdin, check=check)
+
+
+def keys(**other: str) -> dict[str, Any]:
+    """The Secret with the keys of the stack, as somebody else has made them."""
+    values = {**fresh()[1].kept.values, **other}
+    data = {name: base64.b64encode(value.encode()).decode() for name, value in values.items() if value}
+    secret = thing("Secret", KEPT_VALUES, data=data)
+    return {**secret, "metadata": {**secret["metadata"], "resourceVersion": "7"}}
+
+
+MUNGE = "slurm-secrets-munge"
+
+
+def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_they_were_read() -> None:
+    there = [NAMESPACE, keys(**{MUNGE: ""})]
+    kubectl = Keeping(items_there=there)
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    apply(kubectl, planned, UnrenewedLock(kubectl))
+    (sent,) = [given[0] for given in kubectl.documents if given[0]["metadata"]["name"] == KEPT_VALUES]
+    assert sent["metadata"]["resourceVersion"] == "7"
+    modified = 'error: Operation cannot be fulfilled on secrets "x": the object has been modified; please apply'
+    kubectl = Keeping(items_there=there, complaint=modified)
+    with pytest.raises(Failure, match="another `slurmstack up` has made keys"):
+        apply(kubectl, planned, UnrenewedLock(kubectl))
+    assert not [command for command in kubectl.applied if "--prune" in command]
+
+
+def test_another_reason_why_keys_cannot_be_kept_is_passed_on_and_nothing_is_sent_that_needs_them() -> None:
+    kubectl = Keeping(items_there=[], complaint="Error from server (Forbidden): no rights")
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    with pytest.raises(Failure, match="no rights"):
+        apply(kubectl, planned, UnrenewedLock(kubectl))
+    assert {kind for kinds in kubectl.sent for kind in kinds} == {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Namespace",
+        "PersistentVolume",
+    }
+
+
+def test_a_kept_key_of_another_length_is_not_overwritten() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, keys(**{MUNGE: "c2hvcnQ="})])
+    with pytest.raises(Failure, match=f"Secret {KEPT_VALUES}: {MUNGE} has not the length"):
+        plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+
+
+def test_where_the_secret_with_the_keys_is_gone_the_likely_cause_and_the_way_back_are_named() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, thing("Secret", "munge-key")])
+    with pytest.raises(Failure, match=f"or somebody has deleted the Secret {KEPT_VALUES}") as caught:
+        plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    assert "put its backup back: kubectl create -f FILE" in caught.value.hint
+
+
 def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
-    kubectl, planned = fresh()
+    kubectl = Keeping(items_there=[])
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
     apply(kubectl, planned, UnrenewedLock(kubectl))
     names = [{(item["kind"], item["metadata"]["name"]) for item in given} for given in kubectl.documents]
     kept = names.index({("Secret", KEPT_VALUES)})
     assert kubectl.documents[kept][0]["stringData"] == planned.kept.values != {}
+    assert kubectl.applied[kept][1] == "create", "so that it overwrites none"
     assert kept < next(index for index, given in enumerate(names) if ("Secret", "munge-key") in given)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, connect, in_controller, slurm
+from cli.kubectl.client import Kubectl, connect, in_controller, message, slurm
 from config.sections.cloud import ExistingCloud
 
 
@@ -59,6 +59,35 @@ def test_a_page_of_a_proxy_is_no_answer(tmp_path: Path, monkeypatch: pytest.Monk
     kubectl = connect(ExistingCloud(kind="existing", context="mine", kubeconfig=str(kubeconfig)))
     with pytest.raises(Failure, match="no Kubernetes API server: '<html>log in"):
         kubectl.items("pods")
+
+
+IMMUTABLE = """\
+W1123 12:00:00.000000 warnings.go:70] a warning
+Error from server (Invalid): PersistentVolumeClaim "jail" is invalid: spec: Forbidden: spec is immutable after creation
+@@ -10,7 +10,7 @@
+   }
+  },
+  "VolumeName": "",
+- "StorageClassName": "fast",
++ "StorageClassName": "slow",
+  "VolumeMode": "Filesystem",
+  "DataSource": null,
+
+Error from server (Invalid): Deployment.apps "rest" is invalid:
+* spec.selector: Required value
+* spec.template: Required value
+Error from server: a webhook denied it
+  because of its rules
+"""
+"""kubectl's own words for one claim, put together with others."""
+
+
+def test_what_is_wrong_with_an_object_is_one_line_that_names_it() -> None:
+    claim, rest, *others = message(IMMUTABLE).splitlines()
+    assert claim.endswith('immutable after creation - "StorageClassName": "fast", + "StorageClassName": "slow",')
+    assert 'PersistentVolumeClaim "jail" is invalid' in claim
+    assert rest.endswith('"rest" is invalid: * spec.selector: Required value * spec.template: Required value')
+    assert others == ["Error from server: a webhook denied it", "  because of its rules"]
 
 
 def test_a_pod_whose_machine_is_lost_is_not_waited_for(silent: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 from cli.commands import cluster as cluster_commands
-from cli.errors import Refused
+from cli.errors import Failure, Refused
 from cli.kubectl import destroy
+from cli.kubectl.apply import plan
 from cli.kubectl.destroy import destroy_cluster
 from cli.safety.fates import Touched
 from cli.safety.jobs import JobsTouched
+from cli.stack import open_stack
 from config import load_config
 from local.report import open_report
 from tests import stacks
@@ -90,13 +93,57 @@ def test_all_jobs_are_cancelled_those_that_wait_first_and_suspended_ones_too(
 ) -> None:
     said: list[str] = []
 
-    def asked(_kubectl: Leaving, _namespace: str, *command: str, **_: float) -> None:
+    def asked(_: Leaving, _namespace: str, *command: str, **_more: float) -> subprocess.CompletedProcess[str]:
         said.append(" ".join(command))
+        return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(destroy, "in_controller", asked)
     destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, pods_only=True)
     cancelled = [command for command in said if command.startswith("scancel")]
     assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
+
+
+def test_where_slurmctld_does_not_answer_no_job_is_cancelled_which_is_said_and_the_rest_goes_on(
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    patience: list[float] = []
+
+    def silent(_: Leaving, _namespace: str, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
+        patience.append(seconds)
+        return subprocess.CompletedProcess(command, 124, "", f"no answer within {seconds:g} s")
+
+    monkeypatch.setattr(destroy, "in_controller", silent)
+    destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, pods_only=True)
+    assert sum(patience) <= 10
+    told = capsys.readouterr()
+    assert "no job was cancelled, for slurmctld does not answer (no answer within 10 s)" in told.out + told.err
+    assert "-l slurmstack/pool" in kubectl.deleted[0]
+
+
+def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(tmp_path: Path) -> None:
+    stack = open_stack(stack_file(tmp_path, stacks.dev()))
+    namespace = made("Namespace", "slurm", "1")
+    namespace["metadata"]["managedFields"] = [{"manager": "pulumi-kubernetes-1234"}]
+    kubectl = Discreet(items_there=[namespace])
+    with pytest.raises(Failure, match="was made by `pulumi up`"):
+        cluster_commands._refuse_other_engine(kubectl, stack, "kubectl")
+    with pytest.raises(Failure, match="was made by `pulumi up`"):
+        plan(kubectl, stack.config, stack.sections, stack="test")
+
+
+class Discreet(FakeCluster):
+    """Tells who has set a field only where that is asked for, as kubectl does."""
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        done = super().run(*arguments, stdin=stdin, check=check)
+        if arguments[0] != "get" or "--show-managed-fields" in arguments:
+            return done
+        found = json.loads(done.stdout)
+        for item in found["items"]:
+            item["metadata"].pop("managedFields", None)
+        return subprocess.CompletedProcess(arguments, 0, json.dumps(found), "")
 
 
 def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_unasked(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from contextlib import nullcontext
 from typing import Any
 
@@ -91,12 +93,42 @@ def test_an_immutable_field_means_replacement() -> None:
     assert change.action == "replace"
 
 
+class Refusing(FakeKubectl):
+    """Prints nothing where one of the objects cannot be changed, as kubectl does."""
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        del check
+        given = json.loads(stdin or "{}")["items"]
+        wrong = [f'The Service "{item["metadata"]["name"]}" is invalid: immutable' for item in given if "bad" in item]
+        printed = "" if wrong and "apply" in arguments else json.dumps(listed(*given))
+        return subprocess.CompletedProcess(arguments, 1 if wrong else 0, printed, "\n".join(wrong))
+
+
+@pytest.mark.parametrize("wrong", [(), (0,), (3,), (1, 4)])
+def test_only_those_objects_are_called_unchangeable_that_the_api_server_refuses(wrong: tuple[int, ...]) -> None:
+    def service(number: int) -> dict[str, Any]:
+        return {"kind": "Service", "metadata": {"name": f"s{number}"}, **({"bad": 1} if number in wrong else {})}
+
+    objects = [manifest(service(number)) for number in range(5)]
+    found = changes(Refusing(), objects, [], known={("Service", f"s{number}"): service(number) for number in range(5)})
+    told = {change.name: change.complaint for change in found}
+    assert told == {f"s{number}": f'The Service "s{number}" is invalid: immutable' for number in wrong}
+    assert {change.action for change in found} <= {"replace"}
+
+
 def test_another_refusal_of_the_api_server_is_passed_on() -> None:
     kubectl = FakeKubectl(
         answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, "", "admission webhook denied")]
     )
     with pytest.raises(Failure, match="admission webhook denied"):
         changes(kubectl, [manifest(stateful_set(2))], [])
+
+
+def test_of_what_is_there_kubectl_is_asked_too_who_has_set_what() -> None:
+    answers: list[tuple[set[str], Any, str]] = [({"get", "--show-managed-fields"}, listed(thing("Secret", "x")), "")]
+    assert list(objects_in(FakeKubectl(answers=answers), "slurm")) == [("Secret", "x")]
 
 
 def test_kinds_of_kubernetes_itself_that_are_unknown_are_the_api_server_s_trouble() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from cli.errors import Failure
 from cli.kubectl import lock
-from cli.kubectl.apply import KEPT_VALUES, Plan, apply
+from cli.kubectl.apply import Plan, apply
 from cli.kubectl.client import Kubectl
 from cli.kubectl.lock import held
 from cli.program.generated import KeptValues
@@ -46,6 +46,8 @@ class Api(Kubectl):
             if verb == "get" and self.state.pop("slow", False):
                 return subprocess.CompletedProcess(arguments, 1, "", "Unable to connect to the server: timeout")
             complaint = self._refusal(verb, body) if "--raw" in arguments else ""
+            if verb == "create" and "--raw" not in arguments:  # the keys
+                complaint = "(AlreadyExists): secrets exist"
             if complaint:
                 return subprocess.CompletedProcess(arguments, 1, "", f"Error from server {complaint}")
             if verb in {"create", "replace"}:
@@ -261,21 +263,28 @@ def test_a_command_that_a_script_has_put_in_the_background_stops_too_when_it_has
         signal.signal(signal.SIGINT, before)
 
 
-def test_of_two_that_make_the_same_cluster_the_second_gives_up_before_it_makes_other_keys() -> None:
+@pytest.mark.parametrize("seen", [False, True], ids=["planned before the namespace was there", "planned after"])
+def test_of_two_that_make_the_same_cluster_the_second_takes_the_lock_and_gives_up_before_it_makes_other_keys(
+    *, seen: bool
+) -> None:
     api = Api(state={"namespace": "absent", "versions": 0})
-    namespace = Manifest(urn="", document={"kind": "Namespace", "metadata": {"name": "slurm"}})
+    documents = [{"kind": kind, "metadata": {"name": "slurm"}} for kind in ("Namespace", "PersistentVolumeClaim")]
+    objects = tuple(Manifest(urn="", document=document) for document in documents)
     keys = KeptValues({})
     keys.random_bytes("munge", 32)
-    planned = Plan(namespace="slurm", objects=(namespace,), kept=keys, live={}, inside={}, outside=(), effects=())
+    live = {("Namespace", "slurm"): documents[0]} if seen else {}
+    planned = Plan(namespace="slurm", objects=objects, kept=keys, live=live, inside={}, outside=(), effects=())
     with held(api, "slurm", "up", Told()) as ours:
+        assert not ours.is_held
         api.state["namespace"] = "there"
         with pytest.raises(
-            Failure, match="another `slurmstack up` has made the cluster in namespace 'slurm' meanwhile"
+            Failure, match="another `slurmstack up` has made keys for the cluster in namespace 'slurm' meanwhile"
         ):
             apply(api, planned, ours)
+        assert ours.is_held
         assert api.leases
-    asked = [call for call in api.calls if KEPT_VALUES in call]
-    assert [call[0] for call in asked] == ["get"]
+    changed = [call[0] for call in api.calls if "--raw" not in call]
+    assert changed == ([] if seen else ["apply"]) + ["create"], "the namespace, and keys that nobody has taken"
 
 
 def test_a_lease_that_somebody_else_wrote_may_lack_every_field() -> None:

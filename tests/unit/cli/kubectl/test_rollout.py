@@ -36,6 +36,26 @@ def test_what_somebody_has_deleted_meanwhile_is_not_ready(kind: str) -> None:
     assert "of an hour ago" not in failure.value.message
 
 
+class Waiting(Empty):
+    """Machines cannot make pods, and a Job has waited for one until its time was over."""
+
+    def items(self, kind: str, *_: str) -> list[dict[str, Any]]:
+        words = "Job was active longer than specified deadline"
+        failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": words}
+        job = {"kind": "Job", "metadata": {"name": "config-1"}, "status": {"conditions": [failed]}}
+        if kind == "pod" and any(word.startswith("job-name=") for word in _):
+            return []
+        return [job] if kind == "job" else super().items(kind)
+
+
+def test_a_job_whose_time_is_over_says_which_pods_are_not_ready() -> None:
+    item = Manifest(urn="", document={"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "config-1"}})
+    with pytest.raises(Failure, match="the Slurm configuration failed: Job was active longer") as failure:
+        await_rollout(cast("Kubectl", Waiting()), [item], namespace="slurm", timeout=900, tell=lambda _: None)
+    assert WHY in failure.value.message
+    assert "slurmstack status" in failure.value.hint
+
+
 def test_an_update_is_not_whole_while_slurmctld_does_not_answer() -> None:
     require_slurmctld(FakeKubectl(), "slurm")
     with pytest.raises(Failure, match=f"slurmctld does not answer: .*{AWAY[:20]}"):

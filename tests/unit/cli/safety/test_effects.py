@@ -262,7 +262,7 @@ def live(old: dict[str, Any], new: dict[str, Any], *there: dict[str, Any], way: 
     return [effect.refused for effect in effects([change], config, old=map(of_object, [old, *there]), way=way)]
 
 
-def claim(size: str, name: str = "jail", storage_class: str = "fast") -> dict[str, Any]:
+def claim(size: str, name: str = "jail", storage_class: str | None = "fast") -> dict[str, Any]:
     spec = {"resources": {"requests": {"storage": size}}, "storageClassName": storage_class}
     return thing("PersistentVolumeClaim", name, spec=spec)
 
@@ -285,7 +285,7 @@ def test_a_volume_of_a_cluster_cannot_shrink(name: str, old: str, new: str, told
     found = live(claim(old, name), claim(new, name))
     assert [line[: len(told)] for line in found] == ([told] if told else [])
     assert not told or f"Set it back to {old}" in found[0]
-    way_out = "add a mount of that size" if name.startswith("mount-") else "`slurmstack destroy`, and make the cluster"
+    way_out = "add another mount" if name.startswith("mount-") else "`slurmstack destroy`, and make the cluster"
     assert not told or way_out in found[0]
 
 
@@ -294,6 +294,59 @@ def test_a_directory_of_the_local_cluster_does_not_grow() -> None:
     assert refused.startswith("jail.size: the volume is a directory of the local cluster")
     assert "Set it back to 20Gi" in refused
     assert not live(claim("20Gi", storage_class=""), claim("20Gi", storage_class=""))
+
+
+STATIC = "was made for the claim, without a storage class, and that can never change. Remove this key"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "told"),
+    [
+        ("jail", "fast", "slow", "jail.storage_class: the volume has the storage class 'fast'"),
+        ("mount-data", "fast", "", "mounts.data.storage_class: the volume has the storage class 'fast'"),
+        ("database-data", "", "fast", f"accounting.database.storage_class: the volume {STATIC}"),
+        ("jail", "fast", "fast", ""),
+        ("jail", None, "fast", ""),
+    ],
+)
+def test_a_volume_of_a_cluster_keeps_its_storage_class(name: str, old: str, new: str, told: str) -> None:
+    found = live(claim("20Gi", name, old), claim("20Gi", name, new))
+    assert [line[: len(told)] for line in found] == ([told] if told else [])
+    assert not told or not old or f"Set it back to {old}. To really have another one: " in found[0]
+
+
+def test_a_class_that_the_stack_file_no_longer_names_is_refused_only_where_it_had_been_set_there() -> None:
+    def made_by(operation: str) -> dict[str, Any]:
+        item = claim("20Gi")
+        fields: dict[str, Any] = {"f:spec": {"f:storageClassName": {}}}
+        entries = [{"manager": "slurmstack", "operation": operation, "fieldsV1": fields}]
+        return {**item, "metadata": {**item["metadata"], "managedFields": entries}}
+
+    wanted = claim("20Gi")
+    del wanted["spec"]["storageClassName"]
+    (refused,) = live(made_by("Apply"), wanted)
+    assert refused.startswith("jail.storage_class: the volume has the storage class 'fast'")
+    assert not live(made_by("Update"), wanted), "Kubernetes' default class"
+
+
+@pytest.mark.parametrize(
+    ("kind", "by_hand"),
+    [
+        ("StatefulSet", True),
+        ("Namespace", False),
+        ("PersistentVolume", False),
+        ("PersistentVolumeClaim", False),
+        ("Secret", False),
+    ],
+)
+def test_what_the_api_server_will_not_change_is_told_in_its_words_and_nobody_is_sent_to_delete_data_or_keys(
+    kind: str, *, by_hand: bool
+) -> None:
+    it = of_object(thing(kind, "it"))
+    change = Change(action="replace", resource=it, before=it, complaint=f'The {kind} "it" is invalid: spec: Forbidden')
+    (effect,) = effects([change], load_config(stacks.existing()), old=(), way="kubectl")
+    assert f'(The {kind} "it" is invalid: spec: Forbidden). Set it back' in effect.refused
+    assert ("by hand" in effect.refused) == by_hand
 
 
 def controller(tag: str) -> dict[str, Any]:

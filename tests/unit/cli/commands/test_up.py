@@ -1,0 +1,73 @@
+"""`slurmstack up` by kubectl: what it goes by where another one works on the same cluster."""
+
+from __future__ import annotations
+
+import base64
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cli.commands import cluster as cluster_commands
+from cli.errors import Refused
+from cli.kubectl.apply import KEPT_VALUES, plan
+from cli.safety.change import Change, of_object
+from cli.stack import Stack, open_stack
+from tests import stacks
+from tests.fakes.kubectl import FakeCluster, UnrenewedLock, thing
+from tests.unit.cli.command_line import stack_file
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    return open_stack(stack_file(tmp_path, stacks.dev()))
+
+
+class Queued(UnrenewedLock):
+    """Whoever takes it gets it when another command has made the cluster, with its keys."""
+
+    taken = 0
+
+    @property
+    def is_held(self) -> bool:
+        return self.taken > 0
+
+    def take(self) -> None:
+        self.taken += 1
+        kubectl = self._kubectl
+        assert isinstance(kubectl, FakeCluster)
+        kubectl.items_there.append(KEYS)
+
+
+KEYS = thing("Secret", KEPT_VALUES)
+
+
+def test_a_cluster_that_another_command_has_just_begun_to_make_is_planned_anew_with_its_keys(stack: Stack) -> None:
+    theirs = plan(FakeCluster(), stack.config, stack.sections, stack=stack.name).kept.values
+    KEYS["data"] = {name: base64.b64encode(value.encode()).decode() for name, value in theirs.items()}
+    kubectl = FakeCluster(items_there=[thing("Namespace", "slurm")])
+    lock = Queued(kubectl)
+    with ThreadPoolExecutor() as pool:
+        planned, _, _ = cluster_commands._plan_alone(kubectl, stack, lock, pool)
+    assert lock.taken == 1
+    assert planned.kept.values == theirs
+    assert not planned.kept.changed
+
+
+def test_a_cluster_that_is_not_there_is_planned_once_for_nobody_can_hold_its_lock(stack: Stack) -> None:
+    kubectl = FakeCluster()
+    lock = Queued(kubectl)
+    with ThreadPoolExecutor() as pool:
+        planned, _, _ = cluster_commands._plan_alone(kubectl, stack, lock, pool)
+    assert (lock.taken, planned.exists) == (0, False)
+
+
+def test_what_the_api_server_will_not_change_is_refused_before_anybody_is_asked(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = of_object(thing("Service", "login"))
+    stuck = Change(action="replace", resource=it, before=it, complaint='The Service "login" is invalid: immutable')
+    monkeypatch.setattr(cluster_commands, "compare", lambda *_: [stuck])
+    planned = plan(FakeCluster(), stack.config, stack.sections, stack=stack.name)
+    with pytest.raises(Refused, match=r'Service login: .*The Service "login" is invalid: immutable'):
+        cluster_commands._compare(FakeCluster(), planned, stack.config)
