@@ -83,6 +83,7 @@ def read_document(path: Path) -> Any:
     where = str(path)
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  it is a safe one
+        endless = _contains_itself(document, set(), set())
     except FileNotFoundError:
         raise ConfigError([Problem(where, "there is no such file")]) from None
     except OSError as error:
@@ -100,7 +101,7 @@ def read_document(path: Path) -> Any:
         raise ConfigError([Problem(where, f"is not valid YAML: {message}")]) from None
     except RecursionError:
         raise ConfigError([Problem(where, "is nested too deeply")]) from None
-    if _contains_itself(document, set(), set()):
+    if endless:
         raise ConfigError([Problem(where, "an alias (*) stands inside of what it names, which would never end")])
     return document
 
@@ -159,9 +160,9 @@ _KNOWN = frozenset(f"{_STANDARD}{kind}" for kind in (*_KINDS, "null", "str", "se
 _NO_KEYS = frozenset(f"{_STANDARD}{kind}" for kind in ("bool", "float", "timestamp"))
 _NULL, _INT = f"{_STANDARD}null", f"{_STANDARD}int"
 
-MOST_VALUES = 100_000
-"""Values in a stack file at most, with those that aliases stand for: enough for ten thousand users, and too few for
-some lines of aliases of aliases to keep a pipeline busy for hours."""
+MOST_VALUES = 1_000_000
+"""Values in a stack file at most, with those that aliases stand for: enough for tens of thousands of users, and too few
+for some lines of aliases of aliases to keep a pipeline busy for hours."""
 
 _LONGEST_NUMBER = 40
 

@@ -31,7 +31,9 @@ _LAST_WORDS: Final = Path("/dev/termination-log")
 
 
 def own_directory(directory: Path, uid: int = 0, gid: int = 0) -> None:
-    """Make a directory, or take one that is there: only its owner may write in it."""
+    """Make a directory, or take one that is there: only its owner may write in it. A link in its place goes."""
+    if directory.is_symlink() or directory.is_file():
+        directory.unlink()
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o755)
     os.chown(directory, uid, gid)

@@ -102,18 +102,25 @@ class _Server(ThreadingHTTPServer):
         with self._lock:
             fits = self._open[client_address[0]] < MOST_CONNECTIONS
             self._open[client_address[0]] += fits
-        if fits:
-            super().process_request(request, client_address)
-        else:
+        if not fits:
             self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # there is no thread for it
+            self._forget(client_address)
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            with self._lock:
-                self._open[client_address[0]] -= 1
-                self._open += Counter()  # forgets the addresses with none
+            self._forget(client_address)
+
+    def _forget(self, client_address: Any) -> None:
+        with self._lock:
+            self._open[client_address[0]] -= 1
+            self._open += Counter()  # forgets the addresses with none
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client that went away is no matter of the log."""

@@ -57,8 +57,9 @@ class Epilog(AroundJob):
             self._end_processes(node, uid, before)
             self._sweep(node, uid)
             until = self._still_alone(node, uid, before)
+            objects = list(leftovers.ipc_objects(uid, until, self._proc))
+            removals.append(lambda: leftovers.remove_ipc_objects(uid, objects))
             removals.append(lambda: leftovers.remove_files(uid, until, self.places))
-            removals.append(lambda: leftovers.remove_ipc_objects(uid, list(leftovers.ipc_objects(uid, self._proc))))
         if removals:
             in_background(removals, REMOVAL_SECONDS, lambda text: self.log(f"job {node.job}: {text}"))
         self.look(node, "epilog")
@@ -82,7 +83,7 @@ class Epilog(AroundJob):
         left = (
             self._may_run(uid)
             or leftovers.has_files(uid, self.places)
-            or next(leftovers.ipc_objects(uid, self._proc), None) is not None
+            or next(leftovers.ipc_objects(uid, leftovers.EVER, self._proc), None) is not None
         )
         if not left:
             return False

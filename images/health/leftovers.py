@@ -220,8 +220,10 @@ def _is_prey(status: os.stat_result, uid: int | None, before: float) -> bool:
     return uid is None or (status.st_uid == uid and status.st_ctime <= before)
 
 
-def ipc_objects(uid: int, proc: Path) -> Iterator[tuple[str, int]]:
+def ipc_objects(uid: int, before: Moment, proc: Path) -> Iterator[tuple[str, int]]:
     """Kind and number of the user's System V objects; of shared memory only what no process has attached.
+
+    Those that were made or changed after `before` are another job's: semaphores and queues look unused all the time.
 
     They outlive every process, and there are not many for all users of a node together. Who made one can give it to
     any other user, and has it still.
@@ -232,7 +234,9 @@ def ipc_objects(uid: int, proc: Path) -> Iterator[tuple[str, int]]:
             names = lines[0].split()
             for line in lines[1:]:
                 row = dict(zip(names, line.split(), strict=False))
-                if str(uid) in {row.get("uid"), row.get("cuid")} and row.get("nattch", "0") == "0":
+                if str(uid) not in {row.get("uid"), row.get("cuid")} or row.get("nattch", "0") != "0":
+                    continue
+                if int(row.get("ctime", "0")) <= before.seconds:
                     yield kind, int(row[number])
 
 

@@ -6,8 +6,8 @@
  * the end of its step ends it. Here a process is of a step because the kernel says that it descends from it:
  *
  * - slurmstepd adopts what loses its parent (PR_SET_CHILD_SUBREAPER), so that nothing leaves its step;
- * - who traces a process that was killed, and so holds it at its exit for ever, is killed, too: slurmctld would drain the
- *   node, for good ("Kill task failed");
+ * - who traces a process that was killed, and so keeps it at its exit or as a zombie for ever, is killed, too: slurmctld
+ *   would drain the node, for good ("Kill task failed");
  * - what is spared is slurmstepd's own program run by its own user: its forks that have not become a task yet.
  *
  * Everything else is Slurm's plugin, which this one is linked with: Slurm looks up each function by name, and finds
@@ -26,10 +26,12 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ROUNDS 100 /* of looking for what was started while the others were killed */
-#define HOLDERS 64 /* one held by the next; who nests more is ended by the next round of Slurm's */
+#define MOST_HOLDERS 1000 /* one held by the next, in a circle perhaps; Slurm asks again where more are left */
 #define DEEPEST 100000 /* ancestors of a process: more than there are numbers of processes on most machines */
 
 struct process {
@@ -162,8 +164,8 @@ static bool is_spared(pid_t pid, int number)
 	return read_text(path, text, sizeof(text)) && number_after(text, "\nUid:") == (long)getuid();
 }
 
-/* Who traces this thread while it is stopped, unless that is root; 0: nobody. */
-static pid_t holder_of(const char *status)
+/* Who traces a thread that stands still or has ended, or, if `always`, any thread; 0: nobody. */
+static pid_t holder_of(const char *status, bool always)
 {
 	char path[64], text[2048];
 	const char *state;
@@ -173,33 +175,73 @@ static pid_t holder_of(const char *status)
 		return 0;
 	state = strstr(text, "\nState:\t");
 	holder = number_after(text, "\nTracerPid:");
-	if (state == NULL || state[8] != 't' || holder <= 0)
+	if (holder <= 0 || state == NULL || !(always || state[8] == 't' || state[8] == 'Z'))
 		return 0;
-	snprintf(path, sizeof(path), "/proc/%ld/status", holder);
-	return read_text(path, text, sizeof(text)) && number_after(text, "\nUid:") > 0 ? (pid_t)holder : 0;
+	snprintf(path, sizeof(path), "/proc/%ld/status", holder); /* a thread's number */
+	return read_text(path, text, sizeof(text)) ? (pid_t)number_after(text, "\nTgid:") : 0;
 }
 
-/* Ends who holds the threads of a process that has been killed. One of those may be held itself. */
-static void end_holders(pid_t pid, int deepest)
+/* Ends a process if it still is who traces that thread: its number may have become another's. */
+static void end_holder(pid_t holder, const char *status, bool always)
+{
+	int descriptor = (int)syscall(SYS_pidfd_open, holder, 0);
+
+	if (holder_of(status, always) == holder
+	    && (descriptor < 0 || syscall(SYS_pidfd_send_signal, descriptor, SIGKILL, NULL, 0) != 0))
+		(void)kill(holder, SIGKILL); /* where a filter of system calls knows none of these two */
+	if (descriptor >= 0)
+		close(descriptor);
+}
+
+/*
+ * Whether somebody holds a thread of this process; if `kills` is there, who does is ended, and who holds those in turn.
+ * Whoever they are: a user's tracer may turn into sudo. Only slurmstepd itself and the container's first process are
+ * let be, as a process can make its parent its tracer.
+ */
+static bool is_held(pid_t pid, pid_t step, bool always, int *kills)
 {
 	char path[300];
 	DIR *threads;
 	struct dirent *entry;
-	pid_t holder;
+	bool held = false;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	threads = opendir(path);
 	while (threads != NULL && (entry = readdir(threads)) != NULL) {
+		pid_t holder;
+
 		snprintf(path, sizeof(path), "/proc/%d/task/%.255s/status", (int)pid, entry->d_name);
-		holder = entry->d_name[0] == '.' ? 0 : holder_of(path);
-		if (holder == 0)
+		holder = entry->d_name[0] == '.' ? 0 : holder_of(path, always);
+		if (holder <= 1 || holder == step)
 			continue;
-		(void)kill(holder, SIGKILL);
-		if (deepest > 0)
-			end_holders(holder, deepest - 1);
+		held = true;
+		if (kills == NULL || ++*kills > MOST_HOLDERS)
+			continue;
+		end_holder(holder, path, always);
+		(void)is_held(holder, step, true, kills);
 	}
 	if (threads != NULL)
 		closedir(threads);
+	return held;
+}
+
+/* Ends those who hold what has been killed, unless they let go within a moment, as debuggers do. */
+static void end_holders(pid_t step, struct list *list)
+{
+	static const struct timespec moment = { .tv_nsec = 50 * 1000 * 1000 };
+	bool held = false;
+	int kills = 0;
+
+	for (size_t i = 0; i < list->count && !held; i++)
+		held = list->items[i].is_ours && is_held(list->items[i].pid, step, false, NULL);
+	if (!held)
+		return;
+	(void)nanosleep(&moment, NULL);
+	if (read_all(step, list) != 0)
+		return;
+	for (size_t i = 0; i < list->count; i++)
+		if (list->items[i].is_ours && !is_spared(list->items[i].pid, SIGKILL))
+			(void)is_held(list->items[i].pid, step, false, &kills);
 }
 
 /* Slurm calls this for each task, before the task becomes the user's program. */
@@ -232,8 +274,6 @@ int proctrack_p_signal(uint64_t id, int number)
 			if (!one->is_ours || one->has_ended)
 				continue;
 			one->was_signalled = known != NULL && known->start == one->start && known->was_signalled;
-			if (one->was_signalled && number == SIGKILL)
-				end_holders(one->pid, HOLDERS);
 			if (one->was_signalled || is_spared(one->pid, number))
 				continue;
 			if (kill(one->pid, number) != 0 && errno != ESRCH)
@@ -242,6 +282,8 @@ int proctrack_p_signal(uint64_t id, int number)
 			fresh++;
 		}
 	}
+	if (number == SIGKILL && code != -1)
+		end_holders((pid_t)id, &now);
 	free(now.items);
 	free(before.items);
 	return code;

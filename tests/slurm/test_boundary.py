@@ -142,6 +142,8 @@ done; :
 def test_no_thread_of_a_step_keeps_what_leads_out_of_the_jail(cluster: SlurmSandbox) -> None:
     """Root in the jail can have it load a library, as PMIx does: what that wrote outside, the next start trusted."""
     job = running(cluster, "alice", "sleep 100")
+    # For Slurm it runs before anything of it does.
+    wait_until(lambda: cluster.run("pgrep -fx 'sleep 100'", pod="default-0").returncode == 0, cluster.logs)
     told = [line.split() for line in cluster.run(THREADS, pod="default-0").stdout.splitlines()]
     cluster.run(f"scancel {job}")
 
@@ -180,22 +182,29 @@ def test_a_job_whose_file_is_a_fifo_ends(cluster: SlurmSandbox, option: str) -> 
 
 
 HOLD = """
-import ctypes, sys, time
-assert ctypes.CDLL(None).ptrace(0x4206, int(open("victim").read()), 0, 0x40) == 0  # PTRACE_SEIZE, at its exit
+import ctypes, os, sys, time
+options = {"at its exit": 0x40}.get(sys.argv[1], 0)
+assert ctypes.CDLL(None).ptrace(0x4206, int(open("victim").read()), 0, options) == 0  # PTRACE_SEIZE
 open("held", "w").close()
+if sys.argv[1] == "by sudo":
+    os.dup2(os.open("quiet", os.O_RDWR), 0)
+    os.execvp("sudo", ["sudo", "-S", "true"])
 time.sleep(1000)
 """
 
 
-def test_a_job_that_another_of_its_user_s_holds_at_its_end_drains_no_node(cluster: SlurmSandbox) -> None:
+@pytest.mark.parametrize("how", ["at its exit", "as a zombie", "by sudo"])
+def test_a_job_that_another_of_its_user_s_holds_drains_no_node(cluster: SlurmSandbox, how: str) -> None:
+    """slurmctld drains a node whose job does not end, for good. sudo waits for a password, and is root's meanwhile."""
     empty_node(cluster)
     home = cluster.jail / "home/bob"
     (home / "hold.py").write_text(HOLD)
-    (home / "held").unlink(missing_ok=True)
-    (home / "victim").unlink(missing_ok=True)
+    for name in ("held", "victim"):
+        (home / name).unlink(missing_ok=True)
+    shell(cluster, "bob", "rm -f quiet; mkfifo quiet")
     held = running(cluster, "bob", 'sh -c "echo \\$\\$ >victim; exec sleep 1000"')
     wait_until((home / "victim").exists, cluster.logs)
-    holder = running(cluster, "bob", "python3 hold.py")
+    holder = running(cluster, "bob", f'python3 hold.py "{how}"')
     wait_until((home / "held").exists, cluster.logs)
 
     cluster.run(f"scancel {held}")

@@ -130,9 +130,13 @@ int stay_in_jail(void)
 			return -1;
 		left = 0;
 		while ((entry = readdir(threads)) != NULL) {
-			if (entry->d_name[0] == '.' || has_more(entry->d_name) != 1)
+			int more = entry->d_name[0] == '.' ? 0 : has_more(entry->d_name);
+
+			if (more == 0)
 				continue;
-			left = 1;
+			left = 1; /* one that has gone may have started another, which is in no list yet */
+			if (more < 0)
+				continue;
 			(void)syscall(SYS_tgkill, getpid(), atoi(entry->d_name), number);
 		}
 		closedir(threads);

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config import ConfigError, load_stack_file
-from config.load import MOST_VALUES, read_document
+from config.load import read_document
 
 
 def refusal(path: Path, text: str) -> str:
@@ -29,13 +29,23 @@ def flood(step: str) -> str:
 @pytest.mark.parametrize("step", ["[{}]", "{{<<: [{}]}}"], ids=["lists", "merged maps"])
 def test_aliases_of_aliases_are_counted_and_never_written_out(tmp_path: Path, step: str) -> None:
     told = refusal(tmp_path / "Pulumi.test.yaml", flood(step))
-    assert told == "has more than 100,000 values, counting what aliases (*) stand for"
+    assert told == "has more than 1,000,000 values, counting what aliases (*) stand for"
 
 
 def test_a_large_stack_is_no_flood(tmp_path: Path) -> None:
+    """Seven thousand users have 105,000 values."""
     file = tmp_path / "Pulumi.test.yaml"
-    file.write_text("config:\n  a: [" + "1, " * (MOST_VALUES - 10) + "1]\n", encoding="utf-8")
-    assert len(read_document(file)["config"]["a"]) == MOST_VALUES - 9
+    file.write_text("config:\n  a: [" + "1, " * 105_000 + "1]\n", encoding="utf-8")
+    assert len(read_document(file)["config"]["a"]) == 105_001
+
+
+@pytest.mark.parametrize("levels", [400, 2000])
+def test_what_is_nested_too_deeply_is_told_in_one_line(tmp_path: Path, levels: int) -> None:
+    told = refusal(
+        tmp_path / "Pulumi.test.yaml", "config: {slurmstack:worker_nodes: " + "[" * levels + "]" * levels + "}\n"
+    )
+    assert "Traceback" not in told
+    assert "\n" not in told
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,21 @@ def test_one_address_has_a_few_connections_and_keeps_nobody_else_out(board: tupl
         assert all(is_closed(connection, 2) for connection in more)
         assert fetch_status(url)["slurm_version"] == "24.11.5"
         assert not is_closed(silent[0], 0.1)
+
+
+def test_an_address_is_not_kept_out_for_threads_that_could_not_start(
+    board: tuple[StatusBoard, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, url = board
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with ExitStack() as stack:
+        with monkeypatch.context() as full:
+            full.setattr(ThreadingHTTPServer, "process_request", no_thread)
+            assert all(is_closed(connect(url, stack), 2) for _ in range(MOST_CONNECTIONS))
+        assert fetches_from_the_same_address(url, stack)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /config HTTP/1.1\r\nX: y"], ids=["nothing", "half a request"])

@@ -70,6 +70,23 @@ def test_the_first_process_of_a_container_reaps_and_keeps_nothing_of_the_set_up(
     assert without_set_up(["sshd", "-D"], 7) == [*rights, "sshd", "-D"]
 
 
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_what_took_the_place_of_a_directory_goes_and_nothing_that_it_leads_to(tmp_path: Path, kind: str) -> None:
+    """Code of the pod's that an earlier container ran may have put it there."""
+    (tmp_path / "other").mkdir(mode=0o700)
+    place = tmp_path / "place"
+    if kind == "link":
+        place.symlink_to(tmp_path / "other")
+    else:
+        place.touch()
+
+    own_directory(place, os.getuid(), os.getgid())
+
+    assert place.is_dir()
+    assert not place.is_symlink()
+    assert mode(tmp_path / "other") == 0o700
+
+
 CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 SYS_ADMIN = 21
 

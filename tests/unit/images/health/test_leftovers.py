@@ -30,13 +30,15 @@ UID = os.getuid()
 OTHER = UID + 1
 NOBODY = 65534
 LATER = Moment(seconds=time.time() + 3600, ticks=float("inf"))
+AT_9000 = Moment(seconds=9000.5, ticks=0.0)
 EARLIER = Moment(seconds=0.0, ticks=0.0)
 
-SHM = """       key      shmid perms       size  cpid  lpid nattch   uid   gid  cuid  cgid
-         0          5   600       4096   123   123      0  1000  1000  1000  1000
-         0          6   600       4096   123   123      1  1000  1000  1000  1000
-         0          7   600       4096   123   123      0  1001  1001  1001  1001
-         0          8   600       4096   123   123      0  5432  1000  1000  1000
+SHM = """       key      shmid perms       size  cpid  lpid nattch   uid   gid  cuid  cgid  ctime
+         0          5   600       4096   123   123      0  1000  1000  1000  1000   1000
+         0          6   600       4096   123   123      1  1000  1000  1000  1000   1000
+         0          7   600       4096   123   123      0  1001  1001  1001  1001   1000
+         0          8   600       4096   123   123      0  5432  1000  1000  1000   9000
+         0          9   600       4096   123   123      0  1000  1000  1000  1000   9999
 """
 
 
@@ -304,9 +306,9 @@ def test_this_moment_is_after_what_is_there_and_before_what_comes(sleeper: tuple
 def test_objects_of_system_v_that_nobody_uses_are_found(tmp_path: Path) -> None:
     (tmp_path / "sysvipc").mkdir()
     (tmp_path / "sysvipc/shm").write_text(SHM)
-    assert list(ipc_objects(1000, tmp_path)) == [("shm", 5), ("shm", 8)], "one was given away"
-    assert list(ipc_objects(1002, tmp_path)) == []
-    assert list(ipc_objects(1000, tmp_path / "none")) == []
+    assert list(ipc_objects(1000, AT_9000, tmp_path)) == [("shm", 5), ("shm", 8)], "one was given away"
+    assert list(ipc_objects(1002, AT_9000, tmp_path)) == []
+    assert list(ipc_objects(1000, AT_9000, tmp_path / "none")) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
@@ -326,9 +328,9 @@ def test_real_objects_of_a_user_are_found_and_removed_by_root_of_a_pod() -> None
     def in_pod() -> None:
         give_up_set_up()
         made = make()
-        assert made <= set(ipc_objects(NOBODY, PROC))
+        assert made <= set(ipc_objects(NOBODY, leftovers.now(), PROC))
         assert leftovers.remove_ipc_objects(NOBODY, sorted(made)) == 3
-        assert not made & set(ipc_objects(NOBODY, PROC))
+        assert not made & set(ipc_objects(NOBODY, leftovers.now(), PROC))
         assert os.geteuid() == 0
 
     assert exit_status(in_pod) == 0
