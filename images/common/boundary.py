@@ -19,7 +19,9 @@ from images.common.process import CannotGoOnError
 RUN_SLURM: Final = Path("/run/slurm")
 """Where all Slurm commands of the pod and of the jail find their configuration: who writes here runs code as others."""
 
-_SYS_ADMIN: Final = 21
+_NUMBERS: Final = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "SYS_ADMIN": 21}
+_SYS_ADMIN: Final = _NUMBERS["SYS_ADMIN"]
+_PR_CAPBSET_READ: Final = 23
 _PR_CAPBSET_DROP: Final = 24
 _CAPABILITY_VERSION_3: Final = 0x20080522
 _EFFECTIVE, _PERMITTED, _INHERITABLE = 0, 1, 2
@@ -72,21 +74,54 @@ def seal_root(runner: Runner) -> None:
             raise CannotGoOnError(f"{' '.join(argv)}: {result.message} (the container needs CAP_SYS_ADMIN)")
 
 
+def protect_cgroups(jail: Path, runner: Runner) -> None:
+    """Show the cgroups read-only in the jail, also where the runtime mounts them to be written. Raises CannotGoOnError.
+
+    Root in the jail would take its job out of all limits.
+    """
+    shown = jail / "sys/fs/cgroup"
+    if not shown.is_mount():
+        return
+    result = runner(["mount", "-o", "remount,bind,ro", str(shown)])
+    if not result.ok:
+        raise CannotGoOnError(f"{shown} cannot be made read-only: {result.message}")
+
+
 def give_up_set_up() -> None:
     """Give up SYS_ADMIN for good, in this process and what it starts, where it has that at all. Raises OSError.
 
     From here on the pod's start may run programs of Slurm: they load what a configuration names, and slurmd's copy
     of it lies where a daemon writes that has given it up too.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    header, sets = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
-    _done(libc.capget(header, sets))
-    if not sets[_PERMITTED] >> _SYS_ADMIN & 1:
-        return
-    _done(libc.prctl(_PR_CAPBSET_DROP, _SYS_ADMIN, 0, 0, 0))
-    for index in (_EFFECTIVE, _PERMITTED, _INHERITABLE):
-        sets[index] &= ~(1 << _SYS_ADMIN)
-    _done(libc.capset(header, sets))
+    caps = _Capabilities()
+    if caps.sets[_PERMITTED] >> _SYS_ADMIN & 1:
+        caps.drop([_SYS_ADMIN])
+
+
+def keep_only(*names: str) -> None:
+    """Give up all capabilities but these, for good, in this process and what it starts. Raises OSError, KeyError."""
+    kept = {_NUMBERS[name] for name in names}
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text(encoding="ascii"))
+    _Capabilities().drop([number for number in range(last + 1) if number not in kept])
+
+
+class _Capabilities:
+    """Those of this thread, by capget(2) and capset(2)."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        self.sets = (ctypes.c_uint32 * 6)()
+        _done(self._libc.capget(self._header, self.sets))
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """From all sets; from the bounding set first, which takes CAP_SETPCAP."""
+        for number in numbers:
+            if self._libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0) == 1:
+                _done(self._libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0))
+            for index in (_EFFECTIVE, _PERMITTED, _INHERITABLE):
+                self.sets[3 * (number // 32) + index] &= ~(1 << number % 32)
+        _done(self._libc.capset(self._header, self.sets))
 
 
 def _done(result: int) -> None:

@@ -125,7 +125,7 @@ def bind_into_jail(
 def show(jail: Path, bind: Bind, bind_mount: BindMount = attach) -> None:
     """Bind one thing into the jail. Raises JailViewError."""
     source = Path(bind.source or bind.path)
-    target = _open_inside(jail, bind.path, make=bind.make, kind="directory" if source.is_dir() else "file")
+    target = open_inside(jail, bind.path, make=bind.make, kind="directory" if source.is_dir() else "file")
     try:
         bind_mount(source, target, recursive=bind.recursive, read_only=bind.read_only)
     except OSError as error:
@@ -141,10 +141,10 @@ def make_directory(jail: Path, path: str) -> int:
 
     Returns a descriptor for it (O_PATH), to be closed: the path may lead elsewhere by the time it is used.
     """
-    return _open_inside(jail, path, make=True, kind="directory")
+    return open_inside(jail, path, make=True, kind="directory")
 
 
-def _open_inside(jail: Path, path: str, *, make: bool, kind: str) -> int:
+def open_inside(jail: Path, path: str, *, make: bool, kind: str) -> int:
     """A descriptor for something in the jail, reached through directories only. Raises JailViewError.
 
     Never through a symbolic link: it means another place outside the jail than inside, and root in the jail can make

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Self
 
+from images.common import job_directory
 from images.common.command import Runner
-from images.health import job_directory, state
+from images.health import state
 from images.health.contract import Node, Result, Status
 from images.health.local import Local, find_local, pod_environment
 from images.health.registry import Registry, find_checks

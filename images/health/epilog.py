@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from images.common import job_directory
 from images.common.log import Log, open_pod_log
 from images.common.wait import Clock
-from images.health import job_directory, leftovers
+from images.health import leftovers
 from images.health.around_job import AroundJob
 from images.health.contract import Node
 from images.health.leftovers import Moment

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from images.common import job_directory
 from images.common.log import Log, open_pod_log
 from images.common.wait import Clock
-from images.health import job_directory
 from images.health.around_job import AroundJob
 from images.health.contract import Result
 from images.health.local import prepare_environment, with_job

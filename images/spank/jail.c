@@ -16,13 +16,17 @@
  * slurmstepd gives up, too, what leads out: it loads libraries from the jail (PMIx its components), which root in there
  * can put in place. The next container of the pod would trust what these could write outside.
  *
+ * Each job has a view of the jail of its own, with its own /tmp and /dev/shm, which the warden makes: slurmstepd asks for
+ * it before it goes in.
+ *
  * No directory is entered where there is none of that name (a worker without a jail, or a process already inside the jail),
  * and by the external step, which belongs to the node and not to the user. Nothing happens in srun, salloc and sbatch.
  *
  * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
  * bound them below GPU_DIRECTORY (images/common/gpu_view.py). And it tells the tasks of the job's own temporary
- * directory, where the prolog has made one (images/health/job_directory.py).
+ * directory, where the prolog has made one (images/common/job_directory.py).
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
@@ -37,8 +41,47 @@
 #include "capabilities.h"
 #include "environment.h"
 #include "options.h"
+#include "warden.h"
 
 SPANK_PLUGIN(jail, 1)
+
+/*
+ * Where the job's cell is, the view of the jail with a /tmp of its own (images/worker/cells.py). Returns 0 with the way
+ * into the jail itself where the worker has no warden, or -1 after saying what failed.
+ */
+static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
+{
+	uint32_t job_id = 0;
+	uid_t uid = 0;
+	gid_t gid = 0;
+	char request[64];
+	/* Never closed: the cell stays at least as long as this process. */
+	int connection = warden_connect();
+
+	snprintf(cell, WARDEN_LONGEST, "%s", root);
+	if (connection < 0 && errno == ENOENT)
+		return 0;
+	if (connection < 0) {
+		slurm_error("jail: cannot reach the warden: %s", strerror(errno));
+		return -1;
+	}
+	if (spank_get_item(spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS
+	    || spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS
+	    || spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS) {
+		slurm_error("jail: the job's number or user is not known");
+		return -1;
+	}
+	snprintf(request, sizeof(request), "cell %" PRIu32 " %u %u", job_id, uid, gid);
+	if (warden_ask(connection, request, cell) == 0) {
+		int *shared = dlsym(RTLD_DEFAULT, "slurmstack_warden"); /* images/common/native/devices.c */
+
+		if (shared != NULL)
+			*shared = connection;
+		return 0;
+	}
+	slurm_error("jail: the job has no cell: %s", cell[0] != '\0' ? cell : strerror(errno));
+	return -1;
+}
 
 /* Enters the jail. Returns 0, or -1 after saying what failed. */
 static int enter(const char *root)
@@ -86,6 +129,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
 	char message[JAIL_MESSAGE_SIZE];
 	struct jail_options options;
+	char cell[WARDEN_LONGEST];
 	uint32_t step_id = 0;
 	spank_err_t error;
 	int exists;
@@ -104,7 +148,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 		return ESPANK_ERROR;
 	}
 	exists = step_id == SLURM_EXTERN_CONT ? 0 : jail_exists(options.root);
-	if (exists < 0 || (exists && enter(options.root) != 0))
+	if (exists < 0 || (exists && (find_cell(spank, options.root, cell) != 0 || enter(cell) != 0)))
 		return ESPANK_ERROR;
 	if (exists && stay_in_jail() != 0) {
 		slurm_error("jail: cannot give up in all threads what leads out of it");

@@ -13,6 +13,7 @@ from images.common.boundary import (
     forget_configuration,
     give_up_set_up,
     own_directory,
+    protect_cgroups,
     seal_root,
     settle_shared,
     without_set_up,
@@ -24,6 +25,8 @@ from images.common.mountinfo import expect_filesystem
 from images.common.process import become, program, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
+from images.worker import confine, warden
+from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres
 from images.worker.limits import raise_locked_memory
 from images.worker.topology import STARTS_DRAINED, waits_for_place
@@ -75,13 +78,27 @@ def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None
             "this node offers GPUs, but the container runtime brought no driver libraries into the pod: is NVIDIA's "
             "runtime the default one on this machine?"
         )
+    protect_cgroups(jail, run)
+
+
+def guard_jail(jail: Path, log: Callable[[str], None]) -> None:
+    """The last of what takes SYS_ADMIN in this process."""
     seal_root(run)
+    size = shared_memory_size()
+    warden.start(lambda: Cells(jail, size), log)
 
 
 def prepare_own_root() -> None:
     """What jobs need where there is no jail: they see the pod as it is. Raises CannotGoOnError."""
     for volume in user_volumes(os.environ.get("MOUNTS", "")):
         expect_filesystem(Path(volume.source), volume.filesystem)
+
+
+def environment(*, confined: bool, in_jail: bool) -> dict[str, str]:
+    """Slurmd's. INVOCATION_ID: it is where it is to be, as if systemd had started it."""
+    joins = in_jail and not confine.has_join_plugin()
+    env = preload.environment(preload.GUARDED, *([confine.JOIN_LIBRARY] if joins else []))
+    return {**env, "INVOCATION_ID": "slurmstack"} if confined else env
 
 
 def main() -> None:
@@ -94,17 +111,24 @@ def main() -> None:
         forget_configuration(CONF_CACHE)
         settle_shared()
         wait_for_munge(log)
-        if jail := os.environ.get("JAIL", ""):
+        jail, name = os.environ.get("JAIL", ""), socket.gethostname()
+        if jail:
             prepare_jail(Path(jail), node_conf, log)
         else:
             prepare_own_root()
+        wanted = os.environ.get("CONFINEMENT", "auto") if jail else "off"
+        found = confine.find(wanted, name, node_conf, run)
+        log(f"what holds jobs to what they asked for: {found.said}")
+        confine.write_slurm_conf(confined=found.confined, in_jail=bool(jail))
+        if jail:
+            guard_jail(Path(jail), log)
         give_up_set_up()
         raise_locked_memory(log)
         wait_for_controller(controller, log)
-        node = Node(name=socket.gethostname(), controller=controller)
+        node = Node(name=name, controller=controller)
         waits = waits_for_place(node, log)
         lift_own_drain(node, log, keep_waiting=waits)
         if waits:
             node_conf += STARTS_DRAINED
         command = without_set_up(slurmd_command(controller, node_conf, node.name), os.getpid())
-        become(command, log, env=preload.environment(preload.GUARDED))
+        become(command, log, env=environment(confined=found.confined, in_jail=bool(jail)))

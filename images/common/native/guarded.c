@@ -11,9 +11,13 @@
  *   and any file of others that the user may write.
  * execve, fexecve: a variable of 128 KiB is too long for execve(2). A user's SPANK variables are in the environment of
  *   prolog and epilog: neither starts, and slurmctld drains the node.
+ * chroot, mkdir, rmdir, open: the jail shows the cgroups of the node, and nobody in it may change them, not even root.
+ *   slurmstepd makes, limits and removes those of its job when it is in there. It takes the way from before with it.
  * chmod: anybody may connect to a step's socket, and slurmstepd has a thread for each connection.
  * open: for a job's files slurmstepd waits for whoever is at the other end of a FIFO, for ever and beyond any scancel: the
  *   job stays COMPLETING, and slurmctld gives its node to nobody. A terminal may be stopped. Neither is a job's file.
+ * fopen: slurmd reads what its own node adds to the cluster's configuration: which plugins hold jobs to what they asked for
+ *   is a question of the machine's kernel and of its container runtime (images/worker/node_conf.py).
  * setenv: PMIx in slurmstepd, which is root, would write its messages into a file of a known name in the jail's /tmp,
  *   where a symbolic link may lie.
  */
@@ -22,8 +26,11 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -156,6 +163,40 @@ int chmod(const char *path, mode_t mode)
 	return (int)syscall(SYS_fchmodat, AT_FDCWD, path, mode);
 }
 
+#define CGROUPS "/sys/fs/cgroup/"
+
+static int cgroups = -1; /* where they can be written */
+
+int chroot(const char *path)
+{
+	if (cgroups < 0)
+		cgroups = (int)syscall(SYS_openat, AT_FDCWD, CGROUPS, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return (int)syscall(SYS_chroot, path);
+}
+
+/* From where a path is to be looked up, which loses its beginning then. */
+static int base_of(const char **path)
+{
+	if (cgroups < 0 || strncmp(*path, CGROUPS, sizeof(CGROUPS) - 1) != 0)
+		return AT_FDCWD;
+	*path += sizeof(CGROUPS) - 1;
+	return cgroups;
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+	int base = base_of(&path);
+
+	return (int)syscall(SYS_mkdirat, base, path, mode);
+}
+
+int rmdir(const char *path)
+{
+	int base = base_of(&path);
+
+	return (int)syscall(SYS_unlinkat, base, path, AT_REMOVEDIR);
+}
+
 /* Whether what lies at the other end can keep a reader or a writer waiting: all but files and /dev/null and its kind. */
 static int keeps_waiting(int fd)
 {
@@ -177,8 +218,11 @@ int open(const char *path, int flags, ...)
 		mode = va_arg(rest, mode_t);
 		va_end(rest);
 	}
-	if (geteuid() == 0) /* not a file of a user's */
-		return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+	if (geteuid() == 0) { /* not a file of a user's */
+		int base = base_of(&path);
+
+		return (int)syscall(SYS_openat, base, path, flags, mode);
+	}
 	fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_NONBLOCK, mode);
 	if (fd < 0)
 		return fd;
@@ -190,6 +234,78 @@ int open(const char *path, int flags, ...)
 	if ((flags & O_NONBLOCK) == 0)
 		(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	return fd;
+}
+
+#define CACHE "/conf-cache/"
+#define OF_NODE "/run/slurmstack/node/"
+
+static FILE *next_fopen(const char *path, const char *mode)
+{
+	typedef FILE *(*fopen_function)(const char *, const char *);
+	fopen_function next = (fopen_function)dlsym(RTLD_NEXT, "fopen");
+
+	return next(path, mode);
+}
+
+/* Whether a file has a line with the key of this line. */
+static int has_key(FILE *file, const char *line)
+{
+	size_t length = strcspn(line, "= \t\n"), size = 0;
+	char *other = NULL;
+	int found = 0;
+
+	rewind(file);
+	while (!found && length > 0 && line[0] != '#' && getline(&other, &size, file) > 0)
+		found = strncasecmp(other, line, length) == 0 && strcspn(other, "= \t\n") == length;
+	free(other);
+	return found;
+}
+
+/* One file and then the other, without the lines of the first whose keys the second has. NULL if there is no room. */
+static FILE *merge(FILE *first, FILE *second)
+{
+	int memory = memfd_create("conf", MFD_CLOEXEC);
+	FILE *merged = memory < 0 ? NULL : fdopen(memory, "w+");
+	size_t size = 0;
+	char *line = NULL;
+
+	if (merged == NULL) {
+		if (memory >= 0)
+			close(memory);
+		return NULL;
+	}
+	while (getline(&line, &size, first) > 0)
+		(void)fputs(has_key(second, line) ? "\n" : line, merged);
+	(void)fputc('\n', merged);
+	rewind(second);
+	while (getline(&line, &size, second) > 0)
+		(void)fputs(line, merged);
+	free(line);
+	if (fflush(merged) == 0 && !ferror(merged)) {
+		rewind(merged);
+		return merged;
+	}
+	fclose(merged);
+	return NULL;
+}
+
+/* Slurm has the cluster's file's length for the longest line, so what a node adds has short lines only. */
+FILE *fopen(const char *path, const char *mode)
+{
+	const char *name = strstr(path, CACHE);
+	FILE *cluster = next_fopen(path, mode), *node, *merged;
+	char of_node[256];
+
+	if (cluster == NULL || name == NULL || *mode != 'r')
+		return cluster;
+	snprintf(of_node, sizeof(of_node), OF_NODE "%s", name + strlen(CACHE));
+	node = next_fopen(of_node, "re");
+	if (node == NULL)
+		return cluster;
+	merged = merge(cluster, node);
+	fclose(node);
+	fclose(cluster);
+	return merged;
 }
 
 /* The environment without what users can make longer than execve(2) takes. */

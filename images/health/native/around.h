@@ -10,7 +10,7 @@
 
 /* Where to look; the tests have places of their own. */
 struct places {
-	const char *jobs; /* the directory of the jobs' temporary directories (images/health/job_directory.py) */
+	const char *jobs; /* the directory of the jobs' temporary directories (images/common/job_directory.py) */
 	const char *const *shared; /* where users leave files, up to a NULL (images/health/leftovers.py) */
 	const char *proc;
 	const char *slurmstepd; /* the program that runs steps */

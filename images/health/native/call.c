@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "around.h"
+#include "warden.h"
 
 #define ALONE "/usr/libexec/slurmstack/health-alone"
 #ifndef SOCKET
@@ -50,6 +51,20 @@ static int do_here(const char *program)
 	if (strcmp(program, "epilog") == 0)
 		return around_end(&places, job, (uid_t)uid);
 	return -1;
+}
+
+/* Has the job's cell taken away (images/worker/cells.py). Whatever comes of it, the rest is to be done. */
+static void end_cell(void)
+{
+	const char *job = getenv("SLURM_JOB_ID");
+	char request[64], answer[WARDEN_LONGEST];
+	int connection;
+
+	if (around_number(job) <= 0 || (connection = warden_connect()) < 0)
+		return;
+	snprintf(request, sizeof(request), "end %s", job);
+	(void)warden_ask(connection, request, answer);
+	close(connection);
 }
 
 static int send_all(int connection, const char *data, size_t length)
@@ -102,6 +117,8 @@ int main(int argc, char **argv)
 
 	program = strrchr(name, '-');
 	program = program == NULL ? name : program + 1;
+	if (strcmp(program, "epilog") == 0)
+		end_cell();
 	if (do_here(program) == 0)
 		return 0;
 	connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from images.common import job_directory
 from images.common.command import Result as Command
-from images.health import epilog, job_directory, leftovers, state
+from images.health import epilog, leftovers, state
 from images.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.epilog import Epilog, in_background
 from images.health.leftovers import Moment

@@ -29,6 +29,18 @@ def make(job: str, uid: int, gid: int, jobs: Path = JOBS) -> Path:
     return directory
 
 
+def of(job: str, uid: int, gid: int, jobs: Path = JOBS) -> Path:
+    """The directory of a job: what the prolog has made, else made now. Raises OSError, also for another user's."""
+    directory = jobs / _name(job)
+    try:
+        status = directory.lstat()
+    except FileNotFoundError:
+        return make(job, uid, gid, jobs)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != uid:
+        raise PermissionError(f"{directory} is not a directory of user {uid}")
+    return directory
+
+
 def retire(job: str, jobs: Path = JOBS) -> Path | None:
     """Move the directory aside, so that the job's next run on this node gets a new one; None if there is none.
 

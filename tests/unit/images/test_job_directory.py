@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.health import job_directory
+from images.common import job_directory
 from images.health.leftovers import remove_tree
 
 UID, GID = os.getuid(), os.getgid()

@@ -1,0 +1,22 @@
+/*
+ * warden.h - asks the warden of a worker (images/worker/warden.py), the one process there that may still mount.
+ */
+#ifndef SLURMSTACK_WARDEN_H
+#define SLURMSTACK_WARDEN_H
+
+#include <stddef.h>
+
+#define WARDEN_SOCKET "/run/slurmstack/warden/socket"
+
+enum { WARDEN_LONGEST = 4096 };
+
+/* A connection, closed on exec; -1 with errno: ENOENT where there is no warden, and nowhere inside the jail is one. */
+int warden_connect(void);
+
+/*
+ * Asks, and waits for the answer at most a minute. Returns 0 with what was asked for, which may be nothing, or -1 with
+ * errno and, where the warden refuses, its reason.
+ */
+int warden_ask(int connection, const char *request, char answer[WARDEN_LONGEST]);
+
+#endif

@@ -1,0 +1,141 @@
+"""Cells: each job's own view of the jail, in which /tmp and /dev/shm are nobody else's.
+
+A cell is the jail's tree with all that is bound into it, mounted once more, and with the job's own directories over
+/tmp and /dev/shm. The plugin that takes steps into the jail takes them into their job's cell (images/spank/jail.c). It
+is in the mount namespace of the whole pod: slurmstepd has threads when it goes in, so it could not change its own, and
+a process in a namespace of its own would see none of its mounts in /proc. No other job has a path to it.
+
+/tmp is the job's directory below JOBS, on the volume that the pod has for it; /dev/shm is a tmpfs, counted in the
+memory of the job that fills it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from images.common import job_directory
+from images.common.attach import attach
+from images.common.jail_view import Bind, open_inside, show
+
+CELLS: Final = Path("/run/slurmstack/cells")
+"""For root alone, and no place of the jail."""
+
+SHARED_MEMORY: Final = "/dev/shm"
+
+_MNT_DETACH: Final = 2
+_UMOUNT_NOFOLLOW: Final = 8
+_NOSUID_NODEV: Final = 2 | 4
+
+
+class Mounts:
+    """The calls that take CAP_SYS_ADMIN. All raise OSError."""
+
+    def copy(self, tree: Path, target: int) -> None:
+        """Mount a tree with all that is mounted below it over an open directory."""
+        attach(tree, target, recursive=True)
+
+    def bind(self, root: Path, path: str, source: Path) -> None:
+        """Mount a directory over `path` of a root that others write to."""
+        show(root, Bind(path=path, source=str(source)))
+
+    def memory(self, target: int, size: int) -> None:
+        """Mount an empty file system in memory of so many bytes, for everybody to write, over an open directory."""
+        # By its descriptor: the path may lead elsewhere by now.
+        at, options = f"/proc/self/fd/{target}".encode(), f"mode=1777,size={size}".encode()
+        _done(_libc().mount(b"tmpfs", at, b"tmpfs", _NOSUID_NODEV, options), "mount a tmpfs")
+
+    def remove(self, point: Path) -> None:
+        """Take away what is mounted there, and all below it."""
+        _done(_libc().umount2(os.fsencode(point), _MNT_DETACH | _UMOUNT_NOFOLLOW), f"unmount {point}")
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _done(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"cannot {what}: {os.strerror(number)}")
+
+
+class Cells:
+    """The cells of a worker. They are found again by a warden that takes the place of one that has ended."""
+
+    def __init__(
+        self,
+        jail: Path,
+        shared_memory: int,
+        *,
+        cells: Path = CELLS,
+        jobs: Path = job_directory.JOBS,
+        mounts: Mounts | None = None,
+    ) -> None:
+        """`shared_memory`: bytes that a job may have in /dev/shm."""
+        self._jail = jail
+        self._shared_memory = shared_memory
+        self._cells = cells
+        self._jobs = jobs
+        self._mounts = mounts or Mounts()
+        cells.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._made = {path.name for path in cells.iterdir()}
+
+    def __contains__(self, job: str) -> bool:
+        return job in self._made
+
+    def jobs(self) -> list[str]:
+        """The jobs that have one."""
+        return sorted(self._made)
+
+    def path(self, job: str) -> Path:
+        """Where a job's cell is, or would be."""
+        return self._cells / job
+
+    def enter(self, job: str, uid: int, gid: int) -> Path:
+        """Make a job's cell, unless it is there. Raises OSError or JailViewError, and leaves nothing behind then."""
+        cell = self.path(job)
+        if job in self._made:
+            return cell
+        cell.mkdir(mode=0o700)
+        try:
+            self._fill(cell, job_directory.of(job, uid, gid, self._jobs))
+        except BaseException:
+            self._clear(cell)
+            raise
+        self._made.add(job)
+        return cell
+
+    def leave(self, job: str) -> None:
+        """Take a job's cell away, with its shared memory. What still runs there keeps what it has open."""
+        if job in self._made:
+            self._clear(self.path(job))
+            self._made.discard(job)
+
+    def _fill(self, cell: Path, temporary: Path) -> None:
+        self._at(cell, "", lambda target: self._mounts.copy(self._jail, target))
+        self._mounts.bind(cell, "/tmp", temporary)
+        self._at(cell, SHARED_MEMORY, lambda target: self._mounts.memory(target, self._shared_memory))
+
+    @staticmethod
+    def _at(root: Path, path: str, mount: Callable[[int], None]) -> None:
+        target = open_inside(root, path, make=False, kind="directory")
+        try:
+            mount(target)
+        finally:
+            os.close(target)
+
+    def _clear(self, cell: Path) -> None:
+        with contextlib.suppress(OSError):  # nothing was mounted yet
+            self._mounts.remove(cell)
+        cell.rmdir()
+
+
+def shared_memory_size(directory: str = SHARED_MEMORY) -> int:
+    """Bytes that the pod may have in /dev/shm, which is what each of its jobs may have."""
+    found = os.statvfs(directory)
+    return found.f_blocks * found.f_frsize

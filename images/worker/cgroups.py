@@ -1,0 +1,120 @@
+"""The container's own part of the machine's cgroups, which slurmd divides among jobs.
+
+Kubernetes gives a container a cgroup with limits, shows it that cgroup as the root of all (a cgroup namespace), and
+mounts it read-only. With CAP_SYS_ADMIN the mount can be made writable, and nothing outside of the container is in
+reach by it; some container runtimes mount it writable when they are told to. What is written there holds within the
+limits that Kubernetes has set above.
+
+    /                                   the container, with Kubernetes' limits
+    /slurmd                             slurmd, the warden, and what kubelet starts in the container
+    /system.slice/NODE_slurmstepd.scope all jobs, with the memory that the node has for them; Slurm's own name
+    .../job_1/step_0/user/task_0        a task, made by slurmstepd
+
+The kernel wants processes in leaves only. Slurm could move slurmd itself (`IgnoreSystemd=yes`), but 24.11 moves it
+again at each `scontrol reconfigure`, into a place that is none any more, and ends. So all is made before it starts, as
+systemd would (`INVOCATION_ID`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from images.common.command import Runner
+from images.common.mountinfo import MOUNTINFO, read_mounts
+
+MOUNT: Final = Path("/sys/fs/cgroup")
+DAEMONS: Final = "slurmd"
+"""Named so that 26.05, which puts slurmd into such a one, finds itself in its place."""
+
+_NEEDED: Final = ("cpuset", "cpu", "memory")
+_WANTED: Final = ("io", "pids", "hugetlb")
+"""Nothing limits these, but what a job uses of them can be read."""
+
+_ROUNDS: Final = 100
+"""Looks for processes that were started meanwhile, by kubelet's probes for one."""
+
+
+class CannotConfineError(Exception):
+    """This machine cannot hold jobs to what they asked for; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subtree:
+    """What was found."""
+
+    how: str
+    """By whom it was made writable: `remounted` or `runtime`."""
+    swap: bool
+    """Whether the kernel counts swap."""
+
+
+def take_subtree(
+    node: str,
+    memory_mib: int,
+    runner: Runner,
+    *,
+    mount: Path = MOUNT,
+    proc: Path = Path("/proc/self"),
+    is_read_only: Callable[[Path], bool] = lambda path: bool(os.statvfs(path).f_flag & os.ST_RDONLY),
+) -> Subtree:
+    """Make room for slurmd and jobs below the container's own cgroup. Raises CannotConfineError.
+
+    `memory_mib`: what all jobs together may have.
+    """
+    _expect_version_2(mount, proc)
+    how = _make_writable(mount, runner, is_read_only)
+    try:
+        _move_all(mount, mount / DAEMONS)
+        jobs = mount / "system.slice" / f"{node}_slurmstepd.scope"
+        jobs.mkdir(parents=True, exist_ok=True)
+        for directory in (mount, jobs.parent, jobs):
+            _enable(directory)
+        (jobs / "memory.max").write_text(str(memory_mib * 2**20))
+    except OSError as error:
+        raise CannotConfineError(f"{error.filename or mount}: {error.strerror}") from error
+    return Subtree(how=how, swap=(jobs / "memory.swap.max").exists())
+
+
+def _expect_version_2(mount: Path, proc: Path) -> None:
+    at = [mounted.filesystem for mounted in read_mounts(proc / MOUNTINFO.name) if mounted.point == str(mount)]
+    if at[-1:] != ["cgroup2"]:
+        raise CannotConfineError("the machine has version 1 of cgroups, or both versions")
+    place = (proc / "cgroup").read_text(encoding="ascii").strip()
+    if place not in {"0::/", f"0::/{DAEMONS}"}:
+        raise CannotConfineError(f"the container has no cgroup namespace: it is in {place}")
+    missing = set(_NEEDED) - set((mount / "cgroup.controllers").read_text(encoding="ascii").split())
+    if missing:
+        raise CannotConfineError(f"the container's cgroup lacks {', '.join(sorted(missing))}")
+
+
+def _make_writable(mount: Path, runner: Runner, is_read_only: Callable[[Path], bool]) -> str:
+    if not is_read_only(mount):
+        return "runtime"
+    result = runner(["mount", "-o", "remount,bind,rw", str(mount)])
+    if not result.ok:
+        raise CannotConfineError(f"{mount} is read-only and cannot be mounted otherwise: {result.message}")
+    return "remounted"
+
+
+def _move_all(top: Path, leaf: Path) -> None:
+    leaf.mkdir(exist_ok=True)
+    for _ in range(_ROUNDS):
+        pids = (top / "cgroup.procs").read_text(encoding="ascii").split()
+        if not pids:
+            return
+        for pid in pids:
+            try:
+                (leaf / "cgroup.procs").write_text(pid)
+            except ProcessLookupError:  # it has ended
+                continue
+    raise CannotConfineError(f"processes keep coming into {top}: {' '.join(pids)}")
+
+
+def _enable(directory: Path) -> None:
+    there = (directory / "cgroup.controllers").read_text(encoding="ascii").split()
+    wanted = [f"+{name}" for name in (*_NEEDED, *_WANTED) if name in there]
+    (directory / "cgroup.subtree_control").write_text(" ".join(wanted))

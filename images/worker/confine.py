@@ -1,0 +1,107 @@
+"""Whether this worker holds jobs to what they asked for, and what slurmd has to be told for that.
+
+It is a question of the machine, so it cannot be in the cluster's slurm.conf: that says what any worker can do, and
+slurmd reads what its own node adds (NODE, by images/common/native/guarded.c).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from images.common.command import Runner
+from images.common.process import CannotGoOnError
+from images.worker import devices
+from images.worker.cgroups import CannotConfineError, Subtree, take_subtree
+
+NODE: Final = Path("/run/slurmstack/node")
+"""`slurm.conf` and `cgroup.conf` in here are read after the cluster's; `confinement` says what was found."""
+
+_JOIN_PLUGIN: Final = "usr/lib/*/slurm-wlm/job_container_jail.so"
+JOIN_LIBRARY: Final = "/usr/lib/slurmstack/join.so"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confinement:
+    """What was found."""
+
+    confined: bool
+    said: str
+    """For people: how, or why not."""
+
+
+def find(
+    wanted: str,
+    node: str,
+    node_conf: str,
+    runner: Runner,
+    *,
+    take: Callable[[str, int, Runner], Subtree] = take_subtree,
+    why_no_devices: Callable[[], str] = devices.why_not,
+    directory: Path = NODE,
+) -> Confinement:
+    """Set up what can be. `wanted`: `auto`, `required` or `off`.
+
+    Raises CannotGoOnError where it is required and cannot be.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if wanted == "off":
+        return _write(directory, Confinement(confined=False, said="off, as the stack file says"), "")
+    try:
+        subtree = take(node, _memory(node_conf), runner)
+        no_devices = why_no_devices()
+        if no_devices and wanted == "required" and "Gres=" in node_conf:
+            raise CannotConfineError(no_devices)  # noqa: TRY301
+    except CannotConfineError as error:
+        if wanted == "required":
+            raise CannotGoOnError(
+                f"jobs cannot be held to what they asked for on this machine, and this pool says `confinement: "
+                f"required`: {error}"
+            ) from error
+        return _write(directory, Confinement(confined=False, said=f"none: {error}"), "")
+    kinds = f"cores and memory; {no_devices}" if no_devices else "cores, memory and devices"
+    found = Confinement(confined=True, said=f"{kinds} (cgroups {subtree.how})")
+    return _write(directory, found, _cgroup_conf(swap=subtree.swap, devices=not no_devices))
+
+
+def _write(directory: Path, found: Confinement, cgroup_conf: str) -> Confinement:
+    (directory / "cgroup.conf").write_text(cgroup_conf)
+    (directory / "confinement").write_text(f"{found.said}\n")
+    return found
+
+
+def write_slurm_conf(*, confined: bool, in_jail: bool, directory: Path = NODE, root: Path = Path("/")) -> None:
+    """What slurmd reads after the cluster's slurm.conf."""
+    lines = []
+    if confined:
+        lines += [
+            "ProctrackType=proctrack/cgroup",
+            "TaskPlugin=task/affinity,task/cgroup",
+            "JobAcctGatherType=jobacct_gather/cgroup",
+        ]
+    if in_jail and has_join_plugin(root):
+        lines.append("JobContainerType=job_container/jail")
+    (directory / "slurm.conf").write_text("".join(f"{line}\n" for line in lines))
+
+
+def has_join_plugin(root: Path = Path("/")) -> bool:
+    """Whether it is Slurm's plugin that takes slurmd into cells (images/spank/join.c)."""
+    return bool(list(root.glob(_JOIN_PLUGIN)))
+
+
+def _memory(node_conf: str) -> int:
+    found = re.search(r"\bRealMemory=(\d+)", node_conf)
+    if found is None:
+        raise CannotConfineError("the node's description has no RealMemory")
+    return int(found[1])
+
+
+def _cgroup_conf(*, swap: bool, devices: bool) -> str:
+    lines = ["CgroupPlugin=cgroup/v2", "ConstrainCores=yes", "ConstrainRAMSpace=yes"]
+    # Without it the kernel would swap a job's memory out instead of ending the job, where the machine has swap.
+    lines += ["ConstrainSwapSpace=yes", "AllowedSwapSpace=0"] if swap else []
+    lines += ["ConstrainDevices=yes"] if devices else []
+    return "".join(f"{line}\n" for line in lines)

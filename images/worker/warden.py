@@ -1,0 +1,222 @@
+"""The warden: the one process of a worker that keeps CAP_SYS_ADMIN, and does with it what the steps of jobs need.
+
+slurmd and slurmstepd have none of it, as users reach them: slurmstepd even loads libraries from the jail, which root
+in there can put in place. The warden loads nothing from the jail and takes a handful of requests, on a socket that is
+outside of the jail and for root alone: slurmstepd connects before it goes in (images/spank/jail.c).
+
+    cell JOB UID GID    the way into the job's cell, which is made where there is none (images/worker/cells.py)
+    end JOB             takes the cell away
+    devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
+
+Who has been given a cell may only bring programs for its own job: slurmstepd keeps its connection in the jail.
+The answer is `ok` and what was asked for, or the reason why not. Each is one message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final, NoReturn
+
+from images.common.boundary import keep_only
+from images.common.process import CannotGoOnError
+from images.worker.cells import Cells
+from images.worker.devices import DevicePrograms
+
+SOCKET: Final = Path("/run/slurmstack/warden/socket")
+
+LONGEST: Final = 64 * 1024
+"""Bytes of a message: those with programs are longer than all others."""
+
+LONGEST_ANSWER: Final = 4095
+"""As images/common/native/warden.h has room for."""
+
+CGROUPS: Final = Path("/sys/fs/cgroup")
+
+IDLE_SECONDS: Final = 24 * 3600.0
+"""A cell without a step for so long is taken away. The epilog says when a job has ended; this is for sites with an
+epilog of their own. Of a job that is still there, what it has in /dev/shm goes with it."""
+
+_RIGHTS: Final = ("SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER")
+"""To mount, and to make the directories of jobs."""
+
+
+_PR_SET_NAME: Final = 15
+
+
+class RefusedError(Exception):
+    """A request that is not answered; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Who has been given a cell."""
+
+    job: str
+    cgroups: Path | None
+    """Where those of the job are; None where there are none."""
+
+
+class Warden:
+    """Answers requests, one after the other: each takes less than a millisecond."""
+
+    def __init__(
+        self,
+        cells: Cells,
+        log: Callable[[str], None],
+        *,
+        now: Callable[[], float] = time.monotonic,
+        cgroups_of: Callable[[int], Path | None] | None = None,
+    ) -> None:
+        self._cells = cells
+        self._log = log
+        self._now = now
+        self._cgroups_of = cgroups_of or job_cgroups
+        self._programs = DevicePrograms()
+        self._steps: dict[int, Step] = {}
+        """By the number of the connection's descriptor."""
+        self._used: dict[str, float] = dict.fromkeys(cells.jobs(), now())
+        """When a cell had a step last."""
+
+    def answer(self, connection: int, pid: int, message: bytes, files: Sequence[int] = ()) -> str:
+        """What to answer; never raises for what is asked. `pid`: who asks."""
+        what, _, rest = message.partition(b" ")
+        try:
+            if what == b"devices":
+                self._put_devices(connection, rest, files)
+                return "ok"
+            return " ".join(("ok", *self._do(connection, pid, *message.decode("ascii").split(" "))))
+        except (RefusedError, CannotGoOnError, OSError, ValueError) as error:
+            self._log(f"{message[:80]!r}: {error}")
+            return str(error)
+
+    def closed(self, connection: int) -> None:
+        """A step has ended, or whoever asked."""
+        step = self._steps.pop(connection, None)
+        if step is not None:
+            self._used[step.job] = self._now()
+
+    def _do(self, connection: int, pid: int, what: str, job: str = "", *more: str) -> list[str]:
+        if connection in self._steps:
+            raise RefusedError(f"this is a step of job {self._steps[connection].job}")
+        if not job.isdigit():
+            raise RefusedError(f"{job!r} is no job's number")
+        match what, more:
+            case "cell", (uid, gid):
+                self._tidy()
+                path = self._cells.enter(job, int(uid), int(gid))
+                self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
+                self._used[job] = self._now()
+                return [str(path)]
+            case "end", ():
+                self._cells.leave(job)
+                self._used.pop(job, None)
+                self._programs.forget_gone(CGROUPS)
+                return []
+        raise RefusedError("no such request")
+
+    def _put_devices(self, connection: int, program: bytes, files: Sequence[int]) -> None:
+        step = self._steps.get(connection)
+        if step is None or step.cgroups is None or len(files) != 1:
+            raise RefusedError("this is no step with a cgroup")
+        self._programs.put(files[0], step.cgroups, program)
+
+    def _tidy(self) -> None:
+        """Take away cells whose end nobody has told."""
+        busy = {step.job for step in self._steps.values()}
+        for job, used in list(self._used.items()):
+            if job not in busy and self._now() >= used + IDLE_SECONDS:
+                self._log(f"the cell of job {job} had no step for a day, and goes")
+                self._cells.leave(job)
+                del self._used[job]
+
+
+def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> Path | None:
+    """The cgroup of the job of a slurmstepd, which is in `.../JOB/STEP/slurm`; None where Slurm has made none."""
+    place = (proc / str(pid) / "cgroup").read_text(encoding="ascii").strip()
+    way = PurePosixPath(place.removeprefix("0::/"))
+    if not place.startswith("0::/") or way.name != "slurm" or not str(way).startswith("system.slice/"):
+        return None
+    return mount / way.parent.parent
+
+
+def serve(listening: socket.socket, warden: Warden) -> None:
+    """Take connections for ever."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(listening, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is listening:
+                    connection, _ = listening.accept()
+                    if _peer(connection)[1] == 0:
+                        selector.register(connection, selectors.EVENT_READ)
+                    else:
+                        connection.close()
+                    continue
+                assert isinstance(key.fileobj, socket.socket)
+                if not _serve_one(key.fileobj, warden):
+                    selector.unregister(key.fileobj)
+                    warden.closed(key.fd)
+                    key.fileobj.close()
+
+
+def _serve_one(connection: socket.socket, warden: Warden) -> bool:
+    """Answer one message. Returns whether the connection is still there."""
+    with contextlib.suppress(OSError):
+        data, files, _, _ = socket.recv_fds(connection, LONGEST, 1)
+        try:
+            if data:
+                answer = warden.answer(connection.fileno(), _peer(connection)[0], data, files)
+                connection.send(answer.encode()[:LONGEST_ANSWER])
+                return True
+        finally:
+            for file in files:
+                os.close(file)
+    return False
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end, when it connected."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, _ = struct.unpack("3i", found)
+    return pid, uid
+
+
+def start(make_cells: Callable[[], Cells], log: Callable[[str], None], path: Path = SOCKET) -> None:
+    """Start the warden beside the daemon that this process becomes; steps may ask as soon as this returns."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.chmod(0o700)
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listening.bind(str(path))
+    listening.listen(1024)
+    if os.fork() == 0:
+        _keep_serving(listening, make_cells, log)
+    listening.close()
+
+
+def _keep_serving(listening: socket.socket, make_cells: Callable[[], Cells], log: Callable[[str], None]) -> NoReturn:
+    """One warden after the other, should one end: who asks meanwhile waits, as the socket stays."""
+    try:
+        os.setsid()
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, b"warden")
+        keep_only(*_RIGHTS)
+        while True:
+            child = os.fork()
+            if child == 0:
+                serve(listening, Warden(make_cells(), log))
+            _, status = os.waitpid(child, 0)
+            log(f"the warden ended ({os.waitstatus_to_exitcode(status)}); starting another")
+            time.sleep(0.1)
+    except BaseException as error:  # noqa: BLE001  (this process must not go on as the daemon's start)
+        log(f"the warden cannot work: {type(error).__name__}: {error}")
+    finally:
+        os._exit(1)
