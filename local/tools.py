@@ -44,6 +44,7 @@ class Requirement:
     packages: tuple[str, ...]
     programs: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    """Paths, which may have `*` in them; `cni:NAME` is a CNI plugin."""
 
 
 REQUIREMENTS = (
@@ -95,6 +96,14 @@ class Tools:
         if self.tree and (self.tree / relative).exists():
             return self.tree / relative
         return Path("/") / relative
+
+    def newest(self, pattern: str) -> Path:
+        """Give the file that a pattern such as `boot/vmlinuz-*` matches, the latest: in the tree, else on the host."""
+        for base in filter(None, (self.tree, Path("/"))):
+            found = sorted(base.glob(pattern), key=lambda path: path.stat().st_mtime)
+            if found:
+                return found[-1]
+        raise LocalError(f"no {pattern} in {self.tree or 'our cache'} or on this machine", "remove cache/tools")
 
     def cni_directory(self) -> Path:
         """Give the directory of the CNI plugins."""
@@ -164,7 +173,7 @@ def _missing(requirements: Iterable[Requirement]) -> list[Requirement]:
 def _host_has_file(name: str) -> bool:
     if name.startswith("cni:"):
         return any((Path("/") / directory / name.removeprefix("cni:")).exists() for directory in _CNI_DIRS)
-    return (Path("/") / name).exists()
+    return any(Path("/").glob(name))
 
 
 def _host_path(path: str) -> list[str]:

@@ -1,0 +1,148 @@
+"""A Slurm cluster in a guest machine: the program's own pods, with images, rights and limits that it gives them."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from collections.abc import Mapping
+from typing import Any, Self
+
+from cli.program.manifests import manifests
+from cli.program.recording import record
+from slurm.rights import CAPABILITIES
+from tests import stacks
+from tests.machine.images import root_file_systems
+from tests.machine.kubelet import Kubelet
+from tests.machine.machine import Machine
+from tests.machine.oci import Bind, ContainerSpec
+from tests.machine.pod import Container, Pod, Pods
+from tests.slurm.minimal import minimal_config
+from tests.slurm.pod import wait_until
+
+JAIL, STATE = "/var/jail", "/var/controller-state"
+SLURM_CONF = "/var/spool/slurmctld/slurmstack/current/slurm.conf"
+
+_MOUNT_JAIL = f"""
+set -e
+mkdir -p {STATE} /var/jail-upper/.slurmstack /var/jail-work {JAIL}
+touch /var/jail-upper/.slurmstack/populating
+mount -t overlay jail -o "lowerdir=/images/$IMAGE,upperdir=/var/jail-upper,workdir=/var/jail-work" {JAIL}
+"""
+
+_FINISH_JAIL = """
+import sys
+from pathlib import Path
+sys.path.insert(0, "/usr/lib/slurmstack")
+from images.jail.populate import populate
+Path("/tmp/empty").mkdir()
+sys.exit(populate(Path("/tmp/empty"), Path("/jail"), "test", print, frozenset()))
+"""
+"""populate with nothing to copy: the files are there already, as the lower layer."""
+
+
+def worker_sections(version: str, *, cpus: int, memory: str) -> dict[str, Any]:
+    """The development stack with one pool, `default`, of small workers."""
+    sections = stacks.dev()
+    sections["slurm"] = {"version": version, "settings": {"DefMemPerCPU": 32}}
+    pool = {**sections["worker_nodes"]["default"], "resources": {"cpus": cpus, "memory": memory}}
+    return {**sections, "worker_nodes": {**sections["worker_nodes"], "default": pool}}
+
+
+class SlurmMachine:
+    """A guest machine with a controller and workers; use it as a context manager.
+
+    `config`: the ConfigMap with Slurm's files; by default the least that works, with `extra` in slurm.conf.
+    """
+
+    def __init__(
+        self,
+        version: str = "24.11",
+        *,
+        workers: int = 1,
+        cpus: int = 2,
+        memory: str = "512Mi",
+        config: Mapping[str, str] | None = None,
+        extra: str = "",
+        machine_mib: int = 3072,
+    ) -> None:
+        self.version = version
+        self.machine = Machine(root_file_systems(version), memory_mib=machine_mib)
+        self.pods = Pods(self.machine)
+        self._workers = workers
+        recording = record(worker_sections(version, cpus=cpus, memory=memory), stack="dev")
+        self.specs: dict[str, Any] = {
+            item.name: item.document["spec"]["template"]["spec"]
+            for item in manifests(recording)
+            if item.kind == "StatefulSet"
+        }
+        """StatefulSet -> its pods' specification. A test may change one before it starts a pod."""
+        self.kubelet = Kubelet(
+            self.pods,
+            config_maps={"slurm-config": minimal_config(version, extra) if config is None else config},
+            secrets={
+                "munge-key": {"munge.key": secrets.token_bytes(128)},
+                "jwt-key": {"jwt_hs256.key": secrets.token_bytes(32)},
+            },
+            claims={"jail": JAIL, "controller-state": STATE},
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            self.machine.__enter__()
+            self._make_jail()
+            self.start_controller()
+            for number in range(self._workers):
+                self.start_worker(f"default-{number}")
+            self.wait_for_nodes(self._workers)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.machine.__exit__(*error)
+
+    def start_controller(self) -> Pod:
+        """Start it; returns when slurmctld answers."""
+        pod = self.kubelet.start("controller-0", self.specs["controller"])
+        wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, self.logs, 120)
+        return pod
+
+    def start_worker(self, name: str, *, cpuset: str = "") -> Pod:
+        """Start one of the pool `default`; its node registers itself."""
+        return self.kubelet.start(name, self.specs["default"], cpuset=cpuset)
+
+    def worker(self, name: str = "default-0") -> Container:
+        """The container of a worker in which slurmd runs."""
+        return self.pods.by_name[name].containers["slurmd"]
+
+    def run(self, command: str, *, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run a command of Slurm's beside slurmctld, as root."""
+        controller = self.pods.by_name["controller-0"].containers["slurmctld"]
+        return controller.look(f"export SLURM_CONF={SLURM_CONF}; {command}", timeout=timeout)
+
+    def wait_for_nodes(self, count: int, state: str = "idle", timeout: float = 180) -> float:
+        """Wait until that many nodes are in a state; returns the seconds."""
+
+        def reached() -> bool:
+            return len(self.run(f"sinfo --noheader --Node --states={state} --format=%N").stdout.split()) >= count
+
+        return wait_until(reached, self.logs, timeout)
+
+    def logs(self) -> str:
+        """All containers' output, for the message of a failed test."""
+        containers = [one for pod in self.pods.by_name.values() for one in pod.containers.values()]
+        return "\n".join(f"--- {one.identifier}\n{one.logs()}" for one in containers)
+
+    def _make_jail(self) -> None:
+        image = f"jail-{self.version}"
+        self.machine.run(_MOUNT_JAIL, env={"IMAGE": image}, check=True)
+        pod = self.pods.add("populate")
+        filled = pod.start(
+            ContainerSpec(
+                name="populate", image=image, command=("python3", "-c", _FINISH_JAIL),
+                capabilities=CAPABILITIES["populate"], binds=(Bind(source=JAIL, target="/jail"),),
+            )
+        )  # fmt: skip
+        assert filled.wait(120) == 0, filled.logs()
+        self.pods.remove("populate")
