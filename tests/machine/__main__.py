@@ -15,14 +15,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.machine.images import root_file_systems
 from tests.machine.machine import Machine
+from tests.machine.rootfs import program_layers, root_file_systems
 
 
 def serve(path: Path, version: str) -> None:
     """Boot a machine and run what is asked for at a socket."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with Machine(root_file_systems(version)) as machine, socket.socket(socket.AF_UNIX) as listening:
+    machine = Machine(root_file_systems(version), layers=program_layers(version))
+    with machine, socket.socket(socket.AF_UNIX) as listening:
         path.unlink(missing_ok=True)
         listening.bind(str(path))
         listening.listen()

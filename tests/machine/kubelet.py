@@ -76,9 +76,8 @@ class Kubelet:
         match volume:
             case {"persistentVolumeClaim": claim}:
                 return self.claims[claim["claimName"]]
-            case {"emptyDir": {"medium": "Memory", **more}}:
-                size = parse_bytes(more["sizeLimit"]) if "sizeLimit" in more else 0
-                self._make(pod, directory, f"mode=777{f',size={size}' if size else ''}", "777")
+            case {"emptyDir": {"medium": "Memory", "sizeLimit": str(limit)}}:
+                self._make(pod, directory, f"mode=777,size={parse_bytes(limit)}", "777")
             case {"secret": secret}:
                 self._publish(pod, directory, self.secrets[secret["secretName"]], secret)
             case {"configMap": config_map}:

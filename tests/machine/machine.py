@@ -21,6 +21,7 @@ from tests.machine.initramfs import initramfs
 from tests.machine.programs import Programs, programs
 
 BOOT_TIMEOUT_S = 120
+LAYERS = "/var/layers"
 _LAZY = "nodiscard,lazy_itable_init=1"
 CLEAN_ENV = {"PATH": "/bin:/sbin", "HOME": "/root", "LC_ALL": "C.UTF-8", "GODEBUG": "asyncpreemptoff=1"}
 """GODEBUG: runc, a program in Go, interrupts its own threads with a signal some hundred times a second, each of which
@@ -31,6 +32,7 @@ class Machine:
     """A guest machine; use it as a context manager.
 
     `images`: name -> root file system on this machine; in the guest it is `/images/NAME`, which cannot be written.
+    `layers`: name of an image -> archive of what lies over it in containers.
     `cpus`: sockets, cores of each, threads of each. `memory_mib`: all of the machine; it has no swap. `disk_mib`: of
     its `/var`, which takes here what is written to it.
 
@@ -41,11 +43,13 @@ class Machine:
         self,
         images: Mapping[str, Path],
         *,
+        layers: Mapping[str, bytes] | None = None,
         cpus: tuple[int, int, int] = (2, 1, 2),
         memory_mib: int = 2048,
         disk_mib: int = 16384,
     ) -> None:
         self.images = dict(images)
+        self.layers = dict(layers or {})
         self.cpus = cpus
         self.memory_mib = memory_mib
         self.disk_mib = disk_mib
@@ -89,6 +93,9 @@ class Machine:
         except MachineLostError as error:
             raise MachineLostError(f"{error}\n{self.console()}") from None
         self.boot_seconds = time.monotonic() - begin
+        for name, archive in self.layers.items():
+            unpack = 'mkdir -p "$0" && tar -x -C "$0"'
+            self.run(["sh", "-c", unpack, f"{LAYERS}/{name}"], stdin=archive, check=True)
 
     def _command(self, found: Programs) -> list[str]:
         sockets, cores, threads = self.cpus
@@ -111,6 +118,16 @@ class Machine:
         for name, rootfs in self.images.items():
             command += _drive(name, disk(rootfs, found), read_only=True)
         return command
+
+    @property
+    def qemu_pid(self) -> int:
+        """Of the process that is the machine."""
+        assert self._qemu is not None, "the machine has not been started"
+        return self._qemu.pid
+
+    def lower(self, image: str) -> str:
+        """The lower directories of a container's root file system, topmost first, as overlayfs wants them."""
+        return f"{LAYERS}/{image}:/images/{image}" if image in self.layers else f"/images/{image}"
 
     def console(self) -> str:
         """What kernel and QEMU have said."""

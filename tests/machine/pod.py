@@ -174,20 +174,17 @@ class Pod:
     sandbox: Sandbox
     containers: dict[str, Container] = field(default_factory=dict)
 
-    def start(self, spec: ContainerSpec, *, lower: str = "") -> Container:
-        """Start a container. `lower`: directories over its image's root file system, as overlayfs wants them.
+    def start(self, spec: ContainerSpec) -> Container:
+        """Start a container; returns when runc has started it, or has failed, as its log says then.
 
-        Fails the test where runc does not come up. One of this name that there was before is removed: a restart.
+        One of this name that there was before is removed: a restart.
         """
         if spec.name in self.containers:
             self.containers.pop(spec.name).remove()
         identifier = f"{self.name}-{spec.name}"
         directory = f"{self.sandbox.directory}/containers/{spec.name}"
         log = f"{self.sandbox.directory}/log-{spec.name}"
-        env = {
-            "ID": identifier, "HOME_DIR": directory, "LOG": log,
-            "LOWER": ":".join(filter(None, (lower, f"/images/{spec.image}"))),
-        }  # fmt: skip
+        env = {"ID": identifier, "HOME_DIR": directory, "LOG": log, "LOWER": self.machine.lower(spec.image)}
         content = json.dumps(config(spec, self.sandbox, f"{directory}/root", identifier))
         self.machine.run(_START_CONTAINER, env=env, stdin=content, timeout=120, check=True)
         container = Container(

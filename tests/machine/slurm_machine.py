@@ -11,11 +11,11 @@ from cli.program.manifests import manifests
 from cli.program.recording import record
 from slurm.rights import CAPABILITIES
 from tests import stacks
-from tests.machine.images import root_file_systems
 from tests.machine.kubelet import Kubelet
 from tests.machine.machine import Machine
 from tests.machine.oci import Bind, ContainerSpec
 from tests.machine.pod import Container, Pod, Pods
+from tests.machine.rootfs import program_layers, root_file_systems
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 
@@ -51,7 +51,8 @@ def worker_sections(version: str, *, cpus: int, memory: str) -> dict[str, Any]:
 class SlurmMachine:
     """A guest machine with a controller and workers; use it as a context manager.
 
-    `config`: the ConfigMap with Slurm's files; by default the least that works, with `extra` in slurm.conf.
+    `config`: the ConfigMap with Slurm's files; by default the least that works, with `extra` in slurm.conf and
+    these `files` besides.
     """
 
     def __init__(
@@ -63,10 +64,11 @@ class SlurmMachine:
         memory: str = "512Mi",
         config: Mapping[str, str] | None = None,
         extra: str = "",
+        files: Mapping[str, str] | None = None,
         machine_mib: int = 3072,
     ) -> None:
         self.version = version
-        self.machine = Machine(root_file_systems(version), memory_mib=machine_mib)
+        self.machine = Machine(root_file_systems(version), layers=program_layers(version), memory_mib=machine_mib)
         self.pods = Pods(self.machine)
         self._workers = workers
         recording = record(worker_sections(version, cpus=cpus, memory=memory), stack="dev")
@@ -78,7 +80,7 @@ class SlurmMachine:
         """StatefulSet -> its pods' specification. A test may change one before it starts a pod."""
         self.kubelet = Kubelet(
             self.pods,
-            config_maps={"slurm-config": minimal_config(version, extra) if config is None else config},
+            config_maps={"slurm-config": minimal_config(version, extra, **(files or {})) if config is None else config},
             secrets={
                 "munge-key": {"munge.key": secrets.token_bytes(128)},
                 "jwt-key": {"jwt_hs256.key": secrets.token_bytes(32)},

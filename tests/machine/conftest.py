@@ -1,0 +1,36 @@
+"""Fixtures for tests in guest machines. They build the images first (cached afterwards)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from slurm.images import DEBIAN_SUITES
+from tests.machine.machine import Machine
+from tests.machine.pod import Pods
+from tests.machine.rootfs import program_layers, root_file_systems
+from tests.slurm.cluster import require_images
+
+
+@pytest.fixture(scope="session", params=[*DEBIAN_SUITES])
+def slurm_version(request: pytest.FixtureRequest) -> str:
+    """Each supported Slurm version, with its images built."""
+    version: str = request.param
+    require_images(version)
+    return version
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    """A machine with the worker's image, for all tests of a file."""
+    require_images("24.11")
+    images, layers = root_file_systems("24.11", ["worker"]), program_layers("24.11", ["worker"])
+    with Machine(images, layers=layers) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def pods(machine: Machine) -> Pods:
+    """Its pods."""
+    return Pods(machine)
