@@ -13,6 +13,7 @@
  *   prolog and epilog: neither starts, and slurmctld drains the node.
  * chroot, mkdir, rmdir, open: the jail shows the cgroups of the node, and nobody in it may change them, not even root.
  *   slurmstepd makes, limits and removes those of its job when it is in there. It takes the way from before with it.
+ * sched_setaffinity: slurmstepd, which lacks CAP_SYS_NICE, binds tasks to their cores when they are their user's already.
  * chmod: anybody may connect to a step's socket, and slurmstepd has a thread for each connection.
  * open: for a job's files slurmstepd waits for whoever is at the other end of a FIFO, for ever and beyond any scancel: the
  *   job stays COMPLETING, and slurmctld gives its node to nobody. A terminal may be stopped. Neither is a job's file.
@@ -234,6 +235,27 @@ int open(const char *path, int flags, ...)
 	if ((flags & O_NONBLOCK) == 0)
 		(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	return fd;
+}
+
+/* In the name of whom the process belongs to: only this thread becomes that user, for that one call. */
+int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask)
+{
+	int result = (int)syscall(SYS_sched_setaffinity, pid, size, mask), number = errno;
+	struct stat status;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	if (result == 0 || number != EPERM || geteuid() != 0 || stat(path, &status) != 0
+	    || syscall(SYS_setresuid, -1, status.st_uid, -1) != 0) {
+		errno = number;
+		return result;
+	}
+	result = (int)syscall(SYS_sched_setaffinity, pid, size, mask);
+	number = errno;
+	if (syscall(SYS_setresuid, -1, 0, -1) != 0)
+		abort(); /* never goes on as somebody else */
+	errno = number;
+	return result;
 }
 
 #define CACHE "/conf-cache/"
