@@ -1,0 +1,292 @@
+"""Programs for devices: those that Slurm writes are taken, and nothing else ever reaches the kernel."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from images.worker import devices
+from images.worker.devices import ALLOW_ALL, LONGEST, BadProgramError, DevicePrograms, check
+
+Device = tuple[str, int | None, int | None, bool]
+"""Type (`a` is any), major, minor (None is any), and what is answered."""
+
+SIZE = 8
+"""Bytes of an instruction."""
+START_LINES = 6
+
+ANY = {"a": None, "b": 1, "c": 2}
+"""BPF_DEVCG_DEV_BLOCK and BPF_DEVCG_DEV_CHAR of linux/bpf.h."""
+
+
+def line(code: int, target: int = 0, source: int = 0, offset: int = 0, value: int = 0) -> bytes:
+    """struct bpf_insn, of a machine whose numbers begin with the low byte."""
+    return struct.pack("<BBhI", code, target | source << 4, offset, value & 0xFFFFFFFF)
+
+
+def load_word(target: int, source: int, offset: int) -> bytes:
+    return line(0x01 | 0x00 | 0x60, target, source, offset)  # BPF_LDX | BPF_W | BPF_MEM
+
+
+def alu32(operation: int, target: int, value: int) -> bytes:
+    return line(0x04 | operation, target, value=value)  # BPF_ALU | operation | BPF_K
+
+
+def jump_if_other(target: int, value: int, offset: int) -> bytes:
+    return line(0x05 | 0x50, target, offset=offset, value=value)  # BPF_JMP | BPF_JNE | BPF_K
+
+
+def answer(value: bool) -> bytes:
+    # BPF_ALU64 | BPF_MOV | BPF_K, and BPF_JMP | BPF_EXIT
+    return line(0x07 | 0xB0, 0, value=int(value)) + line(0x05 | 0x90)
+
+
+START = load_word(2, 1, 0) + alu32(0x50, 2, 0xFFFF) + load_word(3, 1, 0) + alu32(0x70, 3, 16)
+START += load_word(4, 1, 4) + load_word(5, 1, 8)
+"""init_ebpf_prog() in plugins/cgroup/v2/ebpf.c of Slurm, the same in 24.11 and 26.05."""
+
+
+def slurms(found: Sequence[Device], last: bool) -> bytes:
+    """A program as add_device_ebpf_prog() and close_ebpf_prog() make it."""
+    program = START
+    for kind, major, minor, accept in found:
+        asked = [(2, ANY[kind]), (4, major), (5, minor)]
+        conditions = [(register, value) for register, value in asked if value is not None]
+        jumps = range(len(conditions) + 1, 1, -1)
+        for (register, value), jump in zip(conditions, jumps, strict=True):
+            program += jump_if_other(register, value, jump)
+        program += answer(accept)
+    return program + answer(last)
+
+
+NUMBERS = st.one_of(st.none(), st.integers(0, 2**32 - 3))
+DEVICES = st.tuples(st.sampled_from("abc"), NUMBERS, NUMBERS, st.booleans()).filter(
+    lambda device: device[:3] != ("a", None, None)  # Slurm says that this is an error
+)
+PROGRAMS = st.builds(slurms, st.lists(DEVICES, max_size=20), st.booleans())
+
+OPCODES = {0x55, 0xB7, 0x95}
+"""What a program is made of after its first lines."""
+
+
+@given(program=PROGRAMS)
+def test_every_program_of_slurms_is_taken(program: bytes) -> None:
+    check(program)
+
+
+def test_a_node_with_very_many_devices_is_no_exception() -> None:
+    most = (LONGEST - START_LINES - 2) // 5
+    check(slurms([("c", 195, number, False) for number in range(most)], last=True))
+    with pytest.raises(BadProgramError, match="no program"):
+        check(slurms([("c", 195, number, False) for number in range(most + 1)], last=True))
+
+
+@given(program=PROGRAMS, data=st.data())
+def test_another_instruction_anywhere_is_refused(program: bytes, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(program) // SIZE - 1))
+    code = data.draw(st.integers(0, 255).filter(lambda code: code not in OPCODES | {program[at * SIZE]}))
+    changed = bytearray(program)
+    changed[at * SIZE] = code
+    with pytest.raises(BadProgramError):
+        check(bytes(changed))
+
+
+@given(program=PROGRAMS, data=st.data())
+def test_another_instruction_between_is_refused(program: bytes, data: st.DataObject) -> None:
+    """Calls, stores, loads from elsewhere, jumps that are not Slurm's: all that could reach memory or the kernel."""
+    at = data.draw(st.integers(0, len(program) // SIZE))
+    more = data.draw(st.binary(min_size=SIZE, max_size=SIZE).filter(lambda more: more[0] not in OPCODES))
+    with pytest.raises(BadProgramError):
+        check(program[: at * SIZE] + more + program[at * SIZE :])
+
+
+@given(program=PROGRAMS, data=st.data())
+def test_one_bit_more_or_less_leaves_a_program_that_only_compares_and_answers(
+    program: bytes, data: st.DataObject
+) -> None:
+    """What is taken of such programs is safe by what each instruction is, told here once more in other words."""
+    at, bit = data.draw(st.integers(0, len(program) - 1)), data.draw(st.integers(0, 7))
+    changed = bytearray(program)
+    changed[at] ^= 1 << bit
+    try:
+        check(bytes(changed))
+    except BadProgramError:
+        return
+    assert changed[: len(START)] == START
+    count = len(changed) // SIZE
+    for number in range(START_LINES, count):
+        code, registers, offset, value = struct.unpack_from("<BBhi", changed, number * SIZE)
+        if code == 0x55:
+            assert registers in {2, 4, 5}
+            assert number < number + 1 + offset < count
+        else:
+            assert (registers, offset) == (0, 0)
+            assert (code, value) in {(0xB7, 0), (0xB7, 1), (0x95, 0)}
+
+
+@given(data=st.binary(max_size=400))
+def test_what_is_no_program_at_all_is_refused(data: bytes) -> None:
+    assume(not data.startswith(START))
+    with pytest.raises(BadProgramError):
+        check(data)
+
+
+ONE = slurms([("c", 195, 0, True)], last=False)
+
+
+BAD = {
+    "nothing": b"",
+    "half an instruction": ONE[:-1],
+    "no end": ONE[:-SIZE],
+    "no answer": START,
+    "another beginning": START[SIZE:] + answer(True),
+    "something after the end": ONE + answer(True)[:SIZE],
+    "a jump beyond the end": START + jump_if_other(2, 1, 2) + answer(True),
+    "a jump back": START + jump_if_other(2, 1, -1) + answer(True),
+    "a look at a pointer": START + jump_if_other(1, 1, 1) + answer(True),
+    "two registers": START + line(0x55, 2, source=1, offset=1) + answer(True),
+    "another answer": START + line(0xB7, 0, value=2) + line(0x95),
+    "another register": START + line(0xB7, 1, value=1) + answer(True),
+    "an end with a number": START + line(0x95, value=1),
+    "a call of the kernel": START + line(0x85, value=6) + answer(True),
+    "the address of a map": START + line(0x18, 1, source=1, value=3) + line(0) + answer(True),
+    "a store on the stack": START + line(0x7B, 10, source=1, offset=-8) + answer(True),
+    "a jump in any case": START + line(0x05, offset=-3) + answer(True),
+    "our own": ALLOW_ALL,
+}
+
+
+@pytest.mark.parametrize("program", BAD.values(), ids=BAD.keys())
+def test_what_slurm_does_not_write_is_refused(program: bytes) -> None:
+    with pytest.raises(BadProgramError):
+        check(program)
+
+
+class Kernel:
+    """Keeps what is loaded and attached. A program's descriptor is one of a file, as something has to be closed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.attached: list[tuple[int, int | None]] = []
+        self.cgroups: list[int] = []
+        self.loaded: dict[int, bytes] = {}
+        self.error: OSError | None = None
+        monkeypatch.setattr(devices, "load", self.load)
+        monkeypatch.setattr(devices, "attach", self.attach)
+
+    def load(self, program: bytes) -> int:
+        number = os.open("/dev/null", os.O_RDONLY)
+        self.loaded[number] = program
+        return number
+
+    def attach(self, cgroup: int, program: int, instead_of: int | None = None) -> None:
+        if self.error:
+            raise self.error
+        self.attached.append((program, instead_of))
+        self.cgroups.append(os.fstat(cgroup).st_ino)
+
+    def open(self) -> int:
+        """How many programs are held."""
+        return sum(Path(f"/proc/self/fd/{number}").exists() for number in self.loaded)
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return Kernel(monkeypatch)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """Cgroups of a job with a step."""
+    (tmp_path / "job_1/step_0/user").mkdir(parents=True)
+    (tmp_path / "job_2").mkdir()
+    return tmp_path / "job_1"
+
+
+def put(programs: DevicePrograms, cgroup: Path, job: Path, program: bytes) -> None:
+    number = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        programs.put(number, job, program)
+    finally:
+        os.close(number)
+
+
+OTHER = slurms([("c", 195, 1, True)], last=False)
+
+
+def test_a_cgroup_has_one_program_the_last_that_was_brought(kernel: Kernel, job: Path) -> None:
+    programs = DevicePrograms()
+    put(programs, job, job, ONE)
+    (first, _) = kernel.attached[0]
+    put(programs, job, job, ONE)  # each step brings the job's again
+    assert kernel.attached == [(first, None)]
+    put(programs, job, job, OTHER)
+    (second, before) = kernel.attached[1]
+    assert (before, kernel.loaded[second]) == (first, OTHER)
+    assert kernel.open() == 1
+
+
+def test_each_cgroup_below_the_job_has_its_own(kernel: Kernel, job: Path) -> None:
+    programs = DevicePrograms()
+    cgroups = (job, job / "step_0", job / "step_0/user")
+    for cgroup in cgroups:
+        put(programs, cgroup, job, ONE)
+    assert [before for _, before in kernel.attached] == [None, None, None]
+    assert kernel.cgroups == [cgroup.stat().st_ino for cgroup in cgroups]
+
+
+@pytest.mark.parametrize("place", ["..", "../job_2"])
+def test_nobody_decides_for_another_job_or_for_all(kernel: Kernel, job: Path, place: str) -> None:
+    with pytest.raises(PermissionError, match="not a cgroup of"):
+        put(DevicePrograms(), job / place, job, ONE)
+    assert not kernel.loaded
+
+
+def test_a_bad_program_is_not_loaded(kernel: Kernel, job: Path) -> None:
+    with pytest.raises(BadProgramError):
+        put(DevicePrograms(), job, job, ALLOW_ALL)
+    assert not kernel.loaded
+
+
+def test_what_cannot_be_attached_is_not_kept(kernel: Kernel, job: Path) -> None:
+    programs = DevicePrograms()
+    kernel.error = OSError(22, "Invalid argument")
+    with pytest.raises(OSError, match="Invalid"):
+        put(programs, job, job, ONE)
+    assert kernel.open() == 0
+    kernel.error = None
+    put(programs, job, job, ONE)
+    assert kernel.open() == 1
+
+
+def test_programs_of_jobs_that_are_gone_are_let_go(kernel: Kernel, job: Path) -> None:
+    programs = DevicePrograms()
+    put(programs, job / "step_0", job, ONE)
+    put(programs, job, job, ONE)
+    (job / "step_0/user").rmdir()
+    (job / "step_0").rmdir()
+    programs.forget_gone(job.parent)
+    assert kernel.open() == 1
+    (job / "step_0").mkdir()  # the kernel may give it the same number
+    put(programs, job / "step_0", job, ONE)
+    assert kernel.attached[-1][1] is None
+
+
+def test_why_no_program_can_be_loaded_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(program: bytes) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(devices, "load", refuse)
+    assert devices.why_not() == "the kernel loads no device programs: Operation not permitted"
+    monkeypatch.setattr(devices, "load", lambda _: os.open("/dev/null", os.O_RDONLY))
+    assert devices.why_not() == ""
+
+
+def test_a_machine_of_another_kind_has_no_number_for_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    assert "riscv64" in devices.why_not()
