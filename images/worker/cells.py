@@ -21,6 +21,7 @@ from typing import Final
 from images.common import job_directory
 from images.common.attach import attach
 from images.common.jail_view import Bind, open_inside, show
+from images.common.mountinfo import mount_points
 
 CELLS: Final = Path("/run/slurmstack/cells")
 """For root alone, and no place of the jail."""
@@ -33,7 +34,11 @@ _NOSUID_NODEV: Final = 2 | 4
 
 
 class Mounts:
-    """The calls that take CAP_SYS_ADMIN. All raise OSError."""
+    """The calls that take CAP_SYS_ADMIN, and where something is mounted. All raise OSError."""
+
+    def points(self) -> frozenset[str]:
+        """Where something is mounted."""
+        return mount_points()
 
     def copy(self, tree: Path, target: int) -> None:
         """Mount a tree with all that is mounted below it over an open directory."""
@@ -83,7 +88,7 @@ class Cells:
         self._jobs = jobs
         self._mounts = mounts or Mounts()
         cells.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._made = {path.name for path in cells.iterdir()}
+        self._made = self._find()
 
     def __contains__(self, job: str) -> bool:
         return job in self._made
@@ -115,6 +120,18 @@ class Cells:
         if job in self._made:
             self._clear(self.path(job))
             self._made.discard(job)
+
+    def _find(self) -> set[str]:
+        """The cells that are there. One that was only begun goes: it would show what is everybody's."""
+        points = self._mounts.points()
+        found = set()
+        for cell in self._cells.iterdir():
+            if {str(cell), f"{cell}/tmp", f"{cell}{SHARED_MEMORY}"} <= points:
+                found.add(cell.name)
+            else:
+                with contextlib.suppress(OSError):  # what is in its place then keeps that job from starting
+                    self._clear(cell)
+        return found
 
     def _fill(self, cell: Path, temporary: Path) -> None:
         self._at(cell, "", lambda target: self._mounts.copy(self._jail, target))

@@ -17,6 +17,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
+import resource
 import selectors
 import socket
 import struct
@@ -44,6 +46,9 @@ CGROUPS: Final = Path("/sys/fs/cgroup")
 IDLE_SECONDS: Final = 24 * 3600.0
 """A cell without a step for so long is taken away. The epilog says when a job has ended; this is for sites with an
 epilog of their own. Of a job that is still there, what it has in /dev/shm goes with it."""
+
+_STEP: Final = re.compile(r"slurmstepd: \[(\d+)\.")
+"""How slurmstepd names itself: `slurmstepd: [17.batch]`. Whoever else does so only keeps a cell for longer."""
 
 _RIGHTS: Final = ("SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER")
 """To mount, and to make the directories of jobs."""
@@ -75,11 +80,14 @@ class Warden:
         *,
         now: Callable[[], float] = time.monotonic,
         cgroups_of: Callable[[int], Path | None] | None = None,
+        running: Callable[[], set[str]] | None = None,
     ) -> None:
+        """`running`: the jobs that have a step. Those of before this warden have no connection to it."""
         self._cells = cells
         self._log = log
         self._now = now
         self._cgroups_of = cgroups_of or job_cgroups
+        self._running = running or jobs_with_steps
         self._programs = DevicePrograms()
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
@@ -94,7 +102,7 @@ class Warden:
                 self._put_devices(connection, rest, files)
                 return "ok"
             return " ".join(("ok", *self._do(connection, pid, *message.decode("ascii").split(" "))))
-        except (RefusedError, CannotGoOnError, OSError, ValueError) as error:
+        except (RefusedError, CannotGoOnError, OSError, ValueError, OverflowError) as error:
             self._log(f"{message[:80]!r}: {error}")
             return str(error)
 
@@ -113,8 +121,8 @@ class Warden:
             case "cell", (uid, gid):
                 self._tidy()
                 path = self._cells.enter(job, int(uid), int(gid))
-                self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
                 self._used[job] = self._now()
+                self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
                 return [str(path)]
             case "end", ():
                 self._cells.leave(job)
@@ -131,12 +139,17 @@ class Warden:
 
     def _tidy(self) -> None:
         """Take away cells whose end nobody has told."""
-        busy = {step.job for step in self._steps.values()}
-        for job, used in list(self._used.items()):
-            if job not in busy and self._now() >= used + IDLE_SECONDS:
-                self._log(f"the cell of job {job} had no step for a day, and goes")
-                self._cells.leave(job)
-                del self._used[job]
+        old = [job for job, used in self._used.items() if self._now() >= used + IDLE_SECONDS]
+        if not old:
+            return
+        busy = {step.job for step in self._steps.values()} | self._running()
+        for job in old:
+            if job in busy:
+                self._used[job] = self._now()
+                continue
+            self._log(f"the cell of job {job} had no step for a day, and goes")
+            self._cells.leave(job)
+            del self._used[job]
 
 
 def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> Path | None:
@@ -148,24 +161,61 @@ def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> 
     return mount / way.parent.parent
 
 
-def serve(listening: socket.socket, warden: Warden) -> None:
-    """Take connections for ever."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(listening, selectors.EVENT_READ)
+def jobs_with_steps(proc: Path = Path("/proc")) -> set[str]:
+    """The jobs of which a slurmstepd runs."""
+    found = set()
+    for path in proc.glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has just ended
+            match = _STEP.match(path.read_text(encoding="utf-8", errors="replace"))
+            found |= {match[1]} if match else set()
+    return found
+
+
+def serve(listening: socket.socket, warden: Warden, keeper: int) -> tuple[int, int]:
+    """Take connections for as long as this process lives.
+
+    `keeper`: a pipe that ends with the process that starts another warden. Who serves takes its place then, and leaves
+    the serving to a copy of itself. Only there this returns: the copy's number, and the end of its pipe, to be held.
+    """
+    # Not epoll, which would be one for this process and its copy.
+    with selectors.PollSelector() as selector:
+        for watched in (listening, keeper):
+            selector.register(watched, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
-                if key.fileobj is listening:
+                if key.fd == keeper:
+                    selector.unregister(keeper)
+                    os.close(keeper)
+                    keeper, held = os.pipe()
+                    child = os.fork()
+                    if child:
+                        os.close(keeper)
+                        _close_all(selector, listening)
+                        return child, held
+                    os.close(held)
+                    selector.register(keeper, selectors.EVENT_READ)
+                elif key.fileobj is listening:
                     connection, _ = listening.accept()
                     if _peer(connection)[1] == 0:
                         selector.register(connection, selectors.EVENT_READ)
                     else:
                         connection.close()
-                    continue
-                assert isinstance(key.fileobj, socket.socket)
-                if not _serve_one(key.fileobj, warden):
+                elif not _serve_one(_socket(key), warden):
                     selector.unregister(key.fileobj)
                     warden.closed(key.fd)
-                    key.fileobj.close()
+                    _socket(key).close()
+
+
+def _socket(key: selectors.SelectorKey) -> socket.socket:
+    assert isinstance(key.fileobj, socket.socket)
+    return key.fileobj
+
+
+def _close_all(selector: selectors.BaseSelector, but: socket.socket) -> None:
+    """Close the connections, which somebody else goes on with."""
+    for key in selector.get_map().values():
+        if key.fileobj is not but:
+            _socket(key).close()
 
 
 def _serve_one(connection: socket.socket, warden: Warden) -> bool:
@@ -175,7 +225,8 @@ def _serve_one(connection: socket.socket, warden: Warden) -> bool:
         try:
             if data:
                 answer = warden.answer(connection.fileno(), _peer(connection)[0], data, files)
-                connection.send(answer.encode()[:LONGEST_ANSWER])
+                # Who asks and never reads must not keep the others waiting: code of the jail may have the connection.
+                connection.send(answer.encode()[:LONGEST_ANSWER], socket.MSG_DONTWAIT)
                 return True
         finally:
             for file in files:
@@ -204,16 +255,27 @@ def start(make_cells: Callable[[], Cells], log: Callable[[str], None], path: Pat
 
 
 def _keep_serving(listening: socket.socket, make_cells: Callable[[], Cells], log: Callable[[str], None]) -> NoReturn:
-    """One warden after the other, should one end: who asks meanwhile waits, as the socket stays."""
+    """One warden after the other, should one end: who asks meanwhile waits, as the socket stays.
+
+    It is two processes, and each starts the other again.
+    """
     try:
         os.setsid()
         ctypes.CDLL(None).prctl(_PR_SET_NAME, b"warden")
         keep_only(*_RIGHTS)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step, and for each program
         while True:
+            keeper, held = os.pipe()
             child = os.fork()
             if child == 0:
-                serve(listening, Warden(make_cells(), log))
+                os.close(held)
+                child, held = serve(listening, Warden(make_cells(), log), keeper)
+                log("who would start another warden has ended; another took its place")
+            else:
+                os.close(keeper)
             _, status = os.waitpid(child, 0)
+            os.close(held)
             log(f"the warden ended ({os.waitstatus_to_exitcode(status)}); starting another")
             time.sleep(0.1)
     except BaseException as error:  # noqa: BLE001  (this process must not go on as the daemon's start)

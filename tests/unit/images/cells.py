@@ -1,0 +1,60 @@
+"""Cells without CAP_SYS_ADMIN: the mounts of a warden are noted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from images.common.jail_view import open_inside
+from images.worker.cells import Cells, Mounts
+
+
+class FakeCellMounts(Mounts):
+    """Mounts that are noted. As after a real one, the jail's directories are in the cell then."""
+
+    def __init__(self) -> None:
+        self.mounted: dict[str, str] = {}
+        """What is mounted where."""
+        self.fails: str = ""
+        """The kind of mount that does not work."""
+
+    def points(self) -> frozenset[str]:
+        return frozenset(self.mounted)
+
+    def copy(self, tree: Path, target: int) -> None:
+        cell = self._note("copy", target, str(tree))
+        for name in ("tmp", "dev/shm"):
+            (cell / name).mkdir(parents=True)
+
+    def bind(self, root: Path, path: str, source: Path) -> None:
+        self._fail("bind")
+        os.close(open_inside(root, path, make=False, kind="directory"))
+        self.mounted[str(root / path.lstrip("/"))] = str(source)
+
+    def memory(self, target: int, size: int) -> None:
+        self._note("memory", target, f"{size} bytes")
+
+    def remove(self, point: Path) -> None:
+        if str(point) not in self.mounted:
+            raise OSError(22, "Invalid argument")
+        self.mounted = {at: what for at, what in self.mounted.items() if not Path(at).is_relative_to(point)}
+        for name in ("tmp", "dev/shm", "dev"):
+            if (point / name).is_dir():
+                (point / name).rmdir()
+
+    def _note(self, kind: str, target: int, what: str) -> Path:
+        self._fail(kind)
+        point = Path(f"/proc/self/fd/{target}").readlink()
+        self.mounted[str(point)] = what
+        return point
+
+    def _fail(self, kind: str) -> None:
+        if kind == self.fails:
+            raise PermissionError(1, "Operation not permitted")
+
+
+def cells_in(directory: Path, mounts: FakeCellMounts | None = None) -> Cells:
+    """Cells below a directory, with room for their jobs' own."""
+    return Cells(
+        Path("/jail"), 4096, cells=directory / "cells", jobs=directory / "jobs", mounts=mounts or FakeCellMounts()
+    )

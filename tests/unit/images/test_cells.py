@@ -1,0 +1,225 @@
+"""Cells of jobs: what is mounted for one, in which order, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from images.common.jail_view import JailViewError
+from images.worker.cells import Cells, shared_memory_size
+from tests.stacks import ROOT
+from tests.unit.images.cells import FakeCellMounts, cells_in
+
+UID, GID = os.getuid(), os.getgid()
+
+
+def test_a_job_sees_the_jail_with_a_tmp_and_a_shared_memory_of_its_own(tmp_path: Path) -> None:
+    mounts = FakeCellMounts()
+    cells = cells_in(tmp_path, mounts)
+
+    cell = cells.enter("17", UID, GID)
+
+    assert cell == cells.path("17") == tmp_path / "cells/17"
+    assert list(mounts.mounted.items()) == [
+        (str(cell), "/jail"),
+        (f"{cell}/tmp", str(tmp_path / "jobs/17")),
+        (f"{cell}/dev/shm", "4096 bytes"),
+    ]
+    assert (tmp_path / "jobs/17").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "cells").stat().st_mode & 0o777 == 0o700
+    assert "17" in cells
+    assert cells.jobs() == ["17"]
+
+
+def test_all_steps_of_a_job_are_in_the_same_cell(tmp_path: Path) -> None:
+    mounts = FakeCellMounts()
+    cells = cells_in(tmp_path, mounts)
+    first = cells.enter("17", UID, GID)
+    (tmp_path / "jobs/17/file").touch()
+    before = dict(mounts.mounted)
+
+    assert cells.enter("17", UID, GID) == first
+
+    assert mounts.mounted == before
+    assert (tmp_path / "jobs/17/file").exists()
+
+
+def test_jobs_have_cells_of_their_own(tmp_path: Path) -> None:
+    mounts = FakeCellMounts()
+    cells = cells_in(tmp_path, mounts)
+    assert cells.enter("17", UID, GID) != cells.enter("170", UID, GID)
+
+    cells.leave("17")
+
+    assert cells.jobs() == ["170"]
+    assert {Path(point).relative_to(tmp_path / "cells").parts[0] for point in mounts.mounted} == {"170"}
+
+
+def test_nothing_is_left_of_a_cell(tmp_path: Path) -> None:
+    mounts = FakeCellMounts()
+    cells = cells_in(tmp_path, mounts)
+    cells.enter("17", UID, GID)
+
+    cells.leave("17")
+    cells.leave("17")
+
+    assert "17" not in cells
+    assert not mounts.mounted
+    assert not list((tmp_path / "cells").iterdir())
+
+
+@pytest.mark.parametrize("kind", ["copy", "bind", "memory"])
+def test_a_cell_that_cannot_be_made_whole_is_not_made_at_all(tmp_path: Path, kind: str) -> None:
+    """With half of it, a job would see what is everybody's."""
+    mounts = FakeCellMounts()
+    cells = cells_in(tmp_path, mounts)
+    mounts.fails = kind
+
+    with pytest.raises(OSError, match="not permitted"):
+        cells.enter("17", UID, GID)
+
+    assert "17" not in cells
+    assert not mounts.mounted
+    assert not list((tmp_path / "cells").iterdir())
+    mounts.fails = ""
+    assert cells.enter("17", UID, GID).is_dir()
+
+
+@pytest.mark.parametrize("place", ["tmp", "dev/shm", "dev"])
+def test_a_link_in_the_jail_is_not_followed(tmp_path: Path, place: str) -> None:
+    """Root in the jail can put one in place of a directory of the jail's own."""
+
+    class Tricked(FakeCellMounts):
+        def copy(self, tree: Path, target: int) -> None:
+            super().copy(tree, target)
+            cell = Path(f"/proc/self/fd/{target}").readlink()
+            at = cell / place
+            for name in ("dev/shm", "dev", "tmp"):
+                if (cell / name).is_relative_to(at):
+                    (cell / name).rmdir()
+            at.symlink_to(outside)
+
+        def remove(self, point: Path) -> None:
+            (point / place).unlink(missing_ok=True)
+            super().remove(point)
+
+    outside = tmp_path / "outside"
+    (outside / "shm").mkdir(parents=True)
+    mounts = Tricked()
+
+    with pytest.raises(JailViewError, match="is a symbolic link in the jail"):
+        cells_in(tmp_path, mounts).enter("17", UID, GID)
+
+    assert not mounts.mounted
+
+
+def test_another_user_s_directory_is_not_shown(tmp_path: Path) -> None:
+    cells = cells_in(tmp_path)
+    (tmp_path / "jobs").mkdir(mode=0o755)
+    (tmp_path / "jobs/17").mkdir()
+
+    with pytest.raises(PermissionError, match="not a directory of user"):
+        cells.enter("17", UID + 1, GID)
+
+    assert not list((tmp_path / "cells").iterdir())
+
+
+def test_the_next_warden_finds_the_cells(tmp_path: Path) -> None:
+    mounts = FakeCellMounts()
+    cells_in(tmp_path, mounts).enter("17", UID, GID)
+    before = dict(mounts.mounted)
+
+    cells = cells_in(tmp_path, mounts)
+
+    assert cells.jobs() == ["17"]
+    assert mounts.mounted == before
+    cells.leave("17")
+    assert not mounts.mounted
+
+
+@pytest.mark.parametrize("lacks", ["", "/tmp", "/dev/shm"])
+def test_a_cell_that_was_only_begun_is_made_anew(tmp_path: Path, lacks: str) -> None:
+    """A warden that is killed in the middle leaves one in which /tmp is everybody's."""
+    mounts = FakeCellMounts()
+    cell = cells_in(tmp_path, mounts).enter("17", UID, GID)
+    gone = [point for point in mounts.mounted if point == f"{cell}{lacks}" or not lacks]
+    for point in gone:
+        del mounts.mounted[point]
+    if not lacks:  # a directory, and nothing was mounted yet
+        for name in ("tmp", "dev/shm", "dev"):
+            (cell / name).rmdir()
+
+    cells = cells_in(tmp_path, mounts)
+
+    assert cells.jobs() == []
+    assert not mounts.mounted
+    assert not cell.exists()
+    assert cells.enter("17", UID, GID) == cell
+    assert len(mounts.mounted) == 3
+
+
+def test_what_is_no_cell_keeps_its_job_from_starting_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells/17").touch()
+    cells = cells_in(tmp_path)
+
+    with pytest.raises(FileExistsError):
+        cells.enter("17", UID, GID)
+
+    assert (tmp_path / "cells/17").exists()
+    assert cells.enter("18", UID, GID).is_dir()
+
+
+def test_shared_memory_is_as_large_as_the_pod_s() -> None:
+    pod = os.statvfs("/dev/shm")
+    assert shared_memory_size("/dev/shm") == pod.f_blocks * pod.f_frsize > 0
+
+
+REAL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import os
+from pathlib import Path
+from images.worker.cells import Cells
+work = Path(sys.argv[2])
+cells = Cells(work / "jail", 8192, cells=work / "cells", jobs=work / "jobs")
+cell = cells.enter("17", 0, 0)
+mounted = lambda: open("/proc/self/mountinfo").read().count(str(work / "cells"))
+(cell / "tmp/of-job").touch()
+assert (work / "jobs/17/of-job").exists()
+assert not list((work / "jail/tmp").iterdir())
+assert (cell / "proc/self").exists()
+assert os.statvfs(cell / "dev/shm").f_blocks * os.statvfs(cell / "dev/shm").f_frsize == 8192
+assert (cell / "dev/shm").stat().st_mode & 0o7777 == 0o1777
+assert mounted() == 4, mounted()
+again = Cells(work / "jail", 8192, cells=work / "cells", jobs=work / "jobs")
+assert "17" in again
+again.leave("17")
+assert (mounted(), list((work / "cells").iterdir())) == (0, [])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_with_real_mounts(tmp_path: Path) -> None:
+    for name in ("proc", "tmp", "dev/shm"):
+        (tmp_path / "jail" / name).mkdir(parents=True)
+    subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-ec",
+         'mount --bind "$2/jail" "$2/jail"; mount -t proc proc "$2/jail/proc"; exec "$3" -c "$0" "$1" "$2"',
+         REAL, str(ROOT), str(tmp_path), sys.executable],
+        check=True,
+    )  # fmt: skip
+
+
+def test_what_it_takes_is_said(tmp_path: Path) -> None:
+    """Whoever lacks the right gets the kernel's reason, and nothing is left."""
+    if os.geteuid() == 0:
+        pytest.skip("root may")
+    cells = Cells(tmp_path, 4096, cells=tmp_path / "cells", jobs=tmp_path / "jobs")
+    with pytest.raises(OSError, match="not permitted"):
+        cells.enter("17", UID, GID)
+    assert not list((tmp_path / "cells").iterdir())

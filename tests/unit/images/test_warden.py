@@ -1,0 +1,309 @@
+"""The warden: who may ask for what, and what is logged."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from images.worker import devices
+from images.worker.warden import IDLE_SECONDS, Warden, job_cgroups, jobs_with_steps
+from tests.unit.images.cells import FakeCellMounts, cells_in
+
+UID, GID = os.getuid(), os.getgid()
+PID = 4711
+
+
+@dataclass(kw_only=True)
+class Kept:
+    """A warden with what it works on."""
+
+    directory: Path
+    mounts: FakeCellMounts = field(default_factory=FakeCellMounts)
+    log: list[str] = field(default_factory=list)
+    time: float = 1000.0
+    cgroups: Path | None = None
+    running: set[str] = field(default_factory=set)
+    asked: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """A warden, which may take the place of another."""
+        self.cells = cells_in(self.directory, self.mounts)
+        self.warden = Warden(
+            self.cells,
+            self.log.append,
+            now=lambda: self.time,
+            cgroups_of=self._cgroups_of,
+            running=lambda: self.running,
+        )
+
+    def _cgroups_of(self, pid: int) -> Path | None:
+        self.asked.append(pid)
+        return self.cgroups
+
+    def ask(self, connection: int, request: str) -> str:
+        return self.warden.answer(connection, PID, request.encode())
+
+    def enter(self, connection: int, job: str) -> str:
+        return self.ask(connection, f"cell {job} {UID} {GID}")
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(directory=tmp_path)
+
+
+def test_a_step_gets_the_way_into_the_cell_of_its_job(kept: Kept) -> None:
+    assert kept.enter(5, "17") == f"ok {kept.directory}/cells/17"
+    assert kept.enter(6, "17") == f"ok {kept.directory}/cells/17"
+    assert kept.enter(7, "18") == f"ok {kept.directory}/cells/18"
+    assert kept.asked == [PID] * 3
+    assert not kept.log
+
+
+@pytest.mark.parametrize("request_", ["end 17", "end 18", "cell 17", "cell 18"])
+def test_a_step_asks_for_its_cell_once_and_for_nothing_else(kept: Kept, request_: str) -> None:
+    """Its connection is in the jail, in a process that loads what is found there."""
+    kept.enter(5, "17")
+    kept.enter(6, "18")
+
+    answer = kept.ask(5, f"{request_} {UID} {GID}" if request_.startswith("cell") else request_)
+
+    assert answer == "this is a step of job 17"
+    assert kept.cells.jobs() == ["17", "18"]
+
+
+def test_whose_cell_was_refused_may_ask_again(kept: Kept) -> None:
+    kept.mounts.fails = "copy"
+    assert "not permitted" in kept.enter(5, "17")
+    kept.mounts.fails = ""
+    assert kept.enter(5, "17").startswith("ok ")
+
+
+@pytest.mark.parametrize("job", ["", "..", "1/2", "-1", "17x", "٣", "²", "0x11", " 17", "17\n"])
+@pytest.mark.parametrize("what", ["cell", "end"])
+def test_what_is_no_number_of_a_job_reaches_no_directory(kept: Kept, what: str, job: str) -> None:
+    answer = kept.ask(5, f"{what} {job}" + (f" {UID} {GID}" if what == "cell" else ""))
+
+    assert not answer.startswith("ok")
+    assert len(kept.log) == 1
+    assert not list((kept.directory / "cells").iterdir())
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "", " ", "cell", "cell 17", "cell 17 1", "cell 17 1 1 1", "cell 17 x 1", "cell 17 1 ", "cell 17 1 0x1", "end",
+        "end 17 1", "End 17", "ok", "devices", "devices ", f"cell 17 {10**30} 1", f"cell 17 -7 {10**30}",
+        f"cell {'1' * 5000} 0 0",
+    ],
+)  # fmt: skip
+def test_what_is_no_request_is_refused_and_logged(kept: Kept, request_: str) -> None:
+    answer = kept.ask(5, request_)
+
+    assert answer
+    assert not answer.startswith("ok")
+    assert len(kept.log) == 1
+    assert len(kept.log[0]) < 6000
+    assert kept.cells.jobs() == []
+    assert kept.enter(5, "18").startswith("ok ")
+
+
+def test_what_is_no_text_is_refused(kept: Kept) -> None:
+    assert "can't decode" in kept.warden.answer(5, PID, b"cell \xff 1 1")
+
+
+def test_why_a_cell_cannot_be_made_is_told_to_the_step_and_in_the_log(kept: Kept) -> None:
+    kept.mounts.fails = "memory"
+
+    answer = kept.enter(5, "17")
+
+    assert answer == "[Errno 1] Operation not permitted"
+    assert kept.log == [f"b'cell 17 {UID} {GID}': {answer}"]
+
+
+def test_the_end_of_a_job_takes_its_cell_away_and_no_other(kept: Kept) -> None:
+    kept.enter(5, "17")
+    kept.enter(6, "18")
+    kept.warden.closed(5)
+
+    assert kept.ask(9, "end 17") == "ok"
+    assert kept.ask(9, "end 17") == "ok", "nobody knows whether a job had one"
+
+    assert kept.cells.jobs() == ["18"]
+
+
+def test_a_connection_of_the_same_number_is_another_step(kept: Kept) -> None:
+    kept.enter(5, "17")
+    kept.warden.closed(5)
+    assert kept.enter(5, "18").startswith("ok ")
+
+
+def test_a_cell_goes_a_day_after_its_last_step(kept: Kept) -> None:
+    kept.enter(5, "17")
+    kept.enter(6, "18")
+    kept.time += IDLE_SECONDS
+    kept.warden.closed(5)  # only now
+    kept.warden.closed(6)
+    kept.time += IDLE_SECONDS - 1
+    kept.enter(7, "17")
+    kept.warden.closed(7)
+    assert kept.cells.jobs() == ["17", "18"]
+    kept.time += 1
+    kept.enter(8, "19")
+
+    assert kept.cells.jobs() == ["17", "19"]
+    assert kept.log == ["the cell of job 18 had no step for a day, and goes"]
+
+
+def test_a_cell_with_a_step_stays_for_ever(kept: Kept) -> None:
+    kept.enter(5, "17")
+    kept.time += 30 * IDLE_SECONDS
+    kept.enter(6, "18")
+    assert kept.cells.jobs() == ["17", "18"]
+
+
+def test_the_next_warden_knows_the_cells_and_who_is_in_them(kept: Kept) -> None:
+    """The steps of before have no connection to it. Their jobs may run for weeks."""
+    kept.enter(5, "17")
+    kept.enter(6, "18")
+    kept.running = {"17"}
+    kept.start()
+    assert kept.cells.jobs() == ["17", "18"]
+    kept.time += IDLE_SECONDS
+    kept.enter(7, "19")
+    assert kept.cells.jobs() == ["17", "19"]
+    kept.running = set()
+    kept.time += IDLE_SECONDS - 1
+    kept.enter(8, "20")
+    assert "17" in kept.cells.jobs(), "it was seen a day ago"
+    kept.time += 1
+    kept.enter(9, "21")
+    assert "17" not in kept.cells.jobs()
+
+
+def test_a_cell_is_there_for_a_day_also_if_its_step_ended_at_once(kept: Kept) -> None:
+    def gone(pid: int) -> Path | None:
+        raise FileNotFoundError(2, "No such file or directory", f"/proc/{pid}/cgroup")
+
+    kept.warden._cgroups_of = gone
+    assert "No such file" in kept.enter(5, "17")
+    kept.time += IDLE_SECONDS
+    kept.warden._cgroups_of = lambda _: None
+    kept.enter(6, "18")
+    assert kept.cells.jobs() == ["18"]
+
+
+# ---------------------------------------------------------------- devices
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Programs that reached the kernel."""
+    found: list[bytes] = []
+
+    def load(program: bytes) -> int:
+        found.append(program)
+        return os.open("/dev/null", os.O_RDONLY)
+
+    monkeypatch.setattr(devices, "load", load)
+    monkeypatch.setattr(devices, "attach", lambda *_: None)
+    return found
+
+
+START = b"".join(struct.pack("<BBhi", *line) for line in devices._START)
+PROGRAM = START + devices.ALLOW_ALL
+
+
+def put(kept: Kept, connection: int, *directories: Path, program: bytes = PROGRAM) -> str:
+    files = [os.open(directory, os.O_RDONLY) for directory in directories]
+    try:
+        return kept.warden.answer(connection, PID, b"devices " + program, files)
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def test_a_step_brings_the_programs_of_its_job(kept: Kept, loaded: list[bytes]) -> None:
+    kept.cgroups = kept.directory / "job_17"
+    (kept.cgroups / "step_0").mkdir(parents=True)
+    kept.enter(5, "17")
+
+    assert put(kept, 5, kept.cgroups) == "ok"
+    assert put(kept, 5, kept.cgroups / "step_0", program=START + devices.ALLOW_ALL * 2) == "ok"
+
+    assert len(loaded) == 2
+
+
+def test_who_is_no_step_brings_none(kept: Kept, loaded: list[bytes]) -> None:
+    kept.cgroups = kept.directory
+    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
+    kept.enter(5, "17")
+    kept.warden.closed(5)
+    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
+    assert not loaded
+
+
+def test_a_step_without_a_cgroup_brings_none(kept: Kept, loaded: list[bytes]) -> None:
+    kept.enter(5, "17")
+    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
+    assert not loaded
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_program_is_for_one_cgroup(kept: Kept, loaded: list[bytes], count: int) -> None:
+    kept.cgroups = kept.directory
+    kept.enter(5, "17")
+    assert put(kept, 5, *[kept.directory] * count) == "this is no step with a cgroup"
+    assert not loaded
+
+
+def test_a_step_decides_for_no_other_job(kept: Kept, loaded: list[bytes]) -> None:
+    kept.cgroups = kept.directory / "job_17"
+    other = kept.directory / "job_18"
+    kept.cgroups.mkdir()
+    other.mkdir()
+    kept.enter(5, "17")
+    assert "not a cgroup of" in put(kept, 5, other)
+    assert "instruction" in put(kept, 5, kept.cgroups, program=START + b"\x85" + devices.ALLOW_ALL[1:])
+    assert not loaded
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("0::/system.slice/w-0_slurmstepd.scope/job_17/step_0/slurm", "system.slice/w-0_slurmstepd.scope/job_17"),
+        ("0::/slurmd", None),
+        ("0::/", None),
+        ("0::/system.slice/w-0_slurmstepd.scope/job_17/step_0/user", None),
+        ("0::/other/job_17/step_0/slurm", None),
+        ("0::/../job_17/step_0/slurm", None),
+        ("0::/slurm", None),
+        ("12:devices:/system.slice/x/job_17/step_0/slurm\n0::/", None),
+        ("", None),
+    ],
+)
+def test_the_cgroup_of_the_job_of_a_slurmstepd(tmp_path: Path, text: str, found: str | None) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/cgroup").write_text(f"{text}\n")
+    assert job_cgroups(7, tmp_path, Path("/at")) == (Path("/at") / found if found else None)
+
+
+def test_jobs_with_steps_are_those_of_slurmstepd(tmp_path: Path) -> None:
+    titles = {
+        "1": "slurmd\0-D",
+        "7": "slurmstepd: [17.batch]\0",
+        "8": "slurmstepd: [18.0]",
+        "9": "x slurmstepd: [19.0]",
+    }
+    for pid, title in {**titles, "10": "slurmstepd: [x.0]", "self": "slurmstepd: [20.0]"}.items():
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "cmdline").write_text(title)
+    (tmp_path / "11").mkdir()  # it has just ended
+    assert jobs_with_steps(tmp_path) == {"17", "18"}
