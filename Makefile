@@ -50,7 +50,7 @@ test-machines:
 	@$(call STAGE,3) $(PYTEST) -n 0 --maxfail=2 --junitxml=$(LOGS)/3-machines.xml -m disruptive \
 		--ignore=tests/e2e/test_make_up.py tests/e2e
 test-program:
-	@nice -n 19 $(PYTEST) -n 2 --junitxml=$(LOGS)/3-program.xml tests/unit tests/graph tests/network > $(LOGS)/3-program.log 2>&1; \
+	@nice -n 19 $(PYTEST) -n 2 --junitxml=$(LOGS)/3-program.xml tests/unit tests/graph tests/network tests/machine > $(LOGS)/3-program.log 2>&1; \
 		status=$$?; [ $$status = 0 ] && tail -n 1 $(LOGS)/3-program.log || cat $(LOGS)/3-program.log; exit $$status
 
 check: $(VENV)/.ready-dev ## Check format, lint and types

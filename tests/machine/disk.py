@@ -18,11 +18,16 @@ _SPARE_BYTES, _PER_FILE_BYTES = 32 * 2**20, 512
 def disk(rootfs: Path, programs: Programs) -> Path:
     """Give the disk of a root file system that does not change; made once, beside it, and it goes when that goes."""
     result = rootfs.parent / f"disk{_LAYOUT}-{rootfs.name.removeprefix('rootfs-')}.ext4"
-    if not result.exists():
+    if not _is_present(result, rootfs):
         with lock.hold(rootfs.parent / ".disk.lock", lambda: None):
-            if not result.exists():
+            if not _is_present(result, rootfs):
                 _make(rootfs, result, programs)
     return result
+
+
+def _is_present(disk: Path, rootfs: Path) -> bool:
+    """Not where another root file system has been put in the place of the one that it was made from."""
+    return disk.exists() and disk.stat().st_mtime >= rootfs.stat().st_ctime
 
 
 def _make(rootfs: Path, result: Path, programs: Programs) -> None:
