@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from images.common import job_directory
@@ -33,6 +34,9 @@ WAIT_SECONDS: Final = 8.0
 takes a batch job for lost whose node says nothing for `BatchStartTimeout`, 10 s."""
 LOOK_SECONDS: Final = 0.5
 
+CELLS: Final = Path("/run/slurmstack/cells")
+"""Where the jobs are that have a view of the jail of their own (images/worker/cells.py)."""
+
 _REFUSING: Final = ("hardware", "user")
 
 
@@ -42,6 +46,7 @@ class Prolog(AroundJob):
 
     clock: Clock = field(default_factory=Clock)
     now: Callable[[], float] = time.time
+    cells: Path = CELLS
 
     def run(self) -> int:
         """Returns the exit code."""
@@ -55,8 +60,10 @@ class Prolog(AroundJob):
 
     def _make_directory(self, job: str, uid: int) -> None:
         gid = self.environment.get("SLURM_JOB_GID", "")
+        # `sbcast` may have been here before the first step, and wrote into the cell's /tmp, which is this directory.
+        make = job_directory.of if (self.cells / job).is_dir() else job_directory.make
         try:
-            job_directory.make(job, uid, int(gid) if gid.isdigit() else -1, self.jobs)
+            make(job, uid, int(gid) if gid.isdigit() else -1, self.jobs)
         except (OSError, ValueError) as error:
             self.log(f"job {job} gets no temporary directory of its own: {error}")
 

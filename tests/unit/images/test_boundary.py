@@ -14,7 +14,9 @@ import pytest
 
 from images.common.boundary import (
     forget_configuration,
+    keep_only,
     own_directory,
+    protect_cgroups,
     seal_root,
     settle_shared,
     without_set_up,
@@ -167,3 +169,39 @@ def test_the_plugins_leave_what_is_written_down() -> None:
     text = (ROOT / "images/common/native/capabilities.c").read_text()
     table = text[text.index("of_users =") : text.index(";", text.index("of_users ="))]
     assert {word.split(")")[0] for word in table.split("BIT(CAP_")[1:]} == set(IN_JAIL)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has something to keep")
+def test_what_is_kept_is_all_there_is_for_good() -> None:
+    told = "[int(line.split()[1], 16) for line in open('/proc/self/status') if line.startswith('Cap')]"
+    program = f"""
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from images.common.boundary import keep_only
+keep_only("SYS_ADMIN", "CHOWN")
+print({told}, flush=True)
+keep_only("SYS_ADMIN", "CHOWN")  # a second time changes nothing
+os.execv(sys.executable, [sys.executable, "-c", "print({told})"])
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(ROOT)], check=True, stdout=subprocess.PIPE, text=True)
+    kept, started = (dict(zip(CAPABILITIES, json.loads(line), strict=True)) for line in done.stdout.splitlines())
+    both = 1 << SYS_ADMIN | 1
+    assert kept == {"CapInh": kept["CapInh"] & both, "CapPrm": both, "CapEff": both, "CapBnd": both, "CapAmb": 0}
+    assert started == kept, "what it starts does not get anything back"
+
+
+def test_what_is_to_be_kept_is_spelt_right() -> None:
+    with pytest.raises(KeyError):
+        keep_only("SYSADMIN")
+
+
+def test_cgroups_are_shown_for_reading_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime may mount them to be written, and root in the jail would take its job out of all limits."""
+    runner = FakeRunner()
+    protect_cgroups(tmp_path, runner)
+    assert runner.commands == [], "there are none"
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path / "sys/fs/cgroup")
+    protect_cgroups(tmp_path, runner)
+    assert runner.commands == [f"mount -o remount,bind,ro {tmp_path}/sys/fs/cgroup"]
+    with pytest.raises(CannotGoOnError, match="cannot be made read-only: denied"):
+        protect_cgroups(tmp_path, FakeRunner({"mount": Result(code=32, stderr="denied")}))

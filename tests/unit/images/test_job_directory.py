@@ -55,6 +55,36 @@ def test_what_is_no_number_makes_and_removes_nothing(tmp_path: Path, job: str) -
         job_directory.make(job, UID, GID, tmp_path / "jobs")
     with pytest.raises(ValueError, match="no job's number"):
         job_directory.retire(job, tmp_path / "jobs")
+    with pytest.raises(ValueError, match="no job's number"):
+        job_directory.of(job, UID, GID, tmp_path / "jobs")
+
+
+def test_what_the_prolog_has_made_is_the_job_s_and_else_it_is_made(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    made = job_directory.make("17", UID, GID, jobs)
+    (made / "file").touch()
+    assert job_directory.of("17", UID, GID, jobs) == made
+    assert (made / "file").exists()
+    other = job_directory.of("18", UID, GID, jobs)
+    assert (other, other.stat().st_mode & 0o777) == (jobs / "18", 0o700)
+
+
+@pytest.mark.parametrize("kind", ["another user's", "a link", "a file", "in an open directory"])
+def test_nothing_else_is_taken_for_the_job_s(tmp_path: Path, kind: str) -> None:
+    jobs = tmp_path / "jobs"
+    jobs.mkdir(mode=0o755)
+    uid = UID
+    if kind == "another user's":
+        (jobs / "17").mkdir()
+        uid += 1
+    elif kind == "a link":
+        (jobs / "17").symlink_to(tmp_path)
+    elif kind == "a file":
+        (jobs / "17").touch()
+    else:
+        jobs.chmod(0o777)
+    with pytest.raises(PermissionError):
+        job_directory.of("17", uid, GID, jobs)
 
 
 def test_it_is_moved_aside_at_once_and_removed_with_all_that_is_in_it(tmp_path: Path) -> None:

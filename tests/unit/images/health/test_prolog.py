@@ -33,6 +33,7 @@ class FakeJob:
         (directory / "proc").mkdir()
         self.node = Node(name="w-0", gpus=8, root=directory, state=directory / "state")
         self.jobs = directory / "jobs"
+        self.cells = directory / "cells"
         self.registry = Registry()
         self.off: frozenset[str] = frozenset()
         self.report_only: frozenset[str] = frozenset()
@@ -63,6 +64,7 @@ class FakeJob:
             runner=self.runner,
             environment=self.environment,
             jobs=self.jobs,
+            cells=self.cells,
             seconds=seconds,
             clock=self.clock,
             now=lambda: NOW,
@@ -193,6 +195,21 @@ def test_a_directory_that_cannot_be_made_keeps_no_job_from_starting(job: FakeJob
     job.jobs.touch()
     assert job.start() == 0
     assert "gets no temporary directory" in job.log[0]
+
+
+@pytest.mark.parametrize("has_cell", [True, False])
+def test_what_sbcast_has_written_before_the_first_step_stays(job: FakeJob, has_cell: bool) -> None:
+    """Where the job has no cell yet, it is of an earlier run of the job."""
+    job.jobs.mkdir(mode=0o755)
+    (job.jobs / "17").mkdir()
+    (job.jobs / "17/sent").touch()
+    (job.cells / ("17" if has_cell else "18")).mkdir(parents=True)
+
+    assert job.start() == 0
+
+    assert (job.jobs / "17").is_dir()
+    assert (job.jobs / "17/sent").exists() == has_cell
+    assert job.log == []
 
 
 def test_a_state_directory_that_cannot_be_written_changes_nothing_else(job: FakeJob) -> None:
