@@ -37,6 +37,7 @@ from components.kit.workload import (
 from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.secrets import Secrets
 from components.sssd import with_sssd
+from config.base import parse_cpus
 from config.sections.workers import Toleration
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.health import SETTINGS_DIR
@@ -180,6 +181,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             POOL=args.name,
             NODE_CONF=node_conf(args.name, pool),
             JAIL=JAIL_DIR if args.in_jail else "",
+            **_confinement(args),
             **(args.jail.env if args.in_jail else {}),
             **mounts_env(args.mounts, in_jail=args.in_jail),
             **({"NVIDIA_DRIVER_CAPABILITIES": DRIVER_CAPABILITIES} if pool.resources.gpus else {}),
@@ -199,7 +201,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             mount("run", "/run/slurm"),
         ],
         resources=resources(
-            cpu=pool.resources.cpu_request or args.scope.cloud.worker_cpu_request(pool.resources.cpus),
+            cpu=cpu_request(args),
             memory=pool.resources.memory,
             memory_limit=pool.resources.memory,
             disk=disk_for(pool.tmp),
@@ -207,6 +209,25 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             devices=args.placement.devices,
         ),
     )
+
+
+def _confinement(args: WorkerPoolArgs) -> dict[str, str]:
+    """What slurmd's start is told of it, where it differs from its own defaults.
+
+    Jobs are bound to cores where these are the pod's own: it has asked Kubernetes for all of them. Where several pods
+    share them, each of them would bind its first job to the first core.
+    """
+    pool = args.pool
+    asked = parse_cpus(cpu_request(args))
+    return {
+        **({"CONFINEMENT": pool.confinement} if pool.confinement != "auto" else {}),
+        **({"SHARED_CPUS": "yes"} if asked < pool.resources.cpus else {}),
+    }
+
+
+def cpu_request(args: WorkerPoolArgs) -> str:
+    """The CPU that the pod asks Kubernetes for."""
+    return args.pool.resources.cpu_request or args.scope.cloud.worker_cpu_request(args.pool.resources.cpus)
 
 
 def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs:

@@ -34,6 +34,9 @@ SLURMDBD = "slurmdbd.conf"
 _CONFIGLESS = "enable_configless"
 """The one of SlurmctldParameters that no setting can take away: without it no worker would find its configuration."""
 
+_NODES_DIFFER = "NO_CONF_HASH"
+"""The one of DebugFlags that stays: slurmctld would complain of each worker that reads lines of its own, for ever."""
+
 _OBJECTS = ("nodeset", "partitionname")
 """Keys of lines that are no settings."""
 
@@ -70,6 +73,9 @@ def slurm_conf(config: ClusterConfig) -> str:
     parameters = settings["SlurmctldParameters"].split(",")
     if _CONFIGLESS not in parameters:
         settings["SlurmctldParameters"] = ",".join([_CONFIGLESS, *parameters])
+    flags = settings["DebugFlags"].split(",")
+    if _NODES_DIFFER not in flags:
+        settings["DebugFlags"] = ",".join([_NODES_DIFFER, *flags])
     return _with_settings(text, settings)
 
 

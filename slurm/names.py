@@ -55,3 +55,7 @@ SIZE_ANNOTATION = "slurmstack/size"
 def node_name(pool: str, ordinal: int) -> str:
     """Name of a Slurm node, which is also the name of its pod and its host."""
     return f"{pool}-{ordinal}"
+
+
+CONFINEMENT = "confinement"
+"""Key of a node's `Extra`, which says to what its jobs are held (images/worker/slurmd.py)."""

@@ -23,10 +23,13 @@ def print_status(status: Status) -> None:
         ready = Text("yes") if pod.ready else Text("no", style="red")
         pods.add_row(Text(pod.name), Text(pod.phase), ready, str(pod.restarts), Text(pod.node))
     console.print(pods)
-    nodes = Table("SLURM NODE", "STATE", "REASON", box=None, pad_edge=False)
+    nodes = Table("SLURM NODE", "STATE", "JOBS ARE HELD TO", "REASON", box=None, pad_edge=False)
     for node in status.nodes:
         nodes.add_row(
-            Text(node.name), Text(node.state, style="red" if is_down(node.state) else ""), Text(printable(node.reason))
+            Text(node.name),
+            Text(node.state, style="red" if is_down(node.state) else ""),
+            Text(printable(node.confinement)),
+            Text(printable(node.reason)),
         )
     console.print()
     if told := missing_workers(status.workers):

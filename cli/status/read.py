@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from cli.kubectl.client import ANSWER_SECONDS, ASK_SLURMDBD, Kubectl, complaint,
 from cli.safety.changed import POOL_LABEL
 from cli.status.configuration import describe_configuration
 from config.cluster import ClusterConfig
-from slurm.names import node_name
+from slurm.names import CONFINEMENT, node_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,8 @@ class SlurmNode:
     name: str
     state: str
     reason: str
+    confinement: str = ""
+    """To what its jobs are held, as the node says; empty if it says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,7 @@ class Status:
     healthy: bool
 
 
-_SINFO = ("sinfo", "--Node", "--noheader", "--format=%N|%T|%E")
+_SINFO = ("sinfo", "--Node", "--noheader", "--Format=NodeHost:|,StateLong:|,Reason:|,Extra:")
 
 _SILENT = "slurmdbd is silent\n"
 
@@ -158,11 +161,20 @@ def _nodes(kubectl: Kubectl, namespace: str, *, accounting: bool) -> tuple[tuple
     done = in_controller(kubectl, namespace, "sh", "-c", script, "sh", *_SINFO, seconds=ANSWER_SECONDS)
     if done.returncode != 0:
         return (), complaint(done), None
-    rows = sorted({tuple(line.split("|", 2)) for line in done.stdout.splitlines() if line.count("|") >= 2})
-    nodes = (
-        SlurmNode(name=name, state=state, reason="" if reason == "none" else reason) for name, state, reason in rows
-    )
+    nodes = (node_of(line) for line in sorted(set(done.stdout.splitlines())) if line.count("|") >= 3)
     return tuple(nodes), "", not done.stdout.endswith(_SILENT) if accounting else None
+
+
+def node_of(line: str) -> SlurmNode:
+    """A node as sinfo prints it. A reason may have separators in it."""
+    name, state, rest = line.split("|", 2)
+    reason, _, extra = rest.rpartition("|")
+    try:
+        said = json.loads(extra)
+    except ValueError:  # somebody else's text
+        said = {}
+    confinement = said.get(CONFINEMENT, "") if isinstance(said, dict) else ""
+    return SlurmNode(name=name, state=state, reason="" if reason == "none" else reason, confinement=str(confinement))
 
 
 def is_down(state: str) -> bool:

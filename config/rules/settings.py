@@ -51,6 +51,9 @@ _SAME = {
 }
 """Keys of slurm.conf and the fields that write them."""
 
+_OF_THE_WORKER = ("proctracktype", "taskplugin", "jobacctgathertype")
+"""Keys that each worker decides about by its machine, where it holds jobs to what they asked for."""
+
 _SAME_IN_PARTITIONS = {
     "nodes": "pools",
     "default": "default",
@@ -90,6 +93,13 @@ def _setting(key: str, sections: Sections) -> Iterator[Problem]:
     section = _ALWAYS_OURS.get(key.lower())
     if section is not None:
         yield Problem("slurm.settings", f"has the key {key!r}, which belongs to slurmstack:{section}; remove it")
+    confining = [name for name, pool in sections.get("worker_nodes").items() if pool.confines]
+    if key.lower() in _OF_THE_WORKER and confining:
+        message = (
+            f"has the key {key!r}, about which workers decide that hold jobs to what they asked for; remove it, or set "
+            f"confinement: off in {', '.join(f'worker_nodes.{name}' for name in confining)}"
+        )
+        yield Problem("slurm.settings", message)
     field = _SAME.get(key.lower())
     if field is not None and _is_written(field, sections):
         yield Problem("slurm.settings", f"has the key {key!r}, and {field} says the same thing; remove one of them")

@@ -117,8 +117,13 @@ class WorkerPool(Machines):
     """`confined`: jobs run in the jail, for which the pod has CAP_SYS_ADMIN. `baseline`: no jail and no capability for
     it; jobs see the worker's image and the shared volumes of `mounts`, and no homes."""
 
+    confinement: Literal["auto", "required", "off"] = "auto"
+    """Whether a job is held to the cores, memory and devices that it asked for, by cgroups of its own. `auto`: where
+    the machine lets the pod do so, which takes version 2 of cgroups; `slurmstack status` says which workers do.
+    `required`: a worker that cannot does not start, and says why. `off`: Slurm counts, and nothing holds."""
+
     shared_memory: Quantity | None = None
-    """Size of `/dev/shm`, counted in the pod's memory. Default: half of the memory."""
+    """Size of `/dev/shm`, of the pod and of each job in it; counted in the memory. Default: half of the memory."""
 
     tmp: Volume = "100Gi"
     """Size of `/tmp` of one worker, on its machine's disk; at least 100Mi. Kubernetes ends a pod that has more in
@@ -129,6 +134,20 @@ class WorkerPool(Machines):
 
     tolerations: tuple[Toleration, ...] = ()
     """Taints of the Kubernetes nodes that these workers may ignore."""
+
+    @model_validator(mode="after")
+    def _confined_in_the_jail(self) -> WorkerPool:
+        if self.confinement == "required" and self.security == "baseline":
+            raise ValueError(
+                "has confinement: required and security: baseline, whose pods may not touch their cgroups; use "
+                "security: confined, or confinement: auto"
+            )
+        return self
+
+    @property
+    def confines(self) -> bool:
+        """Whether its workers hold jobs to what they asked for, where their machines can."""
+        return self.security == "confined" and self.confinement != "off"
 
     @property
     def node_groups(self) -> int:

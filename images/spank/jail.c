@@ -52,9 +52,10 @@ SPANK_PLUGIN(jail, 1)
 static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 {
 	uint32_t job_id = 0;
+	uint64_t memory_mib = 0; /* of this node; 0: no limit */
 	uid_t uid = 0;
 	gid_t gid = 0;
-	char request[64];
+	char request[128];
 	/* Never closed: the cell stays at least as long as this process. */
 	int connection = warden_connect();
 
@@ -67,11 +68,12 @@ static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 	}
 	if (spank_get_item(spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS
 	    || spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS
-	    || spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS) {
-		slurm_error("jail: the job's number or user is not known");
+	    || spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS
+	    || spank_get_item(spank, S_JOB_ALLOC_MEM, &memory_mib) != ESPANK_SUCCESS) {
+		slurm_error("jail: the job's number, user or memory is not known");
 		return -1;
 	}
-	snprintf(request, sizeof(request), "cell %" PRIu32 " %u %u", job_id, uid, gid);
+	snprintf(request, sizeof(request), "cell %" PRIu32 " %u %u %" PRIu64, job_id, uid, gid, memory_mib);
 	if (warden_ask(connection, request, cell) == 0) {
 		int *shared = dlsym(RTLD_DEFAULT, "slurmstack_warden"); /* images/common/native/devices.c */
 
@@ -157,12 +159,33 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	return bound();
 }
 
+enum { SOONER = 100, SOONEST = 1000 };
+
+/*
+ * Where a job is over its memory, the kernel is to end a task and not slurmstepd, which is in the job's limit, too: then
+ * nobody would say that the job has ended. Slurm would protect slurmstepd itself, which takes CAP_SYS_RESOURCE.
+ */
+static void be_killed_sooner(void)
+{
+	FILE *file = fopen("/proc/self/oom_score_adj", "r+e");
+	int score;
+
+	if (file == NULL)
+		return;
+	if (fscanf(file, "%d", &score) == 1) {
+		rewind(file);
+		fprintf(file, "%d", score + SOONER < SOONEST ? score + SOONER : SOONEST);
+	}
+	fclose(file);
+}
+
 /* In each task while it is still root: the last look before it becomes the user's. */
 int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 {
 	(void)spank;
 	(void)argc;
 	(void)argv;
+	be_killed_sooner();
 	return bound();
 }
 

@@ -28,6 +28,10 @@ CELLS: Final = Path("/run/slurmstack/cells")
 
 SHARED_MEMORY: Final = "/dev/shm"
 
+_MIB: Final = 2**20
+KEPT_FOR_STEPS: Final = 32 * _MIB
+"""Bytes of a job's memory that its /dev/shm leaves: each step has a slurmstepd of about 10 MiB in the same limit."""
+
 _MNT_DETACH: Final = 2
 _UMOUNT_NOFOLLOW: Final = 8
 _NOSUID_NODEV: Final = 2 | 4
@@ -101,14 +105,17 @@ class Cells:
         """Where a job's cell is, or would be."""
         return self._cells / job
 
-    def enter(self, job: str, uid: int, gid: int) -> Path:
-        """Make a job's cell, unless it is there. Raises OSError or JailViewError, and leaves nothing behind then."""
+    def enter(self, job: str, uid: int, gid: int, memory_mib: int = 0) -> Path:
+        """Make a job's cell, unless it is there. Raises OSError or JailViewError, and leaves nothing behind then.
+
+        `memory_mib`: the job's; 0: nothing limits it.
+        """
         cell = self.path(job)
         if job in self._made:
             return cell
         cell.mkdir(mode=0o700)
         try:
-            self._fill(cell, job_directory.of(job, uid, gid, self._jobs))
+            self._fill(cell, job_directory.of(job, uid, gid, self._jobs), self._shared(memory_mib))
         except BaseException:
             self._clear(cell)
             raise
@@ -133,10 +140,15 @@ class Cells:
                     self._clear(cell)
         return found
 
-    def _fill(self, cell: Path, temporary: Path) -> None:
+    def _shared(self, memory_mib: int) -> int:
+        """Bytes in /dev/shm. What is in there stays when the kernel ends the tasks, and then no step could end."""
+        most = max(KEPT_FOR_STEPS, memory_mib * _MIB - KEPT_FOR_STEPS)
+        return min(self._shared_memory, most) if memory_mib > 0 else self._shared_memory
+
+    def _fill(self, cell: Path, temporary: Path, shared: int) -> None:
         self._at(cell, "", lambda target: self._mounts.copy(self._jail, target))
         self._mounts.bind(cell, "/tmp", temporary)
-        self._at(cell, SHARED_MEMORY, lambda target: self._mounts.memory(target, self._shared_memory))
+        self._at(cell, SHARED_MEMORY, lambda target: self._mounts.memory(target, shared))
 
     @staticmethod
     def _at(root: Path, path: str, mount: Callable[[int], None]) -> None:

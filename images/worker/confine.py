@@ -39,11 +39,12 @@ def find(
     node_conf: str,
     runner: Runner,
     *,
+    own_cpus: bool = True,
     take: Callable[[str, int, Runner], Subtree] = take_subtree,
     why_no_devices: Callable[[], str] = devices.why_not,
     directory: Path = NODE,
 ) -> Confinement:
-    """Set up what can be. `wanted`: `auto`, `required` or `off`.
+    """Set up what can be. `wanted`: `auto`, `required` or `off`. `own_cpus`: no other pod uses the same ones.
 
     Raises CannotGoOnError where it is required and cannot be.
     """
@@ -62,9 +63,11 @@ def find(
                 f"required`: {error}"
             ) from error
         return _write(directory, Confinement(confined=False, said=f"none: {error}"), "")
-    kinds = f"cores and memory; {no_devices}" if no_devices else "cores, memory and devices"
-    found = Confinement(confined=True, said=f"{kinds} (cgroups {subtree.how})")
-    return _write(directory, found, _cgroup_conf(swap=subtree.swap, devices=not no_devices))
+    held = [*(["cores"] if own_cpus else []), "memory", *([] if no_devices else ["devices"])]
+    notes = [*([] if own_cpus else ["its CPUs are not the pod's own"]), *([no_devices] if no_devices else [])]
+    said = f"{', '.join(held)} (cgroups {subtree.how})" + "".join(f"; {note}" for note in notes)
+    conf = _cgroup_conf(cores=own_cpus, swap=subtree.swap, devices=not no_devices)
+    return _write(directory, Confinement(confined=True, said=said), conf)
 
 
 def _write(directory: Path, found: Confinement, cgroup_conf: str) -> Confinement:
@@ -73,15 +76,16 @@ def _write(directory: Path, found: Confinement, cgroup_conf: str) -> Confinement
     return found
 
 
-def write_slurm_conf(*, confined: bool, in_jail: bool, directory: Path = NODE, root: Path = Path("/")) -> None:
+def write_slurm_conf(
+    *, confined: bool, own_cpus: bool, in_jail: bool, directory: Path = NODE, root: Path = Path("/")
+) -> None:
     """What slurmd reads after the cluster's slurm.conf."""
     lines = []
+    plugins = [*(["task/affinity"] if own_cpus else []), *(["task/cgroup"] if confined else [])]
+    if plugins:
+        lines.append(f"TaskPlugin={','.join(plugins)}")
     if confined:
-        lines += [
-            "ProctrackType=proctrack/cgroup",
-            "TaskPlugin=task/affinity,task/cgroup",
-            "JobAcctGatherType=jobacct_gather/cgroup",
-        ]
+        lines += ["ProctrackType=proctrack/cgroup", "JobAcctGatherType=jobacct_gather/cgroup"]
     if in_jail and has_join_plugin(root):
         lines.append("JobContainerType=job_container/jail")
     (directory / "slurm.conf").write_text("".join(f"{line}\n" for line in lines))
@@ -99,8 +103,8 @@ def _memory(node_conf: str) -> int:
     return int(found[1])
 
 
-def _cgroup_conf(*, swap: bool, devices: bool) -> str:
-    lines = ["CgroupPlugin=cgroup/v2", "ConstrainCores=yes", "ConstrainRAMSpace=yes"]
+def _cgroup_conf(*, cores: bool, swap: bool, devices: bool) -> str:
+    lines = ["CgroupPlugin=cgroup/v2", "ConstrainRAMSpace=yes", *(["ConstrainCores=yes"] if cores else [])]
     # Without it the kernel would swap a job's memory out instead of ending the job, where the machine has swap.
     lines += ["ConstrainSwapSpace=yes", "AllowedSwapSpace=0"] if swap else []
     lines += ["ConstrainDevices=yes"] if devices else []

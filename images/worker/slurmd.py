@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from images.common import preload
 from images.common.boundary import (
@@ -25,20 +27,25 @@ from images.common.mountinfo import expect_filesystem
 from images.common.process import become, program, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
-from images.worker import confine, warden
+from images.worker import confine, cpus, warden
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres
 from images.worker.limits import raise_locked_memory
 from images.worker.topology import STARTS_DRAINED, waits_for_place
 
+CONFINEMENT: Final = "confinement"
+"""Key of the node's `Extra`, as `slurmstack status` looks for it."""
 
-def slurmd_command(controller: str, node_conf: str, name: str) -> list[str]:
-    """The daemon's command line.
+
+def slurmd_command(controller: str, node_conf: str, name: str, confinement: str) -> list[str]:
+    """The daemon's command line. `confinement`: what the node says of that.
 
     -Z: a dynamic node, which registers itself. -b: reports this start as its boot; a pod would report the host's boot
     time, and a node that Slurm powered on would then never count as started.
     """
-    return ["/usr/sbin/slurmd", "-D", "-Z", "-b", "--conf-server", controller, "--conf", node_conf, "-N", name]
+    extra = json.dumps({CONFINEMENT: confinement})
+    command = ["/usr/sbin/slurmd", "-D", "-Z", "-b", "--conf-server", controller, "--conf", node_conf, "-N", name]
+    return [*command, "--extra", extra]
 
 
 def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool = False) -> bool:
@@ -117,9 +124,12 @@ def main() -> None:
         else:
             prepare_own_root()
         wanted = os.environ.get("CONFINEMENT", "auto") if jail else "off"
-        found = confine.find(wanted, name, node_conf, run)
+        own_cpus = os.environ.get("SHARED_CPUS") != "yes"
+        if own_cpus:
+            node_conf = cpus.described(node_conf, cpus.read_topology(), cpus.allowed_cpus())
+        found = confine.find(wanted, name, node_conf, run, own_cpus=own_cpus)
         log(f"what holds jobs to what they asked for: {found.said}")
-        confine.write_slurm_conf(confined=found.confined, in_jail=bool(jail))
+        confine.write_slurm_conf(confined=found.confined, own_cpus=own_cpus, in_jail=bool(jail))
         if jail:
             guard_jail(Path(jail), log)
         give_up_set_up()
@@ -130,5 +140,5 @@ def main() -> None:
         lift_own_drain(node, log, keep_waiting=waits)
         if waits:
             node_conf += STARTS_DRAINED
-        command = without_set_up(slurmd_command(controller, node_conf, node.name), os.getpid())
+        command = without_set_up(slurmd_command(controller, node_conf, name, found.said), os.getpid())
         become(command, log, env=environment(confined=found.confined, in_jail=bool(jail)))

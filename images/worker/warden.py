@@ -4,7 +4,8 @@ slurmd and slurmstepd have none of it, as users reach them: slurmstepd even load
 in there can put in place. The warden loads nothing from the jail and takes a handful of requests, on a socket that is
 outside of the jail and for root alone: slurmstepd connects before it goes in (images/spank/jail.c).
 
-    cell JOB UID GID    the way into the job's cell, which is made where there is none (images/worker/cells.py)
+    cell JOB UID GID MIB  the way into the job's cell, which is made where there is none (images/worker/cells.py);
+                        MIB: the job's memory on this node, 0 if nothing limits it
     end JOB             takes the cell away
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
 
@@ -118,9 +119,9 @@ class Warden:
         if not job.isdigit():
             raise RefusedError(f"{job!r} is no job's number")
         match what, more:
-            case "cell", (uid, gid):
+            case "cell", (uid, gid, mib):
                 self._tidy()
-                path = self._cells.enter(job, int(uid), int(gid))
+                path = self._cells.enter(job, int(uid), int(gid), int(mib))
                 self._used[job] = self._now()
                 self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
                 return [str(path)]

@@ -44,7 +44,9 @@ def worker_sections(version: str, *, cpus: int, memory: str) -> dict[str, Any]:
     """The development stack with one pool, `default`, of small workers."""
     sections = stacks.dev()
     sections["slurm"] = {"version": version, "settings": {"DefMemPerCPU": 32}}
-    pool = {**sections["worker_nodes"]["default"], "resources": {"cpus": cpus, "memory": memory}}
+    # All of them: its CPUs are its own.
+    resources = {"cpus": cpus, "memory": memory, "cpu_request": str(cpus)}
+    pool = {**sections["worker_nodes"]["default"], "resources": resources}
     return {**sections, "worker_nodes": {**sections["worker_nodes"], "default": pool}}
 
 

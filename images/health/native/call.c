@@ -23,6 +23,7 @@
 #define SOCKET "/run/slurmstack/health/socket"
 #endif
 #define PLAIN "/run/slurmstack/health/plain" /* there if no check runs around jobs; the resident process makes it */
+#define SETTINGS "/config/health" /* there if the cluster has checks at all */
 #ifndef PATIENCE_SECONDS
 #define PATIENCE_SECONDS 55 /* the programs limit themselves to less; slurmd ends HealthCheckProgram after 60 s */
 #endif
@@ -44,7 +45,8 @@ static int do_here(const char *program)
 	const char *job = getenv("SLURM_JOB_ID");
 	long long uid = around_number(getenv("SLURM_JOB_UID")), gid = around_number(getenv("SLURM_JOB_GID"));
 
-	if (around_number(job) <= 0 || uid < 0 || is_protected(uid) || access(PLAIN, F_OK) != 0)
+	if (around_number(job) <= 0 || uid < 0 || is_protected(uid)
+	    || (access(PLAIN, F_OK) != 0 && access(SETTINGS, F_OK) == 0))
 		return -1;
 	if (strcmp(program, "prolog") == 0)
 		return gid < 0 ? -1 : around_make(&places, job, (uid_t)uid, (gid_t)gid);

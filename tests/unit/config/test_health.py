@@ -196,7 +196,7 @@ def test_slurm_runs_the_programs_of_the_worker_s_image() -> None:
 
 def test_without_checks_slurm_runs_none_of_them_and_still_has_an_epilog() -> None:
     keys = effective_settings(load_config(with_health(enabled=False)))
-    assert keys["Epilog"] == "/usr/bin/true"
+    assert keys["Epilog"] == "/usr/libexec/slurmstack/health-epilog", "it takes the job's own directories away"
     assert not keys.keys() & {"Prolog", "HealthCheckProgram"}
 
 

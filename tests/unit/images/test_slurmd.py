@@ -64,11 +64,11 @@ def test_the_configuration_is_asked_from_the_controller() -> None:
 
 
 def test_the_command_line_is_that_of_a_dynamic_node_that_reports_its_own_boot() -> None:
-    command = slurmd_command("controller-0:6817", "CPUs=2 Feature=default", "default-0")
+    command = slurmd_command("controller-0:6817", "CPUs=2 Feature=default", "default-0", "memory")
 
     assert command[:4] == ["/usr/sbin/slurmd", "-D", "-Z", "-b"]
     assert command[4:8] == ["--conf-server", "controller-0:6817", "--conf", "CPUs=2 Feature=default"]
-    assert command[8:] == ["-N", "default-0"]
+    assert command[8:] == ["-N", "default-0", "--extra", '{"confinement": "memory"}'], "which `slurmstack status` shows"
 
 
 def test_a_volume_that_the_machine_lacks_stops_a_worker_without_the_jail(monkeypatch: pytest.MonkeyPatch) -> None:

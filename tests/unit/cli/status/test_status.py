@@ -20,7 +20,7 @@ from tests.fakes.kubectl import FakeKubectl, listed
 CONFIG = load_config(stacks.dev())
 ACTIVE = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
 BAD = {"slurm.conf": "Colour=red"}
-NODES = "default-0|idle|none\ndefault-1|idle|none\n"
+NODES = "default-0|idle|none|\ndefault-1|idle|none|\n"
 
 
 def pod(name: str, *, owner: str = "StatefulSet", pool: str = "", leaves: bool = False) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def test_slurmdbd_is_asked_beside_slurmctld_in_one_call(
 ) -> None:
     answers = broken != "sacctmgr"
     for name in ("sacctmgr", "sinfo"):
-        (tmp_path / name).write_text(f"#!/bin/sh\necho 'a|idle|none'; exit {int(name == broken)}\n", encoding="utf-8")
+        (tmp_path / name).write_text(f"#!/bin/sh\necho 'a|idle|none|'; exit {int(name == broken)}\n", encoding="utf-8")
         (tmp_path / name).chmod(0o755)
     words = asked_with_sinfo()
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

@@ -1,0 +1,107 @@
+"""What a worker finds out about holding jobs to what they asked for, and what it tells slurmd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from images.common.command import Runner, run
+from images.common.process import CannotGoOnError
+from images.worker.cgroups import CannotConfineError, Subtree
+from images.worker.confine import Confinement, find, write_slurm_conf
+
+NODE_CONF = "CPUs=2 RealMemory=900 Feature=default"
+
+
+def taken(node: str, memory_mib: int, _runner: Runner) -> Subtree:
+    assert (node, memory_mib) == ("default-0", 900), "what all jobs together may have"
+    return Subtree(how="remounted", swap=True)
+
+
+def refused(_node: str, _memory_mib: int, _runner: Runner) -> Subtree:
+    raise CannotConfineError("the machine has version 1 of cgroups, or both versions")
+
+
+def found(tmp_path: Path, wanted: str = "auto", conf: str = NODE_CONF, **more: object) -> Confinement:
+    given = {"take": taken, "why_no_devices": lambda: "", **more}
+    return find(wanted, "default-0", conf, run, directory=tmp_path, **given)  # type: ignore[arg-type]
+
+
+def test_a_machine_that_can_holds_jobs_to_everything(tmp_path: Path) -> None:
+    assert found(tmp_path) == Confinement(confined=True, said="cores, memory, devices (cgroups remounted)")
+    assert (tmp_path / "cgroup.conf").read_text().splitlines() == [
+        "CgroupPlugin=cgroup/v2",
+        "ConstrainRAMSpace=yes",
+        "ConstrainCores=yes",
+        "ConstrainSwapSpace=yes",
+        "AllowedSwapSpace=0",
+        "ConstrainDevices=yes",
+    ]
+
+
+def test_cpus_that_others_use_too_are_not_divided(tmp_path: Path) -> None:
+    said = found(tmp_path, own_cpus=False).said
+
+    assert said == "memory, devices (cgroups remounted); its CPUs are not the pod's own"
+    assert "ConstrainCores" not in (tmp_path / "cgroup.conf").read_text()
+
+
+def test_without_programs_for_devices_the_rest_still_holds(tmp_path: Path) -> None:
+    said = found(tmp_path, why_no_devices=lambda: "the kernel loads no device programs: Operation not permitted").said
+
+    assert said.startswith("cores, memory (cgroups remounted); the kernel loads no device programs")
+    assert "ConstrainDevices" not in (tmp_path / "cgroup.conf").read_text()
+
+
+def test_a_machine_that_cannot_is_told_of_and_used_all_the_same(tmp_path: Path) -> None:
+    there = found(tmp_path, take=refused)
+
+    assert there == Confinement(confined=False, said="none: the machine has version 1 of cgroups, or both versions")
+    assert (tmp_path / "cgroup.conf").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("conf", "more", "reason"),
+    [
+        (NODE_CONF, {"take": refused}, "version 1 of cgroups"),
+        (f"{NODE_CONF} Gres=gpu:2", {"why_no_devices": lambda: "no programs"}, "no programs"),
+        ("CPUs=2 Feature=default", {}, "no RealMemory"),
+    ],
+)
+def test_where_it_is_required_a_worker_that_cannot_does_not_start(
+    tmp_path: Path, conf: str, more: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(CannotGoOnError, match=f"confinement: required`: .*{reason}"):
+        found(tmp_path, "required", conf, **more)
+
+
+def test_a_worker_without_devices_needs_no_programs_for_them(tmp_path: Path) -> None:
+    assert found(tmp_path, "required", why_no_devices=lambda: "no programs").confined
+
+
+def test_where_it_is_off_nothing_is_touched(tmp_path: Path) -> None:
+    assert not found(tmp_path, "off", take=refused).confined
+
+
+def lines(tmp_path: Path, *, confined: bool, own_cpus: bool, in_jail: bool = False) -> list[str]:
+    write_slurm_conf(confined=confined, own_cpus=own_cpus, in_jail=in_jail, directory=tmp_path, root=tmp_path)
+    return (tmp_path / "slurm.conf").read_text().splitlines()
+
+
+def test_slurmd_is_told_which_plugins_hold(tmp_path: Path) -> None:
+    cgroups = ["ProctrackType=proctrack/cgroup", "JobAcctGatherType=jobacct_gather/cgroup"]
+
+    assert lines(tmp_path, confined=True, own_cpus=True) == ["TaskPlugin=task/affinity,task/cgroup", *cgroups]
+    assert lines(tmp_path, confined=True, own_cpus=False) == ["TaskPlugin=task/cgroup", *cgroups]
+    assert lines(tmp_path, confined=False, own_cpus=True) == ["TaskPlugin=task/affinity"]
+    assert lines(tmp_path, confined=False, own_cpus=False) == []
+
+
+def test_sbcast_goes_into_cells_by_slurm_s_plugin_where_there_is_one(tmp_path: Path) -> None:
+    assert lines(tmp_path, confined=False, own_cpus=False, in_jail=True) == []
+    plugins = tmp_path / "usr/lib/x86_64-linux-gnu/slurm-wlm"
+    plugins.mkdir(parents=True)
+    (plugins / "job_container_jail.so").touch()
+    assert lines(tmp_path, confined=False, own_cpus=False, in_jail=True) == ["JobContainerType=job_container/jail"]
+    assert lines(tmp_path, confined=False, own_cpus=False) == []
