@@ -174,6 +174,20 @@ def test_what_is_no_cell_keeps_its_job_from_starting_and_no_other(tmp_path: Path
     assert cells.enter("18", UID, GID).is_dir()
 
 
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "mib"), [(0, 100), (1000, 100), (132, 100), (131, 99), (65, 33), (64, 32), (63, 32), (1, 32)]
+)
+def test_a_job_has_no_more_shared_memory_than_its_memory_leaves(tmp_path: Path, memory_mib: int, mib: int) -> None:
+    """What is in there stays when the kernel has ended the tasks: then the step could not end."""
+    mounts = FakeCellMounts()
+    cells = Cells(tmp_path, 100 * MIB, cells=tmp_path / "cells", jobs=tmp_path / "jobs", mounts=mounts)
+    cell = cells.enter("17", UID, GID, memory_mib)
+    assert mounts.mounted[f"{cell}/dev/shm"] == f"{mib * MIB} bytes"
+
+
 def test_shared_memory_is_as_large_as_the_pod_s() -> None:
     pod = os.statvfs("/dev/shm")
     assert shared_memory_size("/dev/shm") == pod.f_blocks * pod.f_frsize > 0

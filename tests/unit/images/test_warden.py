@@ -50,8 +50,8 @@ class Kept:
     def ask(self, connection: int, request: str) -> str:
         return self.warden.answer(connection, PID, request.encode())
 
-    def enter(self, connection: int, job: str) -> str:
-        return self.ask(connection, f"cell {job} {UID} {GID}")
+    def enter(self, connection: int, job: str, mib: int = 0) -> str:
+        return self.ask(connection, f"cell {job} {UID} {GID} {mib}")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_step_asks_for_its_cell_once_and_for_nothing_else(kept: Kept, request_
     kept.enter(5, "17")
     kept.enter(6, "18")
 
-    answer = kept.ask(5, f"{request_} {UID} {GID}" if request_.startswith("cell") else request_)
+    answer = kept.ask(5, f"{request_} {UID} {GID} 0" if request_.startswith("cell") else request_)
 
     assert answer == "this is a step of job 17"
     assert kept.cells.jobs() == ["17", "18"]
@@ -89,7 +89,7 @@ def test_whose_cell_was_refused_may_ask_again(kept: Kept) -> None:
 @pytest.mark.parametrize("job", ["", "..", "1/2", "-1", "17x", "٣", "²", "0x11", " 17", "17\n"])
 @pytest.mark.parametrize("what", ["cell", "end"])
 def test_what_is_no_number_of_a_job_reaches_no_directory(kept: Kept, what: str, job: str) -> None:
-    answer = kept.ask(5, f"{what} {job}" + (f" {UID} {GID}" if what == "cell" else ""))
+    answer = kept.ask(5, f"{what} {job}" + (f" {UID} {GID} 0" if what == "cell" else ""))
 
     assert not answer.startswith("ok")
     assert len(kept.log) == 1
@@ -99,9 +99,9 @@ def test_what_is_no_number_of_a_job_reaches_no_directory(kept: Kept, what: str, 
 @pytest.mark.parametrize(
     "request_",
     [
-        "", " ", "cell", "cell 17", "cell 17 1", "cell 17 1 1 1", "cell 17 x 1", "cell 17 1 ", "cell 17 1 0x1", "end",
-        "end 17 1", "End 17", "ok", "devices", "devices ", f"cell 17 {10**30} 1", f"cell 17 -7 {10**30}",
-        f"cell {'1' * 5000} 0 0",
+        "", " ", "cell", "cell 17", "cell 17 1", "cell 17 1 1", "cell 17 1 1 1 1", "cell 17 x 1 0", "cell 17 1  0",
+        "cell 17 1 0x1 0", "cell 17 1 1 1.5", "cell 17 1 1 ", "end", "end 17 1", "End 17", "ok", "devices", "devices ",
+        f"cell 17 {10**30} 1 0", f"cell 17 -7 {10**30} 0", f"cell {'1' * 5000} 0 0 0",
     ],
 )  # fmt: skip
 def test_what_is_no_request_is_refused_and_logged(kept: Kept, request_: str) -> None:
@@ -116,7 +116,7 @@ def test_what_is_no_request_is_refused_and_logged(kept: Kept, request_: str) -> 
 
 
 def test_what_is_no_text_is_refused(kept: Kept) -> None:
-    assert "can't decode" in kept.warden.answer(5, PID, b"cell \xff 1 1")
+    assert "can't decode" in kept.warden.answer(5, PID, b"cell \xff 1 1 0")
 
 
 def test_why_a_cell_cannot_be_made_is_told_to_the_step_and_in_the_log(kept: Kept) -> None:
@@ -125,7 +125,7 @@ def test_why_a_cell_cannot_be_made_is_told_to_the_step_and_in_the_log(kept: Kept
     answer = kept.enter(5, "17")
 
     assert answer == "[Errno 1] Operation not permitted"
-    assert kept.log == [f"b'cell 17 {UID} {GID}': {answer}"]
+    assert kept.log == [f"b'cell 17 {UID} {GID} 0': {answer}"]
 
 
 def test_the_end_of_a_job_takes_its_cell_away_and_no_other(kept: Kept) -> None:

@@ -60,9 +60,9 @@ def served(tmp_path: Path) -> Served:
 @needs_root
 def test_steps_ask_at_a_socket_and_keep_their_connections(served: Served) -> None:
     with served.connect() as first, served.connect() as second:
-        assert ask(first, f"cell 17 {UID} {GID}").endswith("/cells/17")
-        assert ask(second, f"cell 18 {UID} {GID}").endswith("/cells/18")
-        assert ask(first, f"cell 18 {UID} {GID}") == "this is a step of job 17"
+        assert ask(first, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
+        assert ask(second, f"cell 18 {UID} {GID} 0").endswith("/cells/18")
+        assert ask(first, f"cell 18 {UID} {GID} 0") == "this is a step of job 17"
         assert served.asked == [os.getpid()] * 2
     with served.connect() as third:
         assert ask(third, "end 17") == "ok"
@@ -77,7 +77,7 @@ def test_nobody_but_root_is_answered(served: Served) -> None:
         parent.chmod(0o755)
     program = (
         "import socket, sys; c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); c.settimeout(10);"
-        "c.connect(sys.argv[1]); c.send(b'cell 17 1 1'); print(c.recv(99))"
+        "c.connect(sys.argv[1]); c.send(b'cell 17 1 1 0'); print(c.recv(99))"
     )
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     done = subprocess.run(
@@ -95,7 +95,7 @@ def test_who_never_reads_keeps_nobody_waiting(served: Served) -> None:
         with contextlib.suppress(TimeoutError, ConnectionError):
             for _ in range(100_000):
                 greedy.send(b"x" * 1000)
-        assert ask(other, f"cell 17 {UID} {GID}").endswith("/cells/17")
+        assert ask(other, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
 
 
 @needs_root
@@ -119,7 +119,7 @@ def test_an_answer_is_as_long_as_who_asks_has_room_for(served: Served) -> None:
 
 
 KEEP = """
-import os, resource, sys
+import ctypes, os, resource, signal, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
@@ -134,6 +134,8 @@ def log(text):
     os.write(1, f"{text}\\n".encode())
 os.setpgid(0, 0)
 warden.start(make, log, directory / "warden/socket")
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER, as the init of a container
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("started", flush=True)
 sys.stdin.read()
 """
@@ -196,24 +198,25 @@ class Started:
 def started(tmp_path: Path) -> Iterator[Started]:
     found = Started(tmp_path)
     yield found
-    found.process.kill()
     while pids := found.pids():
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    found.process.kill()
     found.process.wait()
 
 
 @needs_root
 def test_another_takes_the_place_of_one_that_ended(started: Started) -> None:
     with started.connect() as connection:
-        assert ask(connection, f"cell 17 {UID} {GID}").endswith("/cells/17")
+        assert ask(connection, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
         first = started.inner()
 
         os.kill(first, signal.SIGKILL)
 
         assert connection.recv(10) == b"", "who waits for an answer is told at once"
     with started.connect() as connection:
-        assert ask(connection, f"cell 18 {UID} {GID}").endswith("/cells/18")
+        assert ask(connection, f"cell 18 {UID} {GID} 0").endswith("/cells/18")
         assert ask(connection, "end 18") == "this is a step of job 18"
     assert started.read() == "the warden ended (-9); starting another\n"
     assert started.inner() != first
@@ -225,14 +228,14 @@ def test_another_takes_the_place_of_one_that_ended(started: Started) -> None:
 @needs_root
 def test_the_one_that_would_start_another_is_started_again_and_steps_keep_their_connections(started: Started) -> None:
     connection = started.connect()
-    assert ask(connection, f"cell 17 {UID} {GID}").endswith("/cells/17")
+    assert ask(connection, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
     for _ in range(3):
         outer, inner = started.outer(), started.inner()
         os.kill(outer, signal.SIGKILL)
         started.wait(lambda outer=outer: outer not in (found := started.pids()) and len(found) == 2)  # type: ignore[misc]
         assert started.outer() == inner, "who answered keeps watch"
         assert started.read() == "who would start another warden has ended; another took its place\n"
-        assert ask(connection, f"cell 17 {UID} {GID}") == "this is a step of job 17"
+        assert ask(connection, f"cell 17 {UID} {GID} 0") == "this is a step of job 17"
         assert "this is a step of job 17" in started.read()
         assert len(started.pids()) == 2
     os.kill(started.inner(), signal.SIGKILL)
@@ -240,7 +243,7 @@ def test_the_one_that_would_start_another_is_started_again_and_steps_keep_their_
     connection.close()
     assert started.read() == "the warden ended (-9); starting another\n"
     with started.connect() as again:
-        assert ask(again, f"cell 17 {UID} {GID}").endswith("/cells/17")
+        assert ask(again, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
 
 
 @needs_root
