@@ -45,6 +45,9 @@
 
 SPANK_PLUGIN(jail, 1)
 
+/* Slurm 24.11 starts the step all the same where a plugin returns ESPANK_ERROR: it looks for numbers below 0 only. */
+enum { REFUSED = -1 };
+
 /*
  * Where the job's cell is, the view of the jail with a /tmp of its own (images/worker/cells.py). Returns 0 with the way
  * into the jail itself where the worker has no warden, or -1 after saying what failed.
@@ -124,7 +127,7 @@ static int bound(void)
 	if (bound_for_users() == 0)
 		return ESPANK_SUCCESS;
 	slurm_error("jail: cannot give up capabilities: %s", strerror(errno));
-	return ESPANK_ERROR;
+	return REFUSED;
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
@@ -141,20 +144,20 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 
 	if (jail_parse_options(argc, argv, &options, message) != 0) {
 		slurm_error("jail: plugstack.conf: %s", message);
-		return ESPANK_BAD_ARG;
+		return REFUSED;
 	}
 
 	error = spank_get_item(spank, S_JOB_STEPID, &step_id);
 	if (error != ESPANK_SUCCESS) {
 		slurm_error("jail: the step's number is not known: %s", spank_strerror(error));
-		return ESPANK_ERROR;
+		return REFUSED;
 	}
 	exists = step_id == SLURM_EXTERN_CONT ? 0 : jail_exists(options.root);
 	if (exists < 0 || (exists && (find_cell(spank, options.root, cell) != 0 || enter(cell) != 0)))
-		return ESPANK_ERROR;
+		return REFUSED;
 	if (exists && stay_in_jail() != 0) {
 		slurm_error("jail: cannot give up in all threads what leads out of it");
-		return ESPANK_ERROR;
+		return REFUSED;
 	}
 	return bound();
 }
