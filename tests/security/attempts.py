@@ -4,8 +4,8 @@ A command succeeds if, and only if, the attempt does. `refusal` is what has to b
 misspelt command is not taken for a closed door.
 
 The scene (`tests/security/scene.py`): alice attacks, and has sudo; bob has a home with the file `note`, a running job
-with a secret in its environment, and files in /tmp and /dev/shm on both nodes. `$BOB_JOB` is the number of that job,
-`$BOB_PID` a process of bob's on the node where the command runs.
+with a secret in its environment, and files in /tmp and /dev/shm, on the login node and in the job. `$BOB_JOB` is the
+number of that job, `$BOB_PID` a process of bob's on the node where the command runs.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ FILES: Final = (
     Attempt(name="add a key for somebody else", command="echo x > /etc/ssh/authorized_keys.d/bob", refusal=DENIED),
     Attempt(name="add a key in somebody's home", command="mkdir /home/bob/.ssh", refusal=DENIED),
     Attempt(name="read somebody's file", command="cat /home/bob/note", refusal=DENIED),
-    Attempt(name="delete somebody's file in /tmp", command="rm -f /tmp/of-bob", refusal=DENIED),
-    Attempt(name="delete somebody's shared memory", command="rm -f /dev/shm/of-bob", refusal=DENIED),
+    Attempt(name="delete somebody's file in /tmp", command="rm -f /tmp/of-bob", refusal=DENIED, where=("login",)),
+    Attempt(name="delete somebody's shared memory", command="rm -f /dev/shm/of-bob", refusal=DENIED, where=("login",)),
     Attempt(
         name="replace the configuration", command="mv /run/slurm/conf /run/slurm/x", refusal=f"{DENIED}|{READ_ONLY}"
     ),
@@ -99,9 +99,60 @@ FILES: Final = (
         refusal=DENIED,
         where=("job",),
     ),
-    Attempt(name="enter somebody's job directory", command="ls /tmp/jobs/$BOB_JOB", refusal=DENIED, where=("job",)),
-    Attempt(name="prepare somebody's job directory", command="mkdir /tmp/jobs/99999", refusal=DENIED, where=("job",)),
 )
+
+_WARDEN: Final = "$(pgrep -o -x warden)"
+
+_NONE_OF: Final = python(
+    "import glob, sys",
+    "said = set()",
+    "for root in ['', *glob.glob('/proc/[0-9]*/root'), *glob.glob('/proc/[0-9]*/cwd')]:",
+    "    try:",
+    "        ACTION",
+    "        sys.exit(0)",
+    "    except OSError as error:",
+    "        said.add(error.strerror)",
+    "sys.exit(', '.join(sorted(said)))",
+)
+"""Tries something with the root and the directory of each process. There is always one that may not be looked at."""
+
+_WALK: Final = _NONE_OF.replace("ACTION", "assert os.listdir(f'{root}/PLACE') is not None")
+_CONNECT: Final = _NONE_OF.replace(
+    "ACTION", "socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect(f'{root}/run/slurmstack/warden/socket')"
+)
+_ONE_DENIED: Final = f"{ABSENT}.*(?:{DENIED})"
+
+CELLS: Final = tuple(
+    Attempt(name=f"{'root: ' if sudo else ''}{name}", command=command, refusal=refusal, sudo=sudo, where=("job",))
+    for sudo in (False, True)
+    for name, command, refusal in (
+        ("see somebody's file in /tmp", "ls /tmp/of-bob", ABSENT),
+        ("see somebody's shared memory", "ls /dev/shm/of-bob", ABSENT),
+        ("enter somebody's job directory", "ls /tmp/jobs/$BOB_JOB", ABSENT),
+        ("prepare somebody's job directory", "mkdir /tmp/jobs/99999", ABSENT),
+        ("see the cells of others", "ls /run/slurmstack/cells", ABSENT),
+        ("see the cells of others from any process", _WALK.replace("PLACE", "run/slurmstack/cells"), _ONE_DENIED),
+        ("see all jobs' directories from any process", _WALK.replace("PLACE", "tmp/jobs"), _ONE_DENIED),
+        ("look into somebody's cell", "ls /proc/$BOB_PID/root/tmp/", DENIED),
+        ("ask the warden", _CONNECT, _ONE_DENIED),
+        ("look where the warden is", f"ls /proc/{_WARDEN}/root/", DENIED),
+        ("go where the warden is", f"cd /proc/{_WARDEN}/cwd", DENIED),
+        ("see what the warden holds", f"stat --dereference /proc/{_WARDEN}/fd/0", DENIED),
+        ("read the warden's memory", f"head -c1 /proc/{_WARDEN}/mem", DENIED),
+        ("take over the warden", syscall("ptrace(16, int(os.popen('pgrep -o -x warden').read()), 0, 0)"), DENIED),
+        ("take a file of the warden", syscall(
+            "syscall(438, libc.syscall(434, int(os.popen('pgrep -o -x warden').read()), 0), 3, 0)"
+        ), DENIED),
+        ("enter the warden's mounts", f"nsenter --target {_WARDEN} --mount true", DENIED),
+        ("uncover the node's /tmp", "umount --lazy /tmp", MOUNT_REFUSED),
+        ("uncover the node's shared memory", "umount --lazy /dev/shm", MOUNT_REFUSED),
+        ("look below what is mounted", syscall("syscall(428, -100, b'/', 1)"), DENIED),
+        ("make /dev/shm larger", "mount -o remount,size=90% /dev/shm", MOUNT_REFUSED),
+        ("have another /tmp", "mv /tmp /tmp-of-mine", f"{DENIED}|busy"),
+        ("have the old root back", syscall("syscall(155, b'/', b'/')"), DENIED),
+    )
+)  # fmt: skip
+"""Each job is in a cell of its own, and the warden that makes these is for slurmd alone."""
 
 KEYS: Final = (
     Attempt(name="read munge's key", command="cat /etc/munge/munge.key", refusal=f"{DENIED}|{ABSENT}"),
@@ -146,6 +197,7 @@ PROCESSES: Final = (
     ),
     Attempt(name="end somebody's process", command="kill -9 $BOB_PID", refusal=DENIED),
     Attempt(name="end the first process", command="kill -9 1", refusal=DENIED),
+    Attempt(name="end the warden", command="kill -9 $(pgrep -x warden)", refusal=DENIED, where=("job",)),
     Attempt(name="become root by su", command="su -c id root < /dev/null", refusal="Authentication failure|Password"),
     Attempt(
         name="become somebody by su", command="su -c id bob < /dev/null", refusal="Authentication failure|Password"
@@ -338,4 +390,4 @@ FLOODS: Final = (
     ),
 )
 
-ATTEMPTS: Final = (*FILES, *KEYS, *PROCESSES, *JOBS, *ESCAPES, *PORTS, *MPI, *FLOODS, *ROOT, *ROOT_IN_JOB)
+ATTEMPTS: Final = (*FILES, *CELLS, *KEYS, *PROCESSES, *JOBS, *ESCAPES, *PORTS, *MPI, *FLOODS, *ROOT, *ROOT_IN_JOB)

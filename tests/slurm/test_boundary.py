@@ -6,6 +6,7 @@ The same on real Kubernetes: tests/e2e/test_boundary.py.
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -27,6 +28,8 @@ USERS = {
     "group": "".join(f"{name}:x:{uid}:\n" for name, uid in UIDS.items()),
 }
 SETPCAP, SYS_ADMIN = 8, 21
+OF_WARDEN = 1 << SYS_ADMIN | 1 << 0 | 1 << 1 | 1 << 3
+"""And CHOWN, DAC_OVERRIDE and FOWNER, to make the directories of jobs."""
 SIGPIPE, SIGXFSZ = 13, 25
 
 
@@ -119,12 +122,15 @@ def test_no_process_of_a_user_can_become_more_than_root_in_the_jail(cluster: Slu
 
 @pytest.mark.parametrize("pod", ["login-0", "default-0"])
 def test_the_daemons_have_given_up_what_set_the_pod_up(cluster: SlurmSandbox, scene: Scene, pod: str) -> None:
-    """Also those with whom a user talks, and slurmstepd, which loads plugins from the jail."""
-    done = cluster.run("cat /proc/[0-9]*/task/*/status | grep -E '^(Name|CapPrm)'", pod=pod)
+    """Also those with whom a user talks, and slurmstepd, which loads plugins from the jail. But for the warden."""
+    done = cluster.run("cat /proc/[0-9]*/task/*/status | grep -E '^(Name|CapPrm|CapBnd)'", pod=pod)
     words = done.stdout.split()
-    has = {name for _, name, _, mask in zip(*[iter(words)] * 4, strict=True) if int(mask, 16) >> SYS_ADMIN & 1}
+    found = [(words[i + 1], int(words[i + 3], 16), int(words[i + 5], 16)) for i in range(0, len(words), 6)]
+    has = {name for name, permitted, _ in found if permitted >> SYS_ADMIN & 1}
+    wardens = [masks for name, *masks in found if name == "warden"]
 
-    assert has <= {"bash", "cat", "grep"}, "only this look itself"
+    assert has - {"bash", "cat", "grep"} == {"login-0": set(), "default-0": {"warden"}}[pod], "and this look itself"
+    assert wardens == [[OF_WARDEN, OF_WARDEN]] * {"login-0": 0, "default-0": 2}[pod]
     assert {"login-0": "sshd", "default-0": "slurmstepd"}[pod] in done.stdout
 
 
@@ -134,7 +140,9 @@ def test_nobody_looks_into_slurmstepd(cluster: SlurmSandbox) -> None:
 
 THREADS = """
 for step in $(pgrep -x slurmstepd); do
-    [ "$(readlink /proc/$step/root)" = /jail ] && cat /proc/$step/task/*/status | grep -E '^Cap(Prm|Bnd)'
+    case $(readlink /proc/$step/root) in
+        /run/slurmstack/cells/*) cat /proc/$step/task/*/status | grep -E '^Cap(Prm|Bnd)' ;;
+    esac
 done; :
 """
 
@@ -320,13 +328,18 @@ def test_a_job_with_the_user_s_login_environment_runs_and_its_start_up_files_ran
 
 def test_a_file_that_others_may_write_stays_theirs_when_sbcast_writes_it(cluster: SlurmSandbox) -> None:
     """As root, slurmd gave it to the sender: /dev/null, too."""
-    share = f"echo bob >/tmp/shared && chmod 666 /tmp/shared && chown {UIDS['bob']} /tmp/shared"
-    assert cluster.run(share, pod="default-0").returncode == 0
+    shared = cluster.jail / "var/tmp/shared"
+    shared.write_text("bob\n")
+    shared.chmod(0o666)
+    os.chown(shared, UIDS["bob"], UIDS["bob"])
     own = "sbcast --force sent /tmp/own && srun -Q stat -c '%u %g %a' /tmp/own"
-    command = f'echo >sent && chmod 640 sent && salloc -Q sh -c "sbcast --force sent /tmp/shared; {own}"'
-    assert shell(cluster, "alice", command).split() == [str(UIDS["alice"]), str(UIDS["alice"]), "640"]
-    shared = cluster.run("stat -c '%u %a' /tmp/shared", pod="default-0").stdout
-    assert shared.split() == [str(UIDS["bob"]), "666"]
+    command = f'echo >sent && chmod 640 sent && salloc -Q sh -c "sbcast --force sent /var/tmp/shared; {own}"'
+    try:
+        assert shell(cluster, "alice", command).split() == [str(UIDS["alice"]), str(UIDS["alice"]), "640"]
+        status = shared.stat()
+    finally:
+        shared.unlink()
+    assert (status.st_uid, status.st_mode & 0o777) == (UIDS["bob"], 0o666)
 
 
 CONNECT = """

@@ -1,0 +1,236 @@
+"""Each job has its own /tmp and /dev/shm in the jail, and a warden that makes them, with real daemons."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config import load_config
+from tests import stacks
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import TOKENS, lines_of, minimal_config
+from tests.slurm.pod import Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox
+
+PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
+UID = 10001
+NODE = "default-0"
+AS_ALICE = f"setpriv --reuid={UID} --regid={UID} --clear-groups env HOME=/tmp USER=alice"
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
+    """One worker with the jail, in which many jobs of alice's fit. She asks from the controller."""
+    known = {"passwd": f"alice:x:{UID}:{UID}::/home/alice:/bin/bash\n", "group": f"alice:x:{UID}:\n"}
+    # A requeued job waits for so long (slurm.conf(5), AuthInfo); the default is two minutes.
+    extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog") + "AuthInfo=cred_expire=10\n"
+    config = minimal_config(slurm_version, extra, **{"plugstack.conf": PLUGSTACK}, **known)
+    sandbox = slurm_cluster(
+        slurm_version, config=config, workers=1, jail=True, node_conf="CPUs=8 RealMemory=1000 Feature=default"
+    )
+    for name, file in (("passwd", known["passwd"]), ("group", known["group"])):
+        for root in (sandbox.jail, sandbox.controller.root):
+            with (root / "etc" / name).open("a") as text:
+                text.write(file)
+    return sandbox
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(cluster: SlurmSandbox) -> Iterator[None]:
+    """Whatever a test does, of its jobs nothing is there afterwards."""
+    yield
+    cluster.run("scancel --user=alice")
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs, 60)
+    wait_until(lambda: left(cluster) == [], lambda: f"{left(cluster)}\n{cluster.logs()}")
+    wait_until(lambda: state(cluster) == "idle", lambda: f"{state(cluster)}\n{cluster.logs()}")
+
+
+def worker(cluster: SlurmSandbox) -> Pod:
+    return cluster.pods[NODE]
+
+
+def alice(cluster: SlurmSandbox, command: str, *, fails: bool = False, timeout: float = 60) -> str:
+    """What a command of alice's prints, which is there at the controller."""
+    done = cluster.run(f"cd /tmp; exec {AS_ALICE} bash -c '{command}' 2>&1", timeout=timeout)
+    assert (done.returncode != 0) == fails, f"{command}: {done.stdout}{done.stderr}\n{cluster.logs()}"
+    return done.stdout
+
+
+def start(cluster: SlurmSandbox, command: str = "sleep 1000") -> str:
+    """A job of one CPU; its number once it runs."""
+    asked = f'sbatch --parsable -n1 --output=/dev/null --chdir=/ --wrap "{command}"'
+    job = alice(cluster, asked).strip()
+    wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs, 60)
+    wait_until((worker(cluster).root / f"run/slurmstack/cells/{job}").exists, cluster.logs)
+    return job
+
+
+def within(cluster: SlurmSandbox, job: str, command: str) -> str:
+    """What a command prints as another step of a job."""
+    return alice(cluster, f'srun -Q --jobid={job} --overlap -n1 --chdir=/ bash -c "{command}"')
+
+
+def state(cluster: SlurmSandbox) -> str:
+    return cluster.run(f"sinfo --noheader --Node --nodes={NODE} --format=%T").stdout.strip()
+
+
+def left(cluster: SlurmSandbox) -> list[str]:
+    """What of any job is on the node."""
+    directories = "ls -A /run/slurmstack/cells /tmp/jobs"
+    done = cluster.run(f"{directories}; grep cells /proc/self/mountinfo; ls -A /dev/shm", pod=NODE)
+    return [line for line in done.stdout.split("\n") if line and not line.endswith(":")]
+
+
+def test_the_job_s_number_is_known_to_the_test_s_own_looks(cluster: SlurmSandbox) -> None:
+    """The looks above would be of no use if they never found anything."""
+    job = start(cluster)
+    seen = left(cluster)
+    assert seen.count(job) == 2
+    assert {line.split()[4] for line in seen if "cells" in line} >= {
+        f"/run/slurmstack/cells/{job}{path}" for path in ("", "/tmp", "/dev/shm", "/proc", "/dev", "/sys")
+    }
+
+
+def test_jobs_of_a_user_see_nothing_of_each_other(cluster: SlurmSandbox) -> None:
+    first, second = start(cluster), start(cluster)
+    for place in ("/tmp", "/dev/shm"):
+        within(cluster, first, f"echo first > {place}/file")
+        assert within(cluster, second, f"ls -A {place}") == ""
+        within(cluster, second, f"echo second > {place}/file")
+        assert within(cluster, first, f"cat {place}/file") == "first\n"
+        assert not (worker(cluster).root / place.lstrip("/") / "file").exists()
+    alice(cluster, f"scancel {first}")
+    wait_until(lambda: not (worker(cluster).root / f"run/slurmstack/cells/{first}").exists(), cluster.logs)
+    assert within(cluster, second, "cat /tmp/file /dev/shm/file") == "second\n" * 2
+
+
+def test_steps_of_a_job_share_what_they_leave(cluster: SlurmSandbox) -> None:
+    one = 'srun -Q -n1 --chdir=/ bash -c "echo here > /tmp/a; echo too > /dev/shm/b; mkdir -m 700 /tmp/c"'
+    two = 'srun -Q -n1 --chdir=/ bash -c "cat /tmp/a /dev/shm/b; stat -c %U:%a /tmp/c; echo $TMPDIR"'
+    told = alice(cluster, f"salloc -Q -n1 bash -c '\"'\"'{one}; {two}'\"'\"'".replace("$TMPDIR", "\\$TMPDIR"))
+    assert told.split() == ["here", "too", "alice:700", "/tmp"]
+
+
+def test_a_job_has_its_mounts_and_sees_no_others(cluster: SlurmSandbox) -> None:
+    job, other = start(cluster), start(cluster)
+    mounts = [line.split() for line in within(cluster, job, "cat /proc/self/mounts").splitlines()]
+    points = [point for _, point, *_ in mounts]
+    assert points.index("/tmp") < len(points) - 1 - points[::-1].index("/tmp"), "the pod's is below the job's own"
+    assert [(kind, "size=" in options) for _, point, kind, options, *_ in mounts if point == "/dev/shm"][-1] == (
+        "tmpfs",
+        True,
+    )
+    assert {"/", "/proc", "/sys", "/dev", "/run/munge", "/run/slurm"} <= set(points)
+    assert not [point for point in points if "cells" in point or point.startswith(f"/tmp/jobs/{other}")]
+    table = {line.split()[-1]: line.split() for line in within(cluster, job, "df -B1").splitlines()[1:]}
+    pod = os.statvfs(worker(cluster).root / "dev/shm")
+    limit = cluster.run(f"scontrol show job {job} | grep -oP 'ReqTRES=.*mem=\\K[0-9]+(?=M)'").stdout.strip()
+    most = min(pod.f_blocks * pod.f_frsize, int(limit) * 2**20)
+    assert 0 < int(table["/dev/shm"][1]) <= most, table
+    assert within(cluster, job, "stat -c %U:%a /tmp; stat -c %U:%a /dev/shm").split() == ["alice:700", "root:1777"]
+
+
+def test_what_sbcast_sends_is_where_the_job_looks_for_it(cluster: SlurmSandbox) -> None:
+    """Also before the first step, when the prolog has not run yet."""
+    send = "echo sent > file; sbcast --force file /tmp/file; sbcast --force file /dev/shm/file"
+    look = 'srun -Q -n1 --chdir=/ bash -c "cat /tmp/file /dev/shm/file; stat -c %U /tmp/file"'
+    script = f"{send}; {look}; {send.replace('sent', 'again')}; {look}"
+    worker_tmp = worker(cluster).root / "tmp/file"
+    cluster.run(f"printf '%s\\n' '{script}' > /tmp/script; chmod 755 /tmp/script")
+    told = alice(cluster, "mkdir -p /tmp/of-alice; cd /tmp/of-alice; salloc -Q -n1 bash /tmp/script")
+    assert told.split() == ["sent", "sent", "alice", "again", "again", "alice"]
+    assert not worker_tmp.exists()
+
+
+def test_sbcast_of_two_jobs_of_a_user(cluster: SlurmSandbox) -> None:
+    first, second = start(cluster), start(cluster)
+    for job in (first, second):
+        alice(cluster, f"cd $(mktemp -d); echo of {job} > file; sbcast --force -j {job} file /tmp/file; rm -r $PWD")
+    for job in (first, second):
+        assert within(cluster, job, "cat /tmp/file") == f"of {job}\n"
+
+
+def wardens(cluster: SlurmSandbox) -> dict[int, int]:
+    """The processes of the warden, each with its parent."""
+    done = cluster.run("ps --no-headers -o pid=,ppid=,stat= -C warden", pod=NODE)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return {int(pid): int(parent) for pid, parent, status in rows if "Z" not in status}
+
+
+@pytest.mark.parametrize("which", ["who answers", "who starts it again", "both, one after the other"])
+def test_another_warden_takes_over(cluster: SlurmSandbox, which: str) -> None:
+    job = start(cluster)
+    within(cluster, job, "echo kept > /tmp/file; echo kept > /dev/shm/file")
+    for inner in {"who answers": [True], "who starts it again": [False]}.get(which, [False, True, False]):
+        before = wardens(cluster)
+        victim = next(pid for pid, parent in before.items() if (parent in before) == inner)
+        cluster.run(f"kill -9 {victim}", pod=NODE)
+        wait_until(
+            lambda victim=victim: victim not in (now := wardens(cluster)) and len(now) == 2,  # type: ignore[misc]
+            lambda: f"{wardens(cluster)}\n{cluster.logs()}",
+        )
+    assert within(cluster, job, "cat /tmp/file /dev/shm/file") == "kept\n" * 2
+    new = start(cluster)
+    assert within(cluster, new, "ls -A /tmp /dev/shm").split() == ["/dev/shm:", "/tmp:"]
+    assert "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout
+
+
+@pytest.mark.parametrize("how", ["srun", "sbatch", "salloc"])
+def test_a_job_whose_cell_cannot_be_made_fails_and_the_log_says_why(cluster: SlurmSandbox, how: str) -> None:
+    """And never runs elsewhere: with 24.11 it ran in the pod itself, outside the jail, whatever had failed."""
+    before = worker(cluster).log("slurmd")
+    following = int(start(cluster)) + 1
+    in_place = f"/run/slurmstack/cells/{following}"
+    cluster.run(f"touch {in_place}", pod=NODE)
+    options = "-Q -n1 --chdir=/"
+    commands = {
+        "srun": f"srun {options} touch /tmp/was-here",
+        "sbatch": f'sbatch {options} --wait --no-requeue --output=/dev/null --wrap "touch /tmp/was-here"',
+        "salloc": "salloc -Q -n1 srun --interactive --chdir=/ touch /tmp/was-here",
+    }
+    try:
+        told = alice(cluster, commands[how], fails=True)
+    finally:
+        cluster.run(f"rm {in_place}", pod=NODE)
+    assert not (worker(cluster).root / "tmp/was-here").exists()
+    log = worker(cluster).log("slurmd")[len(before) :]
+    assert f"File exists: '{in_place}'" in log, f"{told}\n{log}"
+
+
+def test_what_a_job_leaves_goes_with_its_cell(cluster: SlurmSandbox) -> None:
+    fill = "dd if=/dev/zero of=/dev/shm/left bs=1M count=5; touch /tmp/left; setsid --fork sleep 1000"
+    alice(cluster, f'srun -Q -n1 --chdir=/ bash -c "{fill}"')
+    wait_until(lambda: left(cluster) == [], lambda: f"{left(cluster)}\n{cluster.logs()}")
+    wait_until(lambda: cluster.run("pgrep -x sleep -u alice", pod=NODE).returncode != 0, cluster.logs)
+
+
+def test_a_requeued_job_begins_with_an_empty_cell(cluster: SlurmSandbox) -> None:
+    job = start(cluster)
+    within(cluster, job, "touch /tmp/file /dev/shm/file")
+    cluster.run(f"scontrol requeue {job}")
+    runs = f"squeue --noheader --format=%t --jobs={job}"
+    wait_until(lambda: "R" not in cluster.run(runs).stdout, cluster.logs)
+    wait_until(lambda: left(cluster) == [], cluster.logs)
+    cluster.run(f"scontrol release {job}; scontrol update jobid={job} starttime=now")
+    wait_until(lambda: cluster.run(runs).stdout.strip() == "R", cluster.logs, 60)
+    wait_until(lambda: within(cluster, job, "ls -A /tmp /dev/shm").split() == ["/dev/shm:", "/tmp:"], cluster.logs)
+
+
+def test_many_jobs_at_once(cluster: SlurmSandbox) -> None:
+    """Cells come and go beside each other."""
+    check = r"[ -z \"\$(ls -A /tmp /dev/shm | grep -v :)\" ] && echo \$SLURM_JOB_ID > /tmp/mine && sleep 0.2 && "
+    check += r"[ \$(cat /tmp/mine) = \$SLURM_JOB_ID ]"
+    alice(cluster, f'sbatch -Q --wait -n1 --array=1-40 --output=/dev/null --chdir=/ --wrap "{check}"', timeout=200)
+
+
+def test_nothing_of_the_jail_remembers_the_cells(cluster: SlurmSandbox, tmp_path: Path) -> None:
+    """What a job has mounted over a directory is not in that directory."""
+    job = start(cluster)
+    within(cluster, job, "touch /tmp/file /dev/shm/file")
+    for place in ("tmp", "dev/shm", "run/slurmstack"):
+        below = cluster.jail / place
+        assert not below.is_dir() or not re.search("file|cells", " ".join(path.name for path in below.iterdir()))
