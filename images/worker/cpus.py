@@ -75,7 +75,7 @@ def described(node_conf: str, topology: Topology | None, allowed: AbstractSet[in
 def _whole_cores(topology: Topology, allowed: AbstractSet[int], wanted: int) -> frozenset[int] | None:
     """So many allowed CPUs, the first ones; None if they are not there as whole cores."""
     cores = [topology.order[at : at + topology.threads] for at in range(0, len(topology.order), topology.threads)]
-    whole = [core for core in cores if allowed.issuperset(core)]
+    whole = [core for core in cores if allowed >= set(core)]
     count, rest = divmod(wanted, topology.threads)
     if rest or count > len(whole):
         return None

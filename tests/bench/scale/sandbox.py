@@ -124,7 +124,7 @@ class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
         """Start every slurmd; none of them has to be there yet when this returns."""
         with (self.machine.work / "slurmd.log").open("ab") as log:
             for number, name in enumerate(self.names):
-                command = slurmd_command("controller-0:6817", self.node_conf, name)
+                command = slurmd_command("controller-0:6817", self.node_conf, name, "nothing")
                 inside = ["unshare", "--mount", "--uts", "sh", "-ec", NODE, "node", name, *command]
                 argv = self._with_network(self.machine.command(inside), self._networks.path(number))
                 self._slurmds.append(subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
