@@ -10,12 +10,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { PATIENCE_SECONDS = 60 };
+enum { MOST_SECONDS = 60 };
 
 int warden_connect(void)
 {
 	const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = WARDEN_SOCKET };
-	const struct timeval patience = { .tv_sec = PATIENCE_SECONDS };
+	const struct timeval patience = { .tv_sec = MOST_SECONDS };
 	int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	int number;
 
