@@ -87,9 +87,9 @@ def test_the_command_shows_all_nodes_and_runs_a_check(healthy: SlurmOnKubernetes
 
 
 def test_a_job_has_a_temporary_directory_of_its_own_in_the_jail(healthy: SlurmOnKubernetes) -> None:
-    job, directory = healthy.ssh("srun -N1 sh -c 'echo $SLURM_JOB_ID $TMPDIR; touch $TMPDIR/mine'").split()
-    assert directory == f"/tmp/jobs/{job}"
-    assert healthy.ssh("srun -N2 sh -c 'ls /tmp/jobs | grep -v $SLURM_JOB_ID || true'").split() == []
+    look = "touch /tmp/mine /dev/shm/mine; echo $TMPDIR; ls /tmp /dev/shm"
+    assert healthy.ssh(f"srun -N1 sh -c '{look}'").split() == ["/tmp", "/dev/shm:", "mine", "/tmp:", "mine"]
+    assert healthy.ssh("srun -N2 sh -c 'ls /tmp /dev/shm | grep mine || true'").split() == []
 
 
 def _released_for(slurm: SlurmOnKubernetes, machine: str) -> str | None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cli.program.recording import record
+from cli.program.values import reveal
 from tests import stacks
-from tests.graph.test_placement import slurmd, template
 from tests.stacks import with_change
 
 
@@ -17,7 +17,9 @@ def told(stack: dict[str, Any], **fields: Any) -> dict[str, str]:
     pool = next(iter(stack["worker_nodes"]))
     for field, value in fields.items():
         stack = with_change(stack, f"worker_nodes.{pool}.{field}", value)
-    variables = slurmd(template(record(stack, stack="test"), f"slurm-pool-{pool}-pods"))["env"]
+    (found,) = [item for item in record(stack, stack="test") if item.name == f"slurm-pool-{pool}-pods"]
+    (slurmd,) = reveal(found.inputs)["spec"]["template"]["spec"]["containers"]
+    variables = slurmd["env"]
     names = ("CONFINEMENT", "SHARED_CPUS")
     return {item["name"]: item["value"] for item in variables if item["name"] in names}
 
