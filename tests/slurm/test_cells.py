@@ -181,14 +181,19 @@ def test_another_warden_takes_over(cluster: SlurmSandbox, which: str) -> None:
     assert "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout
 
 
-def test_a_step_whose_cell_cannot_be_made_fails_and_the_log_says_why(cluster: SlurmSandbox) -> None:
+@pytest.mark.parametrize("how", ["srun", "salloc"])
+def test_a_step_whose_cell_cannot_be_made_fails_and_the_log_says_why(cluster: SlurmSandbox, how: str) -> None:
     """And never runs elsewhere: with 24.11 it ran in the pod itself, outside the jail, whatever had failed."""
     before = worker(cluster).log("slurmd")
     following = int(start(cluster)) + 1
     in_place = f"/run/slurmstack/cells/{following}"
     cluster.run(f"touch {in_place}", pod=NODE)
+    commands = {
+        "srun": "srun -Q -n1 --chdir=/ touch /tmp/was-here",
+        "salloc": "salloc -Q -n1 srun -Q --interactive --chdir=/ touch /tmp/was-here",
+    }
     try:
-        told = alice(cluster, "srun -Q -n1 --chdir=/ touch /tmp/was-here", fails=True)
+        told = alice(cluster, commands[how], fails=True)
     finally:
         cluster.run(f"rm {in_place}", pod=NODE)
     assert not (worker(cluster).root / "tmp/was-here").exists()
