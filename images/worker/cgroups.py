@@ -10,9 +10,9 @@ limits that Kubernetes has set above.
     /system.slice/NODE_slurmstepd.scope all jobs, with the memory that the node has for them; Slurm's own name
     .../job_1/step_0/user/task_0        a task, made by slurmstepd
 
-The kernel wants processes in leaves only. Slurm could move slurmd itself (`IgnoreSystemd=yes`), but 24.11 moves it
-again at each `scontrol reconfigure`, into a place that is none any more, and ends. So all is made before it starts, as
-systemd would (`INVOCATION_ID`).
+The kernel wants processes in leaves only. Slurm could move slurmd itself (`IgnoreSystemd=yes`), but by its source 24.11
+moves it again at each `scontrol reconfigure`, into a place that is no leaf any more (not tried). So all is made before
+it starts, as systemd would (`INVOCATION_ID`; tests/machine).
 """
 
 from __future__ import annotations
