@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config.sections.machines import Machines
 from config.sections.workers import Resources, Toleration, WorkerPool
-from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.fakes.gpus import UNSEAL, FakeGpus
 from tests.slurm.gpu_driver import DRIVER
 
@@ -30,6 +31,7 @@ POOLS: dict[str, dict[str, Any]] = {
         "resources": {**TINY, "cpus": 3},
         "features": ["fast"],
         "drain_timeout": 600,
+        "confinement": "off",
         "node_selector": {LABEL: "team"},
         "tolerations": [TAINT],
     },
@@ -43,6 +45,7 @@ SHOWN = {
     "tmp": "test_each_pool_offers_what_its_resources_say",
     "features": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
     "drain_timeout": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
+    "confinement": "test_status_says_to_what_the_jobs_of_a_node_are_held",
     "security": "test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability",
     "shared_memory": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
     "node_selector": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
@@ -121,6 +124,14 @@ def test_each_pool_offers_what_its_resources_say(pools: SlurmOnKubernetes) -> No
     }
     (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "tmp"]
     assert volume["emptyDir"] == {"sizeLimit": "2Gi"}
+
+
+def test_status_says_to_what_the_jobs_of_a_node_are_held(pools: SlurmOnKubernetes) -> None:
+    printed = slurmstack("status", "--config", str(pools.file), "--json").stdout
+    told = {node["name"]: node["confinement"] for node in json.loads(printed)["nodes"]}
+    unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    assert told["default-0"].startswith("memory" if unified else "none: the machine has version 1 of cgroups")
+    assert told["team-0"] == "off, as the stack file says"
 
 
 def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability(pools: SlurmOnKubernetes) -> None:

@@ -16,5 +16,7 @@ def test_a_job_runs_in_the_jail_of_a_worker_that_has_its_limits(slurm_version: s
     with SlurmMachine(slurm_version, memory="512Mi", files=IN_JAIL) as slurm:
         job = slurm.run(f"srun --chdir=/ sh -c '{LOOK}'")
 
-        assert job.stdout.split() == ["0", "0::/", "/.slurmstack", str(512 * 2**20)], f"{job.stderr}{slurm.logs()}"
+        uid, cgroup, jail, memory = job.stdout.split()
+        assert (uid, jail, memory) == ("0", "/.slurmstack", str(512 * 2**20)), f"{job.stderr}{slurm.logs()}"
+        assert cgroup.startswith("0::/system.slice/default-0_slurmstepd.scope/"), "of its own, by Slurm"
         assert slurm.worker().read("memory.oom.group") == "1\n"
