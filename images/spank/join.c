@@ -3,7 +3,7 @@
  * to be where the job looks for them.
  *
  * Slurm asks its plugin for private directories of jobs, in a child of slurmd that becomes the user next. For 24.11 this
- * is such a plugin, named in the node's own slurm.conf (images/worker/node_conf.py). 26.05 would start another
+ * is such a plugin, named in the node's own slurm.conf (images/worker/confine.py). 26.05 would start another
  * slurmstepd for each job as soon as it has one (PrologFlags=Contain); there the function that asks all plugins is in a
  * library, and this takes its place by LD_PRELOAD.
  *

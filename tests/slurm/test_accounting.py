@@ -66,6 +66,22 @@ def test_a_job_is_recorded_with_its_end(cluster: AccountingSandbox) -> None:
     wait_for_records(cluster, submit(cluster))
 
 
+def test_sacct_knows_what_memory_a_user_s_job_has_had(cluster: AccountingSandbox) -> None:
+    """slurmstepd looks at processes of the user, of whom it may read less than of its own."""
+    use = "import time; x = bytearray(60 * 2**20); time.sleep(2.5)"
+    become = "setpriv --reuid=65534 --regid=65534 --clear-groups"
+    command = f'{become} srun --chdir=/ --acctg-freq=1 -J hungry python3 -c "{use}"'
+    assert cluster.run(command).returncode == 0
+    ask = "sacct --name=hungry --noheader --parsable2 --noconvert --format=JobID,MaxRSS"
+
+    def recorded() -> list[int]:
+        steps = [line.split("|") for line in cluster.run(ask).stdout.splitlines()]
+        return [int(size) for job, size in steps if job.endswith(".0") and size]
+
+    wait_until(lambda: bool(recorded()), lambda: f"{cluster.run(ask).stdout}{cluster.logs()}", 20)
+    assert recorded()[0] >= 60 * 2**20
+
+
 def test_jobs_go_on_without_slurmdbd_and_all_are_recorded_when_it_is_back(cluster: AccountingSandbox) -> None:
     before = submit(cluster, BURST // 2)
     kill(cluster.pods["slurmdbd-0"], "slurmdbd")

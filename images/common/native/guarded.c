@@ -17,8 +17,7 @@
  * chmod: anybody may connect to a step's socket, and slurmstepd has a thread for each connection.
  * open: for a job's files slurmstepd waits for whoever is at the other end of a FIFO, for ever and beyond any scancel: the
  *   job stays COMPLETING, and slurmctld gives its node to nobody. A terminal may be stopped. Neither is a job's file.
- * fopen: slurmd reads what its own node adds to the cluster's configuration: which plugins hold jobs to what they asked for
- *   is a question of the machine's kernel and of its container runtime (images/worker/node_conf.py).
+ * fopen: reads.c.
  * setenv: PMIx in slurmstepd, which is root, would write its messages into a file of a known name in the jail's /tmp,
  *   where a symbolic link may lie.
  */
@@ -30,8 +29,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -256,78 +253,6 @@ int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask)
 		abort(); /* never goes on as somebody else */
 	errno = number;
 	return result;
-}
-
-#define CACHE "/conf-cache/"
-#define OF_NODE "/run/slurmstack/node/"
-
-static FILE *next_fopen(const char *path, const char *mode)
-{
-	typedef FILE *(*fopen_function)(const char *, const char *);
-	fopen_function next = (fopen_function)dlsym(RTLD_NEXT, "fopen");
-
-	return next(path, mode);
-}
-
-/* Whether a file has a line with the key of this line. */
-static int has_key(FILE *file, const char *line)
-{
-	size_t length = strcspn(line, "= \t\n"), size = 0;
-	char *other = NULL;
-	int found = 0;
-
-	rewind(file);
-	while (!found && length > 0 && line[0] != '#' && getline(&other, &size, file) > 0)
-		found = strncasecmp(other, line, length) == 0 && strcspn(other, "= \t\n") == length;
-	free(other);
-	return found;
-}
-
-/* One file and then the other, without the lines of the first whose keys the second has. NULL if there is no room. */
-static FILE *merge(FILE *first, FILE *second)
-{
-	int memory = memfd_create("conf", MFD_CLOEXEC);
-	FILE *merged = memory < 0 ? NULL : fdopen(memory, "w+");
-	size_t size = 0;
-	char *line = NULL;
-
-	if (merged == NULL) {
-		if (memory >= 0)
-			close(memory);
-		return NULL;
-	}
-	while (getline(&line, &size, first) > 0)
-		(void)fputs(has_key(second, line) ? "\n" : line, merged);
-	(void)fputc('\n', merged);
-	rewind(second);
-	while (getline(&line, &size, second) > 0)
-		(void)fputs(line, merged);
-	free(line);
-	if (fflush(merged) == 0 && !ferror(merged)) {
-		rewind(merged);
-		return merged;
-	}
-	fclose(merged);
-	return NULL;
-}
-
-/* Slurm has the cluster's file's length for the longest line, so what a node adds has short lines only. */
-FILE *fopen(const char *path, const char *mode)
-{
-	const char *name = strstr(path, CACHE);
-	FILE *cluster = next_fopen(path, mode), *node, *merged;
-	char of_node[256];
-
-	if (cluster == NULL || name == NULL || *mode != 'r')
-		return cluster;
-	snprintf(of_node, sizeof(of_node), OF_NODE "%s", name + strlen(CACHE));
-	node = next_fopen(of_node, "re");
-	if (node == NULL)
-		return cluster;
-	merged = merge(cluster, node);
-	fclose(node);
-	fclose(cluster);
-	return merged;
 }
 
 /* The environment without what users can make longer than execve(2) takes. */
