@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,10 @@ SHARED_MEMORY: Final = "/dev/shm"
 _MIB: Final = 2**20
 KEPT_FOR_STEPS: Final = 32 * _MIB
 """Bytes of a job's memory that its /dev/shm leaves: each step has a slurmstepd of about 10 MiB in the same limit."""
+
+WITHOUT_ROOM: Final = 16 * _MIB
+"""Bytes of /tmp, in the job's memory, where its volume has no room for another directory. A job that could not start
+for that would have its node drained by Slurm, and any user can fill the volume."""
 
 _MNT_DETACH: Final = 2
 _UMOUNT_NOFOLLOW: Final = 8
@@ -115,7 +120,7 @@ class Cells:
             return cell
         cell.mkdir(mode=0o700)
         try:
-            self._fill(cell, job_directory.of(job, uid, gid, self._jobs), self._shared(memory_mib))
+            self._fill(cell, self._temporary(job, uid, gid), self._shared(memory_mib))
         except BaseException:
             self._clear(cell)
             raise
@@ -145,9 +150,21 @@ class Cells:
         most = max(KEPT_FOR_STEPS, memory_mib * _MIB - KEPT_FOR_STEPS)
         return min(self._shared_memory, most) if memory_mib > 0 else self._shared_memory
 
-    def _fill(self, cell: Path, temporary: Path, shared: int) -> None:
+    def _temporary(self, job: str, uid: int, gid: int) -> Path | None:
+        """The job's directory; None where its volume is full."""
+        try:
+            return job_directory.of(job, uid, gid, self._jobs)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                return None
+            raise
+
+    def _fill(self, cell: Path, temporary: Path | None, shared: int) -> None:
         self._at(cell, "", lambda target: self._mounts.copy(self._jail, target))
-        self._mounts.bind(cell, "/tmp", temporary)
+        if temporary is None:
+            self._at(cell, "/tmp", lambda target: self._mounts.memory(target, WITHOUT_ROOM))
+        else:
+            self._mounts.bind(cell, "/tmp", temporary)
         self._at(cell, SHARED_MEMORY, lambda target: self._mounts.memory(target, shared))
 
     @staticmethod

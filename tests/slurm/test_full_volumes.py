@@ -126,7 +126,8 @@ def test_a_full_database_volume_is_named_and_no_record_is_lost(own_cluster: Clus
 
 def small_disks(pod: Pod) -> None:
     """What the machine gives a worker for /tmp and for slurmd's own files."""
-    done = pod.run("for directory in /tmp /var/spool/slurmd; do mount -t tmpfs -o size=16m tmpfs $directory; done")
+    mount = "mount -t tmpfs -o size=16m,nr_inodes=256 tmpfs"
+    done = pod.run(f"for directory in /tmp /var/spool/slurmd; do {mount} $directory; done")
     assert done.returncode == 0, done.stderr
 
 
@@ -148,7 +149,11 @@ def test_a_worker_whose_directories_are_full_says_which_and_goes_on(
         found = pod.run("/usr/libexec/slurmstack/health run disks")
         assert found.returncode == 1, found.stdout
         assert f"{directory}: " in found.stdout
+        if directory == "/tmp":
+            pod.run("number=0; while touch /tmp/full-$number; do number=$((number + 1)); done")
+            assert ran(), "no user may keep others' jobs from starting, who may have no use for /tmp"
         assert "slurmd" in pod.run("ps -e -o comm").stdout.split(), "slurmd lives"
+        pod.run("rm -f /tmp/full-*")
         empty(pod, directory)
         assert pod.run("/usr/libexec/slurmstack/health run disks").returncode == 0
         assert ran(), f"after {directory} was full"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from images.common import job_directory
 from images.common.jail_view import JailViewError
-from images.worker.cells import Cells, shared_memory_size
+from images.worker.cells import WITHOUT_ROOM, Cells, shared_memory_size
 from tests.stacks import ROOT
 from tests.unit.images.cells import FakeCellMounts, cells_in
 
@@ -87,6 +89,21 @@ def test_a_cell_that_cannot_be_made_whole_is_not_made_at_all(tmp_path: Path, kin
     assert not list((tmp_path / "cells").iterdir())
     mounts.fails = ""
     assert cells.enter("17", UID, GID).is_dir()
+
+
+def test_a_job_starts_with_a_small_tmp_where_the_volume_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    mounts = FakeCellMounts()
+    monkeypatch.setattr(job_directory, "make", full)
+
+    cell = cells_in(tmp_path, mounts).enter("17", UID, GID)
+
+    assert mounts.mounted[f"{cell}/tmp"] == f"{WITHOUT_ROOM} bytes"
+    assert cells_in(tmp_path, mounts).jobs() == ["17"], "the next warden knows it"
 
 
 @pytest.mark.parametrize("place", ["tmp", "dev/shm", "dev"])
@@ -229,11 +246,27 @@ def test_with_real_mounts(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+WITHOUT_RIGHT = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from images.worker.cells import Cells
+at = Path(sys.argv[2])
+cells = Cells(at, 4096, cells=at / "cells", jobs=at / "jobs")
+try:
+    cells.enter("17", os.getuid(), os.getgid())
+except OSError as error:
+    print(error)
+print(list((at / "cells").iterdir()))
+"""
+
+
 def test_what_it_takes_is_said(tmp_path: Path) -> None:
     """Whoever lacks the right gets the kernel's reason, and nothing is left."""
-    if os.geteuid() == 0:
-        pytest.skip("root may")
-    cells = Cells(tmp_path, 4096, cells=tmp_path / "cells", jobs=tmp_path / "jobs")
-    with pytest.raises(OSError, match="not permitted"):
-        cells.enter("17", UID, GID)
-    assert not list((tmp_path / "cells").iterdir())
+    without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*without, sys.executable, "-c", WITHOUT_RIGHT, str(ROOT), str(tmp_path)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "not permitted" in done.stdout
+    assert done.stdout.endswith("\n[]\n")
