@@ -15,11 +15,11 @@ from tests.machine.kubelet import Kubelet
 from tests.machine.machine import Machine
 from tests.machine.oci import Bind, ContainerSpec
 from tests.machine.pod import Container, Pod, Pods
-from tests.machine.rootfs import program_layers, root_file_systems
+from tests.machine.rootfs import ROLES, program_layers, root_file_systems
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 
-JAIL, STATE = "/var/jail", "/var/controller-state"
+JAIL, STATE, DATABASE = "/var/jail", "/var/controller-state", "/var/database"
 SLURM_CONF = "/var/spool/slurmctld/slurmstack/current/slurm.conf"
 
 _MOUNT_JAIL = f"""
@@ -54,7 +54,7 @@ class SlurmMachine:
     """A guest machine with a controller and workers; use it as a context manager.
 
     `config`: the ConfigMap with Slurm's files; by default the least that works, with `extra` in slurm.conf and
-    these `files` besides.
+    these `files` besides. `accounting`: with MariaDB and slurmdbd, and all configuration is the program's own.
     """
 
     def __init__(
@@ -68,32 +68,42 @@ class SlurmMachine:
         extra: str = "",
         files: Mapping[str, str] | None = None,
         machine_mib: int = 3072,
+        accounting: bool = False,
     ) -> None:
         self.version = version
-        self.machine = Machine(root_file_systems(version), layers=program_layers(version), memory_mib=machine_mib)
+        roles = (*ROLES, *(("database", "accounting") if accounting else ()))
+        images, layers = root_file_systems(version, roles), program_layers(version, roles)
+        self.machine = Machine(images, layers=layers, memory_mib=machine_mib)
         self.pods = Pods(self.machine)
         self._workers = workers
-        recording = record(worker_sections(version, cpus=cpus, memory=memory), stack="dev")
+        self._accounting = accounting
+        sections = worker_sections(version, cpus=cpus, memory=memory)
+        if accounting:
+            sections = {**sections, "accounting": {"enabled": True}, "health": {"enabled": False}}
+        registered = list(manifests(record(sections, stack="dev")))
         self.specs: dict[str, Any] = {
-            item.name: item.document["spec"]["template"]["spec"]
-            for item in manifests(recording)
-            if item.kind == "StatefulSet"
+            item.name: item.document["spec"]["template"]["spec"] for item in registered if item.kind == "StatefulSet"
         }
         """StatefulSet -> its pods' specification. A test may change one before it starts a pod."""
+        config_maps = {item.name: item.document["data"] for item in registered if item.kind == "ConfigMap"}
+        least = minimal_config(version, extra, **(files or {})) if config is None else config
         self.kubelet = Kubelet(
             self.pods,
-            config_maps={"slurm-config": minimal_config(version, extra, **(files or {})) if config is None else config},
+            config_maps=config_maps if accounting else {"slurm-config": least},
             secrets={
                 "munge-key": {"munge.key": secrets.token_bytes(128)},
                 "jwt-key": {"jwt_hs256.key": secrets.token_bytes(32)},
+                "database-password": {"password": secrets.token_hex(16)},
             },
-            claims={"jail": JAIL, "controller-state": STATE},
+            claims={"jail": JAIL, "controller-state": STATE, "database-data": DATABASE},
         )
 
     def __enter__(self) -> Self:
         try:
             self.machine.__enter__()
             self._make_jail()
+            if self._accounting:
+                self.start_accounting()
             self.start_controller()
             for number in range(self._workers):
                 self.start_worker(f"default-{number}")
@@ -105,6 +115,15 @@ class SlurmMachine:
 
     def __exit__(self, *error: object) -> None:
         self.machine.__exit__(*error)
+
+    def start_accounting(self) -> None:
+        """Start MariaDB and slurmdbd; returns when slurmdbd answers."""
+        # Of its own: the mount tells the program that it is a volume.
+        self.machine.run(f"mkdir -p {DATABASE} && mount --bind {DATABASE} {DATABASE}", check=True)
+        self.kubelet.start("database", self.specs["database"])
+        slurmdbd = self.kubelet.start("slurmdbd-0", self.specs["slurmdbd"]).containers["slurmdbd"]
+        ask = "SLURM_CONF=/config/slurm/slurm.conf sacctmgr --noheader show cluster"
+        wait_until(lambda: slurmdbd.look(ask).returncode == 0, self.logs, 300)
 
     def start_controller(self) -> Pod:
         """Start it; returns when slurmctld answers."""

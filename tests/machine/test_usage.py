@@ -1,0 +1,101 @@
+"""What jobs have used and how they are bound, as the program's own configuration and users' own programs show it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from shlex import quote
+
+import pytest
+
+from tests.machine.slurm_machine import JAIL, SlurmMachine
+from tests.slurm.pod import wait_until
+
+ALICE = 10001
+AFFINITY = r"""
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+	int rank, provided, cpu;
+
+	MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+#pragma omp parallel
+	{
+		cpu_set_t set;
+		char cpus[64] = "";
+		int at = 0;
+
+		sched_getaffinity(0, sizeof(set), &set);
+		for (cpu = 0; cpu < 8; cpu++)
+			if (CPU_ISSET(cpu, &set))
+				at += sprintf(cpus + at, "%d,", cpu);
+#pragma omp critical
+		printf("rank %d thread %d of %d on %s\n", rank, omp_get_thread_num(), omp_get_num_threads(), cpus);
+	}
+	MPI_Finalize();
+	return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[SlurmMachine]:
+    """With accounting, and all of the program's own configuration."""
+    with SlurmMachine("24.11", cpus=4, memory="800Mi", accounting=True, machine_mib=4096) as started:
+        home = f"{JAIL}/home/alice"
+        started.machine.run(
+            f"echo alice:x:{ALICE}:{ALICE}::/home/alice:/bin/bash >> {JAIL}/etc/passwd; "
+            f"echo alice:x:{ALICE}: >> {JAIL}/etc/group; mkdir -m 700 {home}; chown {ALICE}:{ALICE} {home}",
+            check=True,
+        )
+        yield started
+
+
+def as_alice(slurm: SlurmMachine, command: str) -> str:
+    """What a command of hers prints."""
+    done = slurm.run(
+        f"cd /; setpriv --reuid={ALICE} --regid={ALICE} --clear-groups sh -c {quote(command)}", timeout=300
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}{slurm.logs()}"
+    return done.stdout
+
+
+def test_sacct_says_what_memory_and_time_a_job_has_used_and_that_it_was_over(slurm: SlurmMachine) -> None:
+    use = "python3 -c 'x = bytearray(150 * 2**20); [i * i for i in range(10**6)]'"
+    job = as_alice(slurm, f"sbatch --parsable -n1 --mem=300 --chdir=/home/alice --wrap {quote(f'srun {use}')}").strip()
+    over = as_alice(slurm, f"sbatch --parsable -n1 --mem=100 --chdir=/home/alice --wrap {quote(f'srun {use}')}").strip()
+
+    def records() -> list[list[str]]:
+        fields = "JobID,State,MaxRSS,TotalCPU"
+        printed = slurm.run(f"sacct --noheader --parsable2 --units=M --jobs={job},{over} --format={fields}").stdout
+        return [line.split("|") for line in printed.splitlines()]
+
+    def ended() -> bool:
+        return {one[0]: one[1] for one in records()}.keys() >= {f"{job}.0", f"{over}.0"} and all(
+            state not in {"RUNNING", "PENDING"} for _, state, *_ in records()
+        )
+
+    wait_until(ended, lambda: f"{records()}{slurm.logs()}", 180)
+    found = {one[0]: one[1:] for one in records()}
+    assert found[f"{job}.0"][0] == "COMPLETED"
+    assert 150 <= float(found[f"{job}.0"][1].rstrip("M")) < 300, found
+    assert found[f"{job}.0"][2] > "00:00.000", found
+    assert found[over][0] == found[f"{over}.0"][0] == "OUT_OF_MEMORY", found
+
+
+def test_mpi_and_openmp_programs_run_where_slurm_has_bound_them(slurm: SlurmMachine) -> None:
+    slurm.machine.put(f"{JAIL}/home/alice/affinity.c", AFFINITY)
+    as_alice(slurm, "srun -n1 --chdir=/home/alice sh -c 'mpicc -O0 -fopenmp -o affinity affinity.c'")
+    ask = "srun --chdir=/home/alice -n2 -c2 --cpu-bind=cores --export=ALL,OMP_NUM_THREADS=2,OMP_PROC_BIND=true"
+    printed = as_alice(slurm, f"{ask} ./affinity")
+
+    lines = sorted(re.findall(r"rank (\d) thread (\d) of 2 on (\S+),$", printed, re.MULTILINE))
+    assert [line[:2] for line in lines] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")], printed
+    assert sorted(cpus for _, _, cpus in lines) == ["0", "1", "2", "3"], "each thread has its own CPU"
+    assert {cpus for rank, _, cpus in lines if rank == "0"} in ({"0", "1"}, {"2", "3"}), "of its rank's core"
