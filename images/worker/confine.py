@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from images.common.cgroups import CannotConfineError, Subtree, take_subtree
 from images.common.command import Runner
 from images.common.process import CannotGoOnError
 from images.worker import devices
-from images.worker.cgroups import CannotConfineError, Subtree, take_subtree
 
 NODE: Final = Path("/run/slurmstack/node")
 """`slurm.conf` and `cgroup.conf` in here are read after the cluster's; `confinement` says what was found."""
 
 _JOIN_PLUGIN: Final = "usr/lib/*/slurm-wlm/job_container_jail.so"
 JOIN_LIBRARY: Final = "/usr/lib/slurmstack/join.so"
+
+DAEMONS: Final = "slurmd"
+"""The cgroup of slurmd itself, named so that 26.05, which puts slurmd into such a one, finds itself in its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,11 @@ class Confinement:
     """For people: how, or why not."""
 
 
+def take_part_of_jobs(node: str, memory_mib: int, runner: Runner) -> Subtree:
+    """The cgroup of all jobs, by Slurm's own name, with this memory. Raises CannotConfineError."""
+    return take_subtree(DAEMONS, f"system.slice/{node}_slurmstepd.scope", memory_mib * 2**20, runner)
+
+
 def find(
     wanted: str,
     node: str,
@@ -40,7 +48,7 @@ def find(
     runner: Runner,
     *,
     own_cpus: bool = True,
-    take: Callable[[str, int, Runner], Subtree] = take_subtree,
+    take: Callable[[str, int, Runner], Subtree] = take_part_of_jobs,
     why_no_devices: Callable[[], str] = devices.why_not,
     directory: Path = NODE,
 ) -> Confinement:

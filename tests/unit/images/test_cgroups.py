@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from images.common import cgroups
+from images.common.cgroups import CannotConfineError, Subtree, memory_limit, take_subtree
 from images.common.command import Result
-from images.worker import cgroups
-from images.worker.cgroups import CannotConfineError, Subtree, take_subtree
 from tests.fakes.commands import FakeRunner
 
 ALL = "cpuset cpu io memory hugetlb pids rdma misc"
 REMOUNT = "mount -o remount,bind,rw"
+JOBS = "system.slice/w-0_slurmstepd.scope"
 
 
 class Machine:
@@ -123,18 +124,17 @@ class Machine:
                 self.set(child, "cgroup.controllers", " ".join(names))
                 self._add_files(child)
 
-    def take(self) -> Subtree:
+    def take(self, daemons: str = "slurmd", divided: str = JOBS, memory: int | None = 1000 * 2**20) -> Subtree:
+        """As a worker does."""
         return take_subtree(
-            "w-0", 1000, self.runner, mount=self.mount, proc=self.proc, is_read_only=lambda _: self.read_only
-        )
+            daemons, divided, memory, self.runner,
+            mount=self.mount, proc=self.proc, is_read_only=lambda _: self.read_only,
+        )  # fmt: skip
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, monkeypatch)
-
-
-JOBS = "system.slice/w-0_slurmstepd.scope"
 
 
 def test_jobs_have_their_own_part_of_what_the_container_has(machine: Machine) -> None:
@@ -147,6 +147,22 @@ def test_jobs_have_their_own_part_of_what_the_container_has(machine: Machine) ->
         assert set(machine.get(cgroup, "cgroup.subtree_control")) == set(ALL.split()) - {"rdma", "misc"}
     assert machine.get(JOBS, "memory.max") == [str(1000 * 2**20)]
     assert machine.get("system.slice", "memory.max") == ["max"], "the container's own limit is Kubernetes'"
+
+
+def test_users_of_a_login_node_have_their_own_part_too(machine: Machine) -> None:
+    machine.take("sshd", "users", None)
+
+    assert machine.get("sshd", "cgroup.procs") == ["1", "17", "18"]
+    assert {path.name for path in machine.cgroups()} == {"cgroup", "sshd", "users"}
+    assert set(machine.get("users", "cgroup.subtree_control")) == set(ALL.split()) - {"rdma", "misc"}
+    assert machine.get("users", "memory.max") == ["max"]
+
+
+def test_the_container_s_own_limit(machine: Machine, tmp_path: Path) -> None:
+    for text, limit in (("8589934592", 2**33), ("max", None)):
+        machine.set(machine.mount, "memory.max", f"{text}\n")
+        assert memory_limit(machine.mount) == limit
+    assert memory_limit(tmp_path) is None, "version 1"
 
 
 def test_what_the_runtime_lets_a_container_write_is_not_mounted_again(machine: Machine) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from images.common.cgroups import CannotConfineError, Subtree
 from images.common.command import Runner, run
 from images.common.process import CannotGoOnError
-from images.worker.cgroups import CannotConfineError, Subtree
 from images.worker.confine import Confinement, find, write_slurm_conf
 
 NODE_CONF = "CPUs=2 RealMemory=900 Feature=default"

@@ -1,4 +1,4 @@
-"""The container's own part of the machine's cgroups, which slurmd divides among jobs.
+"""The container's own part of the machine's cgroups, which slurmd divides among jobs, and sshd among users.
 
 Kubernetes gives a container a cgroup with limits, shows it that cgroup as the root of all (a cgroup namespace), and
 mounts it read-only. With CAP_SYS_ADMIN the mount can be made writable, and nothing outside of the container is in
@@ -9,6 +9,8 @@ limits that Kubernetes has set above.
     /slurmd                             slurmd, the warden, and what kubelet starts in the container
     /system.slice/NODE_slurmstepd.scope all jobs, with the memory that the node has for them; Slurm's own name
     .../job_1/step_0/user/task_0        a task, made by slurmstepd
+
+On a login node it is /sshd, and /users with one cgroup for each user (images/login/shares.py).
 
 The kernel wants processes in leaves only. Slurm could move slurmd itself (`IgnoreSystemd=yes`), but by its source 24.11
 moves it again at each `scontrol reconfigure`, into a place that is no leaf any more (not tried). So all is made before
@@ -27,9 +29,6 @@ from images.common.command import Runner
 from images.common.mountinfo import MOUNTINFO, read_mounts
 
 MOUNT: Final = Path("/sys/fs/cgroup")
-DAEMONS: Final = "slurmd"
-"""Named so that 26.05, which puts slurmd into such a one, finds itself in its place."""
-
 _NEEDED: Final = ("cpuset", "cpu", "memory")
 _WANTED: Final = ("io", "pids", "hugetlb")
 """Nothing limits these, but what a job uses of them can be read."""
@@ -39,7 +38,7 @@ _ROUNDS: Final = 100
 
 
 class CannotConfineError(Exception):
-    """This machine cannot hold jobs to what they asked for; the message says why."""
+    """This machine lets the container divide nothing; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,38 +52,49 @@ class Subtree:
 
 
 def take_subtree(
-    node: str,
-    memory_mib: int,
+    daemons: str,
+    divided: str,
+    memory: int | None,
     runner: Runner,
     *,
     mount: Path = MOUNT,
     proc: Path = Path("/proc/self"),
     is_read_only: Callable[[Path], bool] = lambda path: bool(os.statvfs(path).f_flag & os.ST_RDONLY),
 ) -> Subtree:
-    """Make room for slurmd and jobs below the container's own cgroup. Raises CannotConfineError.
+    """Make room below the container's own cgroup. Raises CannotConfineError.
 
-    `memory_mib`: what all jobs together may have.
+    `daemons`: the cgroup for all that runs in the container now. `divided`: the one that can be divided further, and
+    `memory`: the bytes that all in it may have together; None: only the container's own limit.
     """
-    _expect_version_2(mount, proc)
+    _expect_version_2(mount, proc, daemons)
     how = _make_writable(mount, runner, is_read_only)
+    group = mount / divided
     try:
-        _move_all(mount, mount / DAEMONS)
-        jobs = mount / "system.slice" / f"{node}_slurmstepd.scope"
-        jobs.mkdir(parents=True, exist_ok=True)
-        for directory in (mount, jobs.parent, jobs):
+        _move_all(mount, mount / daemons)
+        group.mkdir(parents=True, exist_ok=True)
+        for directory in (mount, *reversed([path for path in group.parents if mount in path.parents]), group):
             _enable(directory)
-        (jobs / "memory.max").write_text(str(memory_mib * 2**20))
+        (group / "memory.max").write_text("max" if memory is None else str(memory))
     except OSError as error:
         raise CannotConfineError(f"{error.filename or mount}: {error.strerror}") from error
-    return Subtree(how=how, swap=(jobs / "memory.swap.max").exists())
+    return Subtree(how=how, swap=(group / "memory.swap.max").exists())
 
 
-def _expect_version_2(mount: Path, proc: Path) -> None:
+def memory_limit(mount: Path = MOUNT) -> int | None:
+    """Bytes of memory that Kubernetes gives the container; None where there is no limit, or no version 2 of cgroups."""
+    try:
+        text = (mount / "memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _expect_version_2(mount: Path, proc: Path, daemons: str) -> None:
     at = [mounted.filesystem for mounted in read_mounts(proc / MOUNTINFO.name) if mounted.point == str(mount)]
     if at[-1:] != ["cgroup2"]:
         raise CannotConfineError("the machine has version 1 of cgroups, or both versions")
     place = (proc / "cgroup").read_text(encoding="ascii").strip()
-    if place not in {"0::/", f"0::/{DAEMONS}"}:
+    if place not in {"0::/", f"0::/{daemons}"}:
         raise CannotConfineError(f"the container has no cgroup namespace: it is in {place}")
     missing = set(_NEEDED) - set((mount / "cgroup.controllers").read_text(encoding="ascii").split())
     if missing:
