@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from config.base import parse_bytes
+from config.base import parse_bytes, parse_cpus
 from config.cluster import ClusterConfig
 from config.sections.services import UserLimits
 from config.sections.users import Group, User
@@ -74,7 +74,8 @@ def _group(users: Mapping[str, User], groups: Mapping[str, Group]) -> str:
 def login_limits(limits: UserLimits) -> str:
     """Limits of a login node's users by their names in limits.conf(5), as the login image's sshd reads them.
 
-    `as` in KiB and `cpu` in minutes, as that file has them; the others are counts.
+    `as` in KiB and `cpu` in minutes, as that file has them; the two of all processes together, which are not of that
+    file, in bytes and in thousandths of a CPU; the others are counts.
     """
     values = {
         "nproc": limits.processes,
@@ -82,5 +83,7 @@ def login_limits(limits: UserLimits) -> str:
         "as": None if limits.memory is None else parse_bytes(limits.memory) // 1024,
         "cpu": limits.cpu_minutes,
         "maxlogins": limits.logins,
+        "total_memory": None if limits.total_memory is None else parse_bytes(limits.total_memory),
+        "total_cpus": None if limits.total_cpus is None else round(1000 * parse_cpus(limits.total_cpus)),
     }
     return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)

@@ -8,7 +8,18 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from config.base import Cpu, Memory, Quantity, Section, Volume, at_least, check_dns_label, matching, parse_bytes
+from config.base import (
+    Cpu,
+    Memory,
+    Quantity,
+    Section,
+    Volume,
+    at_least,
+    check_dns_label,
+    matching,
+    parse_bytes,
+    parse_cpus,
+)
 from config.names import LabelKey
 from config.sections.storage import Filesystem
 
@@ -63,6 +74,13 @@ class Controller(Section):
     kill it."""
 
 
+def _share_of_cpus(quantity: str) -> str:
+    # The kernel's own least is a tenth of it, and no shell would answer.
+    if parse_cpus(quantity) < 0.1:
+        raise ValueError("is too little for a shell; 100m at least")
+    return quantity
+
+
 class UserLimits(Section):
     """What one user may take of a login node. Jobs are not bound by these. null, or left out: no limit."""
 
@@ -73,6 +91,12 @@ class UserLimits(Section):
     """Open files of each process (`nofile`)."""
     memory: Annotated[Quantity, at_least("64Mi", "a shell and the threads of srun")] | None = None
     """Address space of each process (`as`); at least 64Mi."""
+    total_memory: Annotated[Quantity, at_least("64Mi", "a shell and the threads of srun")] | None = None
+    """Memory of all of the user's processes together; at least 64Mi. Beyond it the kernel ends the largest of them.
+    Default: half of what the login node has for users. It takes version 2 of cgroups, as `total_cpus` does."""
+    total_cpus: Annotated[Cpu, AfterValidator(_share_of_cpus)] | None = None
+    """CPU that all of the user's processes together use at most, as `2` or `500m`; at least 100m. Default: what is
+    free; users who compete get equal parts of it."""
     cpu_minutes: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
     """CPU time of each process, in minutes (`cpu`)."""
     logins: int | None = Field(default=None, ge=1, le=10_000, strict=True)

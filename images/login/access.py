@@ -18,6 +18,9 @@ LIBEXEC: Final = "/usr/libexec/slurmstack"
 LOGINS: Final = "maxlogins"
 """Counted by our own program: pam_limits reads utmp, which sshd does not write in a container."""
 
+SHARES: Final = ("total_memory", "total_cpus")
+"""What the user's cgroup limits (images/login/shares.py)."""
+
 RESOURCES: Final = {
     "nproc": (resource.RLIMIT_NPROC, 1),
     "nofile": (resource.RLIMIT_NOFILE, 1),
@@ -30,7 +33,7 @@ RESOURCES: Final = {
 def parse_limits(text: str) -> dict[str, int]:
     """Limits by name from `nproc=200 as=4194304`. Raises ValueError."""
     limits = {name: int(value) for name, _, value in (word.partition("=") for word in text.split())}
-    if unknown := limits.keys() - {*RESOURCES, LOGINS}:
+    if unknown := limits.keys() - {*RESOURCES, LOGINS, *SHARES}:
         raise ValueError(f"USER_LIMITS: unknown limits {', '.join(sorted(unknown))}")
     return limits
 
@@ -42,7 +45,7 @@ def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
     """
     lines = ["# Written by slurmstack from slurmstack:login.user_limits; `*` is everybody but root.\n"]
     for name, value in limits.items():
-        if name == LOGINS:
+        if name not in RESOURCES:
             continue
         kind, unit = RESOURCES[name]
         own = resource.getrlimit(kind)[1]
@@ -66,7 +69,7 @@ def pam_service(limits: Mapping[str, int], *, sssd: bool) -> str:
     lines += [f"account required {OUR_MODULE}", "account required pam_unix.so"]
     if sssd:
         lines += ["account sufficient pam_localuser.so file=/jail/etc/passwd", "account required pam_sss.so"]
-    if set(limits) - {LOGINS}:
+    if limits.keys() & RESOURCES.keys():
         lines.append(f"session required pam_limits.so conf={LIMITS_FILE}")
     if sssd:
         lines.append(f"session optional pam_exec.so quiet {LIBEXEC}/make-home")

@@ -8,12 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from images.common.boundary import RUN_SLURM, own_directory, seal_root, settle_shared, without_set_up
+from images.common.boundary import (
+    RUN_SLURM,
+    own_directory,
+    protect_cgroups,
+    seal_root,
+    settle_shared,
+    without_set_up,
+)
 from images.common.command import run
 from images.common.jail_view import LOGIN_BINDS, bind_into_jail, sssd_binds, user_volumes
 from images.common.process import CannotGoOnError, become, program
 from images.common.readiness import wait_for_jail, wait_for_munge
 from images.common.secret_files import install_secret
+from images.login import shares
 from images.login.access import parse_limits, set_up_access
 
 SECRET_KEY: Final = Path("/secrets/ssh/ssh_host_ed25519_key")
@@ -45,6 +53,7 @@ def prepare(jail: Path, log: Callable[[str], None]) -> None:
     wait_for_jail(jail, log)
     volumes = user_volumes(os.environ.get("MOUNTS", ""))
     bind_into_jail(jail, (*LOGIN_BINDS, *sssd_binds(jail, log), *volumes), log)
+    protect_cgroups(jail, run)
     check_chroot(jail)
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 
@@ -54,6 +63,7 @@ def main() -> None:
     with program("sshd") as log:
         limits = parse_limits(os.environ.get("USER_LIMITS", ""))
         prepare(Path(os.environ.get("JAIL", "/jail")), log)
+        shares.set_up(limits, run, log)
         options = set_up_access(limits, log, sssd=bool(os.environ.get("SSSD_PIPES")))
         seal_root(run)
         become(without_set_up(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options], os.getpid()), log)

@@ -70,13 +70,17 @@ def test_without_it_nothing_of_it_is_there(name: str) -> None:
 
 
 def test_limits_of_login_nodes_reach_sshd_and_nobody_else() -> None:
-    limits = {"processes": 200, "open_files": 1024, "memory": "4Gi", "cpu_minutes": 60, "logins": 5}
+    limits = {
+        "processes": 200, "open_files": 1024, "memory": "4Gi", "cpu_minutes": 60, "logins": 5,
+        "total_memory": "1Gi", "total_cpus": "1.5",
+    }  # fmt: skip
     login = pod_of(
         record(with_change(stacks.existing(), "login.user_limits", limits), stack="prod"), "slurm-login-pods"
     )
 
     sshd, *others = login["containers"]
-    assert {"name": "USER_LIMITS", "value": "nproc=200 nofile=1024 as=4194304 cpu=60 maxlogins=5"} in sshd["env"]
+    (told,) = [item["value"] for item in sshd["env"] if item["name"] == "USER_LIMITS"]
+    assert told == "nproc=200 nofile=1024 as=4194304 cpu=60 maxlogins=5 total_memory=1073741824 total_cpus=1500"
     assert "USER_LIMITS" not in str(others)
 
 

@@ -16,6 +16,7 @@ from tests.machine.machine import Machine
 from tests.machine.oci import Bind, ContainerSpec
 from tests.machine.pod import Container, Pod, Pods
 from tests.machine.rootfs import ROLES, program_layers, root_file_systems
+from tests.slurm.login import private_key
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 
@@ -55,6 +56,7 @@ class SlurmMachine:
 
     `config`: the ConfigMap with Slurm's files; by default the least that works, with `extra` in slurm.conf and
     these `files` besides. `accounting`: with MariaDB and slurmdbd, and all configuration is the program's own.
+    `login`: a login node may be started.
     """
 
     def __init__(
@@ -69,9 +71,10 @@ class SlurmMachine:
         files: Mapping[str, str] | None = None,
         machine_mib: int = 3072,
         accounting: bool = False,
+        login: bool = False,
     ) -> None:
         self.version = version
-        roles = (*ROLES, *(("database", "accounting") if accounting else ()))
+        roles = (*ROLES, *(("database", "accounting") if accounting else ()), *(("login",) if login else ()))
         images, layers = root_file_systems(version, roles), program_layers(version, roles)
         self.machine = Machine(images, layers=layers, memory_mib=machine_mib)
         self.pods = Pods(self.machine)
@@ -94,6 +97,7 @@ class SlurmMachine:
                 "munge-key": {"munge.key": secrets.token_bytes(128)},
                 "jwt-key": {"jwt_hs256.key": secrets.token_bytes(32)},
                 "database-password": {"password": secrets.token_hex(16)},
+                "ssh-host-keys": {"ssh_host_ed25519_key": private_key()},
             },
             claims={"jail": JAIL, "controller-state": STATE, "database-data": DATABASE},
         )
@@ -130,6 +134,18 @@ class SlurmMachine:
         pod = self.kubelet.start("controller-0", self.specs["controller"])
         wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, self.logs, 120)
         return pod
+
+    def add_user(self, name: str, uid: int) -> str:
+        """An account in the jail, with a home; returns the home's directory in the machine."""
+        home = f"{JAIL}/home/{name}"
+        lines = {
+            "passwd": f"{name}:x:{uid}:{uid}::/home/{name}:/bin/bash",
+            "group": f"{name}:x:{uid}:",
+            "shadow": f"{name}:*:20000::::::",
+        }
+        add = [f"echo '{line}' >> {JAIL}/etc/{file}" for file, line in lines.items()]
+        self.machine.run("; ".join([*add, f"mkdir -m 700 {home}; chown {uid}:{uid} {home}"]), check=True)
+        return home
 
     def start_worker(self, name: str, *, cpuset: str = "") -> Pod:
         """Start one of the pool `default`; its node registers itself."""

@@ -34,12 +34,7 @@ def slurm(slurm_version: str) -> Iterator[SlurmMachine]:
     """A controller and a worker with four CPUs of its own and two devices."""
     with SlurmMachine(slurm_version, workers=0, cpus=4, memory="800Mi", files=FILES, extra=EXTRA) as started:
         for user, uid in (("alice", ALICE), ("bob", BOB)):
-            home = f"{JAIL}/home/{user}"
-            started.machine.run(
-                f"echo {user}:x:{uid}:{uid}::/home/{user}:/bin/bash >> {JAIL}/etc/passwd; "
-                f"echo {user}:x:{uid}: >> {JAIL}/etc/group; mkdir -m 700 {home}; chown {uid}:{uid} {home}",
-                check=True,
-            )
+            started.add_user(user, uid)
         start_worker(started)
         yield started
 

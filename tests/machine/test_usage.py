@@ -48,12 +48,7 @@ int main(int argc, char **argv)
 def slurm() -> Iterator[SlurmMachine]:
     """With accounting, and all of the program's own configuration."""
     with SlurmMachine("24.11", cpus=4, memory="800Mi", accounting=True, machine_mib=4096) as started:
-        home = f"{JAIL}/home/alice"
-        started.machine.run(
-            f"echo alice:x:{ALICE}:{ALICE}::/home/alice:/bin/bash >> {JAIL}/etc/passwd; "
-            f"echo alice:x:{ALICE}: >> {JAIL}/etc/group; mkdir -m 700 {home}; chown {ALICE}:{ALICE} {home}",
-            check=True,
-        )
+        started.add_user("alice", ALICE)
         yield started
 
 

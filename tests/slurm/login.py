@@ -5,26 +5,42 @@ from __future__ import annotations
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_ssh_private_key,
+)
 
 from tests.slurm.sandbox import SlurmSandbox
 
 OPTIONS = "-i /root/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o LogLevel=ERROR"
 
 
+def private_key() -> bytes:
+    """A new one, as OpenSSH reads it."""
+    return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+
+
+def public_line(private: bytes) -> str:
+    """What a user puts into authorized_keys."""
+    key = load_ssh_private_key(private, None)
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
 def write_host_key(secret: Path) -> None:
     """The Secret with sshd's host key, as a directory."""
     secret.mkdir()
-    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (secret / "ssh_host_ed25519_key").write_bytes(pem)
+    (secret / "ssh_host_ed25519_key").write_bytes(private_key())
 
 
 def write_user_key(path: Path) -> str:
     """A private key; returns the public line."""
-    key = Ed25519PrivateKey.generate()
-    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    private = private_key()
+    path.write_bytes(private)
     path.chmod(0o600)
-    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    return public_line(private)
 
 
 def ssh_to(cluster: SlurmSandbox, user: str, command: str, program: str = "ssh") -> tuple[int, str]:

@@ -278,6 +278,14 @@ def test_editors_accept_what_we_accept() -> None:
             "login.user_limits.memory: '32Mi' is too little for a shell and the threads of srun; 64Mi at least",
         ),
         (
+            {"login": {"user_limits": {"total_memory": "32Mi"}}},
+            "login.user_limits.total_memory: '32Mi' is too little for a shell and the threads of srun; 64Mi at least",
+        ),
+        (
+            {"login": {"user_limits": {"total_cpus": "99m"}}},
+            "login.user_limits.total_cpus: '99m' is too little for a shell; 100m at least",
+        ),
+        (
             {"accounting": {"database": {"memory": "255Mi"}}},
             "accounting.database.memory: '255Mi' is too little for MariaDB; 256Mi at least",
         ),

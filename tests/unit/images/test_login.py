@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from images.common.cgroups import CannotConfineError, Subtree
+from images.common.command import Runner, run
 from images.common.homes import make_home
 from images.common.jail_view import JailViewError, sssd_binds
-from images.login import access
+from images.login import access, shares
 from images.login import make_home as make_home_program
 from images.login.access import OUR_MODULE, limits_file, pam_service, parse_limits, sshd_options
 from images.login.admit import sessions
@@ -88,6 +90,52 @@ def test_what_pam_reads_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     access.set_up_access({"maxlogins": 3}, print, sssd=False)
     assert "admit 3" in (tmp_path / "sshd").read_text()
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("limits", "own", "for_all", "lines"),
+    [
+        ({}, 16 * GIB, 15 * GIB, [f"memory.max {15 * GIB // 2}"]),
+        ({}, None, None, []),
+        ({"total_memory": GIB, "total_cpus": 1500}, 16 * GIB, 15 * GIB, [f"memory.max {GIB}", "cpu.max 150000 100000"]),
+        ({"total_cpus": 100, "nproc": 40}, None, None, ["cpu.max 10000 100000"]),
+    ],
+)
+def test_each_user_has_a_share(
+    tmp_path: Path, limits: dict[str, int], own: int | None, for_all: int | None, lines: list[str]
+) -> None:
+    taken: list[tuple[object, ...]] = []
+
+    def take(daemons: str, divided: str, memory: int | None, _: Runner) -> Subtree:
+        taken.append((daemons, divided, memory))
+        return Subtree(how="remounted", swap=True)
+
+    shares.set_up(limits, run, print, take=take, limit=lambda: own, file=tmp_path / "run/shares")
+
+    assert taken == [("sshd", "users", for_all)]
+    assert (tmp_path / "run/shares").read_text().splitlines() == lines
+
+
+def test_without_cgroups_there_are_no_shares_and_the_log_says_why(tmp_path: Path) -> None:
+    def cannot(*_: object) -> Subtree:
+        raise CannotConfineError("the reason")
+
+    file, said = tmp_path / "shares", list[str]()
+    file.write_text("of the container's start before")
+    shares.set_up({"total_cpus": 100}, run, said.append, take=cannot, limit=lambda: None, file=file)
+
+    assert not file.exists()
+    assert said == ["users share this login node's CPU and memory as they come: the reason"]
+
+
+def test_shares_are_not_pam_s_business() -> None:
+    limits = parse_limits("total_memory=1073741824 total_cpus=500")
+
+    assert "pam_limits" not in pam_service(limits, sssd=False)
+    assert limits_file(limits, print).count("\n") == 1
 
 
 def process(proc: Path, pid: int, name: str, uid: int, parent: int) -> None:
