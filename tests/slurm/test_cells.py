@@ -215,7 +215,8 @@ def test_a_requeued_job_begins_with_an_empty_cell(cluster: SlurmSandbox) -> None
     runs = f"squeue --noheader --format=%t --jobs={job}"
     wait_until(lambda: "R" not in cluster.run(runs).stdout, cluster.logs)
     wait_until(lambda: left(cluster) == [], cluster.logs)
-    cluster.run(f"scontrol release {job}; scontrol update jobid={job} starttime=now")
+    # Not in the second in which its credential was revoked: Slurm itself would wait for two minutes.
+    cluster.run(f"scontrol release {job}; scontrol update jobid={job} starttime=now+2")
     wait_until(lambda: cluster.run(runs).stdout.strip() == "R", cluster.logs, 60)
     wait_until(lambda: within(cluster, job, "ls -A /tmp /dev/shm").split() == ["/dev/shm:", "/tmp:"], cluster.logs)
 
