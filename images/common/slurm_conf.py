@@ -25,8 +25,11 @@ def with_included(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def setting(files: Mapping[str, str], key: str) -> str | None:
-    """Value of a key in small letters, the last one as in Slurm itself; None where it is not set."""
-    pattern = re.compile(rf"(?im)^(?!\s*#)(?:.*\s)?{re.escape(key)}\s*=\s*(\S+)")
+    """Value of a key in small letters, the last one as in Slurm itself; None where it is not set.
+
+    Options of partitions are none: some have the name of a setting.
+    """
+    pattern = re.compile(rf"(?im)^(?!\s*(?:#|PartitionName\s*=))(?:.*\s)?{re.escape(key)}\s*=\s*(\S+)")
     return next((found[-1].lower() for text in with_included(files).values() if (found := pattern.findall(text))), None)
 
 

@@ -81,6 +81,15 @@ def test_jobs_that_wait_keep_the_memory_that_they_get_unasked(option: str, kept:
     assert block == f"PartitionName=old Nodes=a{kept} State=DRAIN\n"
 
 
+def test_the_memory_of_one_partition_is_not_that_of_the_others() -> None:
+    lines = "PartitionName=old Nodes=a\nPartitionName=large Nodes=b DefMemPerCPU=900\n"
+    before = {"slurm.conf": f"{HEAD}DefMemPerCPU=100\n{lines}"}
+
+    block = block_of(keep_partitions({"slurm.conf": f"{HEAD}DefMemPerCPU=5000\n{MAIN}"}, before))
+
+    assert block.splitlines()[0] == "PartitionName=old Nodes=a DefMemPerCPU=100 State=DRAIN"
+
+
 def test_keys_are_read_as_slurm_reads_them() -> None:
     before = {
         "slurm.conf": HEAD
