@@ -38,6 +38,8 @@ class Partition:
     pools: tuple[str, ...]
     max_time: int | None
     """Seconds; None without a limit."""
+    default_memory: int | None = None
+    """MiB for each CPU of a job that asks for no memory; None: what the whole cluster has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +137,7 @@ def parse_conf(text: str) -> SlurmConf:
             partitions[options["partitionname"]] = Partition(
                 pools=tuple(options.get("nodes", "").split(",")),
                 max_time=_limit(options.get("maxtime", "UNLIMITED")),
+                default_memory=int(memory) if (memory := options.get("defmempercpu", "")).isdigit() else None,
             )
         elif key.lower() != "nodeset":
             settings[key.lower()] = value

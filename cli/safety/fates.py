@@ -168,11 +168,12 @@ class _Judge:
         leaves = bool(self._leaving.intersection(job.partitions))
         starts = _can_start(job, self._after, change.new_pools)
         loses = not starts and _can_start(job, self._before, change.pools)
-        if starts and self._outgrows(job):
+        outgrown = self._outgrown(job) if starts else 0
+        if outgrown:
             yield (
                 "never_starts",
                 (
-                    f"DefMemPerCPU becomes {self._new_default_memory} MiB, which no node has for it: Slurm would hold "
+                    f"DefMemPerCPU becomes {outgrown} MiB, which no node has for it: Slurm would hold "
                     "it (BadConstraints), unless it has asked for memory itself"
                 ),
             )
@@ -186,15 +187,21 @@ class _Judge:
         elif leaves:
             yield self._kept("nothing", job, "leaves when its jobs have ended; this one still starts there")
 
-    def _outgrows(self, job: Job) -> bool:
-        """Whether the default of memory, which a waiting job takes as it is at the moment, becomes too much for it.
+    def _outgrown(self, job: Job) -> int:
+        """The default of memory, which a waiting job takes as it is at the moment, if it becomes too much for it; or 0.
 
         squeue shows it as the job's own. Measured with 24.11 and 26.05: such a job stays held when it is set back.
         """
-        if job.min_memory != self._default_memory or self._new_default_memory <= self._default_memory:
-            return False
-        larger = replace(job, min_memory=self._new_default_memory * max(1, job.min_cpus))
-        return not _can_start(larger, self._after, self._change.new_pools)
+        names = [name for name in job.partitions if name in self._before and name in self._after]
+        before = {self._before[name].default_memory or self._default_memory for name in names}
+        after = {name: self._after[name].default_memory or self._new_default_memory for name in names}
+        if job.min_memory not in before or max(after.values()) <= max(before):
+            return 0
+        cpus, pools = max(1, job.min_cpus), self._change.new_pools
+        larger = {name: replace(job, min_memory=memory * cpus) for name, memory in after.items()}
+        if any(_can_start_in(larger[name], self._after[name], pools) for name in names):
+            return 0
+        return max(after.values())
 
     def _pools_that_shrink(self, job: Job) -> str:
         new = self._change.new_pools

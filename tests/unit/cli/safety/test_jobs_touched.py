@@ -293,6 +293,19 @@ def test_a_default_of_memory_that_no_node_has_would_hold_those_who_asked_for_non
     assert not touched(with_change(STACK, "slurm", {"settings": {"DefMemPerCPU": 100}}), *queue, before=before).touched
 
 
+def test_the_default_of_memory_is_that_of_the_job_s_partition() -> None:
+    before = with_change(STACK, "partitions.small.settings", {"DefMemPerCPU": 500})
+    after = with_change(STACK, "partitions.small.settings", {"DefMemPerCPU": 5000})
+    queue = [
+        pending("1", memory="500M", partition="small", cpus="2"),
+        pending("2", memory="500M", partition="large", cpus="2"),
+        pending("3", memory="500M", partition="small,large", cpus="2"),
+        pending("4", memory="500M", partition="small"),
+    ]
+    assert fates(touched(after, *queue, before=before)) == {"1": "never_starts"}
+    assert not touched(before, *queue, before=after).touched
+
+
 # A queue that cannot be read
 
 
