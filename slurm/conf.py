@@ -12,11 +12,11 @@ import jinja2
 
 from config.cluster import ClusterConfig
 from config.rules.settings import named_resources
-from config.sections.slurm import merge
+from config.sections.slurm import folded, merge
 from slurm import names
 from slurm.job_submit import script_values
 from slurm.partitions import partition_lines
-from slurm.sizing import default_memory_per_cpu_mib, max_node_count
+from slurm.sizing import default_memory_per_cpu_mib, max_node_count, most_memory_mib
 from slurm.topology import topology_files, wants_tree
 from slurm.users import identity_files
 
@@ -58,6 +58,7 @@ def render(config: ClusterConfig) -> dict[str, str]:
 
 def slurm_conf(config: ClusterConfig) -> str:
     """The text of slurm.conf: our defaults, each replaced by the user's value."""
+    pools, written = config.worker_nodes.values(), folded(config.slurm.settings)
     text = _template(FILES[0]).render(
         config=config,
         names=names,
@@ -67,7 +68,9 @@ def slurm_conf(config: ClusterConfig) -> str:
         enforcement=enforcement(config),
         tracked_resources=tracked_resources(config),
         max_node_count=max_node_count(config.worker_nodes),
-        default_memory_per_cpu=default_memory_per_cpu_mib(config.worker_nodes),
+        # Slurm would take ours, and pass over the user's of the other kind without a word.
+        default_memory_per_cpu=None if "defmempernode" in written else default_memory_per_cpu_mib(pools),
+        most_memory=None if "maxmempercpu" in written else most_memory_mib(pools),
     )
     settings = merge(settings_of(text), config.slurm.settings)
     parameters = settings["SlurmctldParameters"].split(",")

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from config.cluster import ClusterConfig
 from config.sections.partitions import Partition
 from config.sections.scheduling import Preemption
-from config.sections.slurm import merge
+from config.sections.slurm import folded, merge
+from slurm.sizing import default_memory_per_cpu_mib
+
+_DEFAULT_MEMORY = frozenset({"defmempercpu", "defmempernode", "defmempergpu"})
+"""Keys that say what memory a job has that asks for none; one at a time holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +49,24 @@ def _line(config: ClusterConfig, name: str, partition: Partition, *, alone: bool
     default_time = partition.default_time or config.job_submit.default_time
     if default_time is not None:
         options["DefaultTime"] = default_time
+    options |= _default_memory(config, partition)
     options |= _access(partition)
     options |= _preemption(config.preemption, partition)
     options = merge(options, partition.settings)
     return PartitionLine(name=name, node_sets=partition.pools, options=tuple(options.items()))
+
+
+def _default_memory(config: ClusterConfig, partition: Partition) -> dict[str, str]:
+    """A job's memory if it asks for none: the share of a CPU in these pools, where it is not what all pools have.
+
+    What the stack file says of that, for the cluster or for the partition, stands alone. A job that names several
+    partitions has the memory of the one in which it starts (tests/slurm/test_memory.py).
+    """
+    if _DEFAULT_MEMORY & (folded(config.slurm.settings).keys() | folded(partition.settings).keys()):
+        return {}
+    everywhere = default_memory_per_cpu_mib(config.worker_nodes.values())
+    here = default_memory_per_cpu_mib(config.worker_nodes[name] for name in partition.pools)
+    return {"DefMemPerCPU": str(here)} if here != everywhere else {}
 
 
 def _access(partition: Partition) -> dict[str, str]:

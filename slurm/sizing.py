@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from config.base import parse_bytes
 from config.sections.workers import WorkerPool
@@ -10,8 +11,9 @@ from config.sections.workers import WorkerPool
 MEBIBYTE = 2**20
 
 SLURMD_MEMORY_MIB = 128
-"""Memory kept back for slurmd, munged and one slurmstepd per running step. Measured in a local worker: slurmd 9 MiB,
-munged 3.5 MiB, each slurmstepd 9 to 13 MiB; this leaves room for nine steps at once."""
+"""Memory kept back in slurmd's container for slurmd, the warden and, where jobs have no cgroups, one slurmstepd per
+running step. Measured in a local worker: slurmd 9 MiB, each slurmstepd 9 to 13 MiB. munged and SSSD have containers of
+their own, whose memory Kubernetes counts beside the pool's."""
 
 LARGE_WORKER_SHARE = 0.02
 """On large workers 2 % is kept back instead: more jobs, more steps, more page tables."""
@@ -43,14 +45,19 @@ def _gpus(pool: WorkerPool) -> str:
     return f"gpu:{platform[1]}:{pool.resources.gpus}" if platform else f"gpu:{pool.resources.gpus}"
 
 
-def default_memory_per_cpu_mib(pools: dict[str, WorkerPool]) -> int:
-    """`DefMemPerCPU` in MiB: the smallest share that any pool has per CPU.
+def default_memory_per_cpu_mib(pools: Iterable[WorkerPool]) -> int:
+    """`DefMemPerCPU` in MiB: the smallest share that any of the pools has per CPU.
 
-    Without a default a job that asks for no memory gets a whole node: a 100-task array then takes 273 s, with it 1.8 s
-    (measured on two nodes of two CPUs).
+    So each of their nodes holds as many jobs of one CPU as it has CPUs. Without a default a job that asks for no memory
+    gets a whole node: a 100-task array then takes 273 s, with it 1.8 s (measured on two nodes of two CPUs).
     """
-    shares = [real_memory_mib(pool.resources.memory) // pool.resources.cpus for pool in pools.values()]
+    shares = [real_memory_mib(pool.resources.memory) // pool.resources.cpus for pool in pools]
     return max(1, min(shares, default=1))
+
+
+def most_memory_mib(pools: Iterable[WorkerPool]) -> int:
+    """`MaxMemPerNode` in MiB: what the largest node has for jobs."""
+    return max((real_memory_mib(pool.resources.memory) for pool in pools), default=1)
 
 
 def max_node_count(pools: dict[str, WorkerPool]) -> int:

@@ -63,6 +63,17 @@ def test_no_setting_can_cut_the_workers_off_from_their_configuration() -> None:
     assert effective_settings(load_config(sections))["SlurmctldParameters"] == "enable_configless,idle_on_node_suspend"
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [({"DefMemPerNode": 900}, "DefMemPerCPU"), ({"maxmempercpu": 900}, "MaxMemPerNode")]
+)
+def test_a_user_s_setting_that_excludes_one_of_ours_stands_alone(theirs: dict[str, int], ours: str) -> None:
+    """Slurm would take ours and say nothing."""
+    assert ours in effective_settings(load_config(stacks.dev()))
+    settings = effective_settings(load_config(with_change(stacks.dev(), "slurm.settings", theirs)))
+    assert ours not in settings
+    assert theirs.items() <= {key: int(value) for key, value in settings.items() if value.isdigit()}.items()
+
+
 def test_values_are_written_as_slurm_reads_them() -> None:
     merged = merge({}, {"A": True, "B": False, "C": ("x", 2), "D": 1.5, "E": "word"})
     assert merged == {"A": "YES", "B": "NO", "C": "x,2", "D": "1.5", "E": "word"}
