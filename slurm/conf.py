@@ -49,7 +49,12 @@ def render(config: ClusterConfig) -> dict[str, str]:
     The size of a pool is in none of them, so that scaling changes nothing here (but see `sizing.max_node_count`).
     """
     wanted = [*FILES[1:], *([PMIX] if config.slurm.has_pmix else [])]
-    values = {"version": config.slurm.version, "gpus": _has_gpus(config), "jail_dir": names.JAIL_DIR}
+    values = {
+        "version": config.slurm.version,
+        "gpus": _has_gpus(config),
+        "jail_dir": names.JAIL_DIR,
+        "container_images": config.jail.container_images,
+    }
     files = {FILES[0]: slurm_conf(config), **{name: _template(name).render(values) for name in wanted}}
     if config.job_submit.needs_script:
         files[JOB_SUBMIT] = _template(JOB_SUBMIT).render(script_values(config, partition_lines(config)))

@@ -139,6 +139,10 @@ class Jail(Section):
     filesystem: Filesystem = Field(default_factory=Filesystem)
     """The cloud's file system behind it."""
 
+    container_images: bool = Field(default=False, strict=True)
+    """Whether jobs may have the root file system of a container in place of the jail's, by `srun
+    --container-image=DIRECTORY`. slurmstepd keeps `CAP_SYS_CHROOT` in such steps (docs/containers.md)."""
+
 
 ImageRole = Literal["controller", "worker", "login", "jail", "accounting", "database", "rest"]
 

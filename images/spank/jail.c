@@ -22,6 +22,9 @@
  * No directory is entered where there is none of that name (a worker without a jail, or a process already inside the jail),
  * and by the external step, which belongs to the node and not to the user. Nothing happens in srun, salloc and sbatch.
  *
+ * With `container_images` after root= there is `srun --container-image=DIRECTORY`: tasks then see a container's image in
+ * place of the jail (image.h).
+ *
  * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
  * bound them below GPU_DIRECTORY (images/common/gpu_view.py). And it tells the tasks of the job's own temporary
  * directory, where the prolog has made one (images/common/job_directory.py).
@@ -31,6 +34,7 @@
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,6 +44,7 @@
 
 #include "capabilities.h"
 #include "environment.h"
+#include "image.h"
 #include "options.h"
 #include "warden.h"
 
@@ -47,6 +52,44 @@ SPANK_PLUGIN(jail, 1)
 
 /* Slurm 24.11 starts the step all the same where a plugin returns ESPANK_ERROR: it looks for numbers below 0 only. */
 enum { REFUSED = -1 };
+
+static char *image; /* the option's argument, as the user gave it; NULL: none */
+static int warden = -1; /* the connection that the step's cell was asked for on */
+
+static int take_image(int value, const char *argument, int remote)
+{
+	const char *problem = image_problem(argument);
+
+	(void)value;
+	(void)remote;
+	if (problem != NULL) {
+		slurm_error("--container-image=%s: %s", argument != NULL ? argument : "", problem);
+		return REFUSED;
+	}
+	free(image);
+	image = strdup(argument);
+	return image != NULL ? 0 : REFUSED;
+}
+
+static struct spank_option image_option = {
+	.name = "container-image",
+	.arginfo = "DIRECTORY",
+	.usage = "run in the root file system of a container that is unpacked there",
+	.has_arg = 1,
+	.cb = take_image,
+};
+
+/* In srun, sbatch, salloc and slurmstepd alike, so that these take the option and pass it on. */
+int slurm_spank_init(spank_t spank, int argc, char **argv)
+{
+	char message[JAIL_MESSAGE_SIZE];
+	struct jail_options options;
+
+	/* What is wrong with the arguments is said later, and by slurmstepd. */
+	if (jail_parse_options(argc, argv, &options, message) != 0 || !options.images)
+		return ESPANK_SUCCESS;
+	return spank_option_register(spank, &image_option);
+}
 
 /*
  * Where the job's cell is, the view of the jail with a /tmp of its own (images/worker/cells.py). Returns 0 with the way
@@ -82,6 +125,7 @@ static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 
 		if (shared != NULL)
 			*shared = connection;
+		warden = connection;
 		return 0;
 	}
 	slurm_error("jail: the job has no cell: %s", cell[0] != '\0' ? cell : strerror(errno));
@@ -155,7 +199,13 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	exists = step_id == SLURM_EXTERN_CONT ? 0 : jail_exists(options.root);
 	if (exists < 0 || (exists && (find_cell(spank, options.root, cell) != 0 || enter(cell) != 0)))
 		return REFUSED;
-	if (exists && stay_in_jail() != 0) {
+	if (step_id == SLURM_EXTERN_CONT)
+		image = NULL; /* it has no task */
+	if (image != NULL && warden < 0) {
+		slurm_error("jail: --container-image: steps of this node have no cells");
+		return REFUSED;
+	}
+	if (exists && stay_in_jail(image != NULL) != 0) {
 		slurm_error("jail: cannot give up in all threads what leads out of it");
 		return REFUSED;
 	}
@@ -189,7 +239,27 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	be_killed_sooner();
-	return bound();
+	if (bound() != ESPANK_SUCCESS)
+		return REFUSED;
+	if (image != NULL && image_keep_way() != 0) {
+		slurm_error("jail: --container-image: cannot keep the way into it: %s", strerror(errno));
+		return REFUSED;
+	}
+	return ESPANK_SUCCESS;
+}
+
+/* In each task when it has become its user for good, before its program is looked up. */
+int slurm_spank_task_init(spank_t spank, int argc, char **argv)
+{
+	char message[IMAGE_MESSAGE_SIZE];
+
+	(void)spank;
+	(void)argc;
+	(void)argv;
+	if (image == NULL || image_enter(message) == 0)
+		return ESPANK_SUCCESS;
+	slurm_error("--container-image: %s", message);
+	return REFUSED;
 }
 
 #define GPU_DIRECTORY "/run/slurmstack/gpu"
@@ -247,8 +317,14 @@ static void set_temporary_directory(spank_t spank)
 /* Already inside the jail, as the user, before the tasks are started. */
 int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 {
+	char message[IMAGE_MESSAGE_SIZE];
+
 	(void)argc;
 	(void)argv;
+	if (image != NULL && image_show(warden, image, message) != 0) {
+		slurm_error("--container-image: %s", message);
+		return REFUSED;
+	}
 	set_temporary_directory(spank);
 	if (access(GPU_DIRECTORY "/lib", X_OK) != 0)
 		return ESPANK_SUCCESS;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const char ROOT_OPTION[] = "root=";
+static const char IMAGES_OPTION[] = "container_images";
 
 /* True for "/", "//", "/..": a root that would be no jail at all. */
 static int is_the_file_system_root(const char *path)
@@ -20,11 +21,17 @@ int jail_parse_options(int argc, char **argv, struct jail_options *options, char
 	int i;
 
 	options->root = NULL;
+	options->images = 0;
 	message[0] = '\0';
 
 	for (i = 0; i < argc; i++) {
+		if (strcmp(argv[i], IMAGES_OPTION) == 0) {
+			options->images = 1;
+			continue;
+		}
 		if (strncmp(argv[i], ROOT_OPTION, prefix) != 0) {
-			snprintf(message, JAIL_MESSAGE_SIZE, "unknown argument \"%.100s\" (known: root=DIRECTORY)", argv[i]);
+			snprintf(message, JAIL_MESSAGE_SIZE, "unknown argument \"%.100s\" (known: root=DIRECTORY, container_images)",
+				 argv[i]);
 			return -1;
 		}
 		if (options->root != NULL) {

@@ -11,12 +11,13 @@
 
 struct jail_options {
 	const char *root; /* absolute path of the jail's root directory; points into argv */
+	int images; /* whether steps may have a container's image (image.h) */
 };
 
 /*
  * Reads the arguments that follow the plugin's path in plugstack.conf.
  *
- * Known: root=/absolute/path (required, not "/" itself).
+ * Known: root=/absolute/path (required, not "/" itself), container_images.
  * Returns 0, or -1 with what is wrong in message.
  */
 int jail_parse_options(int argc, char **argv, struct jail_options *options, char message[JAIL_MESSAGE_SIZE]);

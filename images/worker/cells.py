@@ -15,7 +15,7 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from images.common import job_directory
 from images.common.attach import attach
 from images.common.jail_view import Bind, open_inside, show
 from images.common.mountinfo import mount_points
+from images.worker.image_view import show_image
 
 CELLS: Final = Path("/run/slurmstack/cells")
 """For root alone, and no place of the jail."""
@@ -49,9 +50,9 @@ class Mounts:
         """Where something is mounted."""
         return mount_points()
 
-    def copy(self, tree: Path, target: int) -> None:
-        """Mount a tree with all that is mounted below it over an open directory."""
-        attach(tree, target, recursive=True)
+    def copy(self, tree: Path, target: int, *, recursive: bool = True) -> None:
+        """Mount a tree, by default with all that is mounted below it, over an open directory or file."""
+        attach(tree, target, recursive=recursive)
 
     def bind(self, root: Path, path: str, source: Path) -> None:
         """Mount a directory over `path` of a root that others write to."""
@@ -88,13 +89,15 @@ class Cells:
         *,
         cells: Path = CELLS,
         jobs: Path = job_directory.JOBS,
+        volumes: Sequence[str] = (),
         mounts: Mounts | None = None,
     ) -> None:
-        """`shared_memory`: bytes that a job may have in /dev/shm."""
+        """`shared_memory`: bytes that a job may have in /dev/shm. `volumes`: where the jail has others mounted."""
         self._jail = jail
         self._shared_memory = shared_memory
         self._cells = cells
         self._jobs = jobs
+        self._volumes = volumes
         self._mounts = mounts or Mounts()
         cells.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._made = self._find()
@@ -132,6 +135,10 @@ class Cells:
         if job in self._made:
             self._clear(self.path(job))
             self._made.discard(job)
+
+    def show_image(self, job: str, path: str) -> None:
+        """Show what is the job's in an image at a path of its cell. Raises OSError, JailViewError or ImageError."""
+        show_image(self._mounts, self.path(job), path, self._volumes)
 
     def _find(self) -> set[str]:
         """The cells that are there. One that was only begun goes: it would show what is everybody's."""

@@ -92,7 +92,8 @@ def guard_jail(jail: Path, log: Callable[[str], None]) -> None:
     """The last of what takes SYS_ADMIN in this process."""
     seal_root(run)
     size = shared_memory_size()
-    warden.start(lambda: Cells(jail, size), log)
+    volumes = [bind.path for bind in user_volumes(os.environ.get("MOUNTS", ""))]
+    warden.start(lambda: Cells(jail, size, volumes=volumes), log)
 
 
 def prepare_own_root() -> None:

@@ -8,8 +8,11 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
                         MIB: the job's memory on this node, 0 if nothing limits it
     end JOB             takes the cell away
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
+    image PATH          shows the job's own /proc, /tmp, ... in a container's image in its cell
+                        (images/worker/image_view.py)
 
-Who has been given a cell may only bring programs for its own job: slurmstepd keeps its connection in the jail.
+Who has been given a cell may only bring programs for its own job, and name images in its own cell: slurmstepd keeps its
+connection in the jail.
 The answer is `ok` and what was asked for, or the reason why not. Each is one message.
 """
 
@@ -102,6 +105,9 @@ class Warden:
             if what == b"devices":
                 self._put_devices(connection, rest, files)
                 return "ok"
+            if what == b"image":
+                self._show_image(connection, os.fsdecode(rest))
+                return "ok"
             return " ".join(("ok", *self._do(connection, pid, *message.decode("ascii").split(" "))))
         except (RefusedError, CannotGoOnError, OSError, ValueError, OverflowError) as error:
             self._log(f"{message[:80]!r}: {error}")
@@ -137,6 +143,12 @@ class Warden:
         if step is None or step.cgroups is None or len(files) != 1:
             raise RefusedError("this is no step with a cgroup")
         self._programs.put(files[0], step.cgroups, program)
+
+    def _show_image(self, connection: int, path: str) -> None:
+        step = self._steps.get(connection)
+        if step is None:
+            raise RefusedError("this is no step with a cell")
+        self._cells.show_image(step.job, path)
 
     def _tidy(self) -> None:
         """Take away cells whose end nobody has told."""

@@ -57,6 +57,7 @@ int bound_for_users(void)
 }
 
 static const uint64_t in_jail = of_users | BIT(CAP_SETPCAP);
+static __thread uint64_t besides; /* what this thread may have beyond that, and does not use */
 
 /* Narrows what the calling thread itself has. */
 static int narrow(void)
@@ -68,7 +69,7 @@ static int narrow(void)
 	if (syscall(SYS_capget, &header, data) != 0)
 		return -1;
 	for (i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
-		data[i].permitted &= (uint32_t)(in_jail >> (32 * i));
+		data[i].permitted &= (uint32_t)((in_jail | besides) >> (32 * i));
 		data[i].effective &= (uint32_t)(in_jail >> (32 * i));
 	}
 	return syscall(SYS_capset, &header, data) == 0 ? 0 : -1;
@@ -87,6 +88,7 @@ static void narrow_thread(int number)
 /* 1: a thread of this process has, or could get by starting a program, more than it may; 0: not; -1: it has gone. */
 static int has_more(const char *thread)
 {
+	const uint64_t allowed = in_jail | (atoi(thread) == gettid() ? besides : 0);
 	char path[64], text[4096], *permitted, *bounding;
 	ssize_t length = -1;
 	int file;
@@ -102,7 +104,7 @@ static int has_more(const char *thread)
 	text[length] = '\0';
 	permitted = strstr(text, "\nCapPrm:");
 	bounding = strstr(text, "\nCapBnd:");
-	return permitted == NULL || bounding == NULL || (strtoull(permitted + 8, NULL, 16) & ~in_jail) != 0
+	return permitted == NULL || bounding == NULL || (strtoull(permitted + 8, NULL, 16) & ~allowed) != 0
 	       || (strtoull(bounding + 8, NULL, 16) & ~of_users) != 0;
 }
 
@@ -112,7 +114,7 @@ enum { ROUNDS = 2000 }; /* of a millisecond */
  * Capabilities are each thread's own, and slurmstepd has a dozen threads by now. So each is asked by a signal, as the C
  * library does it for setuid(2), until no thread is found that has more: one may just have been started by another.
  */
-int stay_in_jail(void)
+int stay_in_jail(int way_into_image)
 {
 	static const struct timespec pause = { .tv_nsec = 1000000 };
 	const struct sigaction action = { .sa_handler = narrow_thread, .sa_flags = SA_RESTART };
@@ -121,6 +123,7 @@ int stay_in_jail(void)
 
 	if (sigaction(number, &action, NULL) != 0)
 		return -1;
+	besides = way_into_image ? BIT(CAP_SYS_CHROOT) : 0;
 	narrow_thread(0);
 	for (round = 0; left && round < ROUNDS; round++) {
 		DIR *threads = opendir("/proc/self/task");

@@ -18,7 +18,10 @@ int bound_for_users(void);
  * For a process that has entered the jail as root: takes from all its threads what users cannot have either, but for
  * SETPCAP, which keeps users from looking into it. What it loads from the jail runs in it, and with SYS_CHROOT leads
  * out again. Every thread is bound for users, too. Returns 0, or -1 if that could not be seen to be so.
+ *
+ * `way_into_image`: the calling thread may still use SYS_CHROOT, for the tasks that it forks (images/spank/image.h), and no
+ * program that it starts may.
  */
-int stay_in_jail(void);
+int stay_in_jail(int way_into_image);
 
 #endif
