@@ -33,8 +33,11 @@ class Command:
         config = {f"slurmstack:{key}": value for key, value in (sections or cloud.stack()).items()}
         self.file.write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
         environment = {"NO_COLOR": "1", "HOME": str(self.home), "NEBIUS_IAM_TOKEN": TOKEN}
+        # A shell starts what is to run in its background without SIGINT, and so would the tests' own children be.
+        own_signals = ["env", "--default-signal=INT"]
+        doctor = [sys.executable, "-m", "cli.entry", "doctor", "cloud", "--config", str(self.file)]
         return subprocess.Popen(
-            [sys.executable, "-m", "cli.entry", "doctor", "cloud", "--config", str(self.file), *arguments],
+            [*own_signals, *doctor, *arguments],
             cwd=ROOT,
             env={**os.environ, **environment, "SLURMSTACK_NEBIUS_SERVER": address},
             stdout=subprocess.PIPE,
