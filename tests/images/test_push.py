@@ -199,8 +199,9 @@ def test_an_interrupted_push_ends_its_tool_and_pins_nothing(
     stack = named(built, address, tmp_path)
     before = stack.read_bytes()
     arguments = ["push", "--config", str(stack), "--tool", built, "--no-tls-verify", "--pin"]
+    own_signals = ["env", "--default-signal=INT"]  # also where the tests run in the background of a shell
     with subprocess.Popen(
-        [sys.executable, "-m", "cli.entry", "images", *arguments], cwd=ROOT, stdout=subprocess.PIPE,
+        [*own_signals, sys.executable, "-m", "cli.entry", "images", *arguments], cwd=ROOT, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
     ) as process:  # fmt: skip
         assert asked.wait(timeout=60), "the tool has not begun"
