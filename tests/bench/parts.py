@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from local import cluster as local_cluster
-from tests.bench import accounting, apply, command_line, health, jobs, rest, scaling, start
+from tests.bench import accounting, apply, command_line, confinement, health, jobs, rest, scaling, start
 from tests.bench.cluster import Cluster
 from tests.bench.row import Measuring
 from tests.bench.scale.part import scale
@@ -58,6 +58,11 @@ PARTS = (
     Part(name="health", about="what checks cost; faults, until they are acted on", measure=health.health),
     Part(name="engine", about="unchanged, setting and scaling with Pulumi's engine", measure=_engine, engine="pulumi"),
     Part(name="render", about="render of 1, 10, 100 pools", alone=command_line.render),
+    Part(
+        name="cgroups",
+        about="the start of a job with cgroups and of one without, in a guest machine",
+        alone=confinement.cgroups,
+    ),
     Part(name="scale", about="100, 300, 1,000 slurmd on this machine, without Kubernetes", alone=scale),
     Part(name="watching", about="what looking at 5,000 nodes costs, without Kubernetes", alone=watching),
 )
