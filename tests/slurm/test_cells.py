@@ -81,8 +81,8 @@ def state(cluster: SlurmSandbox) -> str:
 
 
 def is_idle(cluster: SlurmSandbox) -> bool:
-    """Ask after a change of the node: where a job comes and goes within a second, slurmctld 26.05 goes on to show the
-    node as it was in between until something of it changes.
+    """slurmctld 26.05 was seen to show the node as mixed with no job left, until something of the node changed. That
+    it only shows so, and takes it for idle itself, is a guess: so each look is followed by a change of the node.
     """
     if state(cluster) == "idle":
         return True
