@@ -96,8 +96,11 @@ def processes(*relative: str) -> set[int]:
     return pids - {0, os.getpid()}
 
 
-def kill_all(*relative: str, timeout_s: float = 20) -> set[int]:
-    """Kill until nothing is left, since processes may be born meanwhile; returns what would not die."""
+def kill_all(*relative: str, timeout_s: float = 60) -> set[int]:
+    """Kill until nothing is left, since processes may be born meanwhile; returns what would not die.
+
+    A database that waits for a busy disk dies when the disk has answered.
+    """
     deadline = time.monotonic() + timeout_s
     while (pids := _living(processes(*relative))) and time.monotonic() < deadline:
         for pid in pids:

@@ -77,7 +77,7 @@ def up(report: Report, images: Callable[[], Path]) -> None:
         with report.step("Wait for nodes and DNS") as step:
             _settle(setup, step)
             if started:
-                revival.await_true_pods(setup, setup.nodes, Api(setup.addresses), step)
+                revival.await_true_pods(setup, setup.nodes, Api(setup.addresses), step, _require_daemons)
         if not started:
             with report.step("Import the images on the nodes") as step:
                 if not imagestore.load(setup, ours):
@@ -105,19 +105,31 @@ def status() -> Status:
 
 
 def restart_node(name: str, report: Report) -> None:
-    """Reset a node as a machine would be: all its processes die at once, then it starts with the disk it had."""
+    """Reset a node as a machine would be: all its processes die at once, then it starts with the disk it had.
+
+    A start that fails is tried once more from the beginning, with a warning: nobody stands beside it to do so.
+    """
     _require_root()
     with lock.exclusive():
         setup = _existing(name)
-        with report.step(f"Reset {name}"):
-            nodes.kill(name)
-        with report.step(f"Start {name}") as step:
-            nodes.ensure_machine(setup, name)
-            nodes.ensure_containerd(setup, name)
-            nodes.ensure_kubelet(setup, name)
-            api = Api(setup.addresses)
-            _wait_for_nodes(setup, api, step)
-            revival.await_true_pods(setup, [name], api, step)
+        try:
+            _reset(setup, name, report)
+        except LocalError as error:
+            report.info(f"warning: {error.message}; {name} is reset once more")
+            setup.restarts.clear()
+            _reset(setup, name, report)
+
+
+def _reset(setup: Setup, name: str, report: Report) -> None:
+    with report.step(f"Reset {name}"):
+        nodes.kill(name)
+    with report.step(f"Start {name}") as step:
+        nodes.ensure_machine(setup, name)
+        nodes.ensure_containerd(setup, name)
+        nodes.ensure_kubelet(setup, name)
+        api = Api(setup.addresses)
+        _wait_for_nodes(setup, api, step)
+        revival.await_true_pods(setup, [name], api, step, _require_daemons)
 
 
 def stop_node(name: str, report: Report) -> None:
@@ -274,7 +286,7 @@ def _require_daemons(setup: Setup) -> None:
         try:
             controlplane.require_alive(nodes.components(name))
         except LocalError:  # asked only then: it may end at any moment, also between two questions
-            if not nodes.revive_early_kubelet(setup, name):
+            if not nodes.revive(setup, name):
                 raise
 
 

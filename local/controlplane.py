@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ class Setup:
     binaries: Binaries
     nodes: tuple[str, ...]
     """Their names."""
+    restarts: Counter[str] = field(default_factory=Counter, compare=False)
+    """How often this command has started a node's daemon again that ended by itself."""
 
 
 def ensure_network(setup: Setup) -> None:

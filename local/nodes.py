@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _CONTAINERD_S = 30
 _CRI_TOO_EARLY = "server is not initialized yet"
+_MOST_RESTARTS = 3
 
 
 def names(count: int) -> tuple[str, ...]:
@@ -95,18 +96,24 @@ def ensure_kubelet(setup: Setup, name: str) -> None:
             processes.start(component, [*inside, *command], setup.tools.env())
 
 
-def revive_early_kubelet(setup: Setup, name: str) -> bool:
-    """Start a kubelet again that ended because it came too early; False if it runs, or ended for another reason.
+def revive(setup: Setup, name: str) -> bool:
+    """Start the node's kubelet or kube-proxy again where it ended by itself, as a machine's systemd would.
 
-    containerd answers `ctr version` some milliseconds before its CRI service has recovered the node's pods, and a
-    kubelet that asks in between gives up for good.
+    Returns False where neither has ended, or one ended more often than is worth trying. One reason is known and gets
+    all the time that the caller has: containerd answers `ctr version` some milliseconds before its CRI service has
+    recovered the node's pods, and a kubelet that asks in between gives up for good.
     """
-    component = f"kubelet-{name}"
-    if processes.is_running(component) or _CRI_TOO_EARLY not in processes.log_tail(component, 20):
-        return False
-    time.sleep(0.2)
-    ensure_kubelet(setup, name)
-    return True
+    _, *others = components(name)
+    ended = [component for component in others if not processes.is_running(component)]
+    for component in ended:
+        if _CRI_TOO_EARLY not in processes.log_tail(component, 20):
+            setup.restarts[component] += 1
+        if setup.restarts[component] > _MOST_RESTARTS:
+            return False
+    if ended:
+        time.sleep(0.2)
+        ensure_kubelet(setup, name)
+    return bool(ended)
 
 
 def ctr(

@@ -14,7 +14,7 @@ from local.api import Api, ApiUnreachableError
 from local.errors import LocalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from local.controlplane import Setup
     from local.report import Step
@@ -23,8 +23,13 @@ _TRUE_S = 90
 _POLL_S = 0.2
 
 
-def await_true_pods(setup: Setup, names: Iterable[str], api: Api, step: Step) -> None:
+def await_true_pods(
+    setup: Setup, names: Iterable[str], api: Api, step: Step, require_daemons: Callable[[Setup], None]
+) -> None:
     """Return when each container that the API server calls running does run on these nodes.
+
+    `require_daemons` is asked at each look: a kubelet that ended just after its start can still have been taken for
+    Ready, where the one before it had said so in the same second.
 
     Raises `LocalError` after 90 s.
     """
@@ -39,6 +44,7 @@ def await_true_pods(setup: Setup, names: Iterable[str], api: Api, step: Step) ->
         if not untrue:
             return
         step.progress(0, 0, f"{len(untrue)} pods to be started again")
+        require_daemons(setup)
         if time.monotonic() > deadline:
             msg = f"pods that ran before were not started again within {_TRUE_S} s: {', '.join(untrue[:10])}"
             raise LocalError(msg, f"look at: kubectl --kubeconfig {paths.kubeconfig()} get pods -A")

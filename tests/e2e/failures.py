@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from local import nodes, processes
 from tests.e2e.harness import SlurmOnKubernetes
 
-_LINES_OF_MESSAGE = 6
+_FIRST_LINES, _LAST_LINES = 3, 5
+"""Of a failure's message: what was wanted comes first, what a command said at its end comes last."""
 
 
 def at_a_glance(slurm: SlurmOnKubernetes) -> str:
@@ -21,15 +23,23 @@ def at_a_glance(slurm: SlurmOnKubernetes) -> str:
     warnings = look(
         "get", "events", *namespace, "--no-headers", "--field-selector=type=Warning", "--sort-by=.lastTimestamp"
     )
+    lost = [line.split()[0] for line in machines if " Ready " not in line and line.startswith("node-")]
+    daemons = [component for name in lost for component in nodes.components(name)]
     slurmctld = ("exec", *namespace, "controller-0", "-c", "slurmctld", "--")
     shown = {
         "machines": [line for line in machines if " Ready " not in line],
+        "daemons": [line for component in daemons for line in _last_words(component)],
         "pods": [line for line in pods if not _is_well(line)],
         "warnings": warnings[-5:],
         "sinfo": look(*slurmctld, "sinfo", "-N", "-h", "-O", "NodeList,StateLong,Reason:60"),
         "squeue": look(*slurmctld, "squeue", "-h")[:5],
     }
     return "\n".join(f"{name}: {line}" for name, lines in shown.items() for line in lines)
+
+
+def _last_words(component: str) -> list[str]:
+    state = "runs" if processes.is_running(component) else "does not run"
+    return [f"{component} {state}", *(line[:300] for line in processes.log_tail(component, 4).splitlines())]
 
 
 def _is_well(pod: str) -> bool:
@@ -44,6 +54,8 @@ def in_short(report: Any) -> list[str]:
     if not (report.failed or report.outcome == "rerun"):
         return []
     crash = getattr(report.longrepr, "reprcrash", None)
-    message = str(crash.message if crash else report.longrepr).splitlines()[:_LINES_OF_MESSAGE]
+    lines = str(crash.message if crash else report.longrepr).splitlines()
+    long = len(lines) > _FIRST_LINES + _LAST_LINES
+    message = [*lines[:_FIRST_LINES], "...", *lines[-_LAST_LINES:]] if long else lines
     beside = [line for name, text in report.sections if name in {"logs", "glance"} for line in text.splitlines()]
     return [f"{report.nodeid} ({report.when}, {report.outcome})", *(f"  {line}" for line in (*message, *beside))]

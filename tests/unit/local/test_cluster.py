@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from local.controlplane import Setup
+    from local.report import Report
 
 
 @pytest.fixture(autouse=True)
@@ -45,24 +48,63 @@ def test_the_lock_is_free_again_after_a_failure() -> None:
         pass
 
 
-@pytest.mark.parametrize("said", ["the CRI v1 server is not initialized yet", "no such file"])
-def test_a_kubelet_that_ended_as_it_came_too_early_is_started_again(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However late it ends: that it ran a moment ago says nothing."""
+@pytest.fixture
+def ended_kubelet(monkeypatch: pytest.MonkeyPatch) -> tuple[Setup, list[str]]:
+    """Two nodes, the kubelet of the second of which ends each time, and the list of those started again."""
     running = {*controlplane.COMPONENTS, *nodes.components("node-0"), *nodes.components("node-1")} - {"kubelet-node-1"}
     started: list[str] = []
     monkeypatch.setattr(processes, "is_running", running.__contains__)
     monkeypatch.setattr(nodes, "ensure_kubelet", lambda _, name: started.append(name))
-    log = processes.log_path("kubelet-node-1")
-    log.parent.mkdir(parents=True)
-    log.write_text(f"E1124 run.go:74] command failed: {said}\n")
-    setup = cast("Setup", SimpleNamespace(nodes=("node-0", "node-1")))
-    if "initialized" in said:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    processes.log_path("kubelet-node-1").parent.mkdir(parents=True)
+    return cast("Setup", SimpleNamespace(nodes=("node-0", "node-1"), restarts=Counter())), started
+
+
+def test_a_kubelet_that_came_too_early_is_started_again_for_as_long_as_it_takes(
+    ended_kubelet: tuple[Setup, list[str]],
+) -> None:
+    """However late it ends: that it ran a moment ago says nothing."""
+    setup, started = ended_kubelet
+    processes.log_path("kubelet-node-1").write_text("run.go:74] failed: the CRI v1 server is not initialized yet\n")
+    for _ in range(20):
         cluster._require_daemons(setup)
-        assert started == ["node-1"]
+    assert started == ["node-1"] * 20
+
+
+def test_a_kubelet_that_ends_for_another_reason_is_started_again_three_times(
+    ended_kubelet: tuple[Setup, list[str]],
+) -> None:
+    setup, started = ended_kubelet
+    processes.log_path("kubelet-node-1").write_text("run.go:74] command failed: no such file\n")
+    for _ in range(3):
+        cluster._require_daemons(setup)
+    with pytest.raises(LocalError, match=r"kubelet-node-1 ended just after its start:\n.*no such file"):
+        cluster._require_daemons(setup)
+    assert started == ["node-1"] * 3
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_a_reset_that_fails_is_tried_once_more(failures: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def reset(_: Setup, name: str, __: Report) -> None:
+        tried.append(name)
+        if len(tried) <= failures:
+            raise LocalError("containerd of node-1 does not serve", "look at its log")
+
+    said: list[str] = []
+    setup = cast("Setup", SimpleNamespace(restarts=Counter()))
+    monkeypatch.setattr(cluster, "_existing", lambda _: setup)
+    monkeypatch.setattr(cluster, "_require_root", lambda: None)
+    monkeypatch.setattr(cluster, "_reset", reset)
+    report = cast("Report", SimpleNamespace(info=said.append))
+    if failures == 2:
+        with pytest.raises(LocalError, match="containerd of node-1"):
+            cluster.restart_node("node-1", report)
     else:
-        with pytest.raises(LocalError, match="kubelet-node-1 ended just after its start"):
-            cluster._require_daemons(setup)
-        assert started == []
+        cluster.restart_node("node-1", report)
+    assert tried == ["node-1"] * min(2, failures + 1)
+    assert said == ["warning: containerd of node-1 does not serve; node-1 is reset once more"] * min(1, failures)
 
 
 def test_a_directory_made_on_the_host_is_removed_again_with_its_parents(directory: Path) -> None:

@@ -1,9 +1,18 @@
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
+from local import nodes, revival
 from local.nodes import parse_tasks
 from local.revival import untrue_pods
+
+if TYPE_CHECKING:
+    import pytest
+
+    from local.api import Api
+    from local.controlplane import Setup
+    from local.report import Step
 
 
 def _pod(name: str, node: str, *containers: str, state: str = "running") -> dict[str, Any]:
@@ -50,3 +59,16 @@ def test_only_running_tasks_of_containerd_count() -> None:
 
 def test_a_containerd_that_does_not_answer_runs_nothing() -> None:
     assert parse_tasks("") == frozenset()
+
+
+def test_while_pods_are_waited_for_the_daemons_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubelet that ended was waited for in vain: its node said Ready once more in the second in which it started."""
+    running = iter([frozenset[str](), frozenset[str](), frozenset("a")])
+    asked: list[Setup] = []
+    monkeypatch.setattr(nodes, "running_containers", lambda *_: next(running))
+    monkeypatch.setattr(revival, "_POLL_S", 0)
+    api = cast("Api", SimpleNamespace(get=lambda _: {"items": [_pod("x", "node-0", "a")]}))
+    step = cast("Step", SimpleNamespace(progress=lambda *_: None))
+    setup = cast("Setup", object())
+    revival.await_true_pods(setup, ["node-0"], api, step, asked.append)
+    assert asked == [setup, setup]
