@@ -35,10 +35,10 @@ class Topology:
 def read_topology(system: Path = SYSTEM) -> Topology | None:
     """What the machine has; None where its sockets or cores differ from each other, as with efficiency cores."""
     sockets: dict[int, dict[tuple[int, ...], list[int]]] = defaultdict(dict)
-    for number in _numbers((system / "online").read_text(encoding="ascii")):
+    for number in numbers((system / "online").read_text(encoding="ascii")):
         place = system / f"cpu{number}" / "topology"
         package = int((place / "physical_package_id").read_text(encoding="ascii"))
-        siblings = tuple(_numbers((place / "thread_siblings_list").read_text(encoding="ascii")))
+        siblings = tuple(numbers((place / "thread_siblings_list").read_text(encoding="ascii")))
         sockets[package].setdefault(siblings, []).append(number)
     # hwloc orders all of them by the lowest of their numbers.
     ordered = sorted((sorted(cores.values()) for cores in sockets.values()), key=lambda cores: cores[0][0])
@@ -87,7 +87,7 @@ def allowed_cpus() -> frozenset[int]:
     return frozenset(os.sched_getaffinity(0))
 
 
-def _numbers(text: str) -> list[int]:
+def numbers(text: str) -> list[int]:
     """The numbers of a list as the kernel writes it: `0-3,8`."""
     found: list[int] = []
     for part in text.strip().split(","):

@@ -1,33 +1,183 @@
-"""The node's GPUs, as Slurm is to know them."""
+"""The node's GPUs, as Slurm is to know them.
+
+Slurm finds whole GPUs of NVIDIA itself (`AutoDetect=nvidia` in the cluster's gres.conf). What it cannot find without a
+vendor's library, or finds in a way that it then refuses, slurmd reads from this node's own gres.conf.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from images.common.command import Runner
+from images.worker import mig
+from images.worker.confine import NODE
+from images.worker.cpus import Topology, numbers
 
 GPUS: Final = Path("/proc/driver/nvidia/gpus")
 """One directory per GPU of the machine, from the kernel's driver."""
 
-_TYPED: Final = re.compile(r"\bGres=gpu:([a-z0-9_]+):(\d+)")
+_TYPED: Final = re.compile(r"\bGres=gpu:([a-z][a-z0-9_.-]*):(\d+)")
+_AMD: Final = "0x1002"
+"""AMD's number as a maker of PCI devices."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """What a job gets when it asks for one GPU."""
+
+    files: tuple[str, ...]
+    cpus: frozenset[int]
+    """The kernel's numbers of those that are near it; empty: unknown."""
+    kind: str = ""
+    """Its type in Slurm."""
 
 
 def fitting_gres(node_conf: str, log: Callable[[str], None], gpus: Path = GPUS) -> str:
     """The node's description, without the type of its GPUs where these are called otherwise.
 
-    The type comes from the name of the cloud's platform. Slurm wants it to be a part of the name that the driver gives
-    (`h100` of `nvidia_h100_80gb_hbm3`); if it is not, it drains the node ("count reported lower than configured").
+    The type comes from the stack file or the name of the cloud's platform. Slurm wants it to be a part of the name that
+    the driver gives (`h100` of `nvidia_h100_80gb_hbm3`); if it is not, it drains the node ("count reported lower than
+    configured"). Parts of GPUs have no name of the driver's.
     """
     typed = _TYPED.search(node_conf)
     names = _names(gpus)
-    if typed is None or all(typed[1] in name for name in names):
+    if typed is None or mig.is_divided(node_conf) or all(typed[1] in name for name in names):
         return node_conf
     log(f"the GPUs are called {', '.join(sorted(set(names)))}, not {typed[1]}: this node offers them without a type")
     return _TYPED.sub(r"Gres=gpu:\2", node_conf)
 
 
-def _names(gpus: Path) -> list[str]:
+def write_gres_conf(
+    node_conf: str,
+    vendor: str,
+    topology: Topology | None,
+    *,
+    runner: Runner,
+    log: Callable[[str], None],
+    directory: Path = NODE,
+    root: Path = Path("/"),
+) -> None:
+    """What slurmd reads after the cluster's gres.conf: nothing where it finds the devices itself.
+
+    `topology`: the machine's; the node may be registered without it.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lines = own_lines(node_conf, vendor, topology, runner=runner, log=log, root=root) if "Gres=" in node_conf else []
+    (directory / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
+
+
+def own_lines(
+    node_conf: str,
+    vendor: str,
+    topology: Topology | None,
+    *,
+    runner: Runner,
+    log: Callable[[str], None],
+    root: Path = Path("/"),
+) -> list[str]:
+    """The lines of this node's gres.conf; none where Slurm finds the devices by itself and takes them as they are."""
+    placed = topology if "CoresPerSocket=" in node_conf else None
+    if mig.is_divided(node_conf):
+        near = {minor: cpus for minor, _, cpus in _nvidia(root)}
+        devices = [
+            Device(files=part.files, cpus=near.get(part.minor, frozenset()), kind=part.profile)
+            for part in mig.find(runner, log, root)
+        ]
+    elif vendor == "amd":
+        devices = _amd(root, _kind(node_conf))
+    else:
+        devices = [Device(files=(file,), cpus=cpus, kind=_kind(node_conf)) for _, file, cpus in _nvidia(root)]
+        if all(_whole_socket(device.cpus, topology, placed) for device in devices):
+            return []
+        log("the CPUs near a GPU are not those of one socket, which Slurm refuses: it is told of whole sockets instead")
+    if not devices:
+        log("no GPUs were found, and Slurm will drain this node for it")
+    flags = "amd_gpu_env" if vendor == "amd" else "nvidia_gpu_env"
+    return ["AutoDetect=off", *_lines(devices, placed, flags)]
+
+
+def _lines(devices: Sequence[Device], placed: Topology | None, flags: str) -> list[str]:
+    cores = [_cores(device.cpus, placed) for device in devices]
+    lines = []
+    for device, near in zip(devices, cores, strict=True):
+        kind = f" Type={device.kind}" if device.kind else ""
+        key = "File" if len(device.files) == 1 else "MultipleFiles"
+        # For some devices only it would be an error.
+        place = f" Cores={near}" if all(cores) else ""
+        lines.append(f"Name=gpu{kind} {key}={','.join(device.files)}{place} Flags={flags}")
+    return lines
+
+
+def _cores(cpus: frozenset[int], placed: Topology | None) -> str:
+    """Slurm's numbers of the cores near a device: those of a whole socket, as it allows no others. Empty: any."""
+    if placed is None:
+        return ""
+    near = {socket for socket, held in enumerate(_sockets(placed)) if cpus & held}
+    if len(near) != 1 or placed.sockets == 1:
+        return ""
+    first = near.pop() * placed.cores
+    return f"{first}-{first + placed.cores - 1}" if placed.cores > 1 else str(first)
+
+
+def _whole_socket(cpus: frozenset[int], topology: Topology | None, placed: Topology | None) -> bool:
+    """Whether Slurm takes them as they are: all of the machine, or a socket that the node is registered with.
+
+    Of others it says that they do not match socket boundaries, and drains the node (tried with 24.11 and 26.05): where
+    a socket has several NUMA nodes, a GPU is near one of them.
+    """
+    if topology is not None and cpus >= set(topology.order):
+        return True
+    return placed is not None and cpus in _sockets(placed)
+
+
+def _sockets(topology: Topology) -> list[frozenset[int]]:
+    size = topology.cores * topology.threads
+    return [frozenset(topology.order[at : at + size]) for at in range(0, len(topology.order), size)]
+
+
+def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int]]]:
+    """Minor number, file and near CPUs of the GPUs that the pod has, in Slurm's order."""
+    found = []
+    for path in (root / GPUS.relative_to("/")).glob("*/information"):
+        minor = re.search(r"(?m)^Device Minor:\s*(\d+)", path.read_text(encoding="utf-8", errors="replace"))
+        file = f"/dev/nvidia{minor[1]}" if minor else ""
+        if minor and (root / file.lstrip("/")).exists():
+            found.append((int(minor[1]), file, _near(root / "sys/bus/pci/drivers/nvidia" / path.parent.name)))
+    return sorted(found)
+
+
+def _amd(root: Path, kind: str) -> list[Device]:
+    """The GPUs of AMD that the pod has. Each has two files, either of which leads to it."""
+    devices = []
+    for path in sorted((root / "sys/class/drm").glob("renderD*"), key=lambda path: int(path.name[len("renderD") :])):
+        maker = path / "device/vendor"
+        if not maker.exists() or maker.read_text(encoding="ascii").strip() != _AMD:
+            continue
+        names = [*sorted(card.name for card in (path / "device/drm").glob("card[0-9]*")), path.name]
+        files = tuple(f"/dev/dri/{name}" for name in names if (root / "dev/dri" / name).exists())
+        if f"/dev/dri/{path.name}" in files:
+            devices.append(Device(files=files, cpus=_near(path / "device"), kind=kind))
+    return devices
+
+
+def _near(device: Path) -> frozenset[int]:
+    """CPUs near a PCI device; none where nobody knows."""
+    try:
+        return frozenset(numbers((device / "local_cpulist").read_text(encoding="ascii")))
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def _kind(node_conf: str) -> str:
+    typed = _TYPED.search(node_conf)
+    return typed[1] if typed else ""
+
+
+def _names(gpus: Path) -> Iterable[str]:
     """Names of the GPUs as Slurm writes them: small letters, `_` for spaces."""
     names = []
     for path in sorted(gpus.glob("*/information")):

@@ -29,7 +29,7 @@ from images.common.readiness import wait_for_controller, wait_for_jail, wait_for
 from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
 from images.worker import confine, cpus, warden
 from images.worker.cells import Cells, shared_memory_size
-from images.worker.gres import fitting_gres
+from images.worker.gres import fitting_gres, write_gres_conf
 from images.worker.limits import raise_locked_memory
 from images.worker.topology import STARTS_DRAINED, waits_for_place
 
@@ -80,7 +80,8 @@ def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None
     wait_for_jail(jail, log)
     volumes = user_volumes(os.environ.get("MOUNTS", ""))
     bind_into_jail(jail, (*WORKER_BINDS, *sssd_binds(jail, log), *volumes), log)
-    if not bind_driver(jail, run, log) and "Gres=gpu" in node_conf:
+    # Jobs bring AMD's libraries along: they go with any driver, and no runtime brings them.
+    if not bind_driver(jail, run, log) and "Gres=gpu" in node_conf and "GPU_VENDOR" not in os.environ:
         log(
             "this node offers GPUs, but the container runtime brought no driver libraries into the pod: is NVIDIA's "
             "runtime the default one on this machine?"
@@ -112,7 +113,7 @@ def main() -> None:
     """Entry point."""
     with program("slurmd") as log:
         controller = required_env("CONTROLLER")
-        node_conf = fitting_gres(required_env("NODE_CONF"), log)
+        node_conf, vendor = fitting_gres(required_env("NODE_CONF"), log), os.environ.get("GPU_VENDOR", "nvidia")
         for directory in (RUN_SLURM, SPOOL, CONF_CACHE):
             own_directory(directory)
         forget_configuration(CONF_CACHE)
@@ -125,10 +126,12 @@ def main() -> None:
             prepare_own_root()
         wanted = os.environ.get("CONFINEMENT", "auto") if jail else "off"
         own_cpus = os.environ.get("SHARED_CPUS") != "yes"
+        topology = cpus.read_topology() if own_cpus or "Gres=" in node_conf else None
         if own_cpus:
-            node_conf = cpus.described(node_conf, cpus.read_topology(), cpus.allowed_cpus())
+            node_conf = cpus.described(node_conf, topology, cpus.allowed_cpus())
         found = confine.find(wanted, name, node_conf, run, own_cpus=own_cpus)
         log(f"what holds jobs to what they asked for: {found.said}")
+        write_gres_conf(node_conf, vendor, topology, runner=run, log=log)
         confine.write_slurm_conf(confined=found.confined, own_cpus=own_cpus, in_jail=bool(jail))
         if jail:
             guard_jail(Path(jail), log)

@@ -1,0 +1,159 @@
+"""What of a node's GPUs Slurm has to be told because it cannot find it, or finds what it then refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from images.common.command import Result
+from images.worker.cpus import Topology
+from images.worker.gres import own_lines, write_gres_conf
+from tests.fakes.commands import FakeRunner
+from tests.unit.images.gpu_machines import (
+    DESCRIBED,
+    LISTED,
+    MINORS,
+    REGISTERED,
+    TWO_SOCKETS,
+    amd,
+    described,
+    divided,
+    nvidia,
+    runner,
+    write,
+)
+
+
+def lines(
+    root: Path,
+    conf: str,
+    vendor: str = "nvidia",
+    *,
+    log: list[str] | None = None,
+    answers: FakeRunner | None = None,
+    topology: Topology | None = TWO_SOCKETS,
+) -> list[str]:
+    told = [] if log is None else log
+    return own_lines(conf, vendor, topology, runner=answers or FakeRunner(), log=told.append, root=root)
+
+
+@pytest.mark.parametrize("near", [("0,2,4,6", "1,3,5,7"), ("0-7", "0-7"), ()])
+def test_slurm_finds_whole_gpus_near_whole_sockets_itself(tmp_path: Path, near: tuple[str, ...]) -> None:
+    assert lines(nvidia(tmp_path, *near), f"{REGISTERED} Gres=gpu:h100:2") == []
+
+
+def test_a_gpu_near_a_part_of_a_socket_is_told_to_be_near_the_whole(tmp_path: Path) -> None:
+    log: list[str] = []
+    assert lines(nvidia(tmp_path, "0,4", "1,5"), f"{REGISTERED} Gres=gpu:h100:2,shard:4", log=log) == [
+        "AutoDetect=off",
+        "Name=gpu Type=h100 File=/dev/nvidia0 Cores=0-1 Flags=nvidia_gpu_env",
+        "Name=gpu Type=h100 File=/dev/nvidia1 Cores=2-3 Flags=nvidia_gpu_env",
+    ]
+    assert log == [
+        "the CPUs near a GPU are not those of one socket, which Slurm refuses: it is told of whole sockets instead"
+    ]
+
+
+@pytest.mark.parametrize("near", ["0,1", "", "0,2,4,6,1"])
+def test_without_one_socket_all_gpus_are_near_everything(tmp_path: Path, near: str) -> None:
+    """For some of them only it would be an error."""
+    assert lines(nvidia(tmp_path, "0,2,4,6", near), f"{REGISTERED} Gres=gpu:2") == [
+        "AutoDetect=off",
+        "Name=gpu File=/dev/nvidia0 Flags=nvidia_gpu_env",
+        "Name=gpu File=/dev/nvidia1 Flags=nvidia_gpu_env",
+    ]
+
+
+def test_a_node_that_is_registered_without_sockets_has_none_to_be_near_to(tmp_path: Path) -> None:
+    nvidia(tmp_path, "0,2,4,6", "1,3,5,7")
+    assert lines(tmp_path, "CPUs=4 Gres=gpu:2")[1] == "Name=gpu File=/dev/nvidia0 Flags=nvidia_gpu_env"
+    assert lines(tmp_path, "CPUs=4 Gres=gpu:2", topology=None) == lines(tmp_path, "CPUs=4 Gres=gpu:2")
+
+
+def test_gpus_that_the_pod_was_not_given_are_not_offered(tmp_path: Path) -> None:
+    nvidia(tmp_path, "0,4", "1,5")
+    (tmp_path / "dev/nvidia0").unlink()
+    (line,) = lines(tmp_path, f"{REGISTERED} Gres=gpu:1")[1:]
+    assert line == "Name=gpu File=/dev/nvidia1 Cores=2-3 Flags=nvidia_gpu_env"
+
+
+def test_parts_of_gpus_have_all_the_files_that_they_need_and_the_sockets_of_their_gpu(tmp_path: Path) -> None:
+    conf = f"{REGISTERED} Gres=gpu:1g.10gb:1,gpu:1g.10gb.me:1,gpu:3g.40gb:1"
+    cap = "/dev/nvidia-caps/nvidia-cap"
+    assert lines(divided(tmp_path), conf, answers=runner()) == [
+        "AutoDetect=off",
+        f"Name=gpu Type=3g.40gb MultipleFiles=/dev/nvidia0,{cap}12,{cap}13 Cores=0-1 Flags=nvidia_gpu_env",
+        f"Name=gpu Type=1g.10gb.me MultipleFiles=/dev/nvidia0,{cap}84,{cap}85 Cores=0-1 Flags=nvidia_gpu_env",
+        f"Name=gpu Type=1g.10gb MultipleFiles=/dev/nvidia1,{cap}201,{cap}202 Cores=2-3 Flags=nvidia_gpu_env",
+    ]
+
+
+def test_parts_that_the_pod_was_not_given_are_not_offered(tmp_path: Path) -> None:
+    (divided(tmp_path) / "dev/nvidia-caps/nvidia-cap85").unlink()
+    found = lines(tmp_path, f"{REGISTERED} Gres=gpu:1g.10gb:1", answers=runner())
+    assert [line.split()[1] for line in found[1:]] == ["Type=3g.40gb", "Type=1g.10gb"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        (FakeRunner({"nvidia-smi": Result(code=9, stderr="no driver")}), "no driver"),
+        (runner(xml="not XML"), "syntax error"),
+        (runner(listed="GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-aa)\n"), "says nothing of part 0 of GPU-aa"),
+        (runner(xml=described({"GPU-aa": (0, [(5, 0)])})), "the kernel knows no gpu0/gi5/access and no gpu0/gi5/ci0/"),
+    ],
+)
+def test_parts_that_cannot_be_found_are_told_and_slurm_drains_the_node(
+    tmp_path: Path, answers: FakeRunner, why: str
+) -> None:
+    log: list[str] = []
+    assert lines(divided(tmp_path), "CPUs=4 Gres=gpu:1g.10gb:7", log=log, answers=answers) == ["AutoDetect=off"]
+    assert why in log[0]
+    assert log[1] == "no GPUs were found, and Slurm will drain this node for it"
+
+
+def test_a_kernel_without_numbers_for_parts_is_told(tmp_path: Path) -> None:
+    (divided(tmp_path) / "proc/driver/nvidia-caps/mig-minors").unlink()
+    log: list[str] = []
+    assert lines(tmp_path, "CPUs=4 Gres=gpu:1g.10gb:7", log=log, answers=runner()) == ["AutoDetect=off"]
+    assert "mig-minors" in log[0]
+
+
+def test_gpus_of_amd_have_two_files_each(tmp_path: Path) -> None:
+    assert lines(amd(tmp_path, "0,2,4,6", "1,3"), f"{REGISTERED} Gres=gpu:mi300x:2", "amd") == [
+        "AutoDetect=off",
+        "Name=gpu Type=mi300x MultipleFiles=/dev/dri/card1,/dev/dri/renderD129 Cores=0-1 Flags=amd_gpu_env",
+        "Name=gpu Type=mi300x MultipleFiles=/dev/dri/card2,/dev/dri/renderD130 Cores=2-3 Flags=amd_gpu_env",
+    ]
+
+
+def test_gpus_of_amd_without_the_file_for_screens_are_offered_by_the_other(tmp_path: Path) -> None:
+    found = lines(amd(tmp_path, "0-7", cards=False), "CPUs=4 Gres=gpu:1", "amd")
+    assert found == ["AutoDetect=off", "Name=gpu File=/dev/dri/renderD129 Flags=amd_gpu_env"]
+    (tmp_path / "dev/dri/renderD129").unlink()
+    assert lines(tmp_path, "CPUs=4 Gres=gpu:1", "amd") == ["AutoDetect=off"]
+
+
+def test_the_file_is_there_for_every_node_and_empty_where_there_is_nothing_to_say(tmp_path: Path) -> None:
+    """An earlier start may have left another one."""
+    write(tmp_path / "node/gres.conf", "Name=gpu File=/dev/nvidia7\n")
+    root = nvidia(tmp_path / "root", "0,4")
+    for conf, expected in (("CPUs=4", ""), (f"{REGISTERED} Gres=gpu:1", "AutoDetect=off\n")):
+        write_gres_conf(
+            conf, "nvidia", TWO_SOCKETS, runner=FakeRunner(), log=print, directory=tmp_path / "node", root=root
+        )
+        assert (tmp_path / "node/gres.conf").read_text().startswith(expected)
+        assert bool(expected) == bool((tmp_path / "node/gres.conf").read_text())
+
+
+def test_no_line_is_longer_than_the_cluster_s_file(tmp_path: Path) -> None:
+    """Slurm takes that file's length for the longest line (images/common/native/reads.c)."""
+    template = Path("slurm_templates/gres.conf.j2").read_text(encoding="utf-8")
+    cluster = min(len(part.partition("%}")[2]) for part in template.split("{% el")[1:])
+    minors = MINORS.replace("201", "9201").replace("202", "9202")
+    write(divided(tmp_path) / "proc/driver/nvidia-caps/mig-minors", minors)
+    for cap in (9201, 9202):
+        write(tmp_path / f"dev/nvidia-caps/nvidia-cap{cap}", "")
+    found = lines(tmp_path, f"{REGISTERED} Gres=gpu:1g.10gb:1", answers=runner(LISTED, DESCRIBED))
+    assert max(map(len, found)) < cluster
