@@ -25,6 +25,9 @@ PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr
 
 _GPUS: Final = r"\bGres=(?:\S*,)?gpu(?::[A-Za-z0-9_.-]+)?:(\d+)"
 """In `slurmd --conf`, as the stack file makes it: `Gres=gpu:h100:8`, `Gres=gpu:8`."""
+_PARTS: Final = r"\bGres=gpu:[1-7]g\.\d+gb"
+_SHARES: Final = r"\bGres=\S*,shard:\d"
+"""Several jobs may have one GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,15 +61,18 @@ def prepare_environment() -> None:
 
 def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Local:
     """This node. Never raises: what cannot be read is left at its default, and `problem` says so."""
-    gpus = re.search(_GPUS, environment.get("NODE_CONF", ""))
+    described = environment.get("NODE_CONF", "")
+    gpus = re.search(_GPUS, described)
     jail = environment.get("JAIL", "")
-    promised = int(gpus[1]) if gpus else 0
+    # What is asked here are NVIDIA's programs; and divided GPUs are offered by their parts.
+    divided = re.search(_PARTS, described) is not None
+    promised = 0 if gpus is None or environment.get("GPU_VENDOR") else 1 if divided else int(gpus[1])
     whole, parts = given_gpus(environment.get("NVIDIA_VISIBLE_DEVICES", ""))
     shares = bool(parts) or 0 < whole < promised
     node = Node(
         name=environment.get("SLURMD_NODENAME") or os.uname().nodename,
         gpus=whole + bool(parts) if shares else promised,
-        shares_gpus=shares,
+        shares_gpus=shares or divided or re.search(_SHARES, described) is not None,
         jail=Path(jail) if jail else None,
     )
     try:

@@ -153,8 +153,10 @@ def _record(entry: Mapping[str, Any]) -> Record | None:
         extra=text_of(entry.get("extra")),
         pool=",".join(sorted(features)),
         partitions=tuple(words_of(entry.get("partitions"), ",")),
-        # `gpu:8(S:0-1),shard:16`, `gpu:h100:8`
-        gpus=sum(map(int, re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", text_of(entry.get("gres"))))),
+        # `gpu:8(S:0-1),shard:16`, `gpu:h100:8`; parts of GPUs (`gpu:1g.10gb:7`) are no GPUs that a test could take.
+        gpus=sum(
+            map(int, re.findall(r"(?:^|,)gpu(?::(?![1-7]g\.)[^:,()]+)?:(\d+)(?![^,(])", text_of(entry.get("gres"))))
+        ),
         started_at=number_of(entry.get("slurmd_start_time")) or 0.0,
         address=text_of(entry.get("address")) or node.name,
         port=int(number_of(entry.get("port")) or SLURMD_PORT),

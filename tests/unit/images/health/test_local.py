@@ -57,6 +57,26 @@ def test_shared_gpus_are_as_many_as_there_are(devices: str, gpus: int, shares: b
     assert (node.gpus, node.shares_gpus) == (gpus, shares)
 
 
+@pytest.mark.parametrize(
+    ("conf", "devices", "gpus"),
+    [
+        ("CPUs=2 Gres=gpu:h100:8,shard:32", "", 8),
+        ("CPUs=2 Gres=gpu:8,shard:32", "GPU-1,GPU-2,GPU-3,GPU-4,GPU-5,GPU-6,GPU-7,GPU-8", 8),
+        ("CPUs=2 Gres=gpu:1g.10gb:7", "void", 1),
+        ("CPUs=2 Gres=gpu:1g.10gb:7,gpu:3g.40gb:1", "MIG-1,MIG-2", 1),
+    ],
+)
+def test_what_slurm_divides_is_shared(conf: str, devices: str, gpus: int, tmp_path: Path) -> None:
+    """Else a job would be refused for the memory that another one has on its GPU."""
+    node = find_local({"NODE_CONF": conf, "NVIDIA_VISIBLE_DEVICES": devices}, tmp_path / "none").node
+    assert (node.gpus, node.shares_gpus) == (gpus, True)
+
+
+def test_checks_of_nvidia_s_gpus_see_none_of_other_vendors(tmp_path: Path) -> None:
+    environment = {"NODE_CONF": "CPUs=2 Gres=gpu:8,shard:32", "GPU_VENDOR": "amd"}
+    assert find_local(environment, tmp_path / "none").node.gpus == 0
+
+
 def test_a_pool_without_a_jail_has_none(tmp_path: Path) -> None:
     assert find_local({"JAIL": ""}, tmp_path / "none").node.jail is None
 

@@ -137,6 +137,8 @@ def test_whose_a_drain_is(states: tuple[str, ...], reason: str, drained: bool, c
         (None, 0),
         ("gpu:8", 8),
         ("gpu:h100:8(S:0-1)", 8),
+        ("gpu:1g.10gb:7(S:0),gpu:3g.40gb:2", 0),
+        ("gpu:h100:8(S:0-1),shard:h100:32(S:0-1)", 8),
         ("shard:16,gpu:2", 2),
         ("gpu:a:1,gpu:b:2", 3),
         ("nic:4", 0),
