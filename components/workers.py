@@ -38,8 +38,10 @@ from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.secrets import Secrets
 from components.sssd import with_sssd
 from config.base import parse_cpus
+from config.sections.gpus import Gpus
 from config.sections.workers import Toleration
 from config.sections.workers import WorkerPool as WorkerPoolConfig
+from slurm.gpus import extended_resources
 from slurm.health import SETTINGS_DIR
 from slurm.names import JAIL_DIR, SLURMD_PORT, WORKER
 from slurm.rights import WITHOUT_JAIL, WITHOUT_SET_UP
@@ -184,7 +186,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             **_confinement(args),
             **(args.jail.env if args.in_jail else {}),
             **mounts_env(args.mounts, in_jail=args.in_jail),
-            **({"NVIDIA_DRIVER_CAPABILITIES": DRIVER_CAPABILITIES} if pool.resources.gpus else {}),
+            **_gpu_env(pool.resources.gpus),
         ),
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT)],
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
@@ -205,8 +207,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             memory=pool.resources.memory,
             memory_limit=pool.resources.memory,
             disk=disk_for(pool.tmp),
-            gpus=pool.resources.gpus,
-            devices=args.placement.devices,
+            devices={**extended_resources(pool.resources.gpus), **args.placement.devices},
         ),
     )
 
@@ -225,13 +226,22 @@ def _confinement(args: WorkerPoolArgs) -> dict[str, str]:
     }
 
 
+def _gpu_env(gpus: Gpus) -> dict[str, str]:
+    """What the vendor's runtime and slurmd's start are told of the node's GPUs."""
+    if not gpus.count:
+        return {}
+    return (
+        {"GPU_VENDOR": gpus.vendor} if gpus.vendor != "nvidia" else {"NVIDIA_DRIVER_CAPABILITIES": DRIVER_CAPABILITIES}
+    )
+
+
 def cpu_request(args: WorkerPoolArgs) -> str:
     """The CPU that the pod asks Kubernetes for."""
     return args.pool.resources.cpu_request or args.scope.cloud.worker_cpu_request(args.pool.resources.cpus)
 
 
 def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs:
-    """The way into the jail; for pools with RDMA devices also CAP_SYS_RESOURCE, for those with GPUs CAP_SYSLOG.
+    """The way into the jail; for pools with RDMA devices also CAP_SYS_RESOURCE, for NVIDIA's GPUs CAP_SYSLOG.
 
     RDMA locks memory, of which containers often may lock 8 MiB. slurmd's start raises the limit for the jobs
     (images/worker/limits.py). CAP_IPC_LOCK, which such pods usually get, would not do: a job's processes belong to a
@@ -239,7 +249,8 @@ def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs:
     log, which most machines let nobody else read.
     """
     more = ["SYS_RESOURCE"] if args.placement.devices else []
-    more += ["SYSLOG"] if args.pool.resources.gpus and args.health is not None else []
+    nvidia = args.pool.resources.gpus.count and args.pool.resources.gpus.vendor == "nvidia"
+    more += ["SYSLOG"] if nvidia and args.health is not None else []
     if args.in_jail:
         return into_jail("slurmd", *more)
     return k8s.core.v1.SecurityContextArgs(

@@ -14,6 +14,7 @@ from config.cluster import ClusterConfig
 from config.rules.settings import named_resources
 from config.sections.slurm import folded, merge
 from slurm import names
+from slurm.gpus import has_shards
 from slurm.job_submit import script_values
 from slurm.partitions import partition_lines
 from slurm.sizing import default_memory_per_cpu_mib, max_node_count, most_memory_mib
@@ -49,7 +50,12 @@ def render(config: ClusterConfig) -> dict[str, str]:
     The size of a pool is in none of them, so that scaling changes nothing here (but see `sizing.max_node_count`).
     """
     wanted = [*FILES[1:], *([PMIX] if config.slurm.has_pmix else [])]
-    values = {"version": config.slurm.version, "gpus": _has_gpus(config), "jail_dir": names.JAIL_DIR}
+    values = {
+        "version": config.slurm.version,
+        "gpus": _has_gpus(config),
+        "nvidia": _has_gpus(config, "nvidia"),
+        "jail_dir": names.JAIL_DIR,
+    }
     files = {FILES[0]: slurm_conf(config), **{name: _template(name).render(values) for name in wanted}}
     if config.job_submit.needs_script:
         files[JOB_SUBMIT] = _template(JOB_SUBMIT).render(script_values(config, partition_lines(config)))
@@ -64,6 +70,7 @@ def slurm_conf(config: ClusterConfig) -> str:
         names=names,
         partitions=partition_lines(config),
         gpus=_has_gpus(config),
+        shards=has_shards(config.worker_nodes.values()),
         tree=wants_tree(config),
         enforcement=enforcement(config),
         tracked_resources=tracked_resources(config),
@@ -119,10 +126,11 @@ def enforcement(config: ClusterConfig) -> tuple[str, ...]:
 def tracked_resources(config: ClusterConfig) -> list[str]:
     """Resources that Slurm tracks only if asked: GPUs, and all that a limit or a weight names.
 
-    sacctmgr refuses a limit of a resource that is not tracked.
+    sacctmgr refuses a limit of a resource that is not tracked. Shares of GPUs are tracked where there are some.
     """
     named = (resource for _, resource in named_resources(partial(getattr, config)))
-    return sorted({"gres/gpu", *(resource for resource in named if "/" in resource)})
+    shards = {"gres/shard"} if has_shards(config.worker_nodes.values()) else set()
+    return sorted({"gres/gpu", *shards, *(resource for resource in named if "/" in resource)})
 
 
 def config_hash(files: Mapping[str, str]) -> str:
@@ -131,8 +139,10 @@ def config_hash(files: Mapping[str, str]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-def _has_gpus(config: ClusterConfig) -> bool:
-    return any(pool.resources.gpus for pool in config.worker_nodes.values())
+def _has_gpus(config: ClusterConfig, *vendors: str) -> bool:
+    """Whether a pool has GPUs; those of these vendors, or any."""
+    all_gpus = [pool.resources.gpus for pool in config.worker_nodes.values()]
+    return any(gpus.count and (not vendors or gpus.vendor in vendors) for gpus in all_gpus)
 
 
 def _template(name: str) -> jinja2.Template:

@@ -34,7 +34,7 @@ def script_values(config: ClusterConfig, lines: Iterable[PartitionLine]) -> dict
 
 
 def _gpu_partition(config: ClusterConfig, line: PartitionLine) -> GpuPartition:
-    gpus = [config.worker_nodes[pool].resources.gpus > 0 for pool in line.node_sets]
+    gpus = [config.worker_nodes[pool].resources.gpus.count > 0 for pool in line.node_sets]
     # Where every job gets whole nodes, it gets their GPUs too and need not ask.
     whole_nodes = line.option("OverSubscribe").upper() == "EXCLUSIVE"
     return GpuPartition(name=line.name, some=any(gpus), every=all(gpus) and not whole_nodes)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from config.base import parse_bytes
 from config.sections.workers import WorkerPool
+from slurm.gpus import gres
 
 MEBIBYTE = 2**20
 
@@ -29,20 +29,11 @@ def real_memory_mib(memory: str) -> int:
 def node_conf(pool_name: str, pool: WorkerPool) -> str:
     """The node's own description, which slurmd registers with (`slurmd --conf`)."""
     features = ",".join(dict.fromkeys((pool_name, *pool.features)))
-    gres = f" Gres={_gpus(pool)}" if pool.resources.gpus else ""
+    offered = gres(pool)
     memory = real_memory_mib(pool.resources.memory)
-    return f"CPUs={pool.resources.cpus} RealMemory={memory} Feature={features}{gres}"
-
-
-def _gpus(pool: WorkerPool) -> str:
-    """The GPUs of a node: `gpu:8`, with their type where the cloud's platform tells it (`gpu:h100:8`).
-
-    slurmd finds the devices itself (`AutoDetect=nvidia`) and takes a type for them if it is part of the name that the
-    driver gives, `nvidia_h100_80gb_hbm3`. A type that is not would drain the node; slurmd's start leaves such a one out
-    (images/worker/gres.py).
-    """
-    platform = re.match(r"gpu-([a-z0-9]+)", pool.platform or "")
-    return f"gpu:{platform[1]}:{pool.resources.gpus}" if platform else f"gpu:{pool.resources.gpus}"
+    return f"CPUs={pool.resources.cpus} RealMemory={memory} Feature={features}" + (
+        f" Gres={offered}" if offered else ""
+    )
 
 
 def default_memory_per_cpu_mib(pools: Iterable[WorkerPool]) -> int:

@@ -195,6 +195,9 @@ def _unwrapped(annotation: Any, metadata: tuple[Any, ...]) -> tuple[Any, tuple[A
 
 
 def _of_model(model: type[BaseModel], value: Any, path: tuple[str, ...]) -> Iterator[Change]:
+    if isinstance(value, int):  # a number alone stands for a map with a count
+        yield from (Change("change", path, other) for other in (0, 1, 2) if other != value)
+        return
     given = {} if value is _ABSENT or value is None else value
     for name, field in model.model_fields.items():
         yield from _field(field, given.get(name, _ABSENT), (*path, name))

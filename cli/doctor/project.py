@@ -78,7 +78,7 @@ def wanted_drivers(config: ClusterConfig, cloud: NebiusCloud) -> Mapping[str, se
     default = nebius_catalogue().drivers.get(cloud.kubernetes.version, ())
     wanted: dict[str, set[str]] = {}
     for pool in config.worker_nodes.values():
-        if pool.resources.gpus and pool.platform:
+        if pool.resources.gpus.count and pool.platform:
             newest = default[-1] if default else ""
             wanted.setdefault(pool.platform, set()).add(pool.drivers_preset or newest)
     return wanted

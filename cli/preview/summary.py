@@ -88,7 +88,7 @@ def summarize(config: ClusterConfig) -> Summary:
                 most=pool.size,
                 kind="",
                 cpus=pool.size * pool.resources.cpus,
-                gpus=pool.size * pool.resources.gpus,
+                gpus=pool.size * pool.resources.gpus.count,
             )
             for name, pool in config.worker_nodes.items()
         ),

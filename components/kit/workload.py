@@ -169,17 +169,16 @@ def resources(
     memory: str,
     memory_limit: str | None = None,
     disk: str = DISK,
-    gpus: int = 0,
     devices: Mapping[str, str] | None = None,
 ) -> k8s.core.v1.ResourceRequirementsArgs:
     """Requests and limits. CPU has no limit: throttling a daemon helps nobody, and jobs are bound by Slurm's count.
 
     `disk`: of the machine, for logs and directories that live as long as the pod. Kubernetes ends a pod that takes
     more; without a bound it would end others of the machine, too, the controller or the database.
-    `devices`: further extended resources; Kubernetes wants these in equal number in both.
+    `devices`: extended resources, GPUs too; Kubernetes wants these in equal number in both.
     """
     limits = {**({"memory": memory_limit} if memory_limit else {}), "ephemeral-storage": disk}
-    extended = ({"nvidia.com/gpu": str(gpus)} if gpus else {}) | dict(devices or {})
+    extended = dict(devices or {})
     return k8s.core.v1.ResourceRequirementsArgs(
         requests={"cpu": cpu, "memory": memory, "ephemeral-storage": _DISK_REQUEST, **extended},
         limits={**limits, **extended},

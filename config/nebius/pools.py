@@ -114,6 +114,7 @@ def _preset_problems(
     where: str, pool: WorkerPool, preset: Preset, cloud: NebiusCloud, catalogue: Catalogue
 ) -> Iterator[Problem]:
     yield from _too_large(f"{where}.resources", pool.resources, preset, str(pool.preset))
+    yield from _kind_of_gpus(f"{where}.resources.gpus", pool, cloud)
     yield from _fabric(f"{where}.gpu_cluster", pool, preset, catalogue)
     yield from _drivers(f"{where}.drivers_preset", pool, preset, cloud, catalogue)
     if pool.reservation is not None and pool.reservation.policy != "FORBID":
@@ -145,9 +146,21 @@ def _too_large(where: str, resources: Resources, preset: Preset, name: str) -> I
             "computed"
         )
         yield Problem(f"{where}.memory", message)
-    if resources.gpus != preset.gpus:
-        message = f"{resources.gpus} is not the {preset.gpus} of {name}, which one worker fills; leave it out"
+    if resources.gpus.count != preset.gpus:
+        message = f"{resources.gpus.count} is not the {preset.gpus} of {name}, which one worker fills; leave it out"
         yield Problem(f"{where}.gpus", message)
+
+
+def _kind_of_gpus(where: str, pool: WorkerPool, cloud: NebiusCloud) -> Iterator[Problem]:
+    gpus = pool.resources.gpus
+    if gpus.count and gpus.vendor != "nvidia":
+        yield Problem(f"{where}.vendor", f"is {gpus.vendor}, and this cloud's GPUs are NVIDIA's; leave it out")
+    if gpus.mig and cloud.gpu_stack != "operators":
+        message = (
+            "needs cloud.gpu_stack: operators, which divides the machines' GPUs and offers the parts to pods; set it, "
+            "or remove mig"
+        )
+        yield Problem(f"{where}.mig", message)
 
 
 def _fabric(where: str, pool: WorkerPool, preset: Preset, catalogue: Catalogue) -> Iterator[Problem]:

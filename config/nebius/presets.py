@@ -29,4 +29,6 @@ def _filled(pool: Any) -> Any:
         return pool
     # A placeholder keeps the one message about the platform from being joined by others about resources.
     computed = worker_resources(preset) if preset else {"cpus": 4096, "memory": "1Pi", "gpus": 0}
-    return {**pool, "resources": {**computed, **written}}
+    gpus = written.get("gpus")
+    counted = {"gpus": {"count": computed["gpus"], **gpus}} if isinstance(gpus, Mapping) else {}
+    return {**pool, "resources": {**computed, **written, **counted}}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from config.errors import Problem
-from config.rules.settings import has_gpus, named_resources, slurmdbd_setting_problems
+from config.errors import Problem, unknown_name
+from config.rules.settings import has_gpus, has_shards, named_resources, slurmdbd_setting_problems
 from config.rules.stack_file import Sections
 from config.sections.accounting import Accounting
 from config.sections.network_policies import NetworkPolicies
@@ -119,7 +119,7 @@ def _gpu_rule(sections: Sections, partitions: Mapping[str, Partition]) -> Iterat
         yield Problem(where, "never matters: no pool has GPUs (worker_nodes.<pool>.resources.gpus)")
         return
     members = [partition.pools for partition in partitions.values()] or [tuple(pools)]
-    known = [[bool(pools[name].resources.gpus) for name in names if name in pools] for names in members]
+    known = [[bool(pools[name].resources.gpus.count) for name in names if name in pools] for names in members]
     if all(any(gpus) and not all(gpus) for gpus in known):
         message = (
             "never matters: every partition has nodes with and without GPUs; make partitions of pools with GPUs only"
@@ -181,20 +181,38 @@ def image_problems(sections: Sections) -> Iterator[Problem]:
 def limit_problems(sections: Sections) -> Iterator[Problem]:
     """Limits that contradict each other or name what the cluster does not have."""
     licenses = sections.names("licenses")
-    gpus = has_gpus(sections) or "worker_nodes" not in sections.valid
+    unknown = "worker_nodes" not in sections.valid
+    there = {"gpu": has_gpus(sections) or unknown, "shard": has_shards(sections) or unknown}
+    pools = [pool for pool in sections.get("worker_nodes").values() if pool.resources.gpus.count]
+    types = frozenset(kind for pool in pools for kind in pool.gpu_types)
+    if unknown or not all(pool.gpu_types for pool in pools):
+        types = frozenset()
     for where, resource in named_resources(sections.get):
-        yield from _resource(where, resource, licenses, gpus=gpus)
+        yield from _resource(where, resource, licenses, there, types)
     for name, one in sections.get("qos").items():
         yield from _qos_limits(f"qos.{name}", one)
 
 
-def _resource(where: str, resource: str, licenses: list[str], *, gpus: bool) -> Iterator[Problem]:
+_GENERIC = {
+    "gpu": "no pool has GPUs",
+    "shard": "no pool has shares of GPUs (worker_nodes.<pool>.resources.gpus.shard)",
+}
+"""Generic resource -> what is said where no node has it."""
+
+
+def _resource(
+    where: str, resource: str, licenses: list[str], there: Mapping[str, bool], types: frozenset[str]
+) -> Iterator[Problem]:
+    """`types`: of the GPUs; none where some have no type that the stack file tells."""
     kind, _, name = resource.partition("/")
     if kind == "license" and name not in licenses:
         message = f"names {resource!r}, and slurmstack:licenses has no {name!r}; add it there, or remove this"
         yield Problem(where, message)
-    if kind == "gres" and (name.partition(":")[0] != "gpu" or not gpus):
-        what = "no pool has GPUs" if name.partition(":")[0] == "gpu" else "nodes have no generic resource but gpu"
+    generic, _, type_ = name.partition(":")
+    if generic == "gpu" and type_ and types and type_ not in types:
+        yield Problem(where, f"names {resource!r}: {unknown_name(type_, types, what='a type of GPU of any pool')}")
+    elif kind == "gres" and not there.get(generic, False):
+        what = _GENERIC.get(generic, "nodes have no generic resource but gpu and shard")
         yield Problem(where, f"names {resource!r}, and {what}; remove it")
 
 

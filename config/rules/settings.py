@@ -146,7 +146,8 @@ def _not_recorded(slurm: Slurm, sections: Sections) -> Iterator[Problem]:
         return
     parts = tracked if isinstance(tracked, tuple) else str(tracked).split(",")
     needed = {resource for _, resource in named_resources(sections.get) if "/" in resource}
-    missing = sorted((needed | ({"gres/gpu"} if has_gpus(sections) else set())) - {str(part).strip() for part in parts})
+    needed |= ({"gres/gpu"} if has_gpus(sections) else set()) | ({"gres/shard"} if has_shards(sections) else set())
+    missing = sorted(needed - {str(part).strip() for part in parts})
     if missing:
         message = (
             f"has the key 'AccountingStorageTRES' without {', '.join(missing)}, which would not be recorded, and no "
@@ -172,7 +173,12 @@ def named_resources(section: Callable[[str], Any]) -> Iterator[tuple[str, str]]:
 
 def has_gpus(sections: Sections) -> bool:
     """Whether a pool has GPUs."""
-    return any(pool.resources.gpus for pool in sections.get("worker_nodes").values())
+    return any(pool.resources.gpus.count for pool in sections.get("worker_nodes").values())
+
+
+def has_shards(sections: Sections) -> bool:
+    """Whether a pool has shares of GPUs."""
+    return any(pool.resources.gpus.shard for pool in sections.get("worker_nodes").values())
 
 
 _DBD_KEYS = {

@@ -104,6 +104,14 @@ def _node_tests(sections: Sections) -> Iterator[Problem]:
     for pool in health.tests.platforms:
         if pool not in pool_names:
             yield Problem("health.tests.platforms", unknown_name(pool, pool_names, what="a pool of worker_nodes"))
+    amd = [name for name, pool in sections.get("worker_nodes").items() if pool.resources.gpus.vendor == "amd"]
+    unfit = [name for name in health.tests.run if name.startswith(("nccl", "dcgm"))]
+    if health.tests.enabled and amd and unfit:
+        message = (
+            f"has {', '.join(unfit)}, which need NVIDIA's GPUs, and the pool {amd[0]!r} has those of AMD; name the "
+            "other tests only"
+        )
+        yield Problem("health.tests.run", message)
     partitions = sections.names("partitions") or ["main"]
     partition = health.tests.partition
     if partition is not None and partition not in partitions:

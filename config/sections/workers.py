@@ -10,6 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from config.base import Cpu, Quantity, Section, Volume, at_least, check_dns_label, matching, parse_cpus
 from config.names import LabelKey, LabelValue
+from config.sections.gpus import Gpus, GpusOfNode, dotted
 from config.sections.machines import MAX_GROUP_SIZE, Machines
 
 MAX_POOL_SIZE = 5000
@@ -66,8 +67,8 @@ class Resources(Section):
     memory: Annotated[Quantity, at_least(MIN_WORKER_MEMORY, "slurmd and a job")]
     """Memory of one worker pod. Slurm gets what is left after slurmd's own need (`RealMemory=`)."""
 
-    gpus: int = Field(default=0, ge=0, le=64, strict=True)
-    """GPUs of one node (`Gres=gpu:N`, Kubernetes resource `nvidia.com/gpu`)."""
+    gpus: GpusOfNode = Gpus(count=0)
+    """GPUs of one node: how many, or a map that also says whose they are and how they are divided."""
 
     cpu_request: Cpu | None = None
     """CPU that the pod asks Kubernetes for, for example `500m`; at most twice `cpus`. Default: `cpus`; on the local
@@ -143,6 +144,26 @@ class WorkerPool(Machines):
                 "security: confined, or confinement: auto"
             )
         return self
+
+    @model_validator(mode="after")
+    def _parts_of_gpus_are_held(self) -> WorkerPool:
+        # Slurm names a job's GPUs by number. Only a job that can open no other part finds its own under the first one.
+        if self.resources.gpus.mig and self.confinement != "required":
+            raise ValueError(
+                f"has resources.gpus.mig and confinement: {self.confinement}; jobs find their part of a GPU only where "
+                "they cannot open the others. Set confinement: required"
+            )
+        return self
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        """What Slurm calls its GPUs (`--gpus=TYPE:N`), in order; none where they have no type, or there are none."""
+        gpus = self.resources.gpus
+        if gpus.mig:
+            return tuple(dotted(profile) for profile in sorted(gpus.mig))
+        named = re.match(r"gpu-([a-z0-9]+)", self.platform or "")
+        kind = gpus.type or (named[1] if named else None)
+        return (kind,) if kind and gpus.count else ()
 
     @property
     def confines(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from config.sections.gpus import Gpus
 from config.sections.machines import Machines
 from config.sections.workers import Resources, Toleration, WorkerPool
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
@@ -52,6 +53,15 @@ SHOWN = {
     "tolerations": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
 }
 """Option of a pool -> the test that shows it."""
+
+GPUS_SHOWN = {
+    "count": "test_each_pool_offers_what_its_resources_say",
+    "vendor": "tests/slurm/test_gpus.py, tests/graph/test_gpus.py",
+    "type": "tests/slurm/test_gpus.py",
+    "mig": "tests/slurm/test_gpus.py, tests/graph/test_gpus.py",
+    "shard": "tests/slurm/test_gpus.py",
+}
+"""What a map of GPUs says -> the tests that show it; most without Kubernetes."""
 
 
 def _patch_node(slurm: SlurmOnKubernetes, machine: str, *operations: dict[str, Any]) -> None:
@@ -108,6 +118,7 @@ def test_every_option_of_a_pool_is_shown_by_one_of_these_tests() -> None:
     assert SHOWN.keys() == WorkerPool.model_fields.keys() - Machines.model_fields.keys()
     used = {key for pool in POOLS.values() for key in pool["resources"]}
     assert used == Resources.model_fields.keys()
+    assert GPUS_SHOWN.keys() == Gpus.model_fields.keys()
     assert TAINT.keys() == Toleration.model_fields.keys()
 
 

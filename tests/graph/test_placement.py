@@ -27,7 +27,7 @@ def _of_role(role: Role) -> Placement:
 
 
 def _of_workers(pool_name: str, pool: WorkerPool) -> Placement:
-    gpus = pool.resources.gpus
+    gpus = pool.resources.gpus.count
     taint = Toleration(key="nvidia.com/gpu", value=str(gpus), effect="NoSchedule")
     return Placement(
         node_selector={"slurmstack/pool": pool_name, "disk": "any"},

@@ -36,3 +36,77 @@ mount --bind /run/nvidia-smi /usr/bin/nvidia-smi
 def bring_driver(pod: Pod) -> None:
     done = pod.run(DRIVER)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def bring_narrow_driver(pod: Pod) -> None:
+    """The same, with GPUs that are near one core each, as where a socket has several NUMA nodes."""
+    bring_driver(pod)
+    for minor in (0, 1):
+        _run(pod, f"echo {minor} > /sys/bus/pci/drivers/nvidia/0000:0{minor}:00.0/local_cpulist")
+
+
+PARTS = r"""
+mkdir -p /dev/nvidia-caps
+mount -t tmpfs tmpfs /dev/nvidia-caps
+mkdir /proc/driver/nvidia-caps
+for n in 1 2 3; do
+    printf 'gpu0/gi%s/access %s\ngpu0/gi%s/ci0/access %s\n' $n $((n * 2)) $n $((n * 2 + 1))
+    for cap in $((n * 2)) $((n * 2 + 1)); do
+        touch /dev/nvidia-caps/nvidia-cap$cap
+        mount --bind /dev/null /dev/nvidia-caps/nvidia-cap$cap
+    done
+done > /proc/driver/nvidia-caps/mig-minors
+cat > /run/nvidia-smi <<'END'
+#!/bin/bash
+if [ "$1" = -L ]; then
+    echo 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-a)'
+    printf '  MIG %s     Device  %s: (UUID: MIG-%s)\n' 3g.40gb 0 0 1g.10gb 1 1 1g.10gb 2 2
+else
+    echo '<nvidia_smi_log><gpu><mig_devices>'
+    for n in 0 1 2; do
+        echo "<mig_device><index>$n</index><gpu_instance_id>$((n + 1))</gpu_instance_id>"
+        echo '<compute_instance_id>0</compute_instance_id></mig_device>'
+    done
+    echo '</mig_devices><uuid>GPU-a</uuid><minor_number>0</minor_number></gpu></nvidia_smi_log>'
+fi
+END
+"""
+"""A GPU that is divided into three parts, and what tells of them."""
+
+
+def bring_parts(pod: Pod) -> None:
+    bring_driver(pod)
+    _run(pod, PARTS)
+
+
+AMD = r"""
+mkdir -p /run/amd /dev/dri
+for number in 128 129; do
+    device=/run/amd/renderD$number/device
+    mkdir -p $device/drm/card$((number - 127))
+    echo 0x1002 > $device/vendor
+    echo 0-1 > $device/local_cpulist
+    for file in card$((number - 127)) renderD$number; do
+        touch /dev/dri/$file
+        mount --bind /dev/null /dev/dri/$file
+    done
+done
+# A machine without graphics has no such class, and nothing can be added to /sys.
+for class in /sys/class/*; do
+    mkdir -p /run/class/${class##*/}
+    mount --bind $class /run/class/${class##*/}
+done
+mkdir -p /run/class/drm
+mount --bind /run/amd /run/class/drm
+mount --rbind /run/class /sys/class
+"""
+"""Two GPUs of AMD, and what the kernel tells of them."""
+
+
+def bring_amd(pod: Pod) -> None:
+    _run(pod, AMD)
+
+
+def _run(pod: Pod, script: str) -> None:
+    done = pod.run(f"set -e\n{script}")
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""A GPU driver and a shared volume in the jail: real daemons and real mounts.
+"""GPUs, their shares and parts, a GPU driver and a shared volume in the jail: real daemons and real mounts.
 
 The driver is a few files and one small library: that a real one answers is not shown here.
 """
@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from config import load_config
+from config.sections.gpus import Gpus
 from slurm.conf import render
 from slurm.sizing import node_conf
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.gpu_driver import bring_driver
+from tests.slurm.gpu_driver import bring_amd, bring_driver, bring_narrow_driver, bring_parts
 from tests.slurm.login_view import BIND
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
@@ -36,25 +37,35 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str, data: Path) -> SlurmSandbox:
-    """One worker with two GPUs of the type that the platform names, one whose platform names another, one without."""
+    """Workers with two GPUs each: of the type that the platform names and with shares, and whose platform names another
+    type; one without; GPUs near one core of a socket; parts of a GPU; GPUs of AMD.
+    """
     stack = load_config(stacks.existing())
     pool = stack.worker_nodes["gpu"]
-    resources = pool.resources.model_copy(update={"cpus": 2, "memory": "1Gi", "gpus": 2})
+    resources = pool.resources.model_copy(update={"cpus": 2, "memory": "1Gi", "gpus": Gpus(count=2, shard=8)})
     pool = pool.model_copy(update={"platform": "gpu-h100-sxm", "resources": resources})
     gpu_conf = node_conf("default", pool)
-    assert "Gres=gpu:h100:2" in gpu_conf
+    assert gpu_conf.endswith(" Gres=gpu:h100:2,shard:8")
     files = {name: content for name, content in render(stack).items() if name != "slurm.conf"}
-    config = minimal_config(slurm_version, f"GresTypes=gpu\n{SCHEDULER}\n", **files)
+    config = minimal_config(slurm_version, f"GresTypes=gpu,shard\n{SCHEDULER}\n", **files)
     sandbox = slurm_cluster(slurm_version, config=config, workers=0, jail=True)
     mounts = json.dumps([{"source": "/mounts/data", "path": "/data/set"}])
     sandbox.start_worker_on(
         "default-0", binds={data: "/mounts/data"}, env={"NODE_CONF": gpu_conf, "MOUNTS": mounts},
         before=bring_driver,
     )  # fmt: skip
-    other = gpu_conf.replace("h100", "h200")
+    other = gpu_conf.replace("h100", "h200").removesuffix(",shard:8")
     sandbox.start_worker_on("default-1", env={"NODE_CONF": other}, before=bring_driver)
     sandbox.start_worker("default-2")
-    sandbox.wait_for_nodes(3)
+    plain = gpu_conf.partition(" Gres=")[0]
+    sandbox.start_worker_on("default-3", env={"NODE_CONF": f"{plain} Gres=gpu:h100:2"}, before=bring_narrow_driver)
+    sandbox.start_worker_on(
+        "default-4", env={"NODE_CONF": f"{plain} Gres=gpu:1g.10gb:2,gpu:3g.40gb:1"}, before=bring_parts
+    )
+    sandbox.start_worker_on(
+        "default-5", env={"NODE_CONF": f"{plain} Gres=gpu:mi300x:2", "GPU_VENDOR": "amd"}, before=bring_amd
+    )
+    sandbox.wait_for_nodes(6)
     login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail"})
     login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
     wait_until((login.root / "run/slurm/conf/slurm.conf").exists, f"sackd: {login.log('sackd')}")
@@ -81,6 +92,39 @@ def srun(cluster: SlurmSandbox, options: str, command: str) -> str:
 def test_jobs_get_gpus_by_type_and_by_number(cluster: SlurmSandbox) -> None:
     assert srun(cluster, "--gres=gpu:h100:1", "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES") == "default-0 0\n"
     assert srun(cluster, "-w default-0 --gpus=2", "echo $CUDA_VISIBLE_DEVICES") == "0,1\n"
+
+
+def test_jobs_share_a_gpu_and_one_that_wants_a_whole_one_gets_another(cluster: SlurmSandbox) -> None:
+    shown = cluster.run("sinfo --noheader --Node --nodes=default-0 --format=%G").stdout.strip()
+    assert shown.startswith("gpu:h100:2")
+    assert ",shard:h100:8" in shown, "four for each GPU"
+    tell = "echo $CUDA_VISIBLE_DEVICES $SLURM_SHARDS_ON_NODE"
+    assert srun(cluster, "--gres=shard:3", f"echo $SLURMD_NODENAME; {tell}") == "default-0\n0 3\n"
+    batch = "sbatch --parsable --output=/dev/null --gres=shard:1 --nodelist=default-0 --wrap 'sleep 60'"
+    holder = cluster.run(f"cd / && {batch}").stdout.strip()
+    state = f"squeue --noheader --jobs={holder} --format=%T"
+    wait_until(lambda: cluster.run(state).stdout.strip() == "RUNNING", f"job {holder}: {cluster.logs()}")
+    try:
+        assert srun(cluster, "--gres=shard:1 -w default-0", tell) == "0 1\n", "beside the other job"
+        assert srun(cluster, "--gpus=1 -w default-0", "echo $CUDA_VISIBLE_DEVICES") == "1\n"
+    finally:
+        cluster.run(f"scancel {holder}")
+
+
+def test_gpus_near_a_part_of_a_socket_do_not_drain_their_node(cluster: SlurmSandbox) -> None:
+    """Slurm refuses what it finds itself there: "doesn't match socket boundaries"."""
+    assert srun(cluster, "-w default-3 --gpus=h100:2", "echo $CUDA_VISIBLE_DEVICES") == "0,1\n"
+
+
+def test_jobs_get_parts_of_gpus_by_their_profiles(cluster: SlurmSandbox) -> None:
+    tell = "echo $SLURMD_NODENAME $SLURM_STEP_GPUS"
+    assert srun(cluster, "--gres=gpu:3g.40gb:1", tell) == "default-4 2\n"
+    assert srun(cluster, "--gpus=1g.10gb:2 -N1", tell) == "default-4 0,1\n"
+
+
+def test_gpus_of_amd_are_told_to_jobs_in_amd_s_way(cluster: SlurmSandbox) -> None:
+    tell = "echo $SLURMD_NODENAME $ROCR_VISIBLE_DEVICES [$CUDA_VISIBLE_DEVICES]"
+    assert srun(cluster, "--gpus=mi300x:2 -N1", tell) == "default-5 0,1 []\n"
 
 
 def test_gpus_that_the_driver_calls_otherwise_are_offered_without_a_type(cluster: SlurmSandbox) -> None:

@@ -61,13 +61,14 @@ def test_nodes_register_with_what_the_stack_file_says_and_run_a_job(cluster: Ren
 def test_pools_without_nodes_and_gpu_pools_are_fine_for_slurmctld(
     own_cluster: ClusterFactory, slurm_version: str
 ) -> None:
-    wanted = rendered(stacks.existing(), slurm_version)
+    stack = stacks.with_change(stacks.existing(), "worker_nodes.gpu.resources.gpus", {"count": 8, "shard": 32})
+    wanted = rendered(stack, slurm_version)
     sandbox = own_cluster(slurm_version, kind=RenderedSandbox, config=wanted, workers=0)
     partitions = sandbox.run("scontrol show partition --oneliner").stdout
     assert "PartitionName=main" in partitions
     assert "PartitionName=gpu" in partitions
     assert "PriorityTier=10" in partitions
-    assert "GresTypes               = gpu" in sandbox.run("scontrol show config").stdout
+    assert "GresTypes               = gpu,shard" in sandbox.run("scontrol show config").stdout
 
 
 @pytest.mark.parametrize(

@@ -108,13 +108,14 @@ class NebiusCloud(pulumi.ComponentResource):
 
     def _create_gpu_stack(self) -> None:
         pools = self._config.worker_nodes.values()
-        if not any(pool.resources.gpus for pool in pools):
+        if not any(pool.resources.gpus.count for pool in pools):
             return
         args = GpuStackArgs(
             prefix=self._scope.prefix,
             install=self._cloud.gpu_stack,
             rdma=any(pool.gpu_cluster is not None for pool in pools),
             rdma_resource=self._cloud.rdma_resource,
+            mig=any(pool.resources.gpus.mig for pool in pools),
         )
         # It keeps nothing outside the cluster, so it need not be taken down before it.
         opts = pulumi.ResourceOptions(parent=self, provider=self.provider, deleted_with=self._cluster)

@@ -51,6 +51,8 @@ class GpuStackArgs:
     """Whether any machine has InfiniBand devices."""
     rdma_resource: str
     """Resource by which pods ask for them, for example `rdma/ib`."""
+    mig: bool
+    """Whether any machine's GPUs are divided."""
 
 
 class NicClusterPolicySpec(TypedDict):
@@ -73,16 +75,18 @@ class GpuStack(pulumi.ComponentResource):
         self._name = name
         self._child = pulumi.ResourceOptions(parent=self)
         if args.install == "operators":
-            self._create_gpu_operator()
+            self._create_gpu_operator(divided=args.mig)
             if args.rdma:
                 self._create_network_operator(args)
         elif args.rdma:
             self._create_rdma_plugin(args)
         self.register_outputs({})
 
-    def _create_gpu_operator(self) -> None:
-        values = {
+    def _create_gpu_operator(self, *, divided: bool) -> None:
+        values: dict[str, Any] = {
             "driver": {"enabled": True, "rdma": {"enabled": True}},
+            # Each profile is a resource of its own. Which ones a machine has, its label nvidia.com/mig.config says.
+            **({"mig": {"strategy": "mixed"}} if divided else {}),
             "daemonsets": {"tolerations": _ALL},
             "node-feature-discovery": {"worker": {"tolerations": _ALL}},
         }

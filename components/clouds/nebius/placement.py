@@ -42,7 +42,7 @@ def worker_labels(pool_name: str, pool: WorkerPool) -> dict[str, str]:
 
 def worker_taints(pool: WorkerPool) -> tuple[Taint, ...]:
     """Taints of a pool's machines: its own, and one that keeps all but workers away."""
-    gpus = pool.resources.gpus
+    gpus = pool.resources.gpus.count
     own = Taint(key=GPU_TAINT, value=str(gpus)) if gpus else Taint(key=ROLE_LABEL, value="worker")
     return (own, *pool.taints)
 
@@ -68,7 +68,7 @@ def worker_placement(
 
 def drivers_preset(cloud: NebiusCloud, pool: WorkerPool) -> str | None:
     """GPU drivers that the machines' image has; None where it has none, or the operators install them."""
-    if cloud.gpu_stack == "operators" or not pool.resources.gpus:
+    if cloud.gpu_stack == "operators" or not pool.resources.gpus.count:
         return None
     return pool.drivers_preset or nebius_catalogue().drivers[cloud.kubernetes.version][-1]
 

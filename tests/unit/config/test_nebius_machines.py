@@ -87,7 +87,7 @@ def test_every_machine_in_its_region_is_accepted_and_leaves_room_for_the_system(
     resources = load_config(sections).worker_nodes["default"].resources
     assert resources.cpus < machine.vcpus
     assert parse_bytes(resources.memory) < allocatable_memory_gib(machine) * 2**30
-    assert resources.gpus == machine.gpus
+    assert resources.gpus.count == machine.gpus
 
 
 @given(

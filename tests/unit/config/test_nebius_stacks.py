@@ -24,7 +24,7 @@ CATALOGUE = nebius_catalogue()
 def test_the_committed_example_is_valid_and_has_what_its_comments_say() -> None:
     config = load_stack_file(ROOT / "Pulumi.nebius.yaml")
     pool = config.worker_nodes["default"]
-    assert (pool.size, pool.resources.gpus, pool.gpu_cluster is not None) == (2, 8, True)
+    assert (pool.size, pool.resources.gpus.count, pool.gpu_cluster is not None) == (2, 8, True)
     assert needs(config).gpus == {"gpu-h100-sxm": 16}
     assert config.jail.size == "2Ti"
     assert config.protects_data
@@ -33,7 +33,7 @@ def test_the_committed_example_is_valid_and_has_what_its_comments_say() -> None:
 def test_project_subnet_region_and_one_pool_are_enough() -> None:
     config = load_config(stacks.nebius_minimum())
     resources = config.worker_nodes["default"].resources
-    assert (resources.cpus, resources.memory, resources.gpus) == (126, "1518Gi", 8)
+    assert (resources.cpus, resources.memory, resources.gpus.count) == (126, "1518Gi", 8)
 
 
 def test_the_subnet_can_be_left_to_us() -> None:

@@ -186,7 +186,7 @@ def test_limits_name_only_what_the_cluster_has() -> None:
     where = "accounts.a.grp_tres"
     assert found == [
         f"{where}: names 'gres/gpu', and no pool has GPUs; remove it",
-        f"{where}: names 'gres/fpga', and nodes have no generic resource but gpu; remove it",
+        f"{where}: names 'gres/fpga', and nodes have no generic resource but gpu and shard; remove it",
         f"{where}: names 'license/ansis', and slurmstack:licenses has no 'ansis'; add it there, or remove this",
     ]
 
