@@ -1,16 +1,18 @@
-"""What it costs that a job is held to what it asked for by cgroups, in a guest machine.
+"""What it costs that a job has a cell of its own, and that it is held to what it asked for by cgroups.
 
-Cgroups of version 2 are not on every machine that measures, so those rows come from tests/machine, where everything
-takes about ten times as long: the difference there is an upper bound, and the two rows beside it say of what.
+Cells are measured on this machine. Cgroups of version 2 are not on every machine that measures, so those rows come from
+a guest (tests/machine), where everything takes about ten times as long: the row without says of what they are a part.
 """
 
 from __future__ import annotations
 
 import copy
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tests.bench.cluster import Cluster
 from tests.bench.row import Measuring
 from tests.machine.slurm_machine import SlurmMachine
 
@@ -18,6 +20,33 @@ USER = 10001
 CONFINED, FREE = "default-0", "default-1"
 FILES = {"plugstack.conf": "required /usr/lib/slurmstack/jail.so root=/jail\n"}
 EXTRA = "Epilog=/usr/libexec/slurmstack/health-epilog\n"
+TASKS, TASKS_IN_GUEST = 300, 8
+"""Tasks of an array on one node."""
+
+
+def cells(bench: Measuring, cluster: Cluster) -> None:
+    """A job's start, and an array, on a node of two slots with cells and on one without."""
+    pool = cluster.sections["worker_nodes"]["default"]
+    pools = {"default": {**pool, "size": 1}, "free": {**pool, "size": 1, "confinement": "off"}}
+    main = {**cluster.sections["partitions"]["main"], "pools": list(pools)}
+    cluster.sections = {**cluster.sections, "worker_nodes": pools, "partitions": {"main": main}}
+    cluster.up()
+    nodes = {CONFINED: "default-0", FREE: "free-0"}
+    cluster.await_idle(*nodes.values())
+
+    def start(node: str) -> float:
+        script = f"date +%s.%N; srun --nodelist={nodes[node]} date +%s.%N"
+        submitted, started = cluster.as_alice(script).split()
+        return float(started) - float(submitted)
+
+    def array(node: str) -> float:
+        started = time.monotonic()
+        cluster.as_alice(f"sbatch --array=1-{TASKS} --nodelist={nodes[node]} --output=/dev/null --wrap true")
+        cluster.await_empty_queue(timeout=600)
+        return time.monotonic() - started
+
+    _rows(bench, "submit (srun) -> start on one node", _both(bench.times(20), start))
+    _rows(bench, f"{TASKS}-task array of `true` on one node of two slots", _both(bench.times(3), array, warm=False))
 
 
 def cgroups(bench: Measuring) -> None:
@@ -25,6 +54,8 @@ def cgroups(bench: Measuring) -> None:
     with _machine(bench) as slurm:
         starts = _both(bench.times(10), lambda node: _start(slurm, node))
         _rows(bench, "submit (srun) -> start in the guest machine", starts)
+        arrays = _both(bench.times(3), lambda node: _array(slurm, node), warm=False)
+        _rows(bench, f"{TASKS_IN_GUEST}-task array of `true` on one node in the guest machine", arrays)
 
 
 @contextmanager
@@ -40,10 +71,10 @@ def _machine(bench: Measuring) -> Iterator[SlurmMachine]:
         yield slurm
 
 
-def _both(runs: int, measure: Callable[[str], float]) -> dict[str, list[float]]:
+def _both(runs: int, measure: Callable[[str], float], *, warm: bool = True) -> dict[str, list[float]]:
     """Samples of both nodes, taken in turns: the machine's mood is the same for both."""
     found: dict[str, list[float]] = {CONFINED: [], FREE: []}
-    for node in found:
+    for node in found if warm else ():
         measure(node)  # once for nothing: what is read from the disk for the first time
     for _ in range(runs):
         for node, samples in found.items():
@@ -55,7 +86,7 @@ def _rows(bench: Measuring, name: str, found: dict[str, list[float]]) -> None:
     free = statistics.median(found[FREE])
     bench.take(f"{name}, confinement off", found[FREE])
     row = bench.take(f"{name}, confinement auto", found[CONFINED])
-    row.note = f"{100 * (row.median / free - 1):+.0f} % of confinement off"
+    row.note = f"{row.median - free:+.3f} s, {100 * (row.median / free - 1):+.0f} % of confinement off"
 
 
 def _as_user(slurm: SlurmMachine, command: str) -> str:
@@ -68,3 +99,10 @@ def _as_user(slurm: SlurmMachine, command: str) -> str:
 def _start(slurm: SlurmMachine, node: str) -> float:
     submitted, started = _as_user(slurm, f"date +%s.%N; srun --chdir=/ --nodelist={node} --mem=64 date +%s.%N").split()
     return float(started) - float(submitted)
+
+
+def _array(slurm: SlurmMachine, node: str) -> float:
+    """By the machine's own clock: what the way into it takes is not measured."""
+    submit = f"sbatch --wait --array=1-{TASKS_IN_GUEST} --nodelist={node} --mem=64 --output=/dev/null --wrap true"
+    began, ended = _as_user(slurm, f"date +%s.%N; {submit} > /dev/null; date +%s.%N").split()
+    return float(ended) - float(began)

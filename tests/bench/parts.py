@@ -52,6 +52,7 @@ PARTS = (
     Part(name="controller", about="the controller deleted, until sbatch works", measure=start.controller),
     Part(name="start", about="from submission to start", measure=start.start),
     Part(name="array", about="an array of 1,000 tasks", measure=jobs.array),
+    Part(name="cells", about="start and array with a cell for each job, and without", measure=confinement.cells),
     Part(name="rest", about="submissions through the REST API", measure=rest.rest),
     Part(name="policy", about="500 users in 50 accounts", measure=accounting.policy),
     Part(name="records", about="sacct with 10,000 jobs", measure=accounting.records),
@@ -60,7 +61,7 @@ PARTS = (
     Part(name="render", about="render of 1, 10, 100 pools", alone=command_line.render),
     Part(
         name="cgroups",
-        about="the start of a job with cgroups and of one without, in a guest machine",
+        about="start and array with cgroups and without, in a guest machine",
         alone=confinement.cgroups,
     ),
     Part(name="scale", about="100, 300, 1,000 slurmd on this machine, without Kubernetes", alone=scale),
