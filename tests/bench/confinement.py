@@ -20,7 +20,7 @@ USER = 10001
 CONFINED, FREE = "default-0", "default-1"
 FILES = {"plugstack.conf": "required /usr/lib/slurmstack/jail.so root=/jail\n"}
 EXTRA = "Epilog=/usr/libexec/slurmstack/health-epilog\n"
-TASKS, TASKS_IN_GUEST = 300, 8
+TASKS, TASKS_IN_GUEST = 100, 8
 """Tasks of an array on one node."""
 
 
