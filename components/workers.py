@@ -35,6 +35,7 @@ from components.kit.workload import (
     stateful_set,
 )
 from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
+from components.scratch import scratch_env, temporary_mount, temporary_volume
 from components.secrets import Secrets
 from components.sssd import with_sssd
 from config.base import parse_cpus
@@ -157,7 +158,7 @@ def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
             shm,
             # Users can write there too, by PMIx: kubelet would evict all jobs of the node for 4 GiB of one.
             empty_dir("spool", size_limit=pool.tmp),
-            empty_dir("tmp", size_limit=pool.tmp),
+            temporary_volume(args.scope, args.name, pool),
             empty_dir("run", size_limit=SMALL),
         ],
     )
@@ -178,16 +179,19 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
         name="slurmd",
         image=args.scope.image("worker"),
         command=[f"{LIBEXEC}/slurmd"],
-        env=env(
-            CONTROLLER=CONTROLLER_ADDRESS,
-            POOL=args.name,
-            NODE_CONF=node_conf(args.name, pool),
-            JAIL=JAIL_DIR if args.in_jail else "",
-            **_confinement(args),
-            **(args.jail.env if args.in_jail else {}),
-            **mounts_env(args.mounts, in_jail=args.in_jail),
-            **_gpu_env(pool.resources.gpus),
-        ),
+        env=[
+            *env(
+                CONTROLLER=CONTROLLER_ADDRESS,
+                POOL=args.name,
+                NODE_CONF=node_conf(args.name, pool),
+                JAIL=JAIL_DIR if args.in_jail else "",
+                **_confinement(args),
+                **(args.jail.env if args.in_jail else {}),
+                **mounts_env(args.mounts, in_jail=args.in_jail),
+                **_gpu_env(pool.resources.gpus),
+            ),
+            *scratch_env(pool),
+        ],
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT)],
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
         readiness_probe=_has_configuration(),
@@ -199,7 +203,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             *([mount("health", SETTINGS_DIR, read_only=True)] if args.health is not None else []),
             mount("shm", "/dev/shm"),
             mount("spool", "/var/spool/slurmd"),
-            mount("tmp", "/tmp"),
+            temporary_mount(args.scope, pool),
             mount("run", "/run/slurm"),
         ],
         resources=resources(

@@ -31,7 +31,9 @@ def node_conf(pool_name: str, pool: WorkerPool) -> str:
     features = ",".join(dict.fromkeys((pool_name, *pool.features)))
     offered = gres(pool)
     memory = real_memory_mib(pool.resources.memory)
-    return f"CPUs={pool.resources.cpus} RealMemory={memory} Feature={features}" + (
+    # What `sbatch --tmp` asks for. Without scratch it is not said: on the machine's disk others have their part.
+    disk = f" TmpDisk={parse_bytes(pool.scratch.size) // MEBIBYTE}" if pool.scratch is not None else ""
+    return f"CPUs={pool.resources.cpus} RealMemory={memory}{disk} Feature={features}" + (
         f" Gres={offered}" if offered else ""
     )
 

@@ -40,6 +40,7 @@ ELSEWHERE: Mapping[str, str] = {
     "rest.certificate": "needs cert-manager",
     "rest.service_type": "needs a load balancer",
     "topology": "needs machines in racks",
+    "worker_nodes.*.scratch": "needs a disk of the machine, or a storage class",
     "users.*.uid": "refused by the job that makes users: files belong to numbers",
     "users.*.gid": "the same",
     "groups.*.gid": "the same",

@@ -26,6 +26,8 @@ class Pool:
     cpus: int
     memory: int
     """MiB that Slurm may give to jobs on each node."""
+    tmp: int
+    """MiB that the pool's scratch has for `--tmp`; 0 without one."""
     features: frozenset[str]
     grace: int
     """Seconds that a leaving pod may wait for its jobs."""
@@ -98,6 +100,7 @@ def _pool(spec: Mapping[str, Any]) -> Pool:
         size=int(spec.get("replicas", 1)),
         cpus=int(node.get("CPUs", 0)),
         memory=int(node.get("RealMemory", 0)),
+        tmp=int(node.get("TmpDisk", 0)),
         features=frozenset(node.get("Feature", "").split(",")),
         grace=int(pod.get("terminationGracePeriodSeconds", 30)),
     )

@@ -210,6 +210,11 @@ class _Judge:
             for name in self._change.smaller_pools
             if any(item in self._before and name in self._before[item].pools for item in job.partitions)
         ]
+        changed += [
+            f"pool {name!r} has {f'{new[name].tmp} MiB of scratch' if new[name].tmp else 'no scratch'} any more"
+            for name, pool in self._change.pools.items()
+            if name in new and new[name].tmp < job.min_tmp <= pool.tmp
+        ]
         return ", ".join(changed) or "its partition has other pools"
 
     def _too_long(self, job: Job) -> tuple[Fate, str]:
@@ -266,7 +271,10 @@ def _can_start_in(job: Job, partition: Partition, pools: Mapping[str, Pool]) -> 
 def _fits(job: Job, pool: Pool) -> bool:
     single = job.constraint.replace("_", "").replace("-", "").replace(".", "").isalnum()
     return (
-        (not single or job.constraint in pool.features) and job.min_cpus <= pool.cpus and job.min_memory <= pool.memory
+        (not single or job.constraint in pool.features)
+        and job.min_cpus <= pool.cpus
+        and job.min_memory <= pool.memory
+        and job.min_tmp <= pool.tmp
     )
 
 

@@ -97,6 +97,42 @@ class Toleration(Section):
     """Effect of the taint. Left out: all effects."""
 
 
+_SYSTEM_PATHS = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr")
+_PATH = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
+
+
+def _machine_path(path: str) -> str:
+    if not _PATH.fullmatch(path):
+        raise ValueError("is not an absolute path such as /mnt/nvme")
+    if path.split("/")[1] in _SYSTEM_PATHS:
+        raise ValueError(f"is inside /{path.split('/')[1]}, which belongs to the machine's system")
+    return path
+
+
+class Scratch(Section):
+    """A volume for jobs' /tmp that is larger or faster than the machine's own disk: either a claim or a directory."""
+
+    size: Annotated[Quantity, at_least("1Gi", "a file system of its own")]
+    """Size of the volume of one worker. Of a directory of the machine: what there is at least. A worker that finds less
+    does not start, and nothing keeps it from using more."""
+
+    storage_class: str | None = Field(default=None, min_length=1)
+    """Class of a volume that is made for each pod and deleted with it."""
+
+    host_path: Annotated[str, AfterValidator(_machine_path)] | None = None
+    """Directory of the machine, where its disk is mounted; each pod has a directory of its own in it. It must be there.
+    Not with `security: baseline`."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Scratch:
+        if (self.storage_class is None) == (self.host_path is None):
+            raise ValueError(
+                "must have exactly one of storage_class, for a volume that comes and goes with its pod, and host_path, "
+                "for a directory of the machine"
+            )
+        return self
+
+
 class WorkerPool(Machines):
     """Slurm nodes of one kind, named `<pool>-0`, `<pool>-1`, ..."""
 
@@ -128,7 +164,11 @@ class WorkerPool(Machines):
 
     tmp: Volume = "100Gi"
     """Size of `/tmp` of one worker, on its machine's disk; at least 100Mi. Kubernetes ends a pod that has more in
-    it, with its jobs: give pools whose jobs keep much there what their machines have."""
+    it, with its jobs: give pools whose jobs keep much there what their machines have. With `scratch`: of slurmd's own
+    directory alone, which has this size in any case."""
+
+    scratch: Scratch | None = None
+    """A volume for jobs' `/tmp` (`$TMPDIR`), such as a local NVMe disk. Default: the machine's disk, see `tmp`."""
 
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels that a Kubernetes node must have to carry these workers."""
@@ -152,6 +192,15 @@ class WorkerPool(Machines):
             raise ValueError(
                 f"has resources.gpus.mig and confinement: {self.confinement}; jobs find their part of a GPU only where "
                 "they cannot open the others. Set confinement: required"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _no_machine_path_without_the_jail(self) -> WorkerPool:
+        if self.scratch is not None and self.scratch.host_path is not None and self.security == "baseline":
+            raise ValueError(
+                "has scratch.host_path and security: baseline, and pods of that level have nothing of the machine; use "
+                "scratch.storage_class, or security: confined"
             )
         return self
 

@@ -7,6 +7,7 @@ record with its reason, and so does a node that a pending job asks for by name.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from enum import Enum
@@ -17,6 +18,7 @@ from images.common.process import program
 from images.common.slurm_node import ControllerUnreachableError, Node, is_ours
 from images.common.steps import local_steps
 from images.common.wait import Clock, Reminder
+from images.worker import scratch
 
 FAST_POLL_SECONDS: Final = 0.2
 SLOW_POLL_SECONDS: Final = 2.0
@@ -132,3 +134,4 @@ def main() -> None:
         node = Node(name=socket.gethostname(), timeout=COMMAND_TIMEOUT_SECONDS)
         ending = Leaving(node, log).run()
         log(f"node {node.name} left: {ending.value}")
+        scratch.give_back(os.environ.get("SCRATCH", ""), log)

@@ -27,7 +27,7 @@ from images.common.mountinfo import expect_filesystem
 from images.common.process import become, program, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
-from images.worker import confine, cpus, warden
+from images.worker import confine, cpus, scratch, warden
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres, write_gres_conf
 from images.worker.limits import raise_locked_memory
@@ -118,9 +118,12 @@ def main() -> None:
             own_directory(directory)
         forget_configuration(CONF_CACHE)
         settle_shared()
+        kind = os.environ.get("SCRATCH", "")
+        node_conf = scratch.prepare(kind, node_conf, log)
         wait_for_munge(log)
         jail, name = os.environ.get("JAIL", ""), socket.gethostname()
         if jail:
+            scratch.forbid_programs_of_others(kind)
             prepare_jail(Path(jail), node_conf, log)
         else:
             prepare_own_root()

@@ -7,6 +7,7 @@ Options for clouds that make machines (config/sections/machines.py) are refused 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 
 from config.sections.gpus import Gpus
 from config.sections.machines import Machines
-from config.sections.workers import Resources, Toleration, WorkerPool
+from config.sections.workers import Resources, Scratch, Toleration, WorkerPool
+from slurm.local_cluster import local_directory
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.fakes.gpus import UNSEAL, FakeGpus
 from tests.slurm.gpu_driver import DRIVER
@@ -25,6 +27,8 @@ pytestmark = pytest.mark.disruptive
 LABEL = "slurmstack-test/machine"
 TAINT = {"key": LABEL, "value": "team", "effect": "NoSchedule"}
 TINY = {"cpus": 1, "memory": "768Mi", "cpu_request": "10m"}
+DISK = local_directory() / "volumes/disk-of-test-pools"
+"""In place of a disk that is mounted on a machine; both machines have it. Kept apart from the volumes of namespaces."""
 POOLS: dict[str, dict[str, Any]] = {
     "plain": {"size": 1, "resources": TINY, "security": "baseline", "shared_memory": "32Mi"},
     "team": {
@@ -35,6 +39,7 @@ POOLS: dict[str, dict[str, Any]] = {
         "confinement": "off",
         "node_selector": {LABEL: "team"},
         "tolerations": [TAINT],
+        "scratch": {"size": "1Gi", "host_path": str(DISK)},
     },
     "gpu": {"size": 1, "resources": {**TINY, "gpus": 2}, "tmp": "2Gi"},
 }
@@ -47,12 +52,20 @@ SHOWN = {
     "features": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
     "drain_timeout": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
     "confinement": "test_status_says_to_what_the_jobs_of_a_node_are_held",
+    "scratch": "test_tmp_of_a_pool_s_jobs_lies_on_the_disk_of_their_machine_and_goes_with_them",
     "security": "test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability",
     "shared_memory": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
     "node_selector": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
     "tolerations": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
 }
 """Option of a pool -> the test that shows it."""
+
+SCRATCH_SHOWN = {
+    "size": SHOWN["scratch"],
+    "host_path": SHOWN["scratch"],
+    "storage_class": "tests/graph/test_scratch.py",  # the local cluster has no storage class
+}
+"""What a scratch says -> the test that shows it; the rest of it: tests/slurm/test_scratch.py."""
 
 GPUS_SHOWN = {
     "count": "test_each_pool_offers_what_its_resources_say",
@@ -96,6 +109,7 @@ def pools(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
     slurm.kubectl.run("label", "node", *keep, "--overwrite")
     slurm.kubectl.run("taint", "node", f"{keep[0]}", f"{keep[1]}:{TAINT['effect']}", "--overwrite")
     _gpus(slurm, "node-0", 2)
+    DISK.mkdir(parents=True, exist_ok=True)
     try:
         partitions = {**before["partitions"], **{name: {"pools": [name]} for name in POOLS}}
         slurm.sections = {**before, "partitions": partitions}
@@ -112,12 +126,19 @@ def pools(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
         slurm.kubectl.run("label", "node", keep[0], f"{LABEL}-")
         slurm.kubectl.run("taint", "node", keep[0], f"{LABEL}-")
         _gpus(slurm, "node-0", 0)
+        shutil.rmtree(DISK, ignore_errors=True)
+
+
+def of_team(slurm: SlurmOnKubernetes) -> Path:
+    """The part of the disk that is /tmp of the pod `team-0`."""
+    return DISK / slurm.namespace / "team-0"
 
 
 def test_every_option_of_a_pool_is_shown_by_one_of_these_tests() -> None:
     assert SHOWN.keys() == WorkerPool.model_fields.keys() - Machines.model_fields.keys()
     used = {key for pool in POOLS.values() for key in pool["resources"]}
     assert used == Resources.model_fields.keys()
+    assert SCRATCH_SHOWN.keys() == Scratch.model_fields.keys()
     assert GPUS_SHOWN.keys() == Gpus.model_fields.keys()
     assert TAINT.keys() == Toleration.model_fields.keys()
 
@@ -175,6 +196,26 @@ def test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool(pools: Sl
     assert pools.ssh("srun -p main,team --constraint=fast hostname") == "team-0\n"
 
 
+def test_tmp_of_a_pool_s_jobs_lies_on_the_disk_of_their_machine_and_goes_with_them(pools: SlurmOnKubernetes) -> None:
+    # It comes to an end by itself, so that a test which fails leaves no job that the pool would wait for.
+    script = "echo here > /tmp/file; for i in $(seq 300); do test -e ~/read && exit; sleep 0.2; done; exit 1"
+    job = pools.submit(script, "-p team", "--tmp=1000M", "--output=/dev/null")
+    directory = of_team(pools) / "jobs" / job
+    file = directory / "file"
+    wait_until(lambda: file.exists() and file.read_text() == "here\n", f"{file} has what the job writes into /tmp")
+    assert (directory.stat().st_uid, directory.stat().st_mode & 0o777) == (10001, 0o700)
+    shown = pools.ssh(f"srun -Q --jobid={job} --overlap cat /proc/self/mountinfo").splitlines()
+    options = [set(line.split()[5].split(",")) for line in shown if line.split()[4] == "/tmp"]
+    assert options, shown
+    assert all({"nosuid", "nodev"} <= found for found in options), shown
+    pools.ssh("touch ~/read")
+    pools.await_job(job)
+    pools.ssh("rm ~/read")
+    wait_until(lambda: not list((of_team(pools) / "jobs").iterdir()), "nothing of the job is left on the disk")
+    assert " TmpDisk=1024 " in pools.slurm("scontrol show node team-0 --oneliner")
+    assert "not available" in pools.ssh("srun -p team --tmp=2G true 2>&1", check=False)
+
+
 def test_jobs_get_the_gpus_that_they_ask_for(pools: SlurmOnKubernetes) -> None:
     assert pools.ssh("srun -p gpu --gpus=1 sh -c 'echo $CUDA_VISIBLE_DEVICES'") == "0\n"
     assert pools.ssh("srun -p gpu --gres=gpu:2 sh -c 'echo $CUDA_VISIBLE_DEVICES $SLURMD_NODENAME'") == "0,1 gpu-0\n"
@@ -190,12 +231,14 @@ def test_a_changed_option_rolls_its_pool_alone_and_after_its_job(pools: SlurmOnK
     slurm.change("worker_nodes.team.shared_memory", "48Mi")
     wait_until(lambda: "drain" in slurm.nodes()["team-0"], "team-0 drains")
     assert slurm.job_state(job) == "RUNNING"
+    (of_team(slurm) / "left").write_text("as a pod that was killed leaves it")
     slurm.ssh("touch ~/go")
     slurm.await_job(job)
     slurm.await_rolled(*NODES)
     assert slurm.ssh("rm ~/go; srun -p team df -k --output=size /dev/shm").split()[-1] == str(48 * 1024)
     after = slurm.pod_uids()
     assert {name for name in NODES if after[name] != before[name]} == {"team-0"}
+    wait_until(lambda: not list(of_team(slurm).glob("*left*")), "what lay on the scratch goes with the pod")
     # Kubernetes brings a changed ConfigMap to a running pod within about a minute; at once when the pod is changed.
     slurm.kubectl.run("annotate", "pod", "plain-0", "-n", slurm.namespace, "slurmstack/test=looked")
     srun = "setpriv --reuid=10002 --regid=10002 --clear-groups srun -Q -p plain id -un"

@@ -201,6 +201,19 @@ def test_nothing_is_said_of_a_waiting_job_without_certainty(needs: dict[str, str
     assert not touched(with_change(STACK, "worker_nodes.big.size", 0), pending(**needs)).touched
 
 
+@pytest.mark.parametrize(
+    ("scratch", "why"), [(None, "pool 'big' has no scratch any more"), ("1Gi", "pool 'big' has 1024 MiB of scratch")]
+)
+def test_a_pool_that_loses_its_scratch_cannot_run_who_asked_for_it(scratch: str | None, why: str) -> None:
+    before = with_change(STACK, "worker_nodes.big.scratch", {"size": "2Ti", "storage_class": "fast"})
+    after = with_change(before, "worker_nodes.big.scratch.size", scratch) if scratch else STACK
+    queue = [pending("1", tmp="4000M"), pending("2", tmp="1000M"), pending("3"), job("4", nodes="big-0")]
+    found = touched(after, *queue, before=before, rolled=("big",))
+    assert fates(found) == {"1": "stays_pending", "4": "waits"} | ({} if scratch else {"2": "stays_pending"})
+    assert any(why in item.why for item in found.touched)
+    assert fates(touched(before, *queue, before=STACK, rolled=("big",))) == {"4": "waits"}, "it only adds"
+
+
 def test_a_time_limit_that_was_too_long_before_is_no_news() -> None:
     found = touched(
         with_change(STACK, "partitions.small.max_time", "12:00:00"),
