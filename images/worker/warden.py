@@ -7,6 +7,8 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
     cell JOB UID GID MIB  the way into the job's cell, which is made where there is none (images/worker/cells.py);
                         MIB: the job's memory on this node, 0 if nothing limits it
     end JOB             takes the cell away
+    hold 0              puts who asks into a cgroup for users' start-up files (images/worker/startfiles.py), for as long
+                        as the connection is there; `held`, or nothing where the node has no cgroups
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
 
 Who has been given a cell may only bring programs for its own job: slurmstepd keeps its connection in the jail.
@@ -33,6 +35,7 @@ from images.common.boundary import keep_only
 from images.common.process import CannotGoOnError
 from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
+from images.worker.startfiles import StartFiles
 
 SOCKET: Final = Path("/run/slurmstack/warden/socket")
 
@@ -82,6 +85,7 @@ class Warden:
         now: Callable[[], float] = time.monotonic,
         cgroups_of: Callable[[int], Path | None] | None = None,
         running: Callable[[], set[str]] | None = None,
+        start_files: StartFiles | None = None,
     ) -> None:
         """`running`: the jobs that have a step. Those of before this warden have no connection to it."""
         self._cells = cells
@@ -90,6 +94,8 @@ class Warden:
         self._cgroups_of = cgroups_of or job_cgroups
         self._running = running or jobs_with_steps
         self._programs = DevicePrograms()
+        self._start_files = start_files or StartFiles(CGROUPS)
+        self._start_files.forget_those_before()
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
         self._used: dict[str, float] = dict.fromkeys(cells.jobs(), now())
@@ -109,6 +115,7 @@ class Warden:
 
     def closed(self, connection: int) -> None:
         """A step has ended, or whoever asked."""
+        self._start_files.release(connection)
         step = self._steps.pop(connection, None)
         if step is not None:
             self._used[step.job] = self._now()
@@ -125,6 +132,8 @@ class Warden:
                 self._used[job] = self._now()
                 self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
                 return [str(path)]
+            case "hold", ():
+                return self._start_files.hold(connection, pid)
             case "end", ():
                 self._cells.leave(job)
                 self._used.pop(job, None)

@@ -167,6 +167,38 @@ def test_root_in_the_jail_changes_no_cgroup(slurm: SlurmMachine) -> None:
     assert done.stdout.startswith("0\n0::/system.slice/default-0_slurmstepd.scope/"), done.stdout + done.stderr
 
 
+START_FILES = """\
+setsid sh -c 'exec > ~/told 2>&1; cat /proc/self/cgroup; ls -d /run/slurmstack
+for n in 0 1; do head -c1 /dev/device$n > /dev/null && echo opens $n; done
+head -c1 /dev/zero > /dev/null && echo opens zero
+python3 -c "bytearray(300 << 20)" || echo no memory; echo looked; exec sleep 4321' &
+until grep -s looked ~/told; do sleep 0.2; done
+export AT_LOGIN=here
+"""
+
+
+@pytest.mark.versions
+def test_what_a_user_s_start_up_files_start_is_held_and_ends(slurm: SlurmMachine) -> None:
+    """They ran beside slurmd: with all devices and all memory of the node, and for as long as they liked."""
+    home = f"{JAIL}/home/bob"
+    slurm.machine.run(f"cat > {home}/.profile <<'END'\n{START_FILES}END\nchown {BOB}:{BOB} {home}/.profile", check=True)
+    try:
+        job = submit(slurm, "env; pgrep -f 'sleep 432[1]'; echo done", "-n1 --mem=60 --export=NONE", BOB)
+        text = says(slurm, job, "done")
+    finally:
+        slurm.machine.run(f"rm {home}/.profile")
+    told = slurm.machine.run(f"cat {home}/told").stdout
+    assert re.match(r"0::/system.slice/default-0_slurmstepd.scope/startfiles_\d+\n", told), told
+    assert "opens zero" in told
+    assert not re.search(r"opens \d", told), told
+    assert "no memory" in told
+    assert "looked" in told
+    assert "AT_LOGIN=here" in text
+    assert not re.search(r"^\d+$", text, re.MULTILINE), "what it has started lives on"
+    groups = f"ls -d {SCOPE}/startfiles_*"
+    wait_until(lambda: not slurm.worker().look(groups).stdout, slurm.logs, 30)
+
+
 @pytest.mark.versions
 def test_a_new_configuration_reaches_slurmd_and_its_jobs_stay_confined(slurm: SlurmMachine) -> None:
     job = submit(slurm, "echo ready; until [ -e go ]; do sleep 0.2; done; cat /proc/self/cgroup", "-n1 -c2")

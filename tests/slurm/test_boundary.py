@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from shlex import quote
 
 import pytest
 
@@ -340,6 +341,44 @@ def test_a_file_that_others_may_write_stays_theirs_when_sbcast_writes_it(cluster
     finally:
         shared.unlink()
     assert (status.st_uid, status.st_mode & 0o777) == (UIDS["bob"], 0o666)
+
+
+OPEN = range(3, 30)
+"""Numbers of descriptors that slurmstepd and slurmd have, and some beyond."""
+
+
+@pytest.mark.parametrize("how", ["srun", "sbatch"])
+def test_no_path_of_a_user_s_goes_by_what_the_daemons_have_open(cluster: SlurmSandbox, how: str) -> None:
+    """slurmstepd has the pod's cgroups open when it is in the jail already: from there it went up to the pod's root."""
+    outside = f"{worker_root(cluster)}"
+    way = "/proc/self/fd/$n/../../.."
+    start = {
+        "srun": f"srun -Q --chdir={way} bash -c 'pwd -P; stat -c %i /proc/self/cwd'",
+        "sbatch": f"sbatch -Q --wait --output=$HOME/told --chdir={way} --wrap 'pwd -P; stat -c %i .' && cat ~/told",
+    }[how]
+    numbers = OPEN if how == "srun" else range(12, 20)
+    tried = f"salloc -Q bash -c {quote(f'for n in {{{OPEN[0]}..{OPEN[-1]}}}; do {start}; done')}"
+    if how == "sbatch":
+        tried = f"for n in {{{numbers[0]}..{numbers[-1]}}}; do {start}; done"
+    told = shell(cluster, "alice", f"({tried}) 2>/dev/null").split()
+    assert told[::2] == ["/tmp"] * len(numbers), "where Slurm goes instead"
+    assert outside not in told[1::2]
+
+
+def worker_root(cluster: SlurmSandbox) -> str:
+    """The inode of the root directory of the pod."""
+    return cluster.run("stat -c %i /", pod="default-0").stdout.strip()
+
+
+def test_sbcast_writes_nothing_by_what_slurmd_has_open_and_nothing_into_memory(cluster: SlurmSandbox) -> None:
+    """What it writes is slurmd's own memory, where a file system is memory: it would end slurmd, and others' jobs."""
+    ways = [*(f"/proc/self/fd/{n}/../../../tmp/sent" for n in OPEN), "/dev/shm/sent"]
+    send = "; ".join(f"sbcast --force sent {way} && echo sent {way}" for way in ways)
+    look = "ls /dev/shm; sbcast sent /tmp/sent && srun -Q cat /tmp/sent"
+    told = shell(cluster, "alice", f"echo in /tmp >sent; salloc -Q -n1 sh -c '({send}) 2>said; {look}'; grep shm said")
+    assert told.splitlines()[0] == "in /tmp"
+    assert "Operation not supported" in told
+    assert not cluster.run("ls /tmp | grep sent", pod="default-0").stdout
 
 
 CONNECT = """

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from images.worker import devices
+from images.worker.startfiles import StartFiles
 from images.worker.warden import IDLE_SECONDS, Warden, job_cgroups, jobs_with_steps
 from tests.unit.images.cells import FakeCellMounts, cells_in
 
@@ -28,6 +29,7 @@ class Kept:
     cgroups: Path | None = None
     running: set[str] = field(default_factory=set)
     asked: list[int] = field(default_factory=list)
+    start_files: StartFiles = field(default_factory=lambda: StartFiles(Path("/nowhere")))
 
     def __post_init__(self) -> None:
         self.start()
@@ -41,6 +43,7 @@ class Kept:
             now=lambda: self.time,
             cgroups_of=self._cgroups_of,
             running=lambda: self.running,
+            start_files=self.start_files,
         )
 
     def _cgroups_of(self, pid: int) -> Path | None:
@@ -137,6 +140,22 @@ def test_the_end_of_a_job_takes_its_cell_away_and_no_other(kept: Kept) -> None:
     assert kept.ask(9, "end 17") == "ok", "nobody knows whether a job had one"
 
     assert kept.cells.jobs() == ["18"]
+
+
+def test_who_asks_for_a_cgroup_has_it_for_as_long_as_it_is_connected(kept: Kept, tmp_path: Path) -> None:
+    scope = tmp_path / "cgroups/system.slice/w-0_slurmstepd.scope"
+    assert kept.ask(5, "hold 0") == "ok", "there are none here"
+    scope.mkdir(parents=True)
+    kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
+    kept.start()
+
+    assert kept.ask(5, "hold 0") == "ok held"
+    assert (scope / f"startfiles_{PID}/cgroup.procs").read_text() == str(PID), "whom the kernel names"
+    kept.warden.closed(5)
+    assert (scope / f"startfiles_{PID}/cgroup.kill").exists()
+
+    kept.enter(6, "17")
+    assert kept.ask(6, "hold 0") == "this is a step of job 17"
 
 
 def test_a_connection_of_the_same_number_is_another_step(kept: Kept) -> None:

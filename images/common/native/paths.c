@@ -1,0 +1,201 @@
+/*
+ * paths.c - a part of guarded.so: the paths that slurmd and slurmstepd go for a user, and those to the cgroups.
+ *
+ * chdir, connect, mkdir, open, as a user: slurmd and slurmstepd have descriptors of what is outside of the jail, which a
+ *   process may always reach by /proc/self/fd: `sbatch --chdir=/proc/self/fd/15/../../..` led out of the jail, and so did
+ *   `sbcast`. No path of a user's goes by such a link (RESOLVE_NO_MAGICLINKS).
+ * open, as a user, in slurmd: what `sbcast` writes into memory (/dev/shm) is slurmd's own memory to the kernel, and would
+ *   end slurmd with all jobs of the node. And for a job's files slurmstepd waits for whoever is at the other end of a FIFO,
+ *   for ever and beyond any scancel: the job stays COMPLETING, and slurmctld gives its node to nobody. A terminal may be
+ *   stopped. Neither is a job's file.
+ * chroot, mkdir, rmdir, open, as root: the jail shows the cgroups of the node, and nobody in it may change them, not even
+ *   root. slurmstepd makes, limits and removes those of its job when it is in there. It takes the way from before with it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+enum { MEMORY_DEVICES = 1 /* major number: null, zero, random */ };
+
+#define CGROUPS "/sys/fs/cgroup/"
+
+static int cgroups = -1; /* where they can be written */
+
+int chroot(const char *path)
+{
+	if (cgroups < 0)
+		cgroups = (int)syscall(SYS_openat, AT_FDCWD, CGROUPS, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return (int)syscall(SYS_chroot, path);
+}
+
+/* From where a path is to be looked up, which loses its beginning then. */
+static int base_of(const char **path)
+{
+	if (cgroups < 0 || strncmp(*path, CGROUPS, sizeof(CGROUPS) - 1) != 0)
+		return AT_FDCWD;
+	*path += sizeof(CGROUPS) - 1;
+	return cgroups;
+}
+
+/* Opens a path that a user has chosen. ELOOP: it goes by a descriptor of this process's. */
+static int open_for_user(const char *path, int flags, mode_t mode)
+{
+	struct open_how how = { .flags = (unsigned)flags, .mode = mode, .resolve = RESOLVE_NO_MAGICLINKS };
+
+	return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+}
+
+static void close_quietly(int fd)
+{
+	int number = errno;
+
+	close(fd);
+	errno = number;
+}
+
+int chdir(const char *path)
+{
+	int fd, result;
+
+	if (geteuid() == 0)
+		return (int)syscall(SYS_chdir, path);
+	fd = open_for_user(path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	result = (int)syscall(SYS_fchdir, fd);
+	close_quietly(fd);
+	return result;
+}
+
+static int make_for_user(const char *path, mode_t mode)
+{
+	char parent[4096];
+	const char *name = path + strlen(path);
+	int fd, result;
+
+	while (name > path && name[-1] == '/')
+		name--;
+	while (name > path && name[-1] != '/')
+		name--;
+	if ((size_t)(name - path) >= sizeof(parent)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	memcpy(parent, path, (size_t)(name - path));
+	parent[name - path] = '\0';
+	fd = open_for_user(name > path ? parent : ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	result = (int)syscall(SYS_mkdirat, fd, name, mode);
+	close_quietly(fd);
+	return result;
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+	int base;
+
+	if (geteuid() != 0)
+		return make_for_user(path, mode);
+	base = base_of(&path);
+	return (int)syscall(SYS_mkdirat, base, path, mode);
+}
+
+int rmdir(const char *path)
+{
+	int base = base_of(&path);
+
+	return (int)syscall(SYS_unlinkat, base, path, AT_REMOVEDIR);
+}
+
+int connect(int fd, const struct sockaddr *address, socklen_t length)
+{
+	struct sockaddr_un through = { .sun_family = AF_UNIX };
+	char path[sizeof(through.sun_path) + 1] = "";
+	int at, result;
+
+	if (geteuid() == 0 || address->sa_family != AF_UNIX || length <= offsetof(struct sockaddr_un, sun_path) + 1
+	    || ((const struct sockaddr_un *)address)->sun_path[0] == '\0' || length > sizeof(through))
+		return (int)syscall(SYS_connect, fd, address, length);
+	memcpy(path, ((const struct sockaddr_un *)address)->sun_path, length - offsetof(struct sockaddr_un, sun_path));
+	at = open_for_user(path, O_PATH | O_CLOEXEC, 0);
+	if (at < 0)
+		return -1;
+	snprintf(through.sun_path, sizeof(through.sun_path), "/proc/self/fd/%d", at);
+	result = (int)syscall(SYS_connect, fd, &through, sizeof(through));
+	close_quietly(at);
+	return result;
+}
+
+/* Whether what lies at the other end can keep a reader or a writer waiting: all but files and /dev/null and its kind. */
+static int keeps_waiting(int fd)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) != 0)
+		return 1;
+	return S_ISFIFO(status.st_mode) || (S_ISCHR(status.st_mode) && major(status.st_rdev) != MEMORY_DEVICES);
+}
+
+/* Whether it is a file that would lie in slurmd's own memory. */
+static int fills_slurmd(int fd, int flags)
+{
+	struct statfs system;
+	struct stat status;
+
+	return (flags & O_ACCMODE) != O_RDONLY && strcmp(program_invocation_short_name, "slurmd") == 0
+	       && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && fstatfs(fd, &system) == 0
+	       && system.f_type == TMPFS_MAGIC;
+}
+
+static int open_file_of_user(const char *path, int flags, mode_t mode)
+{
+	int fd = open_for_user(path, flags | O_NONBLOCK, mode);
+
+	if (fd < 0)
+		return fd;
+	if (keeps_waiting(fd)) {
+		close(fd);
+		errno = ENXIO;
+		return -1;
+	}
+	if (fills_slurmd(fd, flags)) {
+		close(fd);
+		if ((flags & O_EXCL) != 0)
+			(void)unlink(path);
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	if ((flags & O_NONBLOCK) == 0)
+		(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+	return fd;
+}
+
+int open(const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list rest;
+	int base;
+
+	if ((flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE) {
+		va_start(rest, flags);
+		mode = va_arg(rest, mode_t) & 07777; /* openat2 refuses what openat ignores */
+		va_end(rest);
+	}
+	if (geteuid() != 0)
+		return open_file_of_user(path, flags, mode);
+	base = base_of(&path);
+	return (int)syscall(SYS_openat, base, path, flags, mode);
+}

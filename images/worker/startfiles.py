@@ -1,0 +1,90 @@
+"""Where users' start-up files run: `sbatch --export=NONE` has slurmd ask the user's login shell for its environment.
+
+That is before there is a step of the job, and in a process of slurmd's (images/common/native/startfiles.c). Whatever
+~/.profile starts would be beside slurmd: with all of the node's cores, memory and devices, and for as long as it likes.
+So it has a cgroup of its own among those of jobs, which ends with it. Where the node has no cgroups, nothing is held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from images.worker import devices
+
+SCOPE: Final = "system.slice/*_slurmstepd.scope"
+"""The cgroup of all jobs, by Slurm's own name."""
+
+PREFIX: Final = "startfiles_"
+
+LIMITS: Final = {"memory.max": str(256 * 2**20), "pids.max": "256", "cpu.max": "100000 100000"}
+"""Of one user's start-up files; one CPU. An environment of modules takes a tenth of that. slurmd waits for seconds."""
+
+HELD: Final = "held"
+
+
+class StartFiles:
+    """The cgroups of processes that run start-up files, by the number of who asked for one."""
+
+    def __init__(self, mount: Path, put_devices: Callable[[Path], None] | None = None) -> None:
+        """`mount`: where cgroups are."""
+        self._mount = mount
+        self._put_devices = put_devices or _no_devices
+        self._held: dict[int, Path] = {}
+        self._leaving: set[Path] = set()
+
+    def hold(self, connection: int, pid: int) -> list[str]:
+        """Put a process into a cgroup of its own. Returns HELD, or nothing where the node has no cgroups.
+
+        Raises OSError: then the process is nowhere else than before, and must not go on.
+        """
+        scope = next(iter(self._mount.glob(SCOPE)), None)
+        if scope is None:
+            return []
+        self._tidy()
+        group = scope / f"{PREFIX}{pid}"
+        group.mkdir(exist_ok=True)
+        self._held[connection] = group
+        for name, value in LIMITS.items():
+            if (group / name).exists():
+                (group / name).write_text(value)
+        self._put_devices(group)
+        (group / "cgroup.procs").write_text(str(pid))
+        return [HELD]
+
+    def release(self, connection: int) -> None:
+        """End all that has been started there."""
+        group = self._held.pop(connection, None)
+        if group is not None:
+            with contextlib.suppress(OSError):
+                (group / "cgroup.kill").write_text("1")
+            self._leaving.add(group)
+            self._tidy()
+
+    def forget_those_before(self) -> None:
+        """End what an earlier warden has held: nobody has a connection for it any more."""
+        for group in self._mount.glob(f"{SCOPE}/{PREFIX}*"):
+            with contextlib.suppress(OSError):
+                (group / "cgroup.kill").write_text("1")
+            self._leaving.add(group)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove what is empty. The kernel takes a moment to end processes: the rest goes the next time."""
+        for group in list(self._leaving):
+            try:
+                group.rmdir()
+            except FileNotFoundError:
+                pass
+            except OSError:
+                continue
+            self._leaving.discard(group)
+
+
+def _no_devices(group: Path) -> None:
+    """Only devices that no job is given: memory, terminals."""
+    if devices.why_not():
+        return  # jobs are held to no devices here, either
+    devices.attach_for_good(group, devices.ORDINARY)

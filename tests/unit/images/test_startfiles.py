@@ -1,0 +1,95 @@
+"""Where users' start-up files run, on directories in place of cgroups; tests/machine has real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from images.worker import devices
+from images.worker.startfiles import LIMITS, PREFIX, StartFiles
+
+SCOPE = "system.slice/w-0_slurmstepd.scope"
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Path:
+    (tmp_path / SCOPE).mkdir(parents=True)
+    return tmp_path
+
+
+def groups(mount: Path) -> list[str]:
+    return sorted(path.name for path in (mount / SCOPE).iterdir())
+
+
+def empty(group: Path) -> None:
+    """As the kernel does when the last process has ended: of a cgroup, rmdir(2) wants no file removed."""
+    for path in group.iterdir():
+        path.unlink()
+
+
+def test_who_asks_is_put_into_a_cgroup_with_limits_and_without_devices(mount: Path) -> None:
+    bare: list[Path] = []
+    group = mount / SCOPE / f"{PREFIX}4711"
+    group.mkdir()
+    for name in LIMITS:
+        (group / name).touch()  # the kernel makes them
+
+    assert StartFiles(mount, bare.append).hold(5, 4711) == ["held"]
+
+    assert (group / "cgroup.procs").read_text() == "4711"
+    assert {name: (group / name).read_text() for name in LIMITS} == LIMITS
+    assert bare == [group]
+
+
+def test_where_there_are_no_cgroups_nothing_is_held(tmp_path: Path) -> None:
+    held = StartFiles(tmp_path, lambda _: pytest.fail("no devices"))
+    assert held.hold(5, 4711) == []
+    held.release(5)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_cannot_be_held_is_told_so(mount: Path) -> None:
+    def refuse(_: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    held = StartFiles(mount, refuse)
+    with pytest.raises(PermissionError):
+        held.hold(5, 4711)
+    assert not (mount / SCOPE / f"{PREFIX}4711/cgroup.procs").exists()
+    held.release(5)
+    assert (mount / SCOPE / f"{PREFIX}4711/cgroup.kill").read_text() == "1"
+
+
+def test_with_the_connection_all_that_was_started_ends(mount: Path) -> None:
+    held = StartFiles(mount, lambda _: None)
+    held.hold(5, 4711)
+    held.hold(6, 4712)
+    held.release(7)
+    assert not list((mount / SCOPE).glob("*/cgroup.kill"))
+
+    held.release(5)
+
+    first, second = (mount / SCOPE / f"{PREFIX}{pid}" for pid in (4711, 4712))
+    assert (first / "cgroup.kill").read_text() == "1"
+    assert not (second / "cgroup.kill").exists()
+    empty(first)  # a moment later
+    held.release(6)
+    assert groups(mount) == [second.name]
+
+
+def test_another_warden_ends_what_the_one_before_has_held(mount: Path) -> None:
+    StartFiles(mount, lambda _: None).hold(5, 4711)
+    (mount / SCOPE / "job_1").mkdir()
+    held = StartFiles(mount, lambda _: None)
+
+    held.forget_those_before()
+
+    assert (mount / SCOPE / f"{PREFIX}4711/cgroup.kill").read_text() == "1"
+    empty(mount / SCOPE / f"{PREFIX}4711")
+    held.hold(6, 4712)
+    assert groups(mount) == ["job_1", f"{PREFIX}4712"]
+
+
+def test_the_program_for_who_has_no_devices_is_of_the_form_of_slurm_s() -> None:
+    devices.check(devices.ORDINARY)
