@@ -32,7 +32,7 @@ from config.sections.storage import Mount as MountConfig
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.conf import effective_settings, render, slurmdbd_conf
 from slurm.health import SETTINGS_FILE, TESTS_FILE, check_settings, node_test_settings
-from slurm.images import image_tag
+from slurm.images import image_tags
 from slurm.names import NODES_SERVICE
 from slurm.policy import environment, policy_document
 from slurm.topology import uses_tree
@@ -111,7 +111,7 @@ class SlurmCluster(pulumi.ComponentResource):
             cluster_domain=config.cloud.cluster_domain,
             cloud=cloud,
             images=config.images,
-            tag=config.images.tag or image_tag(config.slurm.version),
+            tags=image_tags(config.slurm.version, config.images),
             protect=config.protects_data,
             root=self,
             sssd=config.sssd,

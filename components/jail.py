@@ -57,7 +57,7 @@ class Jail(pulumi.ComponentResource):
                     name="populate",
                     image=args.scope.image("jail"),  # its root file system is copied into an empty volume
                     command=[f"{LIBEXEC}/populate"],
-                    env=env(JAIL_VERSION=args.scope.tag, **self.volume.env),
+                    env=env(JAIL_VERSION=args.scope.tags["jail"], **self.volume.env),
                     volume_mounts=[jail_mount()],
                     resources=resources(cpu="100m", memory="64Mi"),
                 ),

@@ -49,6 +49,12 @@ def parse_version(text: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
+def refusal(lines: Sequence[str]) -> str:
+    """What one of our own build steps says that a person has to change (images/jail/packages.py); empty if none did."""
+    found = (re.search(r"(?:^|\s)slurmstack: (.+)$", line) for line in reversed(lines))
+    return next((match[1] for match in found if match), "")
+
+
 class BuildFailedError(LocalError):
     """A command of an image build failed; the message has its last lines."""
 
@@ -176,6 +182,8 @@ class Buildah:
                 f"the disk is full: {free:.1f} GB are free at {self.directory}",
                 "building the images of one Slurm version needs about 4 GB",
             )
+        if reason := refusal(output.splitlines()):
+            return BuildFailedError(reason)
         return BuildFailedError(
             f"{' '.join(command[:2])} failed; its last lines:\n{output}",
             f"the images' sources are in images/; the store is {self.directory}",

@@ -26,7 +26,7 @@ from local.buildah import Buildah, leave_no_trace
 from local.errors import LocalError
 from local.report import PlainReport
 from local.tools import ensure_tools
-from slurm.images import DEBIAN_SUITES, DEFAULT_REGISTRY, ROLES, image_reference, image_tag
+from slurm.images import DEBIAN_SUITES, DEFAULT_REGISTRY, NO_EXTRAS, ROLES, JailExtras, image_reference, image_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,6 +40,8 @@ KEEP_BUILDS = 4
 _STAGES = ("common", "spank", *ROLES)
 _STEP = re.compile(r"STEP \d+/\d+: (\w+ .{0,40})|^(?:Unpacking |Setting up |Get:).{0,40}")
 _NEEDED_BYTES = 4_000_000_000
+_CUDA_BYTES = 12_000_000_000
+"""Besides, with CUDA in the jail: its packages, the layer that they are unpacked to, and the archive."""
 _MACHINE_LOCK = Path("/run/lock/slurmstack-images.lock")
 """Builds with other cache directories wait too: they share the directory that `leave_no_trace` removes at the end."""
 
@@ -53,12 +55,14 @@ class ImageSet:
 
     slurm_version: str
     tag: str
+    extras: JailExtras = NO_EXTRAS
     archive: Path
     """An OCI archive with the images of all roles, for `ctr -n k8s.io images import`."""
 
     def reference(self, role: str) -> str:
         """Give the full name of the image of one role."""
-        return image_reference(role, registry=DEFAULT_REGISTRY, tag=self.tag)
+        tag = self.extras.tag(self.tag) if role == "jail" else self.tag
+        return image_reference(role, registry=DEFAULT_REGISTRY, tag=tag)
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -66,7 +70,7 @@ class ImageSet:
         return tuple(self.reference(role) for role in ROLES)
 
 
-def ensure_images(report: Report, slurm_version: str = "24.11") -> ImageSet:
+def ensure_images(report: Report, slurm_version: str = "24.11", extras: JailExtras = NO_EXTRAS) -> ImageSet:
     """Return the images of the present sources; build what is missing. Instant when nothing has changed.
 
     Raises LocalError where a program is missing, the disk is full, or a step of the Containerfile fails.
@@ -74,24 +78,26 @@ def ensure_images(report: Report, slurm_version: str = "24.11") -> ImageSet:
     if slurm_version not in DEBIAN_SUITES:
         raise LocalError(f"no images for Slurm {slurm_version}", f"known versions: {', '.join(DEBIAN_SUITES)}")
     tag = image_tag(slurm_version)
+    whole_tag = extras.tag(tag)
+    images = partial(ImageSet, slurm_version=slurm_version, tag=tag, extras=extras)
     # The build's name needs what apt says, which takes a second to ask: a note keeps it while apt's files stay as they
     # are.
-    note = paths.cache_images() / f"{tag}-{debian.settings_fingerprint()}.key"
+    note = paths.cache_images() / f"{whole_tag}-{debian.settings_fingerprint()}.key"
     known = note.read_text(encoding="utf-8") if note.exists() else ""
     if known and (paths.cache_images() / known / "images.tar").exists():
         os.utime(paths.cache_images() / known)
-        return ImageSet(slurm_version=slurm_version, tag=tag, archive=paths.cache_images() / known / "images.tar")
+        return images(archive=paths.cache_images() / known / "images.tar")
     apt = debian.read_apt_settings()
     base = debian.base_key(DEBIAN_SUITES[slurm_version], apt)
-    directory = paths.cache_images() / images_key(tag, base)
-    images = ImageSet(slurm_version=slurm_version, tag=tag, archive=directory / "images.tar")
-    if not images.archive.exists():
+    directory = paths.cache_images() / images_key(whole_tag, base)
+    found = images(archive=directory / "images.tar")
+    if not found.archive.exists():
         with lock.hold(paths.cache_images() / ".build.lock", _waiting(report)):
-            if not images.archive.exists():
-                _build(report, images, apt, base)
+            if not found.archive.exists():
+                _build(report, found, apt, base)
     os.utime(directory)
     note.write_text(directory.name, encoding="utf-8")
-    return images
+    return found
 
 
 def rootfs(role: str, slurm_version: str = "24.11", report: Report | None = None) -> Path:
@@ -117,9 +123,10 @@ def images_key(tag: str, base: str) -> str:
 
 def _build(report: Report, images: ImageSet, apt: debian.AptSettings, base: str) -> None:
     free = shutil.disk_usage(paths.cache_images()).free
-    if free < _NEEDED_BYTES:
+    needed = _NEEDED_BYTES + (_CUDA_BYTES if images.extras.cuda else 0)
+    if free < needed:
         raise LocalError(
-            f"the build needs {_NEEDED_BYTES / 1e9:.0f} GB; {free / 1e9:.1f} GB are free at {paths.cache_images()}",
+            f"the build needs {needed / 1e9:.0f} GB; {free / 1e9:.1f} GB are free at {paths.cache_images()}",
             "free some space, or set SLURMSTACK_LOCAL_DIR to a directory on a larger disk",
         )
     with image_store(report) as buildah:
@@ -175,7 +182,8 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
             for target in targets:
                 buildah.build(
                     context=SOURCES, target=target, base=base, reference=_stage_reference(images, target),
-                    arguments=arguments, volumes=volumes, on_line=partial(tell, target),
+                    arguments=[*arguments, *(images.extras.arguments if target == "jail" else ())],
+                    volumes=volumes, on_line=partial(tell, target),
                 )  # fmt: skip
                 done += 1
 
@@ -225,7 +233,7 @@ def _forget_old(buildah: Buildah, images: ImageSet, base: str) -> None:
     for path in builds[KEEP_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
     shutil.rmtree(root / "layout", ignore_errors=True)  # earlier releases kept all layers a second time
-    tags = {images.tag}
+    tags = {images.extras.tag(images.tag)}
     for note in root.glob("*.key"):
         if (root / note.read_text(encoding="utf-8")).exists():
             tags.add(note.name.rpartition("-")[0])
@@ -242,7 +250,9 @@ def _forget_old(buildah: Buildah, images: ImageSet, base: str) -> None:
 def _is_old(name: str, tags: set[str], suite: str, base: str) -> bool:
     if "/base:" in name:
         return f"/base:{suite}-" in name and name != base
-    return name.rpartition(":")[2] not in tags
+    tag = name.rpartition(":")[2]
+    # The other roles of a build whose jail has something besides: theirs is where its tag begins.
+    return not any(kept == tag or kept.startswith(f"{tag}-") for kept in tags)
 
 
 def _waiting(report: Report) -> Callable[[], None]:

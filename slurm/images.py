@@ -7,8 +7,11 @@ exactly the pods that run it. Nothing has to be bumped by hand, and an old check
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from config.sections.services import Images
 
 ROLES = ("controller", "worker", "login", "jail", "accounting", "database", "rest")
 """One image per role; each is a target of `images/Containerfile`."""
@@ -40,6 +43,46 @@ def content_hash(images_dir: Path = SOURCES) -> str:
 def image_tag(slurm_version: str) -> str:
     """Tag of the images that these sources build for one Slurm version, for example `24.11-0f3a9c2b7d41`."""
     return f"{slurm_version}-{content_hash()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JailExtras:
+    """What the jail's image has besides, as the stack file says it."""
+
+    packages: tuple[str, ...] = ()
+    """Names of Debian packages, sorted: their order makes no other image."""
+    cuda: bool = False
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments with which the target `jail` of the Containerfile is built."""
+        packages = (f"JAIL_PACKAGES={' '.join(self.packages)}",) if self.packages else ()
+        return (*packages, *(("JAIL_CUDA=1",) if self.cuda else ()))
+
+    def tag(self, tag: str) -> str:
+        """Tag of the jail's image, where the other images have `tag`: the same, unless it has something besides.
+
+        The others keep theirs, so that another package in the jail ends no job.
+        """
+        if not self.arguments:
+            return tag
+        return f"{tag}-{hashlib.sha256('|'.join(self.arguments).encode()).hexdigest()[:8]}"
+
+
+NO_EXTRAS = JailExtras()
+"""Of a jail's image with nothing besides."""
+
+
+def jail_extras(images: Images) -> JailExtras:
+    """What a stack wants in its jail's image."""
+    return JailExtras(packages=tuple(sorted(images.jail.packages)), cuda=images.jail.cuda)
+
+
+def image_tags(slurm_version: str, images: Images, tag: str | None = None) -> dict[str, str]:
+    """Tag of each role's image: `tag` or the stack file's for all, else what the sources and the stack file say."""
+    own = tag or images.tag
+    common = own or image_tag(slurm_version)
+    return {**dict.fromkeys(ROLES, common), "jail": own or jail_extras(images).tag(common)}
 
 
 def image_reference(role: str, *, registry: str, tag: str, digest: str | None = None) -> str:

@@ -177,7 +177,7 @@ def load(
     destination = choose_destination(stack, into, name)
     report = _report(as_json=as_json)
     if destination.kind == "local" and tool is None and names.is_unregistered:
-        load_as_up_does(report, names.slurm_version)
+        load_as_up_does(report, names.slurm_version, names.extras)
         used = LOCAL
     else:
         with open_tool(tool, report) as chosen:

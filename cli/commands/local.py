@@ -16,6 +16,7 @@ from local import cluster, images
 from local import status as local_status
 from local.files import write_whole
 from local.report import Report, open_report
+from slurm.images import JailExtras, jail_extras
 from slurm.local_cluster import kubeconfig, login_key
 
 app = typer.Typer(
@@ -69,9 +70,9 @@ def restart_node(name: Annotated[str, typer.Argument(help="node-0 or node-1.")])
     cluster.restart_node(name, open_report())
 
 
-def load_images(report: Report, slurm_version: str) -> None:
+def load_images(report: Report, slurm_version: str, extras: JailExtras) -> None:
     """Build the images of one Slurm version if need be, and import them on every node that lacks them."""
-    built = images.ensure_images(report, slurm_version)
+    built = images.ensure_images(report, slurm_version, extras)
     with report.step("Import the images on the nodes") as step:
         if not cluster.load_archive(built.archive):
             step.note("already there")
@@ -83,7 +84,7 @@ def ensure_local_images(report: Report, config: ClusterConfig) -> None:
         return
     if not kubeconfig().exists():
         return  # connecting says so, with the way out
-    load_images(report, config.slurm.version)
+    load_images(report, config.slurm.version, jail_extras(config.images))
 
 
 def ensure_login_key() -> Path:

@@ -53,12 +53,13 @@ def build_images(
                 tool.build(
                     context, role, names.reference(role), runner, tell_steps(step),
                     base=pinned, platform=platform, no_cache=no_cache,
+                    arguments=names.extras.arguments if role == "jail" else (),
                 )  # fmt: skip
 
 
 def build_local(names: ImageNames, report: Report) -> None:
     """Build as the local cluster does: with its own buildah, and a base made from this machine's Debian mirror."""
-    built = ensure_images(report, names.slurm_version)
+    built = ensure_images(report, names.slurm_version, names.extras)
     wanted = {role: (built.reference(role), names.reference(role)) for role in ROLES}
     if all(source == target for source, target in wanted.values()):
         return

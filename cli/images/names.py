@@ -8,8 +8,17 @@ from pydantic import ValidationError
 
 from cli.errors import USAGE, Failure
 from cli.stack import Stack
-from config.sections.services import Images
-from slurm.images import DEBIAN_SUITES, DEFAULT_REGISTRY, ROLES, image_reference, image_tag
+from config.sections.services import CUDA_VERSIONS, NO_CUDA, Images
+from slurm.images import (
+    DEBIAN_SUITES,
+    DEFAULT_REGISTRY,
+    NO_EXTRAS,
+    ROLES,
+    JailExtras,
+    image_reference,
+    image_tags,
+    jail_extras,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +27,15 @@ class ImageNames:
 
     registry: str
     tag: str
+    jail_tag: str = ""
+    """Of the jail's image where it has another, for what it has besides."""
     slurm_version: str
+    extras: JailExtras = NO_EXTRAS
 
     def reference(self, role: str) -> str:
         """Full name of the image of one role."""
-        return image_reference(role, registry=self.registry, tag=self.tag)
+        own = self.jail_tag if role == "jail" else ""
+        return image_reference(role, registry=self.registry, tag=own or self.tag)
 
     @property
     def references(self) -> dict[str, str]:
@@ -53,10 +66,15 @@ def choose_names(stack: Stack, *, registry: str | None, tag: str | None, slurm_v
     )
     _check("--tag", "tag", tag, "up to 128 letters, digits, dots, dashes and underscores")
     images = stack.config.images
+    if images.jail.cuda and version not in CUDA_VERSIONS:
+        raise Failure(f"images.jail.cuda: {NO_CUDA.format(version=version)}", code=USAGE)
+    tags = image_tags(version, images, tag)
     return ImageNames(
         registry=registry or images.registry or DEFAULT_REGISTRY,
-        tag=tag or images.tag or image_tag(version),
+        tag=tags["controller"],
+        jail_tag=tags["jail"],
         slurm_version=version,
+        extras=jail_extras(images),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.errors import Failure
+from local.buildah import refusal
 from local.shell import follow
 
 _LAST_LINES = 12
@@ -90,6 +91,8 @@ class Runner:
 
     def failure(self, doing: str, lines: Sequence[str]) -> Failure:
         """What to tell when a command failed: the reason if it is a known one, the last lines, and where all are."""
+        if reason := refusal(lines):
+            return Failure(f"{doing} failed: {reason}", hint=f"the whole log: {self.log}")
         tail = lines[-_LAST_LINES:]
         reason, advice = explain("\n".join(tail))
         message = f"{doing} failed" + (f": {reason}" if reason else "")

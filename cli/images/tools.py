@@ -71,10 +71,13 @@ class Tool:
         base: str,
         platform: str | None = None,
         no_cache: bool = False,
+        arguments: Sequence[str] = (),
     ) -> None:
-        """Build one role of `context`/Containerfile. Unchanged steps come from the tool's cache."""
+        """Build one role of `context`/Containerfile, with NAME=VALUE for its ARGs. Steps may come from a cache."""
         options = ["--file", str(context / "Containerfile"), "--target", role, "--tag", reference]
-        options += ["--build-arg", f"BASE={base}", *(["--platform", platform] if platform else [])]
+        for argument in (f"BASE={base}", *arguments):
+            options += ["--build-arg", argument]
+        options += ["--platform", platform] if platform else []
         options += ["--no-cache"] if no_cache else []
         if self.name == "docker":
             options += ["--pull"] if no_cache else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -40,8 +41,8 @@ class Scope:
     cluster_domain: str
     cloud: CloudResources
     images: Images
-    tag: str
-    """Of the images, where no digest is given."""
+    tags: Mapping[str, str]
+    """Of each role's image, where no digest is given."""
     protect: bool
     """Whether Pulumi refuses to delete what holds data."""
     root: pulumi.ComponentResource
@@ -68,7 +69,7 @@ class Scope:
     def image(self, role: ImageRole) -> str:
         """Reference of the image of one role."""
         registry, digest = self.images.registry or DEFAULT_REGISTRY, self.images.digests.get(role)
-        return image_reference(role, registry=registry, tag=self.tag, digest=digest)
+        return image_reference(role, registry=registry, tag=self.tags[role], digest=digest)
 
     @property
     def pull_secrets(self) -> list[k8s.core.v1.LocalObjectReferenceArgs] | None:

@@ -13,7 +13,8 @@ from config.sections.partitions import Partition
 from config.sections.policy import Qos
 from config.sections.rest import Rest
 from config.sections.scheduling import JobSubmit
-from config.sections.services import ImageRole, Images
+from config.sections.services import CUDA_VERSIONS, NO_CUDA, ImageRole, Images
+from config.sections.slurm import Slurm
 from config.times import longer
 
 _OFF = "needs accounting, and accounting.enabled is false; set it to true, or remove this"
@@ -158,8 +159,11 @@ def network_problems(sections: Sections) -> Iterator[Problem]:
 
 
 def image_problems(sections: Sections) -> Iterator[Problem]:
-    """Digests of some daemons and not of others: slurmctld and slurmdbd could then be of different versions."""
+    """What is in the jail's image, and digests of some daemons and not of others: these could be of two versions."""
     images: Images | None = sections.get("images")
+    slurm: Slurm | None = sections.get("slurm")
+    if images is not None and slurm is not None and images.jail.cuda and slurm.version not in CUDA_VERSIONS:
+        yield Problem("images.jail.cuda", NO_CUDA.format(version=slurm.version))
     accounting: Accounting | None = sections.get("accounting")
     rest: Rest | None = sections.get("rest")
     if images is None or accounting is None or rest is None or "controller" not in images.digests:

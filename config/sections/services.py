@@ -17,6 +17,7 @@ from config.base import (
     at_least,
     check_dns_label,
     matching,
+    once,
     parse_bytes,
     parse_cpus,
 )
@@ -176,6 +177,37 @@ Registry = Annotated[
 ]
 
 
+_PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$")
+"""Debian's policy, but for a dash at the end: no package has one, and to apt it means to remove the rest."""
+
+Package = Annotated[
+    str,
+    matching(_PACKAGE, "is not the name of a Debian package: two or more small letters, digits, '+', '-' and '.'"),
+    Field(json_schema_extra={"pattern": _PACKAGE.pattern}),
+]
+"""The name of a Debian package, for example `libopenblas-dev`."""
+
+
+CUDA_VERSIONS = ("24.11",)
+"""Versions of Slurm in whose Debian suite CUDA is: forky, which carries 26.05, has none (November 2026)."""
+
+NO_CUDA = (
+    "is not to be had with Slurm {version}: its Debian has no CUDA; remove it, and install NVIDIA's own packages, or "
+    "pip's or conda's, in the jail (docs/gpus.md)"
+)
+
+
+class JailImage(Section):
+    """What is in the jail's image besides what it always has. A jail that is filled already does not change."""
+
+    packages: Annotated[tuple[Package, ...], AfterValidator(once)] = ()
+    """Further packages of Debian."""
+
+    cuda: bool = Field(default=False, strict=True)
+    """Whether CUDA and NCCL are in it, of Debian's components non-free and contrib: about 5.4 GB. Debian has them for
+    Slurm 24.11 only. The GPU driver stays that of each machine."""
+
+
 class Images(Section):
     """Where the container images come from."""
 
@@ -191,6 +223,9 @@ class Images(Section):
 
     pull_secret: str | None = Field(default=None, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     """Name of a Secret in the namespace with credentials for the registry."""
+
+    jail: JailImage = Field(default_factory=JailImage)
+    """What the jail's image has besides: packages of Debian, CUDA."""
 
     @model_validator(mode="after")
     def _digests_belong_to_a_registry(self) -> Images:

@@ -35,7 +35,11 @@ PROGRAMS = {
     "health": {"health-alone": "images.health.alone", "health": "images.health.run"},
     "health/watch": {"health-watch": "images.health.watch.program", "health-nodes": "images.health.nodes"},
     "health/node_tests": {"health-tests": "images.health.node_tests.program"},
-    "jail": {"populate": "images.jail.populate", "users": "images.jail.users"},
+    "jail": {
+        "populate": "images.jail.populate",
+        "users": "images.jail.users",
+        "install-packages": "images.jail.packages",
+    },
 }
 """Folder below images/ -> program -> the module whose main() it runs."""
 

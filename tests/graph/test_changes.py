@@ -54,6 +54,12 @@ def test_a_slurm_setting_changes_the_files_in_place_and_touches_no_pod() -> None
     assert diff.replaced == ["slurm-configuration-active"], "the job that waits until Slurm has taken the files"
 
 
+def test_another_package_in_the_jail_s_image_rolls_no_pod() -> None:
+    diff = Diff(stacks.existing(), with_change(stacks.existing(), "images.jail", {"packages": ["vim"]}))
+    assert set(diff.replaced) == {"slurm-jail-populate", "slurm-users-job", "slurm-users-list"}, "what runs in it"
+    assert not {name for name in diff.changed if name.endswith("pods")}
+
+
 def test_a_new_user_is_a_new_list_and_a_new_job_and_touches_no_pod() -> None:
     diff = Diff(stacks.existing(), with_change(stacks.existing(), "users.bob", {"uid": 10002}))
     # slurmctld learns of the user with its configuration, so the job that waits for that is a new one, too.

@@ -50,6 +50,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "common.txt").write_text("in every image\n")
     for role in ROLES:
         text += f'FROM common AS {role}\nCOPY {role}.txt /\nCMD ["/{role}"]\n'
+        if role == "jail":
+            text += "ARG JAIL_PACKAGES=\nARG JAIL_CUDA=\nLABEL besides=${JAIL_CUDA:+cuda/}${JAIL_PACKAGES}\n"
         (directory / f"{role}.txt").write_text(f"{role}\n")
     (directory / "Containerfile").write_text(text)
     return directory

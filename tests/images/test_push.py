@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,7 +27,7 @@ from cli.images.runner import Runner
 from cli.images.tools import choose_tool
 from config.load import load_stack_file
 from local.report import PlainReport
-from slurm.images import DEFAULT_REGISTRY, ROLES
+from slurm.images import DEFAULT_REGISTRY, ROLES, JailExtras
 from tests import stacks
 from tests.images.registry import PASSWORD, Registry, basic_auth
 from tests.stacks import ROOT
@@ -109,6 +110,18 @@ def test_the_same_sources_have_the_same_digests_at_the_next_build(
         stack = build(tool, registry.address, sources, tmp_path)
         digests.append(json.loads(push(stack, tool, "--no-tls-verify", "--json").stdout)["digests"])
     assert digests[0] == digests[1]
+
+
+def test_what_the_stack_wants_in_the_jail_arrives_in_its_build(tool: str, sources: Path, tmp_path: Path) -> None:
+    extras = JailExtras(packages=("bc", "vim"), cuda=True)
+    names = ImageNames(registry=DEFAULT_REGISTRY, tag=TAG, jail_tag="besides", slurm_version="24.11", extras=extras)
+    runner = Runner(log=tmp_path / "build.log", tool=tool, login="", registry="")
+    # Sources of its own: buildah takes a LABEL from its cache whatever the arguments are; a RUN it does not.
+    own = shutil.copytree(sources, tmp_path / "sources")
+    (own / "jail.txt").write_text("another jail\n")
+    build_images(choose_tool(tool), names, runner, PlainReport(), base="scratch", sources=own)
+    found = choose_tool(tool).ask("inspect", "--type", "image", f"{DEFAULT_REGISTRY}/jail:besides")
+    assert '"besides": "cuda/bc vim"' in found.stdout
 
 
 @pytest.fixture

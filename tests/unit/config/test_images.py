@@ -41,3 +41,31 @@ def test_digests_are_those_of_a_registry() -> None:
 @pytest.mark.parametrize("digests", [{"jail": "sha256:abc"}, {"prolog": DIGEST}, {"jail": DIGEST.upper()}])
 def test_a_digest_is_whole_and_belongs_to_a_role(digests: dict[str, str]) -> None:
     assert "images.digests" in problems_with({"registry": "registry.example/x", "digests": digests})
+
+
+@pytest.mark.parametrize("name", ["bc", "g++", "libopenblas-dev", "libstdc++6", "0ad", "python3.13"])
+def test_the_jail_s_packages_have_names_as_debian_s_policy_has_them(name: str) -> None:
+    config = load_config({**stacks.existing(), "images": {"jail": {"packages": [name, "vim"]}}})
+    assert config.images.jail.packages == (name, "vim")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a", "Vim", "-vim", "vim-", "vim;id", "vim nano", "vim=1", "vim:i386", "vim/sid", "~n"]
+)
+def test_what_is_no_name_of_a_package_is_none(name: str) -> None:
+    assert "is not the name of a Debian package" in problems_with({"jail": {"packages": [name]}})
+
+
+def test_a_package_is_wanted_once() -> None:
+    assert "has 'vim' more than once" in problems_with({"jail": {"packages": ["vim", "vim"]}})
+
+
+def test_cuda_is_refused_where_debian_has_none_and_what_to_do_is_said() -> None:
+    with_cuda = {**stacks.existing(), "images": {"jail": {"cuda": True}}}
+    assert load_config(with_cuda).images.jail.cuda
+    with pytest.raises(ConfigError) as caught:
+        load_config({**with_cuda, "slurm": {"version": "26.05"}})
+    (problem,) = caught.value.problems
+    assert problem.where == "images.jail.cuda"
+    assert "not to be had with Slurm 26.05" in problem.message
+    assert "install NVIDIA's own packages, or pip's or conda's, in the jail" in problem.message

@@ -12,7 +12,7 @@ import pytest
 from local import debian, images
 from local.errors import LocalError
 from local.report import PlainReport
-from slurm.images import ROLES
+from slurm.images import ROLES, JailExtras
 
 APT = debian.AptSettings(mirror="http://mirror.example/debian")
 
@@ -70,6 +70,46 @@ def test_names_are_those_that_the_pods_ask_for(report: PlainReport, monkeypatch:
     assert len(found.references) == len(ROLES)
 
 
+def test_something_besides_in_the_jail_is_another_build_with_another_jail(
+    report: PlainReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = build_writes_an_archive(monkeypatch)
+    plain = images.ensure_images(report)
+    extras = JailExtras(packages=("vim",))
+
+    found = images.ensure_images(report, "24.11", extras)
+
+    assert len(built) == 2
+    assert found == images.ensure_images(report, "24.11", extras)
+    assert len(built) == 2, "the second time it is there"
+    assert found.archive != plain.archive
+    assert found.reference("jail") == f"localhost/slurmstack/jail:{extras.tag(plain.tag)}"
+    assert set(found.references) - set(plain.references) == {found.reference("jail")}
+
+
+def test_only_the_jail_is_built_with_what_it_has_besides(report: PlainReport, tmp_path: Path) -> None:
+    told: dict[str, list[str]] = {}
+
+    def build(*, target: str, reference: str, arguments: list[str], **_: object) -> None:
+        told[f"{target} {reference}"] = arguments
+
+    store: Any = SimpleNamespace(directory=tmp_path, build=build)
+    extras = JailExtras(packages=("bc", "vim"), cuda=True)
+    found = images.ImageSet(slurm_version="24.11", tag="24.11-x", extras=extras, archive=tmp_path / "key/images.tar")
+    images._build_stages(report, store, found, APT, "base")
+
+    assert told.pop(f"jail {found.reference('jail')}") == ["JAIL_PACKAGES=bc vim", "JAIL_CUDA=1"]
+    assert not any(told.values())
+
+
+def test_the_store_keeps_all_roles_of_a_build_whose_jail_has_something_besides() -> None:
+    kept = {"24.11-abc-12345678"}
+    assert not images._is_old("localhost/slurmstack/jail:24.11-abc-12345678", kept, "trixie", "base")
+    assert not images._is_old("localhost/slurmstack/worker:24.11-abc", kept, "trixie", "base")
+    assert images._is_old("localhost/slurmstack/jail:24.11-abc-87654321", kept, "trixie", "base")
+    assert images._is_old("localhost/slurmstack/worker:24.11-ab", kept, "trixie", "base")
+
+
 def test_an_unknown_version_names_the_known_ones(report: PlainReport) -> None:
     with pytest.raises(LocalError) as error:
         images.ensure_images(report, "23.02")
@@ -83,8 +123,10 @@ def test_a_full_disk_is_told_before_anything_is_built(report: PlainReport, monke
 
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage)
 
-    with pytest.raises(LocalError, match="GB are free"):
+    with pytest.raises(LocalError, match=r"needs 4 GB; 1\.0 GB are free"):
         images.ensure_images(report)
+    with pytest.raises(LocalError, match="needs 16 GB"):
+        images.ensure_images(report, "24.11", JailExtras(cuda=True))
 
 
 def test_a_long_step_of_a_build_is_told_as_long_as_it_says_anything(

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import load_config
+from config.sections.services import Images
 from config.sections.slurm import merge
 from slurm.conf import FILES, PMIX, config_hash, effective_settings, render
 from slurm.content_names import content_name
 from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
-from slurm.images import content_hash, image_reference, image_tag
+from slurm.images import ROLES, JailExtras, content_hash, image_reference, image_tag, image_tags
 from slurm.partitions import partition_lines
 from slurm.sizing import max_node_count, node_conf, real_memory_mib, shared_memory
 from tests import stacks
@@ -197,3 +198,28 @@ def test_the_image_tag_follows_the_content_of_the_sources(tmp_path: Path) -> Non
     content_hash.cache_clear()
     assert content_hash(directory) != first, "the mode of a program matters"
     assert image_tag("24.11").startswith("24.11-")
+
+
+def test_what_the_jail_has_besides_gives_its_image_another_tag_and_no_other_image() -> None:
+    def tags(**jail: object) -> dict[str, str]:
+        return image_tags("24.11", Images.model_validate({"jail": jail}))
+
+    plain = tags()
+    assert plain == dict.fromkeys(ROLES, image_tag("24.11"))
+    found = [tags(packages=["vim"]), tags(packages=["vim", "bc"]), tags(cuda=True), tags(cuda=True, packages=["vim"])]
+    assert len({one["jail"] for one in (plain, *found)}) == 5
+    for one in found:
+        assert one["jail"].startswith(f"{plain['jail']}-")
+        assert {**one, "jail": plain["jail"]} == plain
+    assert tags(packages=["bc", "vim"]) == tags(packages=["vim", "bc"]), "the order is of no matter"
+
+
+def test_a_tag_of_one_s_own_is_that_of_all_images() -> None:
+    images = Images.model_validate({"tag": "mine", "jail": {"cuda": True}})
+    assert image_tags("24.11", images) == dict.fromkeys(ROLES, "mine")
+    assert image_tags("24.11", images, "another") == dict.fromkeys(ROLES, "another")
+
+
+def test_what_the_jail_has_besides_is_told_to_its_build() -> None:
+    assert JailExtras().arguments == ()
+    assert JailExtras(packages=("bc", "vim"), cuda=True).arguments == ("JAIL_PACKAGES=bc vim", "JAIL_CUDA=1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,48 @@ def test_a_base_that_no_registry_has_or_that_is_pinned_already_is_left_as_it_is(
     assert images("build", "--base", base, stack=stack).exit_code == 0
     assert not tools.calls("podman", "pull")
     assert {option(call, "--build-arg") for call in tools.calls("podman", "build")} == {f"BASE={base}"}
+
+
+def arguments(call: list[str]) -> list[str]:
+    return [value for name, value in pairwise(call) if name == "--build-arg" and not value.startswith("BASE=")]
+
+
+@pytest.mark.parametrize("tool", ["docker", "podman", "buildah"])
+def test_the_jail_alone_is_built_with_what_the_stack_wants_in_it(tools: FakeTools, tmp_path: Path, tool: str) -> None:
+    tools.add(tool)
+    stack = on_context(tmp_path, "prod", registry=REGISTRY, jail={"packages": ["vim", "bc"], "cuda": True})
+    result = images("build", "--json", stack=stack)
+    built = {option(call, "--target"): call for call in tools.calls(tool, "build")}
+    assert arguments(built.pop("jail")) == ["JAIL_PACKAGES=bc vim", "JAIL_CUDA=1"]
+    assert not any(arguments(call) for call in built.values())
+    named = json.loads(result.stdout)["references"]
+    assert named["jail"].startswith(f"{REGISTRY}/jail:{image_tag('24.11')}-")
+    assert [named[role] for role in ROLES if role != "jail"] == [name for name in references() if "/jail:" not in name]
+    assert images("push", "--json", stack=stack).exit_code == 0, "under the names that were built"
+
+
+@pytest.mark.parametrize("line", ["slurmstack: ", "#12 3.21 slurmstack: "])
+def test_a_package_that_does_not_exist_is_the_one_thing_that_is_told(
+    tools: FakeTools, tmp_path: Path, line: str
+) -> None:
+    tools.add("docker")
+    tools.fail(
+        "docker", "build", f"Reading package lists...\n{line}Debian has no package vom\nERROR: failed", on="jail"
+    )
+    failure = failure_of(images("build", stack=on_context(tmp_path, "prod", jail={"packages": ["vom"]})))
+    assert failure.message == "building jail failed: Debian has no package vom"
+    assert "images-build.log" in failure.hint
+
+
+def test_cuda_for_another_slurm_than_the_stack_s_is_refused_where_debian_has_none(
+    tools: FakeTools, tmp_path: Path
+) -> None:
+    tools.add("docker")
+    stack = on_context(tmp_path, "prod", jail={"cuda": True})
+    failure = failure_of(images("build", "--slurm-version", "26.05", stack=stack))
+    assert failure.code == 2
+    assert "images.jail.cuda: is not to be had with Slurm 26.05" in failure.message
+    assert not tools.calls("docker", "build")
 
 
 def test_without_a_registry_the_names_are_those_that_a_stack_without_one_uses(tools: FakeTools, tmp_path: Path) -> None:
