@@ -226,6 +226,7 @@ def _confinement(args: WorkerPoolArgs) -> dict[str, str]:
     asked = parse_cpus(cpu_request(args))
     return {
         **({"CONFINEMENT": pool.confinement} if pool.confinement != "auto" else {}),
+        **({"CONTAINERS": "yes"} if pool.containers else {}),
         **({"SHARED_CPUS": "yes"} if asked < pool.resources.cpus else {}),
     }
 

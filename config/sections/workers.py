@@ -159,6 +159,11 @@ class WorkerPool(Machines):
     the machine lets the pod do so, which takes version 2 of cgroups; `slurmstack status` says which workers do.
     `required`: a worker that cannot does not start, and says why. `off`: Slurm counts, and nothing holds."""
 
+    containers: bool = Field(default=False, strict=True)
+    """Whether jobs may start containers: with `srun --user-namespace` their tasks can make user namespaces, which the
+    kernel otherwise makes for nobody in the jail. It opens more of the machine's kernel to users: what the root of a
+    user namespace may ask of it. Takes `security: confined`, and a machine whose settings let users have them."""
+
     shared_memory: Quantity | None = None
     """Size of `/dev/shm`, of the pod and of each job in it; counted in the memory. Default: half of the memory."""
 
@@ -182,6 +187,15 @@ class WorkerPool(Machines):
             raise ValueError(
                 "has confinement: required and security: baseline, whose pods may not touch their cgroups; use "
                 "security: confined, or confinement: auto"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _containers_in_the_jail(self) -> WorkerPool:
+        if self.containers and self.security == "baseline":
+            raise ValueError(
+                "has containers: true and security: baseline, whose pods may not make what a container is started in; "
+                "use security: confined, or containers: false"
             )
         return self
 

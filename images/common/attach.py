@@ -34,15 +34,13 @@ def attach(source: Path, target: int, *, recursive: bool = False, read_only: boo
     `recursive`: with all that is mounted below it. `read_only`: from its first moment, and not what is mounted below.
     Raises OSError, most often EPERM: the container lacks CAP_SYS_ADMIN.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
-    tree = _done(libc.open_tree(_AT_FDCWD, os.fsencode(source), flags), source)
+    tree = copy_tree(source, recursive=recursive)
     try:
         if read_only:
             wanted = _Attributes(attr_set=_MOUNT_ATTR_RDONLY)
             size = ctypes.c_size_t(ctypes.sizeof(wanted))
-            _done(libc.mount_setattr(tree, b"", _AT_EMPTY_PATH, ctypes.byref(wanted), size), source)
-        _done(libc.move_mount(tree, b"", target, b"", _FROM_AND_TO_DESCRIPTORS), source)
+            _done(_libc().mount_setattr(tree, b"", _AT_EMPTY_PATH, ctypes.byref(wanted), size), source)
+        put_tree(tree, target, source)
     finally:
         os.close(tree)
 
@@ -52,10 +50,24 @@ def restrict(mounted: Path) -> None:
 
     What is bound from it later is as strict; its other options stay. Raises OSError, as where nothing is mounted there.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
     wanted = _Attributes(attr_set=_MOUNT_ATTR_NOSUID_NODEV)
     size = ctypes.c_size_t(ctypes.sizeof(wanted))
-    _done(libc.mount_setattr(_AT_FDCWD, os.fsencode(mounted), 0, ctypes.byref(wanted), size), mounted)
+    _done(_libc().mount_setattr(_AT_FDCWD, os.fsencode(mounted), 0, ctypes.byref(wanted), size), mounted)
+
+
+def copy_tree(source: Path, *, recursive: bool) -> int:
+    """A descriptor for a copy of what is mounted at `source`, which is nowhere yet. Raises OSError."""
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
+    return _done(_libc().open_tree(_AT_FDCWD, os.fsencode(source), flags), source)
+
+
+def put_tree(tree: int, target: int, source: Path) -> None:
+    """Mount a copy over what the descriptor `target` is open for. Raises OSError, which names `source`."""
+    _done(_libc().move_mount(tree, b"", target, b"", _FROM_AND_TO_DESCRIPTORS), source)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _done(result: int, source: Path) -> int:

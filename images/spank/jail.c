@@ -22,6 +22,8 @@
  * No directory is entered where there is none of that name (a worker without a jail, or a process already inside the jail),
  * and by the external step, which belongs to the node and not to the user. Nothing happens in srun, salloc and sbatch.
  *
+ * Who asks for it (`srun --user-namespace`) has tasks that are not in a chroot but in namespaces of their own (namespaces.h).
+ *
  * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
  * bound them below GPU_DIRECTORY (images/common/gpu_view.py). And it tells the tasks of the job's own temporary
  * directory, where the prolog has made one (images/common/job_directory.py).
@@ -40,13 +42,33 @@
 
 #include "capabilities.h"
 #include "environment.h"
+#include "namespaces.h"
 #include "options.h"
 #include "warden.h"
 
 SPANK_PLUGIN(jail, 1)
 
+static struct spank_option user_namespace = {
+	"user-namespace", NULL,
+	"run tasks in a user namespace of their own, in which containers can be started (pools with containers: true)", 0, 0,
+	namespaces_option
+};
+
 /* Slurm 24.11 starts the step all the same where a plugin returns ESPANK_ERROR: it looks for numbers below 0 only. */
 enum { REFUSED = -1 };
+
+/* Has namespaces made around the job's cell, for a step that wants them. */
+static void ask_for_namespaces(spank_t spank, uint32_t job_id, uid_t uid, gid_t gid)
+{
+	gid_t *groups = NULL;
+	int count = 0;
+
+	if (!namespaces_wanted)
+		return;
+	if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &count) != ESPANK_SUCCESS)
+		count = 0;
+	namespaces_ask(job_id, uid, gid, groups, count);
+}
 
 /*
  * Where the job's cell is, the view of the jail with a /tmp of its own (images/worker/cells.py). Returns 0 with the way
@@ -82,6 +104,7 @@ static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 
 		if (shared != NULL)
 			*shared = connection;
+		ask_for_namespaces(spank, job_id, uid, gid);
 		return 0;
 	}
 	slurm_error("jail: the job has no cell: %s", cell[0] != '\0' ? cell : strerror(errno));
@@ -128,6 +151,18 @@ static int bound(void)
 		return ESPANK_SUCCESS;
 	slurm_error("jail: cannot give up capabilities: %s", strerror(errno));
 	return REFUSED;
+}
+
+/* The table of options that Slurm looks for by its name would be for srun alone. */
+int slurm_spank_init(spank_t spank, int argc, char **argv)
+{
+	const spank_context_t context = spank_context();
+
+	(void)argc;
+	(void)argv;
+	if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR && context != S_CTX_REMOTE)
+		return ESPANK_SUCCESS;
+	return spank_option_register(spank, &user_namespace) == ESPANK_SUCCESS ? ESPANK_SUCCESS : REFUSED;
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
@@ -255,4 +290,25 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 	append_to_variable(spank, "LD_LIBRARY_PATH", GPU_DIRECTORY "/lib", 1);
 	append_to_variable(spank, "PATH", GPU_DIRECTORY "/bin", 0);
 	return ESPANK_SUCCESS;
+}
+
+/* In each task, as its user: the last before its program. What is said here the user sees. */
+int slurm_spank_task_init(spank_t spank, int argc, char **argv)
+{
+	const char *refusal;
+	char container[8];
+	spank_err_t error = spank_getenv(spank, "SLURM_CONTAINER", container, sizeof(container));
+
+	(void)argc;
+	(void)argv;
+	/* Slurm would ignore it without an oci.conf, and run the program in the jail. */
+	if (error == ESPANK_NOSPACE || (error == ESPANK_SUCCESS && container[0] != '\0')) {
+		slurm_error("jail: there is no --container here; see --user-namespace");
+		return REFUSED;
+	}
+	refusal = namespaces_wanted ? namespaces_enter() : NULL;
+	if (refusal == NULL)
+		return ESPANK_SUCCESS;
+	slurm_error("jail: --user-namespace: %s", refusal);
+	return REFUSED;
 }

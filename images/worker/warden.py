@@ -10,6 +10,8 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
     hold 0              puts who asks into a cgroup for users' start-up files (images/worker/startfiles.py), for as long
                         as the connection is there; `held`, or nothing where the node has no cgroups
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
+    namespaces JOB UID GID GIDS  two descriptors, for namespaces of the user's own around the job's cell, where the pool
+                        allows that (images/worker/namespaces.py)
 
 Who has been given a cell may only bring programs for its own job: slurmstepd keeps its connection in the jail.
 The answer is `ok` and what was asked for, or the reason why not. Each is one message.
@@ -33,6 +35,7 @@ from typing import Final, NoReturn
 
 from images.common.boundary import keep_only
 from images.common.process import CannotGoOnError
+from images.worker import namespaces
 from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
 from images.worker.startfiles import StartFiles
@@ -57,7 +60,6 @@ _STEP: Final = re.compile(r"slurmstepd: \[(\d+)\.")
 _RIGHTS: Final = ("SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER")
 """To mount, and to make the directories of jobs."""
 
-
 _PR_SET_NAME: Final = 15
 
 
@@ -74,6 +76,10 @@ class Step:
     """Where those of the job are; None where there are none."""
 
 
+Namespaces = Callable[[int, Path, namespaces.Owner], None]
+"""Makes them around a cell, and answers on that connection by itself, later."""
+
+
 class Warden:
     """Answers requests, one after the other: each takes less than a millisecond."""
 
@@ -86,13 +92,18 @@ class Warden:
         cgroups_of: Callable[[int], Path | None] | None = None,
         running: Callable[[], set[str]] | None = None,
         start_files: StartFiles | None = None,
+        make_namespaces: Namespaces | None = None,
     ) -> None:
-        """`running`: the jobs that have a step. Those of before this warden have no connection to it."""
+        """`running`: the jobs that have a step. Those of before this warden have no connection to it.
+
+        `make_namespaces`: None where the pool allows none.
+        """
         self._cells = cells
         self._log = log
         self._now = now
         self._cgroups_of = cgroups_of or job_cgroups
         self._running = running or jobs_with_steps
+        self._make_namespaces = make_namespaces
         self._programs = DevicePrograms()
         self._start_files = start_files or StartFiles(CGROUPS)
         self._start_files.forget_those_before()
@@ -102,12 +113,15 @@ class Warden:
         """When a cell had a step last."""
 
     def answer(self, connection: int, pid: int, message: bytes, files: Sequence[int] = ()) -> str:
-        """What to answer; never raises for what is asked. `pid`: who asks."""
+        """What to answer; never raises for what is asked. Empty: somebody else does. `pid`: who asks."""
         what, _, rest = message.partition(b" ")
         try:
             if what == b"devices":
                 self._put_devices(connection, rest, files)
                 return "ok"
+            if what == b"namespaces":
+                self._start_namespaces(connection, *rest.decode("ascii").split(" "))
+                return ""
             return " ".join(("ok", *self._do(connection, pid, *message.decode("ascii").split(" "))))
         except (RefusedError, CannotGoOnError, OSError, ValueError, OverflowError) as error:
             self._log(f"{message[:80]!r}: {error}")
@@ -140,6 +154,22 @@ class Warden:
                 self._programs.forget_gone(CGROUPS)
                 return []
         raise RefusedError("no such request")
+
+    def _start_namespaces(
+        self, connection: int, job: str, uid: str = "", gid: str = "", groups: str = "", *more: str
+    ) -> None:
+        if connection in self._steps:
+            raise RefusedError(f"this is a step of job {self._steps[connection].job}")
+        if self._make_namespaces is None:
+            raise RefusedError("this pool allows no user namespaces (containers: true in the stack file)")
+        if more or job not in self._cells:
+            raise RefusedError(f"{job[:20]!r} is no job with a cell, or more was said")
+        numbers = [int(text) for text in (uid, gid, *groups.split(","))]
+        # In namespaces of root's own, root in the jail would have all rights over them.
+        if numbers[0] < 1 or min(numbers) < 0:
+            raise RefusedError("namespaces are for users, not for root")
+        owner = namespaces.Owner(uid=numbers[0], gid=numbers[1], groups=tuple(numbers[2:]))
+        self._make_namespaces(connection, self._cells.path(job), owner)
 
     def _put_devices(self, connection: int, program: bytes, files: Sequence[int]) -> None:
         step = self._steps.get(connection)
@@ -236,7 +266,8 @@ def _serve_one(connection: socket.socket, warden: Warden) -> bool:
             if data:
                 answer = warden.answer(connection.fileno(), _peer(connection)[0], data, files)
                 # Who asks and never reads must not keep the others waiting: code of the jail may have the connection.
-                connection.send(answer.encode()[:LONGEST_ANSWER], socket.MSG_DONTWAIT)
+                if answer:
+                    connection.send(answer.encode()[:LONGEST_ANSWER], socket.MSG_DONTWAIT)
                 return True
         finally:
             for file in files:
@@ -251,8 +282,13 @@ def _peer(connection: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
-def start(make_cells: Callable[[], Cells], log: Callable[[str], None], path: Path = SOCKET) -> None:
-    """Start the warden beside the daemon that this process becomes; steps may ask as soon as this returns."""
+def start(
+    make_cells: Callable[[], Cells], log: Callable[[str], None], path: Path = SOCKET, *, containers: bool = False
+) -> None:
+    """Start the warden beside the daemon that this process becomes; steps may ask as soon as this returns.
+
+    `containers`: whether users may have namespaces of their own.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.chmod(0o700)
     path.unlink(missing_ok=True)
@@ -260,11 +296,13 @@ def start(make_cells: Callable[[], Cells], log: Callable[[str], None], path: Pat
     listening.bind(str(path))
     listening.listen(1024)
     if os.fork() == 0:
-        _keep_serving(listening, make_cells, log)
+        _keep_serving(listening, make_cells, log, containers=containers)
     listening.close()
 
 
-def _keep_serving(listening: socket.socket, make_cells: Callable[[], Cells], log: Callable[[str], None]) -> NoReturn:
+def _keep_serving(
+    listening: socket.socket, make_cells: Callable[[], Cells], log: Callable[[str], None], *, containers: bool
+) -> NoReturn:
     """One warden after the other, should one end: who asks meanwhile waits, as the socket stays.
 
     It is two processes, and each starts the other again.
@@ -272,7 +310,11 @@ def _keep_serving(listening: socket.socket, make_cells: Callable[[], Cells], log
     try:
         os.setsid()
         ctypes.CDLL(None).prctl(_PR_SET_NAME, b"warden")
-        keep_only(*_RIGHTS)
+        keep_only(*_RIGHTS, *(namespaces.RIGHTS if containers else ()))
+
+        def make_namespaces(connection: int, cell: Path, owner: namespaces.Owner) -> None:
+            namespaces.answer_later(connection, cell, owner, log)
+
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step, and for each program
         while True:
@@ -280,7 +322,8 @@ def _keep_serving(listening: socket.socket, make_cells: Callable[[], Cells], log
             child = os.fork()
             if child == 0:
                 os.close(held)
-                child, held = serve(listening, Warden(make_cells(), log), keeper)
+                kept = Warden(make_cells(), log, make_namespaces=make_namespaces if containers else None)
+                child, held = serve(listening, kept, keeper)
                 log("who would start another warden has ended; another took its place")
             else:
                 os.close(keeper)

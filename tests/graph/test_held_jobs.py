@@ -1,4 +1,4 @@
-"""What a worker is told of holding jobs to what they asked for."""
+"""What a worker is told of holding jobs to what they asked for, and of what they may do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def told(stack: dict[str, Any], **fields: Any) -> dict[str, str]:
     (found,) = [item for item in record(stack, stack="test") if item.name == f"slurm-pool-{pool}-pods"]
     (slurmd,) = reveal(found.inputs)["spec"]["template"]["spec"]["containers"]
     variables = slurmd["env"]
-    names = ("CONFINEMENT", "SHARED_CPUS")
+    names = ("CONFINEMENT", "CONTAINERS", "SHARED_CPUS")
     return {item["name"]: item["value"] for item in variables if item["name"] in names}
 
 
@@ -31,6 +31,11 @@ def test_by_default_a_worker_is_told_nothing() -> None:
 @pytest.mark.parametrize("wanted", ["required", "off"])
 def test_it_is_told_what_the_stack_file_wants(wanted: str) -> None:
     assert told(stacks.existing(), confinement=wanted) == {"CONFINEMENT": wanted}
+
+
+def test_it_is_told_whether_users_may_start_containers() -> None:
+    assert told(stacks.existing(), containers=True) == {"CONTAINERS": "yes"}
+    assert told(stacks.existing(), containers=False) == {}
 
 
 def test_cores_are_not_divided_where_the_pod_has_not_asked_for_all_of_them() -> None:

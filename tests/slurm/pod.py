@@ -45,6 +45,10 @@ hostname "$NAME"
 printf '%s\n' "$NAME" > "$WORK/hostname"
 for file in hosts resolv.conf hostname; do touch "$WORK/$file" etc/$file; mount --bind "$WORK/$file" etc/$file; done
 ip link set lo up
+# As a container's root is: not a chroot, in which the kernel makes no user namespace for anybody.
+mount --make-rprivate /
+pivot_root . .
+umount -l .
 # The first process only reaps: daemons are started beside it, and all end with it.
 # It has no more than the daemons, which write into its log.
 exec chroot . setpriv --bounding-set="$RIGHTS" \

@@ -31,9 +31,15 @@ int warden_connect(void)
 	return -1;
 }
 
-int warden_ask(int connection, const char *request, char answer[WARDEN_LONGEST])
+/* Sends a request and takes the answer with the descriptors in it, if `files` has room for them. Returns their number. */
+static int converse(int connection, const char *request, char answer[WARDEN_LONGEST], int *files)
 {
+	char room[CMSG_SPACE(sizeof(int) * WARDEN_FILES)];
+	struct iovec text = { answer, WARDEN_LONGEST - 1 };
+	struct msghdr message = { .msg_iov = &text, .msg_iovlen = 1 };
+	struct cmsghdr *header;
 	ssize_t length;
+	size_t count = 0;
 
 	answer[0] = '\0';
 	do
@@ -41,16 +47,43 @@ int warden_ask(int connection, const char *request, char answer[WARDEN_LONGEST])
 	while (length < 0 && errno == EINTR);
 	if (length < 0)
 		return -1;
-	do
-		length = recv(connection, answer, WARDEN_LONGEST - 1, 0);
-	while (length < 0 && errno == EINTR);
+	do {
+		message.msg_control = files != NULL ? room : NULL;
+		message.msg_controllen = files != NULL ? sizeof(room) : 0;
+		length = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
+	} while (length < 0 && errno == EINTR);
 	if (length < 0)
 		return -1;
 	answer[length] = '\0';
+	header = files != NULL ? CMSG_FIRSTHDR(&message) : NULL;
+	if (header != NULL && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+		count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(files, CMSG_DATA(header), count * sizeof(int));
+	}
 	if (strncmp(answer, "ok", 2) == 0) {
 		memmove(answer, answer + 2 + (answer[2] == ' '), strlen(answer + 2 + (answer[2] == ' ')) + 1);
-		return 0;
+		return (int)count;
 	}
+	while (count > 0)
+		close(files[--count]);
 	errno = length == 0 ? ECONNRESET : EPROTO;
+	return -1;
+}
+
+int warden_ask(int connection, const char *request, char answer[WARDEN_LONGEST])
+{
+	return converse(connection, request, answer, NULL);
+}
+
+int warden_ask_files(int connection, const char *request, char answer[WARDEN_LONGEST], int files[WARDEN_FILES])
+{
+	int count = converse(connection, request, answer, files);
+
+	if (count == WARDEN_FILES)
+		return 0;
+	while (count > 0)
+		close(files[--count]);
+	if (count == 0)
+		errno = EPROTO;
 	return -1;
 }

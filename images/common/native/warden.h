@@ -19,4 +19,9 @@ int warden_connect(void);
  */
 int warden_ask(int connection, const char *request, char answer[WARDEN_LONGEST]);
 
+enum { WARDEN_FILES = 2 };
+
+/* The same for what comes with descriptors, which are closed on exec. Without all of them it is an error. */
+int warden_ask_files(int connection, const char *request, char answer[WARDEN_LONGEST], int files[WARDEN_FILES]);
+
 #endif

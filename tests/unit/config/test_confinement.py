@@ -1,4 +1,4 @@
-"""`worker_nodes.<pool>.confinement`, and what it has to do with Slurm's own settings."""
+"""`worker_nodes.<pool>.confinement` and `containers`, and what it has to do with Slurm's own settings."""
 
 from __future__ import annotations
 
@@ -34,6 +34,15 @@ def test_pods_that_may_not_touch_their_cgroups_cannot_be_required_to() -> None:
 
     assert all("may not touch their cgroups" in line for line in told)
     load_config(with_pool(confinement="auto", security="baseline"))
+
+
+def test_containers_take_the_jail_and_no_cgroups() -> None:
+    told = complaints(with_pool(containers=True, security="baseline"))
+
+    assert told
+    assert all("containers: true and security: baseline" in line for line in told)
+    load_config(with_pool(containers=True, confinement="off"))
+    load_config(with_pool(containers=False, security="baseline"))
 
 
 def test_slurmctld_takes_workers_for_granted_that_read_lines_of_their_own() -> None:

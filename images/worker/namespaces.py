@@ -1,0 +1,257 @@
+"""Namespaces for the tasks of a step that asks for them (`srun --user-namespace`), so that containers run in jobs.
+
+The kernel makes no user namespace for a process in a chroot, which a step is in: its job's cell. So the tasks get a
+mount namespace in which the cell is the root file system and nothing else is mounted, and a user namespace that is
+their user's own and owns that one. They enter both by themselves, as the user, which takes no right at all
+(images/spank/namespaces.c): nobody gets any that he did not have.
+
+Both are made by a process that is the user's in the end, as who makes a user namespace owns it. Whoever has that
+number could stop it or end it. So it is a process of its own, in which nothing of the pod is left to be reached by
+then, and who waits for it is one, too: the warden goes on at once.
+
+pivot_root(2) would be the way to leave the pod's file systems. containerd's list of system calls for containers lacks
+it, also for those with CAP_SYS_ADMIN. What is done here comes to the same: the pod's root goes, and the cell takes its
+place on the kernel's own first one, which is empty.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn, Protocol
+
+from images.common.attach import copy_tree, put_tree
+
+NEW_MOUNTS: Final = 0x00020000
+NEW_USER: Final = 0x10000000
+
+PATIENCE: Final = 5.0
+"""Seconds for the process that is the user's. It takes a few thousandths of one."""
+
+FILES: Final = ("user", "mnt")
+"""Of /proc/PID/ns, in the order in which they are handed on."""
+
+RIGHTS: Final = ("SYS_CHROOT", "SETUID", "SETGID", "KILL")
+"""What this takes of capabilities besides the warden's others."""
+
+_MOST_GROUPS: Final = 340
+"""Lines of a gid_map (user_namespaces(7))."""
+_PAGE: Final = 4096
+
+_MS_REC_PRIVATE: Final = 0x4000 | 1 << 18
+_MNT_DETACH: Final = 2
+_PR_SET_DUMPABLE: Final = 4
+_PR_SET_NAME: Final = 15
+
+_SETTINGS: Final = {
+    "kernel/apparmor_restrict_unprivileged_userns": ("1", "0"),  # Ubuntu since 23.10
+    "kernel/unprivileged_userns_clone": ("0", "1"),  # Debian's kernels of before 2021
+    "user/max_user_namespaces": ("0", "more"),
+    "user/max_mnt_namespaces": ("0", "more"),
+}
+"""Setting of a machine -> the value with which it has no user namespaces for users, and what helps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """Whose namespaces they are to be."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+    def gid_map(self) -> str:
+        """The groups that have a name in the namespace: as many of the user's as the kernel takes."""
+        lines, text = 0, ""
+        for gid in dict.fromkeys((self.gid, *self.groups)):
+            line = f"{gid} {gid} 1\n"
+            if lines == _MOST_GROUPS or len(text) + len(line) >= _PAGE:
+                break
+            lines, text = lines + 1, text + line
+        return text
+
+
+class Calls(Protocol):
+    """What takes rights. All raise OSError."""
+
+    def leave_for(self, cell: Path) -> None:
+        """Go into a mount namespace of this process alone, with a copy of the cell's tree and nothing else."""
+
+    def become(self, owner: Owner) -> None:
+        """Be the user, for good."""
+
+    def own_namespaces(self) -> None:
+        """Go into namespaces of the user's own."""
+
+
+class Kernel:
+    """The calls themselves."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def leave_for(self, cell: Path) -> None:
+        """See Calls."""
+        self._done(self._libc.unshare(NEW_MOUNTS), "make a mount namespace")
+        self._done(self._libc.mount(None, b"/", None, _MS_REC_PRIVATE, None), "keep mounts apart")
+        here = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        tree = copy_tree(cell, recursive=True)
+        self._done(self._libc.umount2(b"/", _MNT_DETACH), "leave the pod's root")
+        self._enter(here)
+        root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+        put_tree(tree, root, cell)
+        os.close(root)
+        os.close(tree)
+        self._enter(here)
+        os.close(here)
+
+    def _enter(self, namespace: int) -> None:
+        """Whoever enters one gets the uppermost of what is mounted at its root for his own, and is in no chroot."""
+        self._done(self._libc.setns(namespace, NEW_MOUNTS), "enter the mount namespace")
+
+    def become(self, owner: Owner) -> None:
+        """See Calls."""
+        os.setgroups([])
+        os.setresgid(owner.gid, owner.gid, owner.gid)
+        os.setresuid(owner.uid, owner.uid, owner.uid)
+        # The kernel has seen to it already; a setting (fs.suid_dumpable) says how.
+        self._done(self._libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "keep others from looking in")
+
+    def own_namespaces(self) -> None:
+        """See Calls."""
+        self._done(self._libc.unshare(NEW_USER | NEW_MOUNTS), "make a user namespace")
+
+    def _done(self, result: int, what: str) -> None:
+        if result != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"cannot {what}: {os.strerror(number)}")
+
+
+def make(
+    cell: Path, owner: Owner, *, calls: Calls | None = None, proc: Path = Path("/proc"), patience: float = PATIENCE
+) -> tuple[int, ...]:
+    """Descriptors for new namespaces, as FILES says. Raises OSError.
+
+    Waits: not for the warden itself.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        child = os.fork()
+        if child == 0:
+            _make_as_user(theirs, cell, owner, calls or Kernel())
+        theirs.close()
+        try:
+            ours.settimeout(patience)
+            files = _received(ours)
+            try:
+                _write_maps(proc / str(child), owner)
+            except BaseException:
+                _close(files)
+                raise
+            return files
+        except TimeoutError:
+            raise OSError(f"the process that makes them did not do so within {patience:g} s") from None
+        finally:
+            # It is there until it has been waited for, so that the number is nobody else's.
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _received(ours: socket.socket) -> tuple[int, ...]:
+    text, files, _, _ = socket.recv_fds(ours, 1024, len(FILES))
+    if len(files) == len(FILES):
+        return tuple(files)
+    _close(files)
+    raise OSError(text.decode(errors="replace") or "the process that makes them was ended")
+
+
+def _close(files: Sequence[int]) -> None:
+    for file in files:
+        os.close(file)
+
+
+def _write_maps(process: Path, owner: Owner) -> None:
+    """Who has which number in the namespace: the user his own, and nobody else any.
+
+    From outside, as only so several groups have theirs. Nobody in there can leave a group (`setgroups`): files may be
+    for everybody but a group.
+    """
+    (process / "setgroups").write_text("deny")
+    (process / "gid_map").write_text(owner.gid_map())
+    (process / "uid_map").write_text(f"{owner.uid} {owner.uid} 1\n")
+
+
+def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner, calls: Calls) -> NoReturn:
+    """The process that becomes the user's. Nothing of the warden's may be open in it by then."""
+    try:
+        _keep_open(theirs.fileno())
+        try:
+            calls.leave_for(cell)
+            calls.become(owner)
+            calls.own_namespaces()
+            files = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in FILES]
+        except OSError as error:
+            theirs.send(str(error.strerror or error).encode())
+        else:
+            socket.send_fds(theirs, [b"made"], files)
+            theirs.recv(1)  # until the other end is closed: the maps are written by this process's number
+    finally:
+        os._exit(0)
+
+
+def _keep_open(kept: int) -> None:
+    os.closerange(0, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def why_not(sys: Path = Path("/proc/sys")) -> str:
+    """A setting of the machine that keeps users from having user namespaces, for people; empty if there is none."""
+    for name, (value, wanted) in _SETTINGS.items():
+        try:
+            found = (sys / name).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if found == value:
+            return f"; the machine has {name.replace('/', '.')} = {value}, it takes {wanted}"
+    return ""
+
+
+def answer_later(connection: int, cell: Path, owner: Owner, log: Callable[[str], None]) -> None:
+    """Make namespaces and send them to who asked, in a process of its own. Returns at once.
+
+    That is nobody's child in the end: the container's first process waits for it.
+    """
+    first = os.fork()
+    if first:
+        os.waitpid(first, 0)
+        return
+    try:
+        if os.fork() == 0:
+            _keep_open_but_words(connection)
+            ctypes.CDLL(None).prctl(_PR_SET_NAME, b"namespaces")
+            _answer(connection, cell, owner, log)
+    finally:
+        os._exit(0)
+
+
+def _keep_open_but_words(connection: int) -> None:
+    """Close all but the log and one connection: those of others would not be seen to end."""
+    os.closerange(3, connection)
+    os.closerange(connection + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _answer(connection: int, cell: Path, owner: Owner, log: Callable[[str], None]) -> None:
+    with socket.socket(fileno=connection) as asked:
+        try:
+            files = make(cell, owner)
+        except OSError as error:
+            told = f"{error.strerror or error}{why_not()}"
+            log(f"no namespaces for user {owner.uid}: {told}")
+            asked.send(told.encode(), socket.MSG_DONTWAIT)
+        else:
+            socket.send_fds(asked, [b"ok"], files, socket.MSG_DONTWAIT)

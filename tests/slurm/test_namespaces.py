@@ -1,0 +1,277 @@
+"""`srun --user-namespace`: containers in jobs of a pool that allows it, with real daemons. And what stays closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from shlex import quote
+
+import pytest
+
+from config import load_config
+from tests import stacks
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import TOKENS, lines_of, minimal_config
+from tests.slurm.pod import wait_until
+from tests.slurm.sandbox import SlurmSandbox
+
+PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
+USERS = {"alice": 10001, "bob": 10002}
+ALLOWED, OTHER = "default-0", "default-1"
+HERE = f"srun -Q -n1 --nodelist={ALLOWED} --chdir=/tmp"
+INSIDE = f"{HERE} --user-namespace"
+IS_ROOT = "unshare -Ur id -u"
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
+    """A worker of a pool that allows containers, and one of a pool that does not. Users ask from the controller."""
+    known = {
+        "passwd": "".join(f"{name}:x:{uid}:{uid}::/home/{name}:/bin/bash\n" for name, uid in USERS.items()),
+        "group": "".join(f"{name}:x:{uid}:\n" for name, uid in USERS.items()) + "team:x:20001:alice\n",
+    }
+    extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog")
+    config = minimal_config(slurm_version, extra, **{"plugstack.conf": PLUGSTACK}, **known)
+    node_conf = "CPUs=8 RealMemory=1000 Feature=default"
+    sandbox = slurm_cluster(slurm_version, config=config, workers=0, jail=True, node_conf=node_conf)
+    for name, text in known.items():
+        for root in (sandbox.jail, sandbox.controller.root):
+            with (root / "etc" / name).open("a") as file:
+                file.write(text)
+    sandbox.start_worker_on(ALLOWED, env={"CONTAINERS": "yes"})
+    sandbox.start_worker_on(OTHER)
+    sandbox.wait_for_nodes(2)
+    return sandbox
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(cluster: SlurmSandbox) -> Iterator[None]:
+    """Whatever a test does: of its jobs nothing is there afterwards, and no node is drained."""
+    yield
+    cluster.run("scancel --user=alice,bob")
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs, 60)
+    for node in (ALLOWED, OTHER):
+        wait_until(lambda node=node: left(cluster, node) == "", lambda: f"{cluster.logs()}", 60)  # type: ignore[misc]
+    assert "drain" not in cluster.run("sinfo --noheader --Node --format=%T").stdout, cluster.logs()
+
+
+def left(cluster: SlurmSandbox, node: str) -> str:
+    """What of any job is on a node."""
+    look = "ls -A /run/slurmstack/cells; grep -o '/run/slurmstack/cells.*' /proc/self/mountinfo; pgrep -l -u alice,bob"
+    return cluster.run(f"{look}; pgrep -lx namespaces", pod=node).stdout
+
+
+def ask(cluster: SlurmSandbox, command: str, *, user: str = "alice", fails: bool = False, timeout: float = 60) -> str:
+    """What a command of a user's prints at the controller."""
+    uid = USERS[user]
+    groups = "--groups=20001" if user == "alice" else "--clear-groups"
+    become = f"setpriv --reuid={uid} --regid={uid} {groups} env HOME=/tmp USER={user}"
+    made = f"mkdir -p /tmp/{user}; chown {uid} /tmp/{user}; cd /tmp/{user}"
+    done = cluster.run(f"{made}; exec {become} bash -c {quote(command)} 2>&1", timeout=timeout)
+    assert (done.returncode != 0) == fails, f"{command}: {done.stdout}{done.stderr}\n{cluster.logs()}"
+    return done.stdout
+
+
+def inside(cluster: SlurmSandbox, script: str, *, fails: bool = False, options: str = "") -> str:
+    """What a script of alice's prints as a task with the option."""
+    return ask(cluster, f"{INSIDE} {options} bash -c {quote(script)}", fails=fails)
+
+
+def nested(cluster: SlurmSandbox, script: str) -> str:
+    """What a script prints that has all rights in a user namespace of its own, below the task's."""
+    return inside(cluster, f"unshare -Ur --mount bash -c {quote(script)} 2>&1; true")
+
+
+WAYS = {
+    "step": f"{INSIDE} {IS_ROOT}",
+    "batch": f"sbatch -Q --wait -n1 -w {ALLOWED} --chdir=/tmp -o /jail-told --user-namespace --wrap '{IS_ROOT}'",
+    "step of a batch job": f"sbatch -Q --wait -n1 -w {ALLOWED} --chdir=/tmp -o /jail-told --wrap '{INSIDE} {IS_ROOT}'",
+    "step that a task in one starts": f"{INSIDE} srun -Q -n1 --overlap --user-namespace {IS_ROOT}",
+    "interactive": f"salloc -Q -n1 -w {ALLOWED} srun -Q --interactive --chdir=/ --user-namespace {IS_ROOT}",
+    "step of an allocation": f"salloc -Q -n1 -w {ALLOWED} --user-namespace srun -Q --chdir=/ {IS_ROOT}",
+    "overlap": f"salloc -Q -n1 -w {ALLOWED} srun -Q --overlap --chdir=/ --user-namespace {IS_ROOT}",
+    "terminal": f"{INSIDE} --pty {IS_ROOT}",
+    "pmi2": f"{INSIDE} --mpi=pmi2 {IS_ROOT}",
+    "task prolog": f"{INSIDE} --task-prolog=/usr/bin/true {IS_ROOT}",
+    "task epilog": f"{INSIDE} --task-epilog=/usr/bin/true {IS_ROOT}",
+}
+"""How tasks come about. A batch job's output is a file of the jail."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_task_makes_user_namespaces(cluster: SlurmSandbox, way: str) -> None:
+    told = cluster.jail / "jail-told"
+    told.touch()
+    told.chmod(0o666)
+    shown = ask(cluster, WAYS[way])
+    assert (told.read_text() if "jail-told" in WAYS[way] else shown).strip() == "0"
+    told.unlink()
+
+
+def test_without_the_option_it_makes_none(cluster: SlurmSandbox) -> None:
+    assert "Operation not permitted" in ask(cluster, f"{HERE} {IS_ROOT}", fails=True)
+
+
+def test_twenty_steps_in_a_row(cluster: SlurmSandbox) -> None:
+    """Nothing of one is left over that the next could run out of."""
+    loop = f"for i in $(seq 20); do srun -Q -n1 --overlap --chdir=/tmp --user-namespace {IS_ROOT} || exit 1; done"
+    script = f"salloc -Q -n1 -w {ALLOWED} bash -c {quote(loop)}"
+    assert ask(cluster, script, timeout=200).split() == ["0"] * 20
+    jobs = f"for i in $(seq 20); do {INSIDE} {IS_ROOT} || exit 1; done"
+    assert ask(cluster, jobs, timeout=200).split() == ["0"] * 20
+
+
+def test_tasks_of_a_step_are_in_the_same_and_steps_are_not(cluster: SlurmSandbox) -> None:
+    look = "readlink /proc/self/ns/user /proc/self/ns/mnt"
+    told = ask(cluster, f"srun -Q -n4 -w {ALLOWED} --chdir=/tmp --user-namespace bash -c '{look} | xargs'").splitlines()
+    assert len(told) == 4
+    assert len(set(told)) == 1
+    assert inside(cluster, look).split() != told[0].split()
+
+
+def test_the_task_is_the_user_and_has_no_right_more(cluster: SlurmSandbox) -> None:
+    look = "id; pwd; grep -E 'Cap(Inh|Prm|Eff|Amb)|Seccomp:|NoNewPrivs' /proc/self/status; ls /proc/self/fd"
+    plain = ask(cluster, f"{HERE} bash -c {quote(look)}").splitlines()
+    assert inside(cluster, look).splitlines() == plain, "its numbers, rights, directory and open files are the same"
+    assert plain[0] == "uid=10001(alice) gid=10001(alice) groups=10001(alice),20001(team)"
+    assert plain[1] == "/tmp"
+
+
+def test_a_directory_is_entered_as_a_root_file_system(cluster: SlurmSandbox) -> None:
+    """As an unpacked image is: without what the jail has, with the job's /proc, /dev and a directory of the user's."""
+    script = """
+        set -e
+        mkdir -p image/proc image/dev image/data mine && echo kept > mine/file && echo "of the image" > image/name
+        for file in /bin/bash /bin/cat /bin/ls $(ldd /bin/bash /bin/cat /bin/ls | grep -o '/[^ ]*' | grep -v : | sort -u)
+        do cp --parents --dereference $file image; done
+        unshare -Ur --mount bash -c '
+            mount --rbind /proc image/proc; mount --rbind /dev image/dev; mount --rbind mine image/data
+            exec chroot image /bin/bash -c "cat /name /data/file; ls /; echo >/dev/null; echo new > /data/new"'
+        cat mine/new
+    """
+    told = inside(cluster, script).split()
+    assert told[:4] == ["of", "the", "image", "kept"]
+    assert {"bin", "data", "dev", "proc"} <= set(told)
+    assert not {"home", "etc", "root", "tmp"} & set(told)
+    assert told[-1] == "new"
+
+
+def test_what_is_mounted_is_the_cell_and_nothing_else(cluster: SlurmSandbox) -> None:
+    look = "cut -d' ' -f5,9- /proc/self/mountinfo | sort"
+    plain = ask(cluster, f"{HERE} bash -c {quote(look)}").splitlines()
+    assert len(plain) > 8
+    assert inside(cluster, look).splitlines() == plain, "what the cell shows in its place in the pod"
+
+
+def test_nothing_of_the_pod_is_to_be_reached(cluster: SlurmSandbox) -> None:
+    script = """
+        [ "$(stat -c %d:%i /)" = "$(stat -c %d:%i /proc/self/root/..)" ] && echo same root
+        ls /proc/1/root/ /proc/1/cwd/ 2>&1
+        ls -d /run/slurmstack/* /jail /libexec /usr/libexec/slurmstack/slurmd 2>&1
+        cd /proc/self/root && cd ../../.. && ls -d jail 2>&1; true
+    """
+    told = inside(cluster, script)
+    assert told.startswith("same root\n")
+    assert told.count("Permission denied") == 2, told
+    assert told.count("No such file or directory") == 5, told
+
+
+REVEAL = (
+    "umount -l /tmp", "umount -l /dev/shm", "umount -l /proc", "umount -l /", "umount -l /sys/fs/cgroup",
+    "mount --move /tmp /mnt", "mount --bind / /mnt && ls /mnt/tmp", "mount -o remount,bind,rw /run/slurm",
+    "mount -o remount,bind,rw /sys/fs/cgroup", "mount -t cgroup2 none /mnt", "mount -t devtmpfs none /mnt",
+    "mkdir -p r && mount --rbind / r && mkdir -p /tmp/o && umount -l r/tmp",
+    "nsenter --mount=/proc/1/ns/mnt true", "echo 1 > /proc/sys/kernel/panic", "mknod n b 8 0",
+    "mkdir /sys/fs/cgroup/x", "swapon /etc/passwd", "chroot /proc/1/root true",
+)  # fmt: skip
+"""What root of a user namespace tries to see what is below, or beside, or the machine's."""
+
+
+def test_root_of_a_namespace_reveals_nothing(cluster: SlurmSandbox) -> None:
+    tries = "\n".join(f"( {line} ) >/dev/null 2>&1 && echo {quote(line)}" for line in REVEAL)
+    assert nested(cluster, f"mount -t tmpfs none /mnt && umount /mnt && echo works\n{tries}") == "works\n"
+
+
+def test_root_of_a_namespace_writes_nothing_of_root_s(cluster: SlurmSandbox) -> None:
+    script = """
+        id -u; stat -c %u /etc/passwd
+        touch mine; chown 0:0 mine && echo mine
+        for file in /etc/passwd /etc/shadow /usr/bin/env /home /run/munge; do
+            [ -d $file ] && file=$file/new; ( echo x >> $file ) 2>/dev/null && echo wrote $file; done
+        cat /etc/shadow > /dev/null 2>&1 && echo read; chown 0 /etc/passwd 2>/dev/null && echo took
+        chmod u+s mine; cp /bin/id suid && chown 0 suid && chmod 6755 suid; true
+    """
+    assert nested(cluster, script) == "0\n65534\nmine\n"
+
+
+def test_nobody_enters_another_user_s(cluster: SlurmSandbox) -> None:
+    run = f"sbatch -Q --parsable -n1 -w {ALLOWED} --chdir=/tmp -o /dev/null --user-namespace --wrap 'exec sleep 777'"
+    ask(cluster, run)
+    wait_until(lambda: cluster.run("pgrep -fx 'sleep 777'", pod=ALLOWED).returncode == 0, cluster.logs)
+    pid = cluster.run("pgrep -fx 'sleep 777'", pod=ALLOWED).stdout.strip()
+    enter = f"nsenter --user --mount --preserve-credentials --target={pid} cat /proc/self/uid_map"
+    for options in ("", "--user-namespace"):
+        told = ask(cluster, f"{HERE} {options} {enter}", user="bob", fails=True)
+        assert "Permission denied" in told
+        told = ask(cluster, f"{HERE} {options} ls /proc/{pid}/root/tmp", user="bob", fails=True)
+        assert "Permission denied" in told
+
+
+def test_nobody_in_the_jail_asks_the_warden(cluster: SlurmSandbox) -> None:
+    connect = "socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect('/run/slurmstack/warden/socket')"
+    for options in ("", "--user-namespace"):
+        told = ask(cluster, f'{HERE} {options} python3 -c "import socket; {connect}"', fails=True)
+        assert "FileNotFoundError" in told or "PermissionError" in told
+
+
+@pytest.mark.parametrize("how", ["srun", "sbatch"])
+def test_a_pool_without_them_says_so_and_runs_nothing(cluster: SlurmSandbox, how: str) -> None:
+    told = cluster.jail / "jail-told"
+    told.touch()
+    told.chmod(0o666)
+    options = f"-Q -n1 -w {OTHER} --chdir=/tmp --user-namespace"
+    command = {
+        "srun": f"srun {options} touch /home/was-here",
+        "sbatch": f"sbatch --wait -o /jail-told {options} --wrap 'touch /home/was-here'",
+    }[how]
+    shown = ask(cluster, command, fails=True) + told.read_text()
+    assert "--user-namespace: this pool allows no user namespaces (containers: true in the stack file)" in shown
+    assert "Can not read return code" not in shown + cluster.logs()
+    assert not (cluster.jail / "home/was-here").exists()
+    assert ask(cluster, f"srun -Q -n1 -w {OTHER} --chdir=/tmp echo fine") == "fine\n"
+    told.unlink()
+
+
+@pytest.mark.parametrize("how", ["srun", "sbatch"])
+def test_slurm_s_own_way_is_refused_and_not_ignored(cluster: SlurmSandbox, how: str) -> None:
+    told = cluster.jail / "jail-told"
+    told.touch()
+    told.chmod(0o666)
+    options = f"-Q -n1 -w {ALLOWED} --chdir=/tmp --container=/tmp/bundle"
+    command = {"srun": f"srun {options} id", "sbatch": f"sbatch --wait -o /jail-told {options} --wrap id"}[how]
+    shown = ask(cluster, command, fails=True) + told.read_text()
+    assert "there is no --container here; see --user-namespace" in shown
+    assert "uid=" not in shown
+    told.unlink()
+
+
+def test_what_is_left_in_them_ends_with_the_job(cluster: SlurmSandbox) -> None:
+    """`nothing_left` looks for the processes, and for the cell."""
+    script = "mount -t tmpfs none /mnt; fallocate -l 5M /mnt/x; setsid --fork sleep 1000; setsid --fork unshare -Ur sleep 1000"
+    nested(cluster, script)
+
+
+def test_who_stops_what_makes_them_stops_nobody_else(cluster: SlurmSandbox) -> None:
+    """It is the user's own process for a moment, which he may stop or end: that is his step's end, and no other's."""
+    for number in ("STOP", "KILL"):
+        hunt = f"while :; do pkill -{number} -u alice -x namespaces; done"
+        ask(cluster, f"sbatch -Q -n1 -w {ALLOWED} --chdir=/tmp -o /dev/null --wrap {quote(hunt)}")
+        wait_until(lambda: cluster.run("pgrep -u alice bash", pod=ALLOWED).returncode == 0, cluster.logs)
+        mine = f"for i in 1 2 3 4 5 6; do {INSIDE} --overlap true; done; true"
+        ask(cluster, f"({mine}) >hunted 2>&1 &")
+        began = time.monotonic()
+        told = ask(cluster, f"for i in 1 2 3; do {INSIDE} {IS_ROOT} || exit 1; done", user="bob")
+        assert told.split() == ["0"] * 3
+        assert time.monotonic() - began < 20
+        wait_until(lambda: cluster.run("pgrep -u alice srun").returncode != 0, cluster.logs, 60)
+        cluster.run("scancel --user=alice")
