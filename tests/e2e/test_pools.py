@@ -37,6 +37,7 @@ POOLS: dict[str, dict[str, Any]] = {
         "features": ["fast"],
         "drain_timeout": 600,
         "confinement": "off",
+        "containers": True,
         "node_selector": {LABEL: "team"},
         "tolerations": [TAINT],
         "scratch": {"size": "1Gi", "host_path": str(DISK)},
@@ -53,6 +54,7 @@ SHOWN = {
     "drain_timeout": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
     "confinement": "test_status_says_to_what_the_jobs_of_a_node_are_held",
     "scratch": "test_tmp_of_a_pool_s_jobs_lies_on_the_disk_of_their_machine_and_goes_with_them",
+    "containers": "test_a_job_of_a_pool_that_allows_it_makes_user_namespaces",
     "security": "test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability",
     "shared_memory": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
     "node_selector": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
@@ -164,6 +166,13 @@ def test_status_says_to_what_the_jobs_of_a_node_are_held(pools: SlurmOnKubernete
     unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     assert told["default-0"].startswith("memory" if unified else "none: the machine has version 1 of cgroups")
     assert told["team-0"] == "off, as the stack file says"
+
+
+def test_a_job_of_a_pool_that_allows_it_makes_user_namespaces(pools: SlurmOnKubernetes) -> None:
+    step = "srun -n1 -p {} --user-namespace unshare -Ur id -u 2>&1 || true"
+    assert pools.ssh(step.format("team")) == "0\n"
+    refused = pools.ssh(step.format("gpu"))
+    assert "this pool allows no user namespaces" in refused
 
 
 def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability(pools: SlurmOnKubernetes) -> None:

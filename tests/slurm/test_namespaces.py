@@ -142,8 +142,9 @@ def test_a_directory_is_entered_as_a_root_file_system(cluster: SlurmSandbox) -> 
     script = """
         set -e
         mkdir -p image/proc image/dev image/data mine && echo kept > mine/file && echo "of the image" > image/name
-        for file in /bin/bash /bin/cat /bin/ls $(ldd /bin/bash /bin/cat /bin/ls | grep -o '/[^ ]*' | grep -v : | sort -u)
-        do cp --parents --dereference $file image; done
+        programs="/bin/bash /bin/cat /bin/ls"
+        for file in $programs $(ldd $programs | grep -o '/[^ ]*' | grep -v : | sort -u); do
+            cp --parents --dereference $file image; done
         unshare -Ur --mount bash -c '
             mount --rbind /proc image/proc; mount --rbind /dev image/dev; mount --rbind mine image/data
             exec chroot image /bin/bash -c "cat /name /data/file; ls /; echo >/dev/null; echo new > /data/new"'
@@ -257,8 +258,8 @@ def test_slurm_s_own_way_is_refused_and_not_ignored(cluster: SlurmSandbox, how: 
 
 def test_what_is_left_in_them_ends_with_the_job(cluster: SlurmSandbox) -> None:
     """`nothing_left` looks for the processes, and for the cell."""
-    script = "mount -t tmpfs none /mnt; fallocate -l 5M /mnt/x; setsid --fork sleep 1000; setsid --fork unshare -Ur sleep 1000"
-    nested(cluster, script)
+    daemons = "setsid --fork sleep 1000; setsid --fork unshare -Ur sleep 1000"
+    nested(cluster, f"mount -t tmpfs none /mnt; fallocate -l 5M /mnt/x; {daemons}")
 
 
 def test_who_stops_what_makes_them_stops_nobody_else(cluster: SlurmSandbox) -> None:

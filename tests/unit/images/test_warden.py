@@ -11,6 +11,7 @@ import pytest
 
 from images.worker import devices
 from images.worker.startfiles import StartFiles
+from images.worker.namespaces import Owner
 from images.worker.warden import IDLE_SECONDS, Warden, job_cgroups, jobs_with_steps
 from tests.unit.images.cells import FakeCellMounts, cells_in
 
@@ -30,6 +31,8 @@ class Kept:
     running: set[str] = field(default_factory=set)
     asked: list[int] = field(default_factory=list)
     start_files: StartFiles = field(default_factory=lambda: StartFiles(Path("/nowhere")))
+    containers: bool = True
+    made: list[tuple[int, Path, Owner]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.start()
@@ -44,6 +47,7 @@ class Kept:
             cgroups_of=self._cgroups_of,
             running=lambda: self.running,
             start_files=self.start_files,
+            make_namespaces=(lambda *asked: self.made.append(asked)) if self.containers else None,
         )
 
     def _cgroups_of(self, pid: int) -> Path | None:
@@ -217,6 +221,48 @@ def test_a_cell_is_there_for_a_day_also_if_its_step_ended_at_once(kept: Kept) ->
     kept.warden._cgroups_of = lambda _: None
     kept.enter(6, "18")
     assert kept.cells.jobs() == ["18"]
+
+
+# ---------------------------------------------------------------- namespaces
+
+
+def test_namespaces_are_made_around_the_job_s_cell_and_answered_by_who_makes_them(kept: Kept) -> None:
+    kept.enter(5, "17")
+
+    assert kept.ask(6, "namespaces 17 10001 10002 10002,20") == ""
+
+    assert kept.made == [(6, kept.directory / "cells/17", Owner(uid=10001, gid=10002, groups=(10002, 20)))]
+    assert kept.ask(6, "namespaces 17 10001 10002 10002") == "", "whoever else asks is no step by that"
+    assert not kept.log
+
+
+def test_a_step_asks_for_no_namespaces_from_within_the_jail(kept: Kept) -> None:
+    kept.enter(5, "17")
+    assert kept.ask(5, "namespaces 17 10001 10002 10002") == "this is a step of job 17"
+    assert not kept.made
+
+
+def test_a_pool_that_allows_none_makes_none(kept: Kept) -> None:
+    kept.containers = False
+    kept.start()
+    kept.enter(5, "17")
+    assert "this pool allows no user namespaces" in kept.ask(6, "namespaces 17 10001 10002 10002")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "namespaces", "namespaces ", "namespaces 17", "namespaces 17 1", "namespaces 17 1 1", "namespaces 17 1 1 x",
+        "namespaces 17 1 1 1, ", "namespaces 17 1 1 1,", "namespaces 17 1 1 1 1", "namespaces 18 1 1 1",
+        "namespaces ../17 1 1 1", "namespaces 17 0 1 1", "namespaces 17 -1 1 1", "namespaces 17 1 -1 1",
+        "namespaces 17 1 1 1,-1", "namespaces  17 1 1 1",
+    ],
+)  # fmt: skip
+def test_what_is_no_request_for_namespaces_is_refused(kept: Kept, request_: str) -> None:
+    kept.enter(5, "17")
+    assert kept.ask(6, request_)
+    assert not kept.made
+    assert len(kept.log) == 1
 
 
 # ---------------------------------------------------------------- devices
