@@ -48,7 +48,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
 def nothing_left(cluster: SlurmSandbox) -> Iterator[None]:
     """Whatever a test does: of its jobs nothing is there afterwards, and no node is drained."""
     yield
-    cluster.run("scancel --user=alice,bob")
+    cluster.run("scancel --user=alice; scancel --user=bob")
     wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs, 60)
     for node in (ALLOWED, OTHER):
         wait_until(lambda node=node: left(cluster, node) == "", lambda: f"{cluster.logs()}", 60)  # type: ignore[misc]
@@ -104,7 +104,7 @@ def test_a_task_makes_user_namespaces(cluster: SlurmSandbox, way: str) -> None:
     told.touch()
     told.chmod(0o666)
     shown = ask(cluster, WAYS[way])
-    assert (told.read_text() if "jail-told" in WAYS[way] else shown).strip() == "0"
+    assert (told.read_text() if "jail-told" in WAYS[way] else shown).split()[-1] == "0"
     told.unlink()
 
 
@@ -147,7 +147,7 @@ def test_a_directory_is_entered_as_a_root_file_system(cluster: SlurmSandbox) -> 
             cp --parents --dereference $file image; done
         unshare -Ur --mount bash -c '
             mount --rbind /proc image/proc; mount --rbind /dev image/dev; mount --rbind mine image/data
-            exec chroot image /bin/bash -c "cat /name /data/file; ls /; echo >/dev/null; echo new > /data/new"'
+            LC_ALL=C exec chroot image /bin/bash -c "cat /name /data/file; ls /; echo >/dev/null; echo new > /data/new"'
         cat mine/new
     """
     told = inside(cluster, script).split()
@@ -168,13 +168,15 @@ def test_nothing_of_the_pod_is_to_be_reached(cluster: SlurmSandbox) -> None:
     script = """
         [ "$(stat -c %d:%i /)" = "$(stat -c %d:%i /proc/self/root/..)" ] && echo same root
         ls /proc/1/root/ /proc/1/cwd/ 2>&1
-        ls -d /run/slurmstack/* /jail /libexec /usr/libexec/slurmstack/slurmd 2>&1
-        cd /proc/self/root && cd ../../.. && ls -d jail 2>&1; true
+        ls -d /run/slurmstack/* /usr/libexec/slurmstack/slurmd 2>&1; ls -A /jail 2>&1
+        cd /proc/self/root && cd ../../.. && ls -A . 2>&1; true
     """
     told = inside(cluster, script)
     assert told.startswith("same root\n")
     assert told.count("Permission denied") == 2, told
-    assert told.count("No such file or directory") == 5, told
+    assert "/run/slurmstack/warden" not in told
+    assert "/run/slurmstack/cells" not in told
+    assert told == ask(cluster, f"{HERE} bash -c {quote(script)}"), "what the jail shows"
 
 
 REVEAL = (
@@ -213,7 +215,7 @@ def test_nobody_enters_another_user_s(cluster: SlurmSandbox) -> None:
     enter = f"nsenter --user --mount --preserve-credentials --target={pid} cat /proc/self/uid_map"
     for options in ("", "--user-namespace"):
         told = ask(cluster, f"{HERE} {options} {enter}", user="bob", fails=True)
-        assert "Permission denied" in told
+        assert "Permission denied" in told or "Operation not permitted" in told
         told = ask(cluster, f"{HERE} {options} ls /proc/{pid}/root/tmp", user="bob", fails=True)
         assert "Permission denied" in told
 
