@@ -122,11 +122,13 @@ def test_twenty_steps_in_a_row(cluster: SlurmSandbox) -> None:
 
 
 def test_tasks_of_a_step_are_in_the_same_and_steps_are_not(cluster: SlurmSandbox) -> None:
-    look = "readlink /proc/self/ns/user /proc/self/ns/mnt"
-    told = ask(cluster, f"srun -Q -n4 -w {ALLOWED} --chdir=/tmp --user-namespace bash -c '{look} | xargs'").splitlines()
+    look = "readlink /proc/self/ns/user /proc/self/ns/mnt | xargs; sleep 1"
+    step = f"srun -Q -n2 --overlap --chdir=/tmp --user-namespace bash -c '{look}'"
+    both = f"{step} & {step} & wait"
+    told = ask(cluster, f"salloc -Q -n2 -w {ALLOWED} bash -c {quote(both)}").splitlines()
     assert len(told) == 4
-    assert len(set(told)) == 1
-    assert inside(cluster, look).split() != told[0].split()
+    assert len(set(told)) == 2
+    assert {told.count(line) for line in told} == {2}
 
 
 def test_the_task_is_the_user_and_has_no_right_more(cluster: SlurmSandbox) -> None:
@@ -264,17 +266,35 @@ def test_what_is_left_in_them_ends_with_the_job(cluster: SlurmSandbox) -> None:
     nested(cluster, f"mount -t tmpfs none /mnt; fallocate -l 5M /mnt/x; {daemons}")
 
 
-def test_who_stops_what_makes_them_stops_nobody_else(cluster: SlurmSandbox) -> None:
+HUNT = """
+import os, signal
+while True:
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm") as file:
+                if file.read() == "namespaces\\n":
+                    os.kill(int(pid), signal.SIG%s)
+        except OSError:
+            pass
+"""
+TOLD = {"STOP": "did not do so within", "KILL": "was ended"}
+
+
+@pytest.mark.parametrize("signal", TOLD)
+def test_who_stops_what_makes_them_stops_nobody_else(cluster: SlurmSandbox, signal: str) -> None:
     """It is the user's own process for a moment, which he may stop or end: that is his step's end, and no other's."""
-    for number in ("STOP", "KILL"):
-        hunt = f"while :; do pkill -{number} -u alice -x namespaces; done"
-        ask(cluster, f"sbatch -Q -n1 -w {ALLOWED} --chdir=/tmp -o /dev/null --wrap {quote(hunt)}")
-        wait_until(lambda: cluster.run("pgrep -u alice bash", pod=ALLOWED).returncode == 0, cluster.logs)
-        mine = f"for i in 1 2 3 4 5 6; do {INSIDE} --overlap true; done; true"
-        ask(cluster, f"({mine}) >hunted 2>&1 &")
+    hunt = f"exec python3 -c {quote(HUNT % signal)}"
+    ask(cluster, f"sbatch -Q -n1 -w {ALLOWED} --chdir=/tmp -o /dev/null --wrap {quote(hunt)}")
+    wait_until(lambda: cluster.run("pgrep -u alice python3", pod=ALLOWED).returncode == 0, cluster.logs)
+    log = cluster.pods[ALLOWED].log
+    before = len(log("slurmd"))
+    steps = "for i in $(seq 50); do [ -e stop ] || srun -Q -n1 --overlap --chdir=/tmp --user-namespace true; done; true"
+    ask(cluster, f"rm -f stop; salloc -Q -n1 -w {ALLOWED} bash -c {quote(steps)} >hunted 2>&1 &")
+    try:
+        wait_until(lambda: TOLD[signal] in log("slurmd")[before:], lambda: f"{signal}\n{cluster.logs()}", 60)
         began = time.monotonic()
         told = ask(cluster, f"for i in 1 2 3; do {INSIDE} {IS_ROOT} || exit 1; done", user="bob")
         assert told.split() == ["0"] * 3
         assert time.monotonic() - began < 20
-        wait_until(lambda: cluster.run("pgrep -u alice srun").returncode != 0, cluster.logs, 60)
-        cluster.run("scancel --user=alice")
+    finally:
+        ask(cluster, "touch stop")
