@@ -133,7 +133,7 @@ def make():
 def log(text):
     os.write(1, f"{text}\\n".encode())
 os.setpgid(0, 0)
-warden.start(make, log, directory / "warden/socket")
+warden.start(make, log, directory / "warden/socket", containers=sys.argv[3] == "containers")
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER, as the init of a container
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("started", flush=True)
@@ -144,10 +144,10 @@ sys.stdin.read()
 class Started:
     """A warden that was started as slurmd's start does it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, pool: str = "") -> None:
         self.directory = directory
         self.process = subprocess.Popen(
-            [sys.executable, "-c", KEEP, str(ROOT), str(directory)],
+            [sys.executable, "-c", KEEP, str(ROOT), str(directory), pool],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self.read() == "started\n"
@@ -195,8 +195,8 @@ class Started:
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Started]:
-    found = Started(tmp_path)
+def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Started]:
+    found = Started(tmp_path, getattr(request, "param", ""))
     yield found
     while pids := found.pids():
         for pid in pids:
@@ -249,7 +249,26 @@ def test_the_one_that_would_start_another_is_started_again_and_steps_keep_their_
 @needs_root
 def test_its_socket_is_for_root_alone_and_it_keeps_only_what_it_needs(started: Started) -> None:
     assert (started.directory / "warden").stat().st_mode & 0o777 == 0o700
-    kept = 1 << 21 | 1 << 0 | 1 << 1 | 1 << 3  # SYS_ADMIN, CHOWN, DAC_OVERRIDE, FOWNER
+    assert_kept(started, 1 << 21 | 1 << 0 | 1 << 1 | 1 << 3)  # SYS_ADMIN, CHOWN, DAC_OVERRIDE, FOWNER
+
+
+@needs_root
+@pytest.mark.parametrize("started", ["containers"], indirect=True)
+def test_namespaces_take_more_and_are_answered_by_who_makes_them(started: Started) -> None:
+    """A cell of this test is no root file system with a /proc: that is what is answered."""
+    # KILL, SETGID, SETUID and SYS_CHROOT besides.
+    assert_kept(started, sum(1 << number for number in (0, 1, 3, 5, 6, 7, 18, 21)))
+    before = len(os.listdir(f"/proc/{started.inner()}/fd"))  # noqa: PTH208
+    with started.connect() as step, started.connect() as other:
+        assert ask(step, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
+        for _ in range(3):
+            assert ask(other, "namespaces 17 10001 10001 10001") == "No such file or directory"
+            assert started.read() == "no namespaces for user 10001: No such file or directory\n"
+    started.wait(lambda: len(os.listdir(f"/proc/{started.inner()}/fd")) == before)  # noqa: PTH208
+    assert len(started.pids()) == 2
+
+
+def assert_kept(started: Started, kept: int) -> None:
     for pid in started.pids():
         lines = dict(line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
         have = {name: int(lines[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
