@@ -255,15 +255,15 @@ def test_its_socket_is_for_root_alone_and_it_keeps_only_what_it_needs(started: S
 @needs_root
 @pytest.mark.parametrize("started", ["containers"], indirect=True)
 def test_namespaces_take_more_and_are_answered_by_who_makes_them(started: Started) -> None:
-    """A cell of this test is no root file system with a /proc: that is what is answered."""
+    """A cell of this test is a directory that users may not enter: that is what is answered."""
     # KILL, SETGID, SETUID and SYS_CHROOT besides.
     assert_kept(started, sum(1 << number for number in (0, 1, 3, 5, 6, 7, 18, 21)))
     before = len(os.listdir(f"/proc/{started.inner()}/fd"))  # noqa: PTH208
     with started.connect() as step, started.connect() as other:
         assert ask(step, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
         for _ in range(3):
-            assert ask(other, "namespaces 17 10001 10001 10001") == "No such file or directory"
-            assert started.read() == "no namespaces for user 10001: No such file or directory\n"
+            assert ask(other, "namespaces 17 10001 10001 10001") == "Permission denied"
+            assert started.read() == "no namespaces for user 10001: Permission denied\n"
     started.wait(lambda: len(os.listdir(f"/proc/{started.inner()}/fd")) == before)  # noqa: PTH208
     assert len(started.pids()) == 2
 
