@@ -10,6 +10,7 @@ import pytest
 
 from config import load_config
 from tests import stacks
+from tests.openmpi import start_parallel
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import TOKENS, lines_of, minimal_config
 from tests.slurm.pod import wait_until
@@ -129,6 +130,31 @@ def test_tasks_of_a_step_are_in_the_same_and_steps_are_not(cluster: SlurmSandbox
     assert len(told) == 4
     assert len(set(told)) == 2
     assert {told.count(line) for line in told} == {2}
+
+
+PARALLEL = r"""
+#include <mpi.h>
+#include <stdio.h>
+int main(int c, char **v) {
+  int rank, sum;
+  MPI_Init(&c, &v);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  printf("rank %d sum %d\n", rank, sum);
+  MPI_Finalize();
+}
+"""
+
+
+def test_a_parallel_program_runs_with_pmix(cluster: SlurmSandbox, slurm_version: str) -> None:
+    if slurm_version == "26.05":
+        pytest.skip("Debian's 26.05 has no PMIx")
+    (cluster.jail / "parallel.c").write_text(PARALLEL)
+    step = "srun -Q --overlap --chdir=/tmp"
+    both = f"{step} -n1 mpicc -o p /parallel.c && {step} -n4 --mpi=pmix --user-namespace ./p"
+    run = f"salloc -Q -n4 -w {ALLOWED} bash -c {quote(both)}"
+    told = start_parallel(lambda command: ask(cluster, command, timeout=120), run)
+    assert told.count(" sum 6") == 4
 
 
 def test_the_task_is_the_user_and_has_no_right_more(cluster: SlurmSandbox) -> None:
