@@ -87,6 +87,8 @@ WAYS = {
     "step": f"{INSIDE} {IS_ROOT}",
     "batch": f"sbatch -Q --wait -n1 -w {ALLOWED} --chdir=/tmp -o /jail-told --user-namespace --wrap '{IS_ROOT}'",
     "step of a batch job": f"sbatch -Q --wait -n1 -w {ALLOWED} --chdir=/tmp -o /jail-told --wrap '{INSIDE} {IS_ROOT}'",
+    "step of a batch job that has it": f"sbatch -Q --wait -n1 -w {ALLOWED} --chdir=/tmp -o /jail-told --user-namespace "
+    f"--wrap 'srun -Q --chdir=/tmp {IS_ROOT}'",
     "step that a task in one starts": f"{INSIDE} srun -Q -n1 --overlap --user-namespace {IS_ROOT}",
     "interactive": f"salloc -Q -n1 -w {ALLOWED} srun -Q --interactive --chdir=/ --user-namespace {IS_ROOT}",
     "step of an allocation": f"salloc -Q -n1 -w {ALLOWED} --user-namespace srun -Q --chdir=/ {IS_ROOT}",
