@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from images.worker import devices
-from images.worker.startfiles import StartFiles
 from images.worker.namespaces import Owner
+from images.worker.startfiles import StartFiles
 from images.worker.warden import IDLE_SECONDS, Warden, job_cgroups, jobs_with_steps
 from tests.unit.images.cells import FakeCellMounts, cells_in
 
