@@ -17,6 +17,7 @@
 #include <linux/openat2.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -28,6 +29,8 @@
 #include <unistd.h>
 
 enum { MEMORY_DEVICES = 1 /* major number: null, zero, random */ };
+
+enum { TMP_WITHOUT_ROOM = 16 * 1024 * 1024 /* as images/worker/cells.py makes it */ };
 
 #define CGROUPS "/sys/fs/cgroup/"
 
@@ -149,15 +152,16 @@ static int keeps_waiting(int fd)
 	return S_ISFIFO(status.st_mode) || (S_ISCHR(status.st_mode) && major(status.st_rdev) != MEMORY_DEVICES);
 }
 
-/* Whether it is a file that would lie in slurmd's own memory. */
+/* Whether it is a file that would lie in slurmd's own memory: in /dev/shm, or in what a job has for /tmp without room. */
 static int fills_slurmd(int fd, int flags)
 {
 	struct statfs system;
-	struct stat status;
+	struct stat file, memory;
 
 	return (flags & O_ACCMODE) != O_RDONLY && strcmp(program_invocation_short_name, "slurmd") == 0
-	       && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && fstatfs(fd, &system) == 0
-	       && system.f_type == TMPFS_MAGIC;
+	       && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC
+	       && ((stat("/dev/shm", &memory) == 0 && memory.st_dev == file.st_dev)
+		   || (uint64_t)system.f_blocks * (uint64_t)system.f_bsize <= TMP_WITHOUT_ROOM);
 }
 
 static int open_file_of_user(const char *path, int flags, mode_t mode)
