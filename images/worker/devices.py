@@ -39,15 +39,18 @@ ALLOW_ALL: Final = b"".join(_INSTRUCTION.pack(*line) for line in ((_ANSWER, 0, 0
 _CHARACTER: Final = 2
 """What the kernel calls a character device in R2."""
 
-_ORDINARY: Final = (1, 5, 136)
-"""Major numbers of null, zero and random; of terminals; of pseudo terminals (Documentation/admin-guide/devices.txt)."""
+_ORDINARY: Final = ((1, 3), (1, 5), (1, 8), (1, 9), (5, None), (136, None))
+"""Major and minor numbers of null, zero, random and urandom; of terminals; of pseudo terminals
+(Documentation/admin-guide/devices.txt)."""
 
 
-def _allow_only(majors: Sequence[int]) -> bytes:
-    """A program in the form of Slurm's for character devices of these major numbers, and for no others."""
+def _allow_only(numbers: Sequence[tuple[int, int | None]]) -> bytes:
+    """A program in the form of Slurm's for character devices of these numbers, and for no others."""
     lines = [*_START]
-    for major in majors:
-        lines += [(_COMPARE, 2, 3, _CHARACTER), (_COMPARE, 4, 2, major), (_ANSWER, 0, 0, 1), (_END, 0, 0, 0)]
+    for major, minor in numbers:
+        compared = [(2, _CHARACTER), (4, major), *([] if minor is None else [(5, minor)])]
+        lines += [(_COMPARE, register, len(compared) + 1 - at, value) for at, (register, value) in enumerate(compared)]
+        lines += [(_ANSWER, 0, 0, 1), (_END, 0, 0, 0)]
     return b"".join(_INSTRUCTION.pack(*line) for line in (*lines, (_ANSWER, 0, 0, 0), (_END, 0, 0, 0)))
 
 

@@ -22,8 +22,6 @@ PREFIX: Final = "startfiles_"
 LIMITS: Final = {"memory.max": str(256 * 2**20), "pids.max": "256", "cpu.max": "100000 100000"}
 """Of one user's start-up files; one CPU. An environment of modules takes a tenth of that. slurmd waits for seconds."""
 
-HELD: Final = "held"
-
 
 class StartFiles:
     """The cgroups of processes that run start-up files, by the number of who asked for one."""
@@ -36,9 +34,9 @@ class StartFiles:
         self._leaving: set[Path] = set()
 
     def hold(self, connection: int, pid: int) -> list[str]:
-        """Put a process into a cgroup of its own. Returns HELD, or nothing where the node has no cgroups.
+        """Make a cgroup for a process. Returns the file that moves it there, or nothing where the node has no cgroups.
 
-        Raises OSError: then the process is nowhere else than before, and must not go on.
+        Raises OSError: then the process must not go on.
         """
         scope = next(iter(self._mount.glob(SCOPE)), None)
         if scope is None:
@@ -51,8 +49,7 @@ class StartFiles:
             if (group / name).exists():
                 (group / name).write_text(value)
         self._put_devices(group)
-        (group / "cgroup.procs").write_text(str(pid))
-        return [HELD]
+        return [str(group / "cgroup.procs")]
 
     def release(self, connection: int) -> None:
         """End all that has been started there."""

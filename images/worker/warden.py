@@ -7,8 +7,8 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
     cell JOB UID GID MIB  the way into the job's cell, which is made where there is none (images/worker/cells.py);
                         MIB: the job's memory on this node, 0 if nothing limits it
     end JOB             takes the cell away
-    hold 0              puts who asks into a cgroup for users' start-up files (images/worker/startfiles.py), for as long
-                        as the connection is there; `held`, or nothing where the node has no cgroups
+    hold 0              the file by which who asks goes into a cgroup for users' start-up files, which is there for as
+                        long as the connection; nothing where the node has no cgroups (images/worker/startfiles.py)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
     namespaces JOB UID GID GIDS  two descriptors, for namespaces of the user's own around the job's cell, where the pool
                         allows that (images/worker/namespaces.py)
