@@ -19,6 +19,7 @@ setup(
             "*.h",
             "*.j2",
             "*.json",
+            "*.sh",
             ".dockerignore",
             "Containerfile",
             "Makefile",

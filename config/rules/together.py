@@ -30,7 +30,7 @@ from config.rules.volumes import ignored_problems, mount_problems, shared_memory
 from config.sections.cloud import Cloud
 from config.sections.health import Health
 from config.sections.partitions import Partition
-from config.sections.services import Login
+from config.sections.services import Cluster, Login
 from config.sections.workers import WorkerPool
 
 
@@ -65,6 +65,7 @@ def _cloud(sections: Sections) -> Iterator[Problem]:
 def _pools(sections: Sections) -> Iterator[Problem]:
     pools: Mapping[str, WorkerPool] = sections.get("worker_nodes")
     names = sections.names("worker_nodes")
+    cluster: Cluster | None = sections.get("cluster")
     total = sum(pool.size for pool in pools.values())
     if total > MAX_NODES:
         yield Problem("worker_nodes", f"{total} nodes in all pools together; {MAX_NODES} at most")
@@ -79,6 +80,18 @@ def _pools(sections: Sections) -> Iterator[Problem]:
                 message = f"{feature!r} is the name of another pool, whose partitions would take these nodes too: "
                 message += "Slurm tells the nodes of a pool by this feature; take another name"
                 yield Problem(f"worker_nodes.{name}.features", message)
+        if (
+            pool.confinement == "required"
+            and pool.resources.gpus.count
+            and cluster is not None
+            and cluster.user_namespaces
+        ):
+            # Cores and memory are another matter: a runtime may delegate the cgroups (docs/confinement.md).
+            message = (
+                "is required, and so is cluster.user_namespaces, where the kernel lets no pod say which GPUs a job "
+            )
+            message += "may open: no worker would start. Take confinement: auto, or leave user_namespaces out"
+            yield Problem(f"worker_nodes.{name}.confinement", message)
     if not names:
         yield Problem("worker_nodes", "has no pool; write at least one, for example 'default: {size: 2, ...}'")
 

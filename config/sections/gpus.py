@@ -32,6 +32,30 @@ MigProfile = Annotated[
 """What a part of a GPU has: sevenths of its cores, and memory."""
 
 
+def has_room(instances: Mapping[int, int], count: int) -> bool:
+    """Whether `count` GPUs can be divided so: sevenths of the cores -> instances.
+
+    As of the GPUs that are divided into sevenths (A100 to B200): a GPU has 8 parts of memory, too, and an instance of
+    3g or 4g takes 4 of them. So a GPU has 4g once, beside 3g or smaller ones; 3g twice, and nothing else then; 2g three
+    times. Smaller GPUs (A30) have room for less.
+    """
+    halves = instances.get(4, 0)
+    empty = count - halves - sum(number for size, number in instances.items() if size > 4)
+    beside = min(halves, instances.get(3, 0))
+    left = instances.get(3, 0) - beside
+    if empty < 0 or left > 2 * empty:
+        return False
+    # One for each before any has two, which are full.
+    pairs = max(0, left - empty)
+    single = left - 2 * pairs
+    empty -= pairs + single
+    halves -= beside
+    twos = instances.get(2, 0)
+    return twos <= halves + 2 * single + 3 * empty and (
+        instances.get(1, 0) <= 3 * halves + 4 * single + SLICES * empty - 2 * twos
+    )
+
+
 def dotted(profile: str) -> str:
     """A profile's name as the device plugin writes it: a plus is allowed neither there nor in `--gpus`."""
     return profile.replace("+", ".")
@@ -93,6 +117,13 @@ class Gpus(Section):
             raise ValueError(
                 f"has mig with {asked} sevenths of a GPU's cores, and {self.count} GPUs have {SLICES * self.count}; "
                 "take fewer instances, or raise count"
+            )
+        sizes = {size: sum(n for profile, n in self.mig.items() if int(profile[0]) == size) for size in range(1, 8)}
+        if not has_room(sizes, self.count):
+            raise ValueError(
+                f"has mig that {self.count} GPUs have no room for: of one GPU there is at most one instance of 4g or "
+                "more, two of 3g (and nothing else then) or three of 2g (`nvidia-smi mig -lgipp`); take fewer "
+                "instances, or raise count"
             )
 
 

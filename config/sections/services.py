@@ -150,6 +150,16 @@ class Login(Section):
             raise ValueError(f"has a memory_limit of {self.memory_limit}, which is less than its memory, {self.memory}")
         return self
 
+    @model_validator(mode="after")
+    def _one_user_has_no_more_than_all(self) -> Login:
+        share = self.user_limits.total_memory
+        if share is not None and parse_bytes(share) > parse_bytes(self.most_memory):
+            raise ValueError(
+                f"has user_limits.total_memory: {share} for one user, and the login node has {self.most_memory} for "
+                "all (memory_limit); that bounds nothing. Take less, or raise memory_limit"
+            )
+        return self
+
 
 class Jail(Section):
     """The root file system that all login nodes and all jobs share."""

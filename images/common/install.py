@@ -46,6 +46,9 @@ PROGRAMS = {
 CALLED = {"health": ("health-periodic", "health-prolog", "health-epilog")}
 """Folder below images/ -> names of the one program in C that slurmd starts (images/health/native)."""
 
+SCRIPTS = {"login": ("connection",)}
+"""Folder below images/ -> scripts of the shell in it, without `.sh`: what is started too often for Python."""
+
 CALL = "/usr/lib/slurmstack/health-call"
 
 USERS_FROM = {
@@ -83,6 +86,10 @@ def install_programs(folder: str, root: Path) -> list[Path]:
         path.write_text(LAUNCHER.format(library=LIBRARY, module=module))
         path.chmod(0o755)
         written.append(path)
+    for program in SCRIPTS.get(folder, ()):
+        path = directory / program
+        path.write_text((Path(__file__).parents[1] / folder / f"{program}.sh").read_text())
+        path.chmod(0o755)
     for program in CALLED.get(folder, ()):
         (directory / program).symlink_to(CALL)
     return written

@@ -38,12 +38,21 @@ def parse_limits(text: str) -> dict[str, int]:
     return limits
 
 
+def _room_for_data() -> str:
+    """For sessions, what a connection does not have (connection.sh): all that the pod itself may."""
+    own = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    return f"* soft data {'unlimited' if own == resource.RLIM_INFINITY else own // 1024}\n"
+
+
 def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
     """limits.conf(5) for everybody but root, each limit at most what the pod itself may have.
 
     pam_limits refuses a login when it cannot set a limit, and raising one needs a capability that the pod lacks.
     """
-    lines = ["# Written by slurmstack from slurmstack:login.user_limits; `*` is everybody but root.\n"]
+    lines = [
+        "# Written by slurmstack from slurmstack:login.user_limits; `*` is everybody but root.\n",
+        _room_for_data(),
+    ]
     for name, value in limits.items():
         if name not in RESOURCES:
             continue
@@ -69,8 +78,7 @@ def pam_service(limits: Mapping[str, int], *, sssd: bool) -> str:
     lines += [f"account required {OUR_MODULE}", "account required pam_unix.so"]
     if sssd:
         lines += ["account sufficient pam_localuser.so file=/jail/etc/passwd", "account required pam_sss.so"]
-    if limits.keys() & RESOURCES.keys():
-        lines.append(f"session required pam_limits.so conf={LIMITS_FILE}")
+    lines.append(f"session required pam_limits.so conf={LIMITS_FILE}")
     if sssd:
         lines.append(f"session optional pam_exec.so quiet {LIBEXEC}/make-home")
     # Last: our programs before it work outside the jail.

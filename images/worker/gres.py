@@ -24,6 +24,10 @@ _TYPED: Final = re.compile(r"\bGres=gpu:([a-z][a-z0-9_.-]*):(\d+)")
 _AMD: Final = "0x1002"
 """AMD's number as a maker of PCI devices."""
 
+_NO_SOCKET: Final = (
+    "the CPUs near a GPU are not those of one socket, which Slurm refuses: it is told of whole sockets instead"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
@@ -81,6 +85,7 @@ def own_lines(
 ) -> list[str]:
     """The lines of this node's gres.conf; none where Slurm finds the devices by itself and takes them as they are."""
     placed = topology if "CoresPerSocket=" in node_conf else None
+    as_they_are = False
     if mig.is_divided(node_conf):
         near = {minor: cpus for minor, _, cpus in _nvidia(root)}
         devices = [
@@ -91,11 +96,13 @@ def own_lines(
         devices = _amd(root, _kind(node_conf))
     else:
         devices = [Device(files=(file,), cpus=cpus, kind=_kind(node_conf)) for _, file, cpus in _nvidia(root)]
-        if all(_whole_socket(device.cpus, topology, placed) for device in devices):
-            return []
-        log("the CPUs near a GPU are not those of one socket, which Slurm refuses: it is told of whole sockets instead")
+        as_they_are = all(_whole_socket(device.cpus, topology, placed) for device in devices)
+        if not as_they_are:
+            log(_NO_SOCKET)
     if not devices:
         log("no GPUs were found, and Slurm will drain this node for it")
+    if as_they_are:
+        return []
     flags = "amd_gpu_env" if vendor == "amd" else "nvidia_gpu_env"
     return ["AutoDetect=off", *_lines(devices, placed, flags)]
 

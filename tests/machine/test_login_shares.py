@@ -17,8 +17,16 @@ from tests.slurm.pod import wait_until
 
 USERS = {"alice": 10001, "bob": 10002}
 NODE_MIB = 640
+FOR_USERS = NODE_MIB * 2**20 * 3 // 4
 SHARE_MIB = 300
 SSH = "ssh -i /root/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o LogLevel=ERROR"
+
+WHO = """
+for process in $(pgrep sshd-session); do
+  awk '/^Max data size/ {print $4}' /proc/$process/limits
+  sed "s,.*/,," /proc/$process/cgroup
+done"""
+"""What bounds each process that serves a connection."""
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +62,19 @@ def login(slurm: SlurmMachine) -> Container:
 
 def ssh(slurm: SlurmMachine, user: str, command: str) -> subprocess.CompletedProcess[str]:
     """What a command of a user's, over ssh, prints."""
-    return login(slurm).look(["chroot", "/jail", "sh", "-c", f"{SSH} {user}@127.0.0.1 {quote(command)}"], timeout=120)
+    return in_jail(slurm, f"{SSH} {user}@127.0.0.1 {quote(command)}")
+
+
+def in_jail(slurm: SlurmMachine, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as root of the machine in the jail's files."""
+    return login(slurm).look(["chroot", "/jail", "sh", "-c", command], timeout=120)
 
 
 def test_all_that_a_user_runs_is_in_one_cgroup_with_what_one_may_have(slurm: SlurmMachine) -> None:
     look = "cat /proc/self/cgroup; cd /sys/fs/cgroup; cat users/10001/memory.max users/10001/cpu.max users/memory.max"
     done = ssh(slurm, "alice", look)
 
-    users = NODE_MIB * 2**20 * 15 // 16
-    assert done.stdout.splitlines() == ["0::/users/10001", str(SHARE_MIB * 2**20), "50000 100000", str(users)], (
+    assert done.stdout.splitlines() == ["0::/users/10001", str(SHARE_MIB * 2**20), "50000 100000", str(FOR_USERS)], (
         f"{done.stderr}{slurm.logs()}"
     )
     first = login(slurm).look("cat /proc/1/cgroup").stdout.strip()
@@ -87,6 +99,36 @@ def test_who_takes_too_much_memory_loses_own_processes_alone(slurm: SlurmMachine
     wait_until(lambda: slurm.machine.run(f"cat {JAIL}/home/bob/said").stdout == "unharmed\n", slurm.logs, 60)
 
 
+def test_a_file_that_sshd_reads_for_a_user_costs_that_user_s_login_alone(slurm: SlurmMachine) -> None:
+    """Sshd reads a line of any length as root, before it knows who asks. Twelve at once want more than all may have."""
+    keys = "/home/alice/.ssh"
+    endless = f"mkdir -m 700 {keys}; truncate -s 3G {keys}/authorized_keys; chmod 600 {keys}/authorized_keys"
+    in_jail(slurm, f"{endless}; chown -R alice {keys}; touch /home/bob/stay")
+    slurm.machine.put(f"{JAIL}/root/other", private_key(), mode=0o600)
+    background = "nohup sh -c 'while [ -e stay ]; do sleep 1; done; echo unharmed > said' >/dev/null 2>&1 &"
+    assert ssh(slurm, "bob", f"rm -f said; {background}").returncode == 0
+
+    stranger = SSH.replace("/root/key", "/root/other")
+    all_at_once = f"for i in $(seq 12); do {stranger} alice@127.0.0.1 true & done 2>&1; wait"
+    in_jail(slurm, all_at_once)
+
+    most = int(login(slurm).read("connections/memory.peak"))
+    assert most <= int(login(slurm).read("connections/memory.max")) == NODE_MIB * 2**20 * 3 // 16
+    assert most > 16 * 2**20, "they were elsewhere"
+    assert login(slurm).exit_status is None, slurm.logs()
+    assert ssh(slurm, "bob", "echo in").stdout == "in\n", slurm.logs()
+    in_jail(slurm, f"rm /home/bob/stay {keys}/authorized_keys")
+    wait_until(lambda: slurm.machine.run(f"cat {JAIL}/home/bob/said").stdout == "unharmed\n", slurm.logs, 60)
+
+
+def test_a_session_has_what_its_connection_had_not(slurm: SlurmMachine) -> None:
+    hold = f"exec 3<>/dev/tcp/127.0.0.1/22; read -r banner <&3; {WHO}"
+    done = login(slurm).look(["chroot", "/jail", "bash", "-c", hold])
+    assert done.stdout.split() == [str(32 * 2**20), "connections"], done.stderr
+
+    assert ssh(slurm, "alice", "ulimit -Sd; ulimit -Hd").stdout.split() == ["unlimited", "unlimited"]
+
+
 def test_nobody_leaves_the_own_cgroup(slurm: SlurmMachine) -> None:
     """Not even root in the jail, whom sudo makes there: to write, it would have to mount."""
     attempts = (
@@ -109,4 +151,4 @@ def test_without_a_word_of_it_a_user_has_half_of_the_memory(slurm: SlurmMachine)
     start(slurm, "nproc=4096")
     done = ssh(slurm, "alice", "cd /sys/fs/cgroup/users/10001; cat memory.max cpu.max")
 
-    assert done.stdout.splitlines() == [str(NODE_MIB * 2**20 * 15 // 16 // 2), "max 100000"], done.stderr
+    assert done.stdout.splitlines() == [str(FOR_USERS // 2), "max 100000"], done.stderr

@@ -54,11 +54,11 @@ def declare(cluster: SlurmSandbox, public_key: str, *names: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def ssh_to(cluster: SlurmSandbox, user: str, command: str, program: str = "ssh") -> tuple[int, str]:
+def ssh_to(
+    cluster: SlurmSandbox, user: str, command: str, program: str = "ssh", key: str = "/root/key"
+) -> tuple[int, str]:
     """(exit code, output) of a command over ssh."""
-    options = (
-        "-i /root/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o LogLevel=ERROR"
-    )
+    options = f"-i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o LogLevel=ERROR"
     done = cluster.run(["bash", "-c", f"{program} {options} {user}@login-0 {command}"], pod="client")
     return done.returncode, done.stdout + done.stderr
 
@@ -98,13 +98,28 @@ def test_files_are_copied(cluster: SlurmSandbox) -> None:
 
 
 def test_a_key_in_the_users_own_home_works(cluster: SlurmSandbox) -> None:
-    client: Pod = cluster.pods["client"]
-    client.run("ssh-keygen -q -t ed25519 -N '' -f /root/own; chmod 600 /root/own")
-    public = (client.root / "root/own.pub").read_text().strip()
-    code, out = ssh_to(cluster, "alice", f"'mkdir -p -m 700 .ssh && echo {public} > .ssh/authorized_keys'")
+    code, out = own_keys(cluster, "echo")
     assert code == 0, out
 
-    assert ssh_to(cluster, "alice", "true", program="ssh -o IdentitiesOnly=yes -i /root/own")[0] == 0
+
+def test_sshd_reads_a_user_s_keys_within_bounds(cluster: SlurmSandbox) -> None:
+    """It reads a line of any length, as root. Behind one that it has no room for, it finds nothing."""
+    assert own_keys(cluster, "truncate -s 64M .ssh/authorized_keys; echo")[0] != 0
+    assert own_keys(cluster, "truncate -s 3G .ssh/authorized_keys; echo")[0] != 0
+    many = "for i in $(seq 20000); do echo ssh-ed25519 AAAA$i key $i; done; echo"
+    assert own_keys(cluster, many)[0] == 0, "each line is short"
+    assert ssh_to(cluster, "alice", "'ulimit -Sd; ulimit -Hd'") == (0, "unlimited\nunlimited\n")
+
+
+def own_keys(cluster: SlurmSandbox, before: str) -> tuple[int, str]:
+    """Log in by the key in alice's home, behind what `before` writes there."""
+    client: Pod = cluster.pods["client"]
+    client.run("test -e /root/own || ssh-keygen -q -t ed25519 -N '' -f /root/own")
+    public = (client.root / "root/own.pub").read_text().strip()
+    script = f"mkdir -p -m 700 .ssh; rm -f .ssh/authorized_keys; exec >>.ssh/authorized_keys; {before}; echo {public}"
+    code, out = ssh_to(cluster, "alice", f"'{script}'")
+    assert code == 0, out
+    return ssh_to(cluster, "alice", "true", key="/root/own")
 
 
 def test_root_cannot_log_in(cluster: SlurmSandbox) -> None:

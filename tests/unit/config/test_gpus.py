@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import cache
 from typing import Any
 
 import pytest
 
 from config import load_config
-from config.sections.gpus import Gpus
+from config.sections.gpus import Gpus, has_room
 from slurm.conf import render, tracked_resources
 from slurm.gpus import extended_resources
 from slurm.sizing import node_conf
@@ -84,6 +86,81 @@ def test_parts_of_gpus_are_asked_for_by_their_profiles() -> None:
 def test_what_cannot_be_is_told_in_one_message(gpus: Any, told: str) -> None:
     (complaint,) = complaints(with_gpus(gpus, confinement="required"))
     assert complaint.startswith(f"{GPUS}{told}")
+
+
+NO_ROOM = ": has mig that {} GPUs have no room for: of one GPU there is at most one instance of 4g or more, two of 3g"
+
+
+@pytest.mark.parametrize(
+    ("count", "mig", "fits"),
+    [
+        (2, {"2g.20gb": 7}, False),
+        (3, {"2g.20gb": 7}, True),
+        (3, {"4g.40gb": 3}, True),
+        (2, {"4g.40gb": 3}, False),
+        (2, {"7g.80gb": 1, "4g.40gb": 1, "3g.40gb": 1}, True),
+        (2, {"7g.80gb": 1, "3g.40gb": 2, "1g.10gb": 1}, False),
+        (1, {"3g.40gb": 2}, True),
+        (1, {"3g.40gb": 2, "1g.10gb": 1}, False),  # two of 3g have all of the memory
+        (2, {"3g.40gb": 2, "2g.20gb": 4}, True),  # one of 3g in each
+        (2, {"3g.40gb": 2, "1g.10gb": 8}, True),
+        (2, {"3g.40gb": 3, "2g.20gb": 2}, True),
+        (2, {"3g.40gb": 3, "2g.20gb": 2, "1g.10gb": 1}, False),
+        (2, {"3g.40gb": 3, "1g.10gb": 5}, False),
+        (2, {"4g.40gb": 2, "2g.20gb": 3}, False),
+        (2, {"4g.40gb": 2, "2g.20gb": 2, "1g.10gb": 2}, True),
+        (2, {"4g.40gb": 1, "3g.40gb": 1, "2g.20gb": 3, "1g.10gb": 1}, True),
+        (8, {"1g.10gb": 32, "3g.40gb": 8}, True),
+        (8, {"1g.10gb": 55, "1g.10gb+me": 1}, True),
+    ],
+)
+def test_parts_have_to_fit_into_single_gpus(count: int, mig: dict[str, int], fits: bool) -> None:
+    sections = with_gpus({"count": count, "mig": mig}, confinement="required")
+    if fits:
+        load_config(sections)
+    else:
+        (told,) = complaints(sections)
+        assert told.startswith(GPUS + NO_ROOM.format(count))
+
+
+def test_room_is_what_nvidia_s_places_for_parts_leave() -> None:
+    """Against all ways to divide one or two GPUs of eight parts of memory."""
+    places = {1: (1, range(7)), 2: (2, (0, 2, 4)), 3: (4, (0, 4)), 4: (4, (0,)), 7: (8, (0,))}
+
+    @cache
+    def divisions(held: frozenset[int] = frozenset(), cores: int = 7) -> set[tuple[int, ...]]:
+        found: set[tuple[int, ...]] = {()}
+        for size, (memory, starts) in places.items():
+            for start in starts:
+                taken = frozenset(range(start, start + memory))
+                if size <= cores and not taken & held:
+                    found |= {tuple(sorted((size, *rest))) for rest in divisions(held | taken, cores - size)}
+        return found
+
+    one = divisions()
+    two = {tuple(sorted((*left, *right))) for left in one for right in one}
+    for count, possible in ((1, one), (2, two)):
+        for counts in itertools.product(range(15), range(8), range(5), range(3), range(3)):
+            sizes = dict(zip((1, 2, 3, 4, 7), counts, strict=True))
+            asked = tuple(size for size, number in sizes.items() for _ in range(number))
+            assert has_room(sizes, count) == (asked in possible), (count, sizes)
+
+
+@pytest.mark.parametrize(
+    ("pool", "fits"),
+    [
+        ({"confinement": "required"}, False),
+        ({"confinement": "auto"}, True),
+        ({"confinement": "required", "resources": {"cpus": 4, "memory": "8Gi"}}, True),
+    ],
+)
+def test_devices_are_not_held_in_a_user_namespace(pool: dict[str, Any], fits: bool) -> None:
+    sections = {**with_gpus(1, **pool), "cluster": {"user_namespaces": True}}
+    if fits:
+        load_config(sections)
+    else:
+        (told,) = complaints(sections)
+        assert told.startswith("worker_nodes.gpu.confinement: is required, and so is cluster.user_namespaces")
 
 
 @pytest.mark.parametrize("pool", [{}, {"confinement": "off"}, {"security": "baseline"}])

@@ -365,6 +365,16 @@ def test_a_limit_below_the_request_is_told() -> None:
     )
 
 
+def test_a_user_s_share_above_the_login_node_s_memory_is_told() -> None:
+    limits = {"total_memory": "100Gi"}
+    assert policy_complaint(login={"memory": "64Mi", "memory_limit": "64Mi", "user_limits": limits}) == (
+        "login: has user_limits.total_memory: 100Gi for one user, and the login node has 64Mi for all (memory_limit); "
+        "that bounds nothing. Take less, or raise memory_limit"
+    )
+    for fits in ({"memory_limit": "100Gi"}, {"memory": "100Gi"}):
+        assert load_config(with_sections(login={**fits, "user_limits": limits})).login.user_limits.total_memory
+
+
 _RANGE = "neither 'internet' nor an address range such as 10.3.0.0/24 or 10.3.0.7/32"
 
 

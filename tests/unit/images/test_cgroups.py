@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from images.common import cgroups
-from images.common.cgroups import CannotConfineError, Subtree, memory_limit, take_subtree
+from images.common.cgroups import CannotConfineError, Subtree, make_leaf, memory_limit, take_subtree
 from images.common.command import Result
 from tests.fakes.commands import FakeRunner
 
@@ -156,6 +156,18 @@ def test_users_of_a_login_node_have_their_own_part_too(machine: Machine) -> None
     assert {path.name for path in machine.cgroups()} == {"cgroup", "sshd", "users"}
     assert set(machine.get("users", "cgroup.subtree_control")) == set(ALL.split()) - {"rdma", "misc"}
     assert machine.get("users", "memory.max") == ["max"]
+
+
+def test_a_further_part_has_its_own_limit(machine: Machine) -> None:
+    machine.take("sshd", "users", None)
+    make_leaf("connections", 2**20, machine.mount)
+    assert machine.get("connections", "memory.max") == [str(2**20)]
+    make_leaf("connections", None, machine.mount)
+    assert machine.get("connections", "memory.max") == ["max"]
+
+    machine.read_only = True
+    with pytest.raises(CannotConfineError, match="Read-only file system"):
+        make_leaf("connections", None, machine.mount)
 
 
 def test_the_container_s_own_limit(machine: Machine, tmp_path: Path) -> None:

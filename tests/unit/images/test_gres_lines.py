@@ -135,6 +135,17 @@ def test_gpus_of_amd_without_the_file_for_screens_are_offered_by_the_other(tmp_p
     assert lines(tmp_path, "CPUs=4 Gres=gpu:1", "amd") == ["AutoDetect=off"]
 
 
+def test_no_gpu_at_all_is_told(tmp_path: Path) -> None:
+    for vendor, conf in (
+        ("nvidia", "CPUs=4 Gres=gpu:h100:8"),
+        ("nvidia", f"{REGISTERED} Gres=gpu:1"),
+        ("amd", "Gres=gpu:1"),
+    ):
+        log: list[str] = []
+        assert lines(tmp_path, conf, vendor, log=log) == ([] if vendor == "nvidia" else ["AutoDetect=off"])
+        assert log == ["no GPUs were found, and Slurm will drain this node for it"]
+
+
 def test_the_file_is_there_for_every_node_and_empty_where_there_is_nothing_to_say(tmp_path: Path) -> None:
     """An earlier start may have left another one."""
     write(tmp_path / "node/gres.conf", "Name=gpu File=/dev/nvidia7\n")

@@ -37,7 +37,7 @@ def test_everybody_but_root_gets_the_limits_and_logins_are_ours_to_count(monkeyp
 
     text = limits_file(LIMITS, lambda _: None)
 
-    assert text.splitlines()[1:] == ["* - nproc 200", "* - as 4194304"]
+    assert text.splitlines()[1:] == ["* soft data unlimited", "* - nproc 200", "* - as 4194304"]
 
 
 def test_a_limit_above_the_pod_s_own_becomes_that_as_no_login_would_work_otherwise(
@@ -48,7 +48,7 @@ def test_a_limit_above_the_pod_s_own_becomes_that_as_no_login_would_work_otherwi
 
     text = limits_file({"nofile": 601, "cpu": 11, "nproc": 600}, said.append)
 
-    assert text.splitlines()[1:] == ["* - nofile 600", "* - cpu 10", "* - nproc 600"]
+    assert text.splitlines()[2:] == ["* - nofile 600", "* - cpu 10", "* - nproc 600"]
     assert said == [
         "login.user_limits: nofile is 600 instead of 601: more is not allowed to this pod",
         "login.user_limits: cpu is 10 instead of 11: more is not allowed to this pod",
@@ -80,7 +80,6 @@ def test_what_a_session_may_become_is_narrowed_last() -> None:
 def test_pam_does_what_is_asked_for_and_no_more() -> None:
     assert "pam_sss" not in pam_service(LIMITS, sssd=False)
     assert "admit 3" in pam_service(LIMITS, sssd=False)
-    assert "pam_limits" not in pam_service({"maxlogins": 3}, sssd=True)
     assert "account required pam_sss.so\n" in pam_service({}, sssd=True)
 
 
@@ -98,9 +97,9 @@ GIB = 2**30
 @pytest.mark.parametrize(
     ("limits", "own", "for_all", "lines"),
     [
-        ({}, 16 * GIB, 15 * GIB, [f"memory.max {15 * GIB // 2}"]),
+        ({}, 16 * GIB, 14 * GIB, [f"memory.max {7 * GIB}"]),
         ({}, None, None, []),
-        ({"total_memory": GIB, "total_cpus": 1500}, 16 * GIB, 15 * GIB, [f"memory.max {GIB}", "cpu.max 150000 100000"]),
+        ({"total_memory": GIB, "total_cpus": 1500}, 16 * GIB, 14 * GIB, [f"memory.max {GIB}", "cpu.max 150000 100000"]),
         ({"total_cpus": 100, "nproc": 40}, None, None, ["cpu.max 10000 100000"]),
     ],
 )
@@ -113,10 +112,33 @@ def test_each_user_has_a_share(
         taken.append((daemons, divided, memory))
         return Subtree(how="remounted", swap=True)
 
-    shares.set_up(limits, run, print, take=take, limit=lambda: own, file=tmp_path / "run/shares")
+    def make(name: str, memory: int | None) -> None:
+        taken.append((name, memory))
 
-    assert taken == [("sshd", "users", for_all)]
+    shares.set_up(limits, run, print, take=take, make=make, limit=lambda: own, file=tmp_path / "run/shares")
+
+    assert taken == [("sshd", "users", for_all), ("connections", None if own is None else 3 * GIB // 2)]
     assert (tmp_path / "run/shares").read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("own", "users", "connections"), [(8192, 7168, 768), (1280, 1120, 120), (640, 480, 120), (64, 48, 12)]
+)
+def test_all_shares_together_are_less_than_the_login_node_has(
+    tmp_path: Path, own: int, users: int, connections: int
+) -> None:
+    taken: list[tuple[object, ...]] = []
+
+    def take(_: str, __: str, memory: int | None, ___: Runner) -> Subtree:
+        taken.append(("users", memory))
+        return Subtree(how="remounted", swap=True)
+
+    def make(name: str, memory: int | None) -> None:
+        taken.append((name, memory))
+
+    shares.set_up({}, run, print, take=take, make=make, limit=lambda: own * 2**20, file=tmp_path / "shares")
+
+    assert taken == [("users", users * 2**20), ("connections", connections * 2**20)]
 
 
 def test_without_cgroups_there_are_no_shares_and_the_log_says_why(tmp_path: Path) -> None:
@@ -134,8 +156,16 @@ def test_without_cgroups_there_are_no_shares_and_the_log_says_why(tmp_path: Path
 def test_shares_are_not_pam_s_business() -> None:
     limits = parse_limits("total_memory=1073741824 total_cpus=500")
 
-    assert "pam_limits" not in pam_service(limits, sssd=False)
-    assert limits_file(limits, print).count("\n") == 1
+    assert limits_file(limits, print) == limits_file({}, print)
+
+
+def test_a_session_has_the_room_that_its_connection_had_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the limits are: PAM opens no session without."""
+    for limits in ({}, LIMITS, {"maxlogins": 3}):
+        assert "session required pam_limits.so" in pam_service(limits, sssd=False)
+    for own, line in ((resource.RLIM_INFINITY, "unlimited"), (2**30, str(2**20))):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, own=own: (1, own))
+        assert f"* soft data {line}\n" in limits_file({}, print)
 
 
 def process(proc: Path, pid: int, name: str, uid: int, parent: int) -> None:
