@@ -11,6 +11,7 @@ from config.errors import Problem, unknown_name
 from config.limits import MAX_NODES
 from config.nebius.cloud import NebiusCloud
 from config.nebius.rules import nebius_problems
+from config.rules.confinement import confinement_problems
 from config.rules.identities import identity_problems
 from config.rules.memory import default_memory_problems
 from config.rules.policy import policy_problems
@@ -151,6 +152,7 @@ _RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     mount_problems,
     shared_memory_problems,
     default_memory_problems,
+    confinement_problems,
     _cloud,
 )
 """In the order in which their problems are told."""

@@ -157,7 +157,8 @@ class WorkerPool(Machines):
     confinement: Literal["auto", "required", "off"] = "auto"
     """Whether a job is held to the cores, memory and devices that it asked for, by cgroups of its own. `auto`: where
     the machine lets the pod do so, which takes version 2 of cgroups; `slurmstack status` says which workers do.
-    `required`: a worker that cannot does not start, and says why. `off`: Slurm counts, and nothing holds."""
+    `required`: a worker that cannot does not start, and says why; its pod has to ask Kubernetes for all its CPUs.
+    `off`: Slurm counts, and nothing holds."""
 
     containers: bool = Field(default=False, strict=True)
     """Whether jobs may start containers: with `srun --user-namespace` their tasks can make user namespaces, which the

@@ -30,12 +30,18 @@ CELLS: Final = Path("/run/slurmstack/cells")
 SHARED_MEMORY: Final = "/dev/shm"
 
 _MIB: Final = 2**20
+LEAST_MEMORY: Final = 30 * _MIB
+"""Slurm limits no job to less, whatever it has asked for (MinRAMSpace of cgroup.conf)."""
+
 KEPT_FOR_STEPS: Final = 32 * _MIB
 """Bytes of a job's memory that its /dev/shm leaves: each step has a slurmstepd of about 10 MiB in the same limit."""
 
+LEAST_FILES: Final = _MIB
+"""Bytes of a file system in memory where that leaves nothing."""
+
 WITHOUT_ROOM: Final = 16 * _MIB
-"""Bytes of /tmp, in the job's memory, where its volume has no room for another directory. A job that could not start
-for that would have its node drained by Slurm, and any user can fill the volume."""
+"""Bytes of /tmp at most, in the job's memory, where its volume has no room for another directory. A job that could
+not start for that would have its node drained by Slurm, and any user can fill the volume."""
 
 _MNT_DETACH: Final = 2
 _UMOUNT_NOFOLLOW: Final = 8
@@ -120,7 +126,7 @@ class Cells:
             return cell
         cell.mkdir(mode=0o700)
         try:
-            self._fill(cell, self._temporary(job, uid, gid), self._shared(memory_mib))
+            self._fill(cell, self._temporary(job, uid, gid), memory_mib)
         except BaseException:
             self._clear(cell)
             raise
@@ -145,10 +151,17 @@ class Cells:
                     self._clear(cell)
         return found
 
-    def _shared(self, memory_mib: int) -> int:
-        """Bytes in /dev/shm. What is in there stays when the kernel ends the tasks, and then no step could end."""
-        most = max(KEPT_FOR_STEPS, memory_mib * _MIB - KEPT_FOR_STEPS)
-        return min(self._shared_memory, most) if memory_mib > 0 else self._shared_memory
+    def _in_memory(self, memory_mib: int, *, with_tmp: bool) -> tuple[int, int]:
+        """Bytes of /dev/shm and of /tmp, if that is in memory, too.
+
+        What is in there stays when the kernel ends the tasks. Without room for slurmstepd the kernel would end that as
+        well, and nobody would say that the job has ended.
+        """
+        if memory_mib <= 0:
+            return self._shared_memory, WITHOUT_ROOM
+        room = max(LEAST_MEMORY, memory_mib * _MIB) - KEPT_FOR_STEPS
+        tmp = max(LEAST_FILES, min(WITHOUT_ROOM, room // 2))
+        return min(self._shared_memory, max(LEAST_FILES, room - tmp if with_tmp else room)), tmp
 
     def _temporary(self, job: str, uid: int, gid: int) -> Path | None:
         """The job's directory; None where its volume is full."""
@@ -159,10 +172,11 @@ class Cells:
                 return None
             raise
 
-    def _fill(self, cell: Path, temporary: Path | None, shared: int) -> None:
+    def _fill(self, cell: Path, temporary: Path | None, memory_mib: int) -> None:
+        shared, tmp = self._in_memory(memory_mib, with_tmp=temporary is None)
         self._at(cell, "", lambda target: self._mounts.copy(self._jail, target))
         if temporary is None:
-            self._at(cell, "/tmp", lambda target: self._mounts.memory(target, WITHOUT_ROOM))
+            self._at(cell, "/tmp", lambda target: self._mounts.memory(target, tmp))
         else:
             self._mounts.bind(cell, "/tmp", temporary)
         self._at(cell, SHARED_MEMORY, lambda target: self._mounts.memory(target, shared))

@@ -60,6 +60,10 @@ def find(
     if wanted == "off":
         return _write(directory, Confinement(confined=False, said="off, as the stack file says"), "")
     try:
+        if wanted == "required" and not own_cpus:
+            raise CannotConfineError(  # noqa: TRY301
+                "its CPUs are not the pod's own: it asks Kubernetes for fewer (cpu_request) than it offers to jobs"
+            )
         subtree = take(node, _memory(node_conf), runner)
         no_devices = why_no_devices()
         if no_devices and wanted == "required" and "Gres=" in node_conf:

@@ -6,7 +6,9 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
 
     cell JOB UID GID MIB  the way into the job's cell, which is made where there is none (images/worker/cells.py);
                         MIB: the job's memory on this node, 0 if nothing limits it
-    end JOB             takes the cell away
+    end JOB             takes the cell away, and what the job has left in its cgroup; `later` while a step of it is
+                        still there, for which `end JOB now` does not wait (images/health/native/call.c)
+    here                nothing: slurmd looks whether somebody answers (images/common/native/watch.c)
     hold 0              the file by which who asks goes into a cgroup for users' start-up files, which is there for as
                         long as the connection; nothing where the node has no cgroups (images/worker/startfiles.py)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
@@ -35,7 +37,7 @@ from typing import Final, NoReturn
 
 from images.common.boundary import keep_only
 from images.common.process import CannotGoOnError
-from images.worker import namespaces
+from images.worker import left_cgroups, namespaces
 from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
 from images.worker.startfiles import StartFiles
@@ -56,6 +58,8 @@ epilog of their own. Of a job that is still there, what it has in /dev/shm goes 
 
 _STEP: Final = re.compile(r"slurmstepd: \[(\d+)\.")
 """How slurmstepd names itself: `slurmstepd: [17.batch]`. Whoever else does so only keeps a cell for longer."""
+
+LATER: Final = "later"
 
 _RIGHTS: Final = ("SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER")
 """To mount, and to make the directories of jobs."""
@@ -93,6 +97,7 @@ class Warden:
         running: Callable[[], set[str]] | None = None,
         start_files: StartFiles | None = None,
         make_namespaces: Namespaces | None = None,
+        cgroups: Path = CGROUPS,
     ) -> None:
         """`running`: the jobs that have a step. Those of before this warden have no connection to it.
 
@@ -105,17 +110,22 @@ class Warden:
         self._running = running or jobs_with_steps
         self._make_namespaces = make_namespaces
         self._programs = DevicePrograms()
-        self._start_files = start_files or StartFiles(CGROUPS)
+        self._start_files = start_files or StartFiles(cgroups)
+        self._cgroups = cgroups
         self._start_files.forget_those_before()
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
         self._used: dict[str, float] = dict.fromkeys(cells.jobs(), now())
         """When a cell had a step last."""
+        self._found = frozenset(self._used)
+        """The jobs of before this warden."""
 
     def answer(self, connection: int, pid: int, message: bytes, files: Sequence[int] = ()) -> str:
         """What to answer; never raises for what is asked. Empty: somebody else does. `pid`: who asks."""
         what, _, rest = message.partition(b" ")
         try:
+            if message == b"here":
+                return "ok"
             if what == b"devices":
                 self._put_devices(connection, rest, files)
                 return "ok"
@@ -148,11 +158,8 @@ class Warden:
                 return [str(path)]
             case "hold", ():
                 return self._start_files.hold(connection, pid)
-            case "end", ():
-                self._cells.leave(job)
-                self._used.pop(job, None)
-                self._programs.forget_gone(CGROUPS)
-                return []
+            case "end", () | ("now",):
+                return self._end(job, waits=not more)
         raise RefusedError("no such request")
 
     def _start_namespaces(
@@ -170,6 +177,20 @@ class Warden:
             raise RefusedError("namespaces are for users, not for root")
         owner = namespaces.Owner(uid=numbers[0], gid=numbers[1], groups=tuple(numbers[2:]))
         self._make_namespaces(connection, self._cells.path(job), owner)
+
+    def _end(self, job: str, *, waits: bool) -> list[str]:
+        """Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell."""
+        here = {step.job for step in self._steps.values()} | (self._running() if job in self._found else set())
+        if waits and job in here:
+            return [LATER]
+        self._cells.leave(job)
+        self._used.pop(job, None)
+        left = [] if job in here else left_cgroups.of_job(job, self._cgroups)
+        if left and waits and job in self._running():  # the external step asks for no cell, and removes it itself
+            return [LATER]
+        gone = [left_cgroups.remove(group) for group in left]
+        self._programs.forget_gone(self._cgroups)
+        return [] if all(gone) or not waits else [LATER]
 
     def _put_devices(self, connection: int, program: bytes, files: Sequence[int]) -> None:
         step = self._steps.get(connection)

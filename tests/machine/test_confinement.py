@@ -147,6 +147,27 @@ def test_a_stopped_job_leaves_no_process_no_cgroup_and_no_cell(slurm: SlurmMachi
 
 
 @pytest.mark.versions
+def test_the_smallest_job_leaves_room_for_what_tells_of_its_end(slurm: SlurmMachine) -> None:
+    """The kernel would end slurmstepd: what is in /dev/shm belongs to no process that it could end instead."""
+    fill = "head -c 100M /dev/zero > /dev/shm/big; df --output=size -m /dev/shm | tail -n 1; echo went on"
+    job = submit(slurm, fill, "-n1 --mem=1")
+
+    assert wait_for(slurm, job, "COMPLETED").split() == ["1", "went", "on"]
+
+
+@pytest.mark.versions
+def test_of_a_job_whose_slurmstepd_was_ended_nothing_stays(slurm: SlurmMachine) -> None:
+    job = submit(slurm, "echo ready; sleep 4321", "-n1")
+    says(slurm, job, "ready")
+    slurm.worker().look(f"pkill -9 -f '^slurmstepd: .{job}[.]'")
+    slurm.run(f"scancel {job}")
+    wait_for(slurm, job, "CANCELLED", "FAILED", "NODE_FAIL")
+
+    look = f"pgrep -f [4]321; find {SCOPE} -name 'job_{job}'; ls /run/slurmstack/cells"
+    wait_until(lambda: not slurm.worker().look(look).stdout, lambda: slurm.worker().look(look).stdout, 60)
+
+
+@pytest.mark.versions
 def test_root_in_the_jail_changes_no_cgroup(slurm: SlurmMachine) -> None:
     """By sudo a user may be root there: it may not take its job out of its limits, nor see another way to them."""
     attempts = (

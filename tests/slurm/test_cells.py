@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -236,6 +237,10 @@ def test_many_jobs_at_once(cluster: SlurmSandbox) -> None:
     check = r"[ -z \"\$(ls -A /tmp /dev/shm | grep -v :)\" ] && echo \$SLURM_JOB_ID > /tmp/mine && sleep 0.2 && "
     check += r"[ \$(cat /tmp/mine) = \$SLURM_JOB_ID ]"
     alice(cluster, f'sbatch -Q --wait -n1 --array=1-40 --output=/dev/null --chdir=/ --wrap "{check}"', timeout=200)
+    spool = worker(cluster).root / "var/spool/slurmd"
+    wait_until(lambda: left(cluster) == [], cluster.logs)
+    of_steps = re.compile(r"hwloc_topo_|default-0_\d|job\d")
+    assert not [path.name for path in spool.iterdir() if of_steps.match(path.name)]
 
 
 def test_nothing_of_the_jail_remembers_the_cells(cluster: SlurmSandbox, tmp_path: Path) -> None:
@@ -245,3 +250,40 @@ def test_nothing_of_the_jail_remembers_the_cells(cluster: SlurmSandbox, tmp_path
     for place in ("tmp", "dev/shm", "run/slurmstack"):
         below = cluster.jail / place
         assert not below.is_dir() or not re.search("file|cells", " ".join(path.name for path in below.iterdir()))
+
+
+def test_the_cell_of_a_job_is_there_for_as_long_as_its_slurmstepd(cluster: SlurmSandbox) -> None:
+    """Slurm's epilog may begin before slurmstepd has removed what is its own, which it reaches through the cell."""
+    job, other = start(cluster), start(cluster)
+    root = worker(cluster).root
+    of_job = f"SLURM_JOB_ID={job} SLURM_JOB_UID={UID} SLURM_JOB_GID={UID}"
+    epilog = f"{of_job} timeout 90 /usr/libexec/slurmstack/health-epilog"
+    cluster.run(f"({epilog}; touch /run/epilog-{job}) > /dev/null 2>&1 &", pod=NODE)
+    time.sleep(3)
+    assert (root / f"run/slurmstack/cells/{job}").exists()
+    assert not (root / f"run/epilog-{job}").exists()
+    assert within(cluster, other, "ls -A /tmp") == "", "others are answered meanwhile"
+    cluster.run(f"scancel {job}")
+    wait_until((root / f"run/epilog-{job}").exists, cluster.logs)
+    assert not (root / f"run/slurmstack/cells/{job}").exists()
+
+
+@pytest.mark.parametrize("how", ["pkill -9 -x warden", "true"])
+def test_a_worker_without_its_warden_ends(cluster: SlurmSandbox, how: str) -> None:
+    """Kubernetes starts its container anew, which makes another. Root in the jail can end or stop both at once."""
+    name = f"default-{1 + ('true' in how)}"
+    pod = cluster.start_worker(name)
+    slurmd = pod.processes[-1]
+    try:
+        shown = f"sinfo --noheader --Node --nodes={name} --format=%T"
+        wait_until(lambda: cluster.run(shown).stdout.strip() == "idle", cluster.logs, 60)
+        time.sleep(15)
+        assert slurmd.poll() is None
+        cluster.run(f"for i in 1 2 3; do pkill -STOP -x warden; {how}; done", pod=name)
+        wait_until(lambda: slurmd.poll() is not None, lambda: pod.log("slurmd"), 60)
+        assert slurmd.returncode == 1
+        assert "no job can start without it" in pod.log("slurmd")
+    finally:
+        pod.stop()
+        del cluster.pods[name]
+        cluster.run(f"scontrol delete nodename={name}")

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "around.h"
@@ -55,18 +56,40 @@ static int do_here(const char *program)
 	return -1;
 }
 
-/* Has the job's cell taken away (images/worker/cells.py). Whatever comes of it, the rest is to be done. */
+/* Asks the warden for the end of a job's cell. Returns whether that is to come later. */
+static int comes_later(const char *job, const char *when)
+{
+	char request[64], answer[WARDEN_LONGEST];
+	int connection = warden_connect(), answered;
+
+	if (connection < 0)
+		return 0;
+	snprintf(request, sizeof(request), "end %s%s", job, when);
+	answered = warden_ask(connection, request, answer);
+	close(connection);
+	return answered == 0 && strcmp(answer, "later") == 0;
+}
+
+enum { SHORTEST_MS = 5, LONGEST_MS = 200, MOST_MS = 20000 };
+
+/*
+ * Has the job's cell taken away (images/worker/cells.py) when the last slurmstepd of the job is done: Slurm's epilog may
+ * begin a moment before. Whatever comes of it, the rest is to be done.
+ */
 static void end_cell(void)
 {
 	const char *job = getenv("SLURM_JOB_ID");
-	char request[64], answer[WARDEN_LONGEST];
-	int connection;
+	long waited = 0, pause = SHORTEST_MS;
 
-	if (around_number(job) <= 0 || (connection = warden_connect()) < 0)
+	if (around_number(job) <= 0)
 		return;
-	snprintf(request, sizeof(request), "end %s", job);
-	(void)warden_ask(connection, request, answer);
-	close(connection);
+	while (comes_later(job, waited < MOST_MS ? "" : " now")) {
+		const struct timespec time = { .tv_nsec = pause * 1000000 };
+
+		nanosleep(&time, NULL);
+		waited += pause;
+		pause = pause * 2 < LONGEST_MS ? pause * 2 : LONGEST_MS;
+	}
 }
 
 static int send_all(int connection, const char *data, size_t length)

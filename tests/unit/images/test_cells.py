@@ -195,7 +195,7 @@ MIB = 2**20
 
 
 @pytest.mark.parametrize(
-    ("memory_mib", "mib"), [(0, 100), (1000, 100), (132, 100), (131, 99), (65, 33), (64, 32), (63, 32), (1, 32)]
+    ("memory_mib", "mib"), [(0, 100), (1000, 100), (132, 100), (131, 99), (64, 32), (40, 8), (33, 1), (32, 1), (1, 1)]
 )
 def test_a_job_has_no_more_shared_memory_than_its_memory_leaves(tmp_path: Path, memory_mib: int, mib: int) -> None:
     """What is in there stays when the kernel has ended the tasks: then the step could not end."""
@@ -270,3 +270,22 @@ def test_what_it_takes_is_said(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "not permitted" in done.stdout
     assert done.stdout.endswith("\n[]\n")
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "shared", "tmp"), [(100, 52, 16), (48, 8, 8), (34, 1, 1), (1, 1, 1), (0, 100, 16)]
+)
+def test_a_tmp_in_memory_is_counted_with_the_shared_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory_mib: int, shared: int, tmp: int
+) -> None:
+    def full(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    mounts = FakeCellMounts()
+    monkeypatch.setattr(job_directory, "make", full)
+    cells = Cells(Path("/jail"), 100 * MIB, cells=tmp_path / "cells", jobs=tmp_path / "jobs", mounts=mounts)
+
+    cell = cells.enter("17", UID, GID, memory_mib)
+
+    assert mounts.mounted[f"{cell}/tmp"] == f"{tmp * MIB} bytes"
+    assert mounts.mounted[f"{cell}/dev/shm"] == f"{shared * MIB} bytes"

@@ -67,6 +67,7 @@ def test_a_machine_that_cannot_is_told_of_and_used_all_the_same(tmp_path: Path) 
         (NODE_CONF, {"take": refused}, "version 1 of cgroups"),
         (f"{NODE_CONF} Gres=gpu:2", {"why_no_devices": lambda: "no programs"}, "no programs"),
         ("CPUs=2 Feature=default", {}, "no RealMemory"),
+        (NODE_CONF, {"own_cpus": False}, "its CPUs are not the pod's own"),
     ],
 )
 def test_where_it_is_required_a_worker_that_cannot_does_not_start(

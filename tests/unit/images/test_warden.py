@@ -46,6 +46,7 @@ class Kept:
             now=lambda: self.time,
             cgroups_of=self._cgroups_of,
             running=lambda: self.running,
+            cgroups=self.directory / "cgroups",
             start_files=self.start_files,
             make_namespaces=(lambda *asked: self.made.append(asked)) if self.containers else None,
         )
@@ -159,6 +160,77 @@ def test_who_asks_for_a_cgroup_has_it_for_as_long_as_it_is_connected(kept: Kept,
 
     kept.enter(6, "17")
     assert kept.ask(6, "hold 0") == "this is a step of job 17"
+
+
+def test_a_cell_stays_while_a_step_is_there(kept: Kept) -> None:
+    """slurmstepd removes its own files last, and reaches them by the cell."""
+    kept.enter(5, "17")
+    kept.enter(6, "17")
+    kept.warden.closed(5)
+    assert kept.ask(9, "end 17") == "ok later"
+    assert kept.cells.jobs() == ["17"]
+    assert kept.ask(9, "end 17 now") == "ok"
+    assert kept.cells.jobs() == []
+
+    kept.warden.closed(6)
+    kept.enter(7, "17")
+    kept.warden.closed(7)
+    assert kept.ask(9, "end 17") == "ok"
+    assert kept.cells.jobs() == []
+    assert not kept.log
+
+
+def test_the_next_warden_looks_for_the_steps_of_before(kept: Kept) -> None:
+    kept.enter(5, "17")
+    kept.start()
+    kept.running = {"17"}
+    assert kept.ask(9, "end 17") == "ok later"
+    kept.running = set()
+    assert kept.ask(9, "end 17") == "ok"
+    assert kept.cells.jobs() == []
+
+
+def left_cgroup(kept: Kept) -> Path:
+    group = kept.directory / "cgroups/system.slice/w-0_slurmstepd.scope/job_17"
+    for below in ("step_0/user/task_0", "step_0/slurm", "step_batch/user"):
+        (group / below).mkdir(parents=True)
+    return group
+
+
+def test_the_cgroup_of_a_job_goes_with_its_cell(kept: Kept) -> None:
+    """slurmstepd has removed it, unless the kernel has ended that."""
+    group = left_cgroup(kept)
+    other = group.with_name("job_170")
+    other.mkdir()
+    kept.enter(5, "17")
+    assert kept.ask(9, "end 17") == "ok later"
+    assert (group / "step_0/slurm").exists()
+    kept.warden.closed(5)
+    kept.running = {"17"}  # the external step, which has no cell
+    assert kept.ask(9, "end 17") == "ok later"
+    assert group.exists()
+    kept.running = set()
+    assert kept.ask(9, "end 17") == "ok"
+    assert [path.name for path in group.parent.iterdir()] == ["job_170"]
+
+
+def test_what_is_in_the_cgroup_of_a_job_that_has_ended_is_ended_too(kept: Kept) -> None:
+    group = left_cgroup(kept)
+    kill = group / "cgroup.kill"
+    kill.touch()  # as a process would, it keeps the directory from being removed
+    assert kept.ask(9, "end 17") == "ok later"
+    assert kill.read_text() == "1"
+    assert kept.ask(9, "end 17 now") == "ok"
+    kill.unlink()
+    assert kept.ask(9, "end 17") == "ok"
+    assert not group.exists()
+
+
+def test_whoever_asks_learns_that_it_is_there(kept: Kept) -> None:
+    assert kept.ask(5, "here") == "ok"
+    kept.enter(5, "17")
+    assert kept.ask(5, "here") == "ok"
+    assert not kept.log
 
 
 def test_a_connection_of_the_same_number_is_another_step(kept: Kept) -> None:
