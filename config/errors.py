@@ -92,10 +92,11 @@ def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
 def _of_another_shape(given: Any, *, is_list: bool) -> str:
     """What to write where a list belongs, or a map."""
     if is_list:
-        instead = "" if isinstance(given, Mapping) else f": [{_bare(given)}]"
+        bare = _bare(given)
+        instead = "" if isinstance(given, Mapping) or not bare.isprintable() else f": [{bare}]"
         return f"{_shown(given)} is not a list; write a list{instead}"
     if isinstance(given, tuple | list):
-        name = given[0] if given and isinstance(given[0], str) else "name"
+        name = given[0] if given and isinstance(given[0], str) and given[0].isprintable() else "name"
         return f"{_shown(given)} is a list, and a map belongs here: write `{name}: ...` in place of `- {name}`"
     return f"{_shown(given)} is not a map of keys to values"
 

@@ -82,6 +82,12 @@ def test_any_value_anywhere_gives_a_configuration_or_readable_lines(value: Any, 
         assert all(line and "\n" not in line for line in complaints(sections))
 
 
+@pytest.mark.parametrize(("path", "value"), [("cloud.kubernetes", ["\n"]), (f"{POOL}.taints", "\n")])
+def test_a_message_is_one_line_whatever_was_written(path: str, value: Any) -> None:
+    (told,) = complaints(minimum((path, value)))
+    assert told.isprintable()
+
+
 def test_the_schema_accepts_the_example_and_the_minimum_without_resources() -> None:
     schema = stack_file_schema()
     jsonschema.validate(yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text(encoding="utf-8")), schema)
