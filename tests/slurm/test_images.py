@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.install import CALLED, PROGRAMS
+from images.common.install import CALLED, PROGRAMS, SCRIPTS
 from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS
 from local.images import rootfs
 from local.report import PlainReport
@@ -68,7 +68,9 @@ def test_each_role_has_its_programs(role: str, slurm_version: str) -> None:
     directory = rootfs(role, slurm_version, PlainReport()) / "usr/libexec/slurmstack"
 
     folders = ("common", *MORE_FOLDERS.get(role, ()), role)
-    expected = {name for folder in folders for name in (*PROGRAMS[folder], *CALLED.get(folder, ()))}
+    expected = {
+        name for folder in folders for name in (*PROGRAMS[folder], *CALLED.get(folder, ()), *SCRIPTS.get(folder, ()))
+    }
     assert {path.name for path in directory.iterdir()} == expected
     assert all(
         (directory / name).resolve().name == "health-call" for folder in folders for name in CALLED.get(folder, ())
