@@ -41,7 +41,7 @@ class StartFiles:
         scope = next(iter(self._mount.glob(SCOPE)), None)
         if scope is None:
             return []
-        self._tidy()
+        self.tidy()
         group = scope / f"{PREFIX}{pid}"
         group.mkdir(exist_ok=True)
         self._held[connection] = group
@@ -58,7 +58,7 @@ class StartFiles:
             with contextlib.suppress(OSError):
                 (group / "cgroup.kill").write_text("1")
             self._leaving.add(group)
-            self._tidy()
+            self.tidy()
 
     def forget_those_before(self) -> None:
         """End what an earlier warden has held: nobody has a connection for it any more."""
@@ -66,10 +66,10 @@ class StartFiles:
             with contextlib.suppress(OSError):
                 (group / "cgroup.kill").write_text("1")
             self._leaving.add(group)
-        self._tidy()
+        self.tidy()
 
-    def _tidy(self) -> None:
-        """Remove what is empty. The kernel takes a moment to end processes: the rest goes the next time."""
+    def tidy(self) -> None:
+        """Remove what is empty. The kernel takes a moment to end processes: the rest goes with the next request."""
         for group in list(self._leaving):
             try:
                 group.rmdir()

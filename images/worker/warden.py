@@ -123,6 +123,7 @@ class Warden:
     def answer(self, connection: int, pid: int, message: bytes, files: Sequence[int] = ()) -> str:
         """What to answer; never raises for what is asked. Empty: somebody else does. `pid`: who asks."""
         what, _, rest = message.partition(b" ")
+        self._start_files.tidy()
         try:
             if message == b"here":
                 return "ok"

@@ -72,7 +72,7 @@ def test_with_the_connection_all_that_was_started_ends(mount: Path) -> None:
     assert (first / "cgroup.kill").read_text() == "1"
     assert not (second / "cgroup.kill").exists()
     empty(first)  # a moment later
-    held.release(6)
+    held.tidy()
     assert groups(mount) == [second.name]
 
 
