@@ -1,7 +1,8 @@
-"""What it costs that a job has a cell of its own, and that it is held to what it asked for by cgroups.
+"""What it costs that a job is held to what it asked for by cgroups: here, and in a guest machine.
 
-Cells are measured on this machine. Cgroups of version 2 are not on every machine that measures, so those rows come from
-a guest (tests/machine), where everything takes about ten times as long: the row without says of what they are a part.
+Cgroups of version 2 are not on every machine that measures. Where they are not, the rows of `confinement` show the
+spread of measuring and no more (jobs have a cell in both). Those of `cgroups` come from a guest (tests/machine), where
+everything takes about ten times as long: the row without says of what they are a part.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ TASKS, TASKS_IN_GUEST = 100, 8
 """Tasks of an array on one node."""
 
 
-def cells(bench: Measuring, cluster: Cluster) -> None:
-    """A job's start, and an array, on a node of two slots with cells and on one without."""
+def here(bench: Measuring, cluster: Cluster) -> None:
+    """A job's start, and an array, on a node of two slots with `confinement: auto` and on one without."""
     pool = cluster.sections["worker_nodes"]["default"]
     pools = {"default": {**pool, "size": 1}, "free": {**pool, "size": 1, "confinement": "off"}}
     main = {**cluster.sections["partitions"]["main"], "pools": list(pools)}

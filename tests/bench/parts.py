@@ -52,7 +52,7 @@ PARTS = (
     Part(name="controller", about="the controller deleted, until sbatch works", measure=start.controller),
     Part(name="start", about="from submission to start", measure=start.start),
     Part(name="array", about="an array of 1,000 tasks", measure=jobs.array),
-    Part(name="cells", about="start and array with a cell for each job, and without", measure=confinement.cells),
+    Part(name="confinement", about="start and array with `confinement: auto`, and off", measure=confinement.here),
     Part(name="rest", about="submissions through the REST API", measure=rest.rest),
     Part(name="policy", about="500 users in 50 accounts", measure=accounting.policy),
     Part(name="records", about="sacct with 10,000 jobs", measure=accounting.records),
