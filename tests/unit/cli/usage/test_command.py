@@ -1,0 +1,170 @@
+"""`slurmstack usage`: what it asks, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.commands import usage as usage_commands
+from cli.errors import USAGE, Failure
+from cli.kubectl.client import NO_SLURMDBD
+from cli.usage.plot import check_path
+from cli.usage.query import read_runs, refuse_without_accounting
+from config import load_config
+from tests import stacks as stack_files
+from tests.unit.cli.usage.lines import NOW, START, epoch, line
+
+
+class Controller:
+    """kubectl with a controller whose sacct gives one answer."""
+
+    def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
+        self.answer = subprocess.CompletedProcess([], code, stdout, stderr)
+        self.asked: list[tuple[str, ...]] = []
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        assert not check
+        assert stdin is None
+        self.asked.append(arguments)
+        return self.answer
+
+
+def call(monkeypatch: pytest.MonkeyPatch, controller: Controller, **options: Any) -> None:
+    """The command, on the development stack with this controller."""
+    monkeypatch.setattr(usage_commands, "reach", lambda _: controller)
+    values = {"by": "account", "as_json": False, "as_csv_": False, "picture": None}
+    usage_commands.usage(**{**values, **options})
+
+
+def test_the_command_asks_the_controller_and_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    controller = Controller(line("7", ("alice", "ml"), 1, 3, "cpu=4"))
+    options = {"start": "2026-11-20", "end": "2026-11-20T12:00", "by": "user, account"}
+    monkeypatch.setattr(usage_commands, "datetime", _Clock)
+    call(monkeypatch, controller, **options, as_json=True, picture=tmp_path / "usage.png")
+    document = json.loads(capsys.readouterr().out)
+    assert document["rows"][0]["cpu_hours"] == 8.0
+    assert document["by"] == ["user", "account"]
+    assert document["namespace"] == "slurm"
+    assert (tmp_path / "usage.png").exists()
+    first, asked = controller.asked
+    assert "sacctmgr" in first[-3]  # whether slurmdbd answers at all
+    assert asked[:6] == ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld")
+    assert f"--endtime=uts{epoch(12)}" in asked
+
+
+class _Clock(datetime):
+    @classmethod
+    def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+        assert tz is UTC
+        return NOW.replace(microsecond=5)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (None, None, ("10-22 18:30", "11-21 18:30")),
+        (None, "2026-11-01", ("10-02 00:00", "11-01 00:00")),
+        ("2026-11-20", None, ("11-20 00:00", "11-21 18:30")),
+        ("now-1day", "2027-01-01", ("11-20 18:30", "11-21 18:30")),
+    ],
+)
+def test_the_last_30_days_are_shown_and_never_the_future(
+    monkeypatch: pytest.MonkeyPatch, start: str | None, end: str | None, expected: tuple[str, str]
+) -> None:
+    controller = Controller()
+    monkeypatch.setattr(usage_commands, "datetime", _Clock)
+    call(monkeypatch, controller, start=start, end=end)
+    times = [
+        datetime.fromtimestamp(int(part.partition("=uts")[2]), UTC) for part in controller.asked[-1] if "uts" in part
+    ]
+    assert tuple(f"{time:%m-%d %H:%M}" for time in times) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"by": "team"}, "'team' is none of account, user"),
+        ({"by": "user,user"}, "names one of them twice"),
+        ({"step": "hour"}, "--step 'hour' is none of day, week, month"),
+        ({"as_json": True, "as_csv_": True}, "--json and --csv contradict each other"),
+        ({"picture": Path("usage.pdf")}, "has the extension '.pdf'; write a name that ends with .png or .svg"),
+        ({"picture": Path("usage")}, "has no extension"),
+        ({"picture": Path("/nowhere/usage.png")}, "there is no directory /nowhere"),
+        ({"start": "soon"}, "'soon' is not a time"),
+        ({"start": "2026-11-02", "end": "2026-11-01"}, "is not after the start, 2026-11-02T00:00:00 (UTC)"),
+        ({"start": "2999-01-01", "end": "2999-01-02"}, "is still to come"),
+    ],
+)
+def test_wrong_options_are_named_before_anything_is_asked(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], complaint: str
+) -> None:
+    controller = Controller()
+    with pytest.raises(Failure) as caught:
+        call(monkeypatch, controller, **options)
+    assert complaint in caught.value.message
+    assert caught.value.code == USAGE
+    assert controller.asked == []
+
+
+def test_a_cluster_that_records_nothing_says_what_to_change() -> None:
+    config = load_config({**stack_files.existing(), "accounting": {"enabled": False}})
+    with pytest.raises(Failure, match=r"accounting\.enabled is false"):
+        refuse_without_accounting(config)
+
+
+def test_sacct_s_own_message_is_shown_when_slurmdbd_is_away() -> None:
+    complaint = "sacct: error: Problem talking to the database: Connection refused"
+    controller: Any = Controller(stderr=f"{complaint}\ncommand terminated with exit code 1\n", code=1)
+    with pytest.raises(Failure) as caught:
+        read_runs(controller, "slurm", START, NOW)
+    assert caught.value.message == f"sacct could not read the records: {complaint}"
+    assert "slurmdbd-0" in caught.value.hint
+
+
+def test_a_cluster_that_was_applied_without_accounting_is_no_outage() -> None:
+    controller: Any = Controller(stderr="Slurm accounting storage is disabled\n", code=1)
+    with pytest.raises(Failure) as caught:
+        read_runs(controller, "slurm", START, NOW)
+    assert "`slurmstack up` turns it on" in caught.value.hint
+
+
+def test_a_slurmdbd_that_is_silent_is_not_asked_for_the_records() -> None:
+    controller: Any = Controller(code=NO_SLURMDBD)
+    with pytest.raises(Failure, match="the records cannot be read: slurmdbd does not answer"):
+        read_runs(controller, "slurm", START, NOW)
+    assert len(controller.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("complaint", "hint"),
+    [
+        ("error: You must be logged in to the server (Unauthorized)", "log in to the cluster anew"),
+        ('Error from server (Forbidden): pods "controller-0" is forbidden', "ask its administrator for rights"),
+        ("Error from server: Internal error occurred: error dialing backend: EOF", "is in trouble itself"),
+        ('Error from server (NotFound): pods "controller-0" not found', "whether controller-0, slurmdbd-0"),
+    ],
+)
+def test_what_to_do_fits_who_has_refused(complaint: str, hint: str) -> None:
+    controller: Any = Controller(stderr=f"{complaint}\n", code=1)
+    with pytest.raises(Failure) as caught:
+        read_runs(controller, "slurm", START, NOW)
+    assert hint in caught.value.hint
+
+
+def test_what_sacct_cannot_have_printed_is_no_traceback() -> None:
+    controller: Any = Controller("hello\n")
+    with pytest.raises(Failure, match="not understood"):
+        read_runs(controller, "slurm", START, NOW)
+
+
+def test_a_picture_goes_only_where_it_can() -> None:
+    check_path(Path("USAGE.PNG"))
