@@ -2,64 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import struct
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from images.worker import devices
-from images.worker.namespaces import Owner
 from images.worker.startfiles import StartFiles
-from images.worker.warden import IDLE_SECONDS, Warden, job_cgroups, jobs_with_steps
-from tests.unit.images.cells import FakeCellMounts, cells_in
-
-UID, GID = os.getuid(), os.getgid()
-PID = 4711
-
-
-@dataclass(kw_only=True)
-class Kept:
-    """A warden with what it works on."""
-
-    directory: Path
-    mounts: FakeCellMounts = field(default_factory=FakeCellMounts)
-    log: list[str] = field(default_factory=list)
-    time: float = 1000.0
-    cgroups: Path | None = None
-    running: set[str] = field(default_factory=set)
-    asked: list[int] = field(default_factory=list)
-    start_files: StartFiles = field(default_factory=lambda: StartFiles(Path("/nowhere")))
-    containers: bool = True
-    made: list[tuple[int, Path, Owner]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.start()
-
-    def start(self) -> None:
-        """A warden, which may take the place of another."""
-        self.cells = cells_in(self.directory, self.mounts)
-        self.warden = Warden(
-            self.cells,
-            self.log.append,
-            now=lambda: self.time,
-            cgroups_of=self._cgroups_of,
-            running=lambda: self.running,
-            cgroups=self.directory / "cgroups",
-            start_files=self.start_files,
-            make_namespaces=(lambda *asked: self.made.append(asked)) if self.containers else None,
-        )
-
-    def _cgroups_of(self, pid: int) -> Path | None:
-        self.asked.append(pid)
-        return self.cgroups
-
-    def ask(self, connection: int, request: str) -> str:
-        return self.warden.answer(connection, PID, request.encode())
-
-    def enter(self, connection: int, job: str, mib: int = 0) -> str:
-        return self.ask(connection, f"cell {job} {UID} {GID} {mib}")
+from images.worker.warden import IDLE_SECONDS, job_cgroups, jobs_with_steps
+from tests.unit.images.kept import GID, PID, UID, Kept
 
 
 @pytest.fixture
@@ -292,123 +241,6 @@ def test_a_cell_is_there_for_a_day_also_if_its_step_ended_at_once(kept: Kept) ->
     kept.warden._cgroups_of = lambda _: None
     kept.enter(6, "18")
     assert kept.cells.jobs() == ["18"]
-
-
-# ---------------------------------------------------------------- namespaces
-
-
-def test_namespaces_are_made_around_the_job_s_cell_and_answered_by_who_makes_them(kept: Kept) -> None:
-    kept.enter(5, "17")
-
-    assert kept.ask(6, "namespaces 17 10001 10002 10002,20") == ""
-
-    assert kept.made == [(6, kept.directory / "cells/17", Owner(uid=10001, gid=10002, groups=(10002, 20)))]
-    assert kept.ask(6, "namespaces 17 10001 10002 10002") == "", "whoever else asks is no step by that"
-    assert not kept.log
-
-
-def test_a_step_asks_for_no_namespaces_from_within_the_jail(kept: Kept) -> None:
-    kept.enter(5, "17")
-    assert kept.ask(5, "namespaces 17 10001 10002 10002") == "this is a step of job 17"
-    assert not kept.made
-
-
-def test_a_pool_that_allows_none_makes_none(kept: Kept) -> None:
-    kept.containers = False
-    kept.start()
-    kept.enter(5, "17")
-    assert "this pool allows no user namespaces" in kept.ask(6, "namespaces 17 10001 10002 10002")
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        "namespaces", "namespaces ", "namespaces 17", "namespaces 17 1", "namespaces 17 1 1", "namespaces 17 1 1 x",
-        "namespaces 17 1 1 1, ", "namespaces 17 1 1 1,", "namespaces 17 1 1 1 1", "namespaces 18 1 1 1",
-        "namespaces ../17 1 1 1", "namespaces 17 0 1 1", "namespaces 17 -1 1 1", "namespaces 17 1 -1 1",
-        "namespaces 17 1 1 1,-1", "namespaces  17 1 1 1",
-    ],
-)  # fmt: skip
-def test_what_is_no_request_for_namespaces_is_refused(kept: Kept, request_: str) -> None:
-    kept.enter(5, "17")
-    assert kept.ask(6, request_)
-    assert not kept.made
-    assert len(kept.log) == 1
-
-
-# ---------------------------------------------------------------- devices
-
-
-@pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Programs that reached the kernel."""
-    found: list[bytes] = []
-
-    def load(program: bytes) -> int:
-        found.append(program)
-        return os.open("/dev/null", os.O_RDONLY)
-
-    monkeypatch.setattr(devices, "load", load)
-    monkeypatch.setattr(devices, "attach", lambda *_: None)
-    return found
-
-
-START = b"".join(struct.pack("<BBhi", *line) for line in devices._START)
-PROGRAM = START + devices.ALLOW_ALL
-
-
-def put(kept: Kept, connection: int, *directories: Path, program: bytes = PROGRAM) -> str:
-    files = [os.open(directory, os.O_RDONLY) for directory in directories]
-    try:
-        return kept.warden.answer(connection, PID, b"devices " + program, files)
-    finally:
-        for file in files:
-            os.close(file)
-
-
-def test_a_step_brings_the_programs_of_its_job(kept: Kept, loaded: list[bytes]) -> None:
-    kept.cgroups = kept.directory / "job_17"
-    (kept.cgroups / "step_0").mkdir(parents=True)
-    kept.enter(5, "17")
-
-    assert put(kept, 5, kept.cgroups) == "ok"
-    assert put(kept, 5, kept.cgroups / "step_0", program=START + devices.ALLOW_ALL * 2) == "ok"
-
-    assert len(loaded) == 2
-
-
-def test_who_is_no_step_brings_none(kept: Kept, loaded: list[bytes]) -> None:
-    kept.cgroups = kept.directory
-    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
-    kept.enter(5, "17")
-    kept.warden.closed(5)
-    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
-    assert not loaded
-
-
-def test_a_step_without_a_cgroup_brings_none(kept: Kept, loaded: list[bytes]) -> None:
-    kept.enter(5, "17")
-    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
-    assert not loaded
-
-
-@pytest.mark.parametrize("count", [0, 2])
-def test_a_program_is_for_one_cgroup(kept: Kept, loaded: list[bytes], count: int) -> None:
-    kept.cgroups = kept.directory
-    kept.enter(5, "17")
-    assert put(kept, 5, *[kept.directory] * count) == "this is no step with a cgroup"
-    assert not loaded
-
-
-def test_a_step_decides_for_no_other_job(kept: Kept, loaded: list[bytes]) -> None:
-    kept.cgroups = kept.directory / "job_17"
-    other = kept.directory / "job_18"
-    kept.cgroups.mkdir()
-    other.mkdir()
-    kept.enter(5, "17")
-    assert "not a cgroup of" in put(kept, 5, other)
-    assert "instruction" in put(kept, 5, kept.cgroups, program=START + b"\x85" + devices.ALLOW_ALL[1:])
-    assert not loaded
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+"""Who may bring the warden programs that decide about devices."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from images.worker import devices
+from tests.unit.images.kept import PID, Kept
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(directory=tmp_path)
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Programs that reached the kernel."""
+    found: list[bytes] = []
+
+    def load(program: bytes) -> int:
+        found.append(program)
+        return os.open("/dev/null", os.O_RDONLY)
+
+    monkeypatch.setattr(devices, "load", load)
+    monkeypatch.setattr(devices, "attach", lambda *_: None)
+    return found
+
+
+START = b"".join(struct.pack("<BBhi", *line) for line in devices._START)
+PROGRAM = START + devices.ALLOW_ALL
+
+
+def put(kept: Kept, connection: int, *directories: Path, program: bytes = PROGRAM) -> str:
+    files = [os.open(directory, os.O_RDONLY) for directory in directories]
+    try:
+        return kept.warden.answer(connection, PID, b"devices " + program, files)
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def test_a_step_brings_the_programs_of_its_job(kept: Kept, loaded: list[bytes]) -> None:
+    kept.cgroups = kept.directory / "job_17"
+    (kept.cgroups / "step_0").mkdir(parents=True)
+    kept.enter(5, "17")
+
+    assert put(kept, 5, kept.cgroups) == "ok"
+    assert put(kept, 5, kept.cgroups / "step_0", program=START + devices.ALLOW_ALL * 2) == "ok"
+
+    assert len(loaded) == 2
+
+
+def test_who_is_no_step_brings_none(kept: Kept, loaded: list[bytes]) -> None:
+    kept.cgroups = kept.directory
+    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
+    kept.enter(5, "17")
+    kept.warden.closed(5)
+    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
+    assert not loaded
+
+
+def test_a_step_without_a_cgroup_brings_none(kept: Kept, loaded: list[bytes]) -> None:
+    kept.enter(5, "17")
+    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
+    assert not loaded
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_program_is_for_one_cgroup(kept: Kept, loaded: list[bytes], count: int) -> None:
+    kept.cgroups = kept.directory
+    kept.enter(5, "17")
+    assert put(kept, 5, *[kept.directory] * count) == "this is no step with a cgroup"
+    assert not loaded
+
+
+def test_a_step_decides_for_no_other_job(kept: Kept, loaded: list[bytes]) -> None:
+    kept.cgroups = kept.directory / "job_17"
+    other = kept.directory / "job_18"
+    kept.cgroups.mkdir()
+    other.mkdir()
+    kept.enter(5, "17")
+    assert "not a cgroup of" in put(kept, 5, other)
+    assert "instruction" in put(kept, 5, kept.cgroups, program=START + b"\x85" + devices.ALLOW_ALL[1:])
+    assert not loaded
