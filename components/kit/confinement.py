@@ -18,6 +18,11 @@ SEALED_LATER = {
 ALLOWS_SUDO = ("sshd", "slurmd")
 """Containers in which a program may gain capabilities by being executed."""
 
+_FOR_USERS = {"kernel.shm_rmid_forced": "1"}
+"""Where users' processes are. System V's shared memory goes with the last process that has it attached then. It would
+count for its job else, and the kernel could not free it by ending a process. Kubernetes calls the setting safe: every
+kubelet takes it. In a user namespace the kernel refuses it before 6.9."""
+
 _TEMPORARY_SIZE = "20Gi"
 """For what MariaDB sorts on disk; the others are bound before that, by their own limit of ephemeral storage."""
 
@@ -39,6 +44,8 @@ def confine(spec: k8s.core.v1.PodSpecArgs, *, user_namespaces: bool) -> None:
     containers: list[Any] = [*_items(spec.init_containers), *_items(spec.containers)]
     for container in containers:
         _confine_container(container)
+    if not user_namespaces and any(container.name in ALLOWS_SUDO for container in containers):
+        pod.sysctls = [k8s.core.v1.SysctlArgs(name=name, value=value) for name, value in _FOR_USERS.items()]
     if any(container.name in TEMPORARY for container in containers):
         source = k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=_TEMPORARY_SIZE)
         directory = k8s.core.v1.VolumeArgs(name="temporary", empty_dir=source)

@@ -84,9 +84,12 @@ def test_tokens_are_where_they_are_used(recording: Recording) -> None:
 def test_root_in_a_pod_is_nobody_on_the_machine_if_that_is_asked_for(asked: bool) -> None:
     sections = with_change(stacks.existing_full(), "cluster", {"user_namespaces": asked})
 
-    found = {spec.get("hostUsers") for _, spec in pods(record(sections, stack="prod"))}
+    found = [spec for _, spec in pods(record(sections, stack="prod"))]
 
-    assert found == ({False} if asked else {None})
+    assert {spec.get("hostUsers") for spec in found} == ({False} if asked else {None})
+    users = [spec for spec in found if {one["name"] for one in spec["containers"]} & {*ALLOWS_SUDO}]
+    no_segments_stay = [{"name": "kernel.shm_rmid_forced", "value": "1"}]
+    assert {str(spec["securityContext"].get("sysctls")) for spec in users} == {str(None if asked else no_segments_stay)}
 
 
 def test_the_table_of_pods_in_the_documentation_is_that_of_the_program() -> None:

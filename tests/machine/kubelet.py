@@ -53,7 +53,8 @@ class Kubelet:
         containers = [one for one in (*spec.get("initContainers", ()), *ordinary) if not only or one["name"] in only]
         limits = [_memory(one) for one in containers]
         total = None if None in limits else sum(filter(None, limits))
-        pod = self.pods.add(name, memory_mib=total)
+        sysctls = spec.get("securityContext", {}).get("sysctls", ())
+        pod = self.pods.add(name, memory_mib=total, sysctls={one["name"]: one["value"] for one in sysctls})
         volumes = {one["name"]: self._volume(pod, one) for one in spec.get("volumes", ())}
         for one in containers:
             own = container_spec(one, volumes, self._env(one, name), cpuset=cpuset if one in ordinary else "")

@@ -39,6 +39,9 @@ hold='hostname "$NAME"; /bin/ip link set lo up; exec sleep 100000000'
 setsid unshare -n -i -u sh -c "$hold" </dev/null >/dev/null 2>&1 &
 pid=$!
 while [ "$(readlink /proc/$pid/ns/uts)" = "$(readlink /proc/self/ns/uts)" ]; do sleep 0.02; done
+for setting in $SYSCTLS; do
+  nsenter -t $pid -n -i -u sh -c 'echo "$2" > "/proc/sys/$(echo "$1" | tr . /)"' - "${setting%%=*}" "${setting#*=}"
+done
 /bin/ip link add "p$NUMBER" type veth peer name eth0 netns $pid
 /bin/ip link set "p$NUMBER" master br0 up
 nsenter -t $pid -n sh -ec "
@@ -214,7 +217,14 @@ class Pods:
     by_name: dict[str, Pod] = field(default_factory=dict)
     _number: int = 1
 
-    def add(self, name: str, *, memory_mib: int | None = None, quality: str = "burstable") -> Pod:
+    def add(
+        self,
+        name: str,
+        *,
+        memory_mib: int | None = None,
+        quality: str = "burstable",
+        sysctls: Mapping[str, str] | None = None,
+    ) -> Pod:
         """A pod without containers. `memory_mib`: the sum of its containers' limits, where all have one."""
         self._number += 1
         directory = f"{DIRECTORY}/{name}"
@@ -223,6 +233,7 @@ class Pods:
         env = {
             "NAME": name, "DIRECTORY": directory, "CGROUP": cgroup, "ADDRESS": address, "NUMBER": str(self._number),
             "MEMORY": str(memory_mib * 2**20) if memory_mib else "", "BRIDGE": BRIDGE,
+            "SYSCTLS": " ".join(f"{key}={value}" for key, value in (sysctls or {}).items()),
         }  # fmt: skip
         pid = int(self.machine.run(_START_POD, env=env, check=True).stdout)
         sandbox = Sandbox(
