@@ -39,6 +39,15 @@ KEPT_FOR_STEPS: Final = 32 * _MIB
 LEAST_FILES: Final = _MIB
 """Bytes of a file system in memory where that leaves nothing."""
 
+_FILE: Final = 1024
+"""Bytes of the kernel's memory that a file takes, counted for the job but not in the size: even an empty one."""
+
+_PART_FOR_FILES: Final = 32
+"""There may be as many files as fill this part of the size with what the kernel keeps of each. Without that, empty
+files could fill all of the job's memory."""
+
+_LEAST_NUMBER: Final = 1024
+
 WITHOUT_ROOM: Final = 16 * _MIB
 """Bytes of /tmp at most, in the job's memory, where its volume has no room for another directory. A job that could
 not start for that would have its node drained by Slurm, and any user can fill the volume."""
@@ -46,6 +55,10 @@ not start for that would have its node drained by Slurm, and any user can fill t
 _MNT_DETACH: Final = 2
 _UMOUNT_NOFOLLOW: Final = 8
 _NOSUID_NODEV: Final = 2 | 4
+_MS_REMOUNT: Final = 32
+
+NOT_KNOWN: Final = -1
+"""A job's memory where slurmd asks, for `sbcast`."""
 
 
 class Mounts:
@@ -66,12 +79,26 @@ class Mounts:
     def memory(self, target: int, size: int) -> None:
         """Mount an empty file system in memory of so many bytes, for everybody to write, over an open directory."""
         # By its descriptor: the path may lead elsewhere by now.
-        at, options = f"/proc/self/fd/{target}".encode(), f"mode=1777,size={size}".encode()
+        at, options = f"/proc/self/fd/{target}".encode(), f"mode=1777,{_room(size)}".encode()
         _done(_libc().mount(b"tmpfs", at, b"tmpfs", _NOSUID_NODEV, options), "mount a tmpfs")
+
+    def size(self, target: int) -> int:
+        """Bytes of an open directory's file system."""
+        found = os.statvfs(f"/proc/self/fd/{target}")
+        return found.f_blocks * found.f_frsize
+
+    def resize(self, target: int, size: int) -> None:
+        """Give a file system in memory so many bytes."""
+        at, flags = f"/proc/self/fd/{target}".encode(), _MS_REMOUNT | _NOSUID_NODEV
+        _done(_libc().mount(None, at, None, flags, _room(size).encode()), "resize a tmpfs")
 
     def remove(self, point: Path) -> None:
         """Take away what is mounted there, and all below it."""
         _done(_libc().umount2(os.fsencode(point), _MNT_DETACH | _UMOUNT_NOFOLLOW), f"unmount {point}")
+
+
+def _room(size: int) -> str:
+    return f"size={size},nr_inodes={max(_LEAST_NUMBER, size // _PART_FOR_FILES // _FILE)}"
 
 
 def _libc() -> ctypes.CDLL:
@@ -119,10 +146,11 @@ class Cells:
     def enter(self, job: str, uid: int, gid: int, memory_mib: int = 0) -> Path:
         """Make a job's cell, unless it is there. Raises OSError or JailViewError, and leaves nothing behind then.
 
-        `memory_mib`: the job's; 0: nothing limits it.
+        `memory_mib`: the job's; 0: nothing limits it; NOT_KNOWN: /dev/shm is small until somebody knows.
         """
         cell = self.path(job)
         if job in self._made:
+            self._enlarge(cell, memory_mib)
             return cell
         cell.mkdir(mode=0o700)
         try:
@@ -157,11 +185,14 @@ class Cells:
         What is in there stays when the kernel ends the tasks. Without room for slurmstepd the kernel would end that as
         well, and nobody would say that the job has ended.
         """
+        if memory_mib == NOT_KNOWN:
+            return LEAST_FILES, LEAST_FILES
         if memory_mib <= 0:
             return self._shared_memory, WITHOUT_ROOM
         room = max(LEAST_MEMORY, memory_mib * _MIB) - KEPT_FOR_STEPS
         tmp = max(LEAST_FILES, min(WITHOUT_ROOM, room // 2))
-        return min(self._shared_memory, max(LEAST_FILES, room - tmp if with_tmp else room)), tmp
+        shared = room - tmp if with_tmp else room
+        return min(self._shared_memory, max(LEAST_FILES, shared - shared // _PART_FOR_FILES)), tmp
 
     def _temporary(self, job: str, uid: int, gid: int) -> Path | None:
         """The job's directory; None where its volume is full."""
@@ -180,6 +211,18 @@ class Cells:
         else:
             self._mounts.bind(cell, "/tmp", temporary)
         self._at(cell, SHARED_MEMORY, lambda target: self._mounts.memory(target, shared))
+
+    def _enlarge(self, cell: Path, memory_mib: int) -> None:
+        """The first step knows the job's memory, which who came before it did not."""
+        if memory_mib == NOT_KNOWN:
+            return
+        wanted, _ = self._in_memory(memory_mib, with_tmp=False)
+
+        def enlarge(target: int) -> None:
+            if self._mounts.size(target) <= LEAST_FILES < wanted:
+                self._mounts.resize(target, wanted)
+
+        self._at(cell, SHARED_MEMORY, enlarge)
 
     @staticmethod
     def _at(root: Path, path: str, mount: Callable[[int], None]) -> None:

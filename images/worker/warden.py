@@ -5,7 +5,7 @@ in there can put in place. The warden loads nothing from the jail and takes a ha
 outside of the jail and for root alone: slurmstepd connects before it goes in (images/spank/jail.c).
 
     cell JOB UID GID MIB  the way into the job's cell, which is made where there is none (images/worker/cells.py);
-                        MIB: the job's memory on this node, 0 if nothing limits it
+                        MIB: the job's memory on this node, 0 if nothing limits it, -1 if who asks does not know
     end JOB             takes the cell away, and what the job has left in its cgroup; `later` while a step of it is
                         still there, for which `end JOB now` does not wait (images/health/native/call.c)
     here                nothing: slurmd looks whether somebody answers (images/common/native/watch.c)

@@ -131,6 +131,30 @@ def test_what_fills_dev_shm_is_counted_for_the_job_that_does(slurm: SlurmMachine
     assert "status 137" in wait_for(slurm, over, "OUT_OF_MEMORY")
 
 
+SYSTEM_V = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+number = libc.shmget(0, 40 * 2**20, 0o1600)
+at = libc.shmat(number, None, 0)
+ctypes.memset(at, 1, 40 * 2**20)
+print("attached", len(open("/proc/sysvipc/shm").readlines()) - 1)
+libc.shmdt(ctypes.c_void_p(at))
+print("detached", len(open("/proc/sysvipc/shm").readlines()) - 1)
+"""
+
+
+@pytest.mark.versions
+def test_no_memory_stays_that_ending_a_process_would_not_free(slurm: SlurmMachine) -> None:
+    """What is left of the tasks' memory would end slurmstepd, who tells of the job's end."""
+    shared = submit(slurm, f"python3 -c {quote(SYSTEM_V)}", "-n1 --mem=100")
+    many = "i=0; while true > /dev/shm/$i; do i=$((i+1)); done 2> /dev/null; echo $((i > 1000 && i < 5000)) $i"
+    files = submit(slurm, many, "-n1 --mem=100")
+
+    assert wait_for(slurm, shared, "COMPLETED").split() == ["attached", "1", "detached", "0"]
+    assert wait_for(slurm, files, "COMPLETED").startswith("1 "), "empty files are counted, too"
+
+
 @pytest.mark.versions
 def test_a_stopped_job_leaves_no_process_no_cgroup_and_no_cell(slurm: SlurmMachine) -> None:
     """Also not what left its process group, its session and its parent."""

@@ -34,6 +34,12 @@ class FakeCellMounts(Mounts):
     def memory(self, target: int, size: int) -> None:
         self._note("memory", target, f"{size} bytes")
 
+    def size(self, target: int) -> int:
+        return int(self.mounted[str(Path(f"/proc/self/fd/{target}").readlink())].removesuffix(" bytes"))
+
+    def resize(self, target: int, size: int) -> None:
+        self._note("resize", target, f"{size} bytes")
+
     def remove(self, point: Path) -> None:
         if str(point) not in self.mounted:
             raise OSError(22, "Invalid argument")

@@ -12,7 +12,7 @@ import pytest
 
 from images.common import job_directory
 from images.common.jail_view import JailViewError
-from images.worker.cells import WITHOUT_ROOM, Cells, shared_memory_size
+from images.worker.cells import NOT_KNOWN, WITHOUT_ROOM, Cells, shared_memory_size
 from tests.stacks import ROOT
 from tests.unit.images.cells import FakeCellMounts, cells_in
 
@@ -195,13 +195,26 @@ MIB = 2**20
 
 
 @pytest.mark.parametrize(
-    ("memory_mib", "mib"), [(0, 100), (1000, 100), (132, 100), (131, 99), (64, 32), (40, 8), (33, 1), (32, 1), (1, 1)]
+    ("memory_mib", "mib"),
+    [(0, 100), (1000, 100), (136, 100), (132, 96.875), (64, 31), (40, 7.75), (33, 1), (32, 1), (1, 1), (NOT_KNOWN, 1)],
 )
-def test_a_job_has_no_more_shared_memory_than_its_memory_leaves(tmp_path: Path, memory_mib: int, mib: int) -> None:
+def test_a_job_has_no_more_shared_memory_than_its_memory_leaves(tmp_path: Path, memory_mib: int, mib: float) -> None:
     """What is in there stays when the kernel has ended the tasks: then the step could not end."""
     mounts = FakeCellMounts()
     cells = Cells(tmp_path, 100 * MIB, cells=tmp_path / "cells", jobs=tmp_path / "jobs", mounts=mounts)
     cell = cells.enter("17", UID, GID, memory_mib)
+    assert mounts.mounted[f"{cell}/dev/shm"] == f"{int(mib * MIB)} bytes"
+
+
+@pytest.mark.parametrize(("memory_mib", "mib"), [(NOT_KNOWN, 1), (0, 100), (64, 31), (1, 1)])
+def test_the_first_step_has_its_shared_memory_also_after_sbcast(tmp_path: Path, memory_mib: int, mib: int) -> None:
+    """Who makes the cell for sbcast does not know the job's memory."""
+    mounts = FakeCellMounts()
+    cells = Cells(tmp_path, 100 * MIB, cells=tmp_path / "cells", jobs=tmp_path / "jobs", mounts=mounts)
+    cells.enter("17", UID, GID, NOT_KNOWN)
+
+    cell = cells.enter("17", UID, GID, memory_mib)
+
     assert mounts.mounted[f"{cell}/dev/shm"] == f"{mib * MIB} bytes"
 
 
@@ -217,17 +230,30 @@ import os
 from pathlib import Path
 from images.worker.cells import Cells
 work = Path(sys.argv[2])
-cells = Cells(work / "jail", 8192, cells=work / "cells", jobs=work / "jobs")
-cell = cells.enter("17", 0, 0)
+cells = Cells(work / "jail", 2**21, cells=work / "cells", jobs=work / "jobs")
+cell = cells.enter("17", 0, 0, -1)
+shm = lambda: os.statvfs(cell / "dev/shm")
+assert shm().f_blocks * shm().f_frsize == 2**20
+(cell / "dev/shm/of-sbcast").touch()
+assert cells.enter("17", 0, 0, 1000) == cell
+assert (cell / "dev/shm/of-sbcast").exists()
 mounted = lambda: open("/proc/self/mountinfo").read().count(str(work / "cells"))
 (cell / "tmp/of-job").touch()
 assert (work / "jobs/17/of-job").exists()
 assert not list((work / "jail/tmp").iterdir())
 assert (cell / "proc/self").exists()
-assert os.statvfs(cell / "dev/shm").f_blocks * os.statvfs(cell / "dev/shm").f_frsize == 8192
+assert shm().f_blocks * shm().f_frsize == 2**21
+assert shm().f_files == 1024
+try:
+    for number in range(2000):
+        (cell / "dev/shm" / str(number)).touch()
+except OSError as error:
+    assert error.errno == 28 and number > 1000, (error, number)
+else:
+    raise AssertionError("empty files are counted by nobody")
 assert (cell / "dev/shm").stat().st_mode & 0o7777 == 0o1777
 assert mounted() == 4, mounted()
-again = Cells(work / "jail", 8192, cells=work / "cells", jobs=work / "jobs")
+again = Cells(work / "jail", 2**21, cells=work / "cells", jobs=work / "jobs")
 assert "17" in again
 again.leave("17")
 assert (mounted(), list((work / "cells").iterdir())) == (0, [])
@@ -273,10 +299,10 @@ def test_what_it_takes_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory_mib", "shared", "tmp"), [(100, 52, 16), (48, 8, 8), (34, 1, 1), (1, 1, 1), (0, 100, 16)]
+    ("memory_mib", "shared", "tmp"), [(100, 50.375, 16), (48, 7.75, 8), (34, 1, 1), (1, 1, 1), (0, 100, 16)]
 )
 def test_a_tmp_in_memory_is_counted_with_the_shared_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory_mib: int, shared: int, tmp: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory_mib: int, shared: float, tmp: int
 ) -> None:
     def full(*_: object) -> Path:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -288,4 +314,4 @@ def test_a_tmp_in_memory_is_counted_with_the_shared_memory(
     cell = cells.enter("17", UID, GID, memory_mib)
 
     assert mounts.mounted[f"{cell}/tmp"] == f"{tmp * MIB} bytes"
-    assert mounts.mounted[f"{cell}/dev/shm"] == f"{shared * MIB} bytes"
+    assert mounts.mounted[f"{cell}/dev/shm"] == f"{int(shared * MIB)} bytes"

@@ -128,7 +128,7 @@ from tests.unit.images.cells import FakeCellMounts, cells_in
 directory, mounts = Path(sys.argv[2]), FakeCellMounts()
 def make():
     for cell in (directory / "cells").glob("*"):  # the kernel would know
-        mounts.mounted |= dict.fromkeys([str(cell), f"{cell}/tmp", f"{cell}/dev/shm"], "before")
+        mounts.mounted |= dict.fromkeys([str(cell), f"{cell}/tmp", f"{cell}/dev/shm"], "4096 bytes")
     return cells_in(directory, mounts)
 def log(text):
     os.write(1, f"{text}\\n".encode())
