@@ -15,6 +15,7 @@ from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import TOKENS, lines_of, minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
+from tests.stacks import ROOT
 
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 USERS = {"alice": 10001, "bob": 10002}
@@ -167,24 +168,31 @@ def test_the_task_is_the_user_and_has_no_right_more(cluster: SlurmSandbox) -> No
     assert plain[1] == "/tmp"
 
 
-def test_a_directory_is_entered_as_a_root_file_system(cluster: SlurmSandbox) -> None:
-    """As an unpacked image is: without what the jail has, with the job's /proc, /dev and a directory of the user's."""
-    script = """
+def test_a_command_runs_in_an_unpacked_image_by_the_example(cluster: SlurmSandbox) -> None:
+    """Without what the jail has, as the user, with the job's /proc, /dev and /tmp and what the user names."""
+    install = cluster.jail / "usr/local/bin/in-image"
+    install.write_bytes((ROOT / "examples/containers/in-image").read_bytes())
+    install.chmod(0o755)
+    look = "id; pwd; cat /name data/file /etc/resolv.conf; ls /; echo > /dev/null; echo new > /tmp/new; env"
+    script = f"""
         set -e
-        mkdir -p image/proc image/dev image/data mine && echo kept > mine/file && echo "of the image" > image/name
-        programs="/bin/bash /bin/cat /bin/ls"
+        mkdir -p /tmp/image/bin /tmp/data && cd /tmp && echo kept > data/file && echo "of the image" > image/name
+        programs="/bin/bash /bin/cat /bin/ls /usr/bin/id /usr/bin/env"
         for file in $programs $(ldd $programs | grep -o '/[^ ]*' | grep -v : | sort -u); do
             cp --parents --dereference $file image; done
-        unshare -Ur --mount bash -c '
-            mount --rbind /proc image/proc; mount --rbind /dev image/dev; mount --rbind mine image/data
-            LC_ALL=C exec chroot image /bin/bash -c "cat /name /data/file; ls /; echo >/dev/null; echo new > /data/new"'
-        cat mine/new
+        in-image /tmp/image bash -c {quote(look)}
+        cat new; in-image image true; in-image image false || echo "status $?"
+        in-image /tmp/data true || echo "status $?"; in-image | cat; in-image image nothing-there || echo "status $?"
     """
-    told = inside(cluster, script).split()
-    assert told[:4] == ["of", "the", "image", "kept"]
-    assert {"bin", "data", "dev", "proc"} <= set(told)
-    assert not {"home", "etc", "root", "tmp"} & set(told)
-    assert told[-1] == "new"
+    told = inside(cluster, script, options="--export=ALL,IN_IMAGE_BIND=/home").splitlines()
+    assert told[:4] == ["uid=10001 gid=10001 groups=10001,65534", "/tmp", "of the image", "kept"], told
+    listed = told[told.index("bin") :]
+    assert {"bin", "dev", "home", "proc", "sys", "tmp"} <= {*listed}
+    assert not {"root", "opt", "srv"} & {*listed}
+    assert "IN_IMAGE_USER" not in " ".join(told)
+    assert {"new", "status 1", "status 2", "status 127"} <= {*listed}, told
+    assert any("is no root file system" in line for line in told)
+    assert any("srun --user-namespace in-image DIRECTORY" in line for line in told)
 
 
 def test_what_is_mounted_is_the_cell_and_nothing_else(cluster: SlurmSandbox) -> None:
