@@ -176,12 +176,12 @@ def test_a_command_runs_in_an_unpacked_image_by_the_example(cluster: SlurmSandbo
     look = "id; pwd; cat /name data/file /etc/resolv.conf; ls /; echo > /dev/null; echo new > /tmp/new; env"
     script = f"""
         set -e
-        mkdir -p /tmp/image/bin /tmp/data && cd /tmp && echo kept > data/file && echo "of the image" > image/name
+        export LC_ALL=C; mkdir -p /tmp/image/bin /tmp/data && cd /tmp && echo kept > data/file && echo "of the image" > image/name
         programs="/bin/bash /bin/cat /bin/ls /usr/bin/id /usr/bin/env"
         for file in $programs $(ldd $programs | grep -o '/[^ ]*' | grep -v : | sort -u); do
             cp --parents --dereference $file image; done
         in-image /tmp/image bash -c {quote(look)}
-        cat new; in-image image true; in-image image false || echo "status $?"
+        cat new; in-image image bash -c "exit 1" || echo "status $?"
         in-image /tmp/data true || echo "status $?"; in-image | cat; in-image image nothing-there || echo "status $?"
     """
     told = inside(cluster, script, options="--export=ALL,IN_IMAGE_BIND=/home").splitlines()
