@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from shlex import quote
@@ -168,18 +170,30 @@ def test_the_task_is_the_user_and_has_no_right_more(cluster: SlurmSandbox) -> No
     assert plain[1] == "/tmp"
 
 
+PROGRAMS = """
+set -e
+export LC_ALL=C
+mkdir -p /tmp/image/bin /tmp/data && cd /tmp && echo kept > data/file && echo "of the image" > image/name
+programs="/bin/bash /bin/cat /bin/ls /usr/bin/id /usr/bin/env"
+for file in $programs $(ldd $programs | grep -o '/[^ ]*' | grep -v : | sort -u); do
+    cp --parents --dereference $file image
+done
+"""
+"""A root file system with a few programs."""
+
+
+def install_example(cluster: SlurmSandbox) -> None:
+    there = cluster.jail / "usr/local/bin/in-image"
+    there.write_bytes((ROOT / "examples/containers/in-image").read_bytes())
+    there.chmod(0o755)
+
+
 def test_a_command_runs_in_an_unpacked_image_by_the_example(cluster: SlurmSandbox) -> None:
     """Without what the jail has, as the user, with the job's /proc, /dev and /tmp and what the user names."""
-    install = cluster.jail / "usr/local/bin/in-image"
-    install.write_bytes((ROOT / "examples/containers/in-image").read_bytes())
-    install.chmod(0o755)
+    install_example(cluster)
     look = "id; pwd; cat /name data/file /etc/resolv.conf; ls /; echo > /dev/null; echo new > /tmp/new; env"
     script = f"""
-        set -e
-        export LC_ALL=C; mkdir -p /tmp/image/bin /tmp/data && cd /tmp && echo kept > data/file && echo "of the image" > image/name
-        programs="/bin/bash /bin/cat /bin/ls /usr/bin/id /usr/bin/env"
-        for file in $programs $(ldd $programs | grep -o '/[^ ]*' | grep -v : | sort -u); do
-            cp --parents --dereference $file image; done
+        {PROGRAMS}
         in-image /tmp/image bash -c {quote(look)}
         cat new; in-image image bash -c "exit 1" || echo "status $?"
         in-image /tmp/data true || echo "status $?"; in-image | cat; in-image image nothing-there || echo "status $?"
@@ -193,6 +207,26 @@ def test_a_command_runs_in_an_unpacked_image_by_the_example(cluster: SlurmSandbo
     assert {"new", "status 1", "status 2", "status 127"} <= {*listed}, told
     assert any("is no root file system" in line for line in told)
     assert any("srun --user-namespace in-image DIRECTORY" in line for line in told)
+
+
+def test_debian_s_programs_fetch_and_unpack_an_image_without_rights(cluster: SlurmSandbox) -> None:
+    """As docs/confinement.md has it, but from a directory in place of a registry, which no test reaches."""
+    install_example(cluster)
+    shutil.copy("/etc/resolv.conf", cluster.jail / "etc/resolv.conf")
+    for command in ("update", "install -y --no-install-recommends skopeo umoci"):
+        in_jail = ["chroot", cluster.jail, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *command.split()]
+        done = subprocess.run(in_jail, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+    unpack = f"""
+        {PROGRAMS}
+        umoci init --layout made && umoci new --image made:TAG
+        umoci insert --rootless --image made:TAG image /
+        skopeo copy oci:made:TAG oci:image-of-registry:TAG
+        umoci unpack --rootless --image image-of-registry:TAG bundle
+        srun -Q --overlap --user-namespace in-image bundle/rootfs bash -c 'id -u; cat /name'
+    """
+    told = ask(cluster, f"{HERE} bash -c {quote(unpack)}", timeout=120)
+    assert told.splitlines()[-2:] == ["10001", "of the image"], told
 
 
 def test_what_is_mounted_is_the_cell_and_nothing_else(cluster: SlurmSandbox) -> None:
