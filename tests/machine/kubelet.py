@@ -7,7 +7,7 @@ left out: a test wants to see what happens without them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from config.base import parse_bytes
@@ -44,10 +44,18 @@ class Kubelet:
     """Claim -> directory of the machine."""
     namespace: str = "slurm"
 
-    def start(self, name: str, spec: Mapping[str, Any], *, only: Sequence[str] = (), cpuset: str = "") -> Pod:
+    def start(
+        self,
+        name: str,
+        spec: Mapping[str, Any],
+        *,
+        only: Sequence[str] = (),
+        cpuset: str = "",
+        writable_cgroups: bool = False,
+    ) -> Pod:
         """Start a pod with its containers in their order, `only` some of them; ordinary init containers first end.
 
-        `cpuset`: for the containers that are no sidecars.
+        `cpuset`, `writable_cgroups`: for the containers that are no sidecars.
         """
         ordinary = [*spec["containers"]]
         containers = [one for one in (*spec.get("initContainers", ()), *ordinary) if not only or one["name"] in only]
@@ -58,7 +66,7 @@ class Kubelet:
         volumes = {one["name"]: self._volume(pod, one) for one in spec.get("volumes", ())}
         for one in containers:
             own = container_spec(one, volumes, self._env(one, name), cpuset=cpuset if one in ordinary else "")
-            started = pod.start(own)
+            started = pod.start(replace(own, writable_cgroups=writable_cgroups and one in ordinary))
             if one not in ordinary and one.get("restartPolicy") != "Always":
                 status = started.wait(300)
                 assert status == 0, f"{one['name']} of {name} failed with {status}:\n{started.logs()}"

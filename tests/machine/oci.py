@@ -58,6 +58,8 @@ class ContainerSpec:
     user: tuple[int, int] = (0, 0)
     seccomp: bool = True
     """Containerd's default profile; else none."""
+    writable_cgroups: bool = False
+    """As containerd's `cgroup_writable` and CRI-O's annotation have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +94,11 @@ def config(spec: ContainerSpec, sandbox: Sandbox, root: str, identifier: str) ->
             "rlimits": [{"type": "RLIMIT_NOFILE", "soft": FILES, "hard": FILES}],
             "oomScoreAdj": _oom_score(spec, sandbox),
         },
-        "mounts": [*_system_mounts(), *_pod_mounts(spec, sandbox), *(_bind(bind) for bind in spec.binds)],
+        "mounts": [
+            *_system_mounts("rw" if spec.writable_cgroups else "ro"),
+            *_pod_mounts(spec, sandbox),
+            *(_bind(bind) for bind in spec.binds),
+        ],
         "linux": {
             "namespaces": [
                 {"type": "pid"},
@@ -119,7 +125,7 @@ def _oom_score(spec: ContainerSpec, sandbox: Sandbox) -> int:
     return min(999, max(3, 1000 - 1000 * spec.memory_mib // sandbox.machine_mib))
 
 
-def _system_mounts() -> list[dict[str, Any]]:
+def _system_mounts(cgroups: str) -> list[dict[str, Any]]:
     pts = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]
     return [
         _mount("/proc", "proc", *_SAFE),
@@ -127,7 +133,7 @@ def _system_mounts() -> list[dict[str, Any]]:
         _mount("/dev/pts", "devpts", *pts),
         _mount("/dev/mqueue", "mqueue", *_SAFE),
         _mount("/sys", "sysfs", *_SAFE, "ro"),
-        _mount("/sys/fs/cgroup", "cgroup", *_SAFE, "relatime", "ro"),
+        _mount("/sys/fs/cgroup", "cgroup", *_SAFE, "relatime", cgroups),
     ]
 
 

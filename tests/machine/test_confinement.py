@@ -39,7 +39,7 @@ def slurm(slurm_version: str) -> Iterator[SlurmMachine]:
         yield started
 
 
-def start_worker(slurm: SlurmMachine) -> None:
+def start_worker(slurm: SlurmMachine, name: str = "default-0", *, writable_cgroups: bool = False) -> None:
     """With devices, which a device plugin of Kubernetes would have brought."""
     spec = copy.deepcopy(slurm.specs["default"])
     (slurmd,) = (one for one in spec["containers"] if one["name"] == "slurmd")
@@ -48,11 +48,12 @@ def start_worker(slurm: SlurmMachine) -> None:
     for variable in slurmd["env"]:
         if variable["name"] == "NODE_CONF":
             variable["value"] += " Gres=gpu:2"
-    pod = slurm.kubelet.start("default-0", spec)
+    pod = slurm.kubelet.start(name, spec, writable_cgroups=writable_cgroups)
     pid = pod.containers["slurmd"].pid
     make = "; ".join(f"mknod {path} c {number} && chmod 666 {path}" for path, number in DEVICES.items())
     slurm.machine.run(["nsenter", "-t", str(pid), "-m", "sh", "-c", make], check=True)
-    slurm.wait_for_nodes(1)
+    node = f"scontrol show node {name}"
+    wait_until(lambda: "State=IDLE" in slurm.run(node).stdout, slurm.logs, 180)
 
 
 def submit(slurm: SlurmMachine, script: str, options: str = "", user: int = ALICE) -> str:
@@ -273,3 +274,19 @@ def test_without_hyperthreads_a_job_has_one_thread_of_each_core(slurm: SlurmMach
     done = slurm.run(as_user("srun --chdir=/ --mem=60 -n2 --hint=nomultithread sh -c 'taskset -pc $$'"))
 
     assert sorted(re.findall(r"list: (.*)", done.stdout)) == ["0", "2"], done.stdout + done.stderr
+
+
+@pytest.mark.versions
+def test_cgroups_that_the_runtime_lets_the_pod_write_are_used_as_they_are(slurm: SlurmMachine) -> None:
+    start_worker(slurm, "default-1", writable_cgroups=True)
+    try:
+        assert "(cgroups runtime)" in slurm.run("scontrol show node default-1").stdout
+        assert "(cgroups remounted)" in slurm.run("scontrol show node default-0").stdout
+        script = "cat /proc/self/cgroup; python3 -c 'x = bytearray(300 * 2**20)'; echo status $?"
+        job = submit(slurm, script, "-n1 --mem=100 --nodelist=default-1")
+        told = wait_for(slurm, job, "OUT_OF_MEMORY")
+        assert "default-1_slurmstepd.scope" in told
+        assert "status 137" in told
+    finally:
+        slurm.pods.remove("default-1")
+        slurm.run("scontrol update nodename=default-1 state=down reason=test; scontrol delete nodename=default-1")

@@ -287,3 +287,14 @@ def test_a_worker_without_its_warden_ends(cluster: SlurmSandbox, how: str) -> No
         pod.stop()
         del cluster.pods[name]
         cluster.run(f"scontrol delete nodename={name}")
+
+
+def test_a_worker_that_has_to_hold_jobs_and_cannot_does_not_start_and_says_why(cluster: SlurmSandbox) -> None:
+    """These pods have no cgroups of their own."""
+    pod = cluster.start_worker_on("required-0", env={"CONFINEMENT": "required"})
+    assert pod.processes[-1].wait(timeout=60) != 0
+    told = pod.log("slurmd").splitlines()[-1]
+    assert "jobs cannot be held to what they asked for on this machine" in told
+    assert "`confinement: required`" in told
+    assert re.search(r"version 1 of cgroups|no cgroup namespace|lacks", told), told
+    assert "required-0" not in cluster.run("sinfo --noheader --Node --format=%N").stdout
