@@ -7,6 +7,7 @@ limits that Kubernetes has set above.
 
     /                                   the container, with Kubernetes' limits
     /slurmd                             slurmd, the warden, and what kubelet starts in the container
+    /startfiles                         what users' start-up files start before a job (images/worker/startfiles.py)
     /system.slice/NODE_slurmstepd.scope all jobs, with the memory that the node has for them; Slurm's own name
     .../job_1/step_0/user/task_0        a task, made by slurmstepd
 
@@ -73,7 +74,7 @@ def take_subtree(
         _move_all(mount, mount / daemons)
         group.mkdir(parents=True, exist_ok=True)
         for directory in (mount, *reversed([path for path in group.parents if mount in path.parents]), group):
-            _enable(directory)
+            enable(directory)
         (group / "memory.max").write_text("max" if memory is None else str(memory))
     except OSError as error:
         raise CannotConfineError(f"{error.filename or mount}: {error.strerror}") from error
@@ -133,7 +134,8 @@ def _move_all(top: Path, leaf: Path) -> None:
     raise CannotConfineError(f"processes keep coming into {top}: {' '.join(pids)}")
 
 
-def _enable(directory: Path) -> None:
+def enable(directory: Path) -> None:
+    """Let the cgroups below this one have limits. Raises OSError."""
     there = (directory / "cgroup.controllers").read_text(encoding="ascii").split()
     wanted = [f"+{name}" for name in (*_NEEDED, *_WANTED) if name in there]
     (directory / "cgroup.subtree_control").write_text(" ".join(wanted))

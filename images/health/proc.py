@@ -12,6 +12,8 @@ from typing import Final
 from images.common.steps import PROC, is_step
 
 _STEP: Final = r"slurmstepd: \[(\d+)\."
+_TITLE: Final = 64
+"""Bytes of a title that are read: a process may have any part of its memory shown as its title, of any size."""
 """How slurmstepd names itself: `slurmstepd: [17.batch]`, `[17.0]`, `[17.extern]`."""
 _KERNEL_THREAD: Final = 0x00200000
 """PF_KTHREAD (include/linux/sched.h)."""
@@ -142,7 +144,8 @@ def jobs_here(proc: Path = PROC) -> set[str]:
 def job_of(step: int, proc: Path = PROC) -> str:
     """The job's number of a slurmstepd; `?` where it does not say whose it is, empty where it has just ended."""
     try:
-        title = (proc / str(step) / "cmdline").read_text(encoding="utf-8", errors="replace")
+        with (proc / str(step) / "cmdline").open("rb", buffering=0) as file:
+            title = file.read(_TITLE).decode(errors="replace")
     except OSError:
         return ""
     match = re.match(_STEP, title)

@@ -161,6 +161,21 @@ class Cells:
         self._made.add(job)
         return cell
 
+    def enter_without_job(self, name: str) -> Path:
+        """Make a cell with an empty /tmp and /dev/shm in memory, for what runs before a job. Raises as `enter`.
+
+        `name`: no job's number.
+        """
+        cell = self.path(name)
+        cell.mkdir(mode=0o700)
+        try:
+            self._fill(cell, None, 0)
+        except BaseException:
+            self._clear(cell)
+            raise
+        self._made.add(name)
+        return cell
+
     def leave(self, job: str) -> None:
         """Take a job's cell away, with its shared memory. What still runs there keeps what it has open."""
         if job in self._made:
@@ -168,11 +183,11 @@ class Cells:
             self._made.discard(job)
 
     def _find(self) -> set[str]:
-        """The cells that are there. One that was only begun goes: it would show what is everybody's."""
+        """The jobs' cells that are there. One that was only begun goes: it would show what is everybody's."""
         points = self._mounts.points()
         found = set()
         for cell in self._cells.iterdir():
-            if {str(cell), f"{cell}/tmp", f"{cell}{SHARED_MEMORY}"} <= points:
+            if cell.name.isdigit() and {str(cell), f"{cell}/tmp", f"{cell}{SHARED_MEMORY}"} <= points:
                 found.add(cell.name)
             else:
                 with contextlib.suppress(OSError):  # what is in its place then keeps that job from starting

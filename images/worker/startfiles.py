@@ -2,7 +2,8 @@
 
 That is before there is a step of the job, and in a process of slurmd's (images/common/native/startfiles.c). Whatever
 ~/.profile starts would be beside slurmd: with all of the node's cores, memory and devices, and for as long as it likes.
-So it has a cgroup of its own among those of jobs, which ends with it. Where the node has no cgroups, nothing is held.
+~/.profile starts would be beside slurmd: with all of the node's cores, memory and devices, for as long as it likes.
+the kernel would end a job. Where the node has no cgroups, nothing is held.
 """
 
 from __future__ import annotations
@@ -12,12 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from images.common.cgroups import enable, memory_limit
 from images.worker import devices
 
 SCOPE: Final = "system.slice/*_slurmstepd.scope"
 """The cgroup of all jobs, by Slurm's own name."""
 
-PREFIX: Final = "startfiles_"
+PLACE: Final = "startfiles"
+"""The cgroup of all of them, below the container's."""
+
+LEAST_MEMORY: Final = 32 * 2**20
+"""Bytes for all of them, where little is kept for slurmd."""
 
 LIMITS: Final = {"memory.max": str(256 * 2**20), "pids.max": "256", "cpu.max": "100000 100000"}
 """Of one user's start-up files; one CPU. An environment of modules takes a tenth of that. slurmd waits for seconds."""
@@ -42,7 +48,7 @@ class StartFiles:
         if scope is None:
             return []
         self.tidy()
-        group = scope / f"{PREFIX}{pid}"
+        group = self._place(scope) / str(pid)
         group.mkdir(exist_ok=True)
         self._held[connection] = group
         for name, value in LIMITS.items():
@@ -50,6 +56,17 @@ class StartFiles:
                 (group / name).write_text(value)
         self._put_devices(group)
         return [str(group / "cgroup.procs")]
+
+    def _place(self, scope: Path) -> Path:
+        """Where they are: half of the memory that jobs are not given, and that is kept for slurmd, is for them all."""
+        place = self._mount / PLACE
+        if not place.exists():
+            place.mkdir()
+            enable(place)
+            whole, of_jobs = memory_limit(self._mount), memory_limit(scope)
+            if whole is not None and of_jobs is not None:
+                (place / "memory.max").write_text(str(max(LEAST_MEMORY, (whole - of_jobs) // 2)))
+        return place
 
     def release(self, connection: int) -> None:
         """End all that has been started there."""
@@ -62,7 +79,7 @@ class StartFiles:
 
     def forget_those_before(self) -> None:
         """End what an earlier warden has held: nobody has a connection for it any more."""
-        for group in self._mount.glob(f"{SCOPE}/{PREFIX}*"):
+        for group in self._mount.glob(f"{PLACE}/[0-9]*"):
             with contextlib.suppress(OSError):
                 (group / "cgroup.kill").write_text("1")
             self._leaving.add(group)

@@ -9,8 +9,9 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
     end JOB             takes the cell away, and what the job has left in its cgroup; `later` while a step of it is
                         still there, for which `end JOB now` does not wait (images/health/native/call.c)
     here                nothing: slurmd looks whether somebody answers (images/common/native/watch.c)
-    hold 0              the file by which who asks goes into a cgroup for users' start-up files, which is there for as
-                        long as the connection; nothing where the node has no cgroups (images/worker/startfiles.py)
+    hold 0              the file by which who asks goes into a cgroup for users' start-up files, and the way into a
+                        cell: both are there for as long as the connection, and neither where the node has no cgroups
+                        (images/worker/startfiles.py)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
     namespaces JOB UID GID GIDS  two descriptors, for namespaces of the user's own around the job's cell, where the pool
                         allows that (images/worker/namespaces.py)
@@ -37,6 +38,7 @@ from typing import Final, NoReturn
 
 from images.common.boundary import keep_only
 from images.common.process import CannotGoOnError
+from images.common.steps import user_of
 from images.worker import left_cgroups, namespaces
 from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
@@ -56,8 +58,11 @@ IDLE_SECONDS: Final = 24 * 3600.0
 """A cell without a step for so long is taken away. The epilog says when a job has ended; this is for sites with an
 epilog of their own. Of a job that is still there, what it has in /dev/shm goes with it."""
 
-_STEP: Final = re.compile(r"slurmstepd: \[(\d+)\.")
-"""How slurmstepd names itself: `slurmstepd: [17.batch]`. Whoever else does so only keeps a cell for longer."""
+_STEP: Final = re.compile(rb"slurmstepd: \[(\d+)\.")
+"""How slurmstepd names itself: `slurmstepd: [17.batch]`. If root in the jail does so, that only keeps a cell longer."""
+
+_TITLE: Final = 64
+"""Bytes of a title that are read: a process may have any part of its memory shown as its title, of any size."""
 
 LATER: Final = "later"
 
@@ -115,6 +120,8 @@ class Warden:
         self._start_files.forget_those_before()
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
+        self._start_cells: dict[int, str] = {}
+        """Those of start-up files, by the number of the connection's descriptor."""
         self._used: dict[str, float] = dict.fromkeys(cells.jobs(), now())
         """When a cell had a step last."""
         self._found = frozenset(self._used)
@@ -141,6 +148,8 @@ class Warden:
     def closed(self, connection: int) -> None:
         """A step has ended, or whoever asked."""
         self._start_files.release(connection)
+        if cell := self._start_cells.pop(connection, None):
+            self._cells.leave(cell)
         step = self._steps.pop(connection, None)
         if step is not None:
             self._used[step.job] = self._now()
@@ -158,10 +167,19 @@ class Warden:
                 self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
                 return [str(path)]
             case "hold", ():
-                return self._start_files.hold(connection, pid)
+                return self._hold(connection, pid)
             case "end", () | ("now",):
                 return self._end(job, waits=not more)
         raise RefusedError("no such request")
+
+    def _hold(self, connection: int, pid: int) -> list[str]:
+        entrance = self._start_files.hold(connection, pid)
+        if not entrance:
+            return []
+        name = f"start-{pid}"
+        cell = self._cells.enter_without_job(name)
+        self._start_cells[connection] = name
+        return [*entrance, str(cell)]
 
     def _start_namespaces(
         self, connection: int, job: str, uid: str = "", gid: str = "", groups: str = "", *more: str
@@ -227,9 +245,11 @@ def jobs_with_steps(proc: Path = Path("/proc")) -> set[str]:
     """The jobs of which a slurmstepd runs."""
     found = set()
     for path in proc.glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has just ended
-            match = _STEP.match(path.read_text(encoding="utf-8", errors="replace"))
-            found |= {match[1]} if match else set()
+        if user_of(int(path.parent.name), proc) != 0:
+            continue
+        with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:  # it has just ended
+            match = _STEP.match(file.read(_TITLE))
+            found |= {match[1].decode()} if match else set()
     return found
 
 

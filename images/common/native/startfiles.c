@@ -6,7 +6,8 @@
  *   jobs of the node.
  * execle: they would run outside of the jail, and they did run beside slurmd: in its cgroup, with all of the node's devices,
  *   and what they started lived on. So `su` runs in the jail, with the rights that users have there, and where the node
- *   has cgroups in one of its own (images/worker/startfiles.py), which ends with it.
+ *   has cgroups in one of its own, and with a /tmp and /dev/shm of its own, which end with it
+ *   (images/worker/startfiles.py).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -75,13 +76,13 @@ static int enter(const char *group)
 }
 
 /*
- * Has the warden make a cgroup for this process, which is there for as long as the connection is, and goes on in a child:
- * what users run gets no connection to the warden. Does not return in this process then. Where the node has no cgroups it
- * goes on itself. Returns 0, or -1 after a failure.
+ * Has the warden make a cgroup and a cell for this process, which are there for as long as the connection is, and goes on
+ * in a child: what users run gets no connection to the warden. Does not return in this process then. Where the node has
+ * no cgroups it goes on itself, and `cell` stays empty. Returns 0, or -1 after a failure.
  */
-static int hold(void)
+static int hold(char cell[WARDEN_LONGEST])
 {
-	char answer[WARDEN_LONGEST];
+	char answer[WARDEN_LONGEST], *blank;
 	int connection = warden_connect(), status;
 	long child;
 
@@ -91,7 +92,12 @@ static int hold(void)
 		close(connection);
 		return -1;
 	}
-	if (answer[0] == '\0' || enter(answer) != 0) {
+	blank = strchr(answer, ' ');
+	if (blank != NULL) {
+		*blank = '\0';
+		strcpy(cell, blank + 1);
+	}
+	if (answer[0] == '\0' || blank == NULL || enter(answer) != 0) {
 		close(connection);
 		return answer[0] == '\0' ? 0 : -1;
 	}
@@ -109,7 +115,7 @@ static int hold(void)
 static int become_user(const char *path, char **argv, char *const *environment)
 {
 	const char *jail = getenv("JAIL");
-	char command[512], *at;
+	char cell[WARDEN_LONGEST] = "", command[512], *at;
 	int i;
 
 	for (i = 0; argv[i] != NULL; i++) {
@@ -126,8 +132,10 @@ static int become_user(const char *path, char **argv, char *const *environment)
 		strcat(command, at);
 		argv[i] = command;
 	}
-	if (hold() != 0)
+	if (hold(cell) != 0)
 		return -1;
+	if (cell[0] != '\0')
+		jail = cell;
 	if (jail != NULL && *jail != '\0' && (chroot(jail) != 0 || chdir("/") != 0))
 		return -1;
 	if (bound_for_users() != 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from images.worker import devices
-from images.worker.startfiles import LIMITS, PREFIX, StartFiles
+from images.worker.startfiles import LIMITS, PLACE, StartFiles
 
 SCOPE = "system.slice/w-0_slurmstepd.scope"
 
@@ -15,11 +15,12 @@ SCOPE = "system.slice/w-0_slurmstepd.scope"
 @pytest.fixture
 def mount(tmp_path: Path) -> Path:
     (tmp_path / SCOPE).mkdir(parents=True)
+    (tmp_path / PLACE).mkdir()
     return tmp_path
 
 
 def groups(mount: Path) -> list[str]:
-    return sorted(path.name for path in (mount / SCOPE).iterdir())
+    return sorted(path.name for path in (mount / PLACE).iterdir())
 
 
 def empty(group: Path) -> None:
@@ -30,7 +31,7 @@ def empty(group: Path) -> None:
 
 def test_who_asks_has_a_cgroup_with_limits_and_without_devices(mount: Path) -> None:
     bare: list[Path] = []
-    group = mount / SCOPE / f"{PREFIX}4711"
+    group = mount / PLACE / "4711"
     group.mkdir()
     for name in LIMITS:
         (group / name).touch()  # the kernel makes them
@@ -39,6 +40,21 @@ def test_who_asks_has_a_cgroup_with_limits_and_without_devices(mount: Path) -> N
 
     assert {name: (group / name).read_text() for name in LIMITS} == LIMITS
     assert bare == [group]
+
+
+@pytest.mark.parametrize(("whole", "of_jobs", "limit"), [(800, 672, 64), (16000, 15680, 160), (700, 672, 32)])
+def test_they_have_no_memory_that_jobs_were_promised(
+    mount: Path, monkeypatch: pytest.MonkeyPatch, whole: int, of_jobs: int, limit: int
+) -> None:
+    """Jobs may have all of theirs: the kernel would end one for what somebody's ~/.profile takes."""
+    monkeypatch.setattr("images.worker.startfiles.enable", lambda _: None)
+    (mount / PLACE).rmdir()
+    (mount / "memory.max").write_text(f"{whole * 2**20}\n")
+    (mount / SCOPE / "memory.max").write_text(f"{of_jobs * 2**20}\n")
+
+    StartFiles(mount, lambda _: None).hold(5, 4711)
+
+    assert (mount / PLACE / "memory.max").read_text() == str(limit * 2**20)
 
 
 def test_where_there_are_no_cgroups_nothing_is_held(tmp_path: Path) -> None:
@@ -56,7 +72,7 @@ def test_a_process_that_cannot_be_held_is_told_so(mount: Path) -> None:
     with pytest.raises(PermissionError):
         held.hold(5, 4711)
     held.release(5)
-    assert (mount / SCOPE / f"{PREFIX}4711/cgroup.kill").read_text() == "1"
+    assert (mount / PLACE / "4711/cgroup.kill").read_text() == "1"
 
 
 def test_with_the_connection_all_that_was_started_ends(mount: Path) -> None:
@@ -64,11 +80,11 @@ def test_with_the_connection_all_that_was_started_ends(mount: Path) -> None:
     held.hold(5, 4711)
     held.hold(6, 4712)
     held.release(7)
-    assert not list((mount / SCOPE).glob("*/cgroup.kill"))
+    assert not list((mount / PLACE).glob("*/cgroup.kill"))
 
     held.release(5)
 
-    first, second = (mount / SCOPE / f"{PREFIX}{pid}" for pid in (4711, 4712))
+    first, second = (mount / PLACE / str(pid) for pid in (4711, 4712))
     assert (first / "cgroup.kill").read_text() == "1"
     assert not (second / "cgroup.kill").exists()
     empty(first)  # a moment later
@@ -83,10 +99,11 @@ def test_another_warden_ends_what_the_one_before_has_held(mount: Path) -> None:
 
     held.forget_those_before()
 
-    assert (mount / SCOPE / f"{PREFIX}4711/cgroup.kill").read_text() == "1"
-    empty(mount / SCOPE / f"{PREFIX}4711")
+    assert (mount / PLACE / "4711/cgroup.kill").read_text() == "1"
+    empty(mount / PLACE / "4711")
     held.hold(6, 4712)
-    assert groups(mount) == ["job_1", f"{PREFIX}4712"]
+    assert groups(mount) == ["4712"]
+    assert (mount / SCOPE / "job_1").exists()
 
 
 def test_the_program_for_who_has_no_devices_is_of_the_form_of_slurm_s() -> None:

@@ -100,15 +100,33 @@ def test_who_asks_for_a_cgroup_has_it_for_as_long_as_it_is_connected(kept: Kept,
     scope = tmp_path / "cgroups/system.slice/w-0_slurmstepd.scope"
     assert kept.ask(5, "hold 0") == "ok", "there are none here"
     scope.mkdir(parents=True)
+    place = tmp_path / "cgroups/startfiles"
+    place.mkdir()
     kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
     kept.start()
 
-    assert kept.ask(5, "hold 0") == f"ok {scope}/startfiles_{PID}/cgroup.procs", "of whom the kernel names"
+    cell = tmp_path / f"cells/start-{PID}"
+    assert kept.ask(5, "hold 0") == f"ok {place}/{PID}/cgroup.procs {cell}", "of whom the kernel names"
+    assert set(kept.mounts.mounted) == {str(cell), f"{cell}/tmp", f"{cell}/dev/shm"}
+    assert all("bytes" in what for at, what in kept.mounts.mounted.items() if at != str(cell)), "nothing of a disk"
     kept.warden.closed(5)
-    assert (scope / f"startfiles_{PID}/cgroup.kill").exists()
+    assert not kept.mounts.mounted
+    assert (place / f"{PID}/cgroup.kill").exists()
 
     kept.enter(6, "17")
     assert kept.ask(6, "hold 0") == "this is a step of job 17"
+
+
+def test_the_next_warden_takes_the_cells_of_start_up_files_away(kept: Kept, tmp_path: Path) -> None:
+    """It ends what runs there, and nobody has a connection for one any more."""
+    (tmp_path / "cgroups/system.slice/w-0_slurmstepd.scope").mkdir(parents=True)
+    (tmp_path / "cgroups/startfiles").mkdir()
+    kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
+    kept.start()
+    assert kept.ask(5, "hold 0").startswith("ok ")
+    kept.start()
+    assert not kept.mounts.mounted
+    assert kept.cells.jobs() == []
 
 
 def test_a_cell_stays_while_a_step_is_there(kept: Kept) -> None:
@@ -273,5 +291,17 @@ def test_jobs_with_steps_are_those_of_slurmstepd(tmp_path: Path) -> None:
     for pid, title in {**titles, "10": "slurmstepd: [x.0]", "self": "slurmstepd: [20.0]"}.items():
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "cmdline").write_text(title)
+        (tmp_path / pid / "status").write_text(f"Name:\tx\nUid:\t{10001 if pid == '9' else 0}\t0\t0\t0\n")
     (tmp_path / "11").mkdir()  # it has just ended
+    (tmp_path / "9/cmdline").write_text("slurmstepd: [19.0]")  # of a user's
     assert jobs_with_steps(tmp_path) == {"17", "18"}
+
+
+def test_a_title_of_any_size_takes_no_memory(tmp_path: Path) -> None:
+    """prctl(PR_SET_MM_MAP) lets everybody show a terabyte of nothing as one: the warden was ended for its memory."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/status").write_text("Uid:\t0\t0\t0\t0\n")
+    with (tmp_path / "7/cmdline").open("wb") as file:
+        file.write(b"slurmstepd: [17.0]")
+        file.truncate(2**40)
+    assert jobs_with_steps(tmp_path) == {"17"}
