@@ -197,23 +197,18 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	return bound();
 }
 
-enum { SOONER = 100, SOONEST = 1000 };
-
 /*
  * Where a job is over its memory, the kernel is to end a task and not slurmstepd, which is in the job's limit, too: then
- * nobody would say that the job has ended. Slurm would protect slurmstepd itself, which takes CAP_SYS_RESOURCE.
+ * nobody would say that the job has ended. Slurm would protect slurmstepd itself, which takes CAP_SYS_RESOURCE. All of
+ * the scale, 1000: of a small job slurmstepd may be the largest part. A user can take that back, for a job of his own.
  */
 static void be_killed_sooner(void)
 {
-	FILE *file = fopen("/proc/self/oom_score_adj", "r+e");
-	int score;
+	FILE *file = fopen("/proc/self/oom_score_adj", "we");
 
 	if (file == NULL)
 		return;
-	if (fscanf(file, "%d", &score) == 1) {
-		rewind(file);
-		fprintf(file, "%d", score + SOONER < SOONEST ? score + SOONER : SOONEST);
-	}
+	fputs("1000", file);
 	fclose(file);
 }
 
