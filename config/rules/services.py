@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from config.base import parse_bytes
 from config.errors import Problem, unknown_name
 from config.rules.settings import has_gpus, has_shards, named_resources, slurmdbd_setting_problems
 from config.rules.stack_file import Sections
@@ -13,7 +14,7 @@ from config.sections.partitions import Partition
 from config.sections.policy import Qos
 from config.sections.rest import Rest
 from config.sections.scheduling import JobSubmit
-from config.sections.services import CUDA_VERSIONS, NO_CUDA, ImageRole, Images
+from config.sections.services import CUDA_VERSIONS, LEAST_WITH_CUDA, NO_CUDA, ImageRole, Images, Jail
 from config.sections.slurm import Slurm
 from config.times import longer
 
@@ -164,6 +165,10 @@ def image_problems(sections: Sections) -> Iterator[Problem]:
     slurm: Slurm | None = sections.get("slurm")
     if images is not None and slurm is not None and images.jail.cuda and slurm.version not in CUDA_VERSIONS:
         yield Problem("images.jail.cuda", NO_CUDA.format(version=slurm.version))
+    jail: Jail | None = sections.get("jail")
+    if images is not None and images.jail.cuda and jail and parse_bytes(jail.size) < parse_bytes(LEAST_WITH_CUDA):
+        yield Problem("jail.size", f"{jail.size} is too small for a jail with CUDA (images.jail.cuda), which has 6.2 "
+                      f"GB before anybody has written a file; at least {LEAST_WITH_CUDA}")  # fmt: skip
     accounting: Accounting | None = sections.get("accounting")
     rest: Rest | None = sections.get("rest")
     if images is None or accounting is None or rest is None or "controller" not in images.digests:

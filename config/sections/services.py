@@ -201,6 +201,8 @@ Package = Annotated[
 CUDA_VERSIONS = ("24.11",)
 """Versions of Slurm in whose Debian suite CUDA is: forky, which carries 26.05, has none (November 2026)."""
 
+LEAST_WITH_CUDA = "8Gi"
+
 NO_CUDA = (
     "is not to be had with Slurm {version}: its Debian has no CUDA; remove it, and install NVIDIA's own packages, or "
     "pip's or conda's, in the jail (docs/gpus.md)"

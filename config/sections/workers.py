@@ -98,12 +98,15 @@ class Toleration(Section):
 
 
 _SYSTEM_PATHS = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr")
+_OF_KUBERNETES = ("/var/lib/kubelet", "/var/lib/containerd", "/var/lib/containers", "/var/lib/etcd", "/var/log")
 _PATH = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
 
 
 def _machine_path(path: str) -> str:
     if not _PATH.fullmatch(path):
-        raise ValueError("is not an absolute path such as /mnt/nvme")
+        raise ValueError("is not an absolute path of plain names, without `..`, such as /mnt/nvme")
+    if taken := [one for one in _OF_KUBERNETES if f"{path}/".startswith(f"{one}/") or one.startswith(f"{path}/")]:
+        raise ValueError(f"has {taken[0]} in it or is inside: what jobs write there would fill what the machine needs")
     if path.split("/")[1] in _SYSTEM_PATHS:
         raise ValueError(f"is inside /{path.split('/')[1]}, which belongs to the machine's system")
     return path

@@ -69,3 +69,14 @@ def test_cuda_is_refused_where_debian_has_none_and_what_to_do_is_said() -> None:
     assert problem.where == "images.jail.cuda"
     assert "not to be had with Slurm 26.05" in problem.message
     assert "install NVIDIA's own packages, or pip's or conda's, in the jail" in problem.message
+
+
+def test_a_jail_has_room_for_cuda() -> None:
+    with_cuda = {**stacks.existing(), "images": {"jail": {"cuda": True}}}
+    with pytest.raises(ConfigError) as caught:
+        load_config({**with_cuda, "jail": {"size": "4Gi"}})
+    (problem,) = caught.value.problems
+    assert problem.where == "jail.size"
+    assert "at least 8Gi" in problem.message
+    assert load_config({**with_cuda, "jail": {"size": "8Gi"}}).jail.size == "8Gi"
+    assert load_config({**stacks.existing(), "jail": {"size": "4Gi"}}).jail.size == "4Gi"
