@@ -132,6 +132,29 @@ def test_what_fills_dev_shm_is_counted_for_the_job_that_does(slurm: SlurmMachine
     assert "status 137" in wait_for(slurm, over, "OUT_OF_MEMORY")
 
 
+SEIZE = """
+import ctypes, sys, time
+libc = ctypes.CDLL(None)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+print("traces", libc.ptrace(0x4206, int(sys.argv[1]), None, None), flush=True)
+time.sleep(4321)
+"""
+
+
+@pytest.mark.versions
+def test_a_job_that_another_of_its_user_s_traces_ends(slurm: SlurmMachine) -> None:
+    """The tracer kept it as a zombie, and Slurm drained the node, for good. Without cgroups: tests/slurm."""
+    held = submit(slurm, "echo pid $$; exec sleep 4321", "-n1")
+    pid = says(slurm, held, "pid").split()[1]
+    tracer = submit(slurm, f"exec python3 -c {quote(SEIZE)} {pid}", "-n1")
+    assert "traces 0" in says(slurm, tracer, "traces")
+    slurm.run(f"scancel {held}")
+    wait_for(slurm, held, "CANCELLED")
+    slurm.run(f"scancel {tracer}")
+    wait_for(slurm, tracer, "CANCELLED", "FAILED")
+    assert "drain" not in slurm.run("sinfo --noheader --Node --format=%T").stdout
+
+
 SYSTEM_V = """
 import ctypes
 libc = ctypes.CDLL(None)
@@ -217,6 +240,8 @@ START_FILES = """\
 setsid sh -c 'exec > ~/told 2>&1; cat /proc/self/cgroup; cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/memory.max
 for n in 0 1; do head -c1 /dev/device$n > /dev/null && echo opens $n; done
 head -c1 /dev/zero > /dev/null && echo opens zero
+cat /sys/fs/cgroup/startfiles/memory.max
+echo > /tmp/mine; echo > /dev/shm/mine; ls /tmp /dev/shm
 echo looked; exec sleep 4321' &
 until grep -s looked ~/told; do sleep 0.1; done
 export AT_LOGIN=here
@@ -234,13 +259,17 @@ def test_what_a_user_s_start_up_files_start_is_held_and_ends(slurm: SlurmMachine
     finally:
         slurm.machine.run(f"rm {home}/.profile")
     told = slurm.machine.run(f"cat {home}/told").stdout
-    assert re.match(r"0::/system.slice/default-0_slurmstepd.scope/startfiles_\d+\n", told), told
+    assert re.match(r"0::/startfiles/\d+\n", told), told
     assert "opens zero" in told
     assert "opens 1" not in told, "which stands for a GPU; the other one is /dev/random, which all may open"
     assert f"\n{256 * 2**20}\n" in told
+    assert f"\n{64 * 2**20}\n" in told, "all of them together: half of what jobs are not promised"
     assert "AT_LOGIN=here" in text
     assert not re.search(r"^\d+$", text, re.MULTILINE), "what it has started lives on"
-    groups = f"ls -d {SCOPE}/startfiles_*"
+    assert told.count("mine\n") == 2, told
+    left = "find /tmp /dev/shm /jail/tmp /jail/dev/shm -name mine; ls /run/slurmstack/cells | grep start"
+    wait_until(lambda: not slurm.worker().look(left).stdout, lambda: slurm.worker().look(left).stdout, 60)
+    groups = "ls -d /sys/fs/cgroup/startfiles/*/"
     wait_until(lambda: not slurm.worker().look(groups).stdout, slurm.logs, 30)
 
 

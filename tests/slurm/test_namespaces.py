@@ -214,7 +214,7 @@ def test_debian_s_programs_fetch_and_unpack_an_image_without_rights(cluster: Slu
     install_example(cluster)
     shutil.copy("/etc/resolv.conf", cluster.jail / "etc/resolv.conf")
     for command in ("update", "install -y --no-install-recommends skopeo umoci"):
-        in_jail = ["chroot", cluster.jail, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *command.split()]
+        in_jail = ["chroot", str(cluster.jail), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *command.split()]
         done = subprocess.run(in_jail, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
     unpack = f"""
