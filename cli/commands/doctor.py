@@ -60,7 +60,7 @@ def cloud(
         message = "the cluster is already there (cloud.kind: existing), so there is no cloud to ask"
         typer.echo(json.dumps({"cloud": settings.kind, "ok": True, "findings": []}) if as_json else message)
         return
-    from cli.doctor import nebius, report  # noqa: PLC0415  the SDK takes a second to load
+    from cli.doctor.cloud import nebius, report  # noqa: PLC0415  the SDK takes a second to load
 
     found = nebius.diagnose(stack.config, settings, limit=timeout, credentials=credentials, profile=profile)
     if as_json:
