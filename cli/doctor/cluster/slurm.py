@@ -19,7 +19,7 @@ from images.common.slurm_records import entries_in, number_of, states_of, text_o
 from images.health.nodes import document
 from images.health.slurm import parse_nodes
 
-SECONDS = 4
+SECONDS = 3
 """For all answers together. What has answered by then counts."""
 
 _EACH = 2
@@ -40,7 +40,7 @@ _THEN = {
 }
 """What is asked where slurmctld has answered at all: else each would wait in vain."""
 
-_DATABASE = "timeout -k 1 3 sacctmgr --noheader --parsable2 list cluster </dev/null >/dev/null 2>&1"
+_DATABASE = "timeout -k 1 2 sacctmgr --noheader --parsable2 list cluster </dev/null >/dev/null 2>&1"
 """Asked beside the others: a slurmdbd that hangs costs them no time."""
 
 _PAST = "sacct --noheader --parsable2 -X --format=State,ExitCode,NodeList,Start,End,Reason --jobs="

@@ -25,7 +25,7 @@ _UNPLACED = (
         "kubectl: get pvc,events",
     ),
     (
-        r"Insufficient ([\w./-]+)",
+        r"Insufficient ([\w./-]*\w)",
         "no machine has enough {0} left",
         "add machines, free some, or lower worker_nodes.{pool}.resources in the stack file; then `slurmstack up`",
     ),

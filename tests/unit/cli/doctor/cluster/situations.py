@@ -74,9 +74,11 @@ def leaving(cluster: RecordedCluster) -> None:
 
 
 def lease(age: float) -> Ill:
-    spec = {"holderIdentity": "slurmstack up of root@here (pid 1)", "renewTime": ago(age)}
-    item = {"kind": "Lease", "metadata": {"name": "slurmstack"}, "spec": spec}
-    return lambda cluster: cluster.objects.append(item)
+    def make(cluster: RecordedCluster) -> None:
+        spec = {"holderIdentity": "slurmstack up of root@here (pid 1)", "renewTime": ago(age)}
+        cluster.objects.append({"kind": "Lease", "metadata": {"name": "slurmstack"}, "spec": spec})
+
+    return make
 
 
 def told(name: str, replicas: int) -> Ill:
@@ -146,10 +148,10 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     # pods
     "no machine has room": (
         unplaced("0/2 nodes are available: 2 Insufficient cpu."),
-        "no machine has enough cpu",
+        "no machine has enough cpu left",
         "resources",
     ),
-    "those that fit have no GPU left": (unplaced(GPUS), "no machine has enough nvidia.com/gpu", "add machines"),
+    "those that fit have no GPU left": (unplaced(GPUS), "no machine has enough nvidia.com/gpu left", "add machines"),
     "taint": (
         unplaced("0/2 nodes are available: 2 node(s) had untolerated taint {gpu: yes}."),
         "the taint {gpu: yes}",

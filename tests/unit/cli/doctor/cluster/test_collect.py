@@ -51,7 +51,7 @@ def test_an_answer_that_was_cut_off_is_none() -> None:
         del cluster.slurm[name]
     cluster.slurm["details"] = (0, "12\t(Resou")
     facts = cluster.look()
-    assert facts.unread == dict.fromkeys(("jobs", "partitions", "load"), "no answer within 4 s")
+    assert facts.unread == dict.fromkeys(("jobs", "partitions", "load"), "no answer within 3 s")
     assert len(facts.nodes) == 2
 
 
