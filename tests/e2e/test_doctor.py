@@ -11,10 +11,17 @@ HUGE = {"size": 1, "resources": {"cpus": 500, "memory": "2Gi"}}
 
 
 def doctor(slurm: SlurmOnKubernetes, *arguments: str) -> tuple[dict[str, Any], int]:
-    """What it prints as JSON, and its exit status."""
-    done = slurmstack("doctor", *arguments, "--json", "--config", str(slurm.file), check=False)
-    assert done.stdout, done.stderr
-    return json.loads(done.stdout), done.returncode
+    """What it prints as JSON, and its exit status. Again where it had no time to read all: lanes share the machine."""
+
+    def look() -> tuple[dict[str, Any], int] | None:
+        done = slurmstack("doctor", *arguments, "--json", "--config", str(slurm.file), check=False)
+        assert done.stdout, done.stderr
+        found = json.loads(done.stdout)
+        return None if found["unread"] else (found, done.returncode)
+
+    found = wait_until(look, "each part was read")
+    assert found is not None
+    return found
 
 
 def first(slurm: SlurmOnKubernetes, *arguments: str) -> dict[str, Any]:
@@ -26,7 +33,7 @@ def first(slurm: SlurmOnKubernetes, *arguments: str) -> dict[str, Any]:
 
 def test_a_whole_cluster_has_no_finding_and_each_part_was_read(two_nodes: SlurmOnKubernetes) -> None:
     found, code = doctor(two_nodes)
-    assert (found["findings"], found["unread"], code) == ([], {}, 0)
+    assert (found["findings"], code) == ([], 0)
     assert "2 Slurm nodes" in found["looked_at"]
 
 

@@ -92,7 +92,7 @@ def _silent(facts: Facts) -> Finding:
 
 
 def _node(facts: Facts, node: SlurmNode) -> Iterator[Finding]:
-    if node.states & {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "PLANNED"}:
+    if node.states & {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}:
         return
     pod, pool = facts.pod(node.name), node.name.rpartition("-")[0]
     after = (f"pod {node.name}", "slurmctld", *([f"machine {pod.machine}"] if pod else ()))

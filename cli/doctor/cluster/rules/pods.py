@@ -121,7 +121,7 @@ def _not_made(facts: Facts, owner: Owner) -> Iterator[Finding]:
         cause=cause,
         evidence=(said,) if said else (),
         mend=f"{facts.kubectl('describe resourcequota')}; raise it, or lower the pool's size" if quota else look,
-        after=("apply",),
+        after=("apply", *(f"pod {pod.name}" for pod in facts.pods if pod.owner == owner.name)),
         weight=len(missing) * (10 if owner.name == CONTROLLER else 1),
     )
 

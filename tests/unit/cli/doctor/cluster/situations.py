@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -137,6 +138,34 @@ def queued(id_: str, reason: str, **more: Any) -> Ill:
     return lambda cluster: cluster.job(id_, reason, **more)
 
 
+def evicted(cluster: RecordedCluster) -> None:
+    said = "The node was low on resource: ephemeral-storage."
+    cluster.thing("Pod", "default-1")["status"] = {"phase": "Failed", "reason": "Evicted", "message": said}
+    silent_node(cluster)
+
+
+def full_machine(cluster: RecordedCluster) -> None:
+    conditions = cluster.thing("Node", "node-0")["status"]["conditions"]
+    next(one for one in conditions if one["type"] == "DiskPressure")["status"] = "True"
+
+
+def no_pod(cluster: RecordedCluster) -> None:
+    cluster.remove("Pod", "default-1")
+    silent_node(cluster)
+
+
+def foreign_pool(cluster: RecordedCluster) -> None:
+    """The stack file calls the pool otherwise: it has been renamed, and is not applied."""
+    for kind, name in (("StatefulSet", "default"), ("Pod", "default-0"), ("Pod", "default-1")):
+        item = copy.deepcopy(cluster.thing(kind, name))
+        item["metadata"]["name"] = name.replace("default", "old")
+        item["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "name": "old"}]
+        cluster.objects.append(item)
+    names = {"default-0": "old-0", "default-1": "old-1"}
+    nodes = copy.deepcopy(cluster.slurm["nodes"][1]["nodes"])
+    cluster.slurm["nodes"][1]["nodes"] += [{**node, "name": names[node["name"]]} for node in nodes]
+
+
 def no_slurmd(cluster: RecordedCluster) -> None:
     del cluster.slurm["nodes"][1]["nodes"][1]
 
@@ -218,6 +247,10 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "should have ended 10 min ago",
         "--force",
     ),
+    "evicted": (evicted, "pod default-1 was evicted", "describe node"),
+    "machine is short of disk": (full_machine, "node-0 has DiskPressure", "describe node node-0"),
+    "pod is not there": (no_pod, "default-1 of StatefulSet default is not there", "describe -n slurm statefulset"),
+    "pool is not in the stack file": (foreign_pool, "a pool old that is not in the stack file", "slurmstack preview"),
     # slurmctld and nodes
     "slurmctld is silent": (slurm_says(slurmctld=(124, "")), "slurmctld does not answer", "logs -n slurm controller-0"),
     "munge": (
