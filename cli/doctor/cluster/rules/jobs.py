@@ -133,8 +133,9 @@ def explain(facts: Facts, wanted: str) -> Iterator[Finding]:
     if not queued and facts.job:
         yield _ended(facts, wanted)
     elif not queued and facts.past:
-        state, code, nodes, start, end, reason = (*facts.past, *([""] * 6))[:6]
-        seen = (f"exit status {code}; on {nodes or 'no node'}", f"from {start} to {end}; {reason}")
+        said = ("" if field in {"None", "None assigned", "Unknown"} else field for field in facts.past)
+        state, code, nodes, start, end, reason = (*said, *([""] * 6))[:6]
+        seen = (f"exit status {code}; on {nodes or 'no node'}", f"from {start or 'no start'} to {end or 'now'}", reason)
         yield _end(facts, wanted, (state,), seen)
 
 

@@ -121,7 +121,7 @@ def test_a_job_that_runs_is_no_fault(cluster: RecordedCluster, capsys: pytest.Ca
     [
         ("COMPLETED|0:0|default-0|a|b|None", "ended well", 0),
         ("OUT_OF_MEMORY|0:125|default-0|a|b|None", "more memory than it had asked for", 1),
-        ("CANCELLED by 0|0:0||a|b|None", "was cancelled", 1),
+        ("CANCELLED by 0|0:0|None assigned|None|b|None", "exit status 0:0; on no node", 1),
     ],
 )
 def test_a_job_that_has_ended_is_known_from_accounting(
