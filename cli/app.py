@@ -58,7 +58,7 @@ COMMANDS = {
         "cli.commands.local:app",
         "The local cluster: a real two-node Kubernetes on this machine, for development and trying out.",
     ),
-    "doctor": ("cli.commands.doctor:app", "Look for what is wrong before it costs time or money."),
+    "doctor": ("cli.commands.doctor:app", "Say what is wrong with the running cluster, and what mends it."),
     "images": (
         "cli.commands.images:app",
         "The container images: build them, push them to a registry, load them into kind, k3s or the local cluster.",

@@ -1,19 +1,28 @@
-"""Commands that look for what is wrong before it costs time or money."""
+"""The command `doctor`: what is wrong with the cluster that runs, with a job, with a node, and with a cloud before."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.commands.options import ConfigOption, JsonOption
-from cli.errors import FAILED
+from cli.errors import FAILED, USAGE, Failure
 from cli.stack import open_stack
 from config.nebius.cloud import NebiusCloud
 
-app = typer.Typer(help="Look for what is wrong before it costs time or money.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from cli.doctor.cluster.facts import Facts
+
+COULD_NOT_LOOK = 3
+"""Exit status where neither Kubernetes nor Slurm could be asked."""
+
+app = typer.Typer(invoke_without_command=True)
 
 CredentialsOption = Annotated[
     Path | None,
@@ -35,8 +44,140 @@ ProfileOption = Annotated[
 
 
 @app.callback()
-def doctor() -> None:
-    """Look for what is wrong before it costs time or money."""
+def doctor(context: typer.Context, config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
+    """Say what is wrong with the running cluster, and what mends it.
+
+    Without the name of a command it asks Kubernetes and Slurm some questions at the same time, for 5 s at most, and
+    prints the causes: the most likely one of the worst first, with what was seen, what follows from it, and a command.
+    It changes nothing. What these credentials may not read is said, and the rest is looked at all the same.
+
+    Exit status: 0 nothing found, 1 something found (a note counts too), 2 wrong usage, 3 could not look at all.
+
+    Examples:
+      slurmstack doctor
+
+      slurmstack doctor job 1234
+
+      slurmstack doctor node gpu-0
+
+      slurmstack doctor --json | jq -r '.findings[] | .cause'
+
+      slurmstack doctor cloud
+    """
+    if context.invoked_subcommand is not None:
+        if config is not None or as_json:
+            raise Failure("options of `doctor` come after the name of its command", code=USAGE)
+        return
+    from cli.doctor.cluster.diagnose import diagnose  # noqa: PLC0415
+    from cli.doctor.cluster.present import as_data, print_findings  # noqa: PLC0415
+
+    facts = _look(config)
+    found = diagnose(facts)
+    if as_json:
+        typer.echo(json.dumps(as_data(facts, found), indent=1))
+    else:
+        print_findings(facts, found, fine="Nothing is wrong, as far as could be seen.")
+    if found:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def job(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="As squeue shows it: 12, or 12_3 of an array.")],
+    config: ConfigOption = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why a job waits, where it runs, or how it has ended.
+
+    Exit status: 0 it runs or has ended well, 1 it waits, or has ended otherwise, 2 nobody knows such a job, 3 could not
+    look.
+
+    Examples:
+      slurmstack doctor job 1234
+    """
+    from cli.doctor.cluster.diagnose import diagnose_job  # noqa: PLC0415
+    from cli.doctor.cluster.present import as_data, print_findings  # noqa: PLC0415
+
+    if not re.fullmatch(r"\d{1,10}([_+]\d{1,10})?", id_):
+        raise Failure(f"{id_!r} is no number of a job", hint="`squeue` shows them: 12, or 12_3 of an array", code=USAGE)
+    facts = _look(config, job=id_)
+    if facts.slurmctld or "slurm" in facts.unread:
+        raise Failure(
+            f"slurmctld could not be asked: {facts.slurmctld or facts.unread['slurm']}",
+            hint="`slurmstack doctor` says what is wrong with it",
+            code=COULD_NOT_LOOK,
+        )
+    found = diagnose_job(facts, id_)
+    if not found:
+        raise Failure(f"neither slurmctld nor accounting knows a job {id_}", hint="`squeue`, `sacct`", code=USAGE)
+    if as_json:
+        typer.echo(json.dumps(as_data(facts, found, job=id_), indent=1))
+    else:
+        print_findings(facts, found, fine="")
+    if any(item.severity != "note" or " waits: " in item.cause for item in found):
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def node(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As Slurm calls it: gpu-0.")],
+    config: ConfigOption = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what is wrong with a node: with its pod, its machine, its checks, or with what it needs.
+
+    Exit status: 0 nothing found, 1 something found, 2 there is no such node, 3 could not look.
+
+    Examples:
+      slurmstack doctor node gpu-0
+    """
+    from cli.doctor.cluster.diagnose import diagnose_node, knows_node  # noqa: PLC0415
+    from cli.doctor.cluster.present import as_data, print_findings  # noqa: PLC0415
+
+    facts = _look(config)
+    if not knows_node(facts, name):
+        raise Failure(f"there is no node {name}", hint="`slurmstack status` shows all", code=USAGE)
+    found = diagnose_node(facts, name)
+    state = next((item.state for item in facts.nodes if item.name == name), "unknown to Slurm")
+    if as_json:
+        typer.echo(json.dumps(as_data(facts, found, node=name, state=state), indent=1))
+    else:
+        print_findings(facts, found, fine=f"Nothing is wrong with {name} ({state}), as far as could be seen.")
+    if found:
+        raise typer.Exit(FAILED)
+
+
+def _look(config: Path | None, *, job: str = "") -> Facts:
+    """What can be read of the cluster. Raises Failure if that is nothing."""
+    from cli.access.reach import reach  # noqa: PLC0415
+    from cli.doctor.cluster.collect import collect  # noqa: PLC0415
+
+    stack = open_stack(config)
+    with _could_not_look():
+        facts = collect(reach(stack), stack.config, job=job)
+        if not facts.pods and not facts.owners and "slurm" in facts.unread:
+            whys = "; ".join(dict.fromkeys(f"{part}: {why}" for part, why in facts.unread.items()))
+            missing = facts.knows("pods", "workloads")
+            raise Failure(
+                f"nothing of a cluster is in namespace {facts.namespace}"
+                if missing
+                else f"nothing can be read: {whys}",
+                hint="`slurmstack up` makes it" if missing else "ask for rights to read in the namespace",
+            )
+    return facts
+
+
+@contextmanager
+def _could_not_look() -> Iterator[None]:
+    """What could not be asked is not the same as something that was found."""
+    try:
+        yield
+    except Failure as failure:
+        if failure.code == FAILED:
+            failure.code = COULD_NOT_LOOK
+        raise
 
 
 @app.command()
@@ -60,7 +201,7 @@ def cloud(
         message = "the cluster is already there (cloud.kind: existing), so there is no cloud to ask"
         typer.echo(json.dumps({"cloud": settings.kind, "ok": True, "findings": []}) if as_json else message)
         return
-    from cli.doctor import nebius, report  # noqa: PLC0415  the SDK takes a second to load
+    from cli.doctor.cloud import nebius, report  # noqa: PLC0415  the SDK takes a second to load
 
     found = nebius.diagnose(stack.config, settings, limit=timeout, credentials=credentials, profile=profile)
     if as_json:

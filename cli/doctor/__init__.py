@@ -1,5 +1,1 @@
-"""Questions to a cloud before money is spent, and what follows from its answers.
-
-`ask` puts the questions and turns the service's messages into the plain values of `answers`; the other modules compare
-these with the stack file and give findings. Only `ask` knows the SDK.
-"""
+"""What is wrong, and what mends it: of a cloud before money is spent, and of a cluster that runs."""

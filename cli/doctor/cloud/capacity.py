@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cli.doctor.answers import Advice, Answers, Availability, CapacityBlock, LiveGpuCluster, Unanswered
-from cli.doctor.report import Finding, change, fine, unchecked, warning
+from cli.doctor.cloud.answers import Advice, Answers, Availability, CapacityBlock, LiveGpuCluster, Unanswered
+from cli.doctor.cloud.report import Finding, change, fine, unchecked, warning
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import Needs, NodeNeed

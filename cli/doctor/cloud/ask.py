@@ -18,7 +18,7 @@ from nebius.base.error import SDKError
 from nebius.sdk import SDK
 
 from cli.access.nebius_sdk import AUTH_OPTIONS
-from cli.doctor.answers import (
+from cli.doctor.cloud.answers import (
     Advice,
     Answer,
     Availability,

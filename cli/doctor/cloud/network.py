@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Network, ip_network
 
-from cli.doctor.answers import Answer, Answers, Subnet, Unanswered
-from cli.doctor.present import Missing
-from cli.doctor.report import Finding, change, fine, unchecked, warning
+from cli.doctor.cloud.answers import Answer, Answers, Subnet, Unanswered
+from cli.doctor.cloud.present import Missing
+from cli.doctor.cloud.report import Finding, change, fine, unchecked, warning
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import Needs
 

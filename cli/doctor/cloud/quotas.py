@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cli.doctor.answers import Answer, Answers, LivePlatform, Quota, Unanswered
-from cli.doctor.present import Missing
-from cli.doctor.report import Finding, change, fine, unchecked, warning
+from cli.doctor.cloud.answers import Answer, Answers, LivePlatform, Quota, Unanswered
+from cli.doctor.cloud.present import Missing
+from cli.doctor.cloud.report import Finding, change, fine, unchecked, warning
 from config.base import GIBIBYTE
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud

@@ -12,7 +12,7 @@ from nebius.api.nebius.common.v1 import ResourceMetadata
 from tests.fakes import nebius_answers as cloud
 from tests.fakes.nebius import Reply
 from tests.stacks import with_change
-from tests.unit.cli.doctor.nebius_doctor import Doctor, only, worst
+from tests.unit.cli.doctor.cloud.nebius_doctor import Doctor, only, worst
 
 
 def test_a_quota_that_the_service_does_not_list_is_not_called_enough(doctor: Doctor) -> None:

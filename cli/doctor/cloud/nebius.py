@@ -14,16 +14,16 @@ from nebius.sdk import SDK
 from rich.console import Console
 
 from cli.access.nebius_sdk import close_sdk, open_sdk
-from cli.doctor.answers import Answers, LiveGpuCluster, LivePlatform, Present, Unanswered
-from cli.doctor.ask import Cloud
-from cli.doctor.capacity import check_capacity, check_fabrics, check_reservations, demands, reserved_gpus
-from cli.doctor.interview import Interview, Tell
-from cli.doctor.machines import check_filesystems, check_gpu_clusters, check_platforms
-from cli.doctor.network import check_subnet
-from cli.doctor.present import Missing, missing
-from cli.doctor.project import check_credentials, check_drivers, check_kubernetes, check_project
-from cli.doctor.quotas import check_quotas, wanted_quotas
-from cli.doctor.report import Finding, fine, unchecked
+from cli.doctor.cloud.answers import Answers, LiveGpuCluster, LivePlatform, Present, Unanswered
+from cli.doctor.cloud.ask import Cloud
+from cli.doctor.cloud.capacity import check_capacity, check_fabrics, check_reservations, demands, reserved_gpus
+from cli.doctor.cloud.interview import Interview, Tell
+from cli.doctor.cloud.machines import check_filesystems, check_gpu_clusters, check_platforms
+from cli.doctor.cloud.network import check_subnet
+from cli.doctor.cloud.present import Missing, missing
+from cli.doctor.cloud.project import check_credentials, check_drivers, check_kubernetes, check_project
+from cli.doctor.cloud.quotas import check_quotas, wanted_quotas
+from cli.doctor.cloud.report import Finding, fine, unchecked
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import Needs, needs

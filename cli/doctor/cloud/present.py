@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cli.doctor.answers import Present
+from cli.doctor.cloud.answers import Present
 from config.nebius.needs import FilesystemNeed, Needs, NodeNeed
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cli.doctor.answers import Answer, Answers, Identity, Image, KubernetesVersion, Project, Unanswered
-from cli.doctor.report import Finding, change, fine, unchecked, warning
+from cli.doctor.cloud.answers import Answer, Answers, Identity, Image, KubernetesVersion, Project, Unanswered
+from cli.doctor.cloud.report import Finding, change, fine, unchecked, warning
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from config.nebius.platforms import nebius_catalogue

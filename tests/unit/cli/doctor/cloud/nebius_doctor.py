@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cli.doctor.nebius import diagnose
-from cli.doctor.report import Finding
+from cli.doctor.cloud.nebius import diagnose
+from cli.doctor.cloud.report import Finding
 from config import load_config
 from config.nebius.cloud import NebiusCloud
 from tests.fakes import nebius_answers as cloud

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-from cli.doctor.answers import Answer, Answers, Identity, Project, Unanswered
-from cli.doctor.ask import Cloud
-from cli.doctor.project import wanted_drivers
+from cli.doctor.cloud.answers import Answer, Answers, Identity, Project, Unanswered
+from cli.doctor.cloud.ask import Cloud
+from cli.doctor.cloud.project import wanted_drivers
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import Needs

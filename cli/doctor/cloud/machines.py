@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
-from cli.doctor.answers import Answer, Answers, LiveFilesystem, LivePlatform, Unanswered
-from cli.doctor.report import Finding, change, fine, unchecked, warning
+from cli.doctor.cloud.answers import Answer, Answers, LiveFilesystem, LivePlatform, Unanswered
+from cli.doctor.cloud.report import Finding, change, fine, unchecked, warning
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import FilesystemNeed, Needs, NodeNeed

@@ -10,16 +10,16 @@ from typing import Any, cast
 import pytest
 from grpc import StatusCode
 
-from cli.doctor.answers import Project, Unanswered
-from cli.doctor.ask import CALL_TIMEOUT_S, Cloud
-from cli.doctor.interview import Interview
+from cli.doctor.cloud.answers import Project, Unanswered
+from cli.doctor.cloud.ask import CALL_TIMEOUT_S, Cloud
+from cli.doctor.cloud.interview import Interview
 from config import load_config
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import needs
 from tests.fakes import nebius_answers as cloud
 from tests.fakes.nebius import Fails, Never, Reply
 from tests.fakes.nebius_answers import GIB
-from tests.unit.cli.doctor.nebius_doctor import Doctor, only, worst
+from tests.unit.cli.doctor.cloud.nebius_doctor import Doctor, only, worst
 
 
 def test_a_cloud_in_which_everything_fits_is_fine_in_every_check(doctor: Doctor) -> None:
@@ -133,7 +133,7 @@ def test_at_the_limit_a_silent_service_is_given_up_and_what_others_said_is_kept(
 def test_a_question_that_takes_too_long_is_given_up_before_the_limit_for_all(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.doctor.ask.Cloud.__init__.__kwdefaults__", {"call_timeout": 1.0})
+    monkeypatch.setattr("cli.doctor.cloud.ask.Cloud.__init__.__kwdefaults__", {"call_timeout": 1.0})
     found = doctor({"SubnetService/Get": Never()}, limit=CALL_TIMEOUT_S - 1)
     assert "did not answer in time" in only(found, "subnet").message
 

@@ -1,0 +1,67 @@
+"""Reads a running cluster into facts: three calls to Kubernetes and one to Slurm, at the same time. Changes nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from cli.doctor.cluster import kubernetes
+from cli.doctor.cluster.facts import Facts, Pool
+from cli.doctor.cluster.slurm import SECONDS, ask_slurm
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl
+from config.cluster import ClusterConfig
+from slurm.conf import config_hash, render
+
+
+def collect(kubectl: Kubectl, config: ClusterConfig, *, job: str = "") -> Facts:
+    """All that can be read within some seconds. Never raises: what could not be read is in `unread`.
+
+    `job`: the number of one that is asked about.
+    """
+    namespace, now = config.cluster.namespace, time.time()
+    with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
+        asked = [(kinds, pool.submit(_get, kubectl, namespace, verb)) for kinds, verb in kubernetes.ASKED]
+        slurm = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled, job=job)
+        wanted = config_hash(render(config))
+    items: list[Any] = []
+    unread: dict[str, str] = {}
+    for kinds, answer in asked:
+        found, missing = _answer(answer, kinds)
+        items += found
+        unread |= missing
+    parts, odd = kubernetes.parse(items, now)
+    of_slurm, silent = _of_slurm(slurm)
+    return Facts(
+        namespace=namespace,
+        now=now,
+        pools={
+            name: Pool(size=pool.size, gpus=pool.resources.gpus.count) for name, pool in config.worker_nodes.items()
+        },
+        wanted_configuration=wanted,
+        accounting=config.accounting.enabled,
+        unread={**unread, **odd, **silent},
+        **parts,
+        **of_slurm,
+    )
+
+
+def _get(kubectl: Kubectl, namespace: str, verb: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    return kubectl.run(*verb, "-n", namespace, "-o", "json", check=False, seconds=SECONDS)
+
+
+def _answer(answer: Future[Any], kinds: tuple[str, ...]) -> tuple[list[Any], dict[str, str]]:
+    try:
+        return kubernetes.items_of(answer.result(), kinds)
+    except Failure as failure:
+        return [], {kubernetes.PARTS[kind]: failure.message for kind in kinds}
+
+
+def _of_slurm(answer: Future[Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    try:
+        found: tuple[dict[str, Any], dict[str, str]] = answer.result()
+    except Failure as failure:
+        return {}, {"slurm": failure.message}
+    return found

@@ -1,0 +1,47 @@
+"""Facts in, findings out: of the whole cluster, of one job, of one node."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from cli.doctor.cluster.facts import Facts
+from cli.doctor.cluster.findings import Finding, ranked
+from cli.doctor.cluster.rules import accounting, configuration, jail, jobs, nodes, pods
+
+_THEMES = (pods, jail, nodes, configuration, accounting, jobs)
+"""What is nearer to the machines comes first: of two that are equally bad it is more often the cause."""
+
+
+def diagnose(facts: Facts) -> tuple[Finding, ...]:
+    """All that is wrong with the cluster, the most likely cause of the worst first."""
+    return ranked(chain.from_iterable(theme.find(facts) for theme in _THEMES))
+
+
+def diagnose_job(facts: Facts, wanted: str) -> tuple[Finding, ...]:
+    """What there is to say of a job, and what is ill that keeps it. Empty if nobody knows the job."""
+    said = list(jobs.explain(facts, wanted))
+    if not said:
+        return ()
+    causes = {name for item in said for name in item.after}
+    others = [item for theme in _THEMES if theme is not jobs for item in theme.find(facts)]
+    found = ranked([*others, *said])
+    about = {item.about for item in said}
+    texts = {item.cause for item in said}
+    return tuple(item for item in found if item.about in about | causes or texts & set(item.consequences))
+
+
+def diagnose_node(facts: Facts, name: str) -> tuple[Finding, ...]:
+    """What is wrong with one node: with its pod, its machine and its checks, or with what it needs."""
+    pod = facts.pod(name)
+    ill = {f"node {name}", f"pod {name}", *([f"machine {pod.machine}"] if pod and pod.machine else [])}
+    found = list(chain.from_iterable(theme.find(facts) for theme in _THEMES))
+    texts = {item.cause for item in found if item.about in ill}
+    return tuple(item for item in ranked(found) if item.about in ill or texts & set(item.consequences))
+
+
+def knows_node(facts: Facts, name: str) -> bool:
+    """Whether there is a node of this name, or is to be one. Where not all could be read, there may be."""
+    pool, _, number = name.rpartition("-")
+    wanted = pool in facts.pools and number.isdecimal() and int(number) < facts.pools[pool].size
+    there = facts.pod(name) is not None or any(node.name == name for node in facts.nodes)
+    return wanted or there or not facts.knows("pods", "slurm", "nodes")

@@ -1,0 +1,215 @@
+"""What is known of a running cluster at one moment. Every part may be missing; `unread` then says why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cli.health.nodes import Node as CheckedNode
+from cli.safety.queue import Job as QueuedJob
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """A container that does not run as it should, or did not a while ago."""
+
+    name: str
+    waiting: str = ""
+    """Kubernetes' word for why it does not run: `ImagePullBackOff`, `CrashLoopBackOff`, ...; empty if it runs."""
+    message: str = ""
+    restarts: int = 0
+    ended: str = ""
+    """Why it ended the last time: `OOMKilled`, `Error`, ..."""
+    code: int = 0
+    ended_at: float = 0.0
+    """Seconds since 1970; 0 if it never ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """A pod, with what Kubernetes complains about."""
+
+    name: str
+    component: str
+    owner: str = ""
+    """Name of the StatefulSet, Job or ReplicaSet that made it."""
+    owner_kind: str = ""
+    phase: str = ""
+    why: str = ""
+    """Kubernetes' reason for the phase: `Evicted`, `NodeLost`."""
+    message: str = ""
+    ready: bool = False
+    machine: str = ""
+    unschedulable: str = ""
+    """What the scheduler says, while there is no machine for it."""
+    leaving: bool = False
+    killed_at: float = 0.0
+    """When a pod that leaves is ended at the latest, in seconds since 1970."""
+    created_at: float = 0.0
+    containers: tuple[Container, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """Events of Kubernetes about it, the last one first."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended as it should."""
+        return self.phase == "Succeeded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """What makes pods: a StatefulSet, a Deployment or a Job."""
+
+    kind: str
+    name: str
+    component: str
+    wanted: int = 0
+    failed: str = ""
+    """Of a Job that has failed: why."""
+    is_done: bool = False
+    warnings: tuple[str, ...] = ()
+    by_hand: str = ""
+    """Who has changed its specification with kubectl, and when; empty if nobody has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A PersistentVolumeClaim."""
+
+    name: str
+    phase: str
+    storage_class: str = ""
+    volume: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A Kubernetes node."""
+
+    name: str
+    ready: bool
+    cordoned: bool
+    pressure: tuple[str, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmNode:
+    """A node of Slurm."""
+
+    name: str
+    states: frozenset[str]
+    reason: str = ""
+    reason_by: str = ""
+    reason_at: float = 0.0
+    partitions: tuple[str, ...] = ()
+    cpus: int = 0
+    memory: int = 0
+    """MiB."""
+    gpus: int = 0
+    checked: CheckedNode | None = None
+    """What its health checks say."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it gets no jobs."""
+        return bool(self.states & {"DRAIN", "DOWN", "FAIL", "ERROR", "INVALID_REG", "INVAL", "UNKNOWN"})
+
+    @property
+    def state(self) -> str:
+        """As `sinfo` would write it, roughly."""
+        return "+".join(sorted(self.states - {"DYNAMIC_NORM"})).lower()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job in the queue, with why it waits."""
+
+    queued: QueuedJob
+    reason: str = ""
+    detail: str = ""
+    """The reason as squeue writes it in full, for example with the names of nodes."""
+    dependency: str = ""
+    restarts: int = 0
+    qos: str = ""
+    account: str = ""
+    reservation: str = ""
+    starts: str = ""
+    """When the scheduler expects to start it; empty if it does not know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """What the stack file wants of a pool."""
+
+    size: int
+    gpus: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """The lock of an `up` or `destroy` of the kubectl way."""
+
+    holder: str
+    age: float
+    """Seconds since its last sign of life."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """The whole cluster."""
+
+    namespace: str
+    now: float
+    """By this machine's clock, in seconds since 1970."""
+    pools: Mapping[str, Pool] = field(default_factory=dict)
+    wanted_configuration: str = ""
+    """Hash of the configuration that the stack file makes."""
+    accounting: bool = True
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Part -> why it could not be read. A part that is read in part is here as well."""
+
+    pods: tuple[Pod, ...] = ()
+    owners: tuple[Owner, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    machines: tuple[Machine, ...] = ()
+    lease: Lease | None = None
+
+    slurmctld: str = ""
+    """Why slurmctld does not answer, in its own words; empty if it does, or was not asked."""
+    clock: float = 0.0
+    """The controller's, in seconds since 1970; 0 if nobody knows."""
+    nodes: tuple[SlurmNode, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    partitions: Mapping[str, str] = field(default_factory=dict)
+    """Name -> state of those that do not take and start jobs, as `scontrol` says."""
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    """The configuration agent's state."""
+    slurmdbd_answers: bool | None = None
+    records_waiting: int = 0
+    """For the database, in slurmctld."""
+    threads: int = 0
+    """Of slurmctld, that answer somebody just now."""
+    job: Mapping[str, Any] | None = None
+    """The one that was asked about by its number, as `scontrol show job --json` has it."""
+    past: tuple[str, ...] = ()
+    """The same from accounting: state, exit code, nodes, start, end, reason."""
+
+    def knows(self, *parts: str) -> bool:
+        """Whether all of these parts were read whole, so that what is not there does not exist."""
+        return not any(part in self.unread for part in parts)
+
+    def pod(self, name: str) -> Pod | None:
+        """The pod of this name."""
+        return next((pod for pod in self.pods if pod.name == name), None)
+
+    def kubectl(self, rest: str) -> str:
+        """A kubectl command line in the cluster's namespace: `logs POD` -> `kubectl logs -n slurm POD`."""
+        verb, _, more = rest.partition(" ")
+        return f"kubectl {verb} -n {self.namespace} {more}"
+
+    def slurm(self, command: str) -> str:
+        """A command of Slurm's, beside slurmctld."""
+        return f"kubectl exec -n {self.namespace} controller-0 -c slurmctld -- {command}"

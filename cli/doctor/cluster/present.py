@@ -1,0 +1,80 @@
+"""Findings for people, in 80 columns, and for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from cli.doctor.cluster.facts import Facts
+from cli.doctor.cluster.findings import Finding
+from cli.health.present import plain
+
+_STYLES = {"error": "red bold", "warning": "yellow", "note": "cyan"}
+_MOST = 80
+_CONSEQUENCES = 5
+_LONGEST = 300
+"""Characters of one line of evidence."""
+
+
+def as_data(facts: Facts, findings: Sequence[Finding], **about: str) -> dict[str, Any]:
+    """Plain data for scripts. Keys are only ever added."""
+    return {
+        "namespace": facts.namespace,
+        **about,
+        "findings": [item.as_data() for item in findings],
+        "looked_at": _looked_at(facts),
+        "unread": dict(facts.unread),
+    }
+
+
+def print_findings(facts: Facts, findings: Sequence[Finding], *, fine: str) -> None:
+    """The findings, what was looked at, and what could not be. `fine` is said where there is none."""
+    console = Console(highlight=False, emoji=False)
+    console.width = min(console.width, _MOST) if console.is_terminal else _MOST
+    for number, item in enumerate(findings, 1):
+        head = Text(f"{number}. ", style="bold") + Text(f"{item.severity}: ", style=_STYLES[item.severity])
+        _print(console, head + Text(plain(item.cause)))
+        for line in item.evidence:
+            if line:
+                _print(console, Text(f"seen: {_short(line)}", style="dim"), indent=3)
+        for line in item.consequences[:_CONSEQUENCES]:
+            _print(console, Text(f"therefore: {plain(line)}"), indent=3)
+        if len(item.consequences) > _CONSEQUENCES:
+            _print(console, Text(f"therefore: {len(item.consequences) - _CONSEQUENCES} more"), indent=3)
+        if item.mend:
+            # Not folded: what is to be copied stays in one line.
+            console.print(Text("   mend: ") + Text(plain(item.mend), style="green"), soft_wrap=True)
+        console.print()
+    if not findings:
+        _print(console, Text(fine))
+    _print(console, Text(f"looked at: {_looked_at(facts)}", style="dim"))
+    for part, why in facts.unread.items():
+        _print(console, Text(f"could not look at {part}: {plain(why)}", style="magenta"))
+
+
+def _print(console: Console, text: Text, indent: int = 0) -> None:
+    lines = text.wrap(console, console.width - indent - 3)
+    for number, line in enumerate(lines):
+        console.print(Text(" " * (indent + (3 if number else 0))) + line)
+
+
+def _short(line: str) -> str:
+    text = plain(line)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _looked_at(facts: Facts) -> str:
+    counts = {
+        "pods": len(facts.pods),
+        "machines": len(facts.machines),
+        "volume claims": len(facts.claims),
+        "Slurm nodes": len(facts.nodes),
+        "jobs": len(facts.jobs),
+    }
+    read = [f"{count} {name}" for name, count in counts.items() if count or name == "jobs"]
+    read += ["configuration"] if facts.configuration else []
+    read += ["accounting"] if facts.slurmdbd_answers is not None else []
+    return ", ".join(read)

@@ -1,0 +1,135 @@
+"""Slurm's configuration, and whether the cluster is what the stack file wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cli.doctor.cluster.facts import Facts
+from cli.doctor.cluster.findings import Finding
+from cli.kubectl.lock import DURATION
+
+
+def find(facts: Facts) -> Iterator[Finding]:
+    """All about configuration and drift."""
+    yield from _configuration(facts)
+    yield from _jobs(facts)
+    yield from _apply(facts)
+    yield from _drift(facts)
+    for name, state in facts.partitions.items():
+        leaving = state == "DRAIN"
+        yield Finding(
+            about=f"partition {name}",
+            severity="note" if leaving else "warning",
+            cause=f"partition {name} "
+            + ("takes no new jobs: it has left the stack file, or somebody closed it" if leaving else f"is {state}"),
+            evidence=(f"{sum(name in job.queued.partitions for job in facts.jobs)} jobs are in it",),
+            mend=facts.slurm(f"scontrol update partitionname={name} state=up"),
+        )
+
+
+def _configuration(facts: Facts) -> Iterator[Finding]:
+    state = facts.configuration
+    active, rejected = state.get("active"), state.get("rejected")
+    if not state or (active == facts.wanted_configuration and not rejected):
+        return
+    if rejected and active != facts.wanted_configuration:
+        said = rejected.get("message", "") if isinstance(rejected, dict) else str(rejected)
+        yield Finding(
+            about="configuration",
+            severity="error",
+            cause="Slurm refuses its new configuration; the old one goes on",
+            evidence=(str(said),),
+            mend="correct slurmstack:slurm.settings, or what the message names, then `slurmstack up`",
+            weight=15,
+        )
+    elif state.get("pending"):
+        yield Finding(
+            about="configuration",
+            severity="note",
+            cause="a new Slurm configuration is on its way: slurmctld has not taken it yet",
+            mend="wait a minute; " + facts.kubectl("logs controller-0 -c config-agent --tail 20"),
+        )
+    elif active != facts.wanted_configuration:
+        yield Finding(
+            about="configuration",
+            severity="warning",
+            cause="Slurm runs with another configuration than the stack file makes",
+            evidence=(f"active: {active}; of the stack file: {facts.wanted_configuration}",),
+            mend="slurmstack preview, then `slurmstack up`",
+            after=("apply",),
+        )
+
+
+def _jobs(facts: Facts) -> Iterator[Finding]:
+    """Kubernetes Jobs of an `up` that have failed."""
+    for owner in facts.owners:
+        if owner.kind != "Job" or not owner.failed or owner.component in {"jail", "users"}:
+            continue
+        policy = owner.component == "policy"
+        yield Finding(
+            about=f"job {owner.name}",
+            severity="error",
+            cause="accounts, QOS and limits of the stack file were not written to the database"
+            if policy
+            else f"a step of the last `up` has failed: {owner.name}",
+            evidence=(owner.failed,),
+            mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; then `slurmstack up`",
+            after=("configuration", "accounting") if policy else ("configuration",),
+            weight=2,
+        )
+
+
+def _apply(facts: Facts) -> Iterator[Finding]:
+    if facts.lease is None:
+        return
+    cut = facts.lease.age > DURATION
+    yield Finding(
+        about="apply",
+        severity="error" if cut else "note",
+        cause=f"an earlier command was cut short {_span(facts.lease.age)} ago: the cluster may be half changed"
+        if cut
+        else "another command is changing the cluster just now",
+        evidence=(facts.lease.holder,),
+        mend="run the same command again: it finishes what is left" if cut else "wait for it",
+        weight=12,
+    )
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+def _drift(facts: Facts) -> Iterator[Finding]:
+    told = {owner.name: owner.wanted for owner in facts.owners if owner.kind == "StatefulSet"}
+    workers = {pod.owner for pod in facts.pods if pod.component == "worker"}
+    if facts.knows("workloads"):
+        for name, pool in facts.pools.items():
+            if told.get(name, 0) != pool.size:
+                has = f"{told[name]} nodes" if name in told else "nothing of it"
+                yield Finding(
+                    about=f"pool {name}",
+                    severity="warning",
+                    cause=f"pool {name} is not as in the stack file: it wants {pool.size} nodes, the cluster has {has}",
+                    evidence=tuple(owner.by_hand for owner in facts.owners if owner.name == name and owner.by_hand),
+                    mend="slurmstack preview, then `slurmstack up`",
+                    after=("apply",),
+                    weight=abs(told.get(name, 0) - pool.size),
+                )
+        for name in sorted(workers & told.keys() - facts.pools.keys()):
+            yield Finding(
+                about=f"pool {name}",
+                severity="warning",
+                cause=f"the cluster has a pool {name} that is not in the stack file",
+                mend="slurmstack preview, then `slurmstack up`",
+                after=("apply",),
+            )
+    for owner in facts.owners:
+        if owner.by_hand:
+            yield Finding(
+                about=f"hand {owner.name}",
+                severity="warning",
+                cause=f"{owner.kind} {owner.name} was changed by hand",
+                evidence=(owner.by_hand,),
+                mend="slurmstack preview shows what; `slurmstack up` undoes it",
+                after=(f"pool {owner.name}",),
+            )

@@ -1,0 +1,213 @@
+"""Jobs: those that never start as they are, those that are requeued again and again, and one that is asked about."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from cli.doctor.cluster.facts import Facts, Job
+from cli.doctor.cluster.findings import Finding, Severity
+from cli.doctor.cluster.reasons import Meaning, meaning
+from images.common.slurm_records import number_of, states_of, text_of
+
+LOOP = 3
+"""Restarts of one job that are no accident."""
+
+_SLURM = re.compile(r"(?:^|(?<=: )|(?<=; ))(?=(?:scontrol|squeue|scancel|sacctmgr|sprio) )")
+_LISTED = 8
+
+
+def find(facts: Facts) -> Iterator[Finding]:
+    """What is wrong with jobs as a whole. Those that wait for their turn or for limits are as they should be."""
+    groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
+    meanings: dict[tuple[object, ...], Meaning] = {}
+    for job in facts.jobs:
+        if job.restarts >= LOOP:
+            yield _looping(facts, job)
+        if job.queued.waits:
+            queued = job.queued
+            alike = (job.reason, job.detail, queued.partitions, queued.min_nodes, queued.min_cpus, queued.min_memory)
+            said = meanings[alike] = meanings.get(alike) or _meaning(facts, job)  # thousands may wait
+            if said.kind == "never" or (said.kind == "held" and job.reason != "JobHeldUser"):
+                groups[said.kind, job.reason].append(job)
+    for (kind, reason), jobs in groups.items():
+        said, first = _meaning(facts, jobs[0]), jobs[0]
+        number = f"{len(jobs)} jobs" if len(jobs) > 1 else f"job {first.queued.id} of {first.queued.user}"
+        fate = "never start as they are" if len(jobs) > 1 else "never starts as it is"
+        yield Finding(
+            about=f"job {first.queued.id}",
+            severity="warning",
+            cause=f"{number} {fate if kind == 'never' else 'held'}: {said.words}",
+            evidence=(reason, *(f"{job.queued.id} of {job.queued.user}" for job in jobs[:_LISTED])),
+            mend=_mend(facts, first, said),
+            after=tuple(f"partition {name}" for name in first.queued.partitions if kind == "never"),
+            weight=len(jobs),
+        )
+    yield from _no_nodes(facts)
+
+
+def _mend(facts: Facts, job: Job, said: Meaning) -> str:
+    """The command with this job's names, where Slurm's commands can be run."""
+    queued = job.queued
+    id_ = queued.id.partition("_[")[0]  # tasks of an array that wait together go by its number
+    names = {"id": id_, "user": queued.user, "partition": queued.partitions[0]}
+    words = said.mend.format(**names, account=job.account or "ACCOUNT", qos=job.qos or "QOS")
+    return _SLURM.sub(facts.slurm(""), words)
+
+
+def _meaning(facts: Facts, job: Job) -> Meaning:
+    """What keeps a job; what no node has is said even where Slurm only says that others come first."""
+    said = meaning(job.reason, job.detail)
+    why = _impossible(facts, job) if said.kind == "turn" else ""
+    return Meaning(kind="never", words=why, mend=meaning("BadConstraints").mend) if why else said
+
+
+def _impossible(facts: Facts, job: Job) -> str:
+    """What it asks for that its partitions do not have, even with all their nodes free; empty if nothing."""
+    queued = job.queued
+    nodes = [node for node in facts.nodes if set(node.partitions) & set(queued.partitions)]
+    if not nodes or not facts.knows("nodes", "slurm", "pods") or len(nodes) < sum(p.size for p in facts.pools.values()):
+        return ""  # more may come
+    fitting = [n for n in nodes if n.cpus >= queued.min_cpus and n.memory >= queued.min_memory]
+    if len(nodes) < queued.min_nodes:
+        return f"asks for {queued.min_nodes} nodes, and its partition has {len(nodes)}"
+    if len(fitting) < max(1, queued.min_nodes):
+        return (
+            f"asks for {_each(job)}; "
+            f"{len(fitting) or 'none'} of {len(nodes)} nodes {'has' if len(fitting) < 2 else 'have'} that"
+        )
+    return ""
+
+
+def _each(job: Job) -> str:
+    queued = job.queued
+    nodes = f"{queued.min_nodes} node{'s' if queued.min_nodes > 1 else ''}"
+    return f"{nodes} with {queued.min_cpus} CPUs and {queued.min_memory:.0f} MiB each"
+
+
+def _looping(facts: Facts, job: Job) -> Finding:
+    id_ = job.queued.id
+    return Finding(
+        about=f"job {id_}",
+        severity="warning",
+        cause=f"job {id_} of {job.queued.user} was requeued {job.restarts} times: it starts and fails again",
+        evidence=(f"now {job.queued.state.lower()}" + (f", {job.detail or job.reason}" if job.queued.waits else ""),),
+        mend=f"{facts.slurm(f'sacct -j {id_} --duplicates --format=JobID,State,ExitCode,NodeList')}, then "
+        f"{facts.slurm(f'scontrol requeuehold {id_}')}",
+        weight=1,
+    )
+
+
+def _no_nodes(facts: Facts) -> Iterator[Finding]:
+    """Partitions in which jobs wait, and no node takes one."""
+    waiting: dict[str, list[str]] = defaultdict(list)
+    for job in facts.jobs:
+        if job.queued.waits and meaning(job.reason, job.detail).kind == "turn":
+            for name in job.queued.partitions:
+                waiting[name].append(job.queued.id)
+    for name, ids in waiting.items():
+        nodes = [node for node in facts.nodes if name in node.partitions]
+        open_ = [node for node in nodes if not node.is_closed and "NOT_RESPONDING" not in node.states]
+        if facts.knows("slurm", "nodes") and not facts.slurmctld and not open_:
+            yield Finding(
+                about=f"queue {name}",
+                severity="error",
+                cause=f"{len(ids)} jobs wait in partition {name}, and none of its {len(nodes)} nodes takes jobs",
+                evidence=(f"jobs {', '.join(ids[:_LISTED])}",),
+                mend=facts.slurm(f"sinfo --partition={name} --list-reasons"),
+                after=tuple(f"node {node.name}" for node in nodes),
+                weight=len(ids),
+            )
+
+
+def explain(facts: Facts, wanted: str) -> Iterator[Finding]:
+    """Why the job of this number waits, runs, or has ended. Nothing if nobody knows it."""
+    base = re.split(r"[_+]", wanted)[0]
+    queued = [job for job in facts.jobs if job.queued.id == wanted]
+    queued = queued or [job for job in facts.jobs if re.split(r"[_+]", job.queued.id)[0] == base]
+    for job in queued:
+        if job.restarts >= LOOP:
+            yield _looping(facts, job)
+        yield _waiting(facts, job) if job.queued.waits else _running(job)
+    if not queued and facts.job:
+        yield _ended(facts, wanted)
+    elif not queued and facts.past:
+        said = ("" if field in {"None", "None assigned", "Unknown"} else field for field in facts.past)
+        state, code, nodes, start, end, reason = (*said, *([""] * 6))[:6]
+        seen = (f"exit status {code}; on {nodes or 'no node'}", f"from {start or 'no start'} to {end or 'now'}", reason)
+        yield _end(facts, wanted, (state,), seen)
+
+
+def _waiting(facts: Facts, job: Job) -> Finding:
+    said, queued = _meaning(facts, job), job.queued
+    nodes = [node for node in facts.nodes if set(node.partitions) & set(queued.partitions)]
+    closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.is_closed]
+    limit = f"{queued.limit // 60} min" if queued.limit else "no time limit"
+    lines = [
+        f"Slurm says {job.detail or job.reason}",
+        f"asks for {_each(job)} in {','.join(queued.partitions)}, {limit}",
+        f"depends on {job.dependency}" if job.dependency else "",
+        f"reservation {job.reservation}" if job.reservation else "",
+        f"nodes of its partition that take no jobs: {', '.join(closed[:4])}" if closed else "",
+        f"the scheduler expects to start it at {job.starts}" if job.starts else "",
+    ]
+    severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}
+    return Finding(
+        about=f"job {queued.id}",
+        severity=severities.get(said.kind, "warning"),
+        cause=f"job {queued.id} of {queued.user} waits: {said.words}",
+        evidence=tuple(filter(None, lines)),
+        mend=_mend(facts, job, said),
+        after=tuple(f"node {node.name}" for node in nodes) if closed and len(closed) == len(nodes) else (),
+    )
+
+
+def _running(job: Job) -> Finding:
+    queued = job.queued
+    left = f"{queued.left // 60} min are left of its time limit" if queued.left is not None else "it has no time limit"
+    return Finding(
+        about=f"job {queued.id}",
+        severity="note",
+        cause=f"job {queued.id} of {queued.user} is {queued.state.lower()} on {', '.join(queued.nodes)}",
+        evidence=(left,),
+        mend="nothing to mend; `slurmstack doctor node NAME` looks at a node",
+    )
+
+
+def _ended(facts: Facts, wanted: str) -> Finding:
+    record = facts.job or {}
+    code = record.get("exit_code")
+    number = number_of(code.get("return_code")) if isinstance(code, dict) else None
+    states = tuple(sorted(states_of(record.get("job_state"))))
+    reason = text_of(record.get("state_reason"))
+    seen = (f"exit status {number or 0:.0f}; on {text_of(record.get('nodes')) or 'no node'}", reason)
+    return _end(facts, wanted, states, seen)
+
+
+_ENDS = {
+    "COMPLETED": "ended well",
+    "CANCELLED": "was cancelled",
+    "FAILED": "failed: its script ended with another exit status than 0",
+    "TIMEOUT": "was ended: its time limit was over",
+    "OUT_OF_MEMORY": "was ended: it used more memory than it had asked for",
+    "NODE_FAIL": "was ended: a node of it failed",
+    "PREEMPTED": "was ended for a job that may preempt it",
+    "BOOT_FAIL": "could not be started: a node did not come up",
+    "DEADLINE": "was ended at its deadline",
+    "LAUNCH_FAILED": "could not be started on its nodes",
+}
+
+
+def _end(facts: Facts, wanted: str, states: tuple[str, ...], seen: tuple[str, ...]) -> Finding:
+    words = next((_ENDS[name] for state in states for name in _ENDS if state.startswith(name)), "")
+    fine = any(state.startswith("COMPLETED") for state in states)
+    helps = {"TIMEOUT": "sbatch --time=...", "OUT_OF_MEMORY": "sbatch --mem=...", "NODE_FAIL": "slurmstack health"}
+    mend = next((helps[state] for state in states if state in helps), "")
+    return Finding(
+        about=f"job {wanted}",
+        severity="note" if fine else "warning",
+        cause=f"job {wanted} {words or 'is ' + ', '.join(states).lower()}",
+        evidence=tuple(filter(None, seen)),
+        mend=mend or facts.slurm(f"sacct -j {wanted} --format=JobID,State,ExitCode,NodeList,MaxRSS,Elapsed"),
+    )

@@ -1,0 +1,196 @@
+"""slurmctld, and the nodes of Slurm as it sees them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from cli.doctor.cluster.facts import Facts, Pod, SlurmNode
+from cli.doctor.cluster.findings import Finding
+from cli.health.nodes import Found
+from images.common.slurm_node import LEAVING_REASON, TOPOLOGY_REASON
+from slurm.names import CONTROLLER_HOST, WORKER
+
+_BUSY_THREADS = 200
+"""Of slurmctld's 256: above, commands begin to be refused."""
+
+_MUNGE = re.compile(r"munge|credential|authentication", re.IGNORECASE)
+_CLOCK = re.compile(r"expired|rewound|clock|time", re.IGNORECASE)
+
+_JOINING = 120
+"""Seconds that the pod of a node may run before Slurm knows the node."""
+
+_REASONS = (
+    (
+        r"Low RealMemory",
+        "has less memory than its pool promises",
+        "lower worker_nodes.{pool}.resources.memory in the stack file, then `slurmstack up`; or use larger machines",
+    ),
+    (
+        r"gres/gpu.*(count|too low|lower)|gres.*count",
+        "has fewer GPUs than its pool promises",
+        "slurmstack health run gpu-presence --node {node}; if a GPU is lost, reset or replace the machine",
+    ),
+    (
+        r"Low (socket|CPUs|TmpDisk|cores)",
+        "is smaller than its pool promises",
+        "correct worker_nodes.{pool}.resources in the stack file, then `slurmstack up`",
+    ),
+    (
+        r"Prolog error|Prolog failed|Epilog error",
+        "is drained: a prolog or epilog of yours failed there",
+        "correct the script, then resume it: {resume}",
+    ),
+    (
+        r"Kill task failed|step not ended|Duplicate jobid|batch job complete f",
+        "is drained: processes of a job could not be ended there",
+        "slurmstack health run processes --node {node}; when they are gone: {resume}",
+    ),
+    (r"unexpectedly rebooted", "is down: it restarted while Slurm counted on it", "{resume}"),
+)
+"""Slurm's own reasons, in words."""
+
+
+def find(facts: Facts) -> Iterator[Finding]:
+    """All about slurmctld and its nodes."""
+    if facts.slurmctld:
+        yield _silent(facts)
+    if facts.threads >= _BUSY_THREADS:
+        yield Finding(
+            about="load",
+            severity="warning",
+            cause="slurmctld has more questions than it can answer: commands will begin to fail",
+            evidence=(f"{facts.threads} of 256 threads are busy",),
+            mend=facts.slurm("sdiag") + " shows who asks so much",
+        )
+    for node in facts.nodes:
+        yield from _node(facts, node)
+    if not facts.slurmctld and facts.knows("slurm", "nodes", "pods"):
+        yield from _strangers(facts)
+
+
+def _silent(facts: Facts) -> Finding:
+    said, logs = facts.slurmctld, facts.kubectl(f"logs {CONTROLLER_HOST}")
+    if _MUNGE.search(said):
+        late = bool(_CLOCK.search(said))
+        cause = "slurmctld refuses everybody: " + ("the clocks of machines differ" if late else "munge does not work")
+        mend = f"{logs} -c munged" + ("; set the machines' clocks (NTP)" if late else "")
+    else:
+        cause, mend = "slurmctld does not answer", f"{logs} -c slurmctld --tail 20"
+    return Finding(
+        about="slurmctld",
+        severity="error",
+        cause=cause,
+        evidence=(said,),
+        mend=mend,
+        after=(f"pod {CONTROLLER_HOST}", "owner controller"),
+        weight=20,
+    )
+
+
+def _node(facts: Facts, node: SlurmNode) -> Iterator[Finding]:
+    if node.states & {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}:
+        return
+    pod, pool = facts.pod(node.name), node.name.rpartition("-")[0]
+    after = (f"pod {node.name}", "slurmctld", *([f"machine {pod.machine}"] if pod else ()))
+    failing = _failures(node)
+    words = {"node": node.name, "pool": pool, "resume": _resume(facts, node)}
+    wanted = facts.pools.get(pool)
+    told = Finding(about=f"node {node.name}", severity="error", cause="", after=after, weight=1)
+    if node.reason.startswith((LEAVING_REASON, TOPOLOGY_REASON)) and pod and pod.leaving:
+        return  # rules.pods tells what it waits for
+    if "NOT_RESPONDING" in node.states or "Not responding" in node.reason:
+        yield _unheard(facts, node, pod, told)
+    elif node.is_closed:
+        yield _closed(facts, node, words, told)
+    elif failing:
+        yield _failing(node, failing, told)
+    elif wanted and node.gpus < wanted.gpus:
+        cause, mend = _REASONS[1][1:]
+        evidence = (f"the stack file wants {wanted.gpus}, Slurm has {node.gpus}",)
+        yield _made(told, f"node {node.name} {cause}", evidence, mend.format(**words))
+
+
+def _made(told: Finding, cause: str, evidence: tuple[str, ...], mend: str, **more: Any) -> Finding:
+    return replace(told, cause=cause, evidence=evidence, mend=mend, **more)
+
+
+def _failures(node: SlurmNode) -> list[Found]:
+    """Checks that fail now."""
+    checked = node.checked
+    return [found for found in checked.findings if found.status == "fail"] if checked and checked.fresh else []
+
+
+def _resume(facts: Facts, node: SlurmNode) -> str:
+    return facts.slurm(f"scontrol update nodename={node.name} state=resume")
+
+
+def _unheard(facts: Facts, node: SlurmNode, pod: Pod | None, told: Finding) -> Finding:
+    who = f"slurmctld does not hear from node {node.name}"
+    logs = facts.kubectl(f"logs {node.name}")
+    evidence = (f"{node.state}; {node.reason or 'no reason given'}",)
+    if pod is None and facts.knows("pods"):
+        mend = facts.slurm(f"scontrol delete nodename={node.name}") + " if it shall not come back"
+        return _made(told, f"{who}: it has no pod", evidence, mend)
+    if pod is not None and pod.ready:
+        mend = f"slurmstack health run munge --node {node.name} (then: clock, dns); {logs} -c slurmd --tail 20"
+        return _made(told, f"{who}, though its pod is ready: munge, clock or network", evidence, mend)
+    return _made(told, who, evidence, f"{logs} --all-containers --tail 20")
+
+
+def _closed(facts: Facts, node: SlurmNode, words: dict[str, str], told: Finding) -> Finding:
+    by = f"set by {node.reason_by}" if node.reason_by else "nobody knows by whom"
+    when = f", {datetime.fromtimestamp(node.reason_at, UTC):%Y-%m-%d %H:%M} UTC" if node.reason_at else ""
+    evidence: tuple[str, ...] = (f"{node.state}; reason: {node.reason or 'none given'} ({by}{when})",)
+    if node.checked is not None and node.checked.drained_for is not None:
+        check = node.checked.drained_for
+        shared = (f"jail {check}",) if check == "filesystem" or "/jail" in node.reason else ()
+        cause = f"node {node.name} is drained by its health checks: {check}"
+        evidence += tuple(found.line for found in _failures(node))
+        mend = f"slurmstack health {node.name}; it comes back by itself when {check} is well"
+        return _made(told, cause, evidence, mend, after=(*told.after, *shared))
+    for pattern, cause, mend in _REASONS:
+        if re.search(pattern, node.reason, re.IGNORECASE):
+            return _made(told, f"node {node.name} {cause}", evidence, mend.format(**words))
+    if node.states & {"INVALID_REG", "INVAL"}:
+        mend = facts.kubectl(f"logs {node.name} -c slurmd --tail 20")
+        return _made(told, f"node {node.name} is not what Slurm expects", evidence, mend)
+    if node.reason.startswith(LEAVING_REASON):
+        return _made(told, f"node {node.name} is still drained for a pod that has left", evidence, words["resume"])
+    if node.reason == TOPOLOGY_REASON:
+        mend = facts.kubectl(f"logs {CONTROLLER_HOST} -c config-agent --tail 20")
+        return _made(told, f"node {node.name} waits for its place in the topology", evidence, mend)
+    state = "down" if "DOWN" in node.states else "drained"
+    who = f" by {node.reason_by}" if node.reason_by else ""
+    why = f": {node.reason}" if node.reason else ""
+    return _made(told, f"node {node.name} is {state}{who}{why}", evidence, words["resume"], severity="warning")
+
+
+def _failing(node: SlurmNode, failing: list[Found], told: Finding) -> Finding:
+    """A node that takes jobs though a check fails: it is only reported, or the drain waits for the limit."""
+    check = failing[0].check
+    shared = (f"jail {check}",) if check == "filesystem" or "/jail" in failing[0].message else ()
+    words = {"clock": "its clock is wrong", "dns": "it cannot look up names", "munge": "munge does not work"}
+    cause = f"node {node.name} takes jobs though {words.get(check, f'its check {check} fails')}"
+    evidence = tuple(found.line for found in failing)
+    mend = f"slurmstack health run {check} --node {node.name}"
+    return _made(told, cause, evidence, mend, severity="warning", after=(*told.after, *shared))
+
+
+def _strangers(facts: Facts) -> Iterator[Finding]:
+    """Workers that run, and that Slurm does not know."""
+    known = {node.name for node in facts.nodes}
+    for pod in facts.pods:
+        late = facts.now - pod.created_at > _JOINING
+        if pod.component == WORKER and pod.ready and not pod.leaving and late and pod.name not in known:
+            yield Finding(
+                about=f"node {pod.name}",
+                severity="error",
+                cause=f"pod {pod.name} runs, and Slurm has no such node",
+                mend=facts.kubectl(f"logs {pod.name} -c slurmd --tail 20"),
+                after=(f"pod {pod.name}", "slurmctld", "configuration"),
+                weight=1,
+            )

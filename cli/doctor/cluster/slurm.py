@@ -1,0 +1,205 @@
+"""One call in the controller's pod with all questions to Slurm, and its answers as facts."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cli.doctor.cluster.facts import Job, SlurmNode
+from cli.health.nodes import parse_nodes as parse_checked
+from cli.kubectl.client import Kubectl, complaint, in_controller
+from cli.safety.queue import FIELDS, SEPARATOR, parse_jobs
+from cli.status.configuration import STATE_FILE
+from images.common.slurm_records import entries_in, number_of, states_of, text_of
+from images.health.nodes import document
+from images.health.slurm import parse_nodes
+
+SECONDS = 3
+"""For all answers together. What has answered by then counts."""
+
+_EACH = 2
+"""Seconds for one question."""
+
+_REASONS = ("JobArrayID", "Reason", "Dependency", "RestartCnt", "QOS", "Account", "Reservation", "StartTime")
+_WHOLE = "SLURM_BITSTR_LEN=0 squeue --all --noheader"
+"""Without the variable the tasks of an array are cut off after 64 characters."""
+
+_FIRST = {"clock": "date +%s", "configuration": f"cat {STATE_FILE}", "slurmctld": "sinfo --noheader --format=%R 2>&1"}
+_THEN = {
+    "nodes": "scontrol show nodes --json",
+    "queue": f"{_WHOLE} --format='{SEPARATOR.join(FIELDS)}'",
+    "reasons": f"{_WHOLE} -O '{','.join(f'{name}:{SEPARATOR}' for name in _REASONS)}'",
+    "details": f"{_WHOLE} --states=pending --format='%i{SEPARATOR}%R'",
+    "partitions": "scontrol show partitions --oneliner",
+    "statistics": "sdiag",
+}
+"""What is asked where slurmctld has answered at all: else each would wait in vain."""
+
+_DATABASE = "timeout -k 1 2 sacctmgr --noheader --parsable2 list cluster </dev/null >/dev/null 2>&1"
+"""Asked beside the others: a slurmdbd that hangs costs them no time."""
+
+_PAST = "sacct --noheader --parsable2 -X --format=State,ExitCode,NodeList,Start,End,Reason --jobs="
+_NAMES = {"queue": "jobs", "reasons": "jobs", "details": "jobs", "statistics": "load", "past": "accounting"}
+
+
+def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool, job: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The parts of the facts that Slurm knows, and why some are missing. `job`: one that is asked about, or none."""
+    mark = secrets.token_hex(8)  # nobody's text is taken for the begin of an answer
+    script = _script(mark, accounting=accounting, job=job)
+    done = in_controller(kubectl, namespace, "timeout", str(SECONDS), "sh", "-c", script, seconds=SECONDS + 1)
+    answers = _answers(done.stdout, mark)
+    if not answers:
+        why = " ".join(complaint(done).split())[:200]
+        return {}, {"slurm": "not allowed to run commands in controller-0" if "forbidden" in why else why}
+    return parse(answers)
+
+
+def _script(mark: str, *, accounting: bool, job: str) -> str:
+    """Prints `MARK question exit-status` and the answer for each. The job's number is checked by whoever asks."""
+    then = dict(_THEN)
+    if job:
+        then["job"] = f"scontrol show job {job} --json"
+    if job and accounting:
+        then["past"] = _PAST + job
+    first = [f"ask {name} {shlex.quote(question)}" for name, question in _FIRST.items()]
+    more = [f"ask {name} {shlex.quote(question)}" for name, question in then.items()]
+    return "\n".join(
+        [
+            f"{_DATABASE} & asked=$!" if accounting else ":",
+            f'ask() {{ out=$(timeout {_EACH} sh -c "$2" 2>&3); code=$?',
+            f"""printf '%s %s %s\\n%s\\n' {mark} "$1" $code "$out"; return $code; }} 3>/dev/null""",
+            *first[:-1],
+            f"if {first[-1]}; then",
+            *more,
+            "fi",
+            f"wait $asked; echo {mark} database $?" if accounting else ":",
+            f"echo {mark} end 0",
+        ]
+    )
+
+
+def _answers(printed: str, mark: str) -> dict[str, tuple[int, str]]:
+    """Question -> exit status and answer. One that was cut off is not there."""
+    found: dict[str, tuple[int, str]] = {}
+    pieces = printed.split(f"{mark} ")[1:]
+    for piece in pieces:
+        head, _, text = piece.partition("\n")
+        name, _, code = head.partition(" ")
+        if code.isdecimal():
+            found[name] = (int(code), text.rstrip("\n"))
+    if found and "end" not in found:
+        found.popitem()
+    return found
+
+
+def parse(answers: Mapping[str, tuple[int, str]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The parts of the facts in these answers, and why the others are missing."""
+    parts: dict[str, Any] = {}
+    unread: dict[str, str] = {}
+    code, said = answers.get("slurmctld", (124, ""))
+    if code:
+        parts["slurmctld"] = " ".join(said.split())[:300] or f"no answer within {_EACH} s"
+    for name, parser in _parsers(_clock(answers)).items():
+        if name not in answers:
+            if not code and name not in {"job", "past", "database"}:
+                unread[_NAMES.get(name, name)] = f"no answer within {SECONDS} s"
+            continue
+        status, text = answers[name]
+        if status and name != "database":
+            if name not in {"job", "past"}:
+                unread[_NAMES.get(name, name)] = "no answer" if status == _LATE else f"exit status {status}"
+            continue
+        try:
+            parts |= parser(text if name != "database" else str(status))
+        except Exception:  # noqa: BLE001  whatever it has printed: the other answers count all the same
+            unread[_NAMES.get(name, name)] = "the answer is not understood"
+    jobs = parts.pop("queue", None)
+    if jobs is not None:
+        reasons, details = parts.pop("reasons", {}), parts.pop("details", {})
+        parts["jobs"] = tuple(
+            Job(queued=job, detail=details.get(job.id, ""), **reasons.get(job.id, {})) for job in jobs
+        )
+    return {name: value for name, value in parts.items() if name not in {"reasons", "details"}}, unread
+
+
+_LATE = 124
+_KEYS = ("reason", "dependency", "restarts", "qos", "account", "reservation", "starts")
+
+
+def _reasons(text: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for line in text.splitlines():
+        id_, *rest = line.split(SEPARATOR)
+        if len(rest) >= len(_KEYS):
+            values = {
+                key: "" if value in {"(null)", "N/A", "None"} else value
+                for key, value in zip(_KEYS, rest, strict=False)
+            }
+            found[id_] = {**values, "restarts": int(values["restarts"]) if values["restarts"].isdecimal() else 0}
+    return found
+
+
+def _details(text: str) -> dict[str, str]:
+    lines = (line.partition(SEPARATOR) for line in text.splitlines())
+    return {id_: detail.strip().removeprefix("(").removesuffix(")") for id_, _, detail in lines}
+
+
+def _nodes(text: str, now: float) -> tuple[SlurmNode, ...]:
+    records = {record.name: record for record in parse_nodes(text)}
+    entries = {text_of(entry.get("name")): entry for entry in entries_in(text, "nodes")}
+    checked = parse_checked(json.dumps(document(records.values(), now)))
+    return tuple(
+        SlurmNode(
+            name=node.name,
+            states=states_of(entries[node.name].get("state")),
+            reason=node.reason,
+            reason_by=text_of(entries[node.name].get("reason_set_by_user")),
+            reason_at=records[node.name].reason_at or 0.0,
+            partitions=records[node.name].partitions,
+            cpus=int(number_of(entries[node.name].get("cpus")) or 0),
+            memory=int(number_of(entries[node.name].get("real_memory")) or 0),
+            gpus=records[node.name].gpus,
+            checked=node,
+        )
+        for node in checked.nodes
+    )
+
+
+def _partitions(text: str) -> dict[str, str]:
+    """Those that are not simply up."""
+    found = re.findall(r"^PartitionName=(\S+).*? State=(\S+)", text, re.MULTILINE)
+    return {name: state for name, state in found if state != "UP"}
+
+
+def _statistics(text: str) -> dict[str, int]:
+    def number(label: str) -> int:
+        found = re.search(rf"^{label}:\s*(\d+)", text, re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    return {"records_waiting": number("DBD Agent queue size"), "threads": number("Server thread count")}
+
+
+def _clock(answers: Mapping[str, tuple[int, str]]) -> float:
+    said = answers.get("clock", (1, ""))[1]
+    return float(said) if said.isdecimal() else 0.0
+
+
+def _parsers(clock: float) -> dict[str, Callable[[str], dict[str, Any]]]:
+    return {
+        "clock": lambda _: {"clock": clock},
+        "configuration": lambda text: {"configuration": dict(json.loads(text))},
+        "nodes": lambda text: {"nodes": _nodes(text, clock or time.time())},
+        "queue": lambda text: {"queue": parse_jobs(text)},
+        "reasons": lambda text: {"reasons": _reasons(text)},
+        "details": lambda text: {"details": _details(text)},
+        "partitions": lambda text: {"partitions": _partitions(text)},
+        "statistics": _statistics,
+        "job": lambda text: {"job": next(iter(entries_in(text, "jobs")), None)},
+        "past": lambda text: {"past": tuple(text.splitlines()[-1].split("|")) if text else ()},
+        "database": lambda code: {"slurmdbd_answers": code == "0"},
+    }

@@ -1,0 +1,88 @@
+"""`slurmstack doctor` on a real cluster: what is wrong is named first, with what mends it, and a whole one is whole."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+
+HUGE = {"size": 1, "resources": {"cpus": 500, "memory": "2Gi"}}
+
+
+def doctor(slurm: SlurmOnKubernetes, *arguments: str) -> tuple[dict[str, Any], int]:
+    """What it prints as JSON, and its exit status. Again where it had no time to read all: lanes share the machine."""
+
+    def look() -> tuple[dict[str, Any], int] | None:
+        done = slurmstack("doctor", *arguments, "--json", "--config", str(slurm.file), check=False)
+        assert done.stdout, done.stderr
+        found = json.loads(done.stdout)
+        return None if found["unread"] else (found, done.returncode)
+
+    found = wait_until(look, "each part was read")
+    assert found is not None
+    return found
+
+
+def first(slurm: SlurmOnKubernetes, *arguments: str) -> dict[str, Any]:
+    """The finding that it names first."""
+    found, code = doctor(slurm, *arguments)
+    assert code == 1, found
+    return dict(found["findings"][0])
+
+
+def test_a_whole_cluster_has_no_finding_and_each_part_was_read(two_nodes: SlurmOnKubernetes) -> None:
+    found, code = doctor(two_nodes)
+    assert (found["findings"], code) == ([], 0)
+    assert "2 Slurm nodes" in found["looked_at"]
+
+
+def test_a_node_that_somebody_drained_is_named_with_who_and_why_until_the_command_it_gives(
+    two_nodes: SlurmOnKubernetes,
+) -> None:
+    slurm = two_nodes
+    slurm.slurm("scontrol update nodename=default-1 state=drain reason='bad disk'")
+    said = first(slurm)
+    assert said["cause"] == "node default-1 is drained by root: bad disk"
+    assert first(slurm, "node", "default-1") == said
+    assert doctor(slurm, "node", "default-0")[1] == 0
+    slurm.slurm(said["mend"].partition(" -- ")[2])
+    slurm.await_idle("default-0", "default-1")
+    assert doctor(slurm)[1] == 0
+
+
+def test_jobs_that_never_start_are_named_and_a_held_one_is_explained_when_asked(two_nodes: SlurmOnKubernetes) -> None:
+    slurm = two_nodes
+    held = slurm.submit("true", "--hold")
+    failed = slurm.submit("false")
+    slurm.await_job(failed, "FAILED")
+    lost = slurm.submit("true", f"--dependency=afterok:{failed}")
+    slurm.await_reason(lost, "DependencyNeverSatisfied")
+    assert first(slurm)["cause"].startswith(f"job {lost} of alice never starts as it is")
+    assert "its user holds it" in first(slurm, "job", held)["cause"]
+    assert "failed: its script ended with another exit status" in first(slurm, "job", failed)["cause"]
+    slurm.slurm(f"scancel {held} {lost}")
+    assert doctor(slurm)[1] == 0
+
+
+def test_a_configuration_that_slurm_refuses_is_named_with_slurm_s_words(two_nodes: SlurmOnKubernetes) -> None:
+    slurm = two_nodes
+    good = slurm.sections
+    assert slurm.change("slurm.settings.DefMemPerCPUU", 5, check=False).returncode == 1
+    said = first(slurm)
+    assert said["cause"] == "Slurm refuses its new configuration; the old one goes on"
+    assert "DefMemPerCPUU" in said["evidence"][0]
+    slurm.sections = good
+    slurm.up()
+    assert doctor(slurm)[1] == 0
+
+
+def test_a_worker_for_which_no_machine_has_room_is_named_with_what_is_short(two_nodes: SlurmOnKubernetes) -> None:
+    slurm = two_nodes
+    pools = {**slurm.sections["worker_nodes"], "huge": HUGE}
+    main = {**slurm.sections["partitions"]["main"], "pools": list(pools)}
+    slurm.sections = {**slurm.sections, "worker_nodes": pools, "partitions": {"main": main}}
+    slurm.up()
+    said = wait_until(lambda: doctor(slurm)[0]["findings"], "something is found")[0]
+    assert said["cause"] == "pod huge-0 cannot be placed: no machine has enough cpu left"
+    assert "Insufficient cpu" in said["evidence"][0]

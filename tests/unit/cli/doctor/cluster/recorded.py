@@ -1,0 +1,131 @@
+"""The local cluster as it was recorded (data/healthy.json): a test makes it ill, and it is asked like a real one."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cli.doctor.cluster.collect import collect
+from cli.doctor.cluster.facts import Facts
+from cli.kubectl.client import Kubectl
+from config import load_config
+from slurm.conf import config_hash, render
+from tests import stacks
+
+CONFIG = load_config(stacks.dev())
+RECORDED = Path(__file__).with_name("data") / "healthy.json"
+NOW = "2099-01-01T00:00:00Z"
+
+
+def recorded() -> RecordedCluster:
+    """A whole cluster: two idle nodes, nothing in the queue, the configuration of the stack file."""
+    document = json.loads(RECORDED.read_text(encoding="utf-8"))
+    slurm = {name: (code, text) for name, (code, text) in document["slurm"].items()}
+    active = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
+    slurm["configuration"] = (0, json.dumps(active))
+    return RecordedCluster(objects=document["objects"], events=document["events"], slurm=slurm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedCluster(Kubectl):
+    """Answers what `collect` asks."""
+
+    program: str = "kubectl"
+    context: str = "test"
+    kubeconfig: str | None = None
+    objects: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    slurm: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Kind, or `exec` -> what kubectl prints instead of an answer."""
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        del stdin, check
+        if arguments[0] == "exec":
+            return self._exec(arguments[-1])
+        asked = arguments[1].split(",")
+        found = self.events if asked == ["event"] else self.objects
+        found = [item for item in found if item["kind"].lower() in asked and item["kind"] not in self.refused]
+        errors = "\n".join(text for kind, text in self.refused.items() if kind.lower() in asked)
+        document = json.dumps({"kind": "List", "items": found})
+        return subprocess.CompletedProcess(arguments, 1 if errors else 0, document, errors)
+
+    def _exec(self, script: str) -> subprocess.CompletedProcess[str]:
+        if "exec" in self.refused:
+            return subprocess.CompletedProcess([], 1, "", self.refused["exec"])
+        marks = re.search(r"echo ([0-9a-f]{16}) end 0", script)
+        assert marks is not None
+        printed = [
+            f"{marks[1]} {name} {code}\n{text if isinstance(text, str) else json.dumps(text)}\n"
+            for name, (code, text) in self.slurm.items()
+        ]
+        return subprocess.CompletedProcess([], 0, "".join(printed), "")
+
+    def look(self, job: str = "") -> Facts:
+        """Ask, as the command does."""
+        return collect(self, CONFIG, job=job)
+
+    def thing(self, kind: str, name: str) -> dict[str, Any]:
+        """One object, to be changed. `name`: its beginning is enough."""
+        return next(item for item in self.objects if item["kind"] == kind and item["metadata"]["name"].startswith(name))
+
+    def warn(self, kind: str, name: str, reason: str, message: str) -> None:
+        """An event about an object, after all others."""
+        about = {"kind": kind, "name": name, "uid": self.thing(kind, name)["metadata"]["uid"]}
+        event = {"kind": "Event", "involvedObject": about, "reason": reason, "message": message, "type": "Warning"}
+        self.events.append({**event, "lastTimestamp": NOW})
+
+    def remove(self, kind: str, name: str) -> None:
+        """Have an object no more."""
+        self.objects.remove(self.thing(kind, name))
+
+    def unplaced(self, name: str, message: str) -> None:
+        """A pod for which the scheduler has no machine."""
+        pod = self.thing("Pod", name)
+        pod["spec"].pop("nodeName", None)
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        pod["status"] = {"phase": "Pending", "conditions": [condition]}
+
+    def waiting(
+        self, name: str, reason: str, message: str = "", *, container: int = 0, last: tuple[int, str] | None = None
+    ) -> None:
+        """A pod one of whose containers does not run. `last`: exit status and reason of its last end."""
+        status = self.thing("Pod", name)["status"]
+        status["phase"] = "Pending" if not last else "Running"
+        one = status["containerStatuses"][container]
+        one |= {"ready": False, "state": {"waiting": {"reason": reason, "message": message}}}
+        if last:
+            one |= {"restartCount": 7, "lastState": {"terminated": {"exitCode": last[0], "reason": last[1]}}}
+
+    def unready(self, name: str) -> None:
+        """A pod that runs, and is not ready."""
+        for status in self.thing("Pod", name)["status"]["containerStatuses"]:
+            status["ready"] = False
+
+    def node(self, name: str, *states: str, reason: str = "", by: str = "", comment: str = "", **more: Any) -> None:
+        """A node of Slurm in these states."""
+        entry = next(one for one in self.slurm["nodes"][1]["nodes"] if one["name"] == name)
+        entry |= {"state": [*states, "DYNAMIC_NORM"], "reason": reason, "reason_set_by_user": by, **more}
+        if comment:
+            stamp = entry["comment"].split(" | ")[0]
+            entry["comment"] = f"{stamp} | {comment}"
+
+    def job(self, id_: str, reason: str, *, state: str = "PENDING", restarts: int = 0, **more: str) -> None:
+        """A job in the queue, in the form in which squeue printed real ones."""
+        nodes, memory = more.get("nodes", ""), more.get("memory", "512M")
+        wanted, cpus, detail = more.get("wanted", "1"), more.get("cpus", "1"), more.get("detail", reason)
+        main = [id_, "alice", more.get("partition", "main"), state, nodes, "10:00", "10:00", wanted, cpus, memory, "0"]
+        lines = {
+            "queue": "\t".join([*main, "(null)", ""]),
+            "reasons": "\t".join([id_, reason, "(null)", str(restarts), "normal", "default", "(null)", "N/A", ""]),
+            "details": f"{id_}\t({detail})",
+        }
+        for name, line in lines.items():
+            before = self.slurm[name][1]
+            self.slurm[name] = (0, f"{before}\n{line}" if before else line)

@@ -1,0 +1,103 @@
+"""What cannot be read is said, and the rest is looked at all the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cli.doctor.cluster.diagnose import diagnose, diagnose_job, diagnose_node
+from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
+
+GARBAGE: tuple[Any, ...] = (None, 7, "", "text", [], [None], {}, {"a": {}})
+
+
+def forbidden(kind: str) -> str:
+    return f'Error from server (Forbidden): {kind} is forbidden: User "bob" cannot list resource "{kind}"'
+
+
+def test_without_rights_in_kubernetes_slurm_is_looked_at() -> None:
+    cluster = recorded()
+    kinds = {"Pod": "pods", "Node": "nodes", "StatefulSet": "statefulsets.apps", "Event": "events"}
+    cluster.refused.update({kind: forbidden(name) for kind, name in kinds.items()})
+    cluster.node("default-1", "IDLE", "DRAIN", reason="bad disk", by="root")
+    facts = cluster.look()
+    assert facts.unread == dict.fromkeys(("pods", "machines", "workloads", "events"), "not allowed")
+    assert [item.about for item in diagnose(facts)] == ["node default-1"]
+
+
+def test_without_rights_in_the_controller_s_pod_kubernetes_is_looked_at() -> None:
+    cluster = recorded()
+    cluster.refused["exec"] = 'Error from server (Forbidden): pods "controller-0" is forbidden'
+    cluster.unplaced("login-0", "0/2 nodes are available: 2 Insufficient cpu.")
+    facts = cluster.look()
+    assert facts.unread == {"slurm": "not allowed to run commands in controller-0"}
+    assert [item.about for item in diagnose(facts)] == ["pod login-0"]
+
+
+def test_only_the_kind_that_is_refused_is_missing() -> None:
+    cluster = recorded()
+    cluster.refused["Node"] = forbidden("nodes")
+    facts = cluster.look()
+    assert facts.unread == {"machines": "not allowed"}
+    assert len(facts.pods) == 12
+    assert diagnose(facts) == ()
+
+
+def test_an_answer_that_was_cut_off_is_none() -> None:
+    cluster = recorded()
+    for name in ("partitions", "statistics", "database", "end"):
+        del cluster.slurm[name]
+    cluster.slurm["details"] = (0, "12\t(Resou")
+    facts = cluster.look()
+    assert facts.unread == dict.fromkeys(("jobs", "partitions", "load"), "no answer within 3 s")
+    assert len(facts.nodes) == 2
+
+
+def test_a_job_s_text_cannot_pass_for_an_answer() -> None:
+    cluster = recorded()
+    cluster.slurm["reasons"] = (0, "0123456789abcdef nodes 0\n{}\n")
+    assert len(cluster.look().nodes) == 2
+
+
+@pytest.mark.parametrize("part", ["metadata", "spec", "status"])
+@pytest.mark.parametrize("odd", GARBAGE, ids=repr)
+def test_odd_objects_of_kubernetes_are_left_out(part: str, odd: Any) -> None:
+    cluster = recorded()
+    for item in cluster.objects:
+        item[part] = odd
+    use(cluster)
+
+
+@pytest.mark.parametrize("odd", GARBAGE, ids=repr)
+def test_odd_events_are_left_out(odd: Any) -> None:
+    cluster = recorded()
+    for event in cluster.events:
+        event["involvedObject"] = event["lastTimestamp"] = odd
+    use(cluster)
+
+
+@pytest.mark.parametrize(
+    "odd", [*GARBAGE, {"nodes": [{"name": 3}]}, {"nodes": [None]}, "\t\t\t", "\x1b[2J\n\n"], ids=repr
+)
+@pytest.mark.parametrize("question", sorted(recorded().slurm))
+def test_odd_answers_of_slurm_are_left_out(question: str, odd: Any) -> None:
+    cluster = recorded()
+    cluster.slurm[question] = (0, odd if isinstance(odd, str) else json.dumps(odd))
+    use(cluster)
+
+
+@pytest.mark.parametrize("state", [{"rejected": 3}, {"active": None, "rejected": {}}, {"pending": []}])
+def test_an_odd_state_of_the_configuration_is_no_crash(state: dict[str, Any]) -> None:
+    cluster = recorded()
+    cluster.slurm["configuration"] = (0, json.dumps(state))
+    use(cluster)
+
+
+def use(cluster: RecordedCluster) -> None:
+    """Look at all of it: nothing raises."""
+    facts = cluster.look(job="12")
+    diagnose(facts)
+    diagnose_job(facts, "12")
+    diagnose_node(facts, "default-0")

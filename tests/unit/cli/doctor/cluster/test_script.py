@@ -1,0 +1,69 @@
+"""The questions to Slurm, as a shell in the controller's pod puts them: what hangs loses no other's answer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.doctor.cluster import slurm
+from cli.doctor.cluster.slurm import _answers, _script, parse
+
+MARK = "0123456789abcdef"
+FINE = {"sinfo": "echo main", "scontrol": 'echo "{}"', "squeue": "true", "sdiag": "echo 'Server thread count: 3'"}
+HANGS = "exec sleep 60"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "_EACH", 0.5)
+    monkeypatch.setattr(slurm, "_DATABASE", "timeout 0.5 sacctmgr")
+
+
+def answers(directory: Path, *, job: str = "", accounting: bool = True, **programs: str) -> dict[str, tuple[int, str]]:
+    """What the script prints where Slurm's commands are these."""
+    for name, text in {**FINE, "sacctmgr": "true", "sacct": "echo COMPLETED", **programs}.items():
+        (directory / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (directory / name).chmod(0o755)
+    script = _script(MARK, accounting=accounting, job=job)
+    environment = {"PATH": f"{directory}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return _answers(done.stdout, MARK)
+
+
+def test_each_question_has_its_answer(tmp_path: Path) -> None:
+    found = answers(tmp_path, job="12")
+    assert {name for name, (code, _) in found.items() if code == 0} >= {"slurmctld", "nodes", "job", "past", "database"}
+    assert abs(int(found["clock"][1]) - time.time()) < 3600
+
+
+def test_where_slurmctld_hangs_the_others_are_not_asked(tmp_path: Path) -> None:
+    found = answers(tmp_path, sinfo=HANGS)
+    assert "nodes" not in found
+    assert parse(found)[0]["slurmctld"] == "no answer within 0.5 s"
+
+
+def test_the_words_of_a_slurmctld_that_refuses_are_kept(tmp_path: Path) -> None:
+    found = answers(tmp_path, sinfo="echo 'Munge decode failed: Expired credential' >&2; exit 1")
+    assert parse(found)[0]["slurmctld"] == "Munge decode failed: Expired credential"
+
+
+def test_a_slurmdbd_that_hangs_is_said_and_loses_no_other_answer(tmp_path: Path) -> None:
+    found = answers(tmp_path, sacctmgr=HANGS)
+    assert parse(found)[0]["slurmdbd_answers"] is False
+    assert found["statistics"] == (0, "Server thread count: 3")
+
+
+def test_a_question_that_hangs_is_missing_alone(tmp_path: Path) -> None:
+    found = answers(tmp_path, squeue=HANGS)
+    parts, unread = parse(found)
+    assert unread["jobs"] == "no answer"
+    assert parts["threads"] == 3
+
+
+def test_without_accounting_slurmdbd_is_not_asked(tmp_path: Path) -> None:
+    assert "database" not in answers(tmp_path, accounting=False, sacctmgr="echo asked >&2; exit 1")

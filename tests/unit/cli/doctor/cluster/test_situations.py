@@ -1,0 +1,62 @@
+"""Each situation, made in a recorded cluster: its cause comes first, with what mends it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.doctor.cluster.diagnose import diagnose
+from tests.unit.cli.doctor.cluster.recorded import recorded
+from tests.unit.cli.doctor.cluster.situations import SITUATIONS
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_the_cause_comes_first_with_what_mends_it(name: str) -> None:
+    make, cause, mend = SITUATIONS[name]
+    cluster = recorded()
+    make(cluster)
+    first = diagnose(cluster.look())[0]
+    assert cause in first.cause
+    assert mend in first.mend
+
+
+def test_a_healthy_cluster_has_no_finding_and_all_of_it_was_looked_at() -> None:
+    facts = recorded().look()
+    assert diagnose(facts) == ()
+    assert not facts.unread
+    assert (len(facts.pods), len(facts.nodes), len(facts.machines), len(facts.claims)) == (12, 2, 2, 3)
+
+
+@pytest.mark.parametrize("name", ["no machine has room", "quota", "image", "machine is lost", "apply was cut short"])
+def test_what_follows_from_a_cause_is_no_finding_of_its_own(name: str) -> None:
+    cluster = recorded()
+    SITUATIONS[name][0](cluster)
+    found = diagnose(cluster.look())
+    assert len(found) == 1
+    assert found[0].consequences
+
+
+@pytest.mark.parametrize(
+    "reason", ["Priority", "Resources", "BeginTime", "Dependency", "JobHeldUser", "QOSMaxJobsPerUserLimit"]
+)
+def test_jobs_that_wait_as_they_should_are_no_finding(reason: str) -> None:
+    cluster = recorded()
+    cluster.job("12", reason)
+    assert diagnose(cluster.look()) == ()
+
+
+def test_many_jobs_with_one_reason_are_one_finding() -> None:
+    cluster = recorded()
+    for number in range(500):
+        cluster.job(str(100 + number), "PartitionTimeLimit")
+    found = diagnose(cluster.look())
+    assert len(found) == 1
+    assert found[0].cause.startswith("500 jobs never start as they are")
+
+
+def test_what_keeps_more_from_working_comes_before_what_keeps_less() -> None:
+    cluster = recorded()
+    cluster.node("default-1", "IDLE", "DRAIN", reason="Low RealMemory", by="slurm")
+    cluster.slurm["database"] = (124, "")
+    cluster.waiting("controller-0", "ImagePullBackOff")
+    causes = [item.about for item in diagnose(cluster.look())]
+    assert causes == ["pod controller-0", "accounting", "node default-1"]
