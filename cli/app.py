@@ -58,6 +58,10 @@ COMMANDS = {
         "cli.commands.logs:logs",
         "Print what Slurm and Kubernetes wrote about a component, a node or a job, in the order of time.",
     ),
+    "support-bundle": (
+        "cli.commands.bundle:support_bundle",
+        "Write an archive for whoever helps: what the cluster says of itself, without its secrets.",
+    ),
     "local": (
         "cli.commands.local:app",
         "The local cluster: a real two-node Kubernetes on this machine, for development and trying out.",
