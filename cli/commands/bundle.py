@@ -105,8 +105,10 @@ def _tell(bundle: Bundle, path: Path) -> None:
         typer.echo(f"{len(bundle.missing)} could not be read, for example {next(iter(bundle.missing))}; see {MANIFEST}")
     if _SECRETS_UNREAD in bundle.missing:
         typer.echo("WARNING: the Secrets could not be read: only what looks like a secret was taken out")
+        known = ""
+    else:
+        known = f"values of the namespace's Secrets from {SHORTEST} bytes on, "
     typer.echo(
-        "Look through it before you send it. Taken out: values of the namespace's Secrets from "
-        f"{SHORTEST} bytes on, private keys, tokens, passwords. In it: names of users, accounts, jobs, hosts, machines "
-        "and files, addresses, and whatever programs wrote into their logs."
+        f"Look through it before you send it. Taken out: {known}private keys, tokens, passwords. In it: names of "
+        "users, accounts, jobs, hosts, machines and files, addresses, and whatever programs wrote into their logs."
     )

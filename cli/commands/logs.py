@@ -29,6 +29,7 @@ def logs(
     component: Annotated[
         str | None,
         typer.Argument(
+            metavar="COMPONENT",
             help="A component (controller, login, worker, health-watch, rest, database, ...), a container (slurmctld, "
             "config-agent, slurmdbd, munged, sshd, ...), a pool or a pod. Default: all.",
             show_default=False,

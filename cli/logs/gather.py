@@ -47,7 +47,6 @@ def gather(kubectl: Kubectl, namespace: str, asked: Asked, now: datetime) -> Fou
     found = Found()
     try:
         pods = kubectl.items("pod", "-n", namespace)
-        found.read += 1
     except Failure as failure:
         found.missing.append(f"pods: {failure}")
         pods = []

@@ -174,6 +174,7 @@ def test_where_secrets_cannot_be_read_it_warns(monkeypatch: pytest.MonkeyPatch, 
     result = bundle(monkeypatch, cluster(refused=frozenset({"secrets"}), logs=log), "-o", str(archive))
     assert result.exit_code == 0
     assert "WARNING: the Secrets could not be read" in result.stdout
+    assert "values of the namespace's Secrets" not in result.stdout
     assert files(archive)["logs/a-0/slurmd.log"] == "2026-11-25T16:00:00Z password=<removed>\n"
 
 

@@ -172,6 +172,12 @@ def test_where_nothing_can_be_read_that_is_an_error(monkeypatch: pytest.MonkeyPa
     assert "nothing could be read" in result.exception.message
 
 
+def test_a_job_of_which_only_the_pods_can_be_listed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = logs(monkeypatch, with_(slurm={}, refused=frozenset({"logs"})), "--job", "5")
+    assert isinstance(result.exception, Failure)
+    assert "controller-0/slurmctld: Error from server (Forbidden)" in result.exception.message
+
+
 def test_a_job_whose_records_are_away_is_found_in_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     result = logs(monkeypatch, with_(slurm={}), "--job", "5")
     assert "not read: sacct:" in result.stderr
