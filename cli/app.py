@@ -54,6 +54,14 @@ COMMANDS = {
         "Print a token for the Kubernetes cluster, as an exec plugin of a kubeconfig does. Needs no stack file.",
     ),
     "health": ("cli.commands.health:app", "Show which nodes are well, and run their checks by hand."),
+    "logs": (
+        "cli.commands.logs:logs",
+        "Print what Slurm and Kubernetes wrote about a component, a node or a job, in the order of time.",
+    ),
+    "support-bundle": (
+        "cli.commands.bundle:support_bundle",
+        "Write an archive for whoever helps: what the cluster says of itself, without its secrets.",
+    ),
     "local": (
         "cli.commands.local:app",
         "The local cluster: a real two-node Kubernetes on this machine, for development and trying out.",

@@ -35,7 +35,7 @@ def read_nodes(kubectl: Kubectl, namespace: str, names: Iterable[str] = ()) -> N
     if done.returncode != 0:
         why = complaint(done)
         if "NotFound" in why:
-            _refuse_no_namespace(kubectl, namespace)
+            refuse_no_namespace(kubectl, namespace)
         hint = _OLD_IMAGE if _NO_PROGRAM in why else _AWAY
         raise Failure(f"the controller could not be asked for the nodes: {why}", hint=hint_after(why, hint))
     try:
@@ -52,7 +52,7 @@ def workers(kubectl: Kubectl, namespace: str) -> list[Pod]:
     """The pods of the nodes, in the order of their names. Raises Failure if there is not even a namespace."""
     items = kubectl.items("pod", "-n", namespace, "-l", f"app.kubernetes.io/component={WORKER}")
     if not items:
-        _refuse_no_namespace(kubectl, namespace)
+        refuse_no_namespace(kubectl, namespace)
     return sorted((pod_of(item) for item in items), key=lambda pod: in_order(pod.name))
 
 
@@ -86,7 +86,7 @@ def list_checks(kubectl: Kubectl, namespace: str, node: str | None) -> tuple[str
     return node, done.stdout
 
 
-def _refuse_no_namespace(kubectl: Kubectl, namespace: str) -> None:
+def refuse_no_namespace(kubectl: Kubectl, namespace: str) -> None:
     """Raises Failure if there is none; not for those who may not ask."""
     done = kubectl.run("get", "--ignore-not-found", "namespace", namespace, "-o", "name", check=False)
     if done.returncode == 0 and not done.stdout.strip():

@@ -64,8 +64,16 @@ class Kubectl:
         command = [*self.command(), *timeout, *arguments]
         environment = {**os.environ, **self.environment}
         try:
+            # Logs may have any bytes.
             done = subprocess.run(
-                command, capture_output=True, text=True, input=stdin, env=environment, check=False, timeout=seconds
+                command,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                input=stdin,
+                env=environment,
+                check=False,
+                timeout=seconds,
             )
         except subprocess.TimeoutExpired:
             done = subprocess.CompletedProcess(command, _UNDONE, "", f"no answer within {seconds:g} s")

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,8 +20,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cli.access.addresses import host_public_key, login_address
 from cli.access.login import ssh_arguments, ssh_program
 from cli.engine import pulumi as engines
+from cli.errors import Failure
 from cli.kubectl.client import Kubectl, connect
 from cli.kubectl.rollout import await_workers
+from cli.logs.gather import Asked, gather
+from cli.logs.lines import in_order
 from cli.stack import open_stack
 from config import load_config
 from slurm.local_cluster import local_directory
@@ -36,8 +40,7 @@ EXEC_S = 300
 """For one command in a pod, seconds."""
 
 LOOK_S = 30
-LOGS_S = 90
-"""For one look at a cluster that may be broken, and for all logs, seconds."""
+"""For one look at a cluster that may be broken, seconds."""
 
 SSH_FAILED = 255
 """ssh's own exit status, when it is not that of the command."""
@@ -287,16 +290,12 @@ class SlurmOnKubernetes:
             "jobs.yaml": ("get", "jobs", *namespace, "-o", "yaml"),
         }.items():
             (directory / name).write_text(self.look(*arguments), encoding="utf-8")
-        deadline = time.monotonic() + LOGS_S
-        for pod in self.kubectl.items("pod", *namespace):
-            name = pod["metadata"]["name"]
-            for previous in ([], ["--previous"]):
-                arguments = ("logs", *namespace, name, "--all-containers", "--prefix", *previous)
-                # Where a machine is lost each of its pods keeps its secret for half a minute.
-                logs = self.look(*arguments) if time.monotonic() < deadline else "left out: this takes too long"
-                if logs and "previous terminated container" not in logs.partition("\n")[0]:
-                    suffix = "-previous" if previous else ""
-                    (directory / f"pod-{name}{suffix}.log").write_text(logs, encoding="utf-8")
+        try:
+            found = gather(self.kubectl, self.namespace, Asked(), datetime.now(UTC))
+            logs = [*(f"not read: {why}" for why in found.missing), *map(str, in_order(found.lines))]
+        except Failure as failure:
+            logs = [str(failure)]
+        (directory / "logs.txt").write_text("\n".join(logs), encoding="utf-8")
         slurm = "sinfo -N -l; sinfo -R; squeue -a -l; scontrol show nodes; scontrol show jobs; scontrol show config"
         beside = ("exec", *namespace, "controller-0", "-c", "slurmctld", "--", "/bin/bash", "-c", slurm)
         (directory / "slurm.txt").write_text(self.look(*beside), encoding="utf-8")

@@ -1,0 +1,162 @@
+"""Takes secrets out of text: the values of the namespace's Secrets in all forms, and what looks like a secret."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+REMOVED = "<removed>"
+
+SHORTEST = 8
+"""Bytes of a value that is looked for: shorter ones stand in many words."""
+
+_COMMON = frozenset({
+    "changeme", "container", "controller", "database", "default", "hostname", "kubernetes", "localhost", "namespace",
+    "password", "postgres", "slurm_acct_db", "slurmctld", "slurmdbd", "username",
+})  # fmt: skip
+"""Values that are no secrets, and without which nobody could read the rest."""
+
+_WIDTHS = (64, 76)
+"""Columns at which PEM and MIME break Base64."""
+
+_SECRET_NAME = re.compile(
+    r"(?i)(?:pass|password|passwd|passphrase|passcode|token|secure|secret|encryptionsalt|encryptedkey|credentials?"
+    r"|(?:private|secret|access|api|signing|munge|jwt|shared|encryption)[_.-]?key)$"
+)
+"""The end of keys whose values are secrets."""
+
+_REFERENCE = re.compile(r"(?i)(?:pull|password|key|token|tls)[_-]?secret$")
+"""The end of keys whose values are names of Secrets."""
+
+_NO_VALUE = re.compile(
+    r"(?i)(?:true|false|null|none|yes|no|~|[|>]-?|\(null\)|[\[{]+)?[\]})]*|<removed.*|(?-i:(?:/[a-z0-9_.-]+)+)"
+    r"|[\w$-]+:[x*!]?:\d+:[\s\S]*"
+)
+"""Words, what was removed already, names of files (those of daemons' keys, say), and what a file `passwd` has."""
+
+_ASSIGNED = re.compile(
+    r"(?i)(?P<name>(?:pass(?:word|wd|phrase|code)?|(?<!pull[_-])secret|token|(?:private|secret|access|api|signing)[_.-]?key)"
+    r"\\*[\"']?[ \t]*[=:][ \t]*)"
+    r"(?P<value>\\+\"(?:(?!\\+\").){1,4000}\\+\"|\"(?:[^\"\\\n]|\\.)+\"|'[^'\n]+'|[^\s\"',;&\\]+)"
+)
+"""`password=...`, also quoted, and quoted within JSON."""
+
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            r"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----(?:(?:(?!-----BEGIN)[\s\S]){0,20000}?-----END \1PRIVATE KEY-----"
+            r"|(?:\\[nrt]|[A-Za-z0-9+/=\s])*)"
+        ),
+        "<removed: private key>",
+    ),
+    (re.compile(r"eyJ(?:(?!eyJ)[\w-]){5,}\.[\w-]{5,}\.[\w-]*"), "<removed: token>"),
+    (
+        re.compile(r"(?i)((?:munge|jwt)\w{0,20}[_.-]?key\\*[\"']?\s*[=:]\s*\\*[\"']?)(?!/[a-z])[\w+/-]{20,}=*"),
+        rf"\1{REMOVED}",
+    ),
+    (re.compile(r"(?i)(bearer\s+)[\w.~+/-]{16,}=*"), rf"\1{REMOVED}"),
+    (re.compile(r"(?i)(authorization\\*[\"']?\s*[:=]\s*\\*[\"']?\w+\s+)[^\s\"'\\]+"), rf"\1{REMOVED}"),
+    (re.compile(r"(?i)(--(?:pass(?:word)?|token|secret|api-key)[ \t]+)(?!-)[^\s\"']+"), rf"\1{REMOVED}"),
+    (re.compile(r"([a-z][a-z0-9+.-]{0,20}://[^\s:/@\"']*:)[^\s/@\"']+(@)"), rf"\1{REMOVED}\2"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redactor:
+    """Replaces what is secret."""
+
+    known: tuple[tuple[str, str], ...] = ()
+    """(text, what comes in its place), the longest first."""
+
+    def __call__(self, text: str) -> str:
+        """The text without secrets. What is known goes first, with the name of its Secret."""
+        for secret, marker in self.known:
+            if secret in text:
+                text = text.replace(secret, marker)
+        for pattern, instead in _PATTERNS:
+            text = pattern.sub(instead, text)
+        return _ASSIGNED.sub(_without_value, text)
+
+
+def _without_value(match: re.Match[str]) -> str:
+    value = match["value"]
+    if _NO_VALUE.fullmatch(value.strip("\\\"'")):
+        return match[0]
+    mark = value[: len(value) - len(value.lstrip("\\\"'"))]
+    return f"{match['name']}{mark}{REMOVED}{mark}"
+
+
+def redactor(secrets: Iterable[Mapping[str, Any]]) -> Redactor:
+    """One that knows the values of these Secrets, as Kubernetes has them."""
+    known: dict[str, str] = {}
+    for secret in secrets:
+        for key, encoded in (secret.get("data") or {}).items():
+            marker = f"<removed: secret {secret['metadata']['name']}/{key}>"
+            for form in _forms(base64.b64decode(encoded)):
+                known.setdefault(form, marker)
+    # In a marker, too, there may be a secret: somebody's password may be the name of a Secret.
+    instead = {
+        marker: next((text for text in (marker, REMOVED, "[-]") if not any(secret in text for secret in known)), "")
+        for marker in set(known.values())
+    }
+    texts = sorted(known, key=len, reverse=True)
+    return Redactor(known=tuple((text, instead[known[text]]) for text in texts))
+
+
+def _forms(value: bytes) -> Iterator[str]:
+    """A value as it may stand in a text: plain, by lines, as JSON and URLs write it, and in Base64 and hexadecimal."""
+    pieces = {value, value.strip(), *(line.strip() for line in value.splitlines())}
+    for piece in pieces:
+        if len(piece) < SHORTEST or piece.decode(errors="replace").lower() in _COMMON:
+            continue
+        yield from _encoded(piece)
+        plain = {piece.decode("utf-8", "replace")}
+        for _ in range(2):  # JSON within JSON, as in annotations
+            plain |= {escape(text) for text in plain for escape in _ESCAPES}
+        yield from plain
+
+
+_ESCAPES: tuple[Callable[[str], str], ...] = (
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    lambda text: _as_go(json.dumps(text, ensure_ascii=False)[1:-1]),
+    lambda text: text.replace("'", "''"),  # YAML
+    lambda text: quote(text, safe=""),
+)
+
+
+def _as_go(text: str) -> str:
+    """As Kubernetes writes JSON."""
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _encoded(value: bytes) -> Iterator[str]:
+    yield value.hex()
+    for altchars in (b"+/", b"-_"):
+        yield base64.b64encode(value, altchars).decode()
+        for before in range(3):  # somewhere within what was encoded: its place decides about the letters
+            whole = base64.b64encode(bytes(before) + value, altchars).decode()
+            # Letters that are made of other bytes too, at both ends, are left out.
+            inner = whole[(before * 8 + 5) // 6 : (before + len(value)) * 8 // 6]
+            yield inner
+            if before == 0 and len(inner) > min(_WIDTHS):
+                for width in _WIDTHS:
+                    lines = [inner[at : at + width] for at in range(0, len(inner), width)]
+                    yield from (line for line in lines if len(line) >= SHORTEST)
+
+
+def without_secrets(value: Any, *, name: str = "") -> Any:
+    """A document without what its own keys call a secret: `secure:`, `password:`, and variables of such names."""
+    if isinstance(value, Mapping):
+        variable = value.get("name")
+        called = {"value": variable} if isinstance(variable, str) and isinstance(value.get("value"), str) else {}
+        return {key: without_secrets(item, name=called.get(key, str(key))) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(item, name=name) for item in value]
+    named = _SECRET_NAME.search(name) and not _REFERENCE.search(name) and not _NO_VALUE.fullmatch(str(value))
+    return REMOVED if name == "secure" or (isinstance(value, str) and named) else value

@@ -1,0 +1,124 @@
+"""The command `logs`: what was written about a component, a node or a job."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from cli.access.reach import reach
+from cli.commands.options import ConfigOption
+from cli.errors import INTERRUPTED, USAGE, Failure
+from cli.logs.gather import Asked, gather
+from cli.logs.jobs import JOB
+from cli.logs.lines import in_order, when
+from cli.logs.present import print_lines, print_missing
+from cli.stack import open_stack
+from cli.usage.times import TimeError
+
+DEFAULT_PERIOD = timedelta(hours=1)
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+
+
+def logs(
+    component: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="COMPONENT",
+            help="A component (controller, login, worker, health-watch, rest, database, ...), a container (slurmctld, "
+            "config-agent, slurmdbd, munged, sshd, ...), a pool or a pod. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    *,
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NODE", help="What is about this Slurm node.", show_default=False)
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option("--job", metavar="ID", help="What is about this job: 12, or 12_3 (array).", show_default=False),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="30m, 1h, 2d (ago), or a moment in UTC: 2026-11-01T08:00, today. Default: 1h; of a job, its life.",
+            show_default=False,
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Written in the same way. Default: now.", show_default=False)
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only the last lines.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each line as a JSON object.")] = False,
+) -> None:  # fmt: skip
+    """Print what Slurm and Kubernetes wrote about a component, a node or a job, in the order of time.
+
+    Each line is TIME COMPONENT(POD/CONTAINER) TEXT. The times are in UTC; one without milliseconds is known to the
+    second only, and stands at its end. Events of Kubernetes are among the lines, and what containers wrote before
+    their last restart. What cannot be read is said on standard error, and the rest is printed all the same.
+
+    --node has the worker's pod, the events of its machine, and lines of slurmctld, of the configuration agent and of
+    the watcher that name the node. --job has lines of slurmctld, slurmdbd, the watcher and the job's nodes (prolog
+    and epilog too) that name it, and from sacct when it was submitted, started and ended, with its steps.
+
+    Logs of pods that are gone are gone with them; Kubernetes keeps events for an hour.
+
+    Examples:
+      slurmstack logs --job 1234
+
+      slurmstack logs --node gpu-3 --since 2d
+
+      slurmstack logs slurmctld --since 30m | grep error
+
+      slurmstack logs controller --since 2026-11-01T08:00 --until 2026-11-01T09:00
+
+      slurmstack logs --since 5m --json | jq -r .text
+    """
+    try:
+        asked, last = _asked(component=component, node=node, job=job, since=since, until=until, tail=tail)
+        stack = open_stack(config)
+        asked = replace(asked, accounting=stack.config.accounting.enabled)
+        found = gather(reach(stack), stack.config.cluster.namespace, asked, datetime.now(UTC))
+        lines = in_order(found.lines, since=asked.since, until=last, tail=tail)
+        print_missing(found.missing)
+        print_lines(lines, as_json=as_json)
+        if not lines:
+            typer.echo("nothing was written in that time; --since goes further back", err=True)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)  # nothing was begun that could be finished
+
+
+def _asked(
+    *, component: str | None, node: str | None, job: str | None, since: str | None, until: str | None, tail: int | None
+) -> tuple[Asked, datetime | None]:
+    """What is looked for, and the end of its time. Raises Failure for what nobody can mean."""
+    given = {"COMPONENT": component, "--node": node, "--job": job}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise Failure(f"{' and '.join(named)} contradict each other", hint="leave out all but one", code=USAGE)
+    for name in (component, node):
+        if name is not None and not _NAME.fullmatch(name):
+            raise Failure(f"{name!r} is no name of a component or node", code=USAGE)
+    if job is not None and not JOB.fullmatch(job):
+        raise Failure(f"--job {job!r} is no number of a job", hint="12, or 12_3 for a task of an array", code=USAGE)
+    now = datetime.now(UTC)
+    try:
+        first = None if since is None else when(since, now)
+        last = None if until is None else when(until, now)
+    except TimeError as error:
+        raise Failure(str(error), code=USAGE) from error
+    if first is None and job is None:
+        first = (last or now) - DEFAULT_PERIOD
+    if first is not None and last is not None and last <= first:
+        raise Failure("--until is not after --since", code=USAGE)
+    asked = Asked(component=component, node=node, job=job, since=first, tail=tail if last is None else None)
+    return asked, last

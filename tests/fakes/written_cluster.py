@@ -1,0 +1,122 @@
+"""A cluster for the tests of `logs` and `support-bundle`: kubectl with pods that have written, events and objects."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl
+from tests.fakes.kubectl import listed
+
+FORBIDDEN = 'Error from server (Forbidden): {what} is forbidden: User "carol" cannot get it'
+
+Answer = subprocess.CompletedProcess[str]
+
+
+def pod(
+    name: str, component: str, *containers: str, pool: str = "", owner: str = "", restarts: int = 0, machine: str = "m1"
+) -> dict[str, Any]:
+    """A pod with munged before its containers, as Kubernetes has it."""
+    states = [{"name": each, "ready": True, "restartCount": restarts} for each in containers]
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"app.kubernetes.io/component": component, **({"slurmstack/pool": pool} if pool else {})},
+            "ownerReferences": [{"kind": "StatefulSet", "name": owner or name.rpartition("-")[0]}],
+        },
+        "spec": {
+            "nodeName": machine,
+            "initContainers": [{"name": "munged"}],
+            "containers": [{"name": each} for each in containers],
+        },
+        "status": {
+            "phase": "Running",
+            "initContainerStatuses": [{"name": "munged", "ready": True, "restartCount": 0}],
+            "containerStatuses": states,
+        },
+    }
+
+
+def worker(name: str) -> dict[str, Any]:
+    return pod(name, "worker", "slurmd", pool=name.rpartition("-")[0])
+
+
+def event(about: str, message: str, at: str, *, container: str = "", count: int = 1, kind: str = "Warning") -> Any:
+    """An event about `KIND/NAME`."""
+    of, _, name = about.partition("/")
+    path = {"fieldPath": f"spec.containers{{{container}}}"} if container else {}
+    return {
+        "involvedObject": {"kind": of, "name": name, **path},
+        "metadata": {"creationTimestamp": at},
+        "type": kind,
+        "reason": "Unhealthy",
+        "message": message,
+        "lastTimestamp": at,
+        "firstTimestamp": at,
+        "count": count,
+    }
+
+
+CONTROLLER = pod("controller-0", "controller", "slurmctld", "config-agent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeCluster(Kubectl):
+    """kubectl for somebody with rights in the namespace, but for what is refused."""
+
+    program: str = "kubectl"
+    context: str = "test"
+    kubeconfig: str | None = None
+    pods: Sequence[dict[str, Any]] = (CONTROLLER,)
+    logs: Mapping[str, str] = field(default_factory=dict)
+    """By `POD/CONTAINER`, and `POD/CONTAINER previous`."""
+    events: Sequence[Any] = ()
+    machine_events: Sequence[Any] = ()
+    objects: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Further ones, by what `kubectl get` calls their kind."""
+    slurm: Mapping[str, str] = field(default_factory=dict)
+    """What a command prints in the controller, by its first word; others are unknown there."""
+    refused: frozenset[str] = frozenset()
+    """Kinds and containers that may not be read."""
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float) -> Answer:
+        del stdin
+        self.asked.append(arguments)
+        output, error = self._answer(arguments)
+        if error and check:
+            raise Failure(error)
+        return subprocess.CompletedProcess(arguments, 1 if error else 0, output, error)
+
+    def _answer(self, arguments: tuple[str, ...]) -> tuple[str, str]:
+        match arguments:
+            case ("logs", "-n", "slurm", pod_, "-c", container, "--timestamps", *options):
+                place = f"{pod_}/{container}" + (" previous" if "--previous" in options else "")
+                if place in self.refused or "logs" in self.refused:
+                    return "", FORBIDDEN.format(what=f"pods/log {place}")
+                return self.logs.get(place, ""), ""
+            case ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld", "--", *command):
+                word = next((word for word in ("sacct", *self.slurm) if word in command), "")
+                return (self.slurm[word], "") if word in self.slurm else ("", f"{command[0]}: cannot be asked")
+            case ("get", "--ignore-not-found", kind, *more):
+                return self._objects(kind, more)
+            case ("version", "-o", "json"):
+                return '{"serverVersion": {"gitVersion": "v1.34.0"}}', ""
+        raise AssertionError(f"unexpected kubectl {arguments}")
+
+    def _objects(self, kind: str, more: Sequence[str]) -> tuple[str, str]:
+        if kind in self.refused:
+            return "", FORBIDDEN.format(what=kind)
+        of_machines = "default" in more
+        found = {
+            "pod": self.pods,
+            "pods": self.pods,
+            "events": self.machine_events if of_machines else self.events,
+            "namespace": [{"kind": "Namespace"}],
+        }
+        return json.dumps(listed(*self.objects.get(kind, found.get(kind, ())))), ""

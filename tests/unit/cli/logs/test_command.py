@@ -1,0 +1,254 @@
+"""`slurmstack logs`, on a cluster that has written this and that."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.app import app
+from cli.commands import logs as command
+from cli.errors import Failure
+from tests.fakes.written_cluster import CONTROLLER, FakeCluster, event, pod, worker
+from tests.stacks import ROOT
+
+SLURMCTLD = """\
+2026-11-25T16:27:51.563535123Z slurmctld: _slurm_rpc_submit_batch_job: JobId=5 usec=2717
+2026-11-25T16:27:52.000521668Z slurmctld: sched: Allocate JobId=5 NodeList=a-[0-1] #CPUs=2 Partition=main
+2026-11-25T16:27:53.368944902Z slurmctld: _job_complete: JobId=5 WEXITSTATUS 0
+2026-11-25T16:27:54.100000000Z slurmctld: sched: Allocate JobId=55 NodeList=a-10 #CPUs=1 Partition=main
+"""
+LOGS = {
+    "controller-0/slurmctld": SLURMCTLD,
+    "controller-0/munged": "2026-11-25T16:20:00.1Z munged: Info: Created 64 work threads\n",
+    "a-0/slurmd": "2026-11-25T16:27:52.025841428Z slurmd-a-0: Launching batch job 5 for UID 10001\n"
+    "2026-11-25T16:27:53.5Z health-epilog: job 5: removed 1 files and directories\n",
+    "a-1/slurmd": "2026-11-25T16:27:52.177Z slurmd-a-1: launch task StepId=5.0 request from UID:10001\n",
+    "a-10/slurmd": "2026-11-25T16:27:54.2Z slurmd-a-10: Launching batch job 55 for UID 10001\n",
+    "health-watch-75b77755c7-85g89/health-watch": "2026-11-25T16:28:00.1Z health-watch: drained a-1: health/disks\n",
+}
+PODS = (
+    CONTROLLER, worker("a-0"), worker("a-1"), worker("a-10"),
+    pod("health-watch-75b77755c7-85g89", "health-watch", "health-watch"),
+)  # fmt: skip
+EVENTS = (
+    event("Pod/a-1", "Readiness probe failed", "2026-11-25T16:25:00Z", container="slurmd", count=3),
+    event("Pod/a-10", "Back-off", "2026-11-25T16:25:01Z"),
+    event("StatefulSet/controller", "create Pod controller-0", "2026-11-25T16:25:02Z"),
+    event("Pod/controller-0", "Startup probe failed", "2026-11-25T16:25:03Z", container="config-agent"),
+    event("Pod/b-7", "Killing", "2026-11-25T16:25:04Z"),
+)
+FIELDS = ("main", "2026-11-25T16:27:51", "2026-11-25T16:27:53")
+SACCT = "\n".join(
+    "\t".join(row)
+    for row in [
+        ("5", "5", "alice", "main", "COMPLETED", FIELDS[1], FIELDS[1], FIELDS[1], FIELDS[2], "a-[0-1]", "0:0", "train"),
+        ("5.0", "5.0", "", "", "COMPLETED", FIELDS[1], FIELDS[1], "2026-11-25T16:27:52", FIELDS[2], "a-1", "0:0", "x"),
+    ]
+)
+CLUSTER = FakeCluster(pods=PODS, logs=LOGS, events=EVENTS, slurm={"sacct": SACCT, "squeue": ""})
+ALL = ("--since", "2026-11-25T16:00")
+
+
+def logs(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, *arguments: str) -> Result:
+    monkeypatch.setattr(command, "reach", lambda _: cluster)
+    return CliRunner().invoke(app, ["logs", *arguments])
+
+
+def shown(result: Result) -> list[str]:
+    """Each line without its date."""
+    assert result.exit_code == 0, result.output
+    return [line.removeprefix("2026-11-25T16:") for line in result.stdout.splitlines()]
+
+
+def with_(**more: Any) -> FakeCluster:
+    return FakeCluster(**{"pods": PODS, "logs": LOGS, "events": EVENTS, "slurm": CLUSTER.slurm, **more})
+
+
+def test_a_job_s_lines_are_in_order_across_controller_nodes_and_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(logs(monkeypatch, CLUSTER, "--job", "5")) == [
+        "27:51.563Z controller(controller-0/slurmctld) slurmctld: _slurm_rpc_submit_batch_job: JobId=5 usec=2717",
+        "27:51Z     sacct(job/5) job 5 submitted by alice: train (main)",
+        "27:51Z     sacct(job/5) job 5 started on a-[0-1]",
+        (
+            "27:52.000Z controller(controller-0/slurmctld) slurmctld: sched: Allocate JobId=5 NodeList=a-[0-1] #CPUs=2 "
+            "Partition=main"
+        ),
+        "27:52.025Z worker(a-0/slurmd) slurmd-a-0: Launching batch job 5 for UID 10001",
+        "27:52.177Z worker(a-1/slurmd) slurmd-a-1: launch task StepId=5.0 request from UID:10001",
+        "27:52Z     sacct(job/5.0) step 5.0 started on a-1",
+        "27:53.368Z controller(controller-0/slurmctld) slurmctld: _job_complete: JobId=5 WEXITSTATUS 0",
+        "27:53.500Z worker(a-0/slurmd) health-epilog: job 5: removed 1 files and directories",
+        "27:53Z     sacct(job/5) job 5 ended: COMPLETED, exit code 0:0",
+        "27:53Z     sacct(job/5.0) step 5.0 ended: COMPLETED, exit code 0:0",
+    ]
+
+
+def test_a_node_has_its_pod_its_machine_and_what_others_say_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = with_(machine_events=[event("Node/m1", "NodeNotReady", "2026-11-25T16:24:00Z")])
+    assert shown(logs(monkeypatch, cluster, "--node", "a-1", *ALL)) == [
+        "24:00Z     event(node/m1) Warning Unhealthy: NodeNotReady",
+        "25:00Z     event(pod/a-1) Warning Unhealthy: Readiness probe failed (3 times since 2026-11-25T16:25:00Z)",
+        (
+            "27:52.000Z controller(controller-0/slurmctld) slurmctld: sched: Allocate JobId=5 NodeList=a-[0-1] #CPUs=2 "
+            "Partition=main"
+        ),
+        "27:52.177Z worker(a-1/slurmd) slurmd-a-1: launch task StepId=5.0 request from UID:10001",
+        "28:00.100Z health-watch(health-watch-75b77755c7-85g89/health-watch) health-watch: drained a-1: health/disks",
+    ]
+    assert ("--field-selector=involvedObject.kind=Node,involvedObject.name=m1") in {w for a in cluster.asked for w in a}
+
+
+@pytest.mark.parametrize(
+    ("component", "places"),
+    [
+        ("controller", {"controller-0/slurmctld", "controller-0/munged", "statefulset/controller", "pod/controller-0"}),
+        ("slurmctld", {"controller-0/slurmctld", "statefulset/controller"}),
+        ("config-agent", {"statefulset/controller", "pod/controller-0"}),
+        ("munged", {"controller-0/munged", "statefulset/controller", "pod/a-10"}),
+        ("a-1", {"a-1/slurmd", "pod/a-1"}),
+        ("a", {"a-0/slurmd", "a-1/slurmd", "a-10/slurmd", "pod/a-1", "pod/a-10"}),
+        ("b-7", {"pod/b-7"}),
+    ],
+)
+def test_a_component_is_found_by_its_name_its_container_its_pool_or_its_pod(
+    monkeypatch: pytest.MonkeyPatch, component: str, places: set[str]
+) -> None:
+    result = logs(monkeypatch, CLUSTER, component, *ALL, "--json")
+    assert {json.loads(line)["place"] for line in result.stdout.splitlines()} == places
+
+
+def test_without_a_name_all_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(logs(monkeypatch, CLUSTER, *ALL))
+    assert len(lines) == sum(text.count("\n") for text in LOGS.values()) + len(EVENTS)
+    assert lines == sorted(lines)
+
+
+def test_the_last_hour_is_what_is_asked_for_and_of_a_job_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = logs(monkeypatch, CLUSTER, "--until", "2026-11-25T17:28")
+    assert shown(result) == [
+        "28:00.100Z health-watch(health-watch-75b77755c7-85g89/health-watch) health-watch: drained a-1: health/disks"
+    ]
+    result = logs(monkeypatch, CLUSTER, "--until", "2026-11-25T17:29")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "nothing was written in that time" in result.stderr
+    logs(monkeypatch, cluster := with_(), "--job", "5")
+    asked = {word for words in cluster.asked for word in words if word.startswith("--since-time")}
+    assert asked == {"--since-time=2026-11-25T16:27:51Z"}
+
+
+def test_what_was_written_before_a_restart_is_there_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = (pod("controller-0", "controller", "slurmctld", restarts=1),)
+    before = {"controller-0/slurmctld previous": "2026-11-25T16:10:00.5Z slurmctld: fatal: no room\n"}
+    lines = shown(logs(monkeypatch, with_(pods=pods, logs=LOGS | before), "slurmctld", *ALL))
+    assert lines[0] == "10:00.500Z controller(controller-0/slurmctld) slurmctld: fatal: no room"
+
+
+@pytest.mark.parametrize(
+    ("refused", "arguments", "note", "kept"),
+    [
+        ("events", ALL, "not read: events: Error from server (Forbidden)", "slurmctld: _job_complete"),
+        ("a-0/slurmd", ALL, "not read: a-0/slurmd: Error from server (Forbidden)", "slurmd-a-1"),
+        ("pod", ALL, "not read: pods: Error from server (Forbidden)", "Readiness probe failed"),
+        ("logs", ("--job", "5"), "not read: controller-0/slurmctld", "job 5 submitted by alice"),
+    ],
+)
+def test_what_cannot_be_read_is_said_and_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, refused: str, arguments: tuple[str, ...], note: str, kept: str
+) -> None:
+    result = logs(monkeypatch, with_(refused=frozenset({refused})), *arguments)
+    assert result.exit_code == 0
+    assert note in result.stderr
+    assert kept in result.stdout
+
+
+def test_where_nothing_can_be_read_that_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = logs(monkeypatch, with_(refused=frozenset({"pod", "events", "namespace"})))
+    assert isinstance(result.exception, Failure)
+    assert result.exception.code == 1
+    assert "nothing could be read" in result.exception.message
+
+
+def test_a_job_of_which_only_the_pods_can_be_listed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = logs(monkeypatch, with_(slurm={}, refused=frozenset({"logs"})), "--job", "5")
+    assert isinstance(result.exception, Failure)
+    assert "controller-0/slurmctld: Error from server (Forbidden)" in result.exception.message
+
+
+def test_a_job_whose_records_are_away_is_found_in_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = logs(monkeypatch, with_(slurm={}), "--job", "5")
+    assert "not read: sacct:" in result.stderr
+    assert [line.split()[1] for line in result.stdout.splitlines()].count("worker(a-0/slurmd)") == 2
+    assert "JobId=55" not in result.stdout
+
+
+def test_a_job_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = "9\t9\talice\tmain\tPENDING\tResources\t2026-11-25T16:29:00\t2026-11-26T00:00:00\tN/A\t\n"
+    result = logs(monkeypatch, with_(slurm={"sacct": "", "squeue": job}), "--job", "9")
+    assert "16:29:00Z     squeue(job/9) job 9 submitted by alice (main)" in result.stdout
+    assert re.search(r"Z +squeue\(job/9\) job 9 is PENDING, reason Resources\n", result.stdout)
+    assert "started" not in result.stdout
+
+
+def test_a_job_s_name_may_have_anything_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = SACCT.replace("train", "x\ty\x1b[2J\nz\tw")
+    result = logs(monkeypatch, with_(slurm={"sacct": odd, "squeue": ""}), "--job", "5")
+    assert "sacct(job/5) job 5 submitted by alice: x y [2J (main)\n" in result.stdout
+    assert "JobId=5 NodeList=a-[0-1]" in result.stdout
+
+
+def test_a_node_of_the_job_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = logs(monkeypatch, with_(pods=PODS[:2]), "--job", "5")
+    assert result.stderr == "not read: a-1: there is no such pod now\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("slurmctl",), "there is no component, container, pool or pod 'slurmctl'; there are: "),
+        (("--node", "a-2"), "there is no node 'a-2'; there are: a-0, a-1, a-10"),
+        (("--job", "5;reboot"), "is no number of a job"),
+        (("--job", "5", "--node", "a-1"), "--node and --job contradict each other"),
+        (("controller", "--job", "5"), "COMPONENT and --job contradict each other"),
+        (("--since", "soon"), "is not a time"),
+        (("--since", "1h", "--until", "2h"), "--until is not after --since"),
+        (("--node", "-x"), "is no name"),
+        (("$(reboot)",), "is no name"),
+    ],
+)
+def test_what_nobody_can_mean_is_refused(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    result = logs(monkeypatch, CLUSTER, *arguments)
+    assert isinstance(result.exception, Failure)
+    assert (result.exception.code, message in result.exception.message) == (2, True), result.exception.message
+
+
+def test_a_job_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = logs(monkeypatch, with_(slurm={"sacct": "", "squeue": ""}), "--job", "99")
+    assert str(result.exception) == "Slurm knows no job 99"
+
+
+def test_no_log_can_move_the_cursor_and_json_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = with_(logs={"a-0/slurmd": "2026-11-25T16:27:52Z \x1b[2Jall \u202ewell\r\n"}, events=())
+    assert shown(logs(monkeypatch, cluster, "a-0", *ALL)) == ["27:52Z     worker(a-0/slurmd)  [2Jall  well "]
+    (line,) = logs(monkeypatch, cluster, "a-0", *ALL, "--json").stdout.splitlines()
+    assert json.loads(line) == {
+        "time": "2026-11-25T16:27:52Z", "component": "worker", "place": "a-0/slurmd", "text": "\x1b[2Jall \u202ewell\r",
+    }  # fmt: skip
+    assert "\x1b" not in line
+
+
+def test_a_complaint_in_the_place_of_a_log_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = "unable to retrieve container logs for containerd://4f2a"
+    result = logs(monkeypatch, with_(logs={"a-0/slurmd": gone}, events=()), "a-0", *ALL)
+    assert f"not read: a-0/slurmd: {gone}" in result.stderr
+
+
+def test_the_keys_of_the_json_are_documented(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = json.loads(logs(monkeypatch, CLUSTER, "--job", "5", "--json").stdout.splitlines()[0])
+    documented = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert not [key for key in line if f"`{key}`" not in documented]
