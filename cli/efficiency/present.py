@@ -39,14 +39,14 @@ def _row(by: Sequence[str], row: Row) -> dict[str, Any]:
         "jobs": row.jobs,
         "cpu_hours_asked": round(row.cpu_asked, DIGITS),
         "cpu_hours_measured": round(row.cpu_measured, DIGITS),
-        "cpu_hours_used": round(row.cpu_used, DIGITS),
-        "cpu_hours_wasted": round(row.cpu_wasted, DIGITS),
+        "cpu_hours_used": round(row.cpu_used, DIGITS) if row.cpu_measured else None,
+        "cpu_hours_wasted": round(row.cpu_wasted, DIGITS) if row.cpu_measured else None,
         "cpu_percent": _rounded(row.cpu_percent),
         "memory_gib_hours_asked": round(row.memory_asked, DIGITS),
         "memory_gib_hours_measured": round(row.memory_measured, DIGITS),
-        "memory_gib_hours_used": round(row.memory_used, DIGITS),
+        "memory_gib_hours_used": round(row.memory_used, DIGITS) if row.memory_measured else None,
         "memory_percent": _rounded(row.memory_percent),
-        "memory_gib_largest_job": round(row.largest, DIGITS),
+        "memory_gib_largest_job": round(row.largest, DIGITS) if row.memory_measured else None,
         "gpu_hours_asked": round(row.gpu_asked, DIGITS),
         "gpu_hours_used": None,  # Slurm does not record it
     }

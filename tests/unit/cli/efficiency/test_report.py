@@ -86,6 +86,7 @@ def test_the_json_has_its_documented_shape() -> None:
 
 def test_the_csv_has_the_rows_of_the_json_and_nothing_where_nothing_is_known() -> None:
     (row,) = csv.DictReader(io.StringIO(as_csv(report(job(step_line("00:00:00", None), account='a,"b"')))))
+    assert {row[name] for name in row if name.endswith(("used", "wasted", "percent", "largest_job"))} == {""}
     assert (row["account"], row["cpu_hours_asked"], row["cpu_percent"], row["gpu_hours_used"]) == (
         'a,"b"',
         "2.0",
