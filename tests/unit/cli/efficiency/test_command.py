@@ -10,7 +10,7 @@ import pytest
 from cli.commands import efficiency as efficiency_commands
 from cli.errors import FAILED, USAGE, Failure
 from tests.unit.cli.efficiency.lines import REAL, job_line, step_line
-from tests.unit.cli.usage.test_command import Controller
+from tests.unit.cli.usage.controller import Controller
 
 TIMES = {"start": "2026-11-20", "end": "2026-11-21"}
 
