@@ -49,6 +49,10 @@ COMMANDS = {
         "Print a kubeconfig for the stack's cluster, for kubectl and other tools.",
     ),
     "usage": ("cli.commands.usage:usage", "Show who used how many CPU and GPU hours."),
+    "efficiency": (
+        "cli.commands.efficiency:efficiency",
+        "Show what jobs used of what they asked for, and what was wasted.",
+    ),
     "kube-token": (
         "cli.commands.kube_token:kube_token",
         "Print a token for the Kubernetes cluster, as an exec plugin of a kubeconfig does. Needs no stack file.",

@@ -20,3 +20,17 @@ ConfigOption = Annotated[
     typer.Option("--config", "-c", metavar="FILE", help="Stack file. Default: Pulumi.dev.yaml.", show_default=False),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV for spreadsheets.")]
+StartOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="First moment that counts: 2026-11-01, 2026-11-01T08:00, now-7days, today (UTC). Default: 30 days "
+        "before the end.",
+        show_default=False,
+    ),
+]
+EndOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Last moment, written in the same way. Default: now.", show_default=False),
+]

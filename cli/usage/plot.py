@@ -113,7 +113,9 @@ def plot(usage: Usage, path: Path, *, title: str) -> None:
         for axis, panel in zip(axes, panels, strict=True):
             _bars(axis, usage, shown, panel)
         figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        axes[0].set_title(f"{period(usage)}, by {usage.step}", loc="left", fontsize=10, color="#555555")
+        axes[0].set_title(
+            f"{period(usage.start, usage.end)}, by {usage.step}", loc="left", fontsize=10, color="#555555"
+        )
         handles, names = axes[0].get_legend_handles_labels()
         if handles:  # the topmost stack first, as in the picture
             heading = " / ".join(usage.by)

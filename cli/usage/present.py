@@ -57,18 +57,18 @@ def as_csv(usage: Usage) -> str:
     return text.getvalue()
 
 
-def period(usage: Usage) -> str:
+def period(start: datetime, end: datetime) -> str:
     """From when to when."""
-    return f"{usage.start:%Y-%m-%d %H:%M} to {usage.end:%Y-%m-%d %H:%M} UTC"
+    return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
 
 
 def print_table(usage: Usage) -> None:
     """A table for people."""
     console = Console(highlight=False, emoji=False)
     if not usage.rows:
-        console.print(f"no job ran from {period(usage)}", markup=False)
+        console.print(f"no job ran from {period(usage.start, usage.end)}", markup=False)
         return
-    table = Table(box=None, pad_edge=False, caption=f"{period(usage)}", caption_justify="left")
+    table = Table(box=None, pad_edge=False, caption=period(usage.start, usage.end), caption_justify="left")
     names = [*([usage.step.upper()] if usage.step else []), *(name.upper() for name in usage.by)]
     for name in names:
         table.add_column(name, overflow="fold")

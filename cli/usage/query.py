@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import (
@@ -16,6 +18,8 @@ from cli.kubectl.client import (
 )
 from cli.usage.records import RecordError, Run, parse_runs, sacct_command
 from config.cluster import ClusterConfig
+
+Records = TypeVar("Records")
 
 _DISABLED = "accounting storage is disabled"
 _AWAY = (
@@ -39,9 +43,16 @@ def refuse_without_accounting(config: ClusterConfig) -> None:
 
 def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) -> list[Run]:
     """All runs of jobs between two times. Raises Failure with sacct's own message."""
+    return ask_sacct(kubectl, namespace, sacct_command(start, end), parse_runs)
+
+
+def ask_sacct(
+    kubectl: Kubectl, namespace: str, command: Sequence[str], parse: Callable[[Iterable[str]], Records]
+) -> Records:
+    """What a call of sacct in the controller's pod prints, parsed. Raises Failure with sacct's own message."""
     done = slurmdbd_answers(kubectl, namespace)  # what does not even answer this is not waited for
     if done.returncode == 0:
-        done = in_controller(kubectl, namespace, *sacct_command(start, end), seconds=_LONGEST)
+        done = in_controller(kubectl, namespace, *command, seconds=_LONGEST)
     if done.returncode == NO_SLURMDBD:
         raise Failure(f"the records cannot be read: {SILENT_SLURMDBD}", hint=_AWAY)
     if done.returncode != 0:
@@ -49,6 +60,6 @@ def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) 
         hint = _AWAY if _DISABLED not in why else "the cluster was applied without it; `slurmstack up` turns it on"
         raise Failure(f"sacct could not read the records: {why}", hint=hint_after(why, hint))
     try:
-        return parse_runs(done.stdout.splitlines())
+        return parse(done.stdout.splitlines())
     except RecordError as error:
         raise Failure(str(error)) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -35,11 +35,26 @@ class Run:
 
 def sacct_command(start: datetime, end: datetime) -> list[str]:
     """The command line. Jobs that are still running count up to now, and only what lies between the times counts."""
-    return [
-        "env", "SLURM_TIME_FORMAT=%s", "sacct", "--allusers", "--allocations", "--duplicates", "--truncate",
-        "--noheader", "--parsable2", "--noconvert", f"--starttime=uts{int(start.timestamp())}",
-        f"--endtime=uts{int(end.timestamp())}", f"--format={','.join(FIELDS)}",
-    ]  # fmt: skip
+    return [*sacct(FIELDS), "--allocations", "--duplicates", "--truncate", *between(start, end)]
+
+
+def sacct(fields: Sequence[str]) -> list[str]:
+    """A call of sacct for everybody's jobs, whose lines `split` takes apart. Times are seconds since 1970."""
+    shape = ("--allusers", "--noheader", "--parsable2", "--noconvert")
+    return ["env", "SLURM_TIME_FORMAT=%s", "sacct", *shape, f"--format={','.join(fields)}"]
+
+
+def between(start: datetime, end: datetime) -> list[str]:
+    """Options of sacct for jobs that ran between two times."""
+    return [f"--starttime=uts{int(start.timestamp())}", f"--endtime=uts{int(end.timestamp())}"]
+
+
+def split(line: str, fields: Sequence[str]) -> dict[str, str]:
+    """A line by its fields. Raises RecordError."""
+    values = line.split("|")
+    if len(values) != len(fields):
+        raise RecordError(f"sacct printed a line that is not understood: {line[:200]!r}")
+    return dict(zip(fields, values, strict=True))
 
 
 def parse_runs(lines: Iterable[str]) -> list[Run]:
@@ -48,13 +63,10 @@ def parse_runs(lines: Iterable[str]) -> list[Run]:
 
 
 def _run(line: str) -> Run | None:
-    values = line.split("|")
-    if len(values) != len(FIELDS):
-        raise RecordError(f"sacct printed a line that is not understood: {line[:200]!r}")
-    row = dict(zip(FIELDS, values, strict=True))
+    row = split(line, FIELDS)
     if not row["ElapsedRaw"].isdecimal() or not row["Start"].isdecimal() or not row["End"].isdecimal():
         return None  # has not begun: Unknown or None
-    tres = _tres(row["AllocTRES"])
+    tres = counts(row["AllocTRES"])
     cpus = tres.get("cpu", int(row["AllocCPUS"] or 0))
     if row["ElapsedRaw"] == "0" or cpus == 0:
         return None
@@ -66,17 +78,17 @@ def _run(line: str) -> Run | None:
         end=datetime.fromtimestamp(int(row["End"]), UTC),
         seconds=int(row["ElapsedRaw"]),
         cpus=cpus,
-        gpus=_gpus(tres),
+        gpus=gpus(tres),
     )
 
 
-def _tres(text: str) -> dict[str, int]:
-    """`cpu=2,gres/gpu=1,mem=512M` as numbers; those with a unit are left out, as nothing here needs them."""
+def counts(text: str) -> dict[str, int]:
+    """`cpu=2,gres/gpu=1` as numbers. Memory, which is the one with a unit, is left out."""
     found = re.findall(r"(?:^|,)([^=,]+)=(\d+)(?=,|$)", text)
     return {name: int(count) for name, count in found}
 
 
-def _gpus(tres: dict[str, int]) -> int:
+def gpus(tres: dict[str, int]) -> int:
     """GPUs of all types. Slurm counts `gres/gpu:h100` in `gres/gpu` too, where both are recorded."""
     total = tres.get("gres/gpu")
     return sum(count for name, count in tres.items() if name.startswith("gres/gpu:")) if total is None else total

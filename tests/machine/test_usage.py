@@ -8,6 +8,7 @@ from shlex import quote
 
 import pytest
 
+from cli.efficiency.records import Job, jobs_named, parse_jobs
 from tests.machine.slurm_machine import JAIL, SlurmMachine
 from tests.slurm.pod import wait_until
 
@@ -88,6 +89,28 @@ def test_sacct_says_what_memory_and_time_a_job_has_used_and_that_it_was_over(slu
     assert found[f"{job}.0"][2] > "00:00.000", found
     assert found[over][0] == found[f"{step}.0"][0] == "OUT_OF_MEMORY", str(found)
     assert found[step][0] == "COMPLETED", str(found)
+
+
+def test_efficiency_tells_what_a_confined_job_has_used(slurm: SlurmMachine) -> None:
+    """Counted by the job's cgroup (jobacct_gather/cgroup), unlike in tests/slurm/test_usage.py."""
+    assert "jobacct_gather/cgroup" in slurm.worker().look("cat /run/slurmstack/node/slurm.conf").stdout
+    hold = "held = bytearray(128 * 2**20)"
+    burn = f"import time; {hold}\nwhile time.process_time() < 3: pass"
+    file = f"import time; {hold}; open('/dev/shm/held', 'wb').write(held); del held; time.sleep(4)"
+    asks = "sbatch --parsable --chdir=/home/alice --acctg-freq=task=1 --mem=400 -n2"
+    jobs = [as_alice(slurm, f"{asks} --wrap {quote(f'python3 -c {quote(one)}')}").strip() for one in (burn, file)]
+
+    def found() -> list[Job]:
+        return parse_jobs(slurm.run(" ".join(jobs_named(jobs))).stdout.splitlines())
+
+    wait_until(lambda: all(job.end and job.steps for job in found()), lambda: f"{found()}{slurm.logs()}", 180)
+    busy, filed = found()
+    assert busy.cpu_seconds is not None
+    assert busy.cpu_seconds >= 3  # the cgroup also has what it takes to start the job, which is much in this machine
+    assert busy.memory_used is not None
+    assert filed.memory_used is not None
+    assert 128 <= busy.memory_used / 2**20 < 200
+    assert 256 <= filed.memory_used / 2**20 < 330  # with the file in /dev/shm, which the job has from its memory
 
 
 def test_mpi_and_openmp_programs_run_where_slurm_has_bound_them(slurm: SlurmMachine) -> None:

@@ -1,4 +1,7 @@
-"""`slurmstack usage` on a real slurmdbd: the hours are those of Slurm's own `sreport`."""
+"""`slurmstack usage` on a real slurmdbd: the hours are those of Slurm's own `sreport`.
+
+And `slurmstack efficiency`, on the same cluster: what it says of a job is what the job has done.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from cli.commands.efficiency import read_named
+from cli.efficiency.records import Job, jobs_between, parse_jobs
+from cli.efficiency.totals import summarize as efficiency_of
 from cli.errors import Failure
-from cli.usage.query import read_runs
+from cli.usage.query import ask_sacct, read_runs
 from cli.usage.records import Run
 from cli.usage.totals import Usage, summarize
 from tests.slurm.accounting import AccountingSandbox, accounting_config, kill, sacctmgr, wait_for_accounting
@@ -208,6 +214,81 @@ def test_every_run_of_a_requeued_job_counts(past: AccountingSandbox) -> None:
 
     wait_until(runs_again, lambda: f"job {job} did not run again: {past.logs()}", 180)
     past.run(f"scancel {job}")
+
+
+def ended(sandbox: AccountingSandbox, job: str) -> list[Job]:
+    """The records of a job, or of all tasks of an array, once it has ended and all of it is in the database."""
+    kubectl: Any = Controller(sandbox)
+    left = f"squeue --noheader --jobs={job}"
+    wait_until(lambda: not sandbox.run(left).stdout, lambda: f"{sandbox.run(left).stdout}{sandbox.logs()}", 60)
+
+    def recorded() -> bool:
+        return all(one.end is not None and one.steps for one in read_named(kubectl, "slurm", [job]))
+
+    wait_until(recorded, lambda: f"the records of job {job}: {read_named(kubectl, 'slurm', [job])}")
+    return read_named(kubectl, "slurm", [job])
+
+
+def work(seconds: int) -> str:
+    """Holds 128 MiB, and keeps one CPU busy until it has had so many seconds of it, however many others want it."""
+    program = f"import time; held = bytearray(128 * 2**20)\nwhile time.process_time() < {seconds}: pass"
+    return f'python3 -c "{program}"'
+
+
+def test_a_job_that_uses_one_of_two_cpus_is_half_efficient_and_its_memory_is_what_it_holds(
+    past: AccountingSandbox,
+) -> None:
+    asks = "--ntasks=2 --mem=512M --gpus=1 --acctg-freq=task=1"
+    (job,) = ended(past, submit(past, "games", "physics", asks, work(3)))
+    assert (job.user, job.account, job.state, job.nodes) == ("games", "physics", "COMPLETED", 1)
+    assert (job.cpus, job.gpus, job.memory) == (2, 1, 512 * 2**20)
+    assert job.cpu_seconds is not None
+    assert 3 <= job.cpu_seconds < 4.5
+    assert job.memory_used is not None
+    assert 128 <= job.memory_used / 2**20 < 170
+    now = datetime.now(UTC)
+    report = efficiency_of([job], start=now - timedelta(hours=1), end=now, now=now, by=("account",))
+    percent = report.total.cpu_percent
+    assert percent is not None
+    assert percent == pytest.approx(100 * job.cpu_seconds / (2 * job.seconds))
+    assert percent < 60  # one CPU is never more than half of two, but seconds are whole
+
+
+def test_cpu_time_is_known_without_a_look_at_a_job_and_memory_is_not(past: AccountingSandbox) -> None:
+    (job,) = ended(past, submit(past, "games", "physics", "--ntasks=1", work(1)))
+    assert job.cpu_seconds is not None
+    assert 1 <= job.cpu_seconds < 2.5
+    assert job.memory_used is None
+
+
+def test_nothing_is_known_of_a_job_that_was_killed_before_the_first_look(past: AccountingSandbox) -> None:
+    number = submit(past, "games", "physics", "--ntasks=1", "sleep 600")
+    wait_until(lambda: "RUNNING" in past.run(f"squeue -h -o %T -j {number}").stdout, "the job to start")
+    wait_until(lambda: bool(runs_of(past, number)), lambda: f"no run of job {number}: {past.logs()}")
+    kubectl: Any = Controller(past)
+    (running,) = read_named(kubectl, "slurm", [number])
+    assert (running.end, running.cpu_seconds, running.memory_used) == (None, None, None)
+    past.run(f"scancel {number}")
+    (job,) = ended(past, number)
+    assert job.state.startswith("CANCELLED")
+    assert (job.cpu_seconds, job.memory_used) == (None, None)
+
+
+def test_each_task_of_an_array_is_a_job_of_its_own(past: AccountingSandbox) -> None:
+    array = submit(past, "games", "physics", "--ntasks=1 --array=3,5", "true")
+    assert sorted(job.job for job in ended(past, array)) == [f"{array}_3", f"{array}_5"]
+    assert [job.job for job in ended(past, f"{array}_5")] == [f"{array}_5"]
+
+
+def test_what_jobs_asked_for_are_the_hours_of_usage(past: AccountingSandbox) -> None:
+    kubectl: Any = Controller(past)
+    start, end = MIDNIGHT - timedelta(hours=1), MIDNIGHT + timedelta(hours=1)  # runs cross both
+    jobs = ask_sacct(kubectl, "slurm", jobs_between(start, end), parse_jobs)
+    found = efficiency_of(jobs, start=start, end=end, now=datetime.now(UTC), by=("account", "user"))
+    asked = {row.group: (round(row.cpu_asked, 6), round(row.gpu_asked, 6)) for row in found.rows}
+    hours = {row.group: (round(row.cpu_hours, 6), round(row.gpu_hours, 6)) for row in report(past, start, end).rows}
+    assert asked == hours
+    assert asked["physics", "games"] == (4.0, 2.0)
 
 
 def test_sacct_says_why_when_slurmdbd_is_away(past: AccountingSandbox) -> None:

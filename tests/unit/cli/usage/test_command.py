@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,23 +16,8 @@ from cli.usage.plot import check_path
 from cli.usage.query import read_runs, refuse_without_accounting
 from config import load_config
 from tests import stacks as stack_files
+from tests.unit.cli.usage.controller import Controller
 from tests.unit.cli.usage.lines import NOW, START, epoch, line
-
-
-class Controller:
-    """kubectl with a controller whose sacct gives one answer."""
-
-    def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
-        self.answer = subprocess.CompletedProcess([], code, stdout, stderr)
-        self.asked: list[tuple[str, ...]] = []
-
-    def run(
-        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
-    ) -> subprocess.CompletedProcess[str]:
-        assert not check
-        assert stdin is None
-        self.asked.append(arguments)
-        return self.answer
 
 
 def call(monkeypatch: pytest.MonkeyPatch, controller: Controller, **options: Any) -> None:

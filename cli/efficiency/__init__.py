@@ -1,0 +1,1 @@
+"""What jobs used of what they asked for."""
