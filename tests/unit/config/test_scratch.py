@@ -30,8 +30,19 @@ def test_both_or_neither_is_one_mistake_with_one_message(scratch: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    "path", ["mnt/nvme", "/", "/mnt/../etc", "/mnt/nvme/", "/etc/scratch", "/proc", "/tmp/jobs", "", "/var/lib/kubelet/pods",
-     "/var/lib"]
+    "path",
+    [
+        "mnt/nvme",
+        "/",
+        "/mnt/../etc",
+        "/mnt/nvme/",
+        "/etc/scratch",
+        "/proc",
+        "/tmp/jobs",
+        "",
+        "/var/lib/kubelet/pods",
+        "/var/lib",
+    ],
 )
 def test_a_directory_of_the_machine_is_a_plain_path_outside_of_its_system(path: str) -> None:
     scratch = DIRECTORY | {"host_path": path}
