@@ -149,7 +149,8 @@ class Warden:
         """A step has ended, or whoever asked."""
         self._start_files.release(connection)
         if cell := self._start_cells.pop(connection, None):
-            self._cells.leave(cell)
+            with contextlib.suppress(OSError):  # what stays has no way in; the warden must not end for it
+                self._cells.leave(cell)
         step = self._steps.pop(connection, None)
         if step is not None:
             self._used[step.job] = self._now()
