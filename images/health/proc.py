@@ -12,9 +12,9 @@ from typing import Final
 from images.common.steps import PROC, is_step
 
 _STEP: Final = r"slurmstepd: \[(\d+)\."
+"""How slurmstepd names itself: `slurmstepd: [17.batch]`, `[17.0]`, `[17.extern]`."""
 _TITLE: Final = 64
 """Bytes of a title that are read: a process may have any part of its memory shown as its title, of any size."""
-"""How slurmstepd names itself: `slurmstepd: [17.batch]`, `[17.0]`, `[17.extern]`."""
 _KERNEL_THREAD: Final = 0x00200000
 """PF_KTHREAD (include/linux/sched.h)."""
 LOOKS: Final = 20

@@ -5,41 +5,25 @@
  *
  * What is not here is Slurm's, which this is linked with.
  */
-#include <dlfcn.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdlib.h>
 
 #include "linuxproc.h"
-#include "processes.h"
+#include "stock.h"
 
-static int (*stock_add)(void *step, pid_t pid);
-static int (*stock_signal)(uint64_t id, int number);
-
-/* At the load: later slurmstepd is in the jail, where this path is another's. */
-__attribute__((constructor)) static void find_stock(void)
-{
-	void *stock = dlopen(STOCK, RTLD_LAZY | RTLD_NOLOAD);
-
-	if (stock == NULL)
-		return;
-	stock_add = (int (*)(void *, pid_t))dlsym(stock, "proctrack_p_add");
-	stock_signal = (int (*)(uint64_t, int))dlsym(stock, "proctrack_p_signal");
-}
-
-int proctrack_p_add(void *step, pid_t pid)
-{
-	adopt();
-	return stock_add == NULL ? -1 : stock_add(step, pid);
-}
-
+/* Those at their exit are still in the cgroup. Zombies are not; of these only slurmstepd's own children matter to it. */
 int proctrack_p_signal(uint64_t id, int number)
 {
 	struct list now = { 0 };
-	int code = stock_signal == NULL ? -1 : stock_signal(id, number);
+	pid_t *pids = NULL;
+	int count = 0, code = stock_signal == NULL ? -1 : stock_signal(id, number);
 
-	if (number == SIGKILL && read_all((pid_t)id, &now) == 0)
+	if (number != SIGKILL)
+		return code;
+	if (read_all((pid_t)id, &now) == 0)
 		end_holders((pid_t)id, &now);
 	free(now.items);
+	if (stock_get_pids != NULL && stock_get_pids(id, &pids, &count) == 0)
+		end_holders_of((pid_t)id, pids, count, false); /* Slurm's memory, of a process that is about to end */
 	return code;
 }

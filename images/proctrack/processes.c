@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#define DUMPCORE 0x200 /* PF_DUMPCORE (include/linux/sched.h): it is dumping core, or has */
 #define MOST_HOLDERS 1000 /* one held by the next, in a circle perhaps; Slurm asks again where more are left */
 
 /* What a file of /proc says. Returns whether it could be read. */
@@ -35,6 +35,7 @@ bool read_process(const char *number, struct process *found)
 {
 	char path[64], text[1024], state, *rest;
 	long parent, threads;
+	unsigned flags;
 
 	memset(found, 0, sizeof(*found));
 	found->pid = atoi(number);
@@ -42,10 +43,11 @@ bool read_process(const char *number, struct process *found)
 	if (!read_text(path, text, sizeof(text)))
 		return false;
 	rest = strrchr(text, ')');
-	if (rest == NULL || sscanf(rest + 1, " %c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
-				   &state, &parent, &threads, &found->start) != 4)
+	if (rest == NULL || sscanf(rest + 1, " %c %ld %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
+				   &state, &parent, &flags, &threads, &found->start) != 5)
 		return false;
 	found->parent = (pid_t)parent;
+	found->has_dumped = (flags & DUMPCORE) != 0;
 	/* The first thread of a process may end before the others. */
 	found->has_ended = (state == 'Z' || state == 'X') && threads <= 1;
 	return true;
@@ -193,9 +195,10 @@ static bool is_held(pid_t pid, pid_t step, bool always, int *kills)
 	return held;
 }
 
+static const struct timespec moment = { .tv_nsec = 50 * 1000 * 1000 };
+
 void end_holders(pid_t step, struct list *list)
 {
-	static const struct timespec moment = { .tv_nsec = 50 * 1000 * 1000 };
 	bool held = false;
 	int kills = 0;
 
@@ -211,7 +214,26 @@ void end_holders(pid_t step, struct list *list)
 			(void)is_held(list->items[i].pid, step, false, &kills);
 }
 
-void adopt(void)
+static bool may_be_held(pid_t pid, bool dumped)
 {
-	(void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	struct process one;
+	char number[16];
+
+	snprintf(number, sizeof(number), "%d", (int)pid);
+	return read_process(number, &one) && (one.has_dumped || !dumped) && !is_spared(pid, SIGKILL);
+}
+
+void end_holders_of(pid_t step, const pid_t *pids, int count, bool dumped)
+{
+	bool held = false;
+	int i, kills = 0;
+
+	for (i = 0; i < count && !held; i++)
+		held = may_be_held(pids[i], dumped) && is_held(pids[i], step, false, NULL);
+	if (!held)
+		return;
+	(void)nanosleep(&moment, NULL);
+	for (i = 0; i < count; i++)
+		if (may_be_held(pids[i], dumped))
+			(void)is_held(pids[i], step, false, &kills);
 }

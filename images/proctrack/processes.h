@@ -11,7 +11,7 @@
 struct process {
 	pid_t pid, parent;
 	unsigned long long start; /* with the number it names a process for good */
-	bool has_ended, is_ours, was_signalled;
+	bool has_ended, has_dumped, is_ours, was_signalled;
 };
 
 struct list {
@@ -36,7 +36,7 @@ bool is_spared(pid_t pid, int number);
 /* Ends those who hold what has been killed, unless they let go within a moment, as debuggers do. */
 void end_holders(pid_t step, struct list *list);
 
-/* What slurmstepd starts, and what loses its parent among that, stays below it. */
-void adopt(void);
+/* The same for these processes, all of them or only those that have dumped core. */
+void end_holders_of(pid_t step, const pid_t *pids, int count, bool dumped);
 
 #endif

@@ -200,7 +200,8 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 /*
  * Where a job is over its memory, the kernel is to end a task and not slurmstepd, which is in the job's limit, too: then
  * nobody would say that the job has ended. Slurm would protect slurmstepd itself, which takes CAP_SYS_RESOURCE. All of
- * the scale, 1000: of a small job slurmstepd may be the largest part. A user can take that back, for a job of his own.
+ * the scale, 1000: of a small job slurmstepd may be the largest part. It still is the first where the pod's own score is
+ * as high (a worker that asks for little of its machine). A user can take it back down to the pod's.
  */
 static void be_killed_sooner(void)
 {

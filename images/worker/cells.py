@@ -162,14 +162,16 @@ class Cells:
         return cell
 
     def enter_without_job(self, name: str) -> Path:
-        """Make a cell with an empty /tmp and /dev/shm in memory, for what runs before a job. Raises as `enter`.
+        """Make a cell with a small /tmp and /dev/shm in memory, for what runs before a job. Raises as `enter`.
 
         `name`: no job's number.
         """
         cell = self.path(name)
+        if cell.exists():  # of another process that had this number, and could not be taken away
+            self._clear(cell)
         cell.mkdir(mode=0o700)
         try:
-            self._fill(cell, None, 0)
+            self._fill(cell, None, NOT_KNOWN)
         except BaseException:
             self._clear(cell)
             raise

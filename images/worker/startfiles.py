@@ -2,8 +2,8 @@
 
 That is before there is a step of the job, and in a process of slurmd's (images/common/native/startfiles.c). Whatever
 ~/.profile starts would be beside slurmd: with all of the node's cores, memory and devices, and for as long as it likes.
-~/.profile starts would be beside slurmd: with all of the node's cores, memory and devices, for as long as it likes.
-the kernel would end a job. Where the node has no cgroups, nothing is held.
+So it has a cgroup of its own, which ends with it. Not among those of jobs: what memory is there may be promised to
+them, and the kernel would end a job. Where the node has no cgroups, nothing is held.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ LEAST_MEMORY: Final = 32 * 2**20
 """Bytes for all of them, where little is kept for slurmd."""
 
 LIMITS: Final = {"memory.max": str(256 * 2**20), "pids.max": "256", "cpu.max": "100000 100000"}
-"""Of one user's start-up files; one CPU. An environment of modules takes a tenth of that. slurmd waits for seconds."""
+"""Of one user's start-up files; one CPU. An environment of modules takes a tenth of that. slurmd waits for two minutes
+at most."""
 
 
 class StartFiles:
@@ -50,6 +51,7 @@ class StartFiles:
         self.tidy()
         group = self._place(scope) / str(pid)
         group.mkdir(exist_ok=True)
+        self._leaving.discard(group)  # another process had this number before
         self._held[connection] = group
         for name, value in LIMITS.items():
             if (group / name).exists():
@@ -60,12 +62,11 @@ class StartFiles:
     def _place(self, scope: Path) -> Path:
         """Where they are: half of the memory that jobs are not given, and that is kept for slurmd, is for them all."""
         place = self._mount / PLACE
-        if not place.exists():
-            place.mkdir()
-            enable(place)
-            whole, of_jobs = memory_limit(self._mount), memory_limit(scope)
-            if whole is not None and of_jobs is not None:
-                (place / "memory.max").write_text(str(max(LEAST_MEMORY, (whole - of_jobs) // 2)))
+        place.mkdir(exist_ok=True)
+        enable(place)
+        whole, of_jobs = memory_limit(self._mount), memory_limit(scope)
+        if whole is not None and of_jobs is not None:
+            (place / "memory.max").write_text(str(max(LEAST_MEMORY, (whole - of_jobs) // 2)))
         return place
 
     def release(self, connection: int) -> None:

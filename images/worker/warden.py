@@ -189,7 +189,7 @@ class Warden:
             raise RefusedError(f"this is a step of job {self._steps[connection].job}")
         if self._make_namespaces is None:
             raise RefusedError("this pool allows no user namespaces (containers: true in the stack file)")
-        if more or job not in self._cells:
+        if more or not job.isdigit() or job not in self._cells:
             raise RefusedError(f"{job[:20]!r} is no job with a cell, or more was said")
         numbers = [int(text) for text in (uid, gid, *groups.split(","))]
         # In namespaces of root's own, root in the jail would have all rights over them.

@@ -30,7 +30,7 @@ STUCK_SECONDS: Final = 120.0
 
 STEP_SECONDS: Final = 120.0
 """How long a slurmstepd may have nothing left to look after; then we ask whether its job is still there. Slurm itself
-gives processes 60 s to die (`UnkillableStepTimeout`)."""
+waits longer for processes to die (`UnkillableStepTimeout`)."""
 
 STRAY_SECONDS: Final = 60.0
 """How long a user's processes may outlive the last step."""

@@ -16,11 +16,12 @@ SCOPE = "system.slice/w-0_slurmstepd.scope"
 def mount(tmp_path: Path) -> Path:
     (tmp_path / SCOPE).mkdir(parents=True)
     (tmp_path / PLACE).mkdir()
+    (tmp_path / PLACE / "cgroup.controllers").write_text("cpuset cpu memory pids\n")  # the kernel makes it
     return tmp_path
 
 
 def groups(mount: Path) -> list[str]:
-    return sorted(path.name for path in (mount / PLACE).iterdir())
+    return sorted(path.name for path in (mount / PLACE).iterdir() if path.is_dir())
 
 
 def empty(group: Path) -> None:
@@ -43,18 +44,15 @@ def test_who_asks_has_a_cgroup_with_limits_and_without_devices(mount: Path) -> N
 
 
 @pytest.mark.parametrize(("whole", "of_jobs", "limit"), [(800, 672, 64), (16000, 15680, 160), (700, 672, 32)])
-def test_they_have_no_memory_that_jobs_were_promised(
-    mount: Path, monkeypatch: pytest.MonkeyPatch, whole: int, of_jobs: int, limit: int
-) -> None:
+def test_they_have_no_memory_that_jobs_were_promised(mount: Path, whole: int, of_jobs: int, limit: int) -> None:
     """Jobs may have all of theirs: the kernel would end one for what somebody's ~/.profile takes."""
-    monkeypatch.setattr("images.worker.startfiles.enable", lambda _: None)
-    (mount / PLACE).rmdir()
     (mount / "memory.max").write_text(f"{whole * 2**20}\n")
     (mount / SCOPE / "memory.max").write_text(f"{of_jobs * 2**20}\n")
 
     StartFiles(mount, lambda _: None).hold(5, 4711)
 
     assert (mount / PLACE / "memory.max").read_text() == str(limit * 2**20)
+    assert (mount / PLACE / "cgroup.subtree_control").read_text() == "+cpuset +cpu +memory +pids"
 
 
 def test_where_there_are_no_cgroups_nothing_is_held(tmp_path: Path) -> None:
@@ -90,6 +88,16 @@ def test_with_the_connection_all_that_was_started_ends(mount: Path) -> None:
     empty(first)  # a moment later
     held.tidy()
     assert groups(mount) == [second.name]
+
+
+def test_a_number_that_was_another_process_s_just_now_keeps_its_cgroup(mount: Path) -> None:
+    held = StartFiles(mount, lambda _: None)
+    held.hold(5, 4711)
+    held.release(5)
+    held.hold(6, 4711)
+    empty(mount / PLACE / "4711")
+    held.tidy()
+    assert groups(mount) == ["4711"]
 
 
 def test_another_warden_ends_what_the_one_before_has_held(mount: Path) -> None:

@@ -102,6 +102,7 @@ def test_who_asks_for_a_cgroup_has_it_for_as_long_as_it_is_connected(kept: Kept,
     scope.mkdir(parents=True)
     place = tmp_path / "cgroups/startfiles"
     place.mkdir()
+    (place / "cgroup.controllers").write_text("memory")
     kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
     kept.start()
 
@@ -120,6 +121,7 @@ def test_who_asks_for_a_cgroup_has_it_for_as_long_as_it_is_connected(kept: Kept,
 def test_a_cell_that_cannot_be_taken_away_ends_no_warden(kept: Kept, tmp_path: Path) -> None:
     (tmp_path / "cgroups/system.slice/w-0_slurmstepd.scope").mkdir(parents=True)
     (tmp_path / "cgroups/startfiles").mkdir()
+    (tmp_path / "cgroups/startfiles/cgroup.controllers").write_text("memory")
     kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
     kept.start()
     assert kept.ask(5, "hold 0").startswith("ok ")
@@ -132,6 +134,7 @@ def test_the_next_warden_takes_the_cells_of_start_up_files_away(kept: Kept, tmp_
     """It ends what runs there, and nobody has a connection for one any more."""
     (tmp_path / "cgroups/system.slice/w-0_slurmstepd.scope").mkdir(parents=True)
     (tmp_path / "cgroups/startfiles").mkdir()
+    (tmp_path / "cgroups/startfiles/cgroup.controllers").write_text("memory")
     kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
     kept.start()
     assert kept.ask(5, "hold 0").startswith("ok ")
