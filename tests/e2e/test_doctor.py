@@ -79,10 +79,15 @@ def test_a_configuration_that_slurm_refuses_is_named_with_slurm_s_words(two_node
 
 def test_a_worker_for_which_no_machine_has_room_is_named_with_what_is_short(two_nodes: SlurmOnKubernetes) -> None:
     slurm = two_nodes
-    pools = {**slurm.sections["worker_nodes"], "huge": HUGE}
-    main = {**slurm.sections["partitions"]["main"], "pools": list(pools)}
-    slurm.sections = {**slurm.sections, "worker_nodes": pools, "partitions": {"main": main}}
-    slurm.up()
-    said = wait_until(lambda: doctor(slurm)[0]["findings"], "something is found")[0]
-    assert said["cause"] == "pod huge-0 cannot be placed: no machine has enough cpu left"
-    assert "Insufficient cpu" in said["evidence"][0]
+    before = slurm.sections
+    pools = {**before["worker_nodes"], "huge": HUGE}
+    main = {**before["partitions"]["main"], "pools": list(pools)}
+    slurm.sections = {**before, "worker_nodes": pools, "partitions": {"main": main}}
+    try:
+        slurm.up()
+        said = wait_until(lambda: doctor(slurm)[0]["findings"], "something is found")[0]
+        assert said["cause"] == "pod huge-0 cannot be placed: no machine has enough cpu left"
+        assert "Insufficient cpu" in said["evidence"][0]
+    finally:
+        slurm.sections = before  # the next tests of the lane would wait for it
+        slurm.up()
