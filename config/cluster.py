@@ -11,6 +11,7 @@ from config.names import AccountName, GroupName, QosName
 from config.sections.accounting import Accounting
 from config.sections.cloud import Cloud, ExistingCloud
 from config.sections.health import Health
+from config.sections.monitoring import Monitoring
 from config.sections.network_policies import NetworkPolicies
 from config.sections.partitions import Partition, PartitionName
 from config.sections.policy import Account, Qos
@@ -99,6 +100,9 @@ class ClusterConfig(Section):
 
     images: Images = Field(default_factory=Images)
     """Where the container images come from."""
+
+    monitoring: Monitoring = Field(default_factory=Monitoring)
+    """Figures for Prometheus."""
 
     network_policies: NetworkPolicies = Field(default_factory=NetworkPolicies)
     """Who may connect to what."""
