@@ -9,7 +9,7 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
     end JOB             takes the cell away, and what the job has left in its cgroup; `later` while a step of it is
                         still there, for which `end JOB now` does not wait (images/health/native/call.c)
     here                nothing: slurmd looks whether somebody answers (images/common/native/watch.c)
-    hold 0              the file by which who asks goes into a cgroup for users' start-up files, and the way into a
+    hold USER           the file by which who asks goes into a cgroup for users' start-up files, and the way into a
                         cell: both are there for as long as the connection, and neither where the node has no cgroups
                         (images/worker/startfiles.py)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
@@ -37,11 +37,13 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NoReturn
 
 from images.common.boundary import keep_only
+from images.common.kept_memory import has_processes
 from images.common.process import CannotGoOnError
 from images.common.steps import user_of
 from images.worker import left_cgroups, namespaces
 from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
+from images.worker.kept_memory import KeptMemory
 from images.worker.startfiles import StartFiles
 
 SOCKET: Final = Path("/run/slurmstack/warden/socket")
@@ -57,6 +59,9 @@ CGROUPS: Final = Path("/sys/fs/cgroup")
 IDLE_SECONDS: Final = 24 * 3600.0
 """A cell without a step for so long is taken away. The epilog says when a job has ended; this is for sites with an
 epilog of their own. Of a job that is still there, what it has in /dev/shm goes with it."""
+
+CGROUP_SECONDS: Final = 60.0
+"""A cgroup without a process and without a step for so long is taken away: the same."""
 
 _STEP: Final = re.compile(rb"slurmstepd: \[(\d+)\.")
 """How slurmstepd names itself: `slurmstepd: [17.batch]`. If root in the jail does so, that only keeps a cell longer."""
@@ -117,6 +122,9 @@ class Warden:
         self._programs = DevicePrograms()
         self._start_files = start_files or StartFiles(cgroups)
         self._cgroups = cgroups
+        self._kept = KeptMemory(cgroups, log, now)
+        self._without_step: dict[str, float] = {}
+        """Jobs whose cgroup may be there still, and when they had a step last."""
         self._start_files.forget_those_before()
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
@@ -154,10 +162,22 @@ class Warden:
         step = self._steps.pop(connection, None)
         if step is not None:
             self._used[step.job] = self._now()
+            if step.cgroups is not None:
+                self._without_step[step.job] = self._now()
+
+    def wakes_in(self) -> float | None:
+        """Seconds until `look` has something to do; None: nothing, unless somebody asks."""
+        return self._kept.wakes_in()
+
+    def look(self) -> None:
+        """Do what is to be done while nobody asks."""
+        self._kept.look()
 
     def _do(self, connection: int, pid: int, what: str, job: str = "", *more: str) -> list[str]:
         if connection in self._steps:
             raise RefusedError(f"this is a step of job {self._steps[connection].job}")
+        if what == "hold" and job and not more:
+            return self._hold(connection, pid, job)
         if not job.isdigit():
             raise RefusedError(f"{job!r} is no job's number")
         match what, more:
@@ -165,16 +185,16 @@ class Warden:
                 self._tidy()
                 path = self._cells.enter(job, int(uid), int(gid), int(mib))
                 self._used[job] = self._now()
-                self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
+                step = self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
+                if step.cgroups is not None:
+                    self._kept.begin(step.cgroups, int(uid))
                 return [str(path)]
-            case "hold", ():
-                return self._hold(connection, pid)
             case "end", () | ("now",):
                 return self._end(job, waits=not more)
         raise RefusedError("no such request")
 
-    def _hold(self, connection: int, pid: int) -> list[str]:
-        entrance = self._start_files.hold(connection, pid)
+    def _hold(self, connection: int, pid: int, user: str) -> list[str]:
+        entrance = self._start_files.hold(connection, pid, user)
         if not entrance:
             return []
         name = f"start-{pid}"
@@ -205,10 +225,12 @@ class Warden:
             return [LATER]
         self._cells.leave(job)
         self._used.pop(job, None)
+        self._without_step.pop(job, None)
         left = [] if job in here else left_cgroups.of_job(job, self._cgroups)
-        if left and waits and job in self._running():  # the external step asks for no cell, and removes it itself
+        # The external step asks for no cell, and removes its cgroup itself.
+        if waits and any(map(has_processes, left)) and job in self._running():
             return [LATER]
-        gone = [left_cgroups.remove(group) for group in left]
+        gone = [self._kept.end(group) for group in left]
         self._programs.forget_gone(self._cgroups)
         return [] if all(gone) or not waits else [LATER]
 
@@ -219,7 +241,12 @@ class Warden:
         self._programs.put(files[0], step.cgroups, program)
 
     def _tidy(self) -> None:
-        """Take away cells whose end nobody has told."""
+        """Take away cells and cgroups whose end nobody has told."""
+        for job in [job for job, since in self._without_step.items() if self._now() >= since + CGROUP_SECONDS]:
+            del self._without_step[job]
+            groups = left_cgroups.of_job(job, self._cgroups)
+            if not all(has_processes(group) or self._kept.end(group) for group in groups):
+                self._without_step[job] = self._now()
         old = [job for job, used in self._used.items() if self._now() >= used + IDLE_SECONDS]
         if not old:
             return
@@ -265,7 +292,9 @@ def serve(listening: socket.socket, warden: Warden, keeper: int) -> tuple[int, i
         for watched in (listening, keeper):
             selector.register(watched, selectors.EVENT_READ)
         while True:
-            for key, _ in selector.select():
+            ready = selector.select(warden.wakes_in())
+            warden.look()
+            for key, _ in ready:
                 if key.fd == keeper:
                     selector.unregister(keeper)
                     os.close(keeper)

@@ -179,6 +179,46 @@ def test_no_memory_stays_that_ending_a_process_would_not_free(slurm: SlurmMachin
     assert wait_for(slurm, files, "COMPLETED").startswith("1 "), "empty files are counted, too"
 
 
+KEEP = """
+import os, socket, sys
+keeps = socket.socket(socket.AF_UNIX)
+if sys.argv[1] == "keep":
+    keeps.bind("\\0keep"); keeps.listen(9); held = []
+    print("ready", flush=True)
+    while True:
+        giver, _ = keeps.accept(); held += socket.recv_fds(giver, 1, 1)[1]; giver.sendall(b"x")
+for name in range(int(sys.argv[1])):
+    file = os.memfd_create("given")
+    os.write(file, bytes(2**20))
+    with socket.socket(socket.AF_UNIX) as giver:
+        giver.connect("\\0keep"); socket.send_fds(giver, [b"x"], [file]); giver.recv(1)
+    os.close(file)
+print("gave", flush=True)
+"""
+
+
+@pytest.mark.versions
+def test_memory_of_an_ended_job_that_its_user_keeps_counts_for_the_user_s_other_jobs(slurm: SlurmMachine) -> None:
+    """It counted for nobody: a user could have all of the node's memory so, and the kernel ended a neighbour for it."""
+    keeper = submit(slurm, f"exec python3 -c {quote(KEEP)} keep", "-n1 --mem=120")
+    says(slurm, keeper, "ready")
+    small = submit(slurm, f"exec python3 -c {quote(KEEP)} 40", "-n1 --mem=100")
+    assert "gave" in wait_for(slurm, small, "COMPLETED")
+    limit = f"cat {SCOPE}/job_{keeper}/memory.max"
+    wait_until(lambda: int(slurm.worker().look(limit).stdout) <= 81 * 2**20, slurm.logs, 30)
+    assert int(slurm.worker().look(limit).stdout) >= 78 * 2**20
+    assert state(slurm, keeper) == "RUNNING", "it does not need more"
+
+    second = submit(slurm, f"exec python3 -c {quote(KEEP)} 80", "-n1 --mem=120")
+    wait_for(slurm, keeper, "OUT_OF_MEMORY", "FAILED")
+    wait_for(slurm, second, "COMPLETED")
+    left = f"find {SCOPE} -name 'job_*'"
+    wait_until(
+        lambda: not slurm.worker().look(left).stdout, lambda: slurm.worker().look(left).stdout + slurm.logs(), 60
+    )
+    assert "drain" not in slurm.run("sinfo --noheader --Node --format=%T").stdout
+
+
 @pytest.mark.versions
 def test_a_stopped_job_leaves_no_process_no_cgroup_and_no_cell(slurm: SlurmMachine) -> None:
     """Also not what left its process group, its session and its parent."""
@@ -259,7 +299,7 @@ def test_what_a_user_s_start_up_files_start_is_held_and_ends(slurm: SlurmMachine
     finally:
         slurm.machine.run(f"rm {home}/.profile")
     told = slurm.machine.run(f"cat {home}/told").stdout
-    assert re.match(r"0::/startfiles/\d+\n", told), told
+    assert re.match(r"0::/startfiles/[0-9a-f]{16}/\d+\n", told), told
     assert "opens zero" in told
     assert "opens 1" not in told, "which stands for a GPU; the other one is /dev/random, which all may open"
     assert f"\n{256 * 2**20}\n" in told
@@ -271,6 +311,31 @@ def test_what_a_user_s_start_up_files_start_is_held_and_ends(slurm: SlurmMachine
     wait_until(lambda: not slurm.worker().look(left).stdout, lambda: slurm.worker().look(left).stdout, 60)
     groups = "ls -d /sys/fs/cgroup/startfiles/*/"
     wait_until(lambda: not slurm.worker().look(groups).stdout, slurm.logs, 30)
+
+
+@pytest.mark.versions
+def test_who_fills_the_place_of_start_up_files_leaves_room_for_others(slurm: SlurmMachine) -> None:
+    """Also with memory that a job of the same user keeps when the start-up files have ended."""
+    keeper = submit(slurm, f"exec python3 -c {quote(KEEP)} keep", "-n1 --mem=120")
+    says(slurm, keeper, "ready")
+    profiles = {"alice": f"python3 -c {quote(KEEP)} 60", "bob": "export AT_LOGIN=bob"}
+    for user, profile in profiles.items():
+        home = f"{JAIL}/home/{user}"
+        slurm.machine.run(f"cat > {home}/.profile <<'END'\n{profile}\nEND\nchown {user}: {home}/.profile", check=True)
+    try:
+        filling = submit(slurm, "echo ran", "-n1 --mem=60 --export=NONE")
+        wait_for(slurm, filling, "COMPLETED", "FAILED", "CANCELLED")
+        kept = "cat /sys/fs/cgroup/startfiles/*/memory.current"
+        wait_until(lambda: 25 * 2**20 < int(slurm.worker().look(kept).stdout or 0) <= 48 * 2**20, slurm.logs, 30)
+        other = submit(slurm, "env", "-n1 --mem=60 --export=NONE", BOB)
+        assert "AT_LOGIN=bob" in wait_for(slurm, other, "COMPLETED")
+    finally:
+        slurm.machine.run("rm " + " ".join(f"{JAIL}/home/{user}/.profile" for user in profiles))
+    slurm.run(f"scancel {keeper}")
+    wait_for(slurm, keeper, "CANCELLED")
+    groups = "ls -d /sys/fs/cgroup/startfiles/*/"
+    submit(slurm, "true", "-n1 --mem=60", BOB)
+    wait_until(lambda: not slurm.worker().look(groups).stdout, slurm.logs, 60)
 
 
 @pytest.mark.versions

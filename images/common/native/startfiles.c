@@ -80,15 +80,18 @@ static int enter(const char *group)
  * in a child: what users run gets no connection to the warden. Does not return in this process then. Where the node has
  * no cgroups it goes on itself, and `cell` stays empty. Returns 0, or -1 after a failure.
  */
-static int hold(char cell[WARDEN_LONGEST])
+static int hold(const char *user, char cell[WARDEN_LONGEST])
 {
-	char answer[WARDEN_LONGEST], *blank;
+	char request[256], answer[WARDEN_LONGEST], *blank;
 	int connection = warden_connect(), status;
 	long child;
 
 	if (connection < 0)
 		return errno == ENOENT ? 0 : -1; /* a worker without the jail has no warden */
-	if (warden_ask(connection, "hold 0", answer) != 0) {
+	snprintf(request, sizeof(request), "hold %s", user);
+	for (blank = request + strlen("hold "); (blank = strchr(blank, ' ')) != NULL;)
+		*blank = '_'; /* a name of a directory service may have one */
+	if (warden_ask(connection, request, answer) != 0) {
 		close(connection);
 		return -1;
 	}
@@ -114,11 +117,13 @@ static int hold(char cell[WARDEN_LONGEST])
 /* `su` for a user, in the jail, and asking env(1): the jail has no slurmstepd. Returns if it cannot be started. */
 static int become_user(const char *path, char **argv, char *const *environment)
 {
-	const char *jail = getenv("JAIL");
+	const char *jail = getenv("JAIL"), *user = "";
 	char cell[WARDEN_LONGEST] = "", command[512], *at;
 	int i;
 
 	for (i = 0; argv[i] != NULL; i++) {
+		if (argv[i + 1] != NULL && strcmp(argv[i + 1], "-c") == 0)
+			user = argv[i]; /* su [-] USER -c COMMAND */
 		at = strstr(argv[i], "XXXX; ");
 		if (at == NULL || strlen(argv[i]) >= sizeof(command) - 64)
 			continue;
@@ -132,7 +137,7 @@ static int become_user(const char *path, char **argv, char *const *environment)
 		strcat(command, at);
 		argv[i] = command;
 	}
-	if (hold(cell) != 0)
+	if (hold(user, cell) != 0)
 		return -1;
 	if (cell[0] != '\0')
 		jail = cell;

@@ -1,7 +1,7 @@
 """memory: what jobs have left behind, which the next job would miss: anonymous memory, shared memory, huge pages.
 
 It is counted by the cgroup of slurmd's container, in which jobs run. While a job has the node nobody can tell what is
-left behind, so the last finding stands.
+left behind, so the last finding stands; but for memory of ended jobs that somebody keeps whose job is not known.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
+from images.common.kept_memory import unowned_bytes
 from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
 from images.health.state import lasts, recall, remember
 from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked, warn
@@ -29,6 +30,9 @@ IGNORE_MIB: Final = 256.0
 PERSISTS_SECONDS: Final = 20.0
 """Less than one interval, so: what is there in two runs in a row. A job may have begun, or be ending, after somebody
 looked for jobs; a terabyte takes the kernel seconds to free."""
+
+KEPT_MIB: Final = 16.0
+"""Of ended jobs, kept by somebody else than their user. Jobs are promised all of what they may have together."""
 
 _CGROUP: Final = "sys/fs/cgroup"
 _MIB: Final = 2**20
@@ -118,6 +122,11 @@ def _values(used: Used) -> dict[str, float]:
 def run(node: Node, _runner: Runner, thresholds: Thresholds, *, clock: Callable[[], float] = time.monotonic) -> Result:
     """Look at it, if no job runs."""
     used = read_used(node.root)
+    kept = unowned_bytes(node.root / _CGROUP) / _MIB
+    kept_for = lasts(node, f"{NAME}-kept", now=kept >= KEPT_MIB, clock=clock)
+    if kept_for >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS):
+        message = f"{kept:.0f} MiB of ended jobs are kept by a job of another user, and are missing for all jobs here"
+        return fail("user", message, _values(used))
     if node.other_jobs or node.job:
         lasts(node, NAME, now=False, clock=clock)
         return _last_finding(node, used)

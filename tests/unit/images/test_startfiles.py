@@ -7,21 +7,25 @@ from pathlib import Path
 import pytest
 
 from images.worker import devices
-from images.worker.startfiles import LIMITS, PLACE, StartFiles
+from images.worker.startfiles import LIMITS, PLACE, StartFiles, of_user
 
 SCOPE = "system.slice/w-0_slurmstepd.scope"
+USER = "alice"
+OWN = f"{PLACE}/{of_user(USER)}"
+OTHER = f"{PLACE}/{of_user('bob')}"
 
 
 @pytest.fixture
 def mount(tmp_path: Path) -> Path:
     (tmp_path / SCOPE).mkdir(parents=True)
-    (tmp_path / PLACE).mkdir()
-    (tmp_path / PLACE / "cgroup.controllers").write_text("cpuset cpu memory pids\n")  # the kernel makes it
+    for place in (PLACE, OWN, OTHER):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "cgroup.controllers").write_text("cpuset cpu memory pids\n")  # the kernel makes it
     return tmp_path
 
 
 def groups(mount: Path) -> list[str]:
-    return sorted(path.name for path in (mount / PLACE).iterdir() if path.is_dir())
+    return sorted(path.name for path in (mount / OWN).iterdir() if path.is_dir())
 
 
 def empty(group: Path) -> None:
@@ -32,12 +36,12 @@ def empty(group: Path) -> None:
 
 def test_who_asks_has_a_cgroup_with_limits_and_without_devices(mount: Path) -> None:
     bare: list[Path] = []
-    group = mount / PLACE / "4711"
+    group = mount / OWN / "4711"
     group.mkdir()
     for name in LIMITS:
         (group / name).touch()  # the kernel makes them
 
-    assert StartFiles(mount, bare.append).hold(5, 4711) == [f"{group}/cgroup.procs"]
+    assert StartFiles(mount, bare.append).hold(5, 4711, USER) == [f"{group}/cgroup.procs"]
 
     assert {name: (group / name).read_text() for name in LIMITS} == LIMITS
     assert bare == [group]
@@ -49,15 +53,17 @@ def test_they_have_no_memory_that_jobs_were_promised(mount: Path, whole: int, of
     (mount / "memory.max").write_text(f"{whole * 2**20}\n")
     (mount / SCOPE / "memory.max").write_text(f"{of_jobs * 2**20}\n")
 
-    StartFiles(mount, lambda _: None).hold(5, 4711)
+    StartFiles(mount, lambda _: None).hold(5, 4711, USER)
 
     assert (mount / PLACE / "memory.max").read_text() == str(limit * 2**20)
-    assert (mount / PLACE / "cgroup.subtree_control").read_text() == "+cpuset +cpu +memory +pids"
+    assert (mount / OWN / "memory.max").read_text() == str(limit * 2**20 * 3 // 4), "so a quarter is for others"
+    for place in (PLACE, OWN):
+        assert (mount / place / "cgroup.subtree_control").read_text() == "+cpuset +cpu +memory +pids"
 
 
 def test_where_there_are_no_cgroups_nothing_is_held(tmp_path: Path) -> None:
     held = StartFiles(tmp_path, lambda _: pytest.fail("no devices"))
-    assert held.hold(5, 4711) == []
+    assert held.hold(5, 4711, USER) == []
     held.release(5)
     assert not list(tmp_path.iterdir())
 
@@ -68,21 +74,21 @@ def test_a_process_that_cannot_be_held_is_told_so(mount: Path) -> None:
 
     held = StartFiles(mount, refuse)
     with pytest.raises(PermissionError):
-        held.hold(5, 4711)
+        held.hold(5, 4711, USER)
     held.release(5)
-    assert (mount / PLACE / "4711/cgroup.kill").read_text() == "1"
+    assert (mount / OWN / "4711/cgroup.kill").read_text() == "1"
 
 
 def test_with_the_connection_all_that_was_started_ends(mount: Path) -> None:
     held = StartFiles(mount, lambda _: None)
-    held.hold(5, 4711)
-    held.hold(6, 4712)
+    held.hold(5, 4711, USER)
+    held.hold(6, 4712, USER)
     held.release(7)
-    assert not list((mount / PLACE).glob("*/cgroup.kill"))
+    assert not list((mount / PLACE).glob("*/*/cgroup.kill"))
 
     held.release(5)
 
-    first, second = (mount / PLACE / str(pid) for pid in (4711, 4712))
+    first, second = (mount / OWN / str(pid) for pid in (4711, 4712))
     assert (first / "cgroup.kill").read_text() == "1"
     assert not (second / "cgroup.kill").exists()
     empty(first)  # a moment later
@@ -92,27 +98,50 @@ def test_with_the_connection_all_that_was_started_ends(mount: Path) -> None:
 
 def test_a_number_that_was_another_process_s_just_now_keeps_its_cgroup(mount: Path) -> None:
     held = StartFiles(mount, lambda _: None)
-    held.hold(5, 4711)
+    held.hold(5, 4711, USER)
     held.release(5)
-    held.hold(6, 4711)
-    empty(mount / PLACE / "4711")
+    held.hold(6, 4711, USER)
+    empty(mount / OWN / "4711")
     held.tidy()
     assert groups(mount) == ["4711"]
 
 
 def test_another_warden_ends_what_the_one_before_has_held(mount: Path) -> None:
-    StartFiles(mount, lambda _: None).hold(5, 4711)
+    StartFiles(mount, lambda _: None).hold(5, 4711, USER)
     (mount / SCOPE / "job_1").mkdir()
     held = StartFiles(mount, lambda _: None)
 
     held.forget_those_before()
 
-    assert (mount / PLACE / "4711/cgroup.kill").read_text() == "1"
-    empty(mount / PLACE / "4711")
-    held.hold(6, 4712)
+    assert (mount / OWN / "4711/cgroup.kill").read_text() == "1"
+    empty(mount / OWN / "4711")
+    held.hold(6, 4712, USER)
     assert groups(mount) == ["4712"]
     assert (mount / SCOPE / "job_1").exists()
 
 
 def test_the_program_for_who_has_no_devices_is_of_the_form_of_slurm_s() -> None:
     devices.check(devices.ORDINARY)
+
+
+def test_each_user_s_are_by_themselves_whatever_the_name(mount: Path) -> None:
+    held = StartFiles(mount, lambda _: None)
+    first, second = (held.hold(number, number, user)[0] for number, user in ((5, USER), (6, "bob")))
+    assert first == str(mount / OWN / "5/cgroup.procs")
+    assert second == str(mount / OTHER / "6/cgroup.procs")
+    assert "/" not in of_user("../../x y")
+    assert of_user("../../x") != of_user("x")
+
+
+def test_a_user_s_cgroup_stays_as_long_as_somebody_keeps_memory_of_it(mount: Path) -> None:
+    """Removed, it would count for all users together, and that one could begin anew."""
+    held = StartFiles(mount, lambda _: None)
+    empty(mount / OWN)
+    (mount / OWN / "memory.stat").write_text("shmem 40000000\n")
+    empty(mount / OTHER)
+    held.tidy()
+    assert (mount / OWN).exists()
+    assert not (mount / OTHER).exists()
+    empty(mount / OWN)
+    held.tidy()
+    assert not (mount / OWN).exists()

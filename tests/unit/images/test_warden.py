@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.worker.startfiles import StartFiles
+from images.worker.startfiles import PLACE, StartFiles, of_user
 from images.worker.warden import IDLE_SECONDS, job_cgroups, jobs_with_steps
 from tests.unit.images.kept import GID, PID, UID, Kept
 
@@ -96,18 +96,29 @@ def test_the_end_of_a_job_takes_its_cell_away_and_no_other(kept: Kept) -> None:
     assert kept.cells.jobs() == ["18"]
 
 
+def make_start_files(directory: Path) -> Path:
+    """As the kernel makes cgroups. Returns alice's."""
+    (directory / "cgroups/system.slice/w-0_slurmstepd.scope").mkdir(parents=True)
+    own = directory / "cgroups" / PLACE / of_user("alice")
+    own.mkdir(parents=True)
+    for place in (own.parent, own):
+        (place / "cgroup.controllers").write_text("memory")
+    return own
+
+
+@pytest.mark.parametrize("request_", ["hold", "hold ", "hold a b", "hold alice now"])
+def test_a_cgroup_is_for_one_user(kept: Kept, request_: str) -> None:
+    assert not kept.ask(5, request_).startswith("ok")
+
+
 def test_who_asks_for_a_cgroup_has_it_for_as_long_as_it_is_connected(kept: Kept, tmp_path: Path) -> None:
-    scope = tmp_path / "cgroups/system.slice/w-0_slurmstepd.scope"
-    assert kept.ask(5, "hold 0") == "ok", "there are none here"
-    scope.mkdir(parents=True)
-    place = tmp_path / "cgroups/startfiles"
-    place.mkdir()
-    (place / "cgroup.controllers").write_text("memory")
+    assert kept.ask(5, "hold alice") == "ok", "there are none here"
+    place = make_start_files(tmp_path)
     kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
     kept.start()
 
     cell = tmp_path / f"cells/start-{PID}"
-    assert kept.ask(5, "hold 0") == f"ok {place}/{PID}/cgroup.procs {cell}", "of whom the kernel names"
+    assert kept.ask(5, "hold alice") == f"ok {place}/{PID}/cgroup.procs {cell}", "of whom the kernel names"
     assert set(kept.mounts.mounted) == {str(cell), f"{cell}/tmp", f"{cell}/dev/shm"}
     assert all("bytes" in what for at, what in kept.mounts.mounted.items() if at != str(cell)), "nothing of a disk"
     kept.warden.closed(5)
@@ -115,16 +126,14 @@ def test_who_asks_for_a_cgroup_has_it_for_as_long_as_it_is_connected(kept: Kept,
     assert (place / f"{PID}/cgroup.kill").exists()
 
     kept.enter(6, "17")
-    assert kept.ask(6, "hold 0") == "this is a step of job 17"
+    assert kept.ask(6, "hold alice") == "this is a step of job 17"
 
 
 def test_a_cell_that_cannot_be_taken_away_ends_no_warden(kept: Kept, tmp_path: Path) -> None:
-    (tmp_path / "cgroups/system.slice/w-0_slurmstepd.scope").mkdir(parents=True)
-    (tmp_path / "cgroups/startfiles").mkdir()
-    (tmp_path / "cgroups/startfiles/cgroup.controllers").write_text("memory")
+    make_start_files(tmp_path)
     kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
     kept.start()
-    assert kept.ask(5, "hold 0").startswith("ok ")
+    assert kept.ask(5, "hold alice").startswith("ok ")
     (tmp_path / f"cells/start-{PID}/busy").touch()
     kept.warden.closed(5)
     assert kept.enter(6, "17").startswith("ok ")
@@ -132,12 +141,10 @@ def test_a_cell_that_cannot_be_taken_away_ends_no_warden(kept: Kept, tmp_path: P
 
 def test_the_next_warden_takes_the_cells_of_start_up_files_away(kept: Kept, tmp_path: Path) -> None:
     """It ends what runs there, and nobody has a connection for one any more."""
-    (tmp_path / "cgroups/system.slice/w-0_slurmstepd.scope").mkdir(parents=True)
-    (tmp_path / "cgroups/startfiles").mkdir()
-    (tmp_path / "cgroups/startfiles/cgroup.controllers").write_text("memory")
+    make_start_files(tmp_path)
     kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
     kept.start()
-    assert kept.ask(5, "hold 0").startswith("ok ")
+    assert kept.ask(5, "hold alice").startswith("ok ")
     kept.start()
     assert not kept.mounts.mounted
     assert kept.cells.jobs() == []
@@ -188,9 +195,11 @@ def test_the_cgroup_of_a_job_goes_with_its_cell(kept: Kept) -> None:
     assert (group / "step_0/slurm").exists()
     kept.warden.closed(5)
     kept.running = {"17"}  # the external step, which has no cell
+    (group / "cgroup.events").write_text("populated 1\nfrozen 0\n")
     assert kept.ask(9, "end 17") == "ok later"
     assert group.exists()
     kept.running = set()
+    (group / "cgroup.events").unlink()
     assert kept.ask(9, "end 17") == "ok"
     assert [path.name for path in group.parent.iterdir()] == ["job_170"]
 

@@ -142,3 +142,17 @@ def test_garbage_is_not_checked(tmp_path: Path, file: str, texts: list[str]) -> 
     for text in texts:
         write(node.root / CGROUP / file, text)
         assert twice(node).status == "not checked", text
+
+
+def test_memory_of_ended_jobs_that_nobody_here_pays_for_is_a_fault_also_while_jobs_run(tmp_path: Path) -> None:
+    """Two users together: one makes it and ends, the other keeps it. Slurm would give the same memory to a third."""
+    node = replace(make_node(tmp_path), other_jobs=("7",))
+    use(node)
+    group = node.root / CGROUP / "system.slice/w-0_slurmstepd.scope/job_1"
+    for mark in ("of_10001", "ended"):
+        (group / mark).mkdir(parents=True)
+    write(group / "memory.stat", f"shmem {15 * 2**20}\n")
+    assert "kept" not in twice(node).message
+    write(group / "memory.stat", f"shmem {40 * 2**20}\n")
+    assert "kept" not in check(node, 2000.0).message, "it may just be freed"
+    assert words(check(node, 2030.0)).startswith("fail [user]: 40 MiB of ended jobs are kept by a job of another user")

@@ -1,0 +1,83 @@
+"""Memory of jobs that have ended, which somebody keeps: where it is seen, and how much it is.
+
+The kernel counts memory in files (`memfd`, /dev/shm), queues and semaphores for the job that made it, also when another
+job keeps it by an open file. Once the cgroup of the first one is removed, it counts for nobody but all jobs together.
+So the cgroup of a job stays as long as it has such memory (images/worker/kept_memory.py). In it are two empty ones:
+
+    job_17/of_10001     whose job it is; Slurm cannot remove the job's cgroup while this is there
+    job_17/ended        the job has ended, and what is counted here is kept by somebody else
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SCOPE: Final = "system.slice/*_slurmstepd.scope"
+"""The cgroup of all jobs, by Slurm's own name, where cgroups are mounted."""
+
+ENDED: Final = "ended"
+
+LEAST: Final = 256 * 1024
+"""Bytes that are not spoken of: the kernel counts in batches of 64 pages a CPU."""
+
+_OF_KERNEL: Final = 2**20
+"""Bytes of the kernel's own for a cgroup that is empty: what it keeps of the cgroups of steps, and of cached files."""
+
+_OWNER: Final = re.compile(r"of_(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobGroup:
+    """The cgroup of a job."""
+
+    path: Path
+    uid: int
+    ended: bool
+
+
+def owner_mark(uid: int | str) -> str:
+    """The name of the cgroup that says whose job it is."""
+    return f"of_{uid}"
+
+
+def job_groups(mount: Path) -> list[JobGroup]:
+    """The cgroups of jobs whose user is known. `mount`: where cgroups are."""
+    return [
+        JobGroup(path=mark.parent, uid=int(match[1]), ended=(mark.parent / ENDED).is_dir())
+        for mark in mount.glob(f"{SCOPE}/job_*/{owner_mark('*')}")
+        if (match := _OWNER.fullmatch(mark.name))
+    ]
+
+
+def has_processes(group: Path) -> bool:
+    """Whether a process is in a cgroup, or in one below it."""
+    with contextlib.suppress(OSError):
+        return "populated 1" in (group / "cgroup.events").read_text(encoding="ascii")
+    return False
+
+
+def kept_bytes(group: Path) -> int:
+    """Bytes that a cgroup without processes counts, and that the kernel cannot take back by itself: no cached files."""
+    try:
+        lines = (group / "memory.stat").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    stat = Counter({name: int(number) for name, _, number in (line.partition(" ") for line in lines)})
+    # `kernel` (Linux 5.18) counts pipes and what waits in sockets, too.
+    kernel = (
+        stat["kernel"] - stat["slab_reclaimable"] - stat["percpu"] if "kernel" in stat else stat["slab_unreclaimable"]
+    )
+    return stat["shmem"] + stat["sock"] + max(0, kernel - _OF_KERNEL)
+
+
+def unowned_bytes(mount: Path) -> int:
+    """Bytes of ended jobs whose users have no job here any more: who keeps them is not known."""
+    groups = job_groups(mount)
+    here = {group.uid for group in groups if not group.ended}
+    kept = (kept_bytes(group.path) for group in groups if group.ended and group.uid not in here)
+    return sum(number for number in kept if number >= LEAST)

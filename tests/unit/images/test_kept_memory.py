@@ -1,0 +1,245 @@
+"""Memory that ended jobs have left, on directories in place of cgroups; tests/machine has real ones."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from images.common.kept_memory import ENDED, has_processes, kept_bytes, unowned_bytes
+from images.worker.kept_memory import FREED_SECONDS, Account, KeptMemory, settle, share_out
+from tests.unit.images.kept import Kept
+
+MIB = 2**20
+SCOPE = "system.slice/w-0_slurmstepd.scope"
+
+
+@dataclass(kw_only=True)
+class Node:
+    """The cgroups of jobs."""
+
+    mount: Path
+    log: list[str] = field(default_factory=list)
+
+    def job(self, job: int, uid: int = 1, *, limit: int | str = "max", used: int = 0, kept: int = 0) -> Path:
+        """Sizes in MiB. With `kept` it has ended."""
+        group = self.mount / SCOPE / f"job_{job}"
+        (group / f"of_{uid}").mkdir(parents=True)
+        limit = limit if isinstance(limit, str) else limit * MIB
+        for place in ("step_extern", "step_extern/user", "step_0", "step_0/user", "step_0/slurm"):
+            (group / place).mkdir()
+            (group / place / "memory.max").write_text(f"{limit}\n" if place.endswith("/user") else "max\n")
+        for kill in ("cgroup.kill", "step_0/user/cgroup.kill"):
+            (group / kill).touch()
+        (group / "memory.max").write_text(f"{limit}\n")
+        (group / "memory.current").write_text(f"{used * MIB}\n")
+        (group / "step_0/slurm/memory.current").write_text(f"{10 * MIB}\n")
+        (group / "memory.stat").write_text(f"anon 4096\nshmem {kept * MIB}\nfile 900000000\n")
+        (group / "cgroup.events").write_text(f"populated {int(not kept)}\nfrozen 0\n")
+        if kept:
+            (group / ENDED).mkdir()
+        return group
+
+    def settle(self) -> None:
+        settle(self.mount, self.log.append)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    (tmp_path / SCOPE).mkdir(parents=True)
+    (tmp_path / SCOPE / "memory.max").write_text(f"{1000 * MIB}\n")
+    return Node(mount=tmp_path)
+
+
+def limit(group: Path) -> float:
+    return int((group / "memory.max").read_text()) / MIB
+
+
+def was_ended(group: Path) -> bool:
+    return (group / "step_0/user/cgroup.kill").read_text() == "1"
+
+
+def empty(group: Path) -> None:
+    """As the kernel does: of a cgroup, rmdir(2) wants no file removed."""
+    for path in sorted(group.rglob("*")):
+        if path.is_file():
+            path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("stat", "kept"),
+    [
+        ("anon 1\nfile 99999999\nslab_reclaimable 88888888\nshmem 7000000", 7_000_000),
+        ("shmem 0\nsock 500000\nkernel 9000000\nslab_reclaimable 2000000\npercpu 1000000", 500_000 + 6_000_000 - MIB),
+        ("shmem 0\nkernel 900000", 0),
+        ("shmem 0\nslab_unreclaimable 3048576", 3_048_576 - MIB),  # before Linux 5.18
+    ],
+)
+def test_what_the_kernel_can_take_back_is_not_kept(tmp_path: Path, stat: str, kept: int) -> None:
+    assert kept_bytes(tmp_path) == 0, "it has just gone"
+    (tmp_path / "memory.stat").write_text(stat + "\n")
+    assert kept_bytes(tmp_path) == kept
+
+
+@pytest.mark.parametrize(
+    ("owed", "limits", "more"),
+    [
+        (0, [100, 200], 0),
+        (50, [50, 200], 0),  # what the first one has no use for
+        (120, [40, 140], 0),  # and the second one
+        (180, [20, 100], 0),  # then what they use, one after the other: no more tasks end than must
+        (200, [20, 80], 0),
+        (500, [20, 30], 250),
+    ],
+)
+def test_jobs_pay_first_with_what_they_do_not_use(owed: int, limits: list[int], more: int) -> None:
+    jobs = [Account(own=100, used=40, least=20), Account(own=200, used=120, least=30)]
+    assert share_out(owed, jobs) == (limits, more)
+
+
+def test_what_an_ended_job_has_left_is_taken_off_what_its_user_s_other_job_may_have(node: Node) -> None:
+    node.job(1, kept=30)
+    node.job(2, kept=12)
+    keeper, other = node.job(3, limit=100, used=50), node.job(4, uid=2, limit=100, used=50)
+    node.settle()
+    assert limit(keeper) == 58
+    assert limit(other) == 100
+    assert not was_ended(keeper)
+    assert len(node.log) == 1
+
+
+def test_slurm_sets_a_limit_with_each_step_and_it_is_taken_off_again(node: Node) -> None:
+    node.job(1, kept=30)
+    keeper = node.job(3, limit=100)
+    for _ in range(2):
+        node.settle()
+        assert limit(keeper) == 70
+        (keeper / "memory.max").write_text(str(100 * MIB))
+
+
+def test_a_job_that_has_asked_for_nothing_has_the_node_s_memory_as_its_own(node: Node) -> None:
+    ended, keeper = node.job(1, kept=30), node.job(3)
+    node.job(5, uid=2)
+    node.settle()
+    assert limit(keeper) == 970
+    assert (node.mount / SCOPE / "job_5/memory.max").read_text() == "max\n"
+    empty(ended)
+    node.settle()
+    assert limit(keeper) == 1000
+
+
+def test_who_owes_more_than_the_jobs_have_loses_their_tasks_and_not_their_end(node: Node) -> None:
+    node.job(1, kept=300)
+    keeper, other = node.job(3, limit=100, used=90), node.job(4, uid=2, limit=100, used=90)
+    node.settle()
+    assert limit(keeper) == 14, "what slurmstepd has, and a little more"
+    assert was_ended(keeper)
+    assert not was_ended(other)
+
+
+def test_when_nobody_keeps_it_any_more_the_cgroup_goes_and_the_limit_is_as_before(node: Node) -> None:
+    ended, keeper = node.job(1, kept=30), node.job(3, limit=100)
+    node.settle()
+    empty(ended)
+    node.settle()
+    assert not ended.exists()
+    assert limit(keeper) == 100
+
+
+def test_what_belongs_to_nobody_who_is_here_is_said_to_the_check_of_the_node(node: Node) -> None:
+    node.job(1, kept=30)
+    assert unowned_bytes(node.mount) == 30 * MIB
+    node.job(3, limit=100)
+    assert unowned_bytes(node.mount) == 0, "that one pays for it"
+    assert unowned_bytes(node.mount / "nowhere") == 0
+
+
+def ends(kept: KeptMemory, group: Path) -> bool:
+    """Ask as the epilog does, again and again."""
+    deadline = time.monotonic() + 10
+    while not kept.end(group):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return True
+
+
+def test_the_cgroup_of_a_job_that_leaves_nothing_goes_at_once(node: Node) -> None:
+    group = node.job(1)
+    kept = KeptMemory(node.mount, node.log.append)
+    kept.begin(group, 1)
+    empty(group)
+    assert kept.end(group)
+    assert not group.exists()
+    assert kept.wakes_in() is None
+
+
+def test_a_job_is_not_over_as_long_as_a_process_is_there(node: Node) -> None:
+    group = node.job(1)
+    kept = KeptMemory(node.mount, node.log.append)
+    assert not kept.end(group)
+    assert (group / "cgroup.kill").read_text() == "1"
+    assert has_processes(group)
+
+
+def test_memory_that_is_freed_a_moment_later_is_kept_by_nobody(node: Node) -> None:
+    group = node.job(1, kept=30)
+    (group / ENDED).rmdir()
+    kept = KeptMemory(node.mount, node.log.append, lambda: 0.0)
+    assert not kept.end(group)
+    empty(group)
+    assert kept.end(group)
+    assert not group.exists()
+    assert not node.log
+
+
+def test_a_job_has_not_ended_before_what_it_has_left_counts_for_another(node: Node) -> None:
+    """Then slurmctld gives its memory to somebody else's job."""
+    group, keeper = node.job(1, kept=30), node.job(2, limit=100)
+    (group / ENDED).rmdir()
+    now = [0.0]
+    kept = KeptMemory(node.mount, node.log.append, lambda: now[0])
+    assert not kept.end(group)
+    now[0] = FREED_SECONDS
+    assert ends(kept, group)
+    assert limit(keeper) == 70
+    assert "30 MiB" in node.log[0]
+    assert kept.wakes_in() is not None
+    assert KeptMemory(node.mount, node.log.append).wakes_in() is not None, "and for the next warden"
+
+
+def test_rounds_go_on_until_nothing_is_kept(node: Node) -> None:
+    group, now = node.job(1, kept=30), [0.0]
+    kept = KeptMemory(node.mount, node.log.append, lambda: now[0])
+    empty(group)
+    deadline = time.monotonic() + 10
+    while kept.wakes_in() is not None:
+        assert time.monotonic() < deadline
+        now[0] += 1.0
+        kept.look()
+        time.sleep(0.01)
+    assert not group.exists()
+
+
+def test_a_job_that_starts_again_pays_for_what_it_had_left_by_itself(node: Node) -> None:
+    group = node.job(1, kept=30)
+    KeptMemory(node.mount, node.log.append).begin(group, 1)
+    assert not (group / ENDED).exists()
+
+
+def test_a_step_tells_whose_job_it_is_and_a_cgroup_that_nobody_ends_goes_in_the_end(tmp_path: Path) -> None:
+    """Where the site has an epilog of its own."""
+    group = tmp_path / "cgroups" / SCOPE / "job_17"
+    group.mkdir(parents=True)
+    kept = Kept(directory=tmp_path, cgroups=group)
+    kept.enter(5, "17")
+    assert len(list(group.glob("of_*"))) == 1
+    kept.time += 100
+    kept.enter(6, "18")
+    assert group.exists(), "the step is there"
+    kept.warden.closed(5)
+    kept.time += 100
+    kept.cgroups = None
+    kept.enter(7, "19")
+    assert not group.exists()
