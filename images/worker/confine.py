@@ -23,6 +23,10 @@ NODE: Final = Path("/run/slurmstack/node")
 _JOIN_PLUGIN: Final = "usr/lib/*/slurm-wlm/job_container_jail.so"
 JOIN_LIBRARY: Final = "/usr/lib/slurmstack/join.so"
 
+NAMES_BY_SLUID: Final = (26, 5)
+"""Since this version of Slurm the cgroup of a job is not job_17, unless it is told so, but has another name of the
+job's, which the epilog is not told (src/plugins/cgroup/v2/cgroup_v2.c)."""
+
 DAEMONS: Final = "slurmd"
 """The cgroup of slurmd itself, named so that 26.05, which puts slurmd into such a one, finds itself in its place."""
 
@@ -78,7 +82,8 @@ def find(
     held = [*(["cores"] if own_cpus else []), "memory", *([] if no_devices else ["devices"])]
     notes = [*([] if own_cpus else ["its CPUs are not the pod's own"]), *([no_devices] if no_devices else [])]
     said = f"{', '.join(held)} (cgroups {subtree.how})" + "".join(f"; {note}" for note in notes)
-    conf = _cgroup_conf(cores=own_cpus, swap=subtree.swap, devices=not no_devices)
+    by_number = _version(runner) >= NAMES_BY_SLUID
+    conf = _cgroup_conf(cores=own_cpus, swap=subtree.swap, devices=not no_devices, by_number=by_number)
     return _write(directory, Confinement(confined=True, said=said), conf)
 
 
@@ -115,9 +120,18 @@ def _memory(node_conf: str) -> int:
     return int(found[1])
 
 
-def _cgroup_conf(*, cores: bool, swap: bool, devices: bool) -> str:
+def _version(runner: Runner) -> tuple[int, int]:
+    """Slurm's, as `slurmd -V` says: `slurm 26.05.5`."""
+    found = re.search(r"(\d+)\.(\d+)", runner(["/usr/sbin/slurmd", "-V"]).stdout)
+    if found is None:
+        raise CannotConfineError("slurmd does not say its version")
+    return int(found[1]), int(found[2])
+
+
+def _cgroup_conf(*, cores: bool, swap: bool, devices: bool, by_number: bool) -> str:
     lines = ["CgroupPlugin=cgroup/v2", "ConstrainRAMSpace=yes", *(["ConstrainCores=yes"] if cores else [])]
     # Without it the kernel would swap a job's memory out instead of ending the job, where the machine has swap.
     lines += ["ConstrainSwapSpace=yes", "AllowedSwapSpace=0"] if swap else []
     lines += ["ConstrainDevices=yes"] if devices else []
+    lines += ["CgroupJobIdPaths=yes"] if by_number else []
     return "".join(f"{line}\n" for line in lines)

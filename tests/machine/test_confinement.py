@@ -212,7 +212,7 @@ def test_memory_of_an_ended_job_that_its_user_keeps_counts_for_the_user_s_other_
     second = submit(slurm, f"exec python3 -c {quote(KEEP)} 80", "-n1 --mem=120")
     wait_for(slurm, keeper, "OUT_OF_MEMORY", "FAILED")
     wait_for(slurm, second, "COMPLETED")
-    left = f"find {SCOPE} -name 'job_*'"
+    left = f"find {SCOPE} -mindepth 1 -type d ! -path '{SCOPE}/system*'"
     wait_until(
         lambda: not slurm.worker().look(left).stdout, lambda: slurm.worker().look(left).stdout + slurm.logs(), 60
     )
@@ -228,9 +228,7 @@ def test_a_stopped_job_leaves_no_process_no_cgroup_and_no_cell(slurm: SlurmMachi
     slurm.run(f"scancel {job}")
     wait_for(slurm, job, "CANCELLED")
 
-    look = (
-        f"pgrep -f [4]321; find {SCOPE} -name 'job_*' -o -mindepth 1 -type d ! -name system; ls /run/slurmstack/cells"
-    )
+    look = f"pgrep -f [4]321; find {SCOPE} -mindepth 1 -type d ! -path '{SCOPE}/system*'; ls /run/slurmstack/cells"
     wait_until(lambda: not slurm.worker().look(look).stdout, lambda: slurm.worker().look(look).stdout, 60)
 
 
@@ -247,11 +245,12 @@ def test_the_smallest_job_leaves_room_for_what_tells_of_its_end(slurm: SlurmMach
 def test_of_a_job_whose_slurmstepd_was_ended_nothing_stays(slurm: SlurmMachine) -> None:
     job = submit(slurm, "echo ready; sleep 4321", "-n1")
     says(slurm, job, "ready")
+    assert slurm.worker().look(f"ls -d {SCOPE}/job_{job}/of_{ALICE}").stdout
     slurm.worker().look(f"pkill -9 -f '^slurmstepd: .{job}[.]'")
     slurm.run(f"scancel {job}")
     wait_for(slurm, job, "CANCELLED", "FAILED", "NODE_FAIL")
 
-    look = f"pgrep -f [4]321; find {SCOPE} -name 'job_{job}'; ls /run/slurmstack/cells"
+    look = f"pgrep -f [4]321; find {SCOPE} -mindepth 1 -type d ! -path '{SCOPE}/system*'; ls /run/slurmstack/cells"
     wait_until(lambda: not slurm.worker().look(look).stdout, lambda: slurm.worker().look(look).stdout, 60)
 
 
@@ -318,10 +317,10 @@ def test_who_fills_the_place_of_start_up_files_leaves_room_for_others(slurm: Slu
     """Also with memory that a job of the same user keeps when the start-up files have ended."""
     keeper = submit(slurm, f"exec python3 -c {quote(KEEP)} keep", "-n1 --mem=120")
     says(slurm, keeper, "ready")
-    profiles = {"alice": f"python3 -c {quote(KEEP)} 60", "bob": "export AT_LOGIN=bob"}
-    for user, profile in profiles.items():
-        home = f"{JAIL}/home/{user}"
-        slurm.machine.run(f"cat > {home}/.profile <<'END'\n{profile}\nEND\nchown {user}: {home}/.profile", check=True)
+    profiles = {f"{JAIL}/home/alice/.profile": f"python3 -c {quote(KEEP)} 60"}
+    profiles[f"{JAIL}/home/bob/.profile"] = "export AT_LOGIN=bob"
+    for path, profile in profiles.items():
+        slurm.machine.run(f"cat > {path} <<'END'\n{profile}\nEND\nchmod 644 {path}", check=True)
     try:
         filling = submit(slurm, "echo ran", "-n1 --mem=60 --export=NONE")
         wait_for(slurm, filling, "COMPLETED", "FAILED", "CANCELLED")
@@ -330,7 +329,7 @@ def test_who_fills_the_place_of_start_up_files_leaves_room_for_others(slurm: Slu
         other = submit(slurm, "env", "-n1 --mem=60 --export=NONE", BOB)
         assert "AT_LOGIN=bob" in wait_for(slurm, other, "COMPLETED")
     finally:
-        slurm.machine.run("rm " + " ".join(f"{JAIL}/home/{user}/.profile" for user in profiles))
+        slurm.machine.run(["rm", *profiles])
     slurm.run(f"scancel {keeper}")
     wait_for(slurm, keeper, "CANCELLED")
     groups = "ls -d /sys/fs/cgroup/startfiles/*/"

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from images.common.cgroups import CannotConfineError, Subtree
-from images.common.command import Runner, run
+from images.common.command import Result, Runner
 from images.common.process import CannotGoOnError
 from images.worker.confine import Confinement, find, write_slurm_conf
+from tests.fakes.commands import FakeRunner
 
 NODE_CONF = "CPUs=2 RealMemory=900 Feature=default"
 
@@ -23,9 +24,12 @@ def refused(_node: str, _memory_mib: int, _runner: Runner) -> Subtree:
     raise CannotConfineError("the machine has version 1 of cgroups, or both versions")
 
 
-def found(tmp_path: Path, wanted: str = "auto", conf: str = NODE_CONF, **more: object) -> Confinement:
+def found(
+    tmp_path: Path, wanted: str = "auto", conf: str = NODE_CONF, *, version: str = "24.11.5", **more: object
+) -> Confinement:
     given = {"take": taken, "why_no_devices": lambda: "", **more}
-    return find(wanted, "default-0", conf, run, directory=tmp_path, **given)  # type: ignore[arg-type]
+    runner = FakeRunner({"/usr/sbin/slurmd -V": Result(code=0, stdout=f"slurm {version}\n")})
+    return find(wanted, "default-0", conf, runner, directory=tmp_path, **given)  # type: ignore[arg-type]
 
 
 def test_a_machine_that_can_holds_jobs_to_everything(tmp_path: Path) -> None:
@@ -38,6 +42,14 @@ def test_a_machine_that_can_holds_jobs_to_everything(tmp_path: Path) -> None:
         "AllowedSwapSpace=0",
         "ConstrainDevices=yes",
     ]
+
+
+def test_the_cgroup_of_a_job_has_its_number_with_each_version_of_slurm(tmp_path: Path) -> None:
+    """By that it is found at the end. 24.11 has no other name, and would not start with a line that it does not know."""
+    found(tmp_path)
+    assert "JobIdPaths" not in (tmp_path / "cgroup.conf").read_text()
+    found(tmp_path, version="26.05.5")
+    assert "CgroupJobIdPaths=yes\n" in (tmp_path / "cgroup.conf").read_text()
 
 
 def test_cpus_that_others_use_too_are_not_divided(tmp_path: Path) -> None:

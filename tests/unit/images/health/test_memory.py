@@ -146,7 +146,7 @@ def test_garbage_is_not_checked(tmp_path: Path, file: str, texts: list[str]) -> 
 
 def test_memory_of_ended_jobs_that_nobody_here_pays_for_is_a_fault_also_while_jobs_run(tmp_path: Path) -> None:
     """Two users together: one makes it and ends, the other keeps it. Slurm would give the same memory to a third."""
-    node = replace(make_node(tmp_path), other_jobs=("7",))
+    node = replace(make_node(tmp_path), other_jobs=True)
     use(node)
     group = node.root / CGROUP / "system.slice/w-0_slurmstepd.scope/job_1"
     for mark in ("of_10001", "ended"):
