@@ -17,6 +17,9 @@ from images.exporter.text import Family, exposition
 INTERVAL_SECONDS: Final = 30.0
 """Between the begins of two rounds."""
 
+_OF_SLURMCTLD: Final = ("jobs", "nodes", "partitions")
+"""Asked after `scheduler`, the least that slurmctld can be asked for."""
+
 OLD_SECONDS: Final = 5 * INTERVAL_SECONDS
 """A round that is older is not told any more: each of its questions may take until then."""
 
@@ -73,7 +76,11 @@ class Rounds:
 
     def round(self) -> None:
         """Ask each source once."""
-        reads = {name: self._read(name, ask) for name, ask in self._questions().items()}
+        reads: dict[str, _Read] = {}
+        for name, ask in self._questions().items():
+            # One that does not answer is not asked three times more: each question may wait for long.
+            is_down = name in _OF_SLURMCTLD and not reads["scheduler"].is_up
+            reads[name] = _Read(0, is_up=False) if is_down else self._read(name, ask)
         text = exposition(self._families(reads))
         with self._lock:
             self._text, self._at = text, self._now()

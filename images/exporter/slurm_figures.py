@@ -231,9 +231,11 @@ def put_partitions(
 
 
 def put_scheduler(figures: Figures, statistics: Mapping[str, Any]) -> None:
-    """What `sdiag` knows."""
-    values = {name: _at(statistics, path) for name, path in _SCHEDULER.items()}
-    means = {name: values[whole] // values[by] if values[by] else 0.0 for name, (whole, by) in _MEANS.items()}
+    """What `sdiag` knows, and nothing of what it does not say."""
+    found = {name: _at(statistics, path) for name, path in _SCHEDULER.items()}
+    values = {name: value for name, value in found.items() if value is not None}
+    known = {name: (values[whole], values[by]) for name, (whole, by) in _MEANS.items() if {whole, by} <= values.keys()}
+    means = {name: whole // by if by else 0.0 for name, (whole, by) in known.items()}
     figures.put("", values | means)
 
 
@@ -279,8 +281,10 @@ def _most(numbers: Iterable[int]) -> int:
     return max(numbers, default=0)
 
 
-def _at(statistics: Mapping[str, Any], path: str) -> float:
+def _at(statistics: Mapping[str, Any], path: str) -> float | None:
     value: Any = statistics
     for key in path.split("."):
+        if not isinstance(value, Mapping) or key not in value:
+            return None
         value = value[key]
     return float(value) if isinstance(value, bool) else number_of(value) or 0.0
