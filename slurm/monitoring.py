@@ -13,9 +13,10 @@ _WITH_METRICS = ("26.05",)
 
 
 def is_private(config: ClusterConfig) -> bool:
-    """Whether users may not see all of Slurm's records (`PrivateData`)."""
-    value = folded(config.slurm.settings).get("privatedata", "")
-    return bool(value) and str(value).lower() not in {"none", "()"}
+    """Whether not everybody may see all of Slurm's records (`PrivateData`), or its figures (`MetricsAuthUsers`)."""
+    settings = folded(config.slurm.settings)
+    value = settings.get("privatedata", "")
+    return "metricsauthusers" in settings or (bool(value) and str(value).lower() != "none")
 
 
 def asks_who(config: ClusterConfig) -> bool:
@@ -25,9 +26,8 @@ def asks_who(config: ClusterConfig) -> bool:
     src/common/read_config.c).
     """
     settings = folded(config.slurm.settings)
-    if "metricsauthusers" in settings:
-        return True
-    return is_private(config) and "ignore_private_data" not in str(settings.get("metricsparameters", "")).lower()
+    ignores = "ignore_private_data" in str(settings.get("metricsparameters", "")).lower()
+    return is_private(config) and not (ignores and "metricsauthusers" not in settings)
 
 
 def slurmctld_gives_figures(config: ClusterConfig) -> bool:

@@ -8,10 +8,12 @@ import ssl
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from images.common.command import Result, Runner, run
 from images.common.slurm_records import NotUnderstoodError
+from images.controller.configuration import config_hash, read_files
 from images.exporter.records import Job, Node, Partition, entries, job_of, node_of, partition_of
 
 QUESTION_SECONDS: Final = 25.0
@@ -49,6 +51,8 @@ class Sources:
 
     runner: Runner = run
     agent_url: str = "http://controller-0:8817"
+    mounted: Path = Path("/config/slurm")
+    """The files as the stack has them now."""
 
     def jobs(self) -> list[Job]:
         """Every job that slurmctld knows, in all partitions, also those that ended a moment ago (MinJobAge)."""
@@ -79,8 +83,13 @@ class Sources:
     def agent(self) -> Agent:
         """What the configuration agent says of what is in force."""
         status, store = self._get("config"), self._get("store")
+        try:
+            latest = config_hash(read_files(self.mounted))
+        except OSError as error:  # they are being exchanged
+            raise SourceError(f"{self.mounted}: {error}") from error
         return Agent(
-            is_refused=bool(status.get("rejected")),
+            # The agent remembers a refusal, also when others have been taken since.
+            is_refused=(status.get("rejected") or {}).get("hash") == latest,
             is_pending=bool(status.get("pending")),
             published=store.get("published"),
             free_bytes=store.get("free_bytes"),

@@ -64,7 +64,7 @@ def test_pods_say_where_their_figures_are() -> None:
         ("26.05", {"PrivateData": "none"}, True, 953),
         ("26.05", {"PrivateData": "jobs"}, False, 64030),
         ("26.05", {"PrivateData": "jobs", "MetricsParameters": "ignore_private_data"}, True, 64030),
-        ("26.05", {"MetricsAuthUsers": "alice"}, False, 953),
+        ("26.05", {"MetricsAuthUsers": "alice"}, False, 64030),
     ],
 )
 def test_slurms_own_figures_come_from_exactly_one_place(

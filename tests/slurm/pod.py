@@ -61,7 +61,11 @@ PREBUILT = os.environ.get("SLURMSTACK_SANDBOX_IMAGES", "")
 it, so that a changed one needs no build of the images. Unset, as in continuous integration: the images."""
 
 
-MORE_FOLDERS = {"controller": ("health/watch", "health/node_tests"), "worker": ("health",), "exporter": ("health",)}
+MORE_FOLDERS = {
+    "controller": ("health/watch", "health/node_tests"),
+    "worker": ("health",),
+    "exporter": ("health", "controller"),
+}
 """Role -> what images/Containerfile installs in it besides its own folder and `common`."""
 
 
