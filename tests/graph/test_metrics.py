@@ -9,8 +9,18 @@ import pytest
 from cli.program.recording import Recording, record
 from cli.program.values import reveal
 from tests import stacks
-from tests.graph.test_health import differing, named
 from tests.stacks import with_change
+
+
+def named(recording: Recording, name: str) -> dict[str, Any]:
+    (found,) = [item for item in recording if item.name == name]
+    return dict(reveal(found.inputs))
+
+
+def differing(before: Recording, after: Recording) -> set[str]:
+    """Names of resources whose inputs differ, or that only one of them has."""
+    one, two = ({item.name: repr(reveal(item.inputs)) for item in recording} for recording in (before, after))
+    return {name for name in one.keys() | two.keys() if one.get(name) != two.get(name)}
 
 
 def sections(**changes: Any) -> dict[str, Any]:
