@@ -20,6 +20,7 @@ setup(
             "*.j2",
             "*.json",
             "*.sh",
+            "*.tsv",
             ".dockerignore",
             "Containerfile",
             "Makefile",

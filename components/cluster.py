@@ -14,6 +14,7 @@ from components.clouds.base import CloudResources
 from components.configuration import Configuration, ConfigurationArgs
 from components.controller import Controller, ControllerArgs
 from components.database import Database, DatabaseArgs
+from components.exporter import Exporter, ExporterArgs
 from components.health import Health, HealthArgs
 from components.jail import Jail, JailArgs
 from components.kit.context import Scope, recommended_labels
@@ -33,6 +34,7 @@ from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.conf import effective_settings, render, slurmdbd_conf
 from slurm.health import SETTINGS_FILE, TESTS_FILE, check_settings, node_test_settings
 from slurm.images import image_tags
+from slurm.monitoring import is_private, slurmctld_gives_figures
 from slurm.names import NODES_SERVICE
 from slurm.policy import environment, policy_document
 from slurm.topology import uses_tree
@@ -85,6 +87,8 @@ class SlurmCluster(pulumi.ComponentResource):
         self.pools = [self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()]
         self.login = self._create_login(config)
         self.rest = self._create_rest(config) if config.rest.enabled else None
+        if config.monitoring.is_on:
+            self._create_exporter(config)
         if config.network_policies.enabled:
             policies = NetworkPoliciesArgs(scope=scope, config=config)
             NetworkPolicies(f"{name}-network-policies", policies, self._inside)
@@ -203,6 +207,18 @@ class SlurmCluster(pulumi.ComponentResource):
             configuration=self.configuration,
         )
         return Health(f"{self._name}-health", args, self._inside)
+
+    def _create_exporter(self, config: ClusterConfig) -> Exporter:
+        args = ExporterArgs(
+            scope=self._scope,
+            secrets=self.secrets,
+            configuration=self.configuration,
+            slurms_own=not slurmctld_gives_figures(config),
+            is_private=is_private(config),
+            accounting=config.accounting.enabled,
+            certificate=None if self.rest is None else self.rest.certificate,
+        )
+        return Exporter(f"{self._name}-exporter", args, self._inside)
 
     def _create_pool(self, name: str, pool: WorkerPoolConfig) -> WorkerPool:
         args = WorkerPoolArgs(

@@ -13,7 +13,7 @@ from components.kit.workload import SLURM_NODE_LABEL
 from config.cluster import ClusterConfig
 from config.sections.rest import Rest
 from slurm.names import REST, REST_PORT, SSH_PORT
-from slurm.network import DNS_PORTS, FREE, NODES, Destination, Link, links, outside
+from slurm.network import DNS_PORTS, FREE, NODES, Destination, Link, links, outside, scraped
 
 Ingress = k8s.networking.v1.NetworkPolicyIngressRuleArgs
 Egress = k8s.networking.v1.NetworkPolicyEgressRuleArgs
@@ -42,12 +42,14 @@ class NetworkPolicies(pulumi.ComponentResource):
         self._name = name
         self._scope = args.scope
         rest = args.config.rest
-        table, beyond = links(args.config), outside(args.config)
+        table, beyond, outsiders = links(args.config), outside(args.config), scraped(args.config)
         self._create_policy("default-deny", k8s.meta.v1.LabelSelectorArgs(), [], [])
         for component in dict.fromkeys(end for link in table for end in (link.source, link.target)):
             ingress = [self._from(port, found) for port, found in _by_port(table, target=component)]
             if component == REST and (others := _rest_peers(rest)) is not None:
                 ingress.append(Ingress(from_=others or None, ports=_ports((REST_PORT,))))
+            if component in outsiders:
+                ingress.append(Ingress(from_=[self._other_namespaces()], ports=_ports((outsiders[component],))))
             egress = [self._to(port, found) for port, found in _by_port(table, source=component)]
             egress += [_outside(destination) for destination in beyond.get(component, ())]
             egress = [Egress()] if component in FREE else [*egress, _DNS] if egress else []
@@ -62,6 +64,13 @@ class NetworkPolicies(pulumi.ComponentResource):
 
     def _peers(self, components: Iterable[str]) -> list[Peer]:
         return [Peer(pod_selector=self._selector(component)) for component in components]
+
+    def _other_namespaces(self) -> Peer:
+        """All pods but those of this namespace, where users' programs run."""
+        apart = k8s.meta.v1.LabelSelectorRequirementArgs(
+            key="kubernetes.io/metadata.name", operator="NotIn", values=[self._scope.name]
+        )
+        return Peer(namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_expressions=[apart]))
 
     def _from(self, port: int | None, found: Sequence[Link]) -> Ingress:
         return Ingress(from_=self._peers(link.source for link in found), ports=_ports((port,) if port else ()))

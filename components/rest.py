@@ -71,6 +71,8 @@ class Rest(pulumi.ComponentResource):
     """
 
     service: k8s.core.v1.Service
+    certificate: pulumi.Input[str]
+    """Name of the Secret that has it."""
     url: pulumi.Output[str]
     authority: pulumi.Output[str] | None
     """The certificate of our own authority as PEM, None where the certificate comes from elsewhere."""
@@ -79,7 +81,7 @@ class Rest(pulumi.ComponentResource):
         super().__init__("slurmstack:index:Rest", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
         self.authority = None
-        secret = self._create_certificate(name, args)
+        self.certificate = secret = self._create_certificate(name, args)
         self.service = self._create_service(name, args)
         self.deployment = self._create_deployment(name, args, secret)
         if args.rest.size > 1:

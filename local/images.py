@@ -197,7 +197,10 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
         build("common")
         plugin, controller = pool.submit(build, "spank"), pool.submit(build, "controller")
         plugin.result()
-        jail, pods = pool.submit(build, "jail"), pool.submit(build, "worker", "login", "accounting", "database", "rest")
+        jail, pods = (
+            pool.submit(build, "jail"),
+            pool.submit(build, "worker", "login", "accounting", "database", "rest", "exporter"),
+        )
         for future in (controller, pods, jail):
             future.result()
 

@@ -16,6 +16,7 @@ from config.sections.slurm import folded, merge
 from slurm import names
 from slurm.gpus import has_shards
 from slurm.job_submit import script_values
+from slurm.monitoring import slurmctld_gives_figures
 from slurm.partitions import partition_lines
 from slurm.sizing import default_memory_per_cpu_mib, max_node_count, most_memory_mib
 from slurm.topology import topology_files, wants_tree
@@ -72,6 +73,7 @@ def slurm_conf(config: ClusterConfig) -> str:
         gpus=_has_gpus(config),
         shards=has_shards(config.worker_nodes.values()),
         tree=wants_tree(config),
+        gives_figures=slurmctld_gives_figures(config),
         enforcement=enforcement(config),
         tracked_resources=tracked_resources(config),
         max_node_count=max_node_count(config.worker_nodes),

@@ -33,6 +33,12 @@ DATABASE = "database"
 WORKER = "worker"
 """Component of the worker pods, in their label `app.kubernetes.io/component`."""
 
+EXPORTER = "exporter"
+"""Name of the exporter's Deployment and of its Service."""
+
+EXPORTER_PORT = 9341
+"""Where Prometheus reads it, at /metrics."""
+
 REST = "rest"
 """Name of slurmrestd's Deployment and of its Service."""
 

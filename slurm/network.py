@@ -12,12 +12,15 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from config.cluster import ClusterConfig
 from config.sections.network_policies import INTERNET, Egress
 from slurm.health import WATCH
+from slurm.monitoring import slurmctld_gives_figures
 from slurm.names import (
     ACCOUNTING,
     AGENT_PORT,
     CONTROLLER,
     DATABASE,
     DATABASE_PORT,
+    EXPORTER,
+    EXPORTER_PORT,
     REST,
     REST_PORT,
     SLURMCTLD_PORT,
@@ -79,6 +82,9 @@ _LINKS = (
     # The watcher asks slurmd whether it is there when Kubernetes has lost the machine.
     Link(WATCH, NODES, SLURMD_PORT),
     Link(NODES, REST, REST_PORT),
+    Link(EXPORTER, CONTROLLER, SLURMCTLD_PORT),
+    Link(EXPORTER, CONTROLLER, AGENT_PORT),
+    Link(EXPORTER, ACCOUNTING, SLURMDBD_PORT),
 )
 
 
@@ -90,6 +96,7 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         DATABASE: config.accounting.own_database is not None,
         WATCH: config.health.enabled,
         REST: config.rest.enabled,
+        EXPORTER: config.monitoring.is_on,
     }
     return tuple(link for link in _LINKS if there.get(link.source, True) and there.get(link.target, True))
 
@@ -137,3 +144,10 @@ def _is_inside(part: IPv4Network | IPv6Network, whole: IPv4Network | IPv6Network
     if isinstance(part, IPv4Network):
         return isinstance(whole, IPv4Network) and part.subnet_of(whole)
     return isinstance(whole, IPv6Network) and part.subnet_of(whole)
+
+
+def scraped(config: ClusterConfig) -> dict[str, int]:
+    """Ports that pods of other namespaces may connect to, by component: a Prometheus that is there already."""
+    if not config.monitoring.is_on:
+        return {}
+    return {EXPORTER: EXPORTER_PORT, **({CONTROLLER: SLURMCTLD_PORT} if slurmctld_gives_figures(config) else {})}

@@ -216,6 +216,7 @@ def pod_template(
     spec: k8s.core.v1.PodSpecArgs,
     *,
     leaves_after: int | None = None,
+    annotations: Mapping[str, str] | None = None,
 ) -> k8s.core.v1.PodTemplateSpecArgs:
     """The pod of a workload, confined, on the machines that the placement names.
 
@@ -227,7 +228,8 @@ def pod_template(
     spec.node_selector = dict(placement.node_selector) or None
     tolerations = [_toleration(toleration) for toleration in placement.tolerations]
     spec.tolerations = [*tolerations, *([] if leaves_after is None else _stays_on_lost(leaves_after))] or None
-    metadata = k8s.meta.v1.ObjectMetaArgs(labels=dict(labels), annotations=dict(placement.annotations) or None)
+    noted = {**placement.annotations, **(annotations or {})} or None
+    metadata = k8s.meta.v1.ObjectMetaArgs(labels=dict(labels), annotations=noted)
     return k8s.core.v1.PodTemplateSpecArgs(metadata=metadata, spec=spec)
 
 

@@ -9,6 +9,7 @@ from config.errors import Problem, unknown_name
 from config.rules.settings import has_gpus, has_shards, named_resources, slurmdbd_setting_problems
 from config.rules.stack_file import Sections
 from config.sections.accounting import Accounting
+from config.sections.monitoring import Monitoring
 from config.sections.network_policies import NetworkPolicies
 from config.sections.partitions import Partition
 from config.sections.policy import Qos
@@ -178,6 +179,9 @@ def image_problems(sections: Sections) -> Iterator[Problem]:
         needed += ["accounting"] if accounting.database.external is not None else ["accounting", "database"]
     if rest.enabled:
         needed += ["rest"]
+    monitoring: Monitoring | None = sections.get("monitoring")
+    if monitoring is not None and monitoring.is_on:
+        needed += ["exporter"]
     missing = [role for role in needed if role not in images.digests]
     if missing:
         message = (

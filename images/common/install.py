@@ -31,6 +31,7 @@ PROGRAMS = {
         "policy": "images.accounting.policy",
     },
     "database": {"mariadbd": "images.database.mariadbd"},
+    "exporter": {"exporter": "images.exporter.program"},
     "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
     "health": {"health-alone": "images.health.alone", "health": "images.health.run"},
     "health/watch": {"health-watch": "images.health.watch.program", "health-nodes": "images.health.nodes"},
@@ -57,6 +58,7 @@ USERS_FROM = {
     "login": "/jail/etc",
     "accounting": "/config/slurm",
     "rest": "/config/slurm",
+    "exporter": "/config/slurm",
 }
 """Where the pods of a role find users: what the configuration agent has published, the jail (slurmd and sshd look users
 up outside it), or the mounted ConfigMap. The jail itself has them in its own files."""

@@ -19,6 +19,7 @@ from images.controller.check import Checker
 from images.controller.configuration import (
     MOUNTED,
     STATE,
+    STORE,
     Changes,
     MountedSource,
     Store,
@@ -57,7 +58,7 @@ def _serve(log: Log) -> NoReturn:
     expect_volume(STATE)
     slurmctld = Slurmctld()
     board = StatusBoard(Status(slurm_version=slurmctld.version()), STATE_FILE)
-    start_server(board)
+    start_server(board, store=STORE)
     kube = Kube.in_cluster(own_namespace())
     nodes = NodeList(slurmctld=slurmctld)
 

@@ -2,36 +2,29 @@
 
 GET /config   {"active": hash|null, "rejected": {"hash", "message"}|null,
                    "pending": hash|null, "slurm_version": "24.11.5"}
+GET /store    {"free_bytes", "size_bytes": of the volume with slurmctld's state,
+                   "published": seconds since 1970 when what is in force was}
 GET /healthz  200 as long as the agent runs
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import json
-import socket
+import os
 import threading
-import time
-from collections import Counter
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from images.common import http_server
 from images.common.files import write_atomically
+from images.common.http_server import Answer
 
 PORT: Final = 8817
 
-REQUEST_SECONDS: Final = 3.0
-"""For a client to say what it wants, all in all."""
-
-MOST_CONNECTIONS: Final = 8
-"""Of one address at a time. Users reach the port from their pods where no policies are enforced: 8,000 connections that
-said nothing were as many threads, for ever."""
-
-_LONGEST_HEAD: Final = 8192
 STATE_FILE: Final = Path("/run/slurmstack/configuration.json")
 
 
@@ -88,86 +81,27 @@ class StatusBoard:
                 write_atomically(self._file, self._status.to_json())
 
 
-class _Server(ThreadingHTTPServer):
-    """Takes a bounded number of connections from each address, each for a bounded time."""
+def start_server(board: StatusBoard, port: int = PORT, store: Path | None = None) -> ThreadingHTTPServer:
+    """Answer in the background. The caller may `shutdown()` it. `store`: where the configurations are kept."""
 
-    request_queue_size = 128
+    def answer(path: str) -> Answer:
+        if path == "/config":
+            return Answer("application/json", board.get().to_json())
+        if path == "/store":
+            return Answer("application/json", json.dumps(_state_of(store)))
+        if path == "/healthz":
+            return Answer("text/plain", "ok\n")
+        return Answer("text/plain", "known: /config /store /healthz\n", HTTPStatus.NOT_FOUND)
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(address, handler)
-        self._lock = threading.Lock()
-        self._open: Counter[str] = Counter()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            fits = self._open[client_address[0]] < MOST_CONNECTIONS
-            self._open[client_address[0]] += fits
-        if not fits:
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except RuntimeError:  # there is no thread for it
-            self._forget(client_address)
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._forget(client_address)
-
-    def _forget(self, client_address: Any) -> None:
-        with self._lock:
-            self._open[client_address[0]] -= 1
-            self._open += Counter()  # forgets the addresses with none
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that went away is no matter of the log."""
+    return http_server.start_server(answer, port)
 
 
-def _head(connection: socket.socket) -> bytes:
-    """What a client sends until an empty line; nothing if it takes too long. No request that we know has more."""
-    end, head = time.monotonic() + REQUEST_SECONDS, b""
+def _state_of(store: Path | None) -> dict[str, float]:
+    """Of the volume and of what is in force; nothing of what is not there."""
+    found: dict[str, float] = {}
     with contextlib.suppress(OSError):
-        while b"\r\n\r\n" not in head and len(head) < _LONGEST_HEAD:
-            connection.settimeout(max(end - time.monotonic(), 0.001))
-            chunk = connection.recv(4096)
-            if not chunk:
-                break
-            head += chunk
-        return head
-    return b""
-
-
-def start_server(board: StatusBoard, port: int = PORT) -> ThreadingHTTPServer:
-    """Answer in the background. The caller may `shutdown()` it."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def setup(self) -> None:
-            super().setup()
-            self.rfile = io.BytesIO(_head(self.connection))
-
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]  # a client behind the API server's proxy may add a query
-            if path == "/config":
-                self._answer(HTTPStatus.OK, "application/json", board.get().to_json())
-            elif path == "/healthz":
-                self._answer(HTTPStatus.OK, "text/plain", "ok\n")
-            else:
-                self._answer(HTTPStatus.NOT_FOUND, "text/plain", "known: /config /healthz\n")
-
-        def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
-            body = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Say nothing: probes come every few seconds."""
-
-    server = _Server(("", port), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True, name="http").start()
-    return server
+        if store is not None:
+            volume = os.statvfs(store)
+            found = {"free_bytes": volume.f_bavail * volume.f_frsize, "size_bytes": volume.f_blocks * volume.f_frsize}
+            found["published"] = (store / "current").lstat().st_mtime
+    return found

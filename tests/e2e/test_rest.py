@@ -32,6 +32,7 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
         "cluster": {"namespace": "e2e-rest"},
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [key]}},
         "rest": {"enabled": True, "size": 2},
+        "monitoring": {"enabled": True},
     }
     slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
     try:
@@ -72,6 +73,24 @@ def job(script: str) -> tuple[str, str]:
     """A job as options of curl."""
     work = {"name": "rest", "current_working_directory": "/home/alice", "environment": ["PATH=/usr/bin:/bin"]}
     return "--json", json.dumps({"script": f"#!/bin/sh\n{script}\n", "job": work})
+
+
+def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOnKubernetes) -> None:
+    program = "import urllib.request as r; print(r.urlopen('http://exporter:9341/metrics', timeout=10).read().decode())"
+    execute = ("exec", "-n", slurm.namespace, "deploy/exporter", "-c", "exporter", "--", "python3", "-c", program)
+
+    def figures() -> str:
+        return slurm.kubectl.run(*execute).stdout
+
+    wanted = (
+        "slurm_nodes_idle 1",
+        'slurm_partition_nodes{partition="main"} 1',
+        "slurmstack_slurmctld_up 1",
+        "slurmstack_slurmdbd_up 1",
+        "slurmstack_configuration_refused 0",
+        'slurmstack_exporter_up{source="certificates"} 1',
+    )
+    wait_until(lambda: set(wanted) <= set(figures().splitlines()), f"all of {wanted}", timeout=90)
 
 
 def test_a_job_that_is_submitted_runs_in_the_jail_as_the_user_of_the_token(slurm: SlurmOnKubernetes) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.rest import UID
+from components import exporter, rest
 from images.common.install import install_programs, take_users
 from local.images import rootfs
 from local.report import PlainReport
@@ -61,7 +61,11 @@ PREBUILT = os.environ.get("SLURMSTACK_SANDBOX_IMAGES", "")
 it, so that a changed one needs no build of the images. Unset, as in continuous integration: the images."""
 
 
-MORE_FOLDERS = {"controller": ("health/watch", "health/node_tests"), "worker": ("health",)}
+MORE_FOLDERS = {
+    "controller": ("health/watch", "health/node_tests"),
+    "worker": ("health",),
+    "exporter": ("health", "controller"),
+}
 """Role -> what images/Containerfile installs in it besides its own folder and `common`."""
 
 
@@ -115,8 +119,8 @@ exec "$@"
 """A container's root file system: only its volumes can be written."""
 
 
-REST = ("slurmrestd", "rest-proxy")
-"""Programs in containers that never are root."""
+UIDS = {"slurmrestd": rest.UID, "rest-proxy": rest.UID, "exporter": exporter.UID}
+"""Programs in containers that never are root, and who they are."""
 
 
 def _kept(names: Iterable[str]) -> str:
@@ -132,8 +136,9 @@ def _container_of(program: str, env: Mapping[str, str]) -> list[str]:
     without_jail = program == "slurmd" and not env.get("JAIL")
     kept = _kept(WITHOUT_JAIL if without_jail else CAPABILITIES.get(program, ()))
     rights = ["setpriv", "--inh-caps=-all", f"--bounding-set={kept}"]
-    if program in REST:
-        rights += [f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
+    if program in UIDS:
+        uid = env.get("RUN_AS", str(UIDS[program]))
+        rights += [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     if program in {"sshd", "slurmd"}:
         return rights
     apart = ["unshare", "--mount", "--propagation=private"]

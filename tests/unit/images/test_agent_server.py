@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from images.controller import server as agent_server
+from images.common import http_server
+from images.common.http_server import MOST_CONNECTIONS
 from images.controller.await_config import fetch_status
-from images.controller.server import MOST_CONNECTIONS, Rejection, Status, StatusBoard, start_server
+from images.controller.server import Rejection, Status, StatusBoard, start_server
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_an_address_is_not_kept_out_for_threads_that_could_not_start(
 def test_who_does_not_say_what_they_want_in_time_is_let_go(
     board: tuple[StatusBoard, str], monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(agent_server, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.3)
     _, url = board
     with ExitStack() as stack:
         silent = [connect(url, stack) for _ in range(MOST_CONNECTIONS)]
@@ -127,7 +128,7 @@ def fetches_from_the_same_address(url: str, stack: ExitStack) -> bool:
 
 
 def test_a_request_by_drops_takes_no_longer(board: tuple[StatusBoard, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_server, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.3)
     _, url = board
     with ExitStack() as stack:
         slow = connect(url, stack)

@@ -1,0 +1,112 @@
+"""A small HTTP server for ports that users' programs may reach: nobody keeps it from answering others."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+REQUEST_SECONDS: Final = 3.0
+"""For a client to say what it wants, all in all."""
+
+MOST_CONNECTIONS: Final = 8
+"""Of one address at a time. Users reach the port from their pods where no policies are enforced: 8,000 connections that
+said nothing were as many threads, for ever."""
+
+_LONGEST_HEAD: Final = 8192
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is sent."""
+
+    kind: str
+    """Its media type."""
+    text: str
+    status: HTTPStatus = HTTPStatus.OK
+
+
+class _Server(ThreadingHTTPServer):
+    """Takes a bounded number of connections from each address, each for a bounded time."""
+
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self._lock = threading.Lock()
+        self._open: Counter[str] = Counter()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            fits = self._open[client_address[0]] < MOST_CONNECTIONS
+            self._open[client_address[0]] += fits
+        if not fits:
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # there is no thread for it
+            self._forget(client_address)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._forget(client_address)
+
+    def _forget(self, client_address: Any) -> None:
+        with self._lock:
+            self._open[client_address[0]] -= 1
+            self._open += Counter()  # forgets the addresses with none
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client that went away is no matter of the log."""
+
+
+def _head(connection: socket.socket) -> bytes:
+    """What a client sends until an empty line; nothing if it takes too long. No request that we know has more."""
+    end, head = time.monotonic() + REQUEST_SECONDS, b""
+    with contextlib.suppress(OSError):
+        while b"\r\n\r\n" not in head and len(head) < _LONGEST_HEAD:
+            connection.settimeout(max(end - time.monotonic(), 0.001))
+            chunk = connection.recv(4096)
+            if not chunk:
+                break
+            head += chunk
+        return head
+    return b""
+
+
+def start_server(answer: Callable[[str], Answer], port: int) -> ThreadingHTTPServer:
+    """Answer GET requests for a path in the background. The caller may `shutdown()` it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def setup(self) -> None:
+            super().setup()
+            self.rfile = io.BytesIO(_head(self.connection))
+
+        def do_GET(self) -> None:
+            # A client behind the API server's proxy may add a query.
+            found = answer(self.path.partition("?")[0])
+            body = found.text.encode()
+            self.send_response(found.status)
+            self.send_header("Content-Type", found.kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Say nothing: probes come every few seconds."""
+
+    server = _Server(("", port), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True, name="http").start()
+    return server

@@ -1,0 +1,1 @@
+"""Figures for Prometheus: Slurm's own names where slurmctld gives none itself, and ours."""

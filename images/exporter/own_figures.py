@@ -1,0 +1,135 @@
+"""The figures that Slurm does not have: `slurmstack_*`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from images.exporter.records import Job, Node, mib
+from images.exporter.text import Family
+from images.health.reason import parse
+
+STUCK_SECONDS: Final = 60.0
+"""A job that waits for its turn, while what it asks for is idle, is stuck after this. The scheduler looks at all jobs
+every few seconds, and on a busy controller within a minute."""
+
+_TURN: Final = frozenset({"Resources", "Priority"})
+
+_BUSY: Final = frozenset(
+    {
+        "DRAIN", "COMPLETING", "NOT_RESPONDING", "FAIL", "MAINTENANCE", "RESERVED", "PLANNED", "POWERED_DOWN",
+        "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "REBOOT_ISSUED", "REBOOT_REQUESTED", "BLOCKED",
+        "INVALID_REG",
+    }
+)  # fmt: skip
+"""An idle node with one of these takes no job now, or is kept for one (PLANNED)."""
+
+_HELP: Final = {
+    "exporter_up": "Whether the latest round could read this source (1) or not (0)",
+    "exporter_collection_seconds": "How long the latest round took to read this source",
+    "exporter_collected_timestamp_seconds": "When this source was read the last time",
+    "slurmctld_up": "Whether slurmctld answers (1) or not (0)",
+    "slurmdbd_up": "Whether slurmdbd answers (1) or not (0)",
+    "job_wait_seconds_max": "Longest time that a pending job has waited since it was eligible",
+    "job_wait_seconds_sum": "Sum of the times that pending jobs have waited since they were eligible",
+    "job_wait_seconds_count": "Pending jobs that are eligible",
+    "queue_stuck_jobs": "Jobs pending for Resources or Priority although idle nodes are there that they fit",
+    "job_requeues_max": "Most restarts of a pending or running job",
+    "node_drained": "1 for each drained node, with who drained it and for what kind of reason",
+    "configuration_refused": "Whether the latest configuration was refused (1) or not (0)",
+    "configuration_pending": "Whether a configuration waits to be active (1) or not (0)",
+    "configuration_applied_timestamp_seconds": "When the configuration in force was put in force",
+    "volume_free_bytes": "Bytes of a volume that are free",
+    "volume_size_bytes": "Bytes of a volume",
+    "certificate_not_after_timestamp_seconds": "When a certificate ends",
+}
+
+
+class Figures:
+    """Figures under our names."""
+
+    def __init__(self) -> None:
+        self.families: dict[str, Family] = {}
+
+    def put(self, figure: str, value: float, **labels: str) -> None:
+        """`slurmstack_<figure>`. Raises KeyError for a name that is not in the table."""
+        self.families.setdefault(figure, Family(f"slurmstack_{figure}", _HELP[figure])).set(value, labels)
+
+
+def put_waits(figures: Figures, jobs: Iterable[Job], now: float, *, by_person: bool) -> None:
+    """How long jobs wait that could start, by partition and account; those that are held wait for a person.
+
+    `by_person`: with their account.
+    """
+    waits: dict[tuple[str, str], list[tuple[float, int]]] = {}
+    for job in jobs:
+        if job.is_pending and not job.is_held and job.eligible is not None and job.eligible <= now:
+            group = job.partition, job.account if by_person else ""
+            waits.setdefault(group, []).append((now - job.eligible, job.tasks))
+    for (partition, account), found in waits.items():
+        labels = {"partition": partition, "account": account}
+        figures.put("job_wait_seconds_max", max(seconds for seconds, _ in found), **labels)
+        figures.put("job_wait_seconds_sum", sum(seconds * tasks for seconds, tasks in found), **labels)
+        figures.put("job_wait_seconds_count", sum(tasks for _, tasks in found), **labels)
+
+
+def put_requeues(figures: Figures, jobs: Iterable[Job]) -> None:
+    """A job that is started again and again harms nodes or is harmed by them."""
+    most: dict[str, int] = {}
+    for job in jobs:
+        if job.is_pending or "RUNNING" in job.states:
+            most[job.partition] = max(most.get(job.partition, 0), job.restarts)
+    for partition, restarts in most.items():
+        figures.put("job_requeues_max", restarts, partition=partition)
+
+
+def put_stuck(
+    figures: Figures, partitions: Iterable[str], jobs: Sequence[Job], nodes: Sequence[Node], now: float
+) -> None:
+    """A partition without such jobs has 0."""
+    idle = [node for node in nodes if "IDLE" in node.states and not node.states & _BUSY]
+    stuck = dict.fromkeys(partitions, 0)
+    for job in jobs:
+        if job.is_pending and job.partition in stuck and _waits_too_long(job, now):
+            fitting = sum(_fits(job, node) for node in idle if job.partition in node.partitions)
+            stuck[job.partition] += job.tasks if fitting >= max(job.min_nodes, 1) else 0
+    for partition, count in stuck.items():
+        figures.put("queue_stuck_jobs", count, partition=partition)
+
+
+def _waits_too_long(job: Job, now: float) -> bool:
+    waits_for_turn = job.reason in _TURN and not job.is_picky
+    return waits_for_turn and job.eligible is not None and now - job.eligible >= STUCK_SECONDS
+
+
+def _fits(job: Job, node: Node) -> bool:
+    """Whether an even share of what the job asks for fits an idle node."""
+    parts = max(job.min_nodes, 1)
+    return (
+        math.ceil(_number(job.asked, "cpu") / parts) <= node.cpus_effective
+        and mib(job.asked.get("mem", "0")) / parts <= node.memory_effective
+        and math.ceil(_number(job.asked, "gres/gpu") / parts) <= node.gpus
+    )
+
+
+def _number(asked: Mapping[str, str], name: str) -> float:
+    return float(asked.get(name, "0"))
+
+
+def put_drained(figures: Figures, nodes: Iterable[Node]) -> None:
+    """Who has drained what."""
+    for node in nodes:
+        if "DRAIN" in node.states:
+            kind = _kind_of(node.reason, node.reason_by)
+            figures.put("node_drained", 1, node=node.name, reason_kind=kind, by=node.reason_by or "unknown")
+
+
+def _kind_of(reason: str, by: str) -> str:
+    """`health`, `prolog`, `epilog` (Slurm's own words where one fails), `other` (Slurm or us), else `administrator`."""
+    words = reason.lower()
+    if parse(reason) is not None:
+        return "health"
+    if by in {"slurm", "root"} and words.startswith(("prolog", "epilog")):
+        return words[:6]
+    return "other" if by == "slurm" or words.startswith("slurmstack") else "administrator"

@@ -1,0 +1,56 @@
+"""exporter: answers Prometheus on port 9341, path /metrics, from rounds that it makes every half minute.
+
+A scrape starts none, however many ask: slurmctld has the same few questions to answer in any case.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from http import HTTPStatus
+from typing import Final, NoReturn
+
+from images.common.http_server import Answer, start_server
+from images.common.log import Log
+from images.common.process import program
+from images.exporter.rounds import INTERVAL_SECONDS, Rounds, Wanted
+from images.exporter.sources import Sources
+from images.exporter.text import KIND
+
+PORT: Final = 9341
+
+
+def wanted_of(env: os._Environ[str] | dict[str, str]) -> Wanted:
+    """What components/exporter.py asks for. `CERTIFICATES`: `rest=/secrets/rest/tls.crt`, divided by blanks."""
+    certificates = (entry.partition("=") for entry in env.get("CERTIFICATES", "").split())
+    return Wanted(
+        slurms_own=env.get("SLURMS_OWN") == "yes",
+        by_person=env.get("BY_PERSON") == "yes",
+        accounting=env.get("ACCOUNTING") == "yes",
+        certificates={name: path for name, _, path in certificates},
+    )
+
+
+def _answer(rounds: Rounds, path: str) -> Answer:
+    if path == "/metrics":
+        return Answer(KIND, rounds.text())
+    if path == "/healthz":
+        return Answer("text/plain", "ok\n")
+    return Answer("text/plain", "known: /metrics /healthz\n", HTTPStatus.NOT_FOUND)
+
+
+def _serve(log: Log) -> NoReturn:
+    sources = Sources(agent_url=os.environ.get("AGENT_URL", Sources.agent_url))
+    rounds = Rounds(wanted_of(os.environ), sources, log)
+    start_server(lambda path: _answer(rounds, path), PORT)
+    interval = float(os.environ.get("INTERVAL_SECONDS", INTERVAL_SECONDS))
+    while True:
+        begun = time.monotonic()
+        rounds.round()
+        time.sleep(max(interval - (time.monotonic() - begun), 1.0))
+
+
+def main() -> None:
+    """Entry point."""
+    with program("exporter") as log:
+        _serve(log)

@@ -1,0 +1,174 @@
+"""One round asks each source once; scrapes are answered from the latest."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from images.exporter import own_figures, slurm_figures
+from images.exporter.own_figures import put_drained, put_requeues, put_stuck, put_waits
+from images.exporter.slurm_figures import put_jobs, put_nodes, put_partitions, put_scheduler
+from images.exporter.sources import Agent, SourceError, Sources, end_of_certificate
+from images.exporter.text import Family, exposition
+
+INTERVAL_SECONDS: Final = 30.0
+"""Between the begins of two rounds."""
+
+_OF_SLURMCTLD: Final = ("jobs", "nodes", "partitions")
+"""Asked after `scheduler`, the least that slurmctld can be asked for."""
+
+OLD_SECONDS: Final = 5 * INTERVAL_SECONDS
+"""A round that is older is not told any more: each of its questions may take until then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What there is to ask for."""
+
+    slurms_own: bool
+    """Whether Slurm's own names are given; not where slurmctld gives them itself."""
+    by_person: bool
+    """Whether users and accounts are named."""
+    accounting: bool
+    certificates: dict[str, str] = field(default_factory=dict)
+    """Name -> file."""
+
+
+@dataclass
+class _Read:
+    """What one source has given in this round, and how that went."""
+
+    seconds: float
+    value: Any = None
+    is_up: bool = True
+
+
+class Rounds:
+    """Asks in the background, and keeps the text of the latest round."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        sources: Sources,
+        log: Callable[[str], None],
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._wanted, self._sources, self._log, self._now = wanted, sources, log, now
+        self._collected: dict[str, float] = {}
+        self._complaints: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._text, self._at = "", 0.0
+
+    def text(self) -> str:
+        """The latest round; where that is too old, only that nothing is up."""
+        with self._lock:
+            text, at = self._text, self._at
+        if self._now() - at <= OLD_SECONDS:
+            return text
+        figures = own_figures.Figures()
+        for name in self._questions():
+            figures.put("exporter_up", 0, source=name)
+        return exposition(figures.families.values())
+
+    def round(self) -> None:
+        """Ask each source once."""
+        reads: dict[str, _Read] = {}
+        for name, ask in self._questions().items():
+            # One that does not answer is not asked three times more: each question may wait for long.
+            is_down = name in _OF_SLURMCTLD and not reads["scheduler"].is_up
+            reads[name] = _Read(0, is_up=False) if is_down else self._read(name, ask)
+        text = exposition(self._families(reads))
+        with self._lock:
+            self._text, self._at = text, self._now()
+
+    def _questions(self) -> dict[str, Callable[[], Any]]:
+        found: dict[str, Callable[[], Any]] = {
+            "scheduler": self._sources.scheduler,
+            "jobs": self._sources.jobs,
+            "nodes": self._sources.nodes,
+            "partitions": self._sources.partitions,
+            "configuration": self._sources.agent,
+        }
+        if self._wanted.accounting:
+            found["slurmdbd"] = self._sources.slurmdbd
+        if self._wanted.certificates:
+            found["certificates"] = self._ends
+        return found
+
+    def _ends(self) -> dict[str, float]:
+        return {name: end_of_certificate(path) for name, path in self._wanted.certificates.items()}
+
+    def _read(self, name: str, ask: Callable[[], Any]) -> _Read:
+        begun = time.monotonic()
+        try:
+            read = _Read(0, ask())
+        except SourceError as error:
+            self._complain(name, str(error))
+            read = _Read(0, is_up=False)
+        else:
+            self._complain(name, "")
+            self._collected[name] = self._now()
+        read.seconds = time.monotonic() - begun
+        return read
+
+    def _complain(self, name: str, message: str) -> None:
+        """Once for each change, not each round."""
+        if message != self._complaints.get(name, ""):
+            self._log(f"{name}: {message or 'can be read again'}")
+        self._complaints[name] = message
+
+    def _families(self, reads: dict[str, _Read]) -> list[Family]:
+        own = own_figures.Figures()
+        for name, read in reads.items():
+            own.put("exporter_up", read.is_up, source=name)
+            own.put("exporter_collection_seconds", read.seconds, source=name)
+            if name in self._collected:
+                own.put("exporter_collected_timestamp_seconds", self._collected[name], source=name)
+        own.put("slurmctld_up", reads["scheduler"].is_up)
+        if "slurmdbd" in reads:
+            own.put("slurmdbd_up", reads["slurmdbd"].is_up)
+        for name, end in (reads["certificates"].value or {}).items() if "certificates" in reads else ():
+            own.put("certificate_not_after_timestamp_seconds", end, name=name)
+        _put_agent(own, reads["configuration"].value)
+        self._put_queue(own, reads)
+        slurms = self._slurms(reads) if self._wanted.slurms_own else {}
+        return [*slurms.values(), *own.families.values()]
+
+    def _put_queue(self, own: own_figures.Figures, reads: dict[str, _Read]) -> None:
+        jobs, nodes, partitions = (reads[name].value for name in ("jobs", "nodes", "partitions"))
+        if jobs is not None:
+            put_waits(own, jobs, self._now(), by_person=self._wanted.by_person)
+            put_requeues(own, jobs)
+        if nodes is not None:
+            put_drained(own, nodes)
+        if jobs is not None and nodes is not None and partitions is not None:
+            put_stuck(own, [partition.name for partition in partitions], jobs, nodes, self._now())
+
+    def _slurms(self, reads: dict[str, _Read]) -> dict[str, Family]:
+        figures = slurm_figures.Figures()
+        jobs, nodes, partitions = (reads[name].value for name in ("jobs", "nodes", "partitions"))
+        if jobs is not None:
+            put_jobs(figures, jobs, by_person=self._wanted.by_person)
+        if nodes is not None:
+            put_nodes(figures, nodes)
+        if jobs is not None and nodes is not None and partitions is not None:
+            put_partitions(figures, partitions, jobs, nodes)
+        if reads["scheduler"].value is not None:
+            put_scheduler(figures, reads["scheduler"].value)
+        return figures.families
+
+
+def _put_agent(own: own_figures.Figures, agent: Agent | None) -> None:
+    if agent is None:
+        return
+    own.put("configuration_refused", agent.is_refused)
+    own.put("configuration_pending", agent.is_pending)
+    if agent.published is not None:
+        own.put("configuration_applied_timestamp_seconds", agent.published)
+    if agent.free_bytes is not None and agent.size_bytes is not None:
+        own.put("volume_free_bytes", agent.free_bytes, volume="state")
+        own.put("volume_size_bytes", agent.size_bytes, volume="state")

@@ -1,0 +1,132 @@
+"""Where the figures come from: one question to each source a round."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from images.common.command import Result, Runner, run
+from images.common.slurm_records import NotUnderstoodError
+from images.controller.configuration import config_hash, read_files
+from images.exporter.records import Job, Node, Partition, entries, job_of, node_of, partition_of
+
+QUESTION_SECONDS: Final = 25.0
+"""For one command of Slurm's. An overloaded slurmctld lets them wait and say nothing until then."""
+
+JOBS: Final = ("squeue", "--all", "--states=all", "--json")
+NODES: Final = ("scontrol", "show", "nodes", "--all", "--json")
+PARTITIONS: Final = ("scontrol", "show", "partitions", "--all", "--json")
+SCHEDULER: Final = ("sdiag", "--json")
+SLURMDBD: Final = ("sacctmgr", "ping")
+
+Record = TypeVar("Record")
+
+
+class SourceError(Exception):
+    """A source has not answered, or with what is not understood."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """What the configuration agent says."""
+
+    is_refused: bool
+    is_pending: bool
+    published: float | None
+    """Seconds since 1970."""
+    free_bytes: float | None
+    """Of the volume with slurmctld's state."""
+    size_bytes: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """The questions. All of them raise SourceError."""
+
+    runner: Runner = run
+    agent_url: str = "http://controller-0:8817"
+    mounted: Path = Path("/config/slurm")
+    """The files as the stack has them now."""
+
+    def jobs(self) -> list[Job]:
+        """Every job that slurmctld knows, in all partitions, also those that ended a moment ago (MinJobAge)."""
+        return self._records(JOBS, "jobs", job_of)
+
+    def nodes(self) -> list[Node]:
+        """Every node, also those of hidden partitions."""
+        return self._records(NODES, "nodes", node_of)
+
+    def partitions(self) -> list[Partition]:
+        """Every partition."""
+        return self._records(PARTITIONS, "partitions", partition_of)
+
+    def scheduler(self) -> Mapping[str, Any]:
+        """What `sdiag` has, but calls by type and user."""
+        try:
+            statistics: Mapping[str, Any] = json.loads(self._ask(SCHEDULER).stdout)["statistics"]
+        except (ValueError, KeyError) as error:
+            raise SourceError(f"{' '.join(SCHEDULER)}: {error!r}") from error
+        return statistics
+
+    def slurmdbd(self) -> None:
+        """Whether it answers: it does where this returns."""
+        answer = self._ask(SLURMDBD).stdout
+        if not answer.strip().endswith("UP"):
+            raise SourceError(answer.strip())
+
+    def agent(self) -> Agent:
+        """What the configuration agent says of what is in force."""
+        status, store = self._get("config"), self._get("store")
+        try:
+            latest = config_hash(read_files(self.mounted))
+        except OSError as error:  # they are being exchanged
+            raise SourceError(f"{self.mounted}: {error}") from error
+        return Agent(
+            # The agent remembers a refusal, also when others have been taken since.
+            is_refused=(status.get("rejected") or {}).get("hash") == latest,
+            is_pending=bool(status.get("pending")),
+            published=store.get("published"),
+            free_bytes=store.get("free_bytes"),
+            size_bytes=store.get("size_bytes"),
+        )
+
+    def _records(
+        self, command: tuple[str, ...], kind: str, parse: Callable[[Mapping[str, Any]], Record]
+    ) -> list[Record]:
+        answer = self._ask(command).stdout
+        try:
+            return [parse(entry) for entry in entries(answer, kind)]
+        except (NotUnderstoodError, ValueError, TypeError, AttributeError) as error:
+            raise SourceError(f"{' '.join(command)}: {error}") from error
+
+    def _ask(self, command: tuple[str, ...]) -> Result:
+        # Lists of an array's tasks are cut off at 64 characters else; text without line breaks is a third shorter.
+        env = {**os.environ, "SLURM_BITSTR_LEN": "0", "SLURM_JSON": "compact"}
+        result = self.runner(command, timeout=QUESTION_SECONDS, env=env)
+        if not result.ok:
+            raise SourceError(f"{' '.join(command)}: {result.message}")
+        return result
+
+    def _get(self, path: str) -> dict[str, Any]:
+        try:
+            with urllib.request.urlopen(f"{self.agent_url}/{path}", timeout=5) as response:  # noqa: S310 - our own pod
+                found: dict[str, Any] = json.load(response)
+        except (OSError, ValueError) as error:
+            raise SourceError(f"configuration agent: {error}") from error
+        return found
+
+
+def end_of_certificate(path: str) -> float:
+    """When the first certificate of a PEM file ends, in seconds since 1970. Raises SourceError."""
+    try:
+        # The one reader of certificates in Python's own library; openssl is in no image.
+        decoded: dict[str, Any] = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]  # noqa: SLF001
+        return float(ssl.cert_time_to_seconds(decoded["notAfter"]))
+    except (OSError, ValueError, KeyError) as error:
+        raise SourceError(f"{path}: {error}") from error

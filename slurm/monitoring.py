@@ -1,0 +1,35 @@
+"""Which figures of Slurm come from where, and who may see whose."""
+
+from __future__ import annotations
+
+from config.cluster import ClusterConfig
+from config.sections.slurm import folded
+
+PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/jobs-users-accts", "/metrics/scheduler")
+"""Of slurmctld, on its own port. /metrics itself is only a list of them."""
+
+_WITH_METRICS = ("26.05",)
+"""Versions with `MetricsType`."""
+
+
+def is_private(config: ClusterConfig) -> bool:
+    """Whether not everybody may see all of Slurm's records (`PrivateData`), or its figures (`MetricsAuthUsers`)."""
+    settings = folded(config.slurm.settings)
+    value = settings.get("privatedata", "")
+    return "metricsauthusers" in settings or (bool(value) and str(value).lower() != "none")
+
+
+def asks_who(config: ClusterConfig) -> bool:
+    """Whether slurmctld would give its figures only to those who prove who they are, which no Prometheus does.
+
+    With `PrivateData`, unless MetricsParameters has ignore_private_data, and with MetricsAuthUsers (26.05.3,
+    src/common/read_config.c).
+    """
+    settings = folded(config.slurm.settings)
+    ignores = "ignore_private_data" in str(settings.get("metricsparameters", "")).lower()
+    return is_private(config) and not (ignores and "metricsauthusers" not in settings)
+
+
+def slurmctld_gives_figures(config: ClusterConfig) -> bool:
+    """Whether slurmctld itself gives its figures; else the exporter does, under the same names."""
+    return config.monitoring.is_on and config.slurm.version in _WITH_METRICS and not asks_who(config)

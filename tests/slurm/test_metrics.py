@@ -1,0 +1,217 @@
+"""The exporter beside real daemons: it says what Slurm's commands say, and what slurmctld of 26.05 says itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from components.exporter import SLURM_UID
+from images.exporter.slurm_figures import names
+from tests.slurm.accounting import kill
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import minimal_config
+from tests.slurm.pod import wait_until
+from tests.slurm.sandbox import SlurmSandbox
+
+OWN = "http://127.0.0.1:9341/metrics"
+OF_SLURMCTLD = ("jobs", "nodes", "partitions", "jobs-users-accts", "scheduler")
+PEOPLE = {"games": "physics", "backup": "biology"}
+"""Users who are in every Debian system, and their accounts."""
+
+ENV = {
+    "SLURM_CONF": "/config/slurm/slurm.conf",
+    "AGENT_URL": "http://controller-0:8817",
+    "SLURMS_OWN": "yes",
+    "BY_PERSON": "yes",
+    "INTERVAL_SECONDS": "1",
+}
+
+SERIES = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
+
+Figures = dict[tuple[str, str], float]
+"""Name and labels -> value."""
+
+
+def config_of(version: str, extra: str = "") -> dict[str, str]:
+    gpus = "GresTypes=gpu\nNodeSet=none Feature=none\nPartitionName=empty Nodes=none\n"
+    metrics = "MetricsType=metrics/openmetrics\n" if version == "26.05" else ""
+    return minimal_config(
+        version, gpus + metrics + extra, **{"gres.conf": "Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n"}
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
+    """Two workers that say that they have two GPUs, and the exporter."""
+    node = "CPUs=2 RealMemory=1000 Feature=default Gres=gpu:2"
+    found = slurm_cluster(slurm_version, config=config_of(slurm_version), workers=2, node_conf=node)
+    found.add_pod("exporter", "exporter", {found.config_directory: "/config/slurm"})
+    return found
+
+
+@pytest.fixture
+def exporter(cluster: SlurmSandbox) -> Iterator[SlurmSandbox]:
+    """The cluster with an exporter that any user could be."""
+    cluster.pods["exporter"].start_program("exporter", ENV)
+    yield cluster
+    kill(cluster.pods["exporter"], "exporter")
+    cluster.run("scancel --state=PENDING; scancel --state=RUNNING; scontrol update nodename=default-1 state=resume")
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), "no job to be left", 60)
+
+
+def scrape(sandbox: SlurmSandbox, url: str = OWN) -> str:
+    """The text at an address, read in the exporter's pod."""
+    program = f"import urllib.request; print(urllib.request.urlopen('{url}', timeout=10).read().decode(), end='')"
+    done = sandbox.run(["python3", "-c", program], pod="exporter")
+    return done.stdout
+
+
+def figures(text: str) -> Figures:
+    found = {}
+    for line in text.splitlines():
+        match = SERIES.fullmatch(line)
+        if match is not None and not line.startswith("#"):
+            found[match[1], match[2] or ""] = float(match[3])
+    return found
+
+
+def described(text: str) -> set[str]:
+    """The lines with type and help of Slurm's own names."""
+    return {line for line in text.splitlines() if re.match(r"# (HELP|TYPE) slurm_", line)}
+
+
+def submit(sandbox: SlurmSandbox, user: str, asks: str, command: str = "sleep 600") -> None:
+    batch = f"sbatch --uid={user} --account={PEOPLE[user]} {asks} --output=/dev/null --wrap '{command}'"
+    done = sandbox.run(f"cd /tmp; {batch}")
+    assert done.returncode == 0, done.stderr
+
+
+def fill(sandbox: SlurmSandbox) -> None:
+    """Jobs that run, wait, are held and have ended in two ways, and a drained node."""
+    submit(sandbox, "games", "-n1", "true")
+    submit(sandbox, "backup", "-n1", "false")
+    wait_until(lambda: not sandbox.run("squeue --noheader").stdout.strip(), "two jobs to end", 60)
+    submit(sandbox, "games", "-n1 --gpus=1 --nodelist=default-0")
+    submit(sandbox, "games", "-n1 --mem=64 --nodelist=default-1")
+    running = "squeue --noheader --states=running --format=%i"
+    wait_until(lambda: len(sandbox.run(running).stdout.split()) == 2, "two jobs to run", 60)
+    submit(sandbox, "backup", "-N2 -n4")
+    submit(sandbox, "backup", "--array=1-7:2,20 --hold")
+    sandbox.run("scontrol update nodename=default-1 state=drain reason='health/dns [node]: no answer'")
+
+
+def count(sandbox: SlurmSandbox, states: str) -> int:
+    """Jobs in these states, each task of an array for itself."""
+    return len(sandbox.run(f"squeue --noheader --array --states={states}").stdout.splitlines())
+
+
+def wait_for(sandbox: SlurmSandbox, wanted: Figures) -> Figures:
+    """Until the exporter says so."""
+    last: Figures = {}
+
+    def says_so() -> bool:
+        nonlocal last
+        last = figures(scrape(sandbox))
+        return all(last.get(key) == value for key, value in wanted.items())
+
+    def why() -> str:
+        return f"{ {key: (last.get(key), value) for key, value in wanted.items() if last.get(key) != value} }"
+
+    # A command whose slurmctld is down tries for some ten seconds.
+    wait_until(says_so, lambda: f"figures (has, wanted): {why()}\n{sandbox.pods['exporter'].log('exporter')}", 60)
+    return last
+
+
+def test_the_figures_are_what_slurms_commands_say(exporter: SlurmSandbox) -> None:
+    fill(exporter)
+    idle = exporter.run("sinfo --noheader --Node --states=idle --format=%N").stdout.split()
+    statistics = json.loads(exporter.run("sdiag --json").stdout)["statistics"]
+    assert (count(exporter, "pending"), count(exporter, "running"), idle) == (6, 2, [])
+    found = wait_for(
+        exporter,
+        {
+            ("slurm_jobs_pending", ""): 6,
+            ("slurm_jobs_hold", ""): 5,
+            ("slurm_jobs_running", ""): 2,
+            ("slurm_user_jobs_running", 'username="games"'): 2,
+            ("slurm_account_jobs_pending", 'account="biology"'): 6,
+            ("slurm_partition_jobs_running", 'partition="main"'): 2,
+            ("slurm_partition_jobs_pending", 'partition="empty"'): 0,
+            ("slurm_node_gpus_alloc", 'node="default-0"'): 1,
+            ("slurm_node_memory_alloc_bytes", 'node="default-1"'): 64,
+            ("slurm_nodes_idle", ""): len(idle),
+            ("slurm_nodes_mixed", ""): 2,
+            ("slurm_nodes_draining", ""): 1,
+            ("slurm_sdiag_jobs_submitted", ""): statistics["jobs_submitted"],
+            ("slurmstack_slurmctld_up", ""): 1,
+            ("slurmstack_configuration_refused", ""): 0,
+            ("slurmstack_job_wait_seconds_count", 'partition="main",account="biology"'): 1,
+            ("slurmstack_node_drained", 'node="default-1",reason_kind="health",by="root"'): 1,
+            ("slurmstack_queue_stuck_jobs", 'partition="main"'): 0,
+        },
+    )
+    assert found["slurm_jobs_completed", ""] >= 1
+    assert found["slurm_jobs_failed", ""] >= 1
+    exporter.run("scancel --user=games")
+    wait_for(exporter, {("slurm_jobs_running", ""): 0, ("slurm_user_jobs_running", 'username="games"'): 0})
+
+
+def test_names_types_help_labels_and_values_are_those_of_slurmctld_itself(
+    exporter: SlurmSandbox, slurm_version: str
+) -> None:
+    fill(exporter)
+    wait_for(exporter, {("slurm_jobs_running", ""): 2, ("slurm_jobs_pending", ""): 6})
+    ours = scrape(exporter)
+    assert {name for name, _ in figures(ours) if name.startswith("slurm_")} == set(names())
+    assert described(ours) == {
+        line for name, text in names().items() for line in (f"# HELP {name} {text}", f"# TYPE {name} gauge")
+    }
+    if slurm_version == "24.11":
+        assert scrape(exporter, "http://controller-0:6817/metrics/jobs") == ""
+        return
+    theirs = [scrape(exporter, f"http://controller-0:6817/metrics/{path}") for path in OF_SLURMCTLD]
+    assert described("\n".join(theirs)) == described(ours)
+    own = {key: value for key, value in figures(ours).items() if key[0].startswith("slurm_")}
+    assert own.keys() == {key for text in theirs for key in figures(text)}
+    for text in theirs[:-1]:  # those of the scheduler change with each of its cycles
+        same = {key: value for key, value in figures(text).items() if "mem_free" not in key[0]}
+        assert {key: own[key] for key in same if "memory_free" not in key[0]} == {
+            key: value for key, value in same.items() if "memory_free" not in key[0]
+        }
+
+
+def test_a_slurmctld_that_does_not_answer_has_no_figures(exporter: SlurmSandbox) -> None:
+    wait_for(exporter, {("slurmstack_slurmctld_up", ""): 1})
+    kill(exporter.controller, "slurmctld")
+    try:
+        found = wait_for(exporter, {("slurmstack_slurmctld_up", ""): 0, ("slurmstack_exporter_up", 'source="jobs"'): 0})
+        assert [name for name, _ in found if name.startswith("slurm_")] == []
+        assert ("slurmstack_job_wait_seconds_count", 'partition="main"') not in found
+        assert found["slurmstack_exporter_up", 'source="configuration"'] == 1
+    finally:
+        exporter.controller.start_program("slurmctld")
+    wait_for(exporter, {("slurmstack_slurmctld_up", ""): 1, ("slurmstack_exporter_up", 'source="jobs"'): 1})
+
+
+def test_a_refused_configuration_is_told_and_private_data_are_seen_by_slurms_user_alone(
+    exporter: SlurmSandbox, slurm_version: str
+) -> None:
+    submit(exporter, "games", "-n1")
+    wait_for(exporter, {("slurmstack_configuration_refused", ""): 0, ("slurm_jobs_running", ""): 1})
+    before = figures(scrape(exporter))["slurmstack_configuration_applied_timestamp_seconds", ""]
+    exporter.set_config(config_of(slurm_version, "SchedulerType=sched/nothing\n"))
+    found = wait_for(exporter, {("slurmstack_configuration_refused", ""): 1})
+    assert found["slurmstack_configuration_applied_timestamp_seconds", ""] == before
+    assert found["slurmstack_volume_free_bytes", 'volume="state"'] > 0
+    exporter.set_config(config_of(slurm_version, "PrivateData=jobs,nodes\n"))
+    found = wait_for(exporter, {("slurmstack_configuration_refused", ""): 0, ("slurm_jobs_running", ""): 0})
+    assert found["slurmstack_configuration_applied_timestamp_seconds", ""] > before
+    if slurm_version == "26.05":
+        assert scrape(exporter, "http://controller-0:6817/metrics/jobs") == ""
+    kill(exporter.pods["exporter"], "exporter")
+    exporter.pods["exporter"].start_program("exporter", {**ENV, "RUN_AS": str(SLURM_UID), "BY_PERSON": "no"})
+    found = wait_for(exporter, {("slurm_jobs_running", ""): 1, ("slurm_nodes", ""): 2})
+    assert [name for name, labels in found if "account" in labels or "username" in labels] == []

@@ -1,0 +1,181 @@
+"""What a round says of what it could read, and of what it could not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.common.command import Result
+from images.exporter.own_figures import Figures, put_drained, put_stuck
+from images.exporter.records import job_of, node_of
+from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
+from images.exporter.sources import JOBS, NODES, PARTITIONS, SCHEDULER, SLURMDBD, Sources, end_of_certificate
+from images.exporter.text import Family, exposition
+from slurm.certificates import server_certificate
+
+NOW = 1_800_000_000.0
+NOWHERE = "http://127.0.0.1:1"
+
+
+class Slurm:
+    """Answers of Slurm's commands, and how often each was asked."""
+
+    def __init__(self, **records: Sequence[Mapping[str, Any]]) -> None:
+        self.records: dict[str, Sequence[Mapping[str, Any]]] = {"jobs": [], "nodes": [], "partitions": [], **records}
+        self.asked: list[tuple[str, ...]] = []
+        self.is_down = False
+
+    def __call__(self, argv: Sequence[str], *, timeout: float = 0, env: Mapping[str, str] | None = None) -> Result:
+        del timeout
+        assert env is not None
+        self.asked.append(tuple(argv))
+        if self.is_down:
+            return Result(code=1, stderr="Unable to contact slurm controller")
+        if argv[0] == "sdiag":
+            return Result(code=0, stdout=json.dumps({"statistics": {"jobs_submitted": 7}}))
+        if tuple(argv) == SLURMDBD:
+            return Result(code=0, stdout="slurmdbd(primary) at slurmdbd-0 is UP\n")
+        kind = {JOBS: "jobs", NODES: "nodes", PARTITIONS: "partitions"}[tuple(argv)]
+        return Result(code=0, stdout=json.dumps({kind: self.records[kind]}))
+
+
+def rounds_of(slurm: Slurm, clock: list[float], logged: list[str] | None = None, **wanted: Any) -> Rounds:
+    given = Wanted(**{"slurms_own": True, "by_person": True, "accounting": False, **wanted})
+    log = [] if logged is None else logged
+    return Rounds(given, Sources(runner=slurm, agent_url=NOWHERE), log.append, now=lambda: clock[0])
+
+
+def pending(**fields: Any) -> dict[str, Any]:
+    return {
+        "job_state": ["PENDING"], "partition": "main", "account": "physics", "state_reason": "Resources",
+        "eligible_time": {"set": True, "number": NOW - 100}, "node_count": {"set": True, "number": 1}, **fields,
+    }  # fmt: skip
+
+
+def test_scrapes_ask_slurm_nothing_and_a_round_asks_each_thing_once() -> None:
+    slurm = Slurm()
+    rounds = rounds_of(slurm, [NOW], accounting=True)
+    rounds.round()
+    for _ in range(5):
+        rounds.text()
+    assert len(slurm.asked) == len(set(slurm.asked)) == 5
+
+
+def test_a_slurmctld_that_does_not_answer_is_asked_once_a_round() -> None:
+    slurm = Slurm()
+    slurm.is_down = True
+    rounds = rounds_of(slurm, [NOW])
+    rounds.round()
+    assert slurm.asked == [SCHEDULER]
+    assert 'slurmstack_exporter_up{source="nodes"} 0' in rounds.text()
+
+
+def test_what_sdiag_does_not_say_is_left_out() -> None:
+    rounds = rounds_of(Slurm(), [NOW])
+    rounds.round()
+    assert "slurm_sdiag_jobs_submitted 7" in rounds.text()
+    assert "slurm_bf_" not in rounds.text()
+
+
+def test_what_a_round_could_not_read_has_no_figures_and_says_since_when() -> None:
+    slurm, clock, logged = Slurm(jobs=[pending()]), [NOW], list[str]()
+    rounds = rounds_of(slurm, clock, logged)
+    rounds.round()
+    assert "slurm_jobs_pending 1" in rounds.text()
+    slurm.is_down, clock[0] = True, NOW + 30
+    for _ in range(3):
+        rounds.round()
+    assert "slurm_jobs_pending" not in rounds.text()
+    assert 'slurmstack_exporter_up{source="jobs"} 0' in rounds.text()
+    assert f'slurmstack_exporter_collected_timestamp_seconds{{source="jobs"}} {NOW:.0f}\n' in rounds.text()
+    assert len([line for line in logged if line.startswith("scheduler:")]) == 1
+
+
+def test_a_round_that_never_ends_is_not_told_for_ever() -> None:
+    clock = [NOW]
+    rounds = rounds_of(Slurm(jobs=[pending()]), clock)
+    rounds.round()
+    clock[0] = NOW + OLD_SECONDS + 1
+    assert "slurm_jobs_pending" not in rounds.text()
+    assert 'slurmstack_exporter_up{source="jobs"} 0' in rounds.text()
+
+
+def test_where_slurmctld_gives_its_own_names_the_exporter_does_not() -> None:
+    rounds = rounds_of(Slurm(jobs=[pending()]), [NOW], slurms_own=False)
+    rounds.round()
+    assert "slurm_" not in rounds.text()
+    assert 'slurmstack_job_wait_seconds_max{partition="main",account="physics"} 100' in rounds.text()
+
+
+def test_private_data_name_nobody() -> None:
+    rounds = rounds_of(Slurm(jobs=[pending(user_name="bob")]), [NOW], by_person=False)
+    rounds.round()
+    assert "bob" not in rounds.text()
+    assert "physics" not in rounds.text()
+    assert 'slurmstack_job_wait_seconds_count{partition="main"} 1' in rounds.text()
+
+
+IDLE = {"name": "n", "state": ["IDLE"], "partitions": ["main"], "cpus": 4, "effective_cpus": 4, "real_memory": 1000}
+
+
+@pytest.mark.parametrize(
+    ("job", "node", "stuck"),
+    [
+        ({}, {}, 1),
+        ({"array_task_string": "1-3"}, {}, 3),
+        ({"state_reason": "Dependency"}, {}, 0),
+        ({"state_reason": "QOSMaxJobsPerUserLimit"}, {}, 0),
+        ({"eligible_time": {"set": True, "number": NOW - 5}}, {}, 0),
+        ({"features": "h100"}, {}, 0),
+        ({"tres_req_str": "cpu=5"}, {}, 0),
+        ({"tres_req_str": "cpu=1,mem=2G"}, {}, 0),
+        ({"tres_req_str": "cpu=1,gres/gpu=1"}, {}, 0),
+        ({"node_count": {"set": True, "number": 2}}, {}, 0),
+        ({}, {"state": ["IDLE", "DRAIN"]}, 0),
+        ({}, {"state": ["IDLE", "PLANNED"]}, 0),
+        ({}, {"state": ["MIXED"]}, 0),
+        ({}, {"partitions": ["other"]}, 0),
+    ],
+)
+def test_a_job_is_stuck_that_waits_its_turn_while_a_node_that_fits_is_idle(
+    job: dict[str, Any], node: dict[str, Any], stuck: int
+) -> None:
+    figures = Figures()
+    put_stuck(figures, ["main"], [job_of(pending(**job))], [node_of({**IDLE, **node})], NOW)
+    assert list(figures.families["queue_stuck_jobs"].series.values()) == [stuck]
+
+
+@pytest.mark.parametrize(
+    ("reason", "by", "kind"),
+    [
+        ("health/dns [node]: no answer", "root", "health"),
+        ("Prolog error", "slurm", "prolog"),
+        ("Epilog error", "slurm", "epilog"),
+        ("Kill task failed", "slurm", "other"),
+        ("slurmstack: pod leaving", "root", "other"),
+        ("new fans on Monday", "root", "administrator"),
+        ("prolog is to be changed", "alice", "administrator"),
+    ],
+)
+def test_it_is_told_who_drained_a_node_and_for_what(reason: str, by: str, kind: str) -> None:
+    figures = Figures()
+    put_drained(
+        figures, [node_of({"name": "n", "state": ["IDLE", "DRAIN"], "reason": reason, "reason_set_by_user": by})]
+    )
+    assert list(figures.families["node_drained"].series) == [(("node", "n"), ("reason_kind", kind), ("by", by))]
+
+
+def test_labels_are_escaped() -> None:
+    family = Family("a", "About a")
+    family.set(1.5, {"user": 'a"b\\c\nd', "empty": ""})
+    assert exposition([family]) == '# HELP a About a\n# TYPE a gauge\na{user="a\\"b\\\\c\\nd"} 1.5\n'
+
+
+def test_the_end_of_a_certificate_is_read(tmp_path: Path) -> None:
+    made = server_certificate("A" * 43 + "=", "slurm", ["rest"]).certificate
+    (tmp_path / "tls.crt").write_text(made)
+    assert end_of_certificate(str(tmp_path / "tls.crt")) > NOW
