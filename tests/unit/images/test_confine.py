@@ -45,7 +45,7 @@ def test_a_machine_that_can_holds_jobs_to_everything(tmp_path: Path) -> None:
 
 
 def test_the_cgroup_of_a_job_has_its_number_with_each_version_of_slurm(tmp_path: Path) -> None:
-    """By that it is found at the end. 24.11 has no other name, and would not start with a line that it does not know."""
+    """By that it is found at the end. 24.11 has no other name, and would not start with a line that is new to it."""
     found(tmp_path)
     assert "JobIdPaths" not in (tmp_path / "cgroup.conf").read_text()
     found(tmp_path, version="26.05.5")
