@@ -38,6 +38,7 @@ PROGRAMS = {
     "jail": {
         "populate": "images.jail.populate",
         "users": "images.jail.users",
+        "seff": "images.jail.seff",
         "install-packages": "images.jail.packages",
     },
 }
