@@ -55,7 +55,7 @@ def figures(cluster: AccountingSandbox, job: str) -> dict[str, float]:
 
 def submit(cluster: AccountingSandbox, asks: str, command: str) -> str:
     done = cluster.run(
-        f"cd /tmp; sbatch --parsable --uid=games --account=physics --output=/dev/null {asks} --wrap '{command}'"
+        f"cd /tmp; sbatch --parsable --uid=games --gid=games --account=physics --output=/dev/null {asks} --wrap '{command}'"
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -94,11 +94,9 @@ def test_a_running_job_has_all_figures_that_jobstats_asks_for(cluster: Accountin
 
 def test_a_process_that_calls_itself_slurmstepd_makes_no_job(cluster: AccountingSandbox, working: str) -> None:
     fake = 'cp /bin/sleep /tmp/slurmstepd; (exec -a "slurmstepd: [4711.0]" /tmp/slurmstepd 600) & wait'
-    job = submit(cluster, "--ntasks=1 --overcommit --oversubscribe --mem=10M", "true")
-    cluster.run(f"scancel {job}")
     started = f"setpriv --reuid={GAMES} --clear-groups bash -c '{fake}' >/dev/null 2>&1 &"
     cluster.run(started, pod=NODE)
-    wait_until(lambda: "4711" in cluster.run("cat /proc/[0-9]*/cmdline", pod=NODE).stdout, cluster.logs)
+    wait_until(lambda: "[4711.0]\0600\0" in cluster.run("cat /proc/[0-9]*/cmdline", pod=NODE).stdout, cluster.logs)
     assert working in get(cluster)
     assert "4711" not in get(cluster)
 
@@ -132,8 +130,7 @@ def test_it_is_nobody_without_rights_who_serves(cluster: AccountingSandbox) -> N
 
 def test_seff_says_what_a_job_used(cluster: AccountingSandbox) -> None:
     program = WORK.format(seconds=2)
-    job = submit(cluster, "--ntasks=1 --mem=256M --acctg-freq=task=1 --oversubscribe", "true")
-    cluster.run(f"scancel {job}; scancel --user=games")
+    cluster.run("scancel --user=games")
     wait_until(lambda: not cluster.run("squeue --noheader").stdout, cluster.logs, 60)
     job = submit(cluster, "--ntasks=2 --mem=256M --acctg-freq=task=1", f'python3 -c "exec(\\"{program}\\")"')
     wait_until(
