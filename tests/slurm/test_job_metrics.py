@@ -54,9 +54,8 @@ def figures(cluster: AccountingSandbox, job: str) -> dict[str, float]:
 
 
 def submit(cluster: AccountingSandbox, asks: str, command: str) -> str:
-    done = cluster.run(
-        f"cd /tmp; sbatch --parsable --uid=games --gid=games --account=physics --output=/dev/null {asks} --wrap '{command}'"
-    )
+    who = "--uid=games --gid=games --account=physics"
+    done = cluster.run(f"cd /tmp; sbatch --parsable {who} --output=/dev/null {asks} --wrap '{command}'")
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -96,7 +95,7 @@ def test_a_process_that_calls_itself_slurmstepd_makes_no_job(cluster: Accounting
     fake = 'cp /bin/sleep /tmp/slurmstepd; (exec -a "slurmstepd: [4711.0]" /tmp/slurmstepd 600) & wait'
     started = f"setpriv --reuid={GAMES} --clear-groups bash -c '{fake}' >/dev/null 2>&1 &"
     cluster.run(started, pod=NODE)
-    wait_until(lambda: "[4711.0]\0600\0" in cluster.run("cat /proc/[0-9]*/cmdline", pod=NODE).stdout, cluster.logs)
+    wait_until(lambda: "[4711.0]\x00600\x00" in cluster.run("cat /proc/[0-9]*/cmdline", pod=NODE).stdout, cluster.logs)
     assert working in get(cluster)
     assert "4711" not in get(cluster)
 
