@@ -69,6 +69,7 @@ class SlurmCluster(pulumi.ComponentResource):
         self.namespace = self._create_namespace(config)
         self._inside = pulumi.ResourceOptions(parent=self, deleted_with=self.namespace)
         scope = self._scope = self._create_scope(config, args.cloud)
+        self._job_metrics = config.monitoring.is_on
         self._create_nodes_service()
         self.secrets = Secrets(f"{name}-secrets", SecretsArgs(scope=scope), self._inside)
         self.jail = Jail(f"{name}-jail", JailArgs(scope=scope, jail=config.jail), self._inside)
@@ -230,6 +231,7 @@ class SlurmCluster(pulumi.ComponentResource):
             mounts=self.mounts,
             health=self.health,
             configuration=self.configuration,
+            job_metrics=self._job_metrics,
         )
         return WorkerPool(f"{self._name}-pool-{name}", args, self._inside)
 

@@ -44,7 +44,7 @@ from config.sections.workers import Toleration
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.gpus import extended_resources
 from slurm.health import SETTINGS_DIR
-from slurm.names import JAIL_DIR, SLURMD_PORT, WORKER
+from slurm.names import JAIL_DIR, JOB_METRICS_PORT, SLURMD_PORT, WORKER
 from slurm.rights import WITHOUT_JAIL, WITHOUT_SET_UP
 from slurm.sizing import node_conf, shared_memory
 from slurm.users import EXTRAUSERS, FILES
@@ -76,6 +76,8 @@ class WorkerPoolArgs:
     """Settings for the checks; None where there are none."""
     configuration: Configuration
     """Slurm's, which has the declared users in it."""
+    job_metrics: bool = False
+    """Whether the nodes tell what their jobs use (images/worker/job_metrics)."""
 
     @property
     def placement(self) -> Placement:
@@ -111,7 +113,7 @@ class WorkerPool(pulumi.ComponentResource):
             name,
             metadata,
             scope.label_selector(WORKER, pool=args.name),
-            pod_template(scope, labels, placement_of(args.pool, placement), pod),
+            pod_template(scope, labels, _scraped(args, placement_of(args.pool, placement)), pod),
             pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[*placement.machines],
@@ -137,6 +139,18 @@ def placement_of(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
         node_selector={**cloud.node_selector, **pool.node_selector},
         tolerations=tuple(dict.fromkeys((*pool.tolerations, *taints, *cloud.tolerations))),
     )
+
+
+def _scraped(args: WorkerPoolArgs, placement: Placement) -> Placement:
+    """With the annotations by which many a Prometheus finds what to read."""
+    if not args.job_metrics:
+        return placement
+    where = {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": f"{JOB_METRICS_PORT}",
+        "prometheus.io/path": "/metrics",
+    }
+    return replace(placement, annotations={**placement.annotations, **where})
 
 
 def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
@@ -186,13 +200,21 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
                 NODE_CONF=node_conf(args.name, pool),
                 JAIL=JAIL_DIR if args.in_jail else "",
                 **_confinement(args),
+                **({"JOB_METRICS": "yes"} if args.job_metrics else {}),
                 **(args.jail.env if args.in_jail else {}),
                 **mounts_env(args.mounts, in_jail=args.in_jail),
                 **_gpu_env(pool.resources.gpus),
             ),
             *scratch_env(pool),
         ],
-        ports=[k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT)],
+        ports=[
+            k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT),
+            *(
+                [k8s.core.v1.ContainerPortArgs(name="job-metrics", container_port=JOB_METRICS_PORT)]
+                if args.job_metrics
+                else []
+            ),
+        ],
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
         readiness_probe=_has_configuration(),
         security_context=_security_context(args),

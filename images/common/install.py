@@ -39,6 +39,7 @@ PROGRAMS = {
     "jail": {
         "populate": "images.jail.populate",
         "users": "images.jail.users",
+        "seff": "images.jail.seff",
         "install-packages": "images.jail.packages",
     },
 }

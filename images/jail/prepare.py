@@ -32,6 +32,7 @@ MOTD: Final = """\
     sinfo                    what is there
     srun -N2 hostname        run something on two nodes
     sbatch script.sh         queue a job; squeue shows it
+    seff JOB                 what a job used of what it asked for
 
 """
 
@@ -51,6 +52,10 @@ def prepare(root: Path) -> None:
     for name in ("etc/ssh/authorized_keys.d", "etc/sudoers.d", "etc/profile.d"):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "etc/profile.d/slurmstack.sh").write_text(PROFILE, encoding="utf-8")
+    seff = root / "usr/local/bin/seff"
+    seff.parent.mkdir(parents=True, exist_ok=True)
+    seff.unlink(missing_ok=True)
+    seff.symlink_to("/usr/libexec/slurmstack/seff")
     (root / "etc/motd").write_text(MOTD, encoding="utf-8")
     (root / "etc/default/locale").write_text("LANG=C.UTF-8\n", encoding="utf-8")
 

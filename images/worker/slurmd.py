@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError
 from images.worker import confine, cpus, scratch, warden
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres, write_gres_conf
+from images.worker.job_metrics import server
 from images.worker.limits import raise_locked_memory
 from images.worker.topology import STARTS_DRAINED, waits_for_place
 
@@ -102,6 +104,17 @@ def prepare_own_root() -> None:
         expect_filesystem(Path(volume.source), volume.filesystem)
 
 
+def serve_job_metrics(node_conf: str, name: str, log: Callable[[str], None]) -> None:
+    """Figures of jobs, if they are wanted: jobs run without them, too."""
+    if os.environ.get("JOB_METRICS") != "yes":
+        return
+    memory = re.search(r"\bRealMemory=(\d+)", node_conf)
+    try:
+        server.start(name, int(memory[1]) if memory else 0, log)
+    except OSError as error:
+        log(f"no figures of jobs: {error}")
+
+
 def environment(*, confined: bool, in_jail: bool) -> dict[str, str]:
     """Slurmd's. INVOCATION_ID: it is where it is to be, as if systemd had started it."""
     joins = in_jail and not confine.has_join_plugin()
@@ -139,6 +152,7 @@ def main() -> None:
         if jail:
             guard_jail(Path(jail), log)
         give_up_set_up()
+        serve_job_metrics(node_conf, name, log)
         raise_locked_memory(log)
         wait_for_controller(controller, log)
         node = Node(name=name, controller=controller)
