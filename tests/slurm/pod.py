@@ -61,7 +61,7 @@ PREBUILT = os.environ.get("SLURMSTACK_SANDBOX_IMAGES", "")
 it, so that a changed one needs no build of the images. Unset, as in continuous integration: the images."""
 
 
-MORE_FOLDERS = {"controller": ("health/watch", "health/node_tests"), "worker": ("health",)}
+MORE_FOLDERS = {"controller": ("health/watch", "health/node_tests"), "worker": ("health",), "rest": ("dashboard",)}
 """Role -> what images/Containerfile installs in it besides its own folder and `common`."""
 
 
@@ -115,7 +115,7 @@ exec "$@"
 """A container's root file system: only its volumes can be written."""
 
 
-REST = ("slurmrestd", "rest-proxy")
+REST = ("slurmrestd", "dashboard", "rest-proxy")
 """Programs in containers that never are root."""
 
 
