@@ -74,7 +74,9 @@ def page(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: py
     made = server_certificate(SEED, "sandbox", ["rest"])
     (secret / "tls.key").write_text(made.private_key)
     (secret / "tls.crt").write_text(made.certificate)
-    sandbox = slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox, extra="PrivateData=jobs\n")
+    sandbox = slurm_cluster(
+        slurm_version, workers=1, kind=AccountingSandbox, extra="PrivateData=jobs\nMessageTimeout=2\n"
+    )
     found = Page(sandbox)
     rest = sandbox.add_pod(
         "rest", "rest", {sandbox.config_directory: "/config/slurm", secret: "/secrets/tls"}, munged=False
@@ -92,7 +94,8 @@ def page(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: py
     found.submit("alice", "of-alice", f"--comment={HOSTILE}")
     found.submit("alice", HOSTILE, "--begin=now+1hour")
     found.submit("bob", "of-bob")
-    wait_until(lambda: found.ask("/dashboard/login").status == 200, sandbox.logs, 30)
+    reachable = ["curl", "--silent", "--fail", "--insecure", "https://rest:6820/dashboard/login"]
+    wait_until(lambda: client.run(reachable).returncode == 0, sandbox.logs, 30)
     return found
 
 
