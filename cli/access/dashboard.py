@@ -48,7 +48,5 @@ def _fingerprint(port: int) -> str:
     try:
         pem = ssl.get_server_certificate(("127.0.0.1", port), timeout=10)
     except OSError as error:
-        raise Failure(
-            f"the dashboard does not answer: {error}", hint="`slurmstack status` shows its pods", code=FAILED
-        ) from error
+        raise Failure(f"the dashboard does not answer: {error}", hint="`slurmstack status` shows its pods") from error
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).digest().hex(":").upper()
