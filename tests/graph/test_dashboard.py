@@ -25,9 +25,7 @@ def pod(recording: Recording) -> dict[str, Any]:
 
 
 def test_it_brings_no_object_of_its_own_and_changes_no_other() -> None:
-    without, with_page = (
-        {item.name: reveal(item.inputs) for item in recorded(dashboard=on)} for on in (False, True)
-    )
+    without, with_page = ({item.name: reveal(item.inputs) for item in recorded(dashboard=on)} for on in (False, True))
     assert without.keys() == with_page.keys()
     assert [name for name, inputs in with_page.items() if inputs != without[name]] == ["slurm-rest-pods"]
 
