@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -57,7 +58,8 @@ def dashboard(
 ) -> None:
     """Lead a port of this machine to the page with nodes, queue and jobs, until Ctrl-C; says how to log in."""
     stack = open_stack(config)
-    open_dashboard(reach(stack), stack.config, port=port, until=threading.Event())
+    with suppress(KeyboardInterrupt):  # it is how one ends it
+        open_dashboard(reach(stack), stack.config, port=port, until=threading.Event())
 
 
 def kubeconfig(

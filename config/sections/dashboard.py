@@ -14,5 +14,5 @@ class Dashboard(Section):
     """Whether there is a page, at `/dashboard/` of the REST API, which must be there too (`rest.enabled`)."""
     cpu: Cpu = "20m"
     """CPU that it asks Kubernetes for, in each pod of the REST API."""
-    memory: Memory = "96Mi"
-    """Memory that it asks Kubernetes for, likewise; at least 64Mi."""
+    memory: Memory = "64Mi"
+    """Memory that it asks Kubernetes for, likewise; at least 32Mi."""

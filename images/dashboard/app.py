@@ -90,6 +90,9 @@ class App:
             loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
             lstrip_blocks=True,
         )  # fmt: skip
+        # Compiled now, so that the first who looks does not wait for it.
+        for name in self._templates.list_templates(extensions=["j2"]):
+            self._templates.get_template(name)
         self._style = (folder / "style.css").read_text(encoding="utf-8")
         self._slurm = slurm
         self._prometheus = prometheus
@@ -163,7 +166,7 @@ class App:
             nodes=nodes,
             queues=views.queues(jobs, nodes, self._clock()),
             running=sum(job["State"] == "RUNNING" for job in jobs),
-            pending=sum(job["State"] == "PENDING" for job in jobs),
+            pending=sum(views.tasks(job) for job in jobs if job["State"] == "PENDING"),
             plots=plots,
             without=without,
             width=WIDTH,

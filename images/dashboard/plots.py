@@ -48,8 +48,9 @@ _USE: Final[Mapping[str, Sequence[_Series]]] = {
         _Series(label="pending", query="max(slurm_jobs_pending)"),
     ),
     "Nodes": (
-        _Series(label="drained or down", query="max(slurm_nodes_drain) + max(slurm_nodes_down)"),
+        _Series(label="drained or draining", query="max(slurm_nodes_drain) + max(slurm_nodes_draining)"),
         _Series(label="there", query="max(slurm_nodes)"),
+        _Series(label="down", query="max(slurm_nodes_down)"),
     ),
 }
 """Title -> lines. Names as Slurm's own (26.05: MetricsType=metrics/openmetrics); `max`, as two may tell the same."""

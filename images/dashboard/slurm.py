@@ -124,6 +124,8 @@ class Slurm:
             "LC_ALL": "C.UTF-8",
             "SLURM_CONF": str(self._config / "slurm.conf"),
             "SLURM_TIME_FORMAT": "%s",
+            # All tasks of a job array, however many pieces it is in.
+            "SLURM_BITSTR_LEN": "0",
             "SLURM_JWT": token.text,
         }
         try:

@@ -73,7 +73,7 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """What waits and runs in one partition. A job array that waits is one job, as in squeue."""
+    """What waits and runs in one partition. Each task of a job array counts, as in Slurm's own figures."""
 
     partition: str
     nodes: int
@@ -83,7 +83,7 @@ class Queue:
     """Those of `pending` that wait for a dependency, a time, or to be released."""
     longest: str
     middle: str
-    """Median of the waiting times of those that are not held."""
+    """Median of the waiting times of those that are not held, a job array once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ def _gpus(gres: str) -> int:
 
 def _cleaned(record: Record) -> Record:
     """With nothing that hides, whoever wrote it: most of it is Slurm's own, but nobody has to know which part."""
-    return {name: clean(value) for name, value in record.items()}
+    return {name: "" if value == "(null)" else clean(value) for name, value in record.items()}
 
 
 def pools(found: Sequence[Node]) -> list[Pool]:
@@ -177,11 +177,22 @@ def _queue(name: str, jobs: Sequence[Record], found: Sequence[Node], now: float)
         partition=clean(name),
         nodes=sum(name in node.partitions for node in found),
         running=sum(job["State"] == "RUNNING" for job in jobs),
-        pending=len(pending),
-        held=len(pending) - len(waits),
+        pending=sum(tasks(job) for job in pending),
+        held=sum(tasks(job) for job in pending if not _waits(job, now)),
         longest=duration(max(waits)) if waits else "-",
         middle=duration(median(waits)) if waits else "-",
     )
+
+
+def tasks(job: Record) -> int:
+    """How many jobs a row of squeue is: `7_[1-4,9-20:2%3]` has ten that wait."""
+    array = re.search(r"_\[([^]%]*)", job["JobArrayID"])
+    return sum(_steps(part) for part in array[1].split(",")) if array else 1
+
+
+def _steps(part: str) -> int:
+    found = re.fullmatch(r"(\d+)-(\d+)(?::(\d+))?", part)
+    return (int(found[2]) - int(found[1])) // int(found[3] or 1) + 1 if found else 1
 
 
 def _waits(job: Record, now: float) -> bool:
@@ -193,7 +204,6 @@ def job(record: Record, now: float) -> Job:
     record = _cleaned(record)
     waits = record["State"] == "PENDING"
     start = number(record["StartTime"])
-    comment = record["Comment"]
     return Job(
         number=record["JobArrayID"],
         name=record["Name"],
@@ -207,5 +217,5 @@ def job(record: Record, now: float) -> Job:
         expected=moment(start) if waits and start else "",
         nodes=record["NumNodes"],
         cpus=record["NumCPUs"],
-        comment="" if comment in {"", "(null)"} else comment,
+        comment=record["Comment"],
     )

@@ -102,6 +102,15 @@ def test_the_queue_s_waiting_time_leaves_out_jobs_that_somebody_holds_back() -> 
     assert (long.partition, long.nodes, long.pending, long.longest) == ("long", 0, 1, "2 h")
 
 
+@pytest.mark.parametrize(
+    ("number", "count"),
+    [("7", 1), ("7_3", 1), ("7_[1-4,9-19:2,30%3]", 11), ("7_[0-99999]", 100_000), ("7_[1-4,...]", 5)],
+)
+def test_every_task_of_an_array_counts(number: str, count: int) -> None:
+    (main,) = views.queues([pending(JobArrayID=number, Reason="Dependency")], [], NOW)
+    assert (main.pending, main.held) == (count, count)
+
+
 def test_a_job_that_waits_says_why_and_one_that_runs_where() -> None:
     assert views.job(job(), NOW).why == "cpu-0"
     waiting = views.job(pending(StartTime=str(NOW)), NOW)
