@@ -1,6 +1,6 @@
 """What Slurm tells the bearer of a token: its own commands, run with SLURM_JWT, so that slurmctld decides.
 
-Commands and not slurmrestd: its JSON has 5 kB for each job, and a queue of 10,000 would need seconds and gigabytes.
+Commands and not slurmrestd: its JSON has 8 kB for each job (24.11), a queue of 10,000 would be 80 MB for each page.
 """
 
 from __future__ import annotations
