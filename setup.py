@@ -15,6 +15,7 @@ setup(
     package_data={
         "": [
             "*.c",
+            "*.css",
             "*.go",
             "*.h",
             "*.j2",

@@ -246,5 +246,12 @@ class SlurmCluster(pulumi.ComponentResource):
         return Login(f"{self._name}-login", args, self._inside)
 
     def _create_rest(self, config: ClusterConfig) -> Rest:
-        args = RestArgs(scope=self._scope, rest=config.rest, secrets=self.secrets, configuration=self.configuration)
+        args = RestArgs(
+            scope=self._scope,
+            rest=config.rest,
+            dashboard=config.dashboard if config.dashboard.enabled else None,
+            has_prometheus=config.monitoring.install,
+            secrets=self.secrets,
+            configuration=self.configuration,
+        )
         return Rest(f"{self._name}-rest", args, self._inside)

@@ -1,4 +1,4 @@
-"""The REST API: slurmrestd behind TLS."""
+"""The REST API, and the dashboard: slurmrestd and a page for people, behind one TLS."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from components.kit.workload import (
 )
 from components.secrets import Secrets
 from components.sssd import with_sssd
+from config.sections.dashboard import Dashboard
 from config.sections.rest import Rest as RestConfig
 from slurm.certificates import authority_certificate, certificate_names, is_address, server_certificate
-from slurm.names import REST, REST_PORT
+from slurm.names import PROMETHEUS, PROMETHEUS_PORT, REST, REST_PORT
 
 TLS_SECRET = "rest-tls"  # noqa: S105  the name of a Secret
 """Secret with the certificate, unless the stack file names one."""
@@ -46,6 +47,10 @@ class RestArgs:
 
     scope: Scope
     rest: RestConfig
+    dashboard: Dashboard | None = None
+    """None: there is no page."""
+    has_prometheus: bool = False
+    """Whether the namespace has a Prometheus, for the page's plots."""
     secrets: Secrets
     """A certificate of our own is derived from a seed in it."""
     configuration: Configuration
@@ -64,7 +69,7 @@ class CertificateSpec(TypedDict):
 
 
 class Rest(pulumi.ComponentResource):
-    """A Deployment of slurmrestd and nginx, its Service and its certificate.
+    """A Deployment of slurmrestd and nginx, with the dashboard where it is wanted, its Service and its certificate.
 
     No pod has a key of Slurm: a request is worth what the token is worth that it brings. Pods are replaced one by one,
     each after the next one answers.
@@ -169,8 +174,8 @@ class Rest(pulumi.ComponentResource):
                 run_as_non_root=True,
                 fs_group=UID,
             ),
-            # As a sidecar it starts before nginx and ends after it: the last requests still find it.
-            init_containers=[_slurmrestd(args)],
+            # As sidecars they start before nginx and end after it: the last requests still find them.
+            init_containers=[_slurmrestd(args), *([_dashboard(args, args.dashboard)] if args.dashboard else [])],
             containers=[_proxy(args)],
             volumes=[
                 args.configuration.files_as("config"),
@@ -217,6 +222,19 @@ def _slurmrestd(args: RestArgs) -> k8s.core.v1.ContainerArgs:
     )
 
 
+def _dashboard(args: RestArgs, dashboard: Dashboard) -> k8s.core.v1.ContainerArgs:
+    plots = {"PROMETHEUS": f"http://{PROMETHEUS}:{PROMETHEUS_PORT}"} if args.has_prometheus else {}
+    return k8s.core.v1.ContainerArgs(
+        name="dashboard",
+        image=args.scope.image("rest"),
+        command=program("dashboard"),
+        restart_policy="Always",
+        env=env(**plots) or None,
+        volume_mounts=[mount("config", "/config/slurm", read_only=True), mount("run", "/run/slurmstack")],
+        resources=resources(cpu=dashboard.cpu, memory=dashboard.memory),
+    )
+
+
 def _proxy(args: RestArgs) -> k8s.core.v1.ContainerArgs:
     healthz = k8s.core.v1.HTTPGetActionArgs(scheme="HTTPS", port=REST_PORT, path="/healthz")
     probe = k8s.core.v1.ProbeArgs(http_get=healthz, period_seconds=10, timeout_seconds=5, failure_threshold=2)
@@ -224,6 +242,7 @@ def _proxy(args: RestArgs) -> k8s.core.v1.ContainerArgs:
         name="proxy",
         image=args.scope.image("rest"),
         command=program("rest-proxy"),
+        env=env(DASHBOARD="yes") if args.dashboard else None,
         ports=[k8s.core.v1.ContainerPortArgs(name="https", container_port=REST_PORT)],
         readiness_probe=probe,
         startup_probe=starting(probe),

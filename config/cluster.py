@@ -10,6 +10,7 @@ from config.base import Section
 from config.names import AccountName, GroupName, QosName
 from config.sections.accounting import Accounting
 from config.sections.cloud import Cloud, ExistingCloud
+from config.sections.dashboard import Dashboard
 from config.sections.health import Health
 from config.sections.monitoring import Monitoring
 from config.sections.network_policies import NetworkPolicies
@@ -103,6 +104,9 @@ class ClusterConfig(Section):
 
     monitoring: Monitoring = Field(default_factory=Monitoring)
     """Figures for Prometheus."""
+
+    dashboard: Dashboard = Field(default_factory=Dashboard)
+    """A page for people, behind the REST API's TLS."""
 
     network_policies: NetworkPolicies = Field(default_factory=NetworkPolicies)
     """Who may connect to what."""

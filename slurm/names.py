@@ -23,6 +23,7 @@ AGENT_PORT = 8817
 SLURMDBD_PORT = 6819
 REST_PORT = 6820
 DATABASE_PORT = 3306
+PROMETHEUS_PORT = 9090
 
 ACCOUNTING = "slurmdbd"
 """Name of slurmdbd's StatefulSet."""
@@ -44,6 +45,9 @@ EXPORTER_PORT = 9341
 
 REST = "rest"
 """Name of slurmrestd's Deployment and of its Service."""
+
+PROMETHEUS = "prometheus"
+"""Name of Prometheus' Service and of its pods' component, with `monitoring.install`."""
 
 SRUN_PORTS = (60001, 63000)
 """Ports on which `srun` and `salloc` listen for their steps, on login nodes and workers."""

@@ -21,6 +21,8 @@ from slurm.names import (
     DATABASE_PORT,
     EXPORTER,
     EXPORTER_PORT,
+    PROMETHEUS,
+    PROMETHEUS_PORT,
     REST,
     REST_PORT,
     SLURMCTLD_PORT,
@@ -98,7 +100,9 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         REST: config.rest.enabled,
         EXPORTER: config.monitoring.is_on,
     }
-    return tuple(link for link in _LINKS if there.get(link.source, True) and there.get(link.target, True))
+    found = tuple(link for link in _LINKS if there.get(link.source, True) and there.get(link.target, True))
+    plots = config.rest.enabled and config.dashboard.enabled and config.monitoring.install
+    return (*found, Link(REST, PROMETHEUS, PROMETHEUS_PORT)) if plots else found
 
 
 def outside(config: ClusterConfig) -> dict[str, tuple[Destination, ...]]:

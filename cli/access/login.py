@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +12,7 @@ from pathlib import Path
 import typer
 
 from cli.access.addresses import host_public_key, login_address
+from cli.access.forward import forwarded
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl
 from config.cluster import ClusterConfig
@@ -109,31 +107,5 @@ def _way(kubectl: Kubectl, namespace: str, address: str, *, direct: bool) -> Ite
     if direct:
         yield address, SSH_PORT
         return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    forward = subprocess.Popen(
-        [*kubectl.command(), "port-forward", "-n", namespace, "service/login", f"{port}:{SSH_PORT}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=os.environ,
-    )
-    try:
-        _await_port(port, forward)
+    with forwarded(kubectl, namespace, "login", SSH_PORT) as port:
         yield "127.0.0.1", port
-    finally:
-        forward.terminate()
-        forward.wait()
-
-
-def _await_port(port: int, forward: subprocess.Popen[bytes]) -> None:
-    for _ in range(100):
-        if forward.poll() is not None:
-            words = forward.stderr.read().decode().strip() if forward.stderr else ""
-            raise Failure(f"kubectl port-forward ended: {words}")
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1):
-                return
-        except OSError:
-            time.sleep(0.1)
-    raise Failure("kubectl port-forward did not open its port within 10 s")

@@ -1,14 +1,17 @@
-"""Commands that look at a cluster or lead into it: status, login, kubeconfig."""
+"""Commands that look at a cluster or lead into it: status, login, dashboard, kubeconfig."""
 
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cli.access.dashboard import open_dashboard
 from cli.access.login import open_session
 from cli.access.reach import kubeconfig_of, reach, write_private
 from cli.commands.options import ConfigOption, JsonOption
@@ -44,6 +47,19 @@ def login(
     """Open an SSH session on a login node, in the jail. The host key is checked against the cluster's own."""
     stack = open_stack(config)
     raise typer.Exit(open_session(reach(stack), stack.config, user=user, key=key, command=command or []))
+
+
+def dashboard(
+    config: ConfigOption = None,
+    *,
+    port: Annotated[
+        int, typer.Option("--port", "-p", min=0, max=65535, help="Port of this machine; 0: any that is free.")
+    ] = 8443,
+) -> None:
+    """Lead a port of this machine to the page with nodes, queue and jobs, until Ctrl-C; says how to log in."""
+    stack = open_stack(config)
+    with suppress(KeyboardInterrupt):  # it is how one ends it
+        open_dashboard(reach(stack), stack.config, port=port, until=threading.Event())
 
 
 def kubeconfig(

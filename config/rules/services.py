@@ -9,6 +9,7 @@ from config.errors import Problem, unknown_name
 from config.rules.settings import has_gpus, has_shards, named_resources, slurmdbd_setting_problems
 from config.rules.stack_file import Sections
 from config.sections.accounting import Accounting
+from config.sections.dashboard import Dashboard
 from config.sections.monitoring import Monitoring
 from config.sections.network_policies import NetworkPolicies
 from config.sections.partitions import Partition
@@ -150,6 +151,17 @@ def rest_problems(sections: Sections) -> Iterator[Problem]:
         yield Problem("rest.source_ranges", message)
     if rest.tls.names and rest.tls.secret is not None:
         yield Problem("rest.tls.names", "has no effect on a certificate of your own (tls.secret); remove it")
+
+
+def dashboard_problems(sections: Sections) -> Iterator[Problem]:
+    """The page has neither a certificate nor an address of its own."""
+    dashboard: Dashboard | None = sections.get("dashboard")
+    rest: Rest | None = sections.get("rest")
+    if dashboard is not None and dashboard.enabled and rest is not None and not rest.enabled:
+        message = (
+            "needs the REST API, behind whose TLS it is, and rest.enabled is false; set it to true, or remove this"
+        )
+        yield Problem("dashboard.enabled", message)
 
 
 def network_problems(sections: Sections) -> Iterator[Problem]:

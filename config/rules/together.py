@@ -19,6 +19,7 @@ from config.rules.preemption import preemption_problems, priority_problems
 from config.rules.reservations import reservation_problems
 from config.rules.services import (
     accounting_problems,
+    dashboard_problems,
     image_problems,
     limit_problems,
     network_problems,
@@ -146,6 +147,7 @@ _RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     accounting_problems,
     submit_problems,
     rest_problems,
+    dashboard_problems,
     network_problems,
     image_problems,
     setting_problems,

@@ -151,8 +151,22 @@ http {{
         location / {{
             return 404 '{no_path}';
         }}
-    }}
+{dashboard}    }}
 }}
+"""
+
+DASHBOARD: Final = """
+        # The page says by itself who may see it (images/dashboard).
+        location /dashboard {{
+            client_max_body_size 16k;
+            error_page 502 504 = @no_dashboard;
+            proxy_pass http://unix:{socket};
+        }}
+
+        location @no_dashboard {{
+            default_type text/plain;
+            return 503 'the dashboard does not answer; try again';
+        }}
 """
 
 
@@ -161,8 +175,14 @@ def _error(message: str) -> str:
     return json.dumps({"errors": [{"error": message}]})
 
 
-def render(*, run: Path, certificate: Path, slurmrestd: Path, ipv6: bool, shutdown_seconds: int) -> str:
-    """The configuration. `run`: a directory for what nginx writes; `certificate`: PEM with key and certificates."""
+def render(
+    *, run: Path, certificate: Path, slurmrestd: Path, ipv6: bool, shutdown_seconds: int, dashboard: Path | None = None
+) -> str:
+    """The configuration.
+
+    `run`: a directory for what nginx writes; `certificate`: PEM with key and certificates; `dashboard`: the page's
+    socket where there is one.
+    """
     return TEMPLATE.format(
         run=run,
         certificate=certificate,
@@ -174,5 +194,6 @@ def render(*, run: Path, certificate: Path, slurmrestd: Path, ipv6: bool, shutdo
         away=_error("slurmrestd does not answer; try again"),
         no_token=_error("a token is missing: scontrol token makes one; send it as X-SLURM-USER-TOKEN"),
         bad_token=_error("the token is not valid, or no longer: scontrol token makes another"),
+        dashboard=DASHBOARD.format(socket=dashboard) if dashboard is not None else "",
         no_path=_error("there is no such path: the API is at /slurm, /slurmdb and /openapi"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import ssl
 import subprocess
@@ -22,6 +23,9 @@ from images.rest.slurmrestd import SOCKET
 SECRET: Final = Path("/secrets/tls")
 RUN: Final = Path("/run/nginx")
 """In memory: the private key is copied here."""
+
+DASHBOARD: Final = SOCKET.with_name("dashboard.sock")
+"""The page's socket (images/dashboard/server.py); it is led to where the environment has DASHBOARD."""
 
 POLL_SECONDS: Final = 1.0
 DRAIN_SECONDS: Final = 5.0
@@ -136,7 +140,7 @@ def main() -> int:
     (RUN / "away.sock").unlink(missing_ok=True)
     conf = render(
         run=RUN, certificate=pem, slurmrestd=SOCKET, ipv6=Path("/proc/net/if_inet6").exists(),
-        shutdown_seconds=SHUTDOWN_SECONDS,
+        shutdown_seconds=SHUTDOWN_SECONDS, dashboard=DASHBOARD if os.environ.get("DASHBOARD") else None,
     )  # fmt: skip
     write_atomically(RUN / "nginx.conf", conf)
     started = True

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import shlex
+import signal
 import socket
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPSConnection
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.e2e.conftest import ENGINES
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
-from tests.stacks import dev, with_change
+from tests.stacks import ROOT, dev, with_change
 
 API = "https://rest:6820/slurm/v0.0.42"
 
@@ -33,6 +37,7 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [key]}},
         "rest": {"enabled": True, "size": 2},
         "monitoring": {"enabled": True},
+        "dashboard": {"enabled": True},
     }
     slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
     try:
@@ -143,6 +148,42 @@ def test_from_outside_it_is_reached_through_kubectl(slurm: SlurmOnKubernetes) ->
     assert (answer.status, [node["name"] for node in nodes]) == (200, ["default-0"])
 
 
+def test_the_dashboard_shows_a_user_who_logs_in_the_nodes_and_his_jobs_as_text(slurm: SlurmOnKubernetes) -> None:
+    number = slurm.submit("sleep 600", "--job-name='<b>seen</b>'")
+    page = "curl --silent --show-error --cacert rest-ca.pem --cookie-jar jar --cookie jar https://rest:6820/dashboard"
+    slurm.ssh(
+        f"umask 077; scontrol token > token; {page}/login --location --data-urlencode token@token > overview.html"
+    )
+    overview, jobs = slurm.ssh("cat overview.html"), slurm.ssh(f"{page}/jobs")
+    slurm.ssh(f"scancel {number}; rm jar token")
+    assert "<strong>default-0</strong>" in overview
+    assert "runs no Prometheus" in overview
+    assert f'<th scope="row">{number}</th><td>&lt;b&gt;seen&lt;/b&gt;</td><td>alice</td>' in jobs
+
+
+def test_the_dashboard_is_reached_from_outside_by_its_command_which_names_the_certificate(
+    slurm: SlurmOnKubernetes,
+) -> None:
+    command = [sys.executable, "-m", "cli.entry", "dashboard", "--port", "0", "--config", str(slurm.file)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            said = [process.stdout.readline().strip() for _ in range(4)]
+            url = urlsplit(said[0])
+            with closing(socket.create_connection((str(url.hostname), url.port or 0), timeout=30)) as plain:
+                context = ssl.create_default_context(cadata=authority(slurm))
+                connection = HTTPSConnection("rest", url.port)
+                connection.sock = context.wrap_socket(plain, server_hostname="rest")
+                shown = hashlib.sha256(connection.sock.getpeercert(binary_form=True) or b"").digest().hex(":").upper()
+                connection.request("GET", url.path)
+                answer = connection.getresponse()
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert (answer.status, answer.headers["Location"]) == (303, "/dashboard/login")
+        assert said[3] == shown
+    assert process.returncode == 0
+
+
 @contextmanager
 def forwarded(slurm: SlurmOnKubernetes) -> Iterator[int]:
     """A port of this machine that kubectl leads to the API."""
@@ -171,7 +212,8 @@ def test_the_pods_are_replaced_without_a_failed_request(slurm: SlurmOnKubernetes
 
 
 def test_turned_off_it_leaves_nothing_and_the_preview_says_so(slurm: SlurmOnKubernetes) -> None:
-    slurm.sections = with_change(slurm.sections, "rest.enabled", value=False)
+    for section in ("rest", "dashboard"):
+        slurm.sections = with_change(slurm.sections, f"{section}.enabled", value=False)
     if slurm.engine == "kubectl":
         shown = {
             (change["action"], change["kind"]) for change in slurm.preview()["changes"] if "rest" in change["name"]

@@ -65,6 +65,7 @@ MORE_FOLDERS = {
     "controller": ("health/watch", "health/node_tests"),
     "worker": ("health",),
     "exporter": ("health", "controller"),
+    "rest": ("dashboard",),
 }
 """Role -> what images/Containerfile installs in it besides its own folder and `common`."""
 
@@ -119,7 +120,7 @@ exec "$@"
 """A container's root file system: only its volumes can be written."""
 
 
-UIDS = {"slurmrestd": rest.UID, "rest-proxy": rest.UID, "exporter": exporter.UID}
+UIDS = {"slurmrestd": rest.UID, "rest-proxy": rest.UID, "dashboard": rest.UID, "exporter": exporter.UID}
 """Programs in containers that never are root, and who they are."""
 
 

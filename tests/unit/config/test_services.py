@@ -270,6 +270,13 @@ def test_editors_accept_what_we_accept() -> None:
     )
 
 
+def test_a_dashboard_needs_the_rest_api_behind_whose_tls_it_is() -> None:
+    told = policy_complaint(dashboard={"enabled": True})
+    assert told.startswith("dashboard.enabled: needs the REST API, behind whose TLS it is, and rest.enabled is false")
+    load_config(with_sections(dashboard={"enabled": True}, rest={"enabled": True}))
+    load_config(with_sections(dashboard={"enabled": False, "memory": "128Mi"}))
+
+
 @pytest.mark.parametrize(
     ("sections", "told"),
     [

@@ -25,7 +25,7 @@ def refused(_node: str, _memory_mib: int, _runner: Runner) -> Subtree:
 
 
 def found(
-    tmp_path: Path, wanted: str = "auto", conf: str = NODE_CONF, *, version: str = "24.11.5", **more: object
+    tmp_path: Path, wanted: str = "auto", conf: str = NODE_CONF, *, version: object = "24.11.5", **more: object
 ) -> Confinement:
     given = {"take": taken, "why_no_devices": lambda: "", **more}
     runner = FakeRunner({"/usr/sbin/slurmd -V": Result(code=0, stdout=f"slurm {version}\n")})

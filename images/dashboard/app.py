@@ -1,0 +1,276 @@
+"""The page as a WSGI application: who is asking, what is shown, and the headers that keep browsers from harm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from images.dashboard import views
+from images.dashboard.plots import HEIGHT, WIDTH, PrometheusAwayError
+from images.dashboard.slurm import SlurmAwayError, Token, TokenRefusedError
+from images.dashboard.text import clean, moment
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse
+
+    from images.dashboard.plots import Plot, Prometheus
+    from images.dashboard.slurm import Slurm
+
+HOME: Final = "/dashboard/"
+COOKIE: Final = "__Secure-slurm-token"
+"""With this beginning, browsers take it through TLS only."""
+
+MOST_JOBS: Final = 500
+"""Rows of the list of jobs."""
+
+REFRESH_SECONDS: Final = 60
+LARGEST_FORM: Final = 8192
+"""Bytes of a form: a token has some hundred."""
+
+REFUSED: Final = "The token is not valid, or no longer. scontrol token makes another."
+HIDING: Final = frozenset({"jobs", "nodes", "usage"})
+"""Words of PrivateData that keep from users what the plots sum up."""
+
+HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Content-Type": "text/html; charset=utf-8",
+    # A form that is sent to ourselves says where it comes from; to others nothing is said.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+STYLE_HEADERS: Final = {"Content-Type": "text/css; charset=utf-8", "Cache-Control": "max-age=3600"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the browser asks for."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    form: Mapping[str, str]
+    token: str
+    """From the cookie; empty without one."""
+    from_here: bool
+    """Whether the browser says that it was not another site that sent it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """What it gets."""
+
+    status: HTTPStatus = HTTPStatus.OK
+    body: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class App:
+    """Called by the server for each request, from several threads."""
+
+    def __init__(
+        self, slurm: Slurm, prometheus: Prometheus | None, log: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        folder = Path(__file__).parent / "templates"
+        # All text is escaped, whatever a template is called.
+        self._templates = Environment(
+            loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+            lstrip_blocks=True,
+        )  # fmt: skip
+        # Compiled now, so that the first who looks does not wait for it.
+        for name in self._templates.list_templates(extensions=["j2"]):
+            self._templates.get_template(name)
+        self._style = (folder / "style.css").read_text(encoding="utf-8")
+        self._slurm = slurm
+        self._prometheus = prometheus
+        self._log = log
+        self._clock = clock
+        self._routes: Mapping[tuple[str, str], Callable[[Request], Response]] = {
+            ("GET", "/dashboard"): lambda _: _redirect(HOME),
+            ("GET", "/dashboard/style.css"): lambda _: Response(body=self._style, headers=STYLE_HEADERS),
+            ("GET", "/dashboard/login"): lambda _: self._page("login", message=""),
+            ("POST", "/dashboard/login"): self._login,
+            ("POST", "/dashboard/logout"): self._logout,
+            ("GET", HOME): lambda request: self._for_bearer(request, self._overview),
+            ("GET", f"{HOME}jobs"): lambda request: self._for_bearer(request, self._jobs),
+        }
+        self._askers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="ask")
+
+    def __call__(self, environ: Mapping[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """WSGI."""
+        response = self.answer(_request(environ))
+        body = response.body.encode("utf-8", errors="replace")
+        headers = {**HEADERS, **response.headers, "Content-Length": str(len(body))}
+        start_response(f"{response.status.value} {response.status.phrase}", list(headers.items()))
+        return [body]
+
+    def answer(self, request: Request) -> Response:
+        """One answer. It changes nothing in Slurm."""
+        answer = self._routes.get((request.method, request.path))
+        return answer(request) if answer else self._message(HTTPStatus.NOT_FOUND, "There is no such page.")
+
+    # ---------------------------------------------------------------- who asks
+
+    def _login(self, request: Request) -> Response:
+        if not request.from_here:
+            return self._foreign()
+        try:
+            token = Token(request.form.get("token", ""))
+            self._slurm.nodes(token)
+        except TokenRefusedError:
+            self._log("a login was refused")
+            return self._page("login", HTTPStatus.UNAUTHORIZED, message=REFUSED)
+        except SlurmAwayError as error:
+            return self._away(error)
+        self._log(f"login of {token.user}")
+        return _redirect(HOME, cookie=_cookie(token.text, max(0, token.ends - int(self._clock()))))
+
+    def _logout(self, request: Request) -> Response:
+        return _redirect(f"{HOME}login", cookie=_cookie("", 0)) if request.from_here else self._foreign()
+
+    def _for_bearer(self, request: Request, page: Callable[[Request, Token], Response]) -> Response:
+        if not request.token:
+            return _redirect(f"{HOME}login")
+        try:
+            return page(request, Token(request.token))
+        except TokenRefusedError:
+            headers = {"Set-Cookie": _cookie("", 0)}
+            return self._page("login", HTTPStatus.UNAUTHORIZED, headers, message=REFUSED)
+        except SlurmAwayError as error:
+            return self._away(error)
+
+    # ---------------------------------------------------------------- pages
+
+    def _overview(self, request: Request, token: Token) -> Response:
+        asked = self._askers.submit(self._slurm.nodes, token)
+        jobs = self._slurm.jobs(token)
+        nodes = views.nodes(asked.result())
+        plots, without = self._plots(token)
+        return self._page(
+            "overview",
+            **self._frame(request, token),
+            pools=views.pools(nodes),
+            nodes=nodes,
+            queues=views.queues(jobs, nodes, self._clock()),
+            running=sum(job["State"] == "RUNNING" for job in jobs),
+            pending=sum(views.tasks(job) for job in jobs if job["State"] == "PENDING"),
+            plots=plots,
+            without=without,
+            width=WIDTH,
+            height=HEIGHT,
+        )
+
+    def _jobs(self, request: Request, token: Token) -> Response:
+        user = request.query.get("user", token.user).strip()
+        records = [job for job in self._slurm.jobs(token) if user in ("", job["UserName"])]
+        now = self._clock()
+        return self._page(
+            "jobs",
+            **self._frame(request, token),
+            user=clean(user),
+            count=len(records),
+            jobs=[views.job(record, now) for record in records[:MOST_JOBS]],
+        )
+
+    def _plots(self, token: Token) -> tuple[list[Plot], str]:
+        """Plots that the bearer may see, or why there are none."""
+        if self._prometheus is None:
+            return [], "There are no plots: this cluster runs no Prometheus (monitoring.install)."
+        hidden = self._slurm.settings()[1] & HIDING
+        if hidden and not self._slurm.administers(token):
+            return [], f"Plots are for operators: Slurm's PrivateData has {', '.join(sorted(hidden))} here."
+        try:
+            plots = self._prometheus.plots()
+        except PrometheusAwayError as error:
+            return [], f"There are no plots: Prometheus does not answer ({clean(str(error))})."
+        return plots, "" if plots else "There are no plots yet: Prometheus has no figures of Slurm."
+
+    def _frame(self, request: Request, token: Token) -> dict[str, Any]:
+        """What every page of a bearer has."""
+        cluster, private = self._slurm.settings()
+        return {
+            "cluster": cluster,
+            "me": token.user,
+            "ends": moment(token.ends),
+            "now": moment(int(self._clock())),
+            "private": ", ".join(sorted(private)),
+            "refresh": REFRESH_SECONDS if "refresh" in request.query else 0,
+            "other_refresh": _other_refresh(request.query),
+        }
+
+    def _away(self, error: SlurmAwayError) -> Response:
+        self._log(f"Slurm does not answer: {error}")
+        return self._message(HTTPStatus.SERVICE_UNAVAILABLE, f"Slurm does not answer: {clean(str(error))}")
+
+    def _foreign(self) -> Response:
+        return self._message(HTTPStatus.FORBIDDEN, "This form was sent by another site.")
+
+    def _message(self, status: HTTPStatus, message: str) -> Response:
+        return self._page("message", status, message=message)
+
+    def _page(
+        self,
+        template: str,
+        status: HTTPStatus = HTTPStatus.OK,
+        headers: Mapping[str, str] | None = None,
+        **values: Any,
+    ) -> Response:
+        body = self._templates.get_template(f"{template}.html.j2").render({"refresh": 0, "me": "", **values})
+        return Response(status=status, body=body, headers=headers or {})
+
+
+def _request(environ: Mapping[str, Any]) -> Request:
+    method = str(environ["REQUEST_METHOD"])
+    form: Mapping[str, str] = {}
+    if method == "POST":
+        stream: IO[bytes] = environ["wsgi.input"]
+        form = _fields(stream.read(min(LARGEST_FORM, _length(environ))).decode(errors="replace"))
+    cookies = (part.strip().partition("=") for part in str(environ.get("HTTP_COOKIE", "")).split(";"))
+    return Request(
+        method="GET" if method == "HEAD" else method,
+        path=str(environ.get("PATH_INFO", "")),
+        query=_fields(str(environ.get("QUERY_STRING", ""))),
+        form=form,
+        token=next((value for name, _, value in cookies if name == COOKIE), ""),
+        from_here=environ.get("HTTP_SEC_FETCH_SITE", "same-origin") in {"same-origin", "none"},
+    )
+
+
+def _length(environ: Mapping[str, Any]) -> int:
+    text = str(environ.get("CONTENT_LENGTH", ""))
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+def _fields(text: str) -> dict[str, str]:
+    try:
+        found = parse_qs(text, keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        return {}
+    return {name: values[0] for name, values in found.items()}
+
+
+def _other_refresh(query: Mapping[str, str]) -> str:
+    """The same page, reading itself anew if it does not, and the other way round."""
+    kept = {name: value for name, value in query.items() if name != "refresh"}
+    return "?" + urlencode(kept if "refresh" in query else {**kept, "refresh": ""})
+
+
+def _cookie(value: str, seconds: int) -> str:
+    return f"{COOKIE}={value}; Path=/dashboard; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict"
+
+
+def _redirect(to: str, cookie: str = "") -> Response:
+    return Response(status=HTTPStatus.SEE_OTHER, headers={"Location": to, **({"Set-Cookie": cookie} if cookie else {})})

@@ -1,0 +1,37 @@
+"""The dashboard's program: the page on a socket of the pod; images/rest/proxy.py brings TLS and the network to it.
+
+It has no key of any kind: who looks at the page brings a token, and sees what Slurm shows to its bearer.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import waitress
+
+from images.common.process import program
+from images.dashboard.app import App
+from images.dashboard.plots import Prometheus
+from images.dashboard.slurm import CONFIG, Slurm
+
+SOCKET: Final = Path("/run/slurmstack/dashboard.sock")
+"""On an emptyDir that only the containers of the pod share."""
+
+THREADS: Final = 4
+"""Pages at the same time; each asks slurmctld twice. More of them wait."""
+
+
+def main() -> None:
+    """Entry point."""
+    with program("dashboard") as log:
+        SOCKET.parent.mkdir(parents=True, exist_ok=True)
+        SOCKET.unlink(missing_ok=True)
+        url = os.environ.get("PROMETHEUS", "")
+        app = App(Slurm(CONFIG), Prometheus(url) if url else None, log)
+        log(f"serving on {SOCKET}, with plots from {url}" if url else f"serving on {SOCKET}, without plots")
+        waitress.serve(
+            app, unix_socket=str(SOCKET), unix_socket_perms="600", threads=THREADS, ident=None, _quiet=True,
+            max_request_body_size=16_384,
+        )  # fmt: skip

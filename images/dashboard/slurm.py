@@ -1,0 +1,143 @@
+"""What Slurm tells the bearer of a token: its own commands, run with SLURM_JWT, so that slurmctld decides.
+
+Commands and not slurmrestd: its JSON has 8 kB for each job (24.11), a queue of 10,000 would be 80 MB for each page.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import secrets
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from images.common.slurm_conf import setting
+
+CONFIG: Final = Path("/config/slurm")
+TIMEOUT_SECONDS: Final = 15.0
+"""More than the 10 s (MessageTimeout) after which Slurm's commands give up by themselves."""
+
+JOB_FIELDS: Final = (
+    "JobArrayID", "UserName", "Account", "Partition", "State", "Reason", "SubmitTime", "EligibleTime", "StartTime",
+    "TimeUsed", "TimeLimit", "NumNodes", "NumCPUs", "NodeList", "Name", "Comment",
+)  # fmt: skip
+NODE_FIELDS: Final = (
+    "NodeHost", "Partition", "StateLong", "Reason", "User", "Timestamp", "CPUsState", "Memory", "AllocMem", "Gres",
+    "GresUsed",
+)  # fmt: skip
+
+Record = Mapping[str, str]
+"""Name of a field of squeue's or sinfo's `--Format` -> what it says."""
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,1000}\.[A-Za-z0-9_-]{1,2000}\.[A-Za-z0-9_-]{1,1000}")
+_USER: Final = re.compile(r"[A-Za-z0-9._-]+")
+_REFUSED: Final = re.compile(r"authentication|access/permission denied|invalid.*(?:credential|token)", re.IGNORECASE)
+_ADMINISTRATORS: Final = ("root", "slurm")
+
+
+class TokenRefusedError(Exception):
+    """The token is not valid, or no longer."""
+
+
+class SlurmAwayError(Exception):
+    """Slurm does not answer; the message is the command's own."""
+
+
+class Token:
+    """What `scontrol token` gives. Nothing in it is to be believed before slurmctld has taken it."""
+
+    def __init__(self, text: str) -> None:
+        """Take a token, or the whole line `SLURM_JWT=...`. Raises TokenRefusedError for what cannot be one."""
+        text = text.strip().removeprefix("SLURM_JWT=")
+        if not _TOKEN.fullmatch(text):
+            raise TokenRefusedError
+        self.text = text
+        body = text.split(".")[1]
+        try:
+            claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            self.user = str(claims.get("sun") or claims["username"])
+            self.ends = int(claims["exp"])
+        except (binascii.Error, ValueError, LookupError, TypeError, AttributeError):
+            raise TokenRefusedError from None
+        if not _USER.fullmatch(self.user):
+            raise TokenRefusedError
+
+    def __repr__(self) -> str:
+        """Without the token: a traceback or a log may have this."""
+        return f"Token of {self.user}"
+
+
+class Slurm:
+    """Slurm as the bearer of a token sees it."""
+
+    def __init__(self, config: Path = CONFIG) -> None:
+        self._config = config
+
+    def jobs(self, token: Token) -> list[Record]:
+        """Jobs in the queue that the bearer may see; `PrivateData` is slurmctld's to enforce."""
+        return self._records(("squeue",), JOB_FIELDS, token)
+
+    def nodes(self, token: Token) -> list[Record]:
+        """Nodes, once for each partition that they are in. Those of no partition are missing, as in sinfo."""
+        return self._records(("sinfo", "--Node", "--all"), NODE_FIELDS, token)
+
+    def settings(self) -> tuple[str, frozenset[str]]:
+        """(ClusterName, the words of PrivateData), as in the mounted slurm.conf."""
+        files = {
+            path.name: path.read_text(encoding="utf-8", errors="replace")
+            for path in self._config.glob("*.conf")
+            if path.is_file()
+        }
+        private = (setting(files, "PrivateData") or "none").split(",")
+        return setting(files, "ClusterName") or "slurm", frozenset(private) - {"none"}
+
+    def administers(self, token: Token) -> bool:
+        """Whether `PrivateData` does not bind the bearer: root, slurm, and whom slurmdbd calls operator or more.
+
+        Only after slurmctld has taken the token, as the name in it is believed.
+        """
+        if token.user in _ADMINISTRATORS:
+            return True
+        command = ["sacctmgr", "--noheader", "--parsable2", "show", "user", f"name={token.user}", "format=AdminLevel"]
+        try:
+            return self._run(command, token).strip() in {"Operator", "Administrator"}
+        except SlurmAwayError:
+            return False
+
+    def _records(self, command: Sequence[str], fields: Sequence[str], token: Token) -> list[Record]:
+        # A job's name may have any character, even a new line: the marks between fields are different each time, so
+        # that nobody can write them.
+        mark = secrets.token_hex(8)
+        between, end = f"~{mark}~", f"~{mark}!"
+        wanted = ",".join(f"{field}:0{between}" for field in fields[:-1]) + f",{fields[-1]}:0{end}"
+        text = self._run([*command, "--noheader", "--noconvert", f"--Format={wanted}"], token)
+        rows = (row.removeprefix("\n").split(between) for row in text.split(end)[:-1])
+        return [dict(zip(fields, row, strict=True)) for row in rows]
+
+    def _run(self, command: list[str], token: Token) -> str:
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "SLURM_CONF": str(self._config / "slurm.conf"),
+            "SLURM_TIME_FORMAT": "%s",
+            # All tasks of a job array, however many pieces it is in.
+            "SLURM_BITSTR_LEN": "0",
+            "SLURM_JWT": token.text,
+        }
+        try:
+            done = subprocess.run(
+                command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                timeout=TIMEOUT_SECONDS,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise SlurmAwayError(f"{command[0]} had no answer within {TIMEOUT_SECONDS:.0f} s") from None
+        said = done.stderr.decode(errors="replace").strip()
+        if done.returncode == 0:
+            return done.stdout.decode(errors="replace")
+        if _REFUSED.search(said):
+            raise TokenRefusedError
+        raise SlurmAwayError(said.splitlines()[-1] if said else f"{command[0]} ended with {done.returncode}")

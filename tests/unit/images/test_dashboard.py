@@ -1,0 +1,332 @@
+"""The dashboard's page: what it makes of what Slurm says, and that nothing a user wrote is more than text."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from images.dashboard import views
+from images.dashboard.app import COOKIE, App
+from images.dashboard.plots import DAY, STEP, Prometheus, PrometheusAwayError, plot
+from images.dashboard.slurm import JOB_FIELDS, NODE_FIELDS, Record, Slurm, SlurmAwayError, Token, TokenRefusedError
+from images.dashboard.text import clean, duration, number
+
+NOW = 1_800_000_000
+
+
+def node(name: str = "cpu-0", **fields: str) -> Record:
+    usual = {
+        "NodeHost": name, "Partition": "main*", "StateLong": "idle", "Reason": "none", "User": "Unknown",
+        "Timestamp": "Unknown", "CPUsState": "0/4/0/4", "Memory": "2048", "AllocMem": "0", "Gres": "(null)",
+        "GresUsed": "gpu:0",
+    }  # fmt: skip
+    assert tuple(usual) == NODE_FIELDS
+    return {**usual, **fields}
+
+
+def job(**fields: str) -> Record:
+    usual = {
+        "JobArrayID": "7", "UserName": "alice", "Account": "physics", "Partition": "main", "State": "RUNNING",
+        "Reason": "None", "SubmitTime": str(NOW - 600), "EligibleTime": str(NOW - 600), "StartTime": str(NOW - 60),
+        "TimeUsed": "1:00", "TimeLimit": "1-00:00:00", "NumNodes": "1", "NumCPUs": "2", "NodeList": "cpu-0",
+        "Name": "train", "Comment": "(null)",
+    }  # fmt: skip
+    assert tuple(usual) == JOB_FIELDS
+    return {**usual, **fields}
+
+
+def pending(**fields: str) -> Record:
+    return job(**{"State": "PENDING", "Reason": "Resources", "NodeList": "", "StartTime": "N/A", **fields})
+
+
+# ---------------------------------------------------------------- views
+
+
+@pytest.mark.parametrize(
+    ("word", "state", "kind"),
+    [
+        ("idle", "idle", "idle"),
+        ("mixed-", "mixed", "busy"),
+        ("drained", "drained", "drained"),
+        ("draining@", "draining", "drained"),
+        ("down*", "down, not responding", "down"),
+        ("mixed*", "mixed, not responding", "down"),
+        ("reserved", "reserved", "other"),
+    ],
+)
+def test_a_node_is_shown_with_slurm_s_word_for_its_state(word: str, state: str, kind: str) -> None:
+    (found,) = views.nodes([node(StateLong=word)])
+    assert (found.state, found.kind) == (state, kind)
+
+
+@pytest.mark.parametrize(
+    ("gres", "count"),
+    [("gpu:8", 8), ("gpu:h100:8(S:0-1),shard:16", 8), ("gpu:a:2(IDX:0,3),gpu:1g.5gb:7(IDX:0-6)", 9), ("(null)", 0)],
+)
+def test_gpus_are_counted_whatever_their_type(gres: str, count: int) -> None:
+    (found,) = views.nodes([node(Gres=gres, GresUsed=gres)])
+    assert (found.gpus, found.busy_gpus) == (count, count)
+
+
+def test_a_node_of_several_partitions_is_one_tile_of_its_pool() -> None:
+    found = views.nodes([node("cpu-10"), node("cpu-2"), node("cpu-2", Partition="long"), node("gpu-a-0")])
+    assert [(pool.name, [one.name for one in pool.nodes]) for pool in views.pools(found)] == [
+        ("cpu", ["cpu-2", "cpu-10"]),
+        ("gpu-a", ["gpu-a-0"]),
+    ]
+    assert found[0].partitions == ("main", "long")
+
+
+def test_the_queue_s_waiting_time_leaves_out_jobs_that_somebody_holds_back() -> None:
+    jobs = [
+        job(),
+        pending(EligibleTime=str(NOW - 3600)),
+        pending(EligibleTime=str(NOW - 120), Reason="Priority"),
+        pending(EligibleTime=str(NOW - 90_000), Reason="Dependency"),
+        pending(EligibleTime=str(NOW + 60), Reason="None"),
+        pending(EligibleTime="N/A", Reason="JobHeldUser"),
+        pending(Partition="long,main", EligibleTime=str(NOW - 7200)),
+    ]
+    long, main = views.queues(jobs, views.nodes([node()]), NOW)
+    assert (main.partition, main.nodes, main.running, main.pending, main.held) == ("main", 1, 1, 6, 3)
+    assert (main.longest, main.middle) == ("2 h", "1 h")
+    assert (long.partition, long.nodes, long.pending, long.longest) == ("long", 0, 1, "2 h")
+
+
+@pytest.mark.parametrize(
+    ("number", "count"),
+    [("7", 1), ("7_3", 1), ("7_[1-4,9-19:2,30%3]", 11), ("7_[0-99999]", 100_000), ("7_[1-4,...]", 5)],
+)
+def test_every_task_of_an_array_counts(number: str, count: int) -> None:
+    (main,) = views.queues([pending(JobArrayID=number, Reason="Dependency")], [], NOW)
+    assert (main.pending, main.held) == (count, count)
+
+
+def test_a_job_that_waits_says_why_and_one_that_runs_where() -> None:
+    assert views.job(job(), NOW).why == "cpu-0"
+    waiting = views.job(pending(StartTime=str(NOW)), NOW)
+    assert (waiting.why, waiting.time, waiting.expected) == ("Resources", "10 min", "2027-01-15 08:00 UTC")
+
+
+def test_what_hides_or_turns_text_around_is_shown_as_a_mark() -> None:
+    assert clean("a\u202eb\x00c\nd\u200be") == "a\ufffdb\ufffdc\ufffdd\ufffde"
+    assert len(clean("x" * 10_000)) == 200
+    assert clean("é, 名") == "é, 名"
+
+
+def test_times_have_two_units_at_most() -> None:
+    assert [duration(value) for value in (-5, 59, 60, 3_700, 90_000, 864_000)] == [
+        "0 s", "59 s", "1 min", "1 h 1 min", "1 d 1 h", "10 d",
+    ]  # fmt: skip
+    assert [number(text) for text in ("12", "12+", "N/A", "", "²")] == [12, 12, 0, 0, 0]
+
+
+# ---------------------------------------------------------------- tokens
+
+
+def made_token(**claims: Any) -> str:
+    body = base64.urlsafe_b64encode(json.dumps({"sun": "alice", "exp": NOW + 600, **claims}).encode()).decode()
+    return f"e30.{body.rstrip('=')}.c2ln"
+
+
+def test_a_token_says_whose_it_is_and_is_never_written_out() -> None:
+    token = Token(f"SLURM_JWT={made_token()}\n")
+    assert (token.user, token.ends) == ("alice", NOW + 600)
+    assert token.text not in f"{token!r} {token}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a.b", "a.b.c", "a.b.c\r\nX: y", "e30.W10.c2ln", "e30.e30.c2ln", made_token(sun="a b"), made_token(exp="x")],
+)
+def test_what_is_no_token_is_refused_before_slurm_is_asked(text: str) -> None:
+    with pytest.raises(TokenRefusedError):
+        Token(text)
+
+
+# ---------------------------------------------------------------- the page
+
+
+class Fixed(Slurm):
+    """Slurm's answers, given."""
+
+    def __init__(self, config: Path, nodes: list[Record], jobs: list[Record]) -> None:
+        super().__init__(config)
+        self.given = nodes, jobs
+        self.away = ""
+
+    def nodes(self, _: Token) -> list[Record]:
+        if self.away:
+            raise SlurmAwayError(self.away)
+        return self.given[0]
+
+    def jobs(self, _: Token) -> list[Record]:
+        return self.given[1]
+
+
+def served(app: App, path: str, *, token: str = "", **environ: Any) -> tuple[str, Mapping[str, str], str]:
+    path, _, query = path.partition("?")
+    kept: list[Any] = []
+    cookie = {"HTTP_COOKIE": f"other=1; {COOKIE}={token}"} if token else {}
+    asked = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "QUERY_STRING": query, **cookie, **environ}
+    body = b"".join(app(asked, lambda *arguments: kept.extend(arguments)))  # type: ignore[arg-type]
+    return kept[0], dict(kept[1]), body.decode()
+
+
+class Tags(HTMLParser):
+    """Every tag and attribute that a browser would make of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: set[tuple[str, str]] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found |= {(tag, name) for name, _ in attrs} | {(tag, "")}
+
+
+HOSTILE = "'\"></title></desc></svg></td><script src=x onerror=alert(1)>{{ 7 * 7 }}<img>&lt;\u202e"
+
+
+def test_no_field_of_a_node_or_a_job_brings_a_tag_or_an_attribute(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=hpc\n")
+
+    def pages(text: str) -> list[str]:
+        nodes = [node(**dict.fromkeys(NODE_FIELDS, text)), node(StateLong="down", Reason=text, User=text)]
+        jobs = [job(**dict.fromkeys(JOB_FIELDS, text)), pending(Reason=text, Name=text, Comment=text)]
+        app = App(Fixed(tmp_path, nodes, jobs), None, lambda _: None, lambda: NOW)
+        found = [served(app, path, token=made_token())[2] for path in ("/dashboard/", "/dashboard/jobs?user=")]
+        slurm = Fixed(tmp_path, [], [])
+        slurm.away = text
+        return [*found, served(App(slurm, None, lambda _: None), "/dashboard/", token=made_token())[2]]
+
+    for harmless, hostile in zip(pages("x"), pages(HOSTILE), strict=True):
+        assert "{{ 7 * 7 }}" in hostile, "it is shown"
+        assert Tags(hostile).found == Tags(harmless).found
+        assert "\u202e" not in hostile
+
+
+def test_what_is_asked_for_in_the_address_is_text_too(tmp_path: Path) -> None:
+    app = App(Fixed(tmp_path, [], [job()]), None, lambda _: None)
+    _, _, page = served(app, "/dashboard/jobs?user=%22%3E%3Cscript%3E&%22%3E%3Cscript%3E=1", token=made_token())
+    assert "<script" not in page
+
+
+def test_every_answer_forbids_scripts_frames_and_caches(tmp_path: Path) -> None:
+    app = App(Fixed(tmp_path, [], []), None, lambda _: None)
+    for path in ("/dashboard/", "/dashboard/jobs", "/dashboard/login", "/dashboard/nothing"):
+        _, headers, page = served(app, path, token=made_token())
+        policy = headers["Content-Security-Policy"]
+        assert {"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"} <= set(policy.split("; "))
+        assert headers["Cache-Control"] == "no-store"
+        assert not {"script", "style"} & {tag for tag, _ in Tags(page).found}
+        assert "style" not in {attribute for _, attribute in Tags(page).found}
+
+
+def test_a_page_reads_itself_anew_only_where_somebody_wants_that(tmp_path: Path) -> None:
+    app = App(Fixed(tmp_path, [], []), None, lambda _: None)
+    still = served(app, "/dashboard/jobs?user=bob", token=made_token())[2]
+    assert 'http-equiv="refresh"' not in still
+    assert 'href="?user=bob&amp;refresh="' in still
+    assert '<meta http-equiv="refresh" content="60">' in served(app, "/dashboard/?refresh=", token=made_token())[2]
+
+
+def test_a_form_that_is_too_long_is_not_read_to_its_end(tmp_path: Path) -> None:
+    sent = BytesIO(b"token=" + b"x" * 100_000)
+    app = App(Fixed(tmp_path, [], []), None, lambda _: None)
+    form: dict[str, Any] = {"wsgi.input": sent, "CONTENT_LENGTH": "100006", "REQUEST_METHOD": "POST"}
+    assert served(app, "/dashboard/login", **form)[0].startswith("401 ")
+    assert sent.tell() == 8192
+
+
+def test_a_long_list_of_jobs_is_cut_and_says_so(tmp_path: Path) -> None:
+    app = App(Fixed(tmp_path, [], [job()] * 501), None, lambda _: None)
+    page = served(app, "/dashboard/jobs", token=made_token())[2]
+    assert "The first 500 of 501." in page
+    assert page.count('<th scope="row">') == 500
+
+
+# ---------------------------------------------------------------- plots
+
+
+def test_a_gap_in_the_figures_is_a_gap_in_the_line() -> None:
+    made = plot("CPUs", {"in use": [0, 10, None, 30], "there": [None] * 4})
+    used, there = made.lines
+    assert made.top == 50
+    assert used.points == ("0.0,150.0 160.0,120.0", "480.0,60.0 480.0,60.0")
+    assert used.summary == "last 30, highest 30, mean 13.3"
+    assert (there.points, there.summary) == ((), "no figures")
+
+
+@pytest.mark.parametrize(("highest", "top"), [(0, 1), (1, 1), (2.5, 5), (51, 100), (100, 100), (3001, 5000)])
+def test_the_axis_ends_at_a_round_number_that_holds_all_values(highest: float, top: int) -> None:
+    assert plot("", {"": [highest] * 2}).top == top
+
+
+@pytest.fixture
+def prometheus() -> Iterator[tuple[str, list[str]]]:
+    """What Prometheus' API answers for a range: figures of the last hour of CPUs, else none. And what was asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            end = NOW // STEP * STEP
+            values = [[at, "3"] for at in range(end - 3600, end + 1, STEP)] if "cpus_alloc" in self.path else []
+            series = [{"metric": {}, "values": values}] if values else []
+            body = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}}).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+def test_plots_without_figures_are_left_out_and_answers_serve_for_a_minute(prometheus: tuple[str, list[str]]) -> None:
+    url, asked = prometheus
+    now = [float(NOW)]
+    server = Prometheus(url, lambda: now[0])
+    (found,) = server.plots()
+    assert (found.title, found.lines[0].summary) == ("CPUs", "last 3, highest 3, mean 3.0")
+    count = len(asked)
+    now[0] += 59
+    server.plots()
+    assert len(asked) == count
+    now[0] += 2
+    server.plots()
+    assert len(asked) == 2 * count
+    assert f"end={NOW // STEP * STEP}" in asked[0]
+    assert f"start={NOW // STEP * STEP - DAY}" in asked[0]
+
+
+def test_a_prometheus_that_is_away_is_said_on_the_page_which_shows_the_rest(tmp_path: Path) -> None:
+    server = Prometheus("http://127.0.0.1:9")
+    with pytest.raises(PrometheusAwayError):
+        server.plots()
+    app = App(Fixed(tmp_path, [node()], []), server, lambda _: None)
+    page = served(app, "/dashboard/", token=made_token())[2]
+    assert "Prometheus does not answer ([Errno 111] Connection refused)" in page
+    assert "<strong>cpu-0</strong>" in page
+
+
+def test_a_plot_says_in_words_what_it_shows(tmp_path: Path, prometheus: tuple[str, list[str]]) -> None:
+    app = App(Fixed(tmp_path, [], []), Prometheus(prometheus[0], lambda: NOW), lambda _: None)
+    page = served(app, "/dashboard/", token=made_token())[2]
+    assert 'role="img" aria-labelledby="plot-1 plot-1-text"' in page
+    assert '<title id="plot-1">CPUs over the last day</title>' in page
+    assert '<desc id="plot-1-text">in use: last 3, highest 3, mean 3.0. there: no figures. </desc>' in page
