@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
-import shlex
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from cli.doctor.cluster.facts import Job, SlurmNode
 from cli.health.nodes import parse_nodes as parse_checked
-from cli.kubectl.client import Kubectl, complaint, in_controller
+from cli.kubectl.client import Kubectl, complaint
+from cli.kubectl.questions import put
 from cli.safety.queue import FIELDS, SEPARATOR, parse_jobs
 from cli.status.configuration import STATE_FILE
 from images.common.slurm_records import entries_in, number_of, states_of, text_of
@@ -29,7 +28,7 @@ _REASONS = ("JobArrayID", "Reason", "Dependency", "RestartCnt", "QOS", "Account"
 _WHOLE = "SLURM_BITSTR_LEN=0 squeue --all --noheader"
 """Without the variable the tasks of an array are cut off after 64 characters."""
 
-_FIRST = {"clock": "date +%s", "configuration": f"cat {STATE_FILE}", "slurmctld": "sinfo --noheader --format=%R 2>&1"}
+FIRST = {"clock": "date +%s", "configuration": f"cat {STATE_FILE}", "slurmctld": "sinfo --noheader --format=%R 2>&1"}
 _THEN = {
     "nodes": "scontrol show nodes --json",
     "queue": f"{_WHOLE} --format='{SEPARATOR.join(FIELDS)}'",
@@ -40,61 +39,28 @@ _THEN = {
 }
 """What is asked where slurmctld has answered at all: else each would wait in vain."""
 
-_DATABASE = "timeout -k 1 2 sacctmgr --noheader --parsable2 list cluster </dev/null >/dev/null 2>&1"
-"""Asked beside the others: a slurmdbd that hangs costs them no time."""
-
 _PAST = "sacct --noheader --parsable2 -X --format=State,ExitCode,NodeList,Start,End,Reason --jobs="
 _NAMES = {"queue": "jobs", "reasons": "jobs", "details": "jobs", "statistics": "load", "past": "accounting"}
 
 
 def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool, job: str) -> tuple[dict[str, Any], dict[str, str]]:
     """The parts of the facts that Slurm knows, and why some are missing. `job`: one that is asked about, or none."""
-    mark = secrets.token_hex(8)  # nobody's text is taken for the begin of an answer
-    script = _script(mark, accounting=accounting, job=job)
-    done = in_controller(kubectl, namespace, "timeout", str(SECONDS), "sh", "-c", script, seconds=SECONDS + 1)
-    answers = _answers(done.stdout, mark)
+    then = questions(accounting=accounting, job=job)
+    answers, done = put(kubectl, namespace, FIRST, then, seconds=SECONDS, each=_EACH, slurmdbd=accounting)
     if not answers:
         why = " ".join(complaint(done).split())[:200]
         return {}, {"slurm": "not allowed to run commands in controller-0" if "forbidden" in why else why}
     return parse(answers)
 
 
-def _script(mark: str, *, accounting: bool, job: str) -> str:
-    """Prints `MARK question exit-status` and the answer for each. The job's number is checked by whoever asks."""
+def questions(*, accounting: bool, job: str) -> dict[str, str]:
+    """What is asked where slurmctld has answered. The job's number is checked by whoever asks."""
     then = dict(_THEN)
     if job:
         then["job"] = f"scontrol show job {job} --json"
     if job and accounting:
         then["past"] = _PAST + job
-    first = [f"ask {name} {shlex.quote(question)}" for name, question in _FIRST.items()]
-    more = [f"ask {name} {shlex.quote(question)}" for name, question in then.items()]
-    return "\n".join(
-        [
-            f"{_DATABASE} & asked=$!" if accounting else ":",
-            f'ask() {{ out=$(timeout {_EACH} sh -c "$2" 2>&3); code=$?',
-            f"""printf '%s %s %s\\n%s\\n' {mark} "$1" $code "$out"; return $code; }} 3>/dev/null""",
-            *first[:-1],
-            f"if {first[-1]}; then",
-            *more,
-            "fi",
-            f"wait $asked; echo {mark} database $?" if accounting else ":",
-            f"echo {mark} end 0",
-        ]
-    )
-
-
-def _answers(printed: str, mark: str) -> dict[str, tuple[int, str]]:
-    """Question -> exit status and answer. One that was cut off is not there."""
-    found: dict[str, tuple[int, str]] = {}
-    pieces = printed.split(f"{mark} ")[1:]
-    for piece in pieces:
-        head, _, text = piece.partition("\n")
-        name, _, code = head.partition(" ")
-        if code.isdecimal():
-            found[name] = (int(code), text.rstrip("\n"))
-    if found and "end" not in found:
-        found.popitem()
-    return found
+    return then
 
 
 def parse(answers: Mapping[str, tuple[int, str]]) -> tuple[dict[str, Any], dict[str, str]]:
