@@ -18,12 +18,12 @@ EVERY = 5.0
 
 
 def watch(look: Callable[[], RenderableType], show: Callable[[], None], *, every: float, redraw: bool = True) -> None:
-    """Until Ctrl-C: on a terminal, with `redraw`, show what `look` returns in its place; else let `show` print a new block each round.
+    """Until Ctrl-C: on a terminal, with `redraw`, show what `look` returns in place of the last; else call `show`.
 
     The terminal is given back as it was, also after SIGTERM. `every`: seconds from the end of a round to the next.
     """
     console = Console(highlight=False, emoji=False, markup=False)
-    with suppress(KeyboardInterrupt), _ended_by(signal.SIGTERM):
+    with suppress(KeyboardInterrupt), ended_by(signal.SIGTERM):
         if not (console.is_terminal and redraw):
             while True:
                 show()
@@ -37,7 +37,7 @@ def watch(look: Callable[[], RenderableType], show: Callable[[], None], *, every
 
 
 @contextmanager
-def _ended_by(number: signal.Signals) -> Iterator[None]:
+def ended_by(number: signal.Signals) -> Iterator[None]:
     """Let this signal do what Ctrl-C does."""
 
     def interrupt(_: int, __: FrameType | None) -> None:
