@@ -168,8 +168,11 @@ def slurm(kubectl: Kubectl, namespace: str, *command: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def connect(cloud: Cloud) -> Kubectl:
-    """Kubectl for the cluster of a stack. Raises Failure if it, the context or the cluster is not there."""
+def connect(cloud: Cloud, *, seconds: float = 600) -> Kubectl:
+    """Kubectl for the cluster of a stack. Raises Failure if it, the context or the cluster is not there.
+
+    `seconds`: how long the API server may be silent; kubectl itself gives up after some tries of 20 s.
+    """
     if isinstance(cloud, NebiusCloud):
         raise Failure("this cluster is made by its stack", hint="reach it with the kubeconfig that the stack exports")
     kubeconfig = _kubeconfig(cloud)
@@ -181,7 +184,7 @@ def connect(cloud: Cloud) -> Kubectl:
             f"cloud.kubeconfig: there is no file {kubeconfig}", hint="a relative path starts where you are", code=USAGE
         )
     kubectl = Kubectl(program=find_program(), context=context, kubeconfig=kubeconfig)
-    answer = kubectl.run("get", "--raw", "/readyz", check=False)
+    answer = kubectl.run("get", "--raw", "/readyz", check=False, seconds=seconds)
     if answer.returncode == 0:
         return kubectl
     contexts = kubectl.run("config", "get-contexts", "-o", "name").stdout.split()

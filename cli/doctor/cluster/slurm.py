@@ -6,14 +6,16 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
-from cli.doctor.cluster.facts import Job, SlurmNode
+from cli.doctor.cluster.facts import Ending, Job, SlurmNode
 from cli.health.nodes import parse_nodes as parse_checked
 from cli.kubectl.client import Kubectl, complaint
 from cli.kubectl.questions import put
 from cli.safety.queue import FIELDS, SEPARATOR, parse_jobs
 from cli.status.configuration import STATE_FILE
+from images.common.hostlist import expand
 from images.common.slurm_records import entries_in, number_of, states_of, text_of
 from images.health.nodes import document
 from images.health.slurm import parse_nodes
@@ -25,6 +27,8 @@ _EACH = 2
 """Seconds for one question."""
 
 _REASONS = ("JobArrayID", "Reason", "Dependency", "RestartCnt", "QOS", "Account", "Reservation", "StartTime")
+_TRES = ("tres-per-node", "tres-per-job", "tres-per-task", "Licenses")
+_ENDING = ("JobArrayID", "UserName", "NodeList", "EndTime")
 _WHOLE = "SLURM_BITSTR_LEN=0 squeue --all --noheader"
 """Without the variable the tasks of an array are cut off after 64 characters."""
 
@@ -32,7 +36,9 @@ FIRST = {"clock": "date +%s", "configuration": f"cat {STATE_FILE}", "slurmctld":
 _THEN = {
     "nodes": "scontrol show nodes --json",
     "queue": f"{_WHOLE} --format='{SEPARATOR.join(FIELDS)}'",
-    "reasons": f"{_WHOLE} -O '{','.join(f'{name}:{SEPARATOR}' for name in _REASONS)}'",
+    "reasons": f"{_WHOLE} -O '{','.join(f'{name}:{SEPARATOR}' for name in (*_REASONS, *_TRES))}'",
+    "completing": f"{_WHOLE} --states=completing -O '{','.join(f'{name}:{SEPARATOR}' for name in _ENDING)}'",
+    "licenses": "scontrol show licenses --oneliner",
     "details": f"{_WHOLE} --states=pending --format='%i{SEPARATOR}%R'",
     "partitions": "scontrol show partitions --oneliner",
     "statistics": "sdiag",
@@ -40,7 +46,14 @@ _THEN = {
 """What is asked where slurmctld has answered at all: else each would wait in vain."""
 
 _PAST = "sacct --noheader --parsable2 -X --format=State,ExitCode,NodeList,Start,End,Reason --jobs="
-_NAMES = {"queue": "jobs", "reasons": "jobs", "details": "jobs", "statistics": "load", "past": "accounting"}
+_NAMES = {
+    "queue": "jobs",
+    "reasons": "jobs",
+    "details": "jobs",
+    "completing": "jobs",
+    "statistics": "load",
+    "past": "accounting",
+}
 
 
 def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool, job: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -102,12 +115,36 @@ def _reasons(text: str) -> dict[str, dict[str, Any]]:
     for line in text.splitlines():
         id_, *rest = line.split(SEPARATOR)
         if len(rest) >= len(_KEYS):
-            values = {
-                key: "" if value in {"(null)", "N/A", "None"} else value
-                for key, value in zip(_KEYS, rest, strict=False)
+            plain = ["" if value in {"(null)", "N/A", "None"} else value for value in rest]
+            values = dict(zip(_KEYS, plain, strict=False))
+            node, job, task, licenses, *_ = [*plain[len(_KEYS) :], "", "", "", ""]
+            asked = {"node_gpus": max(_gpus(node), _gpus(task)), "job_gpus": _gpus(job), "licenses": licenses}
+            found[id_] = {
+                **values,
+                **asked,
+                "restarts": int(values["restarts"]) if values["restarts"].isdecimal() else 0,
             }
-            found[id_] = {**values, "restarts": int(values["restarts"]) if values["restarts"].isdecimal() else 0}
     return found
+
+
+def _gpus(text: str) -> int:
+    """In a request, `gres/gpu:a100:2,gres/gpu:1`, or a node's `gpu:a100:2(S:0-1)`. A part of a GPU counts as one."""
+    words = [re.sub(r"^gres[/:]", "", word) for word in re.sub(r"\(.*?\)", "", text).split(",")]
+    counts = [re.split(r"[:=]", word)[1:] for word in words if re.fullmatch(r"gpu([:=].*)?", word)]
+    return sum(int(parts[-1]) if parts and parts[-1].isdecimal() else 1 for parts in counts)
+
+
+def _completing(text: str, now: float) -> tuple[Ending, ...]:
+    lines = [line.split(SEPARATOR) for line in text.splitlines()]
+    return tuple(
+        Ending(id=id_, user=user, nodes=expand(nodes), seconds=now - datetime.fromisoformat(end + "Z").timestamp())
+        for id_, user, nodes, end, *_ in lines
+    )
+
+
+def _licenses(text: str) -> dict[str, int]:
+    found = re.findall(r"LicenseName=(\S+)\s+Total=(\d+)", text)
+    return {name: int(total) for name, total in found}
 
 
 def _details(text: str) -> dict[str, str]:
@@ -130,6 +167,8 @@ def _nodes(text: str, now: float) -> tuple[SlurmNode, ...]:
             cpus=int(number_of(entries[node.name].get("cpus")) or 0),
             memory=int(number_of(entries[node.name].get("real_memory")) or 0),
             gpus=records[node.name].gpus,
+            all_gpus=_gpus(text_of(entries[node.name].get("gres"))),
+            features=frozenset(filter(None, records[node.name].pool.split(","))),
             checked=node,
         )
         for node in checked.nodes
@@ -163,6 +202,8 @@ def _parsers(clock: float) -> dict[str, Callable[[str], dict[str, Any]]]:
         "queue": lambda text: {"queue": parse_jobs(text)},
         "reasons": lambda text: {"reasons": _reasons(text)},
         "details": lambda text: {"details": _details(text)},
+        "completing": lambda text: {"completing": _completing(text, clock or time.time())},
+        "licenses": lambda text: {"licenses": _licenses(text)},
         "partitions": lambda text: {"partitions": _partitions(text)},
         "statistics": _statistics,
         "job": lambda text: {"job": next(iter(entries_in(text, "jobs")), None)},
