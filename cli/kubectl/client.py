@@ -24,7 +24,8 @@ FIELD_MANAGER = "slurmstack"
 OWNERS = "--show-managed-fields"
 """For `kubectl get`, where it matters who has set a field: it leaves that out by itself."""
 
-_TIMEOUT = "20s"
+_TIMEOUT = 20
+"""Seconds for one request."""
 
 _STREAMS = frozenset({"exec", "logs", "port-forward"})
 
@@ -60,7 +61,7 @@ class Kubectl:
         `seconds`: how long at most. kubectl itself waits for ever for a pod whose machine is lost.
         """
         # A timeout ends streams too, however long a command in a pod may rightly take.
-        timeout = [] if arguments[0] in _STREAMS else [f"--request-timeout={_TIMEOUT}"]
+        timeout = [] if arguments[0] in _STREAMS else [f"--request-timeout={min(_TIMEOUT, seconds):g}s"]
         command = [*self.command(), *timeout, *arguments]
         environment = {**os.environ, **self.environment}
         try:
