@@ -188,8 +188,10 @@ def connect(cloud: Cloud, *, seconds: float = 600) -> Kubectl:
     answer = kubectl.run("get", "--raw", "/readyz", check=False, seconds=seconds)
     if answer.returncode == 0:
         return kubectl
-    contexts = kubectl.run("config", "get-contexts", "-o", "name").stdout.split()
-    if context not in contexts:
+    # A context that is not there is no reason for silence, and the list of them takes kubectl 5 s then.
+    silent = answer.returncode == _UNDONE
+    contexts = [] if silent else kubectl.run("config", "get-contexts", "-o", "name").stdout.split()
+    if not silent and context not in contexts:
         listed = f"; there are: {', '.join(contexts)}" if contexts else "; it has none"
         where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         raise Failure(
