@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COULD_NOT_LOOK = 3
 """Exit status where neither Kubernetes nor Slurm could be asked."""
 
-SILENT = 4
+SILENT = 3
 """Seconds that the API server may be silent before that is what there is to say."""
 
 app = typer.Typer(invoke_without_command=True)
