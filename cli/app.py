@@ -38,7 +38,7 @@ COMMANDS = {
     "destroy": ("cli.commands.cluster:destroy", "Delete the cluster: running jobs are waited for, then all goes."),
     "status": (
         "cli.commands.access:status",
-        "Show pods, Slurm nodes, the active configuration and the login address.",
+        "Show on one screen what runs: pods, pools, the queue, the jail, accounting, versions and addresses.",
     ),
     "login": (
         "cli.commands.access:login",
@@ -91,7 +91,7 @@ def load(name: str) -> Any:
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)
     else:
-        holder.command(name)(found)
+        holder.command(name, cls=getattr(found, "command_class", None))(found)
     return get_group(holder).commands[name]
 
 

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
+from typing import Any
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from cli.kubectl.client import Kubectl
-from slurm.names import REST, REST_PORT
 
 
 def login_address(kubectl: Kubectl, namespace: str) -> str | None:
     """Address of the login Service."""
-    return _address(kubectl, namespace, "login")
+    found = kubectl.items("service", "login", "-n", namespace)
+    return address_of(found[0]) if found else None
 
 
-def rest_address(kubectl: Kubectl, namespace: str) -> str | None:
-    """Where the REST API is."""
-    address = _address(kubectl, namespace, REST)
-    return f"https://{address}:{REST_PORT}" if address else None
-
-
-def _address(kubectl: Kubectl, namespace: str, service: str) -> str | None:
+def address_of(service: Mapping[str, Any]) -> str:
     """Address of a Service: its load balancer's where it has one, else the cluster IP."""
-    found = kubectl.items("service", service, "-n", namespace)
-    if not found:
-        return None
-    for ingress in found[0].get("status", {}).get("loadBalancer", {}).get("ingress", []):
+    for ingress in service.get("status", {}).get("loadBalancer", {}).get("ingress", []):
         return str(ingress.get("ip") or ingress.get("hostname"))
-    return str(found[0]["spec"]["clusterIP"])
+    return str(service["spec"]["clusterIP"])
 
 
 def host_public_key(kubectl: Kubectl, namespace: str) -> str | None:

@@ -18,9 +18,9 @@ OUTPUT = "kubeconfig"
 """Output of a stack whose cloud makes the cluster. It names a command that gets a token; there is no secret in it."""
 
 
-def reach(stack: Stack) -> Kubectl:
-    """Kubectl for the cluster of a stack. Raises Failure if there is none, or if it does not answer."""
-    kubectl = reach_if_made(stack)
+def reach(stack: Stack, *, seconds: float = 600) -> Kubectl:
+    """Kubectl for the cluster of a stack. Raises Failure if there is none, or if it does not answer in that time."""
+    kubectl = reach_if_made(stack, seconds=seconds)
     if kubectl is None:
         raise Failure(
             f"the stack {stack.name!r} has no cluster yet",
@@ -29,17 +29,17 @@ def reach(stack: Stack) -> Kubectl:
     return kubectl
 
 
-def reach_if_made(stack: Stack) -> Kubectl | None:
+def reach_if_made(stack: Stack, *, seconds: float = 600) -> Kubectl | None:
     """The same; None where the stack makes its cluster, and has not made it yet."""
     cloud = stack.config.cloud
     if not isinstance(cloud, NebiusCloud):
-        return connect(cloud)
+        return connect(cloud, seconds=seconds)
     file = keep_kubeconfig(stack)
     if file is None:
         return None
     context = _context(file)
     kubectl = Kubectl(program=find_program(), context=context, kubeconfig=str(file))
-    answer = kubectl.run("get", "--raw", "/readyz", check=False)
+    answer = kubectl.run("get", "--raw", "/readyz", check=False, seconds=seconds)
     if answer.returncode != 0:
         credentials = (
             "`nebius iam whoami` tells whether the vendor's command is there and logged in"

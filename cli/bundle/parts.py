@@ -14,6 +14,9 @@ from typing import Any
 import yaml
 
 from cli.bundle.redact import without_secrets
+from cli.doctor.cluster.collect import collect
+from cli.doctor.cluster.diagnose import diagnose
+from cli.doctor.cluster.present import as_data as findings_as_data
 from cli.errors import Failure
 from cli.health.present import as_data
 from cli.health.query import read_nodes
@@ -48,10 +51,14 @@ _SLURM: dict[str, tuple[str, ...]] = {
     "partitions": ("scontrol", "show", "partitions"),
     "jobs": ("scontrol", "show", "jobs"),
     "reservations": ("scontrol", "show", "reservations"),
+    "licenses": ("scontrol", "show", "licenses"),
+    "priorities": ("sprio", "--long"),
     "sdiag": ("sdiag",),
     "squeue": ("squeue", "--all", "--long"),
     "sinfo": ("sinfo", "--Node", "--long"),
     "sinfo-reasons": ("sinfo", "--list-reasons"),
+    "associations": ("sacctmgr", "--parsable2", "show", "associations", "withdeleted"),
+    "qos": ("sacctmgr", "--parsable2", "show", "qos"),
     "sacct": ("sacct", "--allusers", "--parsable2", "--starttime=now-1days", f"--format={_SACCT}"),
 }
 """What is asked of Slurm, and what the file is called."""
@@ -70,7 +77,8 @@ def cluster_parts(kubectl: Kubectl, stack: Stack, pods: list[dict[str, Any]]) ->
     """What is read of the cluster, its logs of these pods."""
     namespace = stack.config.cluster.namespace
     found: dict[str, Read] = {
-        "status.json": lambda: _json(asdict(read_status(kubectl, stack.config))),
+        "status.json": lambda: _status(kubectl, stack),
+        "doctor.json": lambda: _findings(kubectl, stack),
         "health.json": lambda: _json(as_data(read_nodes(kubectl, namespace), namespace=namespace)),
         "events.txt": lambda: _events(kubectl, namespace),
         "slurm/configuration-agent.json": lambda: _agent(kubectl, namespace),
@@ -96,6 +104,21 @@ def _stack_file(stack: Stack) -> str:
     """As it was read: without comments, which nobody looks through."""
     document = without_secrets(read_document(stack.file))
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100_000)
+
+
+def _status(kubectl: Kubectl, stack: Stack) -> str:
+    found = read_status(kubectl, stack.config)
+    if not found.pods and found.unread.get("pods") and found.slurmctld:
+        raise Failure(f"pods: {found.unread['pods']}; slurmctld: {found.slurmctld}")
+    return _json(asdict(found))
+
+
+def _findings(kubectl: Kubectl, stack: Stack) -> str:
+    """What `slurmstack doctor` would say."""
+    facts = collect(kubectl, stack.config)
+    if not facts.pods and not facts.owners and "slurm" in facts.unread:
+        raise Failure("; ".join(f"{part}: {why}" for part, why in facts.unread.items()))
+    return _json(findings_as_data(facts, diagnose(facts)))
 
 
 def _own_versions() -> str:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 COULD_NOT_LOOK = 3
 """Exit status where neither Kubernetes nor Slurm could be asked."""
 
+SILENT = 3
+"""Seconds that the API server may be silent before that is what there is to say."""
+
 app = typer.Typer(invoke_without_command=True)
 
 CredentialsOption = Annotated[
@@ -156,7 +159,7 @@ def _look(config: Path | None, *, job: str = "") -> Facts:
 
     stack = open_stack(config)
     with _could_not_look():
-        facts = collect(reach(stack), stack.config, job=job)
+        facts = collect(reach(stack, seconds=SILENT), stack.config, job=job)
         if not facts.pods and not facts.owners and "slurm" in facts.unread:
             whys = "; ".join(dict.fromkeys(f"{part}: {why}" for part, why in facts.unread.items()))
             missing = facts.knows("pods", "workloads")

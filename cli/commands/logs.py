@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -13,14 +15,21 @@ import typer
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption
 from cli.errors import INTERRUPTED, USAGE, Failure
-from cli.logs.gather import Asked, gather
-from cli.logs.jobs import JOB
+from cli.kubectl.client import Kubectl
+from cli.logs.follow import follow as follow_logs
+from cli.logs.gather import Asked, gather, to_follow
+from cli.logs.jobs import JOB, read_job
 from cli.logs.lines import in_order, when
 from cli.logs.present import print_lines, print_missing
+from cli.logs.sources import is_probe
 from cli.stack import open_stack
+from cli.status.watch import ended_by
 from cli.usage.times import TimeError
 
 DEFAULT_PERIOD = timedelta(hours=1)
+
+FOLLOWED = timedelta(minutes=1)
+"""How far back --follow begins."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
@@ -58,6 +67,12 @@ def logs(
     tail: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Only the last lines.", show_default=False)
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is written from now on, until Ctrl-C.")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also what sshd writes each time the kubelet looks whether it runs.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as a JSON object.")] = False,
 ) -> None:  # fmt: skip
     """Print what Slurm and Kubernetes wrote about a component, a node or a job, in the order of time.
@@ -72,6 +87,10 @@ def logs(
 
     Logs of pods that are gone are gone with them; Kubernetes keeps events for an hour.
 
+    --follow begins a minute ago, or at --since; for a job, when it was submitted. It has the logs, also of pods that
+    come later and of the nodes on which a job starts later, and no events. A line is shown within a second, in the
+    order of time with others of that second. Ctrl-C ends it with exit status 0.
+
     Examples:
       slurmstack logs --job 1234
 
@@ -82,19 +101,46 @@ def logs(
       slurmstack logs controller --since 2026-11-01T08:00 --until 2026-11-01T09:00
 
       slurmstack logs --since 5m --json | jq -r .text
+
+      slurmstack logs --follow --job 1234
     """
     try:
+        if follow and (until is not None or tail is not None):
+            raise Failure("--follow has no end: it goes with neither --until nor --tail", code=USAGE)
         asked, last = _asked(component=component, node=node, job=job, since=since, until=until, tail=tail)
         stack = open_stack(config)
         asked = replace(asked, accounting=stack.config.accounting.enabled)
-        found = gather(reach(stack), stack.config.cluster.namespace, asked, datetime.now(UTC))
-        lines = in_order(found.lines, since=asked.since, until=last, tail=tail)
+        namespace = stack.config.cluster.namespace
+        if follow:
+            _follow(reach(stack), namespace, asked, given=since is not None, probes=every, as_json=as_json)
+            return
+        found = gather(reach(stack), namespace, asked, datetime.now(UTC))
+        told = [line for line in found.lines if every or not is_probe(line)]
+        lines = in_order(told, since=asked.since, until=last, tail=tail)
         print_missing(found.missing)
         print_lines(lines, as_json=as_json)
         if not lines:
             typer.echo("nothing was written in that time; --since goes further back", err=True)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)  # nothing was begun that could be finished
+
+
+def _follow(kubectl: Kubectl, namespace: str, asked: Asked, *, given: bool, probes: bool, as_json: bool) -> None:
+    """Print until Ctrl-C, or until whoever started this ends it. `given`: whether the begin was."""
+    since = asked.since if given else datetime.now(UTC) - FOLLOWED
+    with suppress(KeyboardInterrupt), ended_by(signal.SIGTERM):
+        if asked.job is not None:
+            known = read_job(kubectl, namespace, asked.job, datetime.now(UTC), accounting=asked.accounting)
+            print_lines(in_order(known.lines, since=asked.since), as_json=as_json)
+            since = asked.since or known.begin or since
+        lines = follow_logs(
+            kubectl, namespace, lambda: to_follow(kubectl, namespace, asked, datetime.now(UTC)),
+            since or datetime.now(UTC),
+        )  # fmt: skip
+        with closing(lines):
+            for line in lines:
+                if probes or not is_probe(line):
+                    print_lines([line], as_json=as_json)
 
 
 def _asked(

@@ -10,7 +10,7 @@ from typing import Any
 from cli.errors import USAGE, Failure
 from cli.health.nodes import Nodes, NodesError, in_order, parse_nodes
 from cli.kubectl.client import Kubectl, complaint, hint_after, in_controller
-from cli.status.read import Pod, pod_of
+from cli.status.pods import Pod, pod_of
 from config.errors import nearest
 from slurm.names import WORKER
 from slurm.rights import WITHOUT_SET_UP

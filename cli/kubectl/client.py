@@ -24,7 +24,8 @@ FIELD_MANAGER = "slurmstack"
 OWNERS = "--show-managed-fields"
 """For `kubectl get`, where it matters who has set a field: it leaves that out by itself."""
 
-_TIMEOUT = "20s"
+_TIMEOUT = 20
+"""Seconds for one request."""
 
 _STREAMS = frozenset({"exec", "logs", "port-forward"})
 
@@ -60,7 +61,7 @@ class Kubectl:
         `seconds`: how long at most. kubectl itself waits for ever for a pod whose machine is lost.
         """
         # A timeout ends streams too, however long a command in a pod may rightly take.
-        timeout = [] if arguments[0] in _STREAMS else [f"--request-timeout={_TIMEOUT}"]
+        timeout = [] if arguments[0] in _STREAMS else [f"--request-timeout={min(_TIMEOUT, seconds):g}s"]
         command = [*self.command(), *timeout, *arguments]
         environment = {**os.environ, **self.environment}
         try:
@@ -168,8 +169,11 @@ def slurm(kubectl: Kubectl, namespace: str, *command: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def connect(cloud: Cloud) -> Kubectl:
-    """Kubectl for the cluster of a stack. Raises Failure if it, the context or the cluster is not there."""
+def connect(cloud: Cloud, *, seconds: float = 600) -> Kubectl:
+    """Kubectl for the cluster of a stack. Raises Failure if it, the context or the cluster is not there.
+
+    `seconds`: how long the API server may be silent; kubectl itself gives up after some tries of 20 s.
+    """
     if isinstance(cloud, NebiusCloud):
         raise Failure("this cluster is made by its stack", hint="reach it with the kubeconfig that the stack exports")
     kubeconfig = _kubeconfig(cloud)
@@ -181,11 +185,13 @@ def connect(cloud: Cloud) -> Kubectl:
             f"cloud.kubeconfig: there is no file {kubeconfig}", hint="a relative path starts where you are", code=USAGE
         )
     kubectl = Kubectl(program=find_program(), context=context, kubeconfig=kubeconfig)
-    answer = kubectl.run("get", "--raw", "/readyz", check=False)
+    answer = kubectl.run("get", "--raw", "/readyz", check=False, seconds=seconds)
     if answer.returncode == 0:
         return kubectl
-    contexts = kubectl.run("config", "get-contexts", "-o", "name").stdout.split()
-    if context not in contexts:
+    # A context that is not there is no reason for silence, and the list of them takes kubectl 5 s then.
+    silent = answer.returncode == _UNDONE
+    contexts = [] if silent else kubectl.run("config", "get-contexts", "-o", "name").stdout.split()
+    if not silent and context not in contexts:
         listed = f"; there are: {', '.join(contexts)}" if contexts else "; it has none"
         where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         raise Failure(

@@ -12,7 +12,8 @@ from typing import Any
 from cli.errors import USAGE, Failure
 from cli.health.query import MOST_NAMES, refuse_no_namespace
 from cli.kubectl.client import Kubectl
-from cli.logs.jobs import read_job, refuse_no_job
+from cli.logs.follow import Wanted
+from cli.logs.jobs import Job, read_job, refuse_no_job
 from cli.logs.naming import names_job, names_node
 from cli.logs.sources import Container, Found, Source, containers, events, log_sources, read_all
 from config.errors import nearest
@@ -40,6 +41,29 @@ class Asked:
     """For the logs of all: more of each are not needed."""
     accounting: bool = True
     """Whether jobs are recorded."""
+
+
+def to_follow(kubectl: Kubectl, namespace: str, asked: Asked, now: datetime) -> Wanted:
+    """Which logs are about it just now, and which of their lines. Raises Failure."""
+    there = containers(kubectl.items("pod", "-n", namespace))
+    if asked.job is not None:
+        known = read_job(kubectl, namespace, asked.job, now, accounting=asked.accounting)
+        refuse_no_job(asked.job, known)
+        return dict.fromkeys(_about_job(there, known), names_job(known.ids))
+    if asked.node is not None:
+        others = dict.fromkeys((item for item in there if item.name in _WATCHERS), names_node(asked.node))
+        return {**others, **dict.fromkeys((item for item in there if item.pod == asked.node), lambda _: True)}
+    name = asked.component
+    chosen = [item for item in there if name is None or name in _names(item)]
+    if not chosen and name is not None:
+        raise _unknown(name, there)
+    return dict.fromkeys(chosen, lambda _: True)
+
+
+def _about_job(there: Sequence[Container], known: Job) -> list[Container]:
+    """Where lines about a job are. Where nobody knows its nodes, on all."""
+    where = known.nodes if known.lines else {item.pod for item in there if item.component == WORKER}
+    return [item for item in there if item.name in _OF_JOBS or (item.name == "slurmd" and item.pod in where)]
 
 
 def gather(kubectl: Kubectl, namespace: str, asked: Asked, now: datetime) -> Found:
@@ -126,9 +150,7 @@ def _of_job(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequence[Cont
     known = read_job(kubectl, namespace, str(asked.job), now, accounting=asked.accounting)
     refuse_no_job(str(asked.job), known)
     gone = known.nodes - {item.pod for item in there} if there else set()
-    # Where nobody knows the nodes, all are read.
-    where = known.nodes if known.lines else {item.pod for item in there if item.component == WORKER}
-    wanted = [item for item in there if item.name in _OF_JOBS or (item.name == "slurmd" and item.pod in where)]
+    wanted = _about_job(there, known)
     since = asked.since or known.begin
     sources: dict[str, Source] = log_sources(kubectl, namespace, wanted, since=since)
     found = read_all(sources, names_job(known.ids))

@@ -22,6 +22,7 @@ def print_lines(lines: Sequence[Line], *, as_json: bool) -> None:
     if as_json:
         for line in lines:
             typer.echo(json.dumps(line.as_data()))
+        sys.stdout.flush()
     elif sys.stdout.isatty():
         console = Console(highlight=False, emoji=False)
         for line in lines:
@@ -31,6 +32,7 @@ def print_lines(lines: Sequence[Line], *, as_json: bool) -> None:
     else:
         for line in lines:
             typer.echo(printable(str(line)))
+        sys.stdout.flush()
 
 
 def print_missing(missing: Sequence[str]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from cli.kubectl.client import Kubectl, in_controller
 from config.cluster import ClusterConfig
-from slurm.conf import config_hash, render
+from slurm.conf import config_hash
 from slurm.names import CONFIG_MAP
 
 STATE_FILE = "/run/slurmstack/configuration.json"
@@ -26,12 +27,12 @@ def configuration_state(kubectl: Kubectl, namespace: str) -> dict[str, Any] | No
     return state
 
 
-def describe_configuration(kubectl: Kubectl, config: ClusterConfig) -> str:
-    """The configuration in force compared with the stack file, in words."""
-    state = configuration_state(kubectl, config.cluster.namespace)
+def describe_configuration(
+    kubectl: Kubectl, config: ClusterConfig, wanted: str, state: Mapping[str, Any] | None
+) -> str:
+    """The configuration in force, as the agent's state has it, compared with the wanted one, a hash, in words."""
     if state is None:
         return "unknown"
-    wanted = config_hash(render(config))
     rejected = state.get("rejected")
     if state.get("active") == wanted:
         if not rejected or not _is_asked_for(kubectl, config.cluster.namespace, str(rejected["hash"])):

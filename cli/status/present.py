@@ -1,51 +1,185 @@
-"""What runs, for people."""
+"""What runs, for people: one screen of 80 columns."""
 
 from __future__ import annotations
 
-from rich.console import Console
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from cli.health.present import printable
+from cli.health.present import ago, printable
 from cli.kubectl.client import SILENT_SLURMDBD
-from cli.status.read import Status, is_down, missing_workers
-from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST
+from cli.status.read import Pool, Status, missing_workers
+from cli.status.slurm import SlurmNode, is_down
+from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, WORKER
+
+_LISTED = 8
+"""Nodes and pods of a pool that are shown one by one; the others are counted."""
+
+_REASONS = 6
+"""Reasons of waiting jobs that are shown."""
+
+_NAMES = 4
+"""Names of nodes in one line."""
+
+_GIB = 2**30
+_UNBROKEN = 100_000
+"""Columns where no terminal has an end: what is read by grep stays on one line."""
 
 
 def print_status(status: Status) -> None:
-    """Tables for people. Names and reasons come from outside and are no markup."""
+    """The screen. Names and reasons come from outside and are no markup."""
     console = Console(highlight=False, emoji=False, markup=False)
-    if not status.pods:
-        console.print(f"nothing runs in namespace {status.namespace}")
-        return
-    pods = Table("POD", "STATE", "READY", "RESTARTS", "ON", box=None, pad_edge=False)
-    for pod in status.pods:
+    if not console.is_terminal:
+        console.width = _UNBROKEN
+    console.print(Screen(status))
+
+
+class Screen:
+    """A status, as rich prints it."""
+
+    def __init__(self, status: Status, now: datetime | None = None) -> None:
+        self._status = status
+        self._now = now or datetime.now(UTC)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The parts below each other."""
+        status = self._status
+        if not status.pods and "pods" not in status.unread and not status.nodes:
+            yield Text(f"nothing runs in namespace {status.namespace}")
+            return
+        yield from _pods(status)
+        yield Text()
+        if told := missing_workers(status.workers):
+            yield from (Text(told, style="red"), Text())
+        yield from self._nodes()
+        yield Text()
+        facts = Table.grid(padding=(0, 2, 0, 0))
+        facts.add_column(no_wrap=True)
+        facts.add_column(overflow="fold")
+        for name, text in self._facts():
+            facts.add_row(Text(name, style="bold"), text)
+        yield facts
+
+    def _nodes(self) -> Iterator[Table | Text]:
+        status = self._status
+        if status.slurmctld:
+            logs = f"`kubectl logs -n {status.namespace} {CONTROLLER_HOST} -c slurmctld` and `-c munged`"
+            yield Text(f"slurmctld does not answer: {printable(status.slurmctld)}; see {logs}", style="red")
+            return
+        if not status.nodes:
+            yield Text("slurmctld has no nodes")
+        table = Table("POOL", box=None, pad_edge=False)
+        columns = ("wanted", "ready", "allocated", "idle", "drained", "down", "other")
+        for name in columns:
+            table.add_column(name.upper(), justify="right")
+        for pool in status.pools:
+            table.add_row(Text(pool.name), *(_count(pool, name) for name in columns))
+        yield table
+        ill = [node for node in status.nodes if is_down(node.state) or node.reason]
+        for node in ill[:_LISTED]:
+            yield self._ill(node)
+        if len(ill) > _LISTED:
+            yield Text(f"  and {len(ill) - _LISTED} more: `slurmstack health` shows all")
+
+    def _ill(self, node: SlurmNode) -> Text:
+        since = _seconds_since(node.since, self._now)
+        who = f" by {printable(node.by)}" if node.by else ""
+        told = f"{who}{f' {ago(since)} ago' if since is not None else ''}"
+        reason = f": {printable(node.reason)}" if node.reason else ""
+        return Text.assemble("  ", node.name, " ", (node.state, "red" if is_down(node.state) else ""), told, reason)
+
+    def _facts(self) -> Iterator[tuple[str, Text]]:
+        status = self._status
+        if status.queue is not None:
+            yield "queue", self._queue()
+        if status.jail is not None:
+            yield "jail", _jail(status)
+        held = defaultdict(list)
+        for node in status.nodes:
+            held[node.confinement].append(node.name)
+        for confinement, names in held.items():
+            if confinement:
+                yield "jobs held to", Text(f"{printable(confinement)} ({_listed(names)})")
+        if status.slurmdbd_answers is not None:
+            logs = f"`kubectl logs -n {status.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}`"
+            fine = status.slurmdbd_answers
+            yield (
+                "accounting",
+                Text("slurmdbd answers") if fine else Text(f"{SILENT_SLURMDBD}; see {logs}", style="red"),
+            )
+        last = " (the one last taken)" if status.slurmctld and status.configuration == "active" else ""
+        yield "configuration", Text(f"{printable(status.configuration)}{last}")
+        if status.last_apply is not None:
+            since = _seconds_since(status.last_apply.time.removesuffix("Z"), self._now)
+            told = f"{ago(since)} ago, " if since is not None else ""
+            yield "last apply", Text(f"{told}{status.last_apply.time}, with {printable(status.last_apply.engine)}")
+        yield "versions", Text(_versions(status))
+        yield "login address", Text(status.login_address or "none")
+        if status.rest_address:
+            yield "REST API", Text(status.rest_address)
+        for part, why in status.unread.items():
+            yield "could not read", Text(f"{part}: {printable(why)}", style="magenta")
+
+    def _queue(self) -> Text:
+        queue = self._status.queue
+        assert queue is not None
+        parts = [f"{queue.running} running", f"{queue.pending} pending"]
+        parts += [f"{queue.other} ending or suspended"] if queue.other else []
+        parts += [f"longest wait {ago(queue.longest_wait)}"] if queue.longest_wait is not None else []
+        reasons = [f"{count} {printable(reason)}" for reason, count in queue.reasons.items()]
+        more = f", {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
+        waiting = f"; waiting for: {', '.join(reasons[:_REASONS])}{more}" if reasons else ""
+        return Text(", ".join(parts) + waiting)
+
+
+def _pods(status: Status) -> Iterator[Table | Text]:
+    """All pods but workers that are well: those are counted by pool."""
+    names = {node.name for node in status.nodes}
+    workers = [pod for pod in status.pods if pod.component == WORKER or pod.name in names]
+    ill = [pod for pod in workers if not pod.ready or pod.phase != "Running"]
+    table = Table("POD", "STATE", "READY", "RESTARTS", "ON", box=None, pad_edge=False)
+    for pod in [*(pod for pod in status.pods if pod not in workers), *ill[:_LISTED]]:
         ready = Text("yes") if pod.ready else Text("no", style="red")
-        pods.add_row(Text(pod.name), Text(pod.phase), ready, str(pod.restarts), Text(pod.node))
-    console.print(pods)
-    nodes = Table("SLURM NODE", "STATE", "JOBS ARE HELD TO", "REASON", box=None, pad_edge=False)
-    for node in status.nodes:
-        nodes.add_row(
-            Text(node.name),
-            Text(node.state, style="red" if is_down(node.state) else ""),
-            Text(printable(node.confinement)),
-            Text(printable(node.reason)),
-        )
-    console.print()
-    if told := missing_workers(status.workers):
-        console.print(told, soft_wrap=True)
-        console.print()
-    if status.slurmctld:
-        logs = f"`kubectl logs -n {status.namespace} {CONTROLLER_HOST} -c slurmctld` and `-c munged`"
-        console.print(f"slurmctld does not answer: {printable(status.slurmctld)}; see {logs}", soft_wrap=True)
-    else:
-        console.print(nodes if status.nodes else "slurmctld has no nodes")
-    console.print()
-    if status.slurmdbd_answers is False:
-        logs = f"`kubectl logs -n {status.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}`"
-        console.print(f"accounting: {SILENT_SLURMDBD}; see {logs}", soft_wrap=True)
-    last = " (the one last taken)" if status.slurmctld and status.configuration == "active" else ""
-    console.print(f"configuration: {status.configuration}{last}")
-    console.print(f"login address: {status.login_address or 'none'}")
-    if status.rest_address:
-        console.print(f"REST API: {status.rest_address}")
+        table.add_row(Text(pod.name), Text(pod.phase), ready, str(pod.restarts), Text(pod.node))
+    yield table
+    if len(ill) > _LISTED:
+        yield Text(f"and {len(ill) - _LISTED} more workers that are not ready")
+
+
+def _count(pool: Pool, column: str) -> Text:
+    value = int(getattr(pool, column))
+    bad = (column in {"drained", "down"} and value) or (column == "ready" and value < pool.wanted)
+    return Text(str(value), style="red" if bad else "")
+
+
+def _jail(status: Status) -> Text:
+    jail = status.jail
+    assert jail is not None
+    if not jail.mounted:
+        return Text(f"not mounted in {jail.seen_by}", style="red")
+    share = 100 * jail.free // max(jail.size, 1)
+    free = f"{jail.free / _GIB:.1f} of {jail.size / _GIB:.1f} GiB free ({share} %)"
+    version = f"populated with version {printable(jail.version)}" if jail.version else "not populated"
+    return Text(f"mounted in {jail.seen_by}, {free}, {version}")
+
+
+def _versions(status: Status) -> str:
+    versions = status.versions
+    named = {"Slurm": versions.slurm, "images": ", ".join(versions.images), "slurmstack": versions.slurmstack}
+    return "; ".join(f"{name} {printable(value)}" for name, value in named.items() if value)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
+
+
+def _seconds_since(time: str, now: datetime) -> float | None:
+    try:
+        return (now - datetime.fromisoformat(time).replace(tzinfo=UTC)).total_seconds()
+    except ValueError:
+        return None

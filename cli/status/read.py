@@ -1,41 +1,29 @@
-"""What runs: asked of Kubernetes and of Slurm, and whether it is whole."""
+"""What runs: asked of Kubernetes and of Slurm at the same time, and whether it is whole."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+import importlib.metadata
+import subprocess
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from cli.access.addresses import login_address, rest_address
-from cli.kubectl.client import ANSWER_SECONDS, ASK_SLURMDBD, Kubectl, complaint, in_controller
+from cli.access.addresses import address_of
+from cli.errors import Failure
+from cli.kubectl.client import OWNERS, Kubectl, message, understood
 from cli.safety.changed import POOL_LABEL
 from cli.status.configuration import describe_configuration
+from cli.status.jail import Jail, read_jail
+from cli.status.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
+from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, is_down
 from config.cluster import ClusterConfig
-from slurm.names import CONFINEMENT, node_name
+from slurm.conf import config_hash, render
+from slurm.names import REST, REST_PORT, node_name
 
-
-@dataclass(frozen=True, kw_only=True)
-class Pod:
-    """One pod."""
-
-    name: str
-    phase: str
-    ready: bool
-    restarts: int
-    node: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlurmNode:
-    """One Slurm node as `sinfo` has it."""
-
-    name: str
-    state: str
-    reason: str
-    confinement: str = ""
-    """To what its jobs are held, as the node says; empty if it says nothing."""
+_SECONDS = 20
+"""For Kubernetes' answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +38,40 @@ class Workers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pool:
+    """The nodes of one pool, also of one that has left the stack file and still has some."""
+
+    name: str
+    wanted: int
+    """By the stack file."""
+    ready: int
+    """Pods that run and do not leave."""
+    allocated: int = 0
+    """Nodes with jobs, and none of those below."""
+    idle: int = 0
+    drained: int = 0
+    """Draining ones, too: they take no new jobs."""
+    down: int = 0
+    """Slurm gives them no jobs: they do not answer, or have failed."""
+    other: int = 0
+    """Reserved, in maintenance, ..."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """What runs."""
+
+    slurm: str
+    """As slurmctld's container has it, `24.11.5`; empty if it could not be asked."""
+    images: tuple[str, ...]
+    """Tags: several while pods are replaced."""
+    slurmstack: str
+    """Of this command."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Status:
-    """The state of a cluster."""
+    """The state of a cluster. Its fields are the keys of `status --json`: they are only ever added to."""
 
     namespace: str
     pods: tuple[Pod, ...]
@@ -68,65 +88,129 @@ class Status:
     rest_address: str | None
     """None without a REST API."""
     healthy: bool
+    pools: tuple[Pool, ...] = ()
+    queue: Queue | None = None
+    """None where slurmctld does not answer."""
+    jail: Jail | None = None
+    """None where no pod could be asked."""
+    versions: Versions = field(default_factory=lambda: Versions(slurm="", images=(), slurmstack=""))
+    last_apply: Apply | None = None
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Part -> why it could not be read."""
 
-
-_SINFO = ("sinfo", "--Node", "--noheader", "--Format=NodeHost:|,StateLong:|,Reason:|,Extra:")
-
-_SILENT = "slurmdbd is silent\n"
-
-_WITH_SLURMDBD = f"""{ASK_SLURMDBD} & "$@"; code=$?; wait $! || echo '{_SILENT.strip()}'; exit $code"""
-"""Both at the same time: neither makes the other wait."""
-
-LEAVING = "Leaving"
-"""Phase of a pod that was deleted and has not ended yet."""
 
 _FINE = ("active", "unknown")
 """A configuration that is in force, or that nobody can ask about: a network policy may keep the API server from it."""
 
+_KINDS = "pod,statefulset,service"
+
 
 def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
-    """Ask Kubernetes and Slurm. What does not answer is shown as missing, not raised."""
+    """Ask Kubernetes, Slurm and a pod that has the jail: three calls at a time.
+
+    What does not answer, or may not be read, is shown as missing, not raised.
+    """
     namespace = config.cluster.namespace
-    with ThreadPoolExecutor() as pool:  # each is a process or two that mostly waits
-        found = pool.submit(kubectl.items, "pod,statefulset", "-n", namespace)
-        asked = pool.submit(_nodes, kubectl, namespace, accounting=config.accounting.enabled)
-        answered = pool.submit(describe_configuration, kubectl, config)
-        login = pool.submit(login_address, kubectl, namespace)
-        rest = pool.submit(rest_address, kubectl, namespace) if config.rest.enabled else None
-    (nodes, slurmctld, slurmdbd_answers), configuration = asked.result(), answered.result()
-    items = [item for item in found.result() if item["kind"] == "Pod" and _owner(item) != "Job"]
-    pods = tuple(pod_of(item) for item in items)
-    sets = [item for item in found.result() if item["kind"] == "StatefulSet"]
-    workers = _workers(config, pods, sets)
-    usable = sum(not is_down(node.state) or node.state.startswith("drain") for node in nodes)
-    # A pool's leaving node may wait for jobs for days, and is none of those that are counted.
-    whole = all(pod.ready and (pod.phase != LEAVING or _may_leave(item)) for item, pod in zip(items, pods, strict=True))
-    slurm_fine = not slurmctld and slurmdbd_answers is not False and usable >= workers.wanted and configuration in _FINE
+    with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
+        listed = pool.submit(_objects, kubectl, namespace)
+        asked = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled)
+        seen = pool.submit(read_jail, kubectl, namespace, _with_jail(config))
+        wanted = config_hash(render(config))
+    (objects, unread), slurm, (jail, no_jail) = listed.result(), asked.result(), seen.result()
+    unread = {**unread, **slurm.unread, **({"jail": no_jail} if no_jail else {})}
+    try:
+        configuration = describe_configuration(kubectl, config, wanted, slurm.configuration)
+    except Failure as failure:
+        configuration, unread = "unknown", {**unread, "configuration": failure.message}
+    items = [item for item in objects if item["kind"] == "Pod" and _owner(item) != "Job"]
+    pods = tuple(map(pod_of, items))
+    workers = _workers(config, pods, [item for item in objects if item["kind"] == "StatefulSet"])
+    addresses = {item["metadata"]["name"]: address_of(item) for item in objects if item["kind"] == "Service"}
+    rest = addresses.get(REST) if config.rest.enabled else None
+    slurm_state = slurm.configuration or {}
     return Status(
         namespace=namespace,
         pods=pods,
         workers=workers,
-        nodes=nodes,
-        slurmctld=slurmctld,
-        slurmdbd_answers=slurmdbd_answers,
+        nodes=slurm.nodes,
+        slurmctld=slurm.slurmctld,
+        slurmdbd_answers=slurm.slurmdbd_answers,
         configuration=configuration,
-        login_address=login.result(),
-        rest_address=rest.result() if rest else None,
-        healthy=bool(pods) and whole and not missing_workers(workers) and slurm_fine,
+        login_address=addresses.get("login"),
+        rest_address=f"https://{rest}:{REST_PORT}" if rest else None,
+        healthy=_is_whole(items, pods) and not missing_workers(workers) and _is_fine(slurm, workers, configuration),
+        pools=_pools(config, items, slurm.nodes),
+        queue=slurm.queue,
+        jail=jail,
+        versions=Versions(
+            slurm=str(slurm_state.get("slurm_version") or ""),
+            images=image_tags(items),
+            slurmstack=_own_version(),
+        ),
+        last_apply=last_apply(objects),
+        unread=unread,
     )
 
 
-def _owner(item: dict[str, Any]) -> str:
+def _objects(kubectl: Kubectl, namespace: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """What Kubernetes has, as far as these credentials may see it, and why the rest could not be read."""
+    done = kubectl.run("get", _KINDS, "-n", namespace, OWNERS, "-o", "json", check=False, seconds=_SECONDS)
+    try:
+        found = list(understood(done.stdout)["items"]) if done.stdout.strip() else []
+    except (Failure, KeyError, TypeError):
+        found = []
+    if done.returncode == 0:
+        return found, {}
+    return found, _refusals(done, {item["kind"] for item in found})
+
+
+def _refusals(done: subprocess.CompletedProcess[str], read: set[str]) -> dict[str, str]:
+    """Kind -> why it could not be read: kubectl complains in a line of its own of each."""
+    lines = message(done.stderr).splitlines() or ["kubectl failed without a word"]
+    kinds = {"pods": "Pod", "statefulsets": "StatefulSet", "services": "Service"}
+    refused = {name: line for line in lines for name in kinds if f'cannot list resource "{name}"' in line}
+    others = {name: lines[-1] for name, kind in kinds.items() if kind not in read} if not refused else {}
+    return dict.fromkeys(refused, "not allowed") | others
+
+
+def _with_jail(config: ClusterConfig) -> list[tuple[str, str]]:
+    """Pods that have the jail, by their names: a login node, and where there is none or it is away, workers."""
+    workers = [(node_name(name, 0), "slurmd") for name, pool in config.worker_nodes.items() if pool.size]
+    return [("login-0", "sshd"), *workers[:2]]
+
+
+def _own_version() -> str:
+    try:
+        return importlib.metadata.version("slurmstack")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _owner(item: Mapping[str, Any]) -> str:
     """Kind of what has made a pod; empty if nobody knows."""
     return next((str(owner["kind"]) for owner in item["metadata"].get("ownerReferences", [])), "")
 
 
-def _may_leave(item: dict[str, Any]) -> bool:
+def _is_whole(items: Sequence[Mapping[str, Any]], pods: Sequence[Pod]) -> bool:
+    """Whether all pods run. A pool's leaving node may wait for jobs for days, and is none of those that are counted."""
+    return bool(pods) and all(
+        pod.ready and (pod.phase != LEAVING or _may_leave(item)) for item, pod in zip(items, pods, strict=True)
+    )
+
+
+def _may_leave(item: Mapping[str, Any]) -> bool:
     """Whether a pod that leaves can have another one in its place already, or is a worker, which is counted."""
     return _owner(item) != "StatefulSet" or POOL_LABEL in item["metadata"].get("labels", {})
 
 
-def _workers(config: ClusterConfig, pods: Iterable[Pod], sets: Iterable[dict[str, Any]]) -> Workers:
+def _is_fine(slurm: Answers, workers: Workers, configuration: str) -> bool:
+    """Whether Slurm answers, has its nodes, and runs with the configuration of the stack file."""
+    usable = sum(not is_down(node.state) or node.state.startswith("drain") for node in slurm.nodes)
+    answers = not slurm.slurmctld and slurm.slurmdbd_answers is not False
+    return answers and usable >= workers.wanted and configuration in _FINE
+
+
+def _workers(config: ClusterConfig, pods: Sequence[Pod], sets: Sequence[Mapping[str, Any]]) -> Workers:
     wanted = {name: pool.size for name, pool in config.worker_nodes.items()}
     nodes = {node_name(name, number) for name, size in wanted.items() for number in range(size)}
     told = {
@@ -141,45 +225,37 @@ def _workers(config: ClusterConfig, pods: Iterable[Pod], sets: Iterable[dict[str
     )
 
 
-def pod_of(item: dict[str, Any]) -> Pod:
-    """A pod as Kubernetes has it."""
-    status = item.get("status", {})
-    containers = status.get("containerStatuses", [])
-    leaving = "deletionTimestamp" in item["metadata"]
-    return Pod(
-        name=item["metadata"]["name"],
-        phase=LEAVING if leaving else status.get("phase", "Unknown"),
-        ready=bool(containers) and all(container["ready"] for container in containers),
-        restarts=sum(container["restartCount"] for container in containers),
-        node=item["spec"].get("nodeName", ""),
+def _pools(config: ClusterConfig, items: Sequence[Mapping[str, Any]], nodes: Sequence[SlurmNode]) -> tuple[Pool, ...]:
+    """In the order of the stack file, then those that are only in the cluster."""
+    ready = Counter(
+        str(pool)
+        for item in items
+        if (pool := (item["metadata"].get("labels") or {}).get(POOL_LABEL))
+        and (pod := pod_of(item)).ready
+        and pod.phase != LEAVING
+    )
+    kinds = Counter((node.name.rpartition("-")[0], _kind(node.state)) for node in nodes)
+    names = dict.fromkeys([*config.worker_nodes, *sorted(ready), *sorted({name for name, _ in kinds})])
+    return tuple(
+        Pool(
+            name=name,
+            wanted=config.worker_nodes[name].size if name in config.worker_nodes else 0,
+            ready=ready[name],
+            **{kind: kinds[name, kind] for kind in ("allocated", "idle", "drained", "down", "other")},
+        )
+        for name in names
     )
 
 
-def _nodes(kubectl: Kubectl, namespace: str, *, accounting: bool) -> tuple[tuple[SlurmNode, ...], str, bool | None]:
-    """The nodes, why slurmctld does not answer if it does not, and whether slurmdbd does, asked in the same call."""
-    script = _WITH_SLURMDBD if accounting else 'exec "$@"'
-    done = in_controller(kubectl, namespace, "sh", "-c", script, "sh", *_SINFO, seconds=ANSWER_SECONDS)
-    if done.returncode != 0:
-        return (), complaint(done), None
-    nodes = (node_of(line) for line in sorted(set(done.stdout.splitlines())) if line.count("|") >= 3)
-    return tuple(nodes), "", not done.stdout.endswith(_SILENT) if accounting else None
-
-
-def node_of(line: str) -> SlurmNode:
-    """A node as sinfo prints it. A reason may have separators in it."""
-    name, state, rest = line.split("|", 2)
-    reason, _, extra = rest.rpartition("|")
-    try:
-        said = json.loads(extra)
-    except ValueError:  # somebody else's text
-        said = {}
-    confinement = said.get(CONFINEMENT, "") if isinstance(said, dict) else ""
-    return SlurmNode(name=name, state=state, reason="" if reason == "none" else reason, confinement=str(confinement))
-
-
-def is_down(state: str) -> bool:
-    """Whether slurmctld gives no jobs to a node in this state."""
-    return state.startswith(("down", "drain", "fail", "unknown", "future")) or state.endswith("*")
+def _kind(state: str) -> str:
+    """The column that a node is counted in."""
+    if state.startswith("drain"):
+        return "drained"
+    if is_down(state):
+        return "down"
+    if state.startswith(("alloc", "mix", "comp")):
+        return "allocated"
+    return "idle" if state.startswith(("idle", "planned")) else "other"
 
 
 def missing_workers(workers: Workers) -> str:

@@ -51,6 +51,9 @@ _SAME = {
 }
 """Keys of slurm.conf and the fields that write them."""
 
+UNKILLABLE = 330
+"""Seconds of UnkillableStepTimeout at least: slurmstepd waits 300 s for an srun that does not take its output."""
+
 _OF_THE_WORKER = ("proctracktype", "taskplugin", "jobacctgathertype")
 """Keys that each worker decides about by its machine, where it holds jobs to what they asked for."""
 
@@ -100,9 +103,20 @@ def _setting(key: str, sections: Sections) -> Iterator[Problem]:
             f"confinement: off in {', '.join(f'worker_nodes.{name}' for name in confining)}"
         )
         yield Problem("slurm.settings", message)
+    yield from _unkillable(key, sections)
     field = _SAME.get(key.lower())
     if field is not None and _is_written(field, sections):
         yield Problem("slurm.settings", f"has the key {key!r}, and {field} says the same thing; remove one of them")
+
+
+def _unkillable(key: str, sections: Sections) -> Iterator[Problem]:
+    value = str(sections.get("slurm").settings[key])
+    if key.lower() == "unkillablesteptimeout" and value.isdecimal() and int(value) < UNKILLABLE:
+        message = (
+            f"has {key}={value}, and slurmstepd waits 300 s for a job's own srun that somebody has stopped: any user "
+            f"could have a node drained; make it {UNKILLABLE} at least, or remove it"
+        )
+        yield Problem("slurm.settings", message)
 
 
 def _is_written(path: str, sections: Sections) -> bool:

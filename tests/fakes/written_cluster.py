@@ -105,6 +105,10 @@ class FakeCluster(Kubectl):
                 return (self.slurm[word], "") if word in self.slurm else ("", f"{command[0]}: cannot be asked")
             case ("get", "--ignore-not-found", kind, *more):
                 return self._objects(kind, more)
+            case ("get", kinds, *more):
+                return self._objects(kinds, more)
+            case ("exec", *_):
+                return "", "there is no such pod"
             case ("version", "-o", "json"):
                 return '{"serverVersion": {"gitVersion": "v1.34.0"}}', ""
         raise AssertionError(f"unexpected kubectl {arguments}")

@@ -109,6 +109,10 @@ class SlurmNode:
     memory: int = 0
     """MiB."""
     gpus: int = 0
+    """Whole ones."""
+    all_gpus: int = 0
+    """Parts of GPUs (MIG), too: a job that names no type may have one."""
+    features: frozenset[str] = frozenset()
     checked: CheckedNode | None = None
     """What its health checks say."""
 
@@ -138,6 +142,23 @@ class Job:
     reservation: str = ""
     starts: str = ""
     """When the scheduler expects to start it; empty if it does not know."""
+    node_gpus: int = 0
+    """That each of its nodes must have at least."""
+    job_gpus: int = 0
+    """On all its nodes together."""
+    licenses: str = ""
+    """As Slurm writes them: `matlab:2,ansys:1`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """A job that has ended, and whose nodes are not free yet."""
+
+    id: str
+    user: str
+    nodes: tuple[str, ...]
+    seconds: float
+    """Since its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +204,9 @@ class Facts:
     """The controller's, in seconds since 1970; 0 if nobody knows."""
     nodes: tuple[SlurmNode, ...] = ()
     jobs: tuple[Job, ...] = ()
+    completing: tuple[Ending, ...] = ()
+    licenses: Mapping[str, int] | None = None
+    """Name -> how many there are; None if nobody knows."""
     partitions: Mapping[str, str] = field(default_factory=dict)
     """Name -> state of those that do not take and start jobs, as `scontrol` says."""
     configuration: Mapping[str, Any] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from cli.doctor.cluster.facts import Claim, Container, Lease, Machine, Owner, Pod
 from cli.kubectl.client import is_true, message
 from cli.kubectl.lock import LEASE
-from cli.status.read import LEAVING, pod_of
+from cli.status.pods import LEAVING, pod_of
 
 PARTS = {
     "pods": "pods",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
-import shlex
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
-from cli.doctor.cluster.facts import Job, SlurmNode
+from cli.doctor.cluster.facts import Ending, Job, SlurmNode
 from cli.health.nodes import parse_nodes as parse_checked
-from cli.kubectl.client import Kubectl, complaint, in_controller
+from cli.kubectl.client import Kubectl, complaint
+from cli.kubectl.questions import put
 from cli.safety.queue import FIELDS, SEPARATOR, parse_jobs
 from cli.status.configuration import STATE_FILE
+from images.common.hostlist import expand
 from images.common.slurm_records import entries_in, number_of, states_of, text_of
 from images.health.nodes import document
 from images.health.slurm import parse_nodes
@@ -26,75 +27,53 @@ _EACH = 2
 """Seconds for one question."""
 
 _REASONS = ("JobArrayID", "Reason", "Dependency", "RestartCnt", "QOS", "Account", "Reservation", "StartTime")
+_TRES = ("tres-per-node", "tres-per-job", "tres-per-task", "Licenses")
+_ENDING = ("JobArrayID", "UserName", "NodeList", "EndTime")
 _WHOLE = "SLURM_BITSTR_LEN=0 squeue --all --noheader"
 """Without the variable the tasks of an array are cut off after 64 characters."""
 
-_FIRST = {"clock": "date +%s", "configuration": f"cat {STATE_FILE}", "slurmctld": "sinfo --noheader --format=%R 2>&1"}
+FIRST = {"clock": "date +%s", "configuration": f"cat {STATE_FILE}", "slurmctld": "sinfo --noheader --format=%R 2>&1"}
 _THEN = {
     "nodes": "scontrol show nodes --json",
     "queue": f"{_WHOLE} --format='{SEPARATOR.join(FIELDS)}'",
-    "reasons": f"{_WHOLE} -O '{','.join(f'{name}:{SEPARATOR}' for name in _REASONS)}'",
+    "reasons": f"{_WHOLE} -O '{','.join(f'{name}:{SEPARATOR}' for name in (*_REASONS, *_TRES))}'",
+    "completing": f"{_WHOLE} --states=completing -O '{','.join(f'{name}:{SEPARATOR}' for name in _ENDING)}'",
+    "licenses": "scontrol show licenses --oneliner",
     "details": f"{_WHOLE} --states=pending --format='%i{SEPARATOR}%R'",
     "partitions": "scontrol show partitions --oneliner",
     "statistics": "sdiag",
 }
 """What is asked where slurmctld has answered at all: else each would wait in vain."""
 
-_DATABASE = "timeout -k 1 2 sacctmgr --noheader --parsable2 list cluster </dev/null >/dev/null 2>&1"
-"""Asked beside the others: a slurmdbd that hangs costs them no time."""
-
 _PAST = "sacct --noheader --parsable2 -X --format=State,ExitCode,NodeList,Start,End,Reason --jobs="
-_NAMES = {"queue": "jobs", "reasons": "jobs", "details": "jobs", "statistics": "load", "past": "accounting"}
+_NAMES = {
+    "queue": "jobs",
+    "reasons": "jobs",
+    "details": "jobs",
+    "completing": "jobs",
+    "statistics": "load",
+    "past": "accounting",
+}
 
 
 def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool, job: str) -> tuple[dict[str, Any], dict[str, str]]:
     """The parts of the facts that Slurm knows, and why some are missing. `job`: one that is asked about, or none."""
-    mark = secrets.token_hex(8)  # nobody's text is taken for the begin of an answer
-    script = _script(mark, accounting=accounting, job=job)
-    done = in_controller(kubectl, namespace, "timeout", str(SECONDS), "sh", "-c", script, seconds=SECONDS + 1)
-    answers = _answers(done.stdout, mark)
+    then = questions(accounting=accounting, job=job)
+    answers, done = put(kubectl, namespace, FIRST, then, seconds=SECONDS, each=_EACH, slurmdbd=accounting)
     if not answers:
         why = " ".join(complaint(done).split())[:200]
         return {}, {"slurm": "not allowed to run commands in controller-0" if "forbidden" in why else why}
     return parse(answers)
 
 
-def _script(mark: str, *, accounting: bool, job: str) -> str:
-    """Prints `MARK question exit-status` and the answer for each. The job's number is checked by whoever asks."""
+def questions(*, accounting: bool, job: str) -> dict[str, str]:
+    """What is asked where slurmctld has answered. The job's number is checked by whoever asks."""
     then = dict(_THEN)
     if job:
         then["job"] = f"scontrol show job {job} --json"
     if job and accounting:
         then["past"] = _PAST + job
-    first = [f"ask {name} {shlex.quote(question)}" for name, question in _FIRST.items()]
-    more = [f"ask {name} {shlex.quote(question)}" for name, question in then.items()]
-    return "\n".join(
-        [
-            f"{_DATABASE} & asked=$!" if accounting else ":",
-            f'ask() {{ out=$(timeout {_EACH} sh -c "$2" 2>&3); code=$?',
-            f"""printf '%s %s %s\\n%s\\n' {mark} "$1" $code "$out"; return $code; }} 3>/dev/null""",
-            *first[:-1],
-            f"if {first[-1]}; then",
-            *more,
-            "fi",
-            f"wait $asked; echo {mark} database $?" if accounting else ":",
-            f"echo {mark} end 0",
-        ]
-    )
-
-
-def _answers(printed: str, mark: str) -> dict[str, tuple[int, str]]:
-    """Question -> exit status and answer. One that was cut off is not there."""
-    found: dict[str, tuple[int, str]] = {}
-    pieces = printed.split(f"{mark} ")[1:]
-    for piece in pieces:
-        head, _, text = piece.partition("\n")
-        name, _, code = head.partition(" ")
-        if code.isdecimal():
-            found[name] = (int(code), text.rstrip("\n"))
-    if found and "end" not in found:
-        found.popitem()
-    return found
+    return then
 
 
 def parse(answers: Mapping[str, tuple[int, str]]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -136,12 +115,36 @@ def _reasons(text: str) -> dict[str, dict[str, Any]]:
     for line in text.splitlines():
         id_, *rest = line.split(SEPARATOR)
         if len(rest) >= len(_KEYS):
-            values = {
-                key: "" if value in {"(null)", "N/A", "None"} else value
-                for key, value in zip(_KEYS, rest, strict=False)
+            plain = ["" if value in {"(null)", "N/A", "None"} else value for value in rest]
+            values = dict(zip(_KEYS, plain, strict=False))
+            node, job, task, licenses, *_ = [*plain[len(_KEYS) :], "", "", "", ""]
+            asked = {"node_gpus": max(_gpus(node), _gpus(task)), "job_gpus": _gpus(job), "licenses": licenses}
+            found[id_] = {
+                **values,
+                **asked,
+                "restarts": int(values["restarts"]) if values["restarts"].isdecimal() else 0,
             }
-            found[id_] = {**values, "restarts": int(values["restarts"]) if values["restarts"].isdecimal() else 0}
     return found
+
+
+def _gpus(text: str) -> int:
+    """In a request, `gres/gpu:a100:2,gres/gpu:1`, or a node's `gpu:a100:2(S:0-1)`. A part of a GPU counts as one."""
+    words = [re.sub(r"^gres[/:]", "", word) for word in re.sub(r"\(.*?\)", "", text).split(",")]
+    counts = [re.split(r"[:=]", word)[1:] for word in words if re.fullmatch(r"gpu([:=].*)?", word)]
+    return sum(int(parts[-1]) if parts and parts[-1].isdecimal() else 1 for parts in counts)
+
+
+def _completing(text: str, now: float) -> tuple[Ending, ...]:
+    lines = [line.split(SEPARATOR) for line in text.splitlines()]
+    return tuple(
+        Ending(id=id_, user=user, nodes=expand(nodes), seconds=now - datetime.fromisoformat(end + "Z").timestamp())
+        for id_, user, nodes, end, *_ in lines
+    )
+
+
+def _licenses(text: str) -> dict[str, int]:
+    found = re.findall(r"LicenseName=(\S+)\s+Total=(\d+)", text)
+    return {name: int(total) for name, total in found}
 
 
 def _details(text: str) -> dict[str, str]:
@@ -164,6 +167,8 @@ def _nodes(text: str, now: float) -> tuple[SlurmNode, ...]:
             cpus=int(number_of(entries[node.name].get("cpus")) or 0),
             memory=int(number_of(entries[node.name].get("real_memory")) or 0),
             gpus=records[node.name].gpus,
+            all_gpus=_gpus(text_of(entries[node.name].get("gres"))),
+            features=frozenset(filter(None, records[node.name].pool.split(","))),
             checked=node,
         )
         for node in checked.nodes
@@ -197,6 +202,8 @@ def _parsers(clock: float) -> dict[str, Callable[[str], dict[str, Any]]]:
         "queue": lambda text: {"queue": parse_jobs(text)},
         "reasons": lambda text: {"reasons": _reasons(text)},
         "details": lambda text: {"details": _details(text)},
+        "completing": lambda text: {"completing": _completing(text, clock or time.time())},
+        "licenses": lambda text: {"licenses": _licenses(text)},
         "partitions": lambda text: {"partitions": _partitions(text)},
         "statistics": _statistics,
         "job": lambda text: {"job": next(iter(entries_in(text, "jobs")), None)},

@@ -14,6 +14,9 @@ from images.common.slurm_records import number_of, states_of, text_of
 LOOP = 3
 """Restarts of one job that are no accident."""
 
+ENDING = 180
+"""Seconds after its end that a job may still be completing: epilogs and a stopped process take less."""
+
 _SLURM = re.compile(r"(?:^|(?<=: )|(?<=; ))(?=(?:scontrol|squeue|scancel|sacctmgr|sprio) )")
 _LISTED = 8
 
@@ -45,6 +48,24 @@ def find(facts: Facts) -> Iterator[Finding]:
             weight=len(jobs),
         )
     yield from _no_nodes(facts)
+    yield from _stuck(facts)
+
+
+def _stuck(facts: Facts) -> Iterator[Finding]:
+    """Jobs that have ended long ago, and whose nodes still wait for processes or an epilog."""
+    for job in facts.completing:
+        if job.seconds >= ENDING:
+            yield Finding(
+                about=f"job {job.id}",
+                severity="warning",
+                cause=f"job {job.id} of {job.user} has been completing for {job.seconds // 60:.0f} min: "
+                "processes of it do not end, or its epilog does not, or a node does not answer",
+                evidence=(f"on {', '.join(job.nodes[:_LISTED])}",),
+                mend=f"slurmstack logs --job {job.id}; Slurm drains such a node after UnkillableStepTimeout, "
+                "and it is free again once the processes are gone or its pod was deleted",
+                after=tuple(f"node {name}" for name in job.nodes),
+                weight=len(job.nodes),
+            )
 
 
 def _mend(facts: Facts, job: Job, said: Meaning) -> str:
@@ -65,11 +86,35 @@ def _meaning(facts: Facts, job: Job) -> Meaning:
 
 def _impossible(facts: Facts, job: Job) -> str:
     """What it asks for that its partitions do not have, even with all their nodes free; empty if nothing."""
+    return _no_licenses(facts, job) or _no_such_nodes(facts, job)
+
+
+def _no_licenses(facts: Facts, job: Job) -> str:
+    for wanted in job.licenses.split(",") if facts.licenses is not None and "|" not in job.licenses else ():
+        name, _, count = wanted.partition(":")
+        there = facts.licenses.get(name, 0) if facts.licenses is not None else 0
+        if name and int(count if count.isdecimal() else 1) > there:
+            return (
+                f"asks for {count or 1} of license {name}, and there {'is' if there == 1 else 'are'} {there or 'none'}"
+            )
+    return ""
+
+
+def _no_such_nodes(facts: Facts, job: Job) -> str:
     queued = job.queued
     nodes = [node for node in facts.nodes if set(node.partitions) & set(queued.partitions)]
     if not nodes or not facts.knows("nodes", "slurm", "pods") or len(nodes) < sum(p.size for p in facts.pools.values()):
         return ""  # more may come
-    fitting = [n for n in nodes if n.cpus >= queued.min_cpus and n.memory >= queued.min_memory]
+    # Anything else than one feature is Slurm's own language.
+    feature = queued.constraint if re.fullmatch(r"[\w.-]+", queued.constraint) else ""
+    fitting = [
+        n
+        for n in nodes
+        if n.cpus >= queued.min_cpus
+        and n.memory >= queued.min_memory
+        and n.all_gpus >= job.node_gpus
+        and (not feature or not n.features or feature in n.features)
+    ]
     if len(nodes) < queued.min_nodes:
         return f"asks for {queued.min_nodes} nodes, and its partition has {len(nodes)}"
     if len(fitting) < max(1, queued.min_nodes):
@@ -77,13 +122,16 @@ def _impossible(facts: Facts, job: Job) -> str:
             f"asks for {_each(job)}; "
             f"{len(fitting) or 'none'} of {len(nodes)} nodes {'has' if len(fitting) < 2 else 'have'} that"
         )
-    return ""
+    gpus = sum(node.all_gpus for node in fitting)
+    return f"asks for {job.job_gpus} GPUs, and its nodes have {gpus or 'none'}" if job.job_gpus > gpus else ""
 
 
 def _each(job: Job) -> str:
     queued = job.queued
     nodes = f"{queued.min_nodes} node{'s' if queued.min_nodes > 1 else ''}"
-    return f"{nodes} with {queued.min_cpus} CPUs and {queued.min_memory:.0f} MiB each"
+    gpus = f", {job.node_gpus} GPU{'s' if job.node_gpus > 1 else ''}" if job.node_gpus else ""
+    feature = f", feature {queued.constraint}" if queued.constraint else ""
+    return f"{nodes} with {queued.min_cpus} CPUs and {queued.min_memory:.0f} MiB each{gpus}{feature}"
 
 
 def _looping(facts: Facts, job: Job) -> Finding:

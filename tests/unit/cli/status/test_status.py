@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import json
+import re
 import subprocess
-from pathlib import Path
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from cli.access.addresses import login_address, rest_address
+from cli.access.addresses import login_address
+from cli.status.pods import Apply, Pod, image_tags, last_apply
 from cli.status.present import print_status
-from cli.status.read import Pod, SlurmNode, Status, Workers, read_status
+from cli.status.read import Pool, Status, Versions, Workers, read_status
+from cli.status.slurm import Queue, SlurmNode, queue_of
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
@@ -20,7 +24,7 @@ from tests.fakes.kubectl import FakeKubectl, listed
 CONFIG = load_config(stacks.dev())
 ACTIVE = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
 BAD = {"slurm.conf": "Colour=red"}
-NODES = "default-0|idle|none|\ndefault-1|idle|none|\n"
+NODES = "default-0|idle|Unknown|Unknown|none|\ndefault-1|idle|Unknown|Unknown|none|\n"
 
 
 def pod(name: str, *, owner: str = "StatefulSet", pool: str = "", leaves: bool = False) -> dict[str, Any]:
@@ -46,23 +50,53 @@ CONTROLLER = pod("controller-0")
 WORKERS = (worker(0), worker(1), pool_of(2))
 
 
-def status_of(
-    *items: dict[str, Any], sinfo: str = NODES, silent: str = "", agent: dict[str, Any] | None = None
-) -> Status:
-    """Of a cluster with these pods and StatefulSets, whose Slurm answers so."""
-    return read_status(FakeKubectl(answers=answers_of(*items, sinfo=sinfo, silent=silent, agent=agent)), CONFIG)
+JAIL = """Filesystem 1024-blocks Used Available Capacity Mounted on
+server:/jail 1000 600 400 60% /jail
+
+{"version": "24.11-c1500fd2bc8b"}
+"""
 
 
-def answers_of(
-    *items: dict[str, Any], sinfo: str = NODES, silent: str = "", agent: dict[str, Any] | None = None
-) -> list[tuple[set[str], Any, str]]:
-    return [
-        ({"pod,statefulset"}, listed(*items), ""),
-        ({"exec", "sinfo"}, sinfo, silent),
-        ({"exec", "cat"}, agent or ACTIVE, ""),
-        ({"service"}, listed(), ""),
-        ({"configmap"}, listed({"data": BAD}), ""),
-    ]
+@dataclass(frozen=True, kw_only=True)
+class Cluster(FakeKubectl):
+    """Answers what `read_status` asks. Its Slurm answers questions by their names: exit status and text."""
+
+    slurm: dict[str, tuple[int, str]] = field(default_factory=dict)
+    jail: tuple[str, str] = (JAIL, "")
+    refused: str = ""
+    """What kubectl says of some kinds of objects."""
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def run(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        self.asked.append(arguments)
+        if arguments[0] == "exec":
+            marks = re.search(r"echo ([0-9a-f]{16}) end 0", arguments[-1])
+            if marks is None:
+                return subprocess.CompletedProcess(arguments, int(bool(self.jail[1])), *self.jail)
+            said = "".join(f"{marks[1]} {name} {code}\n{text}\n" for name, (code, text) in self.slurm.items())
+            return subprocess.CompletedProcess(arguments, 0, said + f"{marks[1]} end 0\n" if said else "", self.refused)
+        done = super().run(*arguments, **more)
+        return subprocess.CompletedProcess(arguments, int(bool(self.refused)), done.stdout, self.refused)
+
+
+def cluster(
+    *items: dict[str, Any], sinfo: str = NODES, silent: str = "", agent: dict[str, Any] | None = None, **more: Any
+) -> Cluster:
+    """With these pods and other objects, whose Slurm answers so."""
+    slurm = {
+        "clock": (0, "1000"),
+        "configuration": (0, json.dumps({**(agent or ACTIVE), "slurm_version": "24.11.5"})),
+        "nodes": (1, silent) if silent else (0, sinfo),
+        **({} if silent else {"queue": (0, "")}),
+        "database": (0, ""),
+    }
+    answers = [({"pod,statefulset,service"}, listed(*items), ""), ({"configmap"}, listed({"data": BAD}), "")]
+    return Cluster(answers=answers, **{"slurm": slurm, **more})
+
+
+def status_of(*items: dict[str, Any], **more: Any) -> Status:
+    """Of such a cluster."""
+    return read_status(cluster(*items, **more), CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -80,20 +114,6 @@ def test_a_rejected_configuration_is_said_as_long_as_the_cluster_is_asked_for_it
     rejection = {"hash": rejected, "message": "unrecognized key: Colour"}
     found = status_of(CONTROLLER, *WORKERS, agent={"active": active, "rejected": rejection, "pending": None})
     assert (found.configuration, found.healthy) == (told, told == "active")
-
-
-def asked_with_sinfo() -> list[str]:
-    """The command that runs in the controller's pod."""
-    asked: list[tuple[str, ...]] = []
-
-    class Noting(FakeKubectl):
-        def run(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-            asked.append(arguments)
-            return super().run(*arguments, **more)
-
-    read_status(Noting(answers=answers_of(*WORKERS)), CONFIG)
-    (found,) = [words for words in asked if "sinfo" in words]
-    return list(found[found.index("--") + 1 :])
 
 
 def printed(status: Status, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
@@ -136,14 +156,9 @@ def test_workers_are_those_of_the_stack_file_that_do_not_leave(
     ids=["inside", "load balancer"],
 )
 def test_an_address_is_the_load_balancer_s_where_there_is_one(status: dict[str, Any], address: str) -> None:
-    kubectl = FakeKubectl(answers=[({"service"}, listed({"spec": {"clusterIP": "10.0.0.7"}, "status": status}), "")])
-    assert login_address(kubectl, "slurm") == address
-    assert rest_address(kubectl, "slurm") == f"https://{address}:6820"
-
-
-def test_without_the_service_there_is_no_address() -> None:
-    kubectl = FakeKubectl(answers=[({"service", "rest"}, listed(), "")])
-    assert rest_address(kubectl, "slurm") is None
+    service = {"kind": "Service", "metadata": {"name": "login"}, "spec": {"clusterIP": "10.0.0.7"}, "status": status}
+    assert login_address(FakeKubectl(answers=[({"service"}, listed(service), "")]), "slurm") == address
+    assert status_of(CONTROLLER, service).login_address == address
 
 
 def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(
@@ -152,28 +167,129 @@ def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(
     why = "slurm_load_node error: Socket timed out on send/recv operation"
     shown = printed(status_of(CONTROLLER, *WORKERS, silent=why), monkeypatch, capsys)
     assert f"slurmctld does not answer: {why}; see `kubectl logs -n slurm controller-0 -c slurmctld`" in shown
-    assert "configuration: active (the one last taken)" in shown
-    assert "accounting:" not in shown
+    assert "active (the one last taken)" in shown
+    assert "accounting" not in shown
     assert status_of(CONTROLLER, *WORKERS, silent=why).slurmdbd_answers is None  # nobody can tell
     assert "slurmctld has no nodes" in printed(status_of(CONTROLLER, *WORKERS, sinfo=""), monkeypatch, capsys)
 
 
-@pytest.mark.parametrize("broken", ["", "sacctmgr", "sinfo"])
-def test_slurmdbd_is_asked_beside_slurmctld_in_one_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_slurmdbd_that_is_silent_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answers: bool
 ) -> None:
-    answers = broken != "sacctmgr"
-    for name in ("sacctmgr", "sinfo"):
-        (tmp_path / name).write_text(f"#!/bin/sh\necho 'a|idle|none|'; exit {int(name == broken)}\n", encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
-    words = asked_with_sinfo()
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == int(broken == "sinfo")
-    found = status_of(CONTROLLER, *WORKERS, sinfo=NODES + done.stdout)
+    asked = cluster(CONTROLLER, *WORKERS)
+    asked.slurm["database"] = (0 if answers else 124, "")
+    found = read_status(asked, CONFIG)
     assert (found.slurmdbd_answers, found.healthy) == (answers, answers)
+    assert ("kubectl logs -n slurm slurmdbd-0" in printed(found, monkeypatch, capsys)) == (not answers)
+
+
+def test_a_whole_cluster_is_asked_in_three_calls() -> None:
+    whole = cluster(CONTROLLER, *WORKERS)
+    assert read_status(whole, CONFIG).healthy
+    assert sorted(words[0] for words in whole.asked) == ["exec", "exec", "get"]
+
+
+def test_nodes_are_counted_by_pool_and_those_that_take_no_jobs_are_listed_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    lines = (
+        "default-0|draining|{}|root|disk|full|",
+        "default-1|mixed|Unknown|Unknown|none|",
+        "old-0|down*|{}|slurm|x|",
+    )
+    found = status_of(CONTROLLER, *WORKERS, sinfo="\n".join(line.format(when, when) for line in lines))
+    assert found.pools == (
+        Pool(name="default", wanted=2, ready=2, allocated=1, drained=1),
+        Pool(name="old", wanted=0, ready=0, down=1),
+    )
     shown = printed(found, monkeypatch, capsys)
-    assert ("accounting: slurmdbd does not answer; see `kubectl logs -n slurm slurmdbd-0" in shown) == (not answers)
+    assert "default-0 draining by root 0 s ago: disk|full" in shown
+    assert "default-1" not in shown
+
+
+def test_the_queue_has_its_reasons_and_its_longest_wait(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        ("1", "RUNNING", "None", "1970-01-01T00:00:00"),
+        ("2_[1-3%1]", "PENDING", "Resources", "1970-01-01T00:10:00"),
+        ("3", "PENDING", "JobHeldUser", "N/A"),
+        ("4", "PENDING", "BeginTime", "2100-01-01T00:00:00"),
+        ("5", "COMPLETING", "None", "1970-01-01T00:00:00"),
+    ]
+    text = "\n".join("\t".join(fields) for fields in lines)
+    reasons = {"Resources": 3, "JobHeldUser": 1, "BeginTime": 1}
+    assert queue_of(text, 1000) == Queue(running=1, pending=5, other=1, reasons=reasons, longest_wait=400)
+    busy = cluster(CONTROLLER, *WORKERS)
+    busy.slurm["queue"] = (0, text)
+    shown = printed(read_status(busy, CONFIG), monkeypatch, capsys)
+    assert "1 running, 5 pending, 1 ending or suspended, longest wait 6 min; waiting for: 3 Resources" in shown
+
+
+def test_a_queue_that_does_not_come_is_said_and_the_rest_is_shown() -> None:
+    slow = cluster(CONTROLLER, *WORKERS)
+    slow.slurm["queue"] = (124, "")
+    found = read_status(slow, CONFIG)
+    assert (found.queue, found.unread, len(found.nodes)) == (None, {"queue": "squeue: no answer within 8 s"}, 2)
+
+
+@pytest.mark.parametrize(
+    ("jail", "told"),
+    [
+        ((JAIL, ""), "mounted in login-0, 0.0 of 0.0 GiB free (40 %), populated with version 24.11-c1500fd2bc8b"),
+        ((JAIL.replace(" /jail", " /"), ""), "not mounted in login-0"),
+        ((JAIL.partition("{")[0], ""), "not populated"),
+        (("", "timed out"), "could not read  jail: default-0: timed out"),
+        (("", 'pods "login-0" is forbidden: no'), "could not read  jail: not allowed to run commands in login-0"),
+    ],
+    ids=["well", "not mounted", "empty", "silent", "no right"],
+)
+def test_the_jail_is_shown_as_a_pod_sees_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], jail: tuple[str, str], told: str
+) -> None:
+    assert told in printed(status_of(CONTROLLER, *WORKERS, jail=jail), monkeypatch, capsys)
+
+
+def test_what_these_credentials_may_not_read_is_said_and_the_rest_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refusal = 'Error from server (Forbidden): pods is forbidden: User "x" cannot list resource "pods" in API group ""'
+    blind = cluster(pool_of(2), refused=refusal, slurm={})
+    found = read_status(blind, CONFIG)
+    assert (found.unread["pods"], found.healthy) == ("not allowed", False)
+    assert "statefulsets" not in found.unread
+    shown = printed(found, monkeypatch, capsys)
+    assert "slurmctld does not answer: not allowed to run commands in its pod" in shown
+    assert "could not read  pods: not allowed" in shown
+    assert "configuration   unknown" in shown
+
+
+def test_images_and_the_last_apply_are_read_from_the_objects() -> None:
+    fields = [
+        {"manager": "slurmstack", "operation": "Apply", "time": "2026-11-25T19:24:05Z"},
+        {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status", "time": "2027-01-01"},
+        {"manager": "kubectl-edit", "operation": "Update", "time": "2027-01-01T00:00:00Z"},
+    ]
+    item = {"metadata": {"managedFields": fields}}
+    assert last_apply([item]) == Apply(time="2026-11-25T19:24:05Z", engine="kubectl")
+    fields.append({"manager": "pulumi-kubernetes-1a2b", "operation": "Apply", "time": "2026-11-26T00:00:00Z"})
+    assert last_apply([item]) == Apply(time="2026-11-26T00:00:00Z", engine="pulumi")
+    assert last_apply([{"metadata": {}}]) is None
+    images = ("r:5000/slurmstack/login:1", "r/slurmstack/login@sha256:0123456789abcdef", "r/other:2")
+    pods = [{"spec": {"containers": [{"image": image}]}} for image in images]
+    assert image_tags(pods) == ("1", "sha256:0123456789ab")
+
+
+def test_it_fits_80_columns_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    print_status(status_of(CONTROLLER, *WORKERS, sinfo=f"default-0|drained|Unknown|root|{'very long ' * 30}|"))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.count("very long") == 30
 
 
 @pytest.mark.parametrize(
@@ -196,7 +312,12 @@ def test_what_comes_from_outside_is_printed_as_it_is(
         login_address=odd,
         rest_address=odd,
         healthy=False,
+        pools=(Pool(name=odd, wanted=1, ready=1),),
+        queue=Queue(pending=1, reasons={reason: 1}),
+        versions=Versions(slurm=odd, images=(odd,), slurmstack="1"),
+        last_apply=Apply(time="x", engine=odd),
+        unread={"pods": reason},
     )
     shown = printed(status, monkeypatch, capsys)
-    assert shown.count(reason) == 3
-    assert shown.count(odd) == 7
+    assert shown.count(reason) == 5
+    assert shown.count(odd) == 11

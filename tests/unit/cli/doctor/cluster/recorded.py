@@ -26,6 +26,7 @@ def recorded() -> RecordedCluster:
     document = json.loads(RECORDED.read_text(encoding="utf-8"))
     slurm = {name: (code, text) for name, (code, text) in document["slurm"].items()}
     active = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
+    slurm |= {"completing": (0, ""), "licenses": (0, "LicenseName=matlab Total=2 Used=0 Free=2 Reserved=0 Remote=no")}
     slurm["configuration"] = (0, json.dumps(active))
     return RecordedCluster(objects=document["objects"], events=document["events"], slurm=slurm)
 
@@ -121,9 +122,12 @@ class RecordedCluster(Kubectl):
         nodes, memory = more.get("nodes", ""), more.get("memory", "512M")
         wanted, cpus, detail = more.get("wanted", "1"), more.get("cpus", "1"), more.get("detail", reason)
         main = [id_, "alice", more.get("partition", "main"), state, nodes, "10:00", "10:00", wanted, cpus, memory, "0"]
+        asked = [more.get(name, "N/A") for name in ("node_tres", "job_tres", "task_tres", "licenses")]
         lines = {
-            "queue": "\t".join([*main, "(null)", ""]),
-            "reasons": "\t".join([id_, reason, "(null)", str(restarts), "normal", "default", "(null)", "N/A", ""]),
+            "queue": "\t".join([*main, more.get("feature", "(null)"), ""]),
+            "reasons": "\t".join(
+                [id_, reason, "(null)", str(restarts), "normal", "default", "(null)", "N/A", *asked, ""]
+            ),
             "details": f"{id_}\t({detail})",
         }
         for name, line in lines.items():

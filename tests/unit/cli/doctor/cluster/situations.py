@@ -134,6 +134,16 @@ def checked(comment: str, *nodes: str) -> Ill:
     return make
 
 
+def ending(seconds: float) -> Ill:
+    """A job that has ended so long ago by the controller's clock, and still holds a node."""
+
+    def make(cluster: RecordedCluster) -> None:
+        end = datetime.fromtimestamp(int(cluster.slurm["clock"][1]) - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        cluster.slurm["completing"] = (0, f"12\talice\tdefault-[0-1]\t{end}\t")
+
+    return make
+
+
 def queued(id_: str, reason: str, **more: Any) -> Ill:
     return lambda cluster: cluster.job(id_, reason, **more)
 
@@ -369,6 +379,27 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "asks for 3 nodes, and its partition has 2",
         "jobid=12",
     ),
+    "more GPUs than a node has": (
+        queued("12", "Resources", node_tres="gres/gpu:a100:2"),
+        "MiB each, 2 GPUs; none of 2 nodes has that",
+        "jobid=12",
+    ),
+    "more GPUs than all nodes have": (
+        queued("12", "Priority", job_tres="gres/gpu:9"),
+        "asks for 9 GPUs, and its nodes have none",
+        "jobid=12",
+    ),
+    "a feature that no node has": (
+        queued("12", "Resources", feature="a100"),
+        "MiB each, feature a100; none of 2 nodes has that",
+        "jobid=12",
+    ),
+    "more licenses than there are": (
+        queued("12", "Licenses", licenses="matlab:3"),
+        "asks for 3 of license matlab, and there are 2",
+        "jobid=12",
+    ),
+    "completing for minutes": (ending(600), "job 12 of alice has been completing for 10 min", "logs --job 12"),
     "limit of a job": (queued("12", "QOSMaxCpuPerJobLimit"), "more than one job may have", "slurmstack:qos"),
     "time limit of the partition": (queued("12", "PartitionTimeLimit"), "longer than its partition allows", "max_time"),
     "account": (queued("12", "InvalidAccount"), "its account does not exist", "sacctmgr show assoc user=alice"),

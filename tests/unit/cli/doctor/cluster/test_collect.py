@@ -47,11 +47,11 @@ def test_only_the_kind_that_is_refused_is_missing() -> None:
 
 def test_an_answer_that_was_cut_off_is_none() -> None:
     cluster = recorded()
-    for name in ("partitions", "statistics", "database", "end"):
+    for name in ("completing", "licenses", "partitions", "statistics", "database", "end"):
         del cluster.slurm[name]
     cluster.slurm["details"] = (0, "12\t(Resou")
     facts = cluster.look()
-    assert facts.unread == dict.fromkeys(("jobs", "partitions", "load"), "no answer within 3 s")
+    assert facts.unread == dict.fromkeys(("jobs", "licenses", "partitions", "load"), "no answer within 3 s")
     assert len(facts.nodes) == 2
 
 

@@ -19,7 +19,7 @@ Ill = Callable[[RecordedCluster], object]
 def cluster(monkeypatch: pytest.MonkeyPatch) -> RecordedCluster:
     """The one that the command reaches."""
     made = recorded()
-    monkeypatch.setattr("cli.access.reach.reach", lambda _: made)
+    monkeypatch.setattr("cli.access.reach.reach", lambda _, **_more: made)
     return made
 
 

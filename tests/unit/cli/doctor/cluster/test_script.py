@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.doctor.cluster import slurm
-from cli.doctor.cluster.slurm import _answers, _script, parse
+from cli.doctor.cluster.slurm import FIRST, parse, questions
+from cli.kubectl.questions import _answers, _script
 
 MARK = "0123456789abcdef"
 FINE = {"sinfo": "echo main", "scontrol": 'echo "{}"', "squeue": "true", "sdiag": "echo 'Server thread count: 3'"}
@@ -20,7 +21,6 @@ HANGS = "exec sleep 60"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm, "_EACH", 0.5)
-    monkeypatch.setattr(slurm, "_DATABASE", "timeout 0.5 sacctmgr")
 
 
 def answers(directory: Path, *, job: str = "", accounting: bool = True, **programs: str) -> dict[str, tuple[int, str]]:
@@ -28,7 +28,7 @@ def answers(directory: Path, *, job: str = "", accounting: bool = True, **progra
     for name, text in {**FINE, "sacctmgr": "true", "sacct": "echo COMPLETED", **programs}.items():
         (directory / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         (directory / name).chmod(0o755)
-    script = _script(MARK, accounting=accounting, job=job)
+    script = _script(MARK, FIRST, questions(accounting=accounting, job=job), each=0.5, slurmdbd=accounting)
     environment = {"PATH": f"{directory}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -6,7 +6,7 @@ import pytest
 
 from cli.doctor.cluster.diagnose import diagnose
 from tests.unit.cli.doctor.cluster.recorded import recorded
-from tests.unit.cli.doctor.cluster.situations import SITUATIONS
+from tests.unit.cli.doctor.cluster.situations import SITUATIONS, Ill, both, ending, queued
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -60,3 +60,24 @@ def test_what_keeps_more_from_working_comes_before_what_keeps_less() -> None:
     cluster.waiting("controller-0", "ImagePullBackOff")
     causes = [item.about for item in diagnose(cluster.look())]
     assert causes == ["pod controller-0", "accounting", "node default-1"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ending(60),
+        queued("12", "Resources", feature="[rack1|rack2]"),
+        queued("12", "Licenses", licenses="matlab:2"),
+        queued("12", "Licenses", licenses="matlab:3|ansys:1"),
+        queued("12", "Resources", node_tres="gres/shard:2"),
+        both(
+            lambda c: c.node("default-0", "IDLE", gres="gpu:1g.10gb:7(S:0)"),
+            queued("12", "Resources", node_tres="gres/gpu:1"),
+        ),
+    ],
+    ids=["just ended", "language of features", "enough licenses", "either license", "no GPU", "part of a GPU"],
+)
+def test_what_may_still_start_or_end_by_itself_is_no_finding(step: Ill) -> None:
+    cluster = recorded()
+    step(cluster)
+    assert diagnose(cluster.look()) == ()
