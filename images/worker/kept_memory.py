@@ -139,8 +139,10 @@ def settle(mount: Path, log: Callable[[str], None]) -> None:
     """Take what ended jobs have left off what their users' other jobs may have, and give it back when it has gone."""
     owed, here = Counter[int](), dict[int, list[JobGroup]]()
     for group in job_groups(mount):
-        if not group.ended:
+        if not group.ended and has_processes(group.path):
             here.setdefault(group.uid, []).append(group)
+        elif not group.ended:
+            continue  # it has no step just now (`salloc`): it keeps nothing, and Slurm says its limit with the next
         elif (kept := kept_bytes(group.path)) >= LEAST:
             owed[group.uid] += kept
         else:
@@ -155,9 +157,13 @@ def settle(mount: Path, log: Callable[[str], None]) -> None:
 
 
 def _account(group: Path) -> Account:
-    """What the job's own cgroup says is ours by now. What the external step says is Slurm's; it is always there."""
+    """What the job's own cgroup says is ours by now, what its steps' say is Slurm's.
+
+    Before a step has a limit there is only the first: a job never gets more by that.
+    """
     steps = [path for path in group.glob("step_*") if path.is_dir()]
-    limits = [limit for limit in (_number(path / "user/memory.max") for path in steps) if limit is not None]
+    said = [path / "user/memory.max" for path in steps if (path / "user/memory.max").exists()]
+    limits = [limit for limit in map(_number, said or [group / "memory.max"]) if limit is not None]
     most = _number(group.parent / "memory.max") or 2**62
     return Account(
         own=min(max(limits, default=most), most),

@@ -114,7 +114,7 @@ class StartFiles:
 
 def of_user(user: str) -> str:
     """The name of a user's cgroup, for any name of a user."""
-    return hashlib.sha256(user.encode()).hexdigest()[:16]
+    return hashlib.sha256(user.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _no_devices(group: Path) -> None:

@@ -37,7 +37,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NoReturn
 
 from images.common.boundary import keep_only
-from images.common.kept_memory import has_processes
+from images.common.kept_memory import LEAST, has_processes, job_groups, kept_bytes
 from images.common.process import CannotGoOnError
 from images.common.steps import user_of
 from images.worker import left_cgroups, namespaces
@@ -123,7 +123,11 @@ class Warden:
         self._start_files = start_files or StartFiles(cgroups)
         self._cgroups = cgroups
         self._kept = KeptMemory(cgroups, log, now)
-        self._without_step: dict[str, float] = {}
+        self._without_step: dict[str, float] = {
+            group.path.name.removeprefix("job_"): now()
+            for group in job_groups(cgroups)
+            if not group.ended and not has_processes(group.path)
+        }
         """Jobs whose cgroup may be there still, and when they had a step last."""
         self._start_files.forget_those_before()
         self._steps: dict[int, Step] = {}
@@ -148,7 +152,8 @@ class Warden:
             if what == b"namespaces":
                 self._start_namespaces(connection, *rest.decode("ascii").split(" "))
                 return ""
-            return " ".join(("ok", *self._do(connection, pid, *message.decode("ascii").split(" "))))
+            text = message.decode("ascii", "surrogateescape" if what == b"hold" else "strict")  # any name of a user
+            return " ".join(("ok", *self._do(connection, pid, *text.split(" "))))
         except (RefusedError, CannotGoOnError, OSError, ValueError, OverflowError) as error:
             self._log(f"{message[:80]!r}: {error}")
             return str(error)
@@ -231,6 +236,8 @@ class Warden:
         if waits and any(map(has_processes, left)) and job in self._running():
             return [LATER]
         gone = [self._kept.end(group) for group in left]
+        if not waits and not all(gone):  # nobody asks again
+            self._without_step[job] = self._now()
         self._programs.forget_gone(self._cgroups)
         return [] if all(gone) or not waits else [LATER]
 
@@ -244,8 +251,7 @@ class Warden:
         """Take away cells and cgroups whose end nobody has told."""
         for job in [job for job, since in self._without_step.items() if self._now() >= since + CGROUP_SECONDS]:
             del self._without_step[job]
-            groups = left_cgroups.of_job(job, self._cgroups)
-            if not all(has_processes(group) or self._kept.end(group) for group in groups):
+            if not all(self._tidy_cgroup(job, group) for group in left_cgroups.of_job(job, self._cgroups)):
                 self._without_step[job] = self._now()
         old = [job for job, used in self._used.items() if self._now() >= used + IDLE_SECONDS]
         if not old:
@@ -258,6 +264,14 @@ class Warden:
             self._log(f"the cell of job {job} had no step for a day, and goes")
             self._cells.leave(job)
             del self._used[job]
+            self._without_step[job] = self._now()
+
+    def _tidy_cgroup(self, job: str, group: Path) -> bool:
+        """Returns whether nothing is to be looked at again."""
+        if job not in self._cells:
+            return self._kept.end(group)
+        # It may only wait for its next step (`salloc`): then what lies in its /dev/shm is its own, and kept by nobody.
+        return has_processes(group) or (kept_bytes(group) < LEAST and left_cgroups.remove(group))
 
 
 def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> Path | None:

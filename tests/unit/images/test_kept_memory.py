@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,8 @@ def empty(group: Path) -> None:
         ("anon 1\nfile 99999999\nslab_reclaimable 88888888\nshmem 7000000", 7_000_000),
         ("shmem 0\nsock 500000\nkernel 9000000\nslab_reclaimable 2000000\npercpu 1000000", 500_000 + 6_000_000 - MIB),
         ("shmem 0\nkernel 900000", 0),
+        ("shmem 0\nunevictable 58720256\nfile 59000000", 58_720_256),  # mlock of cached files
+        ("shmem 7000000\ninactive_anon 5000000\nactive_anon 1000000\nunevictable 1000000", 7_000_000),
         ("shmem 0\nslab_unreclaimable 3048576", 3_048_576 - MIB),  # before Linux 5.18
     ],
 )
@@ -81,6 +84,12 @@ def test_what_the_kernel_can_take_back_is_not_kept(tmp_path: Path, stat: str, ke
     assert kept_bytes(tmp_path) == 0, "it has just gone"
     (tmp_path / "memory.stat").write_text(stat + "\n")
     assert kept_bytes(tmp_path) == kept
+
+
+def test_removed_cgroups_of_many_ranks_are_nothing_that_somebody_keeps(tmp_path: Path) -> None:
+    (tmp_path / "memory.stat").write_text(f"shmem 0\nkernel {20 * MIB}\n")
+    (tmp_path / "cgroup.stat").write_text("nr_descendants 1\nnr_dying_descendants 6000\n")
+    assert kept_bytes(tmp_path) == 0
 
 
 @pytest.mark.parametrize(
@@ -226,6 +235,59 @@ def test_a_job_that_starts_again_pays_for_what_it_had_left_by_itself(node: Node)
     group = node.job(1, kept=30)
     KeptMemory(node.mount, node.log.append).begin(group, 1)
     assert not (group / ENDED).exists()
+
+
+def test_a_job_without_a_step_has_no_more_to_pay_with_than_slurm_gave_it(node: Node) -> None:
+    """`salloc --no-shell` of 30 MiB once paid for all, with what the whole node has."""
+    node.job(1, kept=70)
+    idle, keeper = node.job(2, limit=60), node.job(3, limit=150, used=50)
+    for step in ("step_extern", "step_0"):
+        shutil.rmtree(idle / step)
+    node.settle()
+    assert limit(idle) + limit(keeper) == 60 + 150 - 70, "a step is about to come"
+    for group, mib in ((idle, 60), (keeper, 150)):
+        (group / "memory.max").write_text(str(mib * MIB))
+    (idle / "cgroup.events").write_text("populated 0\n")
+    node.settle()
+    assert (limit(idle), limit(keeper)) == (60, 80)
+    (keeper / "cgroup.events").write_text("populated 0\n")
+    assert unowned_bytes(node.mount) == 70 * MIB, "none of the user's jobs can keep it"
+
+
+def test_what_an_idle_job_has_in_its_shared_memory_is_its_own(tmp_path: Path) -> None:
+    """`salloc`, and a pause of some minutes between two steps: that has drained the node, and ended another job."""
+    group = tmp_path / "cgroups" / SCOPE / "job_17"
+    group.mkdir(parents=True)
+    kept = Kept(directory=tmp_path, cgroups=group)
+    kept.enter(5, "17")
+    kept.warden.closed(5)
+    kept.cgroups = None
+    (group / "memory.stat").write_text(f"shmem {60 * MIB}\n")
+    for connection in (6, 7, 8, 9):
+        kept.time += 100
+        kept.enter(connection, "18")
+    assert not (group / ENDED).exists()
+    (group / "memory.stat").unlink()
+    kept.ask(10, "end 17")
+    assert not group.exists()
+
+
+def test_a_cgroup_that_could_not_go_at_the_job_s_end_goes_later(tmp_path: Path) -> None:
+    group = tmp_path / "cgroups" / SCOPE / "job_17"
+    group.mkdir(parents=True)
+    kept = Kept(directory=tmp_path, cgroups=group)
+    kept.enter(5, "17")
+    kept.warden.closed(5)
+    (group / "cgroup.events").write_text("populated 1\n")
+    assert kept.ask(10, "end 17 now") == "ok"
+    kept.cgroups = None
+    for restart in (False, True):
+        if restart:
+            empty(group)
+            kept.start()
+        kept.time += 100
+        kept.enter(11, "18")
+        assert group.exists() != restart
 
 
 def test_a_step_tells_whose_job_it_is_and_a_cgroup_that_nobody_ends_goes_in_the_end(tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ def test_each_user_s_are_by_themselves_whatever_the_name(mount: Path) -> None:
     assert first == str(mount / OWN / "5/cgroup.procs")
     assert second == str(mount / OTHER / "6/cgroup.procs")
     assert "/" not in of_user("../../x y")
+    assert of_user("jörg".encode().decode("ascii", "surrogateescape")) == of_user("jörg"), "as the warden reads it"
     assert of_user("../../x") != of_user("x")
 
 

@@ -106,6 +106,10 @@ def make_start_files(directory: Path) -> Path:
     return own
 
 
+def test_a_user_s_name_may_have_any_letters(kept: Kept) -> None:
+    assert kept.ask(5, "hold jörg") == "ok"
+
+
 @pytest.mark.parametrize("request_", ["hold", "hold ", "hold a b", "hold alice now"])
 def test_a_cgroup_is_for_one_user(kept: Kept, request_: str) -> None:
     assert not kept.ask(5, request_).startswith("ok")
