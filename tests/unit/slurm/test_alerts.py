@@ -47,7 +47,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     ),
     "StateVolumeNearlyFull": (
         {VOLUME.format("state"): "9x200", SIZE.format("state"): "100x200"},
-        {VOLUME.format("jail"): "9x200", SIZE.format("jail"): "100x200"},
+        {VOLUME.format("state"): "11x200", SIZE.format("state"): "100x200"},
     ),
     "CertificateNearItsEnd": (  # promtool's clock starts at 0.
         {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1200000x200"},
