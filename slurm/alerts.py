@@ -1,0 +1,127 @@
+"""Alerts: when somebody is told, and which page says what to do. The one list from which all rules are made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+RUNBOOKS: Final = "docs/runbooks"
+"""Where each alert has its page, in the repository: `docs/runbooks/NAME.md`."""
+
+END_DAYS: Final = 14
+"""Days before a certificate's end at which somebody is told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alert:
+    """One rule of Prometheus."""
+
+    name: str
+    """In Prometheus' usual form, such as SlurmctldDown. The page is called the same."""
+    expression: str
+    """PromQL. What it gives is what is wrong: nothing where all is well."""
+    wait: str
+    """How long it must hold before somebody is told (`for`), as a duration of Prometheus."""
+    severity: Literal["critical", "warning"]
+    """critical: no job can start, or data may be lost. warning: to look at in working hours."""
+    summary: str
+    """In plain words; may have Prometheus' templates."""
+
+
+def _alert(
+    name: str, expression: str, wait: str, summary: str, severity: Literal["critical", "warning"] = "warning"
+) -> Alert:
+    return Alert(name=name, expression=expression, wait=wait, severity=severity, summary=summary)
+
+
+_FREE = 'slurmstack_volume_free_bytes{{volume="{0}"}} / slurmstack_volume_size_bytes{{volume="{0}"}} < 0.1'
+_NODE = "{{ $labels.node }}"
+
+ALERTS: Final = (
+    _alert("SlurmctldDown", "slurmstack_slurmctld_up == 0", "2m", "slurmctld does not answer", "critical"),
+    _alert("SlurmdbdDown", "slurmstack_slurmdbd_up == 0", "5m", "slurmdbd or its database does not answer", "critical"),
+    _alert("SlurmFiguresMissing", "absent(slurmstack_slurmctld_up)", "10m", "Nothing is known of Slurm: no exporter"),
+    _alert("SlurmNodesDown", "slurm_nodes_down > 0", "10m", "{{ $value }} nodes are down"),
+    _alert(
+        "SlurmNodeDrained",
+        "slurmstack_node_drained == 1",
+        "30m",
+        f"Node {_NODE} is drained ({{{{ $labels.reason_kind }}}})",
+    ),
+    _alert(
+        "SlurmManyNodesDrained",
+        'count(slurmstack_node_drained{reason_kind="health"} == 1) >= 3',
+        "2m",
+        "Health checks have drained {{ $value }} nodes: rather one common cause than as many faults",
+        "critical",
+    ),
+    _alert(
+        "SlurmPrologFailed",
+        'slurmstack_node_drained{reason_kind=~"prolog|epilog"} == 1',
+        "1m",
+        f"The {{{{ $labels.reason_kind }}}} has failed on node {_NODE}",
+    ),
+    _alert(
+        "SlurmQueueStuck",
+        "slurmstack_queue_stuck_jobs > 0",
+        "30m",
+        "{{ $value }} jobs wait in {{ $labels.partition }} though idle nodes fit",
+    ),
+    _alert(
+        "SlurmJobRequeueLoop",
+        "slurmstack_job_requeues_max >= 5",
+        "1m",
+        "A job in {{ $labels.partition }} has been requeued {{ $value }} times",
+    ),
+    _alert(
+        # Microseconds, as in sdiag.
+        "SlurmSchedulerSlow",
+        "slurm_schedule_cycle_last > 2e6",
+        "15m",
+        "The scheduler's main cycle takes longer than 2 s",
+    ),
+    _alert("JailSlow", "slurmstack_jail_latency_seconds > 1", "10m", f"The jail answers slowly on node {_NODE}"),
+    _alert("JailNearlyFull", _FREE.format("jail"), "10m", "Less than a tenth of the jail's volume is free"),
+    _alert(
+        "StateVolumeNearlyFull",
+        _FREE.format("state"),
+        "5m",
+        "Less than a tenth of slurmctld's state volume is free",
+        "critical",
+    ),
+    _alert(
+        "CertificateNearItsEnd",
+        f"slurmstack_certificate_not_after_timestamp_seconds - time() < {END_DAYS} * 86400",
+        "1h",
+        f"{{{{ $labels.name }}}} ends within {END_DAYS} days",
+    ),
+    _alert(
+        "SlurmConfigurationRefused",
+        "slurmstack_configuration_refused == 1",
+        "5m",
+        "The configuration agent refuses the new files; slurmctld goes on with the old ones",
+    ),
+    _alert(
+        "GpuErrors",
+        "increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[15m]) > 0 or changes(DCGM_FI_DEV_XID_ERRORS[15m]) > 0",
+        "0m",
+        "A GPU on {{ $labels.Hostname }} has reported an error",
+    ),
+)
+
+
+def rules_file(alerts: Iterable[Alert] = ALERTS) -> str:
+    """A file of rules for Prometheus, also the `spec` of a PrometheusRule: JSON, which any reader of YAML takes."""
+    rules = [
+        {
+            "alert": alert.name,
+            "expr": alert.expression,
+            "for": alert.wait,
+            "labels": {"severity": alert.severity},
+            "annotations": {"summary": alert.summary, "runbook": f"{RUNBOOKS}/{alert.name}.md"},
+        }
+        for alert in alerts
+    ]
+    return json.dumps({"groups": [{"name": "slurmstack", "rules": rules}]}, indent=2) + "\n"

@@ -1,0 +1,106 @@
+"""Alerts, as Prometheus' own promtool judges them: each fires where it should, and not where all is well."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from slurm.alerts import ALERTS, RUNBOOKS, rules_file
+
+ROOT = Path(__file__).resolve().parents[3]
+
+UP = {"slurmstack_slurmctld_up": "1x200"}
+
+VOLUME = 'slurmstack_volume_free_bytes{{volume="{0}"}}'
+SIZE = 'slurmstack_volume_size_bytes{{volume="{0}"}}'
+DRAINED = 'slurmstack_node_drained{{node="n{0}",reason_kind="{1}"}}'
+
+# Name of the alert -> figures (one value a minute) with which it fires, and with which it does not.
+CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "SlurmctldDown": ({"slurmstack_slurmctld_up": "0x200"}, UP),
+    "SlurmdbdDown": ({"slurmstack_slurmdbd_up": "0x200"}, {"slurmstack_slurmdbd_up": "1x200"}),
+    "SlurmFiguresMissing": ({"other": "1x200"}, UP),
+    "SlurmNodesDown": ({"slurm_nodes_down": "2x200"}, {"slurm_nodes_down": "0x200"}),
+    "SlurmNodeDrained": ({DRAINED.format(0, "health"): "1x200"}, {DRAINED.format(0, "health"): "0x200"}),
+    "SlurmManyNodesDrained": (
+        {DRAINED.format(n, "health"): "1x200" for n in range(3)},
+        {DRAINED.format(n, "health" if n else "administrator"): "1x200" for n in range(3)},
+    ),
+    "SlurmPrologFailed": ({DRAINED.format(0, "prolog"): "1x200"}, {DRAINED.format(0, "health"): "1x200"}),
+    "SlurmQueueStuck": (
+        {'slurmstack_queue_stuck_jobs{partition="p"}': "1x200"},
+        {'slurmstack_queue_stuck_jobs{partition="p"}': "0x200"},
+    ),
+    "SlurmJobRequeueLoop": ({"slurmstack_job_requeues_max": "5x200"}, {"slurmstack_job_requeues_max": "4x200"}),
+    "SlurmSchedulerSlow": (
+        {"slurm_schedule_cycle_last": "2000001x200"},
+        {"slurm_schedule_cycle_last": "1999999x200"},
+    ),
+    "JailSlow": ({"slurmstack_jail_latency_seconds": "1.5x200"}, {"slurmstack_jail_latency_seconds": "0.5x200"}),
+    "JailNearlyFull": (
+        {VOLUME.format("jail"): "9x200", SIZE.format("jail"): "100x200"},
+        {VOLUME.format("jail"): "11x200", SIZE.format("jail"): "100x200"},
+    ),
+    "StateVolumeNearlyFull": (
+        {VOLUME.format("state"): "9x200", SIZE.format("state"): "100x200"},
+        {VOLUME.format("state"): "11x200", SIZE.format("state"): "100x200"},
+    ),
+    "CertificateNearItsEnd": (  # promtool's clock starts at 0.
+        {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1200000x200"},
+        {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1300000x200"},
+    ),
+    "SlurmConfigurationRefused": (
+        {"slurmstack_configuration_refused": "1x200"},
+        {"slurmstack_configuration_refused": "0x200"},
+    ),
+    "GpuErrors": (
+        {'DCGM_FI_DEV_XID_ERRORS{Hostname="g"}': "0x95 79x100"},
+        {'DCGM_FI_DEV_XID_ERRORS{Hostname="g"}': "79x200"},
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The machine's promtool, or else the one in Debian's package, which is not installed."""
+    if found := shutil.which("promtool"):
+        return found
+    place = tmp_path_factory.mktemp("prometheus")
+    subprocess.run(["apt-get", "download", "-q", "prometheus"], cwd=place, check=True, capture_output=True)
+    [package] = place.glob("*.deb")
+    subprocess.run(["dpkg-deb", "-x", package, place], check=True)
+    return str(place / "usr/bin/promtool")
+
+
+def firing(promtool: str, place: Path, name: str, figures: dict[str, str], *, wanted: bool) -> str:
+    """What promtool finds wrong, if anything, with `name` being told (or not) after 100 minutes."""
+    (place / "rules.yml").write_text(rules_file())
+    expression = f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) or vector(0)'
+    samples = [{"labels": "{}", "value": 1}] if wanted else [{"labels": "{}", "value": 0}]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": series, "values": values} for series, values in figures.items()],
+        "promql_expr_test": [{"expr": f"({expression}) > bool 0", "eval_time": "100m", "exp_samples": samples}],
+    }
+    (place / "test.yml").write_text(
+        json.dumps({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]})
+    )
+    command = [promtool, "test", "rules", "test.yml"]
+    done = subprocess.run(command, check=False, cwd=place, capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", [alert.name for alert in ALERTS])
+def test_an_alert_fires_where_it_should_and_not_where_all_is_well(promtool: str, tmp_path: Path, name: str) -> None:
+    wrong, well = CASES[name]
+    assert firing(promtool, tmp_path, name, wrong, wanted=True) == ""
+    assert firing(promtool, tmp_path, name, well, wanted=False) == ""
+
+
+def test_each_alert_has_its_page_and_each_page_its_alert() -> None:
+    pages = {path.stem for path in (ROOT / RUNBOOKS).glob("*.md")}
+    assert pages == {alert.name for alert in ALERTS}
