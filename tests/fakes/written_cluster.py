@@ -103,9 +103,7 @@ class FakeCluster(Kubectl):
             case ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld", "--", *command):
                 word = next((word for word in ("sacct", *self.slurm) if word in command), "")
                 return (self.slurm[word], "") if word in self.slurm else ("", f"{command[0]}: cannot be asked")
-            case ("get", "--ignore-not-found", kind, *more):
-                return self._objects(kind, more)
-            case ("get", kinds, *more):
+            case ("get", "--ignore-not-found", kinds, *more) | ("get", kinds, *more):
                 return self._objects(kinds, more)
             case ("exec", *_):
                 return "", "there is no such pod"
