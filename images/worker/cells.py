@@ -21,8 +21,9 @@ from typing import Final
 
 from images.common import job_directory
 from images.common.attach import attach
-from images.common.jail_view import Bind, open_inside, show
+from images.common.jail_view import Bind, JailViewError, open_inside, show
 from images.common.mountinfo import mount_points
+from images.worker.freeing import freed_elsewhere, has_ended
 
 CELLS: Final = Path("/run/slurmstack/cells")
 """For root alone, and no place of the jail."""
@@ -47,6 +48,9 @@ _PART_FOR_FILES: Final = 32
 files could fill all of the job's memory."""
 
 _LEAST_NUMBER: Final = 1024
+
+MUCH: Final = 64 * _MIB
+"""Bytes in a /dev/shm that are freed by another process: a machine frees some GiB a second."""
 
 WITHOUT_ROOM: Final = 16 * _MIB
 """Bytes of /tmp at most, in the job's memory, where its volume has no room for another directory. A job that could
@@ -86,6 +90,11 @@ class Mounts:
         """Bytes of an open directory's file system."""
         found = os.statvfs(f"/proc/self/fd/{target}")
         return found.f_blocks * found.f_frsize
+
+    def used(self, target: int) -> int:
+        """Bytes that are used of an open directory's file system."""
+        found = os.statvfs(f"/proc/self/fd/{target}")
+        return (found.f_blocks - found.f_bfree) * found.f_frsize
 
     def resize(self, target: int, size: int) -> None:
         """Give a file system in memory so many bytes."""
@@ -130,6 +139,8 @@ class Cells:
         self._jobs = jobs
         self._mounts = mounts or Mounts()
         cells.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._freeing: dict[str, int] = {}
+        """Jobs whose /dev/shm is being freed, and by which process."""
         self._made = self._find()
 
     def __contains__(self, job: str) -> bool:
@@ -181,8 +192,15 @@ class Cells:
     def leave(self, job: str) -> None:
         """Take a job's cell away, with its shared memory. What still runs there keeps what it has open."""
         if job in self._made:
-            self._clear(self.path(job))
+            if child := self._clear(self.path(job)):
+                self._freeing[job] = child
             self._made.discard(job)
+
+    def is_freeing(self, job: str) -> bool:
+        """Whether what a job had in /dev/shm is still being freed."""
+        if job in self._freeing and has_ended(self._freeing[job]):
+            del self._freeing[job]
+        return job in self._freeing
 
     def _find(self) -> set[str]:
         """The jobs' cells that are there. One that was only begun goes: it would show what is everybody's."""
@@ -249,10 +267,23 @@ class Cells:
         finally:
             os.close(target)
 
-    def _clear(self, cell: Path) -> None:
-        with contextlib.suppress(OSError):  # nothing was mounted yet
-            self._mounts.remove(cell)
-        cell.rmdir()
+    def _clear(self, cell: Path) -> int:
+        """Returns the process that frees its memory, 0 if that is done."""
+        memory = self._much_memory(cell)
+        with contextlib.nullcontext(0) if memory is None else freed_elsewhere(memory) as child:
+            with contextlib.suppress(OSError):  # nothing was mounted yet
+                self._mounts.remove(cell)
+            cell.rmdir()
+        return child
+
+    def _much_memory(self, cell: Path) -> int | None:
+        """Its /dev/shm, open, if there is much in it."""
+        with contextlib.suppress(OSError, JailViewError):
+            memory = open_inside(cell, SHARED_MEMORY, make=False, kind="directory")
+            if self._mounts.used(memory) >= MUCH:
+                return memory
+            os.close(memory)
+        return None
 
 
 def shared_memory_size(directory: str = SHARED_MEMORY) -> int:

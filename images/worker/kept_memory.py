@@ -28,6 +28,7 @@ from images.common.kept_memory import (
     owner_mark,
 )
 from images.worker import left_cgroups
+from images.worker.freeing import close_all_but
 
 FREED_SECONDS: Final = 2.0
 """The kernel frees what processes and file systems had a moment after they have gone."""
@@ -129,6 +130,7 @@ class KeptMemory:
         pid = os.fork()
         if pid == 0:
             try:
+                close_all_but()
                 settle(self._mount, self._log)
             finally:
                 os._exit(0)

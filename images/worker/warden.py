@@ -231,6 +231,11 @@ class Warden:
         self._cells.leave(job)
         self._used.pop(job, None)
         self._without_step.pop(job, None)
+        if self._cells.is_freeing(job):
+            if waits:
+                return [LATER]
+            self._without_step[job] = self._now()  # nobody asks again
+            return []
         left = [] if job in here else left_cgroups.of_job(job, self._cgroups)
         # The external step asks for no cell, and removes its cgroup itself.
         if waits and any(map(has_processes, left)) and job in self._running():
@@ -269,7 +274,7 @@ class Warden:
     def _tidy_cgroup(self, job: str, group: Path) -> bool:
         """Returns whether nothing is to be looked at again."""
         if job not in self._cells:
-            return self._kept.end(group)
+            return not self._cells.is_freeing(job) and self._kept.end(group)
         # It may only wait for its next step (`salloc`): then what lies in its /dev/shm is its own, and kept by nobody.
         return has_processes(group) or (kept_bytes(group) < LEAST and left_cgroups.remove(group))
 

@@ -15,6 +15,8 @@ class FakeCellMounts(Mounts):
     def __init__(self) -> None:
         self.mounted: dict[str, str] = {}
         """What is mounted where."""
+        self.filled = 0
+        """Bytes in each /dev/shm."""
         self.fails: str = ""
         """The kind of mount that does not work."""
 
@@ -36,6 +38,10 @@ class FakeCellMounts(Mounts):
 
     def size(self, target: int) -> int:
         return int(self.mounted[str(Path(f"/proc/self/fd/{target}").readlink())].removesuffix(" bytes"))
+
+    def used(self, target: int) -> int:
+        del target
+        return self.filled
 
     def resize(self, target: int, size: int) -> None:
         self._note("resize", target, f"{size} bytes")
