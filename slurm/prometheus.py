@@ -33,8 +33,10 @@ RULES_FILE: Final = "rules.yml"
 TARGETS_FILE: Final = "nodes.json"
 ALERTMANAGER_FILE: Final = "alertmanager.yml"
 
-INTERVAL: Final = "30s"
-"""Between two readings, and between two evaluations of the rules: the exporter asks Slurm as often."""
+_READ_EVERY: Final = "30s"
+"""The exporter asks Slurm as often."""
+_JUDGE_EVERY: Final = "15s"
+"""Between two evaluations of the rules: so much later than the figures an alert begins, and is over."""
 
 _SHARE: Final = 0.8
 """Of the volume for what is kept. The rest: what is being compacted, and Alertmanager's silences."""
@@ -77,8 +79,8 @@ def _prometheus(config: ClusterConfig) -> dict[str, Any]:
         jobs.append(_job("slurmctld", _slurmctld()))
     return {
         "global": {
-            "scrape_interval": INTERVAL,
-            "evaluation_interval": INTERVAL,
+            "scrape_interval": _READ_EVERY,
+            "evaluation_interval": _JUDGE_EVERY,
             "external_labels": {"cluster": config.slurm.cluster_name},
         },
         "rule_files": [f"{CONFIG_DIR}/{RULES_FILE}"],
