@@ -20,6 +20,7 @@ from components.jail import Jail, JailArgs
 from components.kit.context import Scope, recommended_labels
 from components.kit.workload import SLURM_NODE_LABEL
 from components.login import Login, LoginArgs
+from components.monitoring import Monitoring, MonitoringArgs
 from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from components.policy import Policy, PolicyArgs
@@ -90,6 +91,8 @@ class SlurmCluster(pulumi.ComponentResource):
         self.rest = self._create_rest(config) if config.rest.enabled else None
         if config.monitoring.is_on:
             self._create_exporter(config)
+        if config.monitoring.install:
+            Monitoring(f"{name}-monitoring", MonitoringArgs(scope=scope, config=config), self._inside)
         if config.network_policies.enabled:
             policies = NetworkPoliciesArgs(scope=scope, config=config)
             NetworkPolicies(f"{name}-network-policies", policies, self._inside)

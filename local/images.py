@@ -199,7 +199,7 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
         plugin.result()
         jail, pods = (
             pool.submit(build, "jail"),
-            pool.submit(build, "worker", "login", "accounting", "database", "rest", "exporter"),
+            pool.submit(build, "worker", "login", "accounting", "database", "rest", "exporter", "monitoring"),
         )
         for future in (controller, pods, jail):
             future.result()

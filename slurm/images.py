@@ -13,7 +13,7 @@ from pathlib import Path
 
 from config.sections.services import Images
 
-ROLES = ("controller", "worker", "login", "jail", "accounting", "database", "rest", "exporter")
+ROLES = ("controller", "worker", "login", "jail", "accounting", "database", "rest", "exporter", "monitoring")
 """One image per role; each is a target of `images/Containerfile`."""
 
 DEFAULT_REGISTRY = "localhost/slurmstack"

@@ -24,6 +24,7 @@ SLURMDBD_PORT = 6819
 REST_PORT = 6820
 DATABASE_PORT = 3306
 PROMETHEUS_PORT = 9090
+ALERTMANAGER_PORT = 9093
 
 ACCOUNTING = "slurmdbd"
 """Name of slurmdbd's StatefulSet."""
@@ -47,7 +48,10 @@ REST = "rest"
 """Name of slurmrestd's Deployment and of its Service."""
 
 PROMETHEUS = "prometheus"
-"""Name of Prometheus' Service and of its pods' component, with `monitoring.install`."""
+"""Name of Prometheus' StatefulSet and Service and of its pods' component, with `monitoring.install`."""
+
+ALERTMANAGER = "alertmanager"
+"""Name of Alertmanager's Service. It is in Prometheus' pod."""
 
 SRUN_PORTS = (60001, 63000)
 """Ports on which `srun` and `salloc` listen for their steps, on login nodes and workers."""

@@ -21,6 +21,7 @@ from slurm.names import (
     DATABASE_PORT,
     EXPORTER,
     EXPORTER_PORT,
+    JOB_METRICS_PORT,
     PROMETHEUS,
     PROMETHEUS_PORT,
     REST,
@@ -87,6 +88,8 @@ _LINKS = (
     Link(EXPORTER, CONTROLLER, SLURMCTLD_PORT),
     Link(EXPORTER, CONTROLLER, AGENT_PORT),
     Link(EXPORTER, ACCOUNTING, SLURMDBD_PORT),
+    Link(PROMETHEUS, EXPORTER, EXPORTER_PORT),
+    Link(PROMETHEUS, NODES, JOB_METRICS_PORT),
 )
 
 
@@ -99,10 +102,16 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         WATCH: config.health.enabled,
         REST: config.rest.enabled,
         EXPORTER: config.monitoring.is_on,
+        PROMETHEUS: config.monitoring.install,
     }
     found = tuple(link for link in _LINKS if there.get(link.source, True) and there.get(link.target, True))
-    plots = config.rest.enabled and config.dashboard.enabled and config.monitoring.install
-    return (*found, Link(REST, PROMETHEUS, PROMETHEUS_PORT)) if plots else found
+    plots = config.dashboard.enabled and there[REST] and there[PROMETHEUS]
+    reads = there[PROMETHEUS] and slurmctld_gives_figures(config)
+    return (
+        *found,
+        *((Link(REST, PROMETHEUS, PROMETHEUS_PORT),) if plots else ()),
+        *((Link(PROMETHEUS, CONTROLLER, SLURMCTLD_PORT),) if reads else ()),
+    )
 
 
 def outside(config: ClusterConfig) -> dict[str, tuple[Destination, ...]]:
@@ -115,6 +124,8 @@ def outside(config: ClusterConfig) -> dict[str, tuple[Destination, ...]]:
         ACCOUNTING: (*database, *directory),
         POLICY: database,
         REST: directory,
+        # Whom Alertmanager tells is in a Secret.
+        PROMETHEUS: _everywhere(()) if config.monitoring.alertmanager_secret is not None else (),
     }
     return {component: found for component, found in allowed.items() if found}
 
@@ -151,7 +162,11 @@ def _is_inside(part: IPv4Network | IPv6Network, whole: IPv4Network | IPv6Network
 
 
 def scraped(config: ClusterConfig) -> dict[str, int]:
-    """Ports that pods of other namespaces may connect to, by component: a Prometheus that is there already."""
+    """Ports that pods of other namespaces may connect to, by component: a Prometheus or a Grafana that is there."""
     if not config.monitoring.is_on:
         return {}
-    return {EXPORTER: EXPORTER_PORT, **({CONTROLLER: SLURMCTLD_PORT} if slurmctld_gives_figures(config) else {})}
+    return {
+        EXPORTER: EXPORTER_PORT,
+        **({CONTROLLER: SLURMCTLD_PORT} if slurmctld_gives_figures(config) else {}),
+        **({PROMETHEUS: PROMETHEUS_PORT} if config.monitoring.install else {}),
+    }

@@ -37,6 +37,7 @@ CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "slurmctld": (*_OWN_FILES, *_BECOME_ANOTHER, "KILL"),
     "config-agent": (*_OWN_FILES, *_BECOME_ANOTHER, "KILL"),
     "slurmdbd": (*_OWN_FILES, *_BECOME_ANOTHER),
+    "own-data": ("CHOWN",),
     "mariadbd": (*_OWN_FILES, *_BECOME_ANOTHER, "KILL"),
     "populate": (*_OWN_FILES, "FSETID", "SETFCAP"),
     "users": (*_OWN_FILES, "FSETID"),

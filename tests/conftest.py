@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -49,3 +51,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Pieces:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests with daemons begin first: they take longest."""
     items.sort(key=lambda item: "tests/slurm/" not in item.nodeid)
+
+
+@pytest.fixture(scope="session")
+def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The machine's promtool, or else the one in Debian's package, which is not installed."""
+    if found := shutil.which("promtool"):
+        return found
+    place = tmp_path_factory.mktemp("prometheus")
+    subprocess.run(["apt-get", "download", "-q", "prometheus"], cwd=place, check=True, capture_output=True)
+    [package] = place.glob("*.deb")
+    subprocess.run(["dpkg-deb", "-x", package, place], check=True)
+    return str(place / "usr/bin/promtool")

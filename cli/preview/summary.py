@@ -125,6 +125,7 @@ def _volumes(config: ClusterConfig, kinds: Mapping[str, tuple[str, str]], *, oth
     sizes = {"jail": config.jail.size, "controller": config.controller.storage}
     database = config.accounting.own_database
     sizes |= {"accounting.database": database.storage} if database is not None else {}
+    sizes |= {"monitoring": config.monitoring.storage} if config.monitoring.install else {}
     sizes |= {f"mounts.{name}": mount.size for name, mount in config.mounts.items()}
     for name, size in sizes.items():
         kind, existing = kinds.get(name, (other, ""))

@@ -22,9 +22,14 @@ _DATA: Mapping[str, str] = {
     "jail": "all users' files and the software in the jail",
     _STATE_CLAIM: _STATE,
     "database-data": "the records of all jobs, and the accounts, QOS and users in them",
+    "prometheus-data": "the figures of the past, and silenced alerts",
 }
 
-_SECTIONS: Mapping[str, str] = {_STATE_CLAIM: "controller", "database-data": "accounting.database"}
+_SECTIONS: Mapping[str, str] = {
+    _STATE_CLAIM: "controller",
+    "database-data": "accounting.database",
+    "prometheus-data": "monitoring",
+}
 """Keys of the stack file that are not called like the volume, and name its size `storage`."""
 
 HEALTH_LEAVES = (

@@ -256,6 +256,8 @@ def _disks(config: ClusterConfig) -> Iterator[str]:
     for volume in (config.controller, config.accounting.own_database):
         if volume is not None and volume.filesystem is None and volume.storage_class is None:
             yield volume.storage
+    if config.monitoring.install and config.monitoring.storage_class is None:
+        yield config.monitoring.storage
 
 
 def _platforms_by(

@@ -20,6 +20,8 @@ from config.sections.services import CUDA_VERSIONS, LEAST_WITH_CUDA, NO_CUDA, Im
 from config.sections.slurm import Slurm
 from config.times import longer
 
+_PROMETHEUS = "prometheus"
+
 _OFF = "needs accounting, and accounting.enabled is false; set it to true, or remove this"
 
 
@@ -164,6 +166,14 @@ def dashboard_problems(sections: Sections) -> Iterator[Problem]:
         yield Problem("dashboard.enabled", message)
 
 
+def monitoring_problems(sections: Sections) -> Iterator[Problem]:
+    """Prometheus' StatefulSet and its pod have the names that a pool of its name would have."""
+    monitoring: Monitoring | None = sections.get("monitoring")
+    if monitoring is not None and monitoring.install and _PROMETHEUS in sections.names("worker_nodes"):
+        message = "is the name of Prometheus' own pods with monitoring.install; take another one"
+        yield Problem(f"worker_nodes.{_PROMETHEUS}", message)
+
+
 def network_problems(sections: Sections) -> Iterator[Problem]:
     """What only network policies could hold to."""
     policies: NetworkPolicies | None = sections.get("network_policies")
@@ -193,7 +203,7 @@ def image_problems(sections: Sections) -> Iterator[Problem]:
         needed += ["rest"]
     monitoring: Monitoring | None = sections.get("monitoring")
     if monitoring is not None and monitoring.is_on:
-        needed += ["exporter"]
+        needed += ["exporter", "monitoring"] if monitoring.install else ["exporter"]
     missing = [role for role in needed if role not in images.digests]
     if missing:
         message = (

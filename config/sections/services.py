@@ -175,7 +175,7 @@ class Jail(Section):
     """The cloud's file system behind it."""
 
 
-ImageRole = Literal["controller", "worker", "login", "jail", "accounting", "database", "rest", "exporter"]
+ImageRole = Literal["controller", "worker", "login", "jail", "accounting", "database", "rest", "exporter", "monitoring"]
 
 
 _REGISTRY = re.compile(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$")

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPSConnection
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
@@ -36,7 +36,7 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
         "cluster": {"namespace": "e2e-rest"},
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [key]}},
         "rest": {"enabled": True, "size": 2},
-        "monitoring": {"enabled": True},
+        "monitoring": {"install": True, "storage": "1Gi"},
         "dashboard": {"enabled": True},
     }
     slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
@@ -98,6 +98,43 @@ def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOn
     wait_until(lambda: set(wanted) <= set(figures().splitlines()), f"all of {wanted}", timeout=90)
 
 
+def prometheus(slurm: SlurmOnKubernetes, path: str, **query: str) -> Any:
+    """What Prometheus' API answers, asked in its own pod, which nobody but the dashboard reaches."""
+    url = f"http://localhost:9090/api/v1/{path}?{urlencode(query)}"
+    program = f"import urllib.request as r; print(r.urlopen({url!r}, timeout=10).read().decode())"
+    return json.loads(slurm.exec("prometheus-0", "python3", "-c", program, container="prometheus"))["data"]
+
+
+def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: SlurmOnKubernetes) -> None:
+    wanted = {
+        ("prometheus", "localhost:9090"),
+        ("slurmstack-exporter", "exporter:9341"),
+        ("slurmstack-jobs", "default-0:9306"),
+    }
+
+    def read() -> bool:
+        targets = prometheus(slurm, "targets")["activeTargets"]
+        up = {(found["labels"]["job"], found["labels"]["instance"]) for found in targets if found["health"] == "up"}
+        idle = prometheus(slurm, "query", query="slurm_nodes_idle")["result"]
+        return up == wanted and len(targets) == len(wanted) and [found["value"][1] for found in idle] == ["1"]
+
+    wait_until(read, f"{wanted} are read, and one node is idle", timeout=120)
+    (alertmanager,) = prometheus(slurm, "alertmanagers")["activeAlertmanagers"]
+    assert alertmanager["url"] == "http://localhost:9093/api/v2/alerts"
+
+
+def test_an_alert_begins_with_what_is_wrong_and_is_over_when_it_is_mended(slurm: SlurmOnKubernetes) -> None:
+    def states() -> dict[str, str]:
+        return {found["labels"]["alertname"]: found["state"] for found in prometheus(slurm, "alerts")["alerts"]}
+
+    slurm.slurm("scontrol update nodename=default-0 state=drain reason='a fan'")
+    try:
+        wait_until(lambda: states().get("SlurmNodeDrained") == "pending", "the alert has begun", timeout=150)
+    finally:
+        slurm.slurm("scontrol update nodename=default-0 state=resume")
+    wait_until(lambda: "SlurmNodeDrained" not in states(), "the alert is over", timeout=150)
+
+
 def test_a_job_that_is_submitted_runs_in_the_jail_as_the_user_of_the_token(slurm: SlurmOnKubernetes) -> None:
     status, answer = ask(slurm, token(slurm), "/job/submit", *job("id -un > who; test -e /.slurmstack/populated"))
     assert status == 200, answer
@@ -155,9 +192,9 @@ def test_the_dashboard_shows_a_user_who_logs_in_the_nodes_and_his_jobs_as_text(s
         f"umask 077; scontrol token > token; {page}/login --location --data-urlencode token@token > overview.html"
     )
     overview, jobs = slurm.ssh("cat overview.html"), slurm.ssh(f"{page}/jobs")
+    wait_until(lambda: "<figure>" in slurm.ssh(f"{page}/"), "Prometheus has figures for plots", timeout=90)
     slurm.ssh(f"scancel {number}; rm jar token")
     assert "<strong>default-0</strong>" in overview
-    assert "runs no Prometheus" in overview
     assert f'<th scope="row">{number}</th><td>&lt;b&gt;seen&lt;/b&gt;</td><td>alice</td>' in jobs
 
 

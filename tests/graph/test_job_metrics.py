@@ -21,7 +21,7 @@ def template(monitoring: dict[str, Any]) -> dict[str, Any]:
     return dict(reveal(found.inputs)["spec"]["template"])
 
 
-@pytest.mark.parametrize("how", ["enabled", "install", "existing"])
+@pytest.mark.parametrize("how", ["enabled", "install"])
 def test_workers_serve_figures_of_jobs_where_prometheus_looks_for_them(how: str) -> None:
     pod = template({how: True})
     (slurmd,) = pod["spec"]["containers"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -62,18 +61,6 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'DCGM_FI_DEV_XID_ERRORS{Hostname="g"}': "79x200"},
     ),
 }
-
-
-@pytest.fixture(scope="session")
-def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The machine's promtool, or else the one in Debian's package, which is not installed."""
-    if found := shutil.which("promtool"):
-        return found
-    place = tmp_path_factory.mktemp("prometheus")
-    subprocess.run(["apt-get", "download", "-q", "prometheus"], cwd=place, check=True, capture_output=True)
-    [package] = place.glob("*.deb")
-    subprocess.run(["dpkg-deb", "-x", package, place], check=True)
-    return str(place / "usr/bin/promtool")
 
 
 def firing(promtool: str, place: Path, name: str, figures: dict[str, str], *, wanted: bool) -> str:

@@ -1,0 +1,107 @@
+"""What Prometheus and Alertmanager are told: what to read, which rules hold, and where alerts go.
+
+JSON, which any reader of YAML takes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from config.base import parse_bytes
+from config.cluster import ClusterConfig
+from slurm.alerts import rules_file
+from slurm.monitoring import PATHS, slurmctld_gives_figures
+from slurm.names import (
+    ALERTMANAGER_PORT,
+    CONTROLLER_HOST,
+    EXPORTER,
+    EXPORTER_PORT,
+    JOB_METRICS_PORT,
+    PROMETHEUS_PORT,
+    SLURMCTLD_PORT,
+    node_name,
+)
+
+CONFIG_DIR: Final = "/config/prometheus"
+TARGETS_DIR: Final = "/config/targets"
+ALERTMANAGER_DIR: Final = "/config/alertmanager"
+
+PROMETHEUS_FILE: Final = "prometheus.yml"
+RULES_FILE: Final = "rules.yml"
+TARGETS_FILE: Final = "nodes.json"
+ALERTMANAGER_FILE: Final = "alertmanager.yml"
+
+_READ_EVERY: Final = "30s"
+"""The exporter asks Slurm as often."""
+_JUDGE_EVERY: Final = "15s"
+"""Between two evaluations of the rules: so much later than the figures an alert begins, and is over."""
+
+_SHARE: Final = 0.8
+"""Of the volume for what is kept. The rest: what is being compacted, and Alertmanager's silences."""
+
+
+def prometheus_files(config: ClusterConfig) -> dict[str, str]:
+    """What Prometheus reads at its start: its configuration and its rules."""
+    return {PROMETHEUS_FILE: _text(_prometheus(config)), RULES_FILE: rules_file()}
+
+
+def targets_file(config: ClusterConfig) -> str:
+    """The workers, which Prometheus follows while it runs: a pool may grow without a new pod of its own.
+
+    Names, as the headless Service gives them, and not what DNS lists: that would be addresses, while figures carry the
+    node's name (`instance`: `default-0:9306`); it would have login nodes; and a node that is missing would not be seen.
+    """
+    names = [node_name(name, number) for name, pool in config.worker_nodes.items() for number in range(pool.size)]
+    targets = [f"{name}:{JOB_METRICS_PORT}" for name in names]
+    return _text([{"targets": targets, "labels": {"cluster": config.slurm.cluster_name}}])
+
+
+def alertmanager_file() -> str:
+    """Alerts are shown and can be silenced, and nobody is told: where no Secret says whom."""
+    return _text({"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]})
+
+
+def keeps(config: ClusterConfig) -> dict[str, str]:
+    """How long Prometheus keeps what it has read, and how much at most: a full volume would end all."""
+    size = int(parse_bytes(config.monitoring.storage) * _SHARE) // 10**6
+    return {"time": f"{config.monitoring.retention}d", "size": f"{size}MB"}
+
+
+def _prometheus(config: ClusterConfig) -> dict[str, Any]:
+    jobs = [
+        _job("prometheus", {"static_configs": [{"targets": [f"localhost:{PROMETHEUS_PORT}"]}]}),
+        _job("slurmstack-exporter", {"static_configs": [{"targets": [f"{EXPORTER}:{EXPORTER_PORT}"]}]}),
+        _job("slurmstack-jobs", {"file_sd_configs": [{"files": [f"{TARGETS_DIR}/{TARGETS_FILE}"]}]}),
+    ]
+    if slurmctld_gives_figures(config):
+        jobs.append(_job("slurmctld", _slurmctld()))
+    return {
+        "global": {
+            "scrape_interval": _READ_EVERY,
+            "evaluation_interval": _JUDGE_EVERY,
+            "external_labels": {"cluster": config.slurm.cluster_name},
+        },
+        "rule_files": [f"{CONFIG_DIR}/{RULES_FILE}"],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"localhost:{ALERTMANAGER_PORT}"]}]}]},
+        "scrape_configs": jobs,
+    }
+
+
+def _job(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    return {"job_name": name, **more}
+
+
+def _slurmctld() -> dict[str, Any]:
+    """One job for all paths. `instance` has the path, too: five targets with the same labels would be one series."""
+    address = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
+    targets = [
+        {"targets": [address], "labels": {"__metrics_path__": path, "instance": f"{address}{path}"}} for path in PATHS
+    ]
+    # slurmctld says no version of the format, and Prometheus 3, which Debian has beside this Slurm, wants one.
+    return {"static_configs": targets, "fallback_scrape_protocol": "PrometheusText0.0.4"}
+
+
+def _text(content: Any) -> str:
+    return json.dumps(content, indent=2) + "\n"

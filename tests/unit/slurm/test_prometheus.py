@@ -1,0 +1,86 @@
+"""What Prometheus reads: the right targets under the right names, in files that Prometheus' own promtool takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config import load_config
+from config.cluster import ClusterConfig
+from slurm.monitoring import PATHS
+from slurm.prometheus import CONFIG_DIR, keeps, prometheus_files, targets_file
+from tests import stacks
+from tests.stacks import with_change
+from tests.unit.config.messages import complaints
+
+
+def config(version: str = "24.11", **monitoring: Any) -> ClusterConfig:
+    sections = with_change(stacks.existing(), "slurm.version", version)
+    return load_config(with_change(sections, "monitoring", {"install": True, **monitoring}))
+
+
+def jobs(given: ClusterConfig) -> dict[str, dict[str, Any]]:
+    found = json.loads(prometheus_files(given)["prometheus.yml"])["scrape_configs"]
+    return {job["job_name"]: job for job in found}
+
+
+def test_promtool_takes_the_configuration_and_its_rules(promtool: str, tmp_path: Path) -> None:
+    for name, text in prometheus_files(config()).items():
+        (tmp_path / name).write_text(text.replace(CONFIG_DIR, str(tmp_path)))
+    command = [promtool, "check", "config", str(tmp_path / "prometheus.yml")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rules found" in done.stdout
+
+
+def test_each_worker_is_a_target_by_its_name_and_no_login_node_is() -> None:
+    (group,) = json.loads(targets_file(config()))
+    assert group == {
+        "targets": ["cpu-0:9306", "cpu-1:9306", "cpu-2:9306", "cpu-3:9306", "gpu-0:9306", "gpu-1:9306"],
+        "labels": {"cluster": "slurm"},
+    }
+
+
+def test_slurmctld_is_read_where_it_gives_figures_and_each_path_is_a_series_of_its_own() -> None:
+    assert set(jobs(config())) == {"prometheus", "slurmstack-exporter", "slurmstack-jobs"}
+    groups = jobs(config("26.05"))["slurmctld"]["static_configs"]
+    assert tuple(group["labels"]["__metrics_path__"] for group in groups) == PATHS
+    assert len({group["labels"]["instance"] for group in groups}) == len(PATHS)
+
+
+def test_prometheus_3_is_told_the_format_that_slurmctld_does_not_name_and_2_is_not() -> None:
+    assert jobs(config("26.05"))["slurmctld"]["fallback_scrape_protocol"] == "PrometheusText0.0.4"
+    assert "fallback_scrape_protocol" not in prometheus_files(config())["prometheus.yml"]
+
+
+def test_figures_leave_before_the_volume_is_full() -> None:
+    assert keeps(config(storage="10Gi", retention=30)) == {"time": "30d", "size": "8589MB"}
+
+
+@pytest.mark.parametrize(
+    ("monitoring", "complaint"),
+    [
+        ({"existing": True}, "monitoring: has existing, which is not there yet; write enabled: true"),
+        (
+            {"enabled": True, "storage": "5Gi"},
+            "monitoring: has storage, but no Prometheus that it is for; set install: true, too",
+        ),
+        ({"install": True, "retention": 0}, "monitoring.retention: "),
+        ({"install": True, "storage": "1k"}, "monitoring.storage: '1k' is too little"),
+    ],
+)
+def test_what_would_have_no_effect_or_cannot_work_is_refused(monitoring: dict[str, Any], complaint: str) -> None:
+    (found,) = complaints(with_change(stacks.existing(), "monitoring", monitoring))
+    assert found.startswith(complaint)
+
+
+def test_no_pool_takes_the_name_of_prometheus_own_pods() -> None:
+    pool = {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}
+    sections = with_change(stacks.existing(), "worker_nodes.prometheus", pool)
+    load_config(sections)
+    (found,) = complaints(with_change(sections, "monitoring", {"install": True}))
+    assert found.startswith("worker_nodes.prometheus: is the name of Prometheus' own pods")
