@@ -64,10 +64,12 @@ it, so that a changed one needs no build of the images. Unset, as in continuous 
 MORE_FOLDERS = {
     "controller": ("health/watch", "health/node_tests"),
     "worker": ("health",),
-    "exporter": ("health", "controller"),
     "rest": ("dashboard",),
 }
 """Role -> what images/Containerfile installs in it besides its own folder and `common`."""
+
+LIBRARIES = {"exporter": ("health", "controller")}
+"""Role -> folders of which it only imports something."""
 
 
 def lower(role: str, version: str, work: Path) -> str:
@@ -76,7 +78,7 @@ def lower(role: str, version: str, work: Path) -> str:
         return str(rootfs(role, version, PlainReport()))
     programs = work / "programs"
     folders = ("common", *MORE_FOLDERS.get(role, ()), role)
-    for folder in dict.fromkeys(folder.partition("/")[0] for folder in folders):
+    for folder in dict.fromkeys(folder.partition("/")[0] for folder in (*folders, *LIBRARIES.get(role, ()))):
         shutil.copytree(ROOT / "images" / folder, programs / "usr/lib/slurmstack/images" / folder)
     for folder in folders:
         install_programs(folder, programs)

@@ -69,7 +69,9 @@ def test_each_role_has_its_programs(role: str, slurm_version: str) -> None:
 
     folders = ("common", *MORE_FOLDERS.get(role, ()), role)
     expected = {
-        name for folder in folders for name in (*PROGRAMS[folder], *CALLED.get(folder, ()), *SCRIPTS.get(folder, ()))
+        name
+        for folder in folders
+        for name in (*PROGRAMS.get(folder, ()), *CALLED.get(folder, ()), *SCRIPTS.get(folder, ()))
     }
     assert {path.name for path in directory.iterdir()} == expected
     assert all(
