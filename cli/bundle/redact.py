@@ -42,7 +42,7 @@ _NO_VALUE = re.compile(
 _ASSIGNED = re.compile(
     r"(?i)(?P<name>(?:pass(?:word|wd|phrase|code)?|(?<!pull[_-])secret|token|(?:private|secret|access|api|signing)[_.-]?key)"
     r"\\*[\"']?[ \t]*[=:][ \t]*)"
-    r"(?P<value>\\+\"(?:(?!\\+\").){1,4000}\\+\"|\"(?:[^\"\\\n]|\\.)+\"|'[^'\n]+'|[^\s\"',;&\\]+)"
+    r"(?P<value>\\{1,16}\"(?:(?!\\{1,16}\").){1,4000}\\{1,16}\"|\"(?:[^\"\\\n]|\\.)+\"|'[^'\n]+'|[^\s\"',;&\\]+)"
 )
 """`password=...`, also quoted, and quoted within JSON."""
 

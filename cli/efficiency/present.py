@@ -15,6 +15,7 @@ from rich.table import Table
 from cli.efficiency.advice import advice, amount, clock, unknown
 from cli.efficiency.records import Job
 from cli.efficiency.totals import Efficiency, Row
+from cli.health.present import printable
 from cli.usage.present import DIGITS, iso, period
 
 _MISSING = "-"
@@ -118,7 +119,7 @@ def print_table(found: Efficiency) -> None:
     for name in headings:
         table.add_column(name, justify="right", no_wrap=True)
     for row in found.rows:
-        table.add_row(*(escape(name) for name in row.group), *_cells(row, counted=counted, gpus=gpus))
+        table.add_row(*(escape(printable(name)) for name in row.group), *_cells(row, counted=counted, gpus=gpus))
     table.add_section()
     table.add_row("all", *[""] * (len(found.by) - 1), *_cells(found.total, counted=counted, gpus=gpus), style="bold")
     console.print(table)
@@ -164,7 +165,7 @@ def print_job(job: Job) -> None:
     table.add_column(overflow="fold")
     why = unknown(job)
     for name, value in _lines(job):
-        table.add_row(name, escape(value))
+        table.add_row(name, escape(printable(value)))
     if why:
         table.add_row("unknown", escape(why))
     for line in advice(job):

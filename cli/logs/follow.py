@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
 import queue
@@ -39,7 +40,7 @@ def follow(
     streams = _Streams(kubectl, namespace, since)
     try:
         streams.open(plan())
-        looked = time.monotonic()
+        plans = _Plans(plan)
         waiting: list[tuple[int, int, float, Line]] = []
         number = 0
         while True:
@@ -51,14 +52,36 @@ def follow(
                 pass
             while waiting and time.monotonic() - waiting[0][2] >= DELAY:
                 yield heapq.heappop(waiting)[3]
-            if time.monotonic() - looked >= AGAIN:
-                looked = time.monotonic()
-                try:
-                    streams.open(plan())
-                except Failure:  # the API server is away for a moment: those that are open go on
-                    continue
+            if (wanted := plans.next()) is not None:
+                with contextlib.suppress(Failure):  # too many by now: those that are open go on
+                    streams.open(wanted)
     finally:
         streams.close()
+
+
+class _Plans:
+    """Looks for what there is to follow, aside: a silent slurmctld or API server keeps no line from being shown."""
+
+    def __init__(self, plan: Callable[[], Wanted]) -> None:
+        self._plan = plan
+        self._made: queue.Queue[Wanted] = queue.Queue()
+        self._looked = time.monotonic()
+        self._looking: threading.Thread | None = None
+
+    def next(self) -> Wanted | None:
+        """A new plan, if one has been made since the last."""
+        if self._looking is None and time.monotonic() - self._looked >= AGAIN:
+            self._looking = threading.Thread(target=self._look, daemon=True)  # Ctrl-C does not wait for it
+            self._looking.start()
+        elif self._looking is not None and not self._looking.is_alive():
+            self._looking, self._looked = None, time.monotonic()
+        with contextlib.suppress(queue.Empty):
+            return self._made.get_nowait()
+        return None
+
+    def _look(self) -> None:
+        with contextlib.suppress(Failure):
+            self._made.put(self._plan())
 
 
 class _Streams:
@@ -80,7 +103,7 @@ class _Streams:
             raise Failure(f"{len(wanted)} logs are too many to follow; {MOST} go", hint=hint, code=USAGE)
         for container, matches in wanted.items():
             running = self._running.get(container.place)
-            if running is None or running.poll() is not None:
+            if running is None or (running.poll() is not None and not container.over):
                 self._start(container, matches)
 
     def _start(self, container: Container, matches: Callable[[str], bool]) -> None:

@@ -45,6 +45,8 @@ class Container:
     machine: str
     owners: tuple[str, ...]
     restarted: bool
+    over: bool = False
+    """Whether it has ended and does not begin again."""
 
     @property
     def place(self) -> str:
@@ -81,6 +83,9 @@ def containers(pods: Iterable[dict[str, Any]]) -> list[Container]:
 def _containers(pod: dict[str, Any]) -> list[Container]:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
     states = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+    begun = {state["name"] for state in status.get("initContainerStatuses", [])}
+    ended = {state["name"] for state in states if "terminated" in state.get("state", {})}
+    over = ended if status.get("phase") in {"Succeeded", "Failed"} else ended & begun
     restarts = {state["name"]: state.get("restartCount", 0) for state in states}
     labels = metadata.get("labels", {})
     return [
@@ -92,6 +97,7 @@ def _containers(pod: dict[str, Any]) -> list[Container]:
             machine=spec.get("nodeName", ""),
             owners=tuple(owner["name"] for owner in metadata.get("ownerReferences", [])),
             restarted=restarts.get(container["name"], 0) > 0,
+            over=container["name"] in over,
         )
         for container in (*spec.get("initContainers", []), *spec.get("containers", []))
     ]

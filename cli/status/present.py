@@ -77,7 +77,7 @@ class Screen:
         for name in columns:
             table.add_column(name.upper(), justify="right")
         for pool in status.pools:
-            table.add_row(Text(pool.name), *(_count(pool, name) for name in columns))
+            table.add_row(Text(printable(pool.name)), *(_count(pool, name) for name in columns))
         yield table
         ill = [node for node in status.nodes if is_down(node.state) or node.reason]
         for node in ill[:_LISTED]:

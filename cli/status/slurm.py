@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from cli.health.present import printable
 from cli.kubectl.client import LOG_IN, Kubectl, complaint
 from cli.kubectl.questions import DATABASE, put
 from cli.safety.queue import SEPARATOR, task_ids
@@ -21,10 +23,14 @@ SECONDS = 10
 _EACH = 8
 """Seconds for one question."""
 
+END = f"~{secrets.token_hex(8)}"
+"""What ends the line of a node. A reason may have lines of its own: who can set one could write another node's."""
+
 _FIRST = {
     "clock": "date +%s",
     "configuration": f"cat {STATE_FILE}",
-    "nodes": "sinfo --all --Node --noheader --Format='NodeHost:|,StateLong:|,Timestamp:|,User:|,Reason:|,Extra:' 2>&1",
+    "nodes": "sinfo --all --Node --noheader "
+    f"--Format='NodeHost:|,StateLong:|,Timestamp:|,User:|,Reason:|,Extra:{END}' 2>&1",
 }
 _THEN = {
     "queue": "SLURM_BITSTR_LEN=0 squeue --all --noheader "
@@ -92,7 +98,8 @@ def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool) -> Answers:
     if code:
         silent = " ".join(said.split()) or f"no answer within {_EACH} s"
         return Answers(configuration=state, slurmctld=silent, unread=unread)
-    nodes = tuple(node_of(line) for line in sorted(set(said.splitlines())) if line.count("|") >= _SEPARATORS)
+    lines = {line.removeprefix("\n") for line in said.split(END)}
+    nodes = tuple(node_of(line) for line in sorted(lines) if line.count("|") >= _SEPARATORS)
     code, text = answers.get("queue", (124, ""))
     if code:
         unread["queue"] = f"squeue: exit status {code}" if code != _LATE else f"squeue: no answer within {_EACH} s"
@@ -111,17 +118,17 @@ _SEPARATORS = 5
 
 
 def node_of(line: str) -> SlurmNode:
-    """A node as sinfo prints it. A reason may have separators in it."""
+    """A node as sinfo prints it. A reason may have separators in it, and whatever moves a cursor."""
     name, state, since, user, rest = line.split("|", 4)
     reason, _, extra = rest.rpartition("|")
     try:
         said = json.loads(extra)
-    except ValueError:  # somebody else's text
+    except (ValueError, RecursionError):  # somebody else's text
         said = {}
     confinement = said.get(CONFINEMENT, "") if isinstance(said, dict) else ""
     return SlurmNode(
-        name=name,
-        state=state,
+        name=printable(name),
+        state=printable(state),
         reason="" if reason == "none" else reason,
         since="" if since == "Unknown" else since,
         by="" if user == "Unknown" else user,

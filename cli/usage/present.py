@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cli.health.present import printable
 from cli.usage.totals import Row, Usage
 
 DIGITS = 6
@@ -78,7 +79,7 @@ def print_table(usage: Usage) -> None:
     for row in usage.rows:
         when = [] if usage.step is None else ["" if row.start == before else f"{row.start:%Y-%m-%d}"]
         before = row.start
-        table.add_row(*when, *(escape(name) for name in row.group), *_numbers(row, usage.total))
+        table.add_row(*when, *(escape(printable(name)) for name in row.group), *_numbers(row, usage.total))
     table.add_section()
     table.add_row("[bold]all[/]", *[""] * (len(names) - 1), *_numbers(usage.total, usage.total), style="bold")
     console.print(table)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -18,7 +20,7 @@ from cli.kubectl.client import Kubectl
 from cli.logs import follow as module
 from cli.logs.follow import follow
 from cli.logs.lines import Line
-from cli.logs.sources import Container, is_probe
+from cli.logs.sources import Container, containers, is_probe
 
 SINCE = datetime(2026, 11, 25, 16, tzinfo=UTC)
 
@@ -82,6 +84,48 @@ def test_a_pod_that_comes_later_is_followed_and_a_plan_that_fails_ends_nothing(t
     lines = follow(kubectl(tmp_path, script), "slurm", plan, SINCE)  # type: ignore[arg-type]
     assert texts(lines, 2) == ["a-0/slurmd is a-0", "a-1/slurmd is a-1"]
     lines.close()
+
+
+def test_a_look_for_pods_that_hangs_keeps_no_line_back(tmp_path: Path) -> None:
+    """As when slurmctld is silent, which is when somebody follows the log of a job."""
+    script = "echo 2026-11-25T16:00:01Z one; sleep 1; echo 2026-11-25T16:00:02Z two; exec sleep 60"
+    hangs, asked = threading.Event(), []
+
+    def plan() -> dict[Container, Callable[[str], bool]]:
+        asked.append(1)
+        if len(asked) > 1:
+            hangs.wait(60)
+        return {container("a-0"): lambda _: True}
+
+    lines = follow(kubectl(tmp_path, script), "slurm", plan, SINCE)
+    assert texts(lines, 2) == ["a-0/slurmd one", "a-0/slurmd two"]
+    assert len(asked) == 2
+    hangs.set()
+    lines.close()
+
+
+def test_the_log_of_what_is_over_is_read_once(tmp_path: Path) -> None:
+    """An init container, or a Job's pod: kubectl would be started for it every few seconds."""
+    over = replace(container("a-0"), over=True)
+    script = "case $pod in a-0) echo 2026-11-25T16:00:01Z one;; *) sleep 1; echo 2026-11-25T16:00:02Z two; exec sleep 60;; esac"
+    plan = {over: lambda _: True, container("a-1"): lambda _: True}
+    lines = follow(kubectl(tmp_path, script), "slurm", lambda: plan, SINCE)
+    assert texts(lines, 2) == ["a-0/slurmd one", "a-1/slurmd two"]
+    lines.close()
+    assert len((tmp_path / "pids").read_text(encoding="utf-8").split()) == 2
+
+
+@pytest.mark.parametrize(("phase", "over"), [("Running", ["setup"]), ("Succeeded", ["setup", "main"])])
+def test_a_container_that_has_ended_is_over_where_it_does_not_begin_again(phase: str, over: list[str]) -> None:
+    ended = {"state": {"terminated": {}}}
+    status = {
+        "phase": phase,
+        "initContainerStatuses": [{"name": "setup", **ended}, {"name": "munged", "state": {"running": {}}}],
+        "containerStatuses": [{"name": "main", **ended}],
+    }
+    spec = {"initContainers": [{"name": "setup"}, {"name": "munged"}], "containers": [{"name": "main"}]}
+    found = containers([{"metadata": {"name": "a-0"}, "spec": spec, "status": status}])
+    assert [one.name for one in found if one.over] == over
 
 
 def test_only_lines_that_are_wanted_are_shown(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from cli.access.addresses import login_address
 from cli.status.pods import Apply, Pod, image_tags, last_apply
 from cli.status.present import print_status
 from cli.status.read import Pool, Status, Versions, Workers, read_status
-from cli.status.slurm import Queue, SlurmNode, queue_of
+from cli.status.slurm import END, Queue, SlurmNode, node_of, queue_of
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
@@ -86,7 +86,7 @@ def cluster(
     slurm = {
         "clock": (0, "1000"),
         "configuration": (0, json.dumps({**(agent or ACTIVE), "slurm_version": "24.11.5"})),
-        "nodes": (1, silent) if silent else (0, sinfo),
+        "nodes": (1, silent) if silent else (0, sinfo if END in sinfo else sinfo.replace("\n", f"{END}\n") + END),
         **({} if silent else {"queue": (0, "")}),
         "database": (0, ""),
     }
@@ -321,3 +321,20 @@ def test_what_comes_from_outside_is_printed_as_it_is(
     shown = printed(status, monkeypatch, capsys)
     assert shown.count(reason) == 5
     assert shown.count(odd) == 11
+
+
+def test_no_reason_of_a_node_is_taken_for_another_node_or_moves_the_cursor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Root in the jail may set one: it hid a drained node behind an idle one."""
+    hostile = "default-0|drained|Unknown|root|bad\ndefault-7|idle|Unknown|Unknown|none|{}|"
+    found = status_of(
+        CONTROLLER, *WORKERS, sinfo=f"{hostile}{END}\ndefault-\x1b[2J1|idle\x07|Unknown|Unknown|none|{END}\n"
+    )
+    assert [(node.name, node.state) for node in found.nodes] == [("default- [2J1", "idle "), ("default-0", "drained")]
+    print_status(found)
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_a_node_that_says_something_endless_says_nothing() -> None:
+    assert node_of("n|idle|Unknown|Unknown|none|" + "[" * 100_000).confinement == ""
