@@ -107,7 +107,8 @@ def test_a_look_for_pods_that_hangs_keeps_no_line_back(tmp_path: Path) -> None:
 def test_the_log_of_what_is_over_is_read_once(tmp_path: Path) -> None:
     """An init container, or a Job's pod: kubectl would be started for it every few seconds."""
     over = replace(container("a-0"), over=True)
-    script = "case $pod in a-0) echo 2026-11-25T16:00:01Z one;; *) sleep 1; echo 2026-11-25T16:00:02Z two; exec sleep 60;; esac"
+    other = "sleep 1; echo 2026-11-25T16:00:02Z two; exec sleep 60"
+    script = f"case $pod in a-0) echo 2026-11-25T16:00:01Z one;; *) {other};; esac"
     plan = {over: lambda _: True, container("a-1"): lambda _: True}
     lines = follow(kubectl(tmp_path, script), "slurm", lambda: plan, SINCE)
     assert texts(lines, 2) == ["a-0/slurmd one", "a-1/slurmd two"]
