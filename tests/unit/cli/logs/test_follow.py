@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -118,7 +119,7 @@ def test_the_log_of_what_is_over_is_read_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("phase", "over"), [("Running", ["setup"]), ("Succeeded", ["setup", "main"])])
 def test_a_container_that_has_ended_is_over_where_it_does_not_begin_again(phase: str, over: list[str]) -> None:
-    ended = {"state": {"terminated": {}}}
+    ended: dict[str, Any] = {"state": {"terminated": {}}}
     status = {
         "phase": phase,
         "initContainerStatuses": [{"name": "setup", **ended}, {"name": "munged", "state": {"running": {}}}],
