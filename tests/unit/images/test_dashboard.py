@@ -349,6 +349,14 @@ def test_plots_without_figures_are_left_out_and_answers_serve_for_a_minute(prome
     assert f"start={NOW // STEP * STEP - DAY}" in asked[0]
 
 
+def test_a_slow_prometheus_is_not_asked_for_all_plots(prometheus: tuple[str, list[str]]) -> None:
+    url, asked = prometheus
+    server = Prometheus(url, lambda: NOW + 1.5 * len(asked))
+    with pytest.raises(PrometheusAwayError, match="within 4 s"):
+        server.plots()
+    assert len(asked) == 3
+
+
 def test_a_prometheus_that_is_away_is_said_on_the_page_which_shows_the_rest(tmp_path: Path) -> None:
     server = Prometheus("http://127.0.0.1:9")
     with pytest.raises(PrometheusAwayError):
