@@ -12,7 +12,7 @@ from components.kit.context import Scope
 from components.kit.workload import SLURM_NODE_LABEL
 from config.cluster import ClusterConfig
 from config.sections.rest import Rest
-from slurm.names import REST, REST_PORT, SSH_PORT
+from slurm.names import REST, REST_PORT, SSH_PORT, WORKER
 from slurm.network import DNS_PORTS, FREE, NODES, Destination, Link, links, outside, scraped
 
 Ingress = k8s.networking.v1.NetworkPolicyIngressRuleArgs
@@ -54,6 +54,9 @@ class NetworkPolicies(pulumi.ComponentResource):
             egress += [_outside(destination) for destination in beyond.get(component, ())]
             egress = [Egress()] if component in FREE else [*egress, _DNS] if egress else []
             self._create_policy(component, self._selector(component), ingress, egress)
+        if WORKER in outsiders:  # beside that of all nodes
+            figures = Ingress(from_=[self._other_namespaces()], ports=_ports((outsiders[WORKER],)))
+            self._create_policy(WORKER, self._selector(WORKER), [figures], None)
         self._create_policy("login", self._selector("login"), [Ingress(ports=_ports((SSH_PORT,)))], None)
         self.register_outputs({})
 

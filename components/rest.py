@@ -26,6 +26,7 @@ from components.kit.workload import (
 )
 from components.secrets import Secrets
 from components.sssd import with_sssd
+from config.base import parse_bytes
 from config.sections.dashboard import Dashboard
 from config.sections.rest import Rest as RestConfig
 from slurm.certificates import authority_certificate, certificate_names, is_address, server_certificate
@@ -39,6 +40,11 @@ UID = 952
 
 GRACE_SECONDS = 45
 """5 s until all nodes know that the pod is leaving, 30 s for requests that run (images/rest/proxy.py), and more."""
+
+
+DASHBOARD_MEMORY = "2Gi"
+"""The most that the page may have, unless its request is more. 100,000 jobs take 0.25 GiB (measured), and four pages
+are made at the same time; users must not take the machine's memory by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +237,11 @@ def _dashboard(args: RestArgs, dashboard: Dashboard) -> k8s.core.v1.ContainerArg
         restart_policy="Always",
         env=env(**plots) or None,
         volume_mounts=[mount("config", "/config/slurm", read_only=True), mount("run", "/run/slurmstack")],
-        resources=resources(cpu=dashboard.cpu, memory=dashboard.memory),
+        resources=resources(
+            cpu=dashboard.cpu,
+            memory=dashboard.memory,
+            memory_limit=max(DASHBOARD_MEMORY, dashboard.memory, key=parse_bytes),
+        ),
     )
 
 

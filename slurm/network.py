@@ -29,6 +29,7 @@ from slurm.names import (
     SLURMCTLD_PORT,
     SLURMD_PORT,
     SLURMDBD_PORT,
+    WORKER,
 )
 
 NODES = "slurm-nodes"
@@ -162,11 +163,15 @@ def _is_inside(part: IPv4Network | IPv6Network, whole: IPv4Network | IPv6Network
 
 
 def scraped(config: ClusterConfig) -> dict[str, int]:
-    """Ports that pods of other namespaces may connect to, by component: a Prometheus or a Grafana that is there."""
+    """Ports that pods of other namespaces may connect to, by component: a Prometheus or a Grafana that is there.
+
+    Those of workers only, not all of NODES: on a login node a user's program may have the port.
+    """
     if not config.monitoring.is_on:
         return {}
     return {
         EXPORTER: EXPORTER_PORT,
+        WORKER: JOB_METRICS_PORT,
         **({CONTROLLER: SLURMCTLD_PORT} if slurmctld_gives_figures(config) else {}),
         **({PROMETHEUS: PROMETHEUS_PORT} if config.monitoring.install else {}),
     }

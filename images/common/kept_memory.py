@@ -49,6 +49,12 @@ def owner_mark(uid: int | str) -> str:
     return f"of_{uid}"
 
 
+def owner_of(group: Path) -> int | None:
+    """Whose the cgroup of a job is; None where it has no mark."""
+    marks = (_OWNER.fullmatch(mark.name) for mark in group.glob(owner_mark("*")))
+    return next((int(match[1]) for match in marks if match), None)
+
+
 def job_groups(mount: Path) -> list[JobGroup]:
     """The cgroups of jobs whose user is known. `mount`: where cgroups are."""
     return [

@@ -21,6 +21,9 @@ KEPT_SECONDS: Final = 60.0
 """How long an answer serves all pages; it says the same to everybody who may see it."""
 
 TIMEOUT_SECONDS: Final = 2.0
+ALL_SECONDS: Final = 4.0
+"""For all plots together: pages wait for them. After it no more is asked."""
+
 WIDTH: Final = 480
 HEIGHT: Final = 150
 
@@ -105,18 +108,22 @@ class Prometheus:
 
     def _ask(self, now: float) -> list[Plot]:
         end = int(now) // STEP * STEP
+        until = now + ALL_SECONDS
         plots = []
         for title, series in _USE.items():
-            values = {one.label: self._range(one.query, end) for one in series}
+            values = {one.label: self._range(one.query, end, until) for one in series}
             if any(value for line in values.values() for value in line):
                 plots.append(plot(title, values))
         return plots
 
-    def _range(self, query: str, end: int) -> Values:
+    def _range(self, query: str, end: int, until: float) -> Values:
+        left = until - self._clock()
+        if left <= 0:
+            raise PrometheusAwayError(f"not all figures came within {ALL_SECONDS:.0f} s")
         asked = urllib.parse.urlencode({"query": query, "start": end - DAY, "end": end, "step": STEP})
         url = f"{self._url}/api/v1/query_range?{asked}"
         try:
-            with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  the pod's own setting
+            with urllib.request.urlopen(url, timeout=min(TIMEOUT_SECONDS, left)) as answer:  # noqa: S310  the pod's own setting
                 return _values(json.load(answer), end)
         except (OSError, ValueError, LookupError, TypeError) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error

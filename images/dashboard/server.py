@@ -22,6 +22,10 @@ SOCKET: Final = Path("/run/slurmstack/dashboard.sock")
 THREADS: Final = 4
 """Pages at the same time; each asks slurmctld twice. More of them wait."""
 
+LARGEST_ANSWER: Final = 64 << 20
+"""Bytes that are kept in memory until the client has them. What is larger waitress writes into a file, for which the
+container has no place: its root is read-only. Its own bound of 1 MiB is less than 500 jobs with long names have."""
+
 
 def main() -> None:
     """Entry point."""
@@ -33,5 +37,5 @@ def main() -> None:
         log(f"serving on {SOCKET}, with plots from {url}" if url else f"serving on {SOCKET}, without plots")
         waitress.serve(
             app, unix_socket=str(SOCKET), unix_socket_perms="600", threads=THREADS, ident=None, _quiet=True,
-            max_request_body_size=16_384,
+            max_request_body_size=16_384, outbuf_overflow=LARGEST_ANSWER,
         )  # fmt: skip

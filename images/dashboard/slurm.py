@@ -61,7 +61,7 @@ class Token:
             claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
             self.user = str(claims.get("sun") or claims["username"])
             self.ends = int(claims["exp"])
-        except (binascii.Error, ValueError, LookupError, TypeError, AttributeError):
+        except (binascii.Error, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
             raise TokenRefusedError from None
         if not _USER.fullmatch(self.user):
             raise TokenRefusedError
@@ -79,7 +79,7 @@ class Slurm:
 
     def jobs(self, token: Token) -> list[Record]:
         """Jobs in the queue that the bearer may see; `PrivateData` is slurmctld's to enforce."""
-        return self._records(("squeue",), JOB_FIELDS, token)
+        return self._records(("squeue", "--all"), JOB_FIELDS, token)
 
     def nodes(self, token: Token) -> list[Record]:
         """Nodes, once for each partition that they are in. Those of no partition are missing, as in sinfo."""

@@ -55,6 +55,9 @@ http {{
     }}
     add_header WWW-Authenticate $challenge always;
 
+    # Each page of the dashboard starts commands of Slurm's. 1 MiB has 8,000 addresses; the oldest are forgotten.
+    limit_req_zone $binary_remote_addr zone=page:1m rate=20r/s;
+
     upstream slurmrestd {{
         # Always tried; the other one only says that it did not answer.
         server unix:{slurmrestd} max_fails=0;
@@ -159,6 +162,10 @@ DASHBOARD: Final = """
         # The page says by itself who may see it (images/dashboard).
         location /dashboard {{
             client_max_body_size 16k;
+            limit_req zone=page burst=50 nodelay;
+            limit_req_status 429;
+            # The error log would have the query.
+            limit_req_log_level info;
             error_page 502 504 = @no_dashboard;
             proxy_pass http://unix:{socket};
         }}

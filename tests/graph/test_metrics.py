@@ -45,7 +45,7 @@ def test_figures_restart_nothing_but_workers_which_wait_for_their_jobs() -> None
     before = record(with_change(sections(), "monitoring.enabled", False), stack="prod")
     after = record(sections(), stack="prod")
     assert {name for name in differing(before, after) if "exporter" not in name} == {
-        "slurm-network-policies-controller", "slurm-network-policies-slurmdbd",
+        "slurm-network-policies-controller", "slurm-network-policies-slurmdbd", "slurm-network-policies-worker",
         "slurm-pool-cpu-pods", "slurm-pool-gpu-pods", "slurm-pool-plain-pods",
     }  # fmt: skip
 
@@ -90,10 +90,13 @@ def test_slurms_own_figures_come_from_exactly_one_place(
     assert ("MetricsType=metrics/openmetrics\n" in conf["slurm.conf"]) == by_slurmctld
 
 
-def test_users_do_not_reach_the_figures_and_other_namespaces_do() -> None:
-    (ingress,) = named(record(sections(), stack="prod"), "slurm-network-policies-exporter")["spec"]["ingress"]
+@pytest.mark.parametrize(("component", "number"), [("exporter", 9341), ("worker", 9306)])
+def test_users_do_not_reach_the_figures_and_other_namespaces_do(component: str, number: int) -> None:
+    spec = named(record(sections(), stack="prod"), f"slurm-network-policies-{component}")["spec"]
+    assert spec["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == component
+    (ingress,) = spec["ingress"]
     ((peer,), (port,)) = ingress["from"], ingress["ports"]
-    assert port["port"] == 9341
+    assert port["port"] == number
     assert peer == {
         "namespaceSelector": {
             "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["slurm"]}]

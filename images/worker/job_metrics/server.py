@@ -2,7 +2,8 @@
 
 Users reach this port: jobs are in the pod's own network, and Kubernetes lets pods reach each other. Nothing of the
 request is used but that it asks for /metrics; who asks from within the pod is refused; and who asks often, or has
-thousands of processes, gets what was read before, so that reading never takes more than a twentieth of one CPU.
+thousands of processes, gets what was read before, so that reading never takes more than a twentieth of one CPU. Who
+has the server wait is not listened to for a while, as there is one answer at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ _MEMORY: Final = 512 << 20
 """Of addresses; 30 MiB are used. A process that needs more ends, and a new one starts."""
 
 _SECONDS: Final = 2.0
-"""For a request and its answer together: others wait meanwhile."""
+"""For a request and its answer together, without the time in which the figures are read: others wait meanwhile."""
+_NEARLY: Final = 0.9
+_REFUSED_SECONDS: Final = 20.0
+"""How long an address is refused that took nearly all of its time. Prometheus waits 10 s for an answer: five such
+addresses, one after the other, are as much."""
 _REQUEST_BYTES: Final = 8192
 _SHARE: Final = 20
 _PAUSE_SECONDS: Final = 5.0
@@ -77,18 +82,42 @@ class Figures:
         return b""
 
 
-def answer(connection: socket.socket, get: Callable[[], bytes], seconds: float = _SECONDS) -> None:
+class Slow:
+    """Addresses that took their time, each for a while. They are few, as each has had nearly all of its time."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self.until: dict[str, float] = {}
+        """When each may come again."""
+
+    def add(self, address: str) -> None:
+        """Refuse it from now on."""
+        now = self._now()
+        self.until = {one: until for one, until in self.until.items() if until > now}
+        self.until[address] = now + _REFUSED_SECONDS
+
+    def __contains__(self, address: str) -> bool:
+        """Whether it is refused now."""
+        return self.until.get(address, float("-inf")) > self._now()
+
+
+def answer(
+    connection: socket.socket,
+    get: Callable[[], bytes],
+    seconds: float = _SECONDS,
+    now: Callable[[], float] = time.monotonic,
+) -> None:
     """Answer one request. Raises OSError, which has nothing to say but that the other end is not as it should be."""
-    until = time.monotonic() + seconds
+    until = now() + seconds
 
     def bounded() -> None:
-        connection.settimeout(max(until - time.monotonic(), 0.001))
+        connection.settimeout(max(until - now(), 0.001))
 
     request = b""
     while b"\r\n\r\n" not in request:
         bounded()
         more = connection.recv(_REQUEST_BYTES)
-        if not more or time.monotonic() >= until or len(request) + len(more) > _REQUEST_BYTES:
+        if not more or now() >= until or len(request) + len(more) > _REQUEST_BYTES:
             return
         request += more
     if request.startswith((b"GET /metrics HTTP/1.", b"GET /metrics?")):
@@ -109,13 +138,43 @@ def listen(port: int = PORT) -> socket.socket:
     return socket.create_server(("", port))
 
 
+def attend(
+    connection: socket.socket,
+    address: str,
+    get: Callable[[], bytes],
+    slow: Slow,
+    *,
+    seconds: float = _SECONDS,
+    now: Callable[[], float] = time.monotonic,
+) -> None:
+    """Answer one request unless its address is refused, and refuse it if it takes its time."""
+    if address in slow:
+        return
+    reading = 0.0
+
+    def measured() -> bytes:
+        nonlocal reading
+        began = now()
+        try:
+            return get()
+        finally:
+            reading = now() - began
+
+    began = now()
+    with contextlib.suppress(OSError):
+        answer(connection, measured, seconds, lambda: now() - reading)
+    if now() - began - reading >= _NEARLY * seconds:
+        slow.add(address)
+
+
 def serve(listening: socket.socket, get: Callable[[], bytes]) -> None:
     """Serve for ever."""
+    slow = Slow()
     while True:
         connection, peer = listening.accept()
         with connection, contextlib.suppress(OSError):
             if not is_of_this_pod(peer[0], listening.family):
-                answer(connection, get)
+                attend(connection, peer[0], get, slow)
 
 
 def start(node: str, memory_mib: int, log: Callable[[str], None], port: int = PORT) -> None:

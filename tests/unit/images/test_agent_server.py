@@ -57,6 +57,13 @@ def test_the_agent_is_healthy_and_knows_nothing_else(board: tuple[StatusBoard, s
     assert error.value.code == 404
 
 
+def test_all_that_ask_for_the_same_text_share_its_bytes() -> None:
+    text = "é" * 100
+    first, second = (http_server.Answer("text/plain", text) for _ in range(2))
+    assert first.body == text.encode()
+    assert first.body is second.body
+
+
 def connect(url: str, stack: ExitStack) -> socket.socket:
     """As another pod than the one that asks with `fetch_status`."""
     port = int(url.rpartition(":")[2])

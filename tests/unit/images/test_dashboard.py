@@ -18,7 +18,7 @@ from images.dashboard import views
 from images.dashboard.app import COOKIE, App
 from images.dashboard.plots import DAY, STEP, Prometheus, PrometheusAwayError, plot
 from images.dashboard.slurm import JOB_FIELDS, NODE_FIELDS, Record, Slurm, SlurmAwayError, Token, TokenRefusedError
-from images.dashboard.text import clean, duration, number
+from images.dashboard.text import clean, duration, moment, number
 
 NOW = 1_800_000_000
 
@@ -117,6 +117,12 @@ def test_a_job_that_waits_says_why_and_one_that_runs_where() -> None:
     assert (waiting.why, waiting.time, waiting.expected) == ("Resources", "10 min", "2027-01-15 08:00 UTC")
 
 
+@pytest.mark.parametrize("begin", [253_402_300_800, 10**15, 10**30])
+def test_a_job_that_is_to_begin_after_the_last_year_of_calendars_is_shown(begin: int) -> None:
+    assert views.job(pending(StartTime=str(begin)), NOW).expected == "beyond the year 9999"
+    assert moment(253_402_300_799) == "9999-12-31 23:59 UTC"
+
+
 def test_what_hides_or_turns_text_around_is_shown_as_a_mark() -> None:
     assert clean("a\u202eb\x00c\nd\u200be") == "a\ufffdb\ufffdc\ufffdd\ufffde"
     assert len(clean("x" * 10_000)) == 200
@@ -133,9 +139,13 @@ def test_times_have_two_units_at_most() -> None:
 # ---------------------------------------------------------------- tokens
 
 
-def made_token(**claims: Any) -> str:
-    body = base64.urlsafe_b64encode(json.dumps({"sun": "alice", "exp": NOW + 600, **claims}).encode()).decode()
+def encoded(claims: str) -> str:
+    body = base64.urlsafe_b64encode(claims.encode()).decode()
     return f"e30.{body.rstrip('=')}.c2ln"
+
+
+def made_token(**claims: Any) -> str:
+    return encoded(json.dumps({"sun": "alice", "exp": NOW + 600, **claims}))
 
 
 def test_a_token_says_whose_it_is_and_is_never_written_out() -> None:
@@ -151,6 +161,31 @@ def test_a_token_says_whose_it_is_and_is_never_written_out() -> None:
 def test_what_is_no_token_is_refused_before_slurm_is_asked(text: str) -> None:
     with pytest.raises(TokenRefusedError):
         Token(text)
+
+
+@pytest.mark.parametrize("claims", ['{"sun":"alice","exp":1e999}', "[" * 1490])
+def test_a_token_that_no_number_and_no_stack_holds_is_refused_likewise(claims: str) -> None:
+    with pytest.raises(TokenRefusedError):
+        Token(encoded(claims))
+
+
+class Asked(Slurm):
+    """What Slurm's commands are asked; they say nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commands: list[list[str]] = []
+
+    def _run(self, command: list[str], _: Token) -> str:
+        self.commands.append(command)
+        return ""
+
+
+def test_nodes_and_jobs_of_hidden_partitions_are_asked_for_alike() -> None:
+    slurm = Asked()
+    slurm.nodes(Token(made_token()))
+    slurm.jobs(Token(made_token()))
+    assert [(command[0], "--all" in command) for command in slurm.commands] == [("sinfo", True), ("squeue", True)]
 
 
 # ---------------------------------------------------------------- the page
@@ -312,6 +347,14 @@ def test_plots_without_figures_are_left_out_and_answers_serve_for_a_minute(prome
     assert len(asked) == 2 * count
     assert f"end={NOW // STEP * STEP}" in asked[0]
     assert f"start={NOW // STEP * STEP - DAY}" in asked[0]
+
+
+def test_a_slow_prometheus_is_not_asked_for_all_plots(prometheus: tuple[str, list[str]]) -> None:
+    url, asked = prometheus
+    server = Prometheus(url, lambda: NOW + 1.5 * len(asked))
+    with pytest.raises(PrometheusAwayError, match="within 4 s"):
+        server.plots()
+    assert len(asked) == 3
 
 
 def test_a_prometheus_that_is_away_is_said_on_the_page_which_shows_the_rest(tmp_path: Path) -> None:

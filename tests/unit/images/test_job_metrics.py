@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from images.worker.job_metrics.cgroups import JobCgroups
 from images.worker.job_metrics.figures import text
 from images.worker.job_metrics.processes import JobProcesses
-from images.worker.job_metrics.server import Figures, answer, is_of_this_pod
+from images.worker.job_metrics.server import Figures, Slow, answer, attend, is_of_this_pod
 
 GROUP = {
     "cpu.stat": "usage_usec 3500000\nuser_usec 3000000\nsystem_usec 500000\n",
@@ -64,6 +66,22 @@ def test_a_job_without_a_limit_has_minus_one_and_one_that_ends_meanwhile_is_left
     assert cgroups.read()["17"].total == -1
     (tmp_path / "system.slice/default-0_slurmstepd.scope/job_17/memory.stat").unlink()
     assert cgroups.read() == {}
+
+
+def test_a_job_that_has_ended_and_whose_memory_others_keep_is_left_out(tmp_path: Path) -> None:
+    cgroups = node(tmp_path)
+    assert set(cgroups.read()) == {"17"}
+    (tmp_path / "system.slice/default-0_slurmstepd.scope/job_17/ended").mkdir()
+    assert cgroups.read() == {}
+
+
+def test_whose_a_job_is_says_its_mark_also_where_it_has_no_process(tmp_path: Path) -> None:
+    cgroups = node(tmp_path)
+    group = tmp_path / "system.slice/default-0_slurmstepd.scope/job_17"
+    (group / "of_1002").mkdir()
+    assert cgroups.read()["17"].uid == 1002
+    (group / "step_0/user/task_0/cgroup.procs").unlink()
+    assert cgroups.read()["17"].uid == 1002
 
 
 def test_a_node_without_jobs_says_nothing_of_any(tmp_path: Path) -> None:
@@ -129,6 +147,68 @@ def test_only_a_whole_request_for_the_figures_has_them() -> None:
     assert ask(b"POST /metrics HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 404 ")
     assert ask(b"GET /metrics HTTP/1.1\r\n") == b""
     assert ask(b"GET /metrics HTTP/1.1\r\n" + b"x" * 8192 + b"\r\n\r\n") == b""
+
+
+REQUEST = b"GET /metrics HTTP/1.1\r\n\r\n"
+
+
+def attended(slow: Slow, address: str, request: bytes = REQUEST) -> bytes:
+    """What a client is answered that waits after what it says; nothing where it is sent away."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(request)
+        attend(ours, address, lambda: b"figures\n", slow, seconds=2.0 if request == REQUEST else 0.05)
+        ours.close()
+        with contextlib.suppress(ConnectionResetError):
+            return theirs.recv(65536)
+    return b""
+
+
+def test_an_address_that_says_nothing_is_refused_for_a_while_and_others_are_not() -> None:
+    now = [0.0]
+    slow = Slow(lambda: now[0])
+    assert attended(slow, "192.0.2.1").endswith(b"figures\n"), "who asks is answered, again and again"
+    assert attended(slow, "192.0.2.1").endswith(b"figures\n")
+    assert attended(slow, "192.0.2.1", request=REQUEST[:-1]) == b""
+    assert attended(slow, "192.0.2.1") == b""
+    assert attended(slow, "192.0.2.2").endswith(b"figures\n")
+    now[0] = 20.1
+    assert attended(slow, "192.0.2.1").endswith(b"figures\n")
+
+
+def test_an_address_that_does_not_take_its_answer_is_refused_too() -> None:
+    slow = Slow()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(REQUEST)
+        attend(ours, "192.0.2.1", lambda: bytes(64 << 20), slow, seconds=0.05)
+    assert "192.0.2.1" in slow
+
+
+def test_the_time_in_which_figures_are_read_is_nobody_s_fault() -> None:
+    now, slow = [0.0], Slow()
+
+    def get() -> bytes:
+        now[0] += 60
+        return bytes(32 << 20)
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ThreadPoolExecutor() as taking:
+        theirs.sendall(REQUEST)
+        taken = taking.submit(lambda: sum(len(part) for part in iter(lambda: theirs.recv(65536), b"")))
+        attend(ours, "192.0.2.1", get, slow, now=lambda: now[0])
+        ours.close()
+        assert taken.result() > 32 << 20
+    assert "192.0.2.1" not in slow
+
+
+def test_addresses_that_are_refused_no_more_are_forgotten() -> None:
+    now = [0.0]
+    slow = Slow(lambda: now[0])
+    for number in range(1000):
+        slow.add(f"192.0.2.{number}")
+        now[0] += 2
+    assert len(slow.until) <= 11
 
 
 def test_addresses_of_this_pod_are_known_in_both_ways_to_write_them() -> None:

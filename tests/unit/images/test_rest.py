@@ -96,6 +96,18 @@ def test_slurmrestd_wants_no_munge() -> None:
     assert environment({"PATH": "/bin"})["SLURM_JWT"] == "daemon"
 
 
+def test_pages_of_one_address_are_bounded_and_what_is_refused_is_in_no_error_log_which_has_the_query() -> None:
+    conf = render(
+        run=Path("/r"), certificate=Path("/r/tls.pem"), slurmrestd=Path("/s"), ipv6=True, shutdown_seconds=30,
+        dashboard=Path("/d"),
+    )  # fmt: skip
+    page = conf[conf.index("location /dashboard {") :].partition("}")[0]
+    assert "limit_req zone=page burst=50 nodelay;" in page
+    assert "limit_req_status 429;" in page
+    assert "limit_req_log_level info;" in page
+    assert "limit_req_zone $binary_remote_addr zone=page:1m rate=20r/s;" in conf
+
+
 @pytest.mark.parametrize(
     ("ipv6", "listen"), [(True, f"[::]:{REST_PORT} ssl ipv6only=off;"), (False, f"{REST_PORT} ssl;")]
 )
