@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from images.exporter.records import Job, Node, mib
@@ -107,14 +106,10 @@ def _fits(job: Job, node: Node) -> bool:
     """Whether an even share of what the job asks for fits an idle node."""
     parts = max(job.min_nodes, 1)
     return (
-        math.ceil(_number(job.asked, "cpu") / parts) <= node.cpus_effective
+        float(job.asked.get("cpu", "0")) / parts <= node.cpus_effective
         and mib(job.asked.get("mem", "0")) / parts <= node.memory_effective
-        and math.ceil(_number(job.asked, "gres/gpu") / parts) <= node.gpus
+        and float(job.asked.get("gres/gpu", "0")) / parts <= node.gpus
     )
-
-
-def _number(asked: Mapping[str, str], name: str) -> float:
-    return float(asked.get(name, "0"))
 
 
 def put_drained(figures: Figures, nodes: Iterable[Node]) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -189,9 +190,17 @@ def tres_of(text: str) -> dict[str, str]:
 
 
 def mib(text: str) -> float:
-    """Memory as Slurm writes it: `100M`, `1.50G`; without a unit MiB."""
+    """Memory as Slurm writes it: `100M`, `1.50G`; without a unit MiB.
+
+    math.inf for what is no number: Slurm writes `1?` where it has no unit for so much.
+    """
     unit = text[-1:].upper()
-    return float(text[:-1]) * _UNITS[unit] if unit in _UNITS else float(text)
+    number, factor = (text[:-1], _UNITS[unit]) if unit in _UNITS else (text, 1)
+    try:
+        found = float(number) * factor
+    except ValueError:
+        return math.inf
+    return math.inf if math.isnan(found) else found
 
 
 def tasks_in(text: str) -> int:

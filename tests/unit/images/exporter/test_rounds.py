@@ -95,6 +95,32 @@ def test_what_a_round_could_not_read_has_no_figures_and_says_since_when() -> Non
     assert len([line for line in logged if line.startswith("scheduler:")]) == 1
 
 
+STRANGE: dict[str, dict[str, Any]] = {
+    "jobs": {"array_task_string": f"0-{10**30}"},
+    "partitions": {"tres_req_str": "cpu=many"},
+}
+"""Source that is not up then -> a job that nobody has thought of."""
+
+
+@pytest.mark.parametrize("source", STRANGE)
+def test_a_strange_record_takes_away_no_figure_of_another_source(source: str) -> None:
+    slurm = Slurm(jobs=[pending(**STRANGE[source])], nodes=[IDLE], partitions=[{"name": "main"}])
+    clock, logged = [NOW], list[str]()
+    rounds = rounds_of(slurm, clock, logged)
+    for _ in range(3):
+        rounds.round()
+    text = rounds.text()
+    assert f'slurmstack_exporter_up{{source="{source}"}} 0' in text
+    assert f'slurmstack_exporter_collected_timestamp_seconds{{source="{source}"}}' not in text
+    for told in ('slurmstack_exporter_up{source="nodes"} 1', "slurm_nodes_idle 1", "slurmstack_slurmctld_up 1"):
+        assert told in text
+    assert len([line for line in logged if line.startswith(f"{source}:")]) == 1
+    slurm.records["jobs"] = []
+    rounds.round()
+    assert f'slurmstack_exporter_up{{source="{source}"}} 1' in rounds.text()
+    assert logged[-1] == f"{source}: can be read again"
+
+
 def test_a_round_that_never_ends_is_not_told_for_ever() -> None:
     clock = [NOW]
     rounds = rounds_of(Slurm(jobs=[pending()]), clock)
