@@ -141,33 +141,40 @@ class Rounds:
             return []
         return [*slurms.families.values(), *own.families.values()]
 
-    def _put(
-        self, name: str, values: dict[str, Any], own: own_figures.Figures, slurms: slurm_figures.Figures
-    ) -> None:
-        jobs, nodes, partitions = (values[source] for source in _OF_SLURMCTLD)
-        by_person, slurms_own = self._wanted.by_person, self._wanted.slurms_own
-        if values[name] is None:
+    def _put(self, name: str, values: dict[str, Any], own: own_figures.Figures, slurms: slurm_figures.Figures) -> None:
+        value = values[name]
+        if value is None:
             return
         if name == "certificates":
-            for certificate, end in values[name].items():
+            for certificate, end in value.items():
                 own.put("certificate_not_after_timestamp_seconds", end, name=certificate)
         elif name == "configuration":
-            _put_agent(own, values[name])
-        elif name == "scheduler" and slurms_own:
-            put_scheduler(slurms, values[name])
-        elif name == "jobs":
-            put_waits(own, jobs, self._now(), by_person=by_person)
+            _put_agent(own, value)
+        else:
+            self._put_own(name, values, own)
+            if self._wanted.slurms_own:
+                self._put_slurms(name, values, slurms)
+
+    def _put_own(self, name: str, values: dict[str, Any], own: own_figures.Figures) -> None:
+        jobs, nodes, partitions = (values[source] for source in _OF_SLURMCTLD)
+        if name == "jobs":
+            put_waits(own, jobs, self._now(), by_person=self._wanted.by_person)
             put_requeues(own, jobs)
-            if slurms_own:
-                put_jobs(slurms, jobs, by_person=by_person)
         elif name == "nodes":
             put_drained(own, nodes)
-            if slurms_own:
-                put_nodes(slurms, nodes)
         elif name == "partitions" and jobs is not None and nodes is not None:
             put_stuck(own, [partition.name for partition in partitions], jobs, nodes, self._now())
-            if slurms_own:
-                put_partitions(slurms, partitions, jobs, nodes)
+
+    def _put_slurms(self, name: str, values: dict[str, Any], slurms: slurm_figures.Figures) -> None:
+        jobs, nodes, partitions = (values[source] for source in _OF_SLURMCTLD)
+        if name == "scheduler":
+            put_scheduler(slurms, values[name])
+        elif name == "jobs":
+            put_jobs(slurms, jobs, by_person=self._wanted.by_person)
+        elif name == "nodes":
+            put_nodes(slurms, nodes)
+        elif name == "partitions" and jobs is not None and nodes is not None:
+            put_partitions(slurms, partitions, jobs, nodes)
 
 
 def _read(ask: Callable[[], Any]) -> _Read:

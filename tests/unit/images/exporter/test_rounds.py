@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from images.common.command import Result
 from images.exporter.own_figures import Figures, put_drained, put_stuck
-from images.exporter.records import job_of, node_of
+from images.exporter.records import GROUPS, NAME_LENGTH, OTHERS, job_of, node_of
 from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
 from images.exporter.sources import JOBS, NODES, PARTITIONS, SCHEDULER, SLURMDBD, Sources, end_of_certificate
 from images.exporter.text import Family, exposition
@@ -63,6 +64,32 @@ def test_scrapes_ask_slurm_nothing_and_a_round_asks_each_thing_once() -> None:
     for _ in range(5):
         rounds.text()
     assert len(slurm.asked) == len(set(slurm.asked)) == 5
+
+
+def test_whoever_makes_up_accounts_is_among_the_others_and_nobody_is_left_out() -> None:
+    made_up = [pending(account=f"{number:04}" + "x" * 1020) for number in range(3 * GROUPS)]
+    slurm = Slurm(jobs=[*made_up, pending(account="physics"), pending(account="physics")])
+    rounds = rounds_of(slurm, [NOW])
+    rounds.round()
+    text = rounds.text()
+    for figure, labels in (
+        ("slurm_account_jobs", ""),
+        ("slurm_account_jobs_pending", ""),
+        ("slurmstack_job_wait_seconds_count", 'partition="main",'),
+    ):
+        found = dict(re.findall(rf'^{figure}{{{labels}account="(.*)"}} (\d+)$', text, re.MULTILINE))
+        assert len(found) == GROUPS + 1
+        assert sum(map(int, found.values())) == 3 * GROUPS + 2
+        assert (found["physics"], found[OTHERS]) == ("2", str(2 * GROUPS + 1))
+        assert max(map(len, found)) == NAME_LENGTH
+    slurm.records["jobs"] = [*reversed(slurm.records["jobs"])]
+    rounds.round()
+    assert names_in(rounds.text()) == names_in(text)
+
+
+def names_in(text: str) -> set[str]:
+    """Every series, without its value."""
+    return {line.rpartition(" ")[0] for line in text.splitlines()}
 
 
 def test_a_slurmctld_that_does_not_answer_is_asked_once_a_round() -> None:
