@@ -38,6 +38,10 @@ _READ_EVERY: Final = "30s"
 _JUDGE_EVERY: Final = "15s"
 """Between two evaluations of the rules: so much later than the figures an alert begins, and is over."""
 
+_BOUNDS: Final = {"sample_limit": 200_000, "body_size_limit": "64MB", "label_value_length_limit": 300}
+"""Of one reading, which counts as failed beyond them. Users write names into figures (accounts, 26.05's own, too), and
+Prometheus' memory and volume are for all. A thousand nodes and as many groups are 60,000 samples."""
+
 _SHARE: Final = 0.8
 """Of the volume for what is kept. The rest: what is being compacted, and Alertmanager's silences."""
 
@@ -90,7 +94,7 @@ def _prometheus(config: ClusterConfig) -> dict[str, Any]:
 
 
 def _job(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
-    return {"job_name": name, **more}
+    return {"job_name": name, **_BOUNDS, **more}
 
 
 def _slurmctld() -> dict[str, Any]:

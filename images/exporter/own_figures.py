@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from images.exporter.records import Job, Node, mib
+from images.exporter.records import OTHERS, Job, Node, largest, mib
 from images.exporter.text import Family
 from images.health.reason import parse
 
@@ -62,11 +61,20 @@ def put_waits(figures: Figures, jobs: Iterable[Job], now: float, *, by_person: b
 
     `by_person`: with their account.
     """
+
+    def group(job: Job) -> tuple[str, str]:
+        return job.partition, job.account if by_person else ""
+
+    waiting = [
+        (job, now - job.eligible)
+        for job in jobs
+        if job.is_pending and not job.is_held and job.eligible is not None and job.eligible <= now
+    ]
+    told = largest(group(job) for job, _ in waiting)
     waits: dict[tuple[str, str], list[tuple[float, int]]] = {}
-    for job in jobs:
-        if job.is_pending and not job.is_held and job.eligible is not None and job.eligible <= now:
-            group = job.partition, job.account if by_person else ""
-            waits.setdefault(group, []).append((now - job.eligible, job.tasks))
+    for job, seconds in waiting:
+        named = group(job) if group(job) in told else (job.partition, OTHERS)
+        waits.setdefault(named, []).append((seconds, job.tasks))
     for (partition, account), found in waits.items():
         labels = {"partition": partition, "account": account}
         figures.put("job_wait_seconds_max", max(seconds for seconds, _ in found), **labels)
@@ -107,14 +115,10 @@ def _fits(job: Job, node: Node) -> bool:
     """Whether an even share of what the job asks for fits an idle node."""
     parts = max(job.min_nodes, 1)
     return (
-        math.ceil(_number(job.asked, "cpu") / parts) <= node.cpus_effective
+        float(job.asked.get("cpu", "0")) / parts <= node.cpus_effective
         and mib(job.asked.get("mem", "0")) / parts <= node.memory_effective
-        and math.ceil(_number(job.asked, "gres/gpu") / parts) <= node.gpus
+        and float(job.asked.get("gres/gpu", "0")) / parts <= node.gpus
     )
-
-
-def _number(asked: Mapping[str, str], name: str) -> float:
-    return float(asked.get(name, "0"))
 
 
 def put_drained(figures: Figures, nodes: Iterable[Node]) -> None:

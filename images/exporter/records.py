@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from images.common.hostlist import expand
 from images.common.slurm_records import NotUnderstoodError, number_of, states_of, text_of
@@ -20,6 +22,18 @@ _FINISHED: Final = frozenset(
 )
 _UNITS: Final = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 _GPUS: Final = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)")
+
+GROUPS: Final = 500
+"""Users, or accounts of a partition, that are told by name: each has some thirty figures. Without enforcement slurmctld
+takes any text for an account, and a user could give each job another one."""
+
+NAME_LENGTH: Final = 128
+"""Characters of such a name."""
+
+OTHERS: Final = "(others)"
+"""All the rest together."""
+
+Group = TypeVar("Group", bound=Hashable)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +153,8 @@ def job_of(entry: Mapping[str, Any]) -> Job:
         reason=text_of(entry.get("state_reason")),
         # While it waits for several it is counted for the first, as it is only in one for slurmctld.
         partition=text_of(entry.get("partition")).partition(",")[0],
-        user=text_of(entry.get("user_name")),
-        account=text_of(entry.get("account")),
+        user=text_of(entry.get("user_name"))[:NAME_LENGTH],
+        account=text_of(entry.get("account"))[:NAME_LENGTH],
         tasks=tasks_in(text_of(entry.get("array_task_string"))),
         cpus=_whole(entry.get("cpus")),
         memory=mib(alloc.get("mem", "0")),
@@ -189,9 +203,17 @@ def tres_of(text: str) -> dict[str, str]:
 
 
 def mib(text: str) -> float:
-    """Memory as Slurm writes it: `100M`, `1.50G`; without a unit MiB."""
+    """Memory as Slurm writes it: `100M`, `1.50G`; without a unit MiB.
+
+    math.inf for what is no number: Slurm writes `1?` where it has no unit for so much.
+    """
     unit = text[-1:].upper()
-    return float(text[:-1]) * _UNITS[unit] if unit in _UNITS else float(text)
+    number, factor = (text[:-1], _UNITS[unit]) if unit in _UNITS else (text, 1)
+    try:
+        found = float(number) * factor
+    except ValueError:
+        return math.inf
+    return math.inf if math.isnan(found) else found
 
 
 def tasks_in(text: str) -> int:
@@ -202,6 +224,12 @@ def tasks_in(text: str) -> int:
         first, _, last = span.partition("-")
         total += len(range(int(first), int(last) + 1, int(step or 1))) if last else 1
     return max(total, 1)
+
+
+def largest(groups: Iterable[Group]) -> frozenset[Group]:
+    """Those that come up most often, at most GROUPS; of equals the same ones each time."""
+    counts = Counter(groups)
+    return frozenset(sorted(counts, key=lambda group: (-counts[group], str(group)))[:GROUPS])
 
 
 def _whole(value: object) -> int:

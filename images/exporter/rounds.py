@@ -41,9 +41,15 @@ class Wanted:
 class _Read:
     """What one source has given in this round, and how that went."""
 
-    seconds: float
+    seconds: float = 0
     value: Any = None
-    is_up: bool = True
+    message: str | None = None
+    """What is wrong with it; empty where nothing is, None where it was not asked."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it answered, and its figures are there."""
+        return self.message == ""
 
 
 class Rounds:
@@ -80,7 +86,7 @@ class Rounds:
         for name, ask in self._questions().items():
             # One that does not answer is not asked three times more: each question may wait for long.
             is_down = name in _OF_SLURMCTLD and not reads["scheduler"].is_up
-            reads[name] = _Read(0, is_up=False) if is_down else self._read(name, ask)
+            reads[name] = _Read() if is_down else _read(ask)
         text = exposition(self._families(reads))
         with self._lock:
             self._text, self._at = text, self._now()
@@ -102,19 +108,6 @@ class Rounds:
     def _ends(self) -> dict[str, float]:
         return {name: end_of_certificate(path) for name, path in self._wanted.certificates.items()}
 
-    def _read(self, name: str, ask: Callable[[], Any]) -> _Read:
-        begun = time.monotonic()
-        try:
-            read = _Read(0, ask())
-        except SourceError as error:
-            self._complain(name, str(error))
-            read = _Read(0, is_up=False)
-        else:
-            self._complain(name, "")
-            self._collected[name] = self._now()
-        read.seconds = time.monotonic() - begun
-        return read
-
     def _complain(self, name: str, message: str) -> None:
         """Once for each change, not each round."""
         if message != self._complaints.get(name, ""):
@@ -122,49 +115,81 @@ class Rounds:
         self._complaints[name] = message
 
     def _families(self, reads: dict[str, _Read]) -> list[Family]:
+        families = [family for name in reads for family in self._built(name, reads)]
         own = own_figures.Figures()
         for name, read in reads.items():
+            if read.message is not None:
+                self._complain(name, read.message)
+            if read.is_up:
+                self._collected[name] = self._now()
             own.put("exporter_up", read.is_up, source=name)
             own.put("exporter_collection_seconds", read.seconds, source=name)
             if name in self._collected:
                 own.put("exporter_collected_timestamp_seconds", self._collected[name], source=name)
-        own.put("slurmctld_up", reads["scheduler"].is_up)
+        own.put("slurmctld_up", reads["scheduler"].value is not None)
         if "slurmdbd" in reads:
             own.put("slurmdbd_up", reads["slurmdbd"].is_up)
-        for name, end in (reads["certificates"].value or {}).items() if "certificates" in reads else ():
-            own.put("certificate_not_after_timestamp_seconds", end, name=name)
-        _put_agent(own, reads["configuration"].value)
-        self._put_queue(own, reads)
-        slurms = self._slurms(reads) if self._wanted.slurms_own else {}
-        return [*slurms.values(), *own.families.values()]
+        return [*families, *own.families.values()]
 
-    def _put_queue(self, own: own_figures.Figures, reads: dict[str, _Read]) -> None:
-        jobs, nodes, partitions = (reads[name].value for name in ("jobs", "nodes", "partitions"))
-        if jobs is not None:
+    def _built(self, name: str, reads: dict[str, _Read]) -> list[Family]:
+        """The figures of one source. None where they cannot be made: it is not up then, and the others' stay."""
+        own, slurms = own_figures.Figures(), slurm_figures.Figures()
+        try:
+            self._put(name, {source: read.value for source, read in reads.items()}, own, slurms)
+        except Exception as error:  # noqa: BLE001 - users write into these records, and one must not end all figures
+            reads[name].message = f"no figures could be made: {error!r}"
+            return []
+        return [*slurms.families.values(), *own.families.values()]
+
+    def _put(self, name: str, values: dict[str, Any], own: own_figures.Figures, slurms: slurm_figures.Figures) -> None:
+        value = values[name]
+        if value is None:
+            return
+        if name == "certificates":
+            for certificate, end in value.items():
+                own.put("certificate_not_after_timestamp_seconds", end, name=certificate)
+        elif name == "configuration":
+            _put_agent(own, value)
+        else:
+            self._put_own(name, values, own)
+            if self._wanted.slurms_own:
+                self._put_slurms(name, values, slurms)
+
+    def _put_own(self, name: str, values: dict[str, Any], own: own_figures.Figures) -> None:
+        jobs, nodes, partitions = (values[source] for source in _OF_SLURMCTLD)
+        if name == "jobs":
             put_waits(own, jobs, self._now(), by_person=self._wanted.by_person)
             put_requeues(own, jobs)
-        if nodes is not None:
+        elif name == "nodes":
             put_drained(own, nodes)
-        if jobs is not None and nodes is not None and partitions is not None:
+        elif name == "partitions" and jobs is not None and nodes is not None:
             put_stuck(own, [partition.name for partition in partitions], jobs, nodes, self._now())
 
-    def _slurms(self, reads: dict[str, _Read]) -> dict[str, Family]:
-        figures = slurm_figures.Figures()
-        jobs, nodes, partitions = (reads[name].value for name in ("jobs", "nodes", "partitions"))
-        if jobs is not None:
-            put_jobs(figures, jobs, by_person=self._wanted.by_person)
-        if nodes is not None:
-            put_nodes(figures, nodes)
-        if jobs is not None and nodes is not None and partitions is not None:
-            put_partitions(figures, partitions, jobs, nodes)
-        if reads["scheduler"].value is not None:
-            put_scheduler(figures, reads["scheduler"].value)
-        return figures.families
+    def _put_slurms(self, name: str, values: dict[str, Any], slurms: slurm_figures.Figures) -> None:
+        jobs, nodes, partitions = (values[source] for source in _OF_SLURMCTLD)
+        if name == "scheduler":
+            put_scheduler(slurms, values[name])
+        elif name == "jobs":
+            put_jobs(slurms, jobs, by_person=self._wanted.by_person)
+        elif name == "nodes":
+            put_nodes(slurms, nodes)
+        elif name == "partitions" and jobs is not None and nodes is not None:
+            put_partitions(slurms, partitions, jobs, nodes)
 
 
-def _put_agent(own: own_figures.Figures, agent: Agent | None) -> None:
-    if agent is None:
-        return
+def _read(ask: Callable[[], Any]) -> _Read:
+    begun = time.monotonic()
+    try:
+        read = _Read(value=ask(), message="")
+    except SourceError as error:
+        read = _Read(message=str(error))
+    except Exception as error:  # noqa: BLE001 - as in _built
+        read = _Read(message=repr(error))
+    read.seconds = time.monotonic() - begun
+    return read
+
+
+def _put_agent(own: own_figures.Figures, agent: Agent) -> None:
     own.put("configuration_refused", agent.is_refused)
     own.put("configuration_pending", agent.is_pending)
     if agent.published is not None:

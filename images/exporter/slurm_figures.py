@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.common.slurm_records import number_of
-from images.exporter.records import Job, Node, Partition
+from images.exporter.records import OTHERS, Job, Node, Partition, largest
 from images.exporter.text import Family
 
 _NAMES: Final = Path(__file__).with_name("openmetrics.tsv")
@@ -170,7 +170,7 @@ def put_jobs(figures: Figures, jobs: Sequence[Job], *, by_person: bool) -> None:
     if not by_person:
         return
     for prefix, label, key in (("user", "username", _user), ("account", "account", _account)):
-        for who, own in _grouped(jobs, key).items():
+        for who, own in _grouped(jobs, _bounded(jobs, key)).items():
             figures.put(f"{prefix}_jobs_", {**_of_jobs(own), "": len(own)}, {label: who})
 
 
@@ -267,6 +267,11 @@ def _grouped(jobs: Iterable[Job], key: Callable[[Job], str]) -> dict[str, list[J
     for job in jobs:
         found.setdefault(key(job), []).append(job)
     return found
+
+
+def _bounded(jobs: Iterable[Job], key: Callable[[Job], str]) -> Callable[[Job], str]:
+    told = largest(map(key, jobs))
+    return lambda job: key(job) if key(job) in told else OTHERS
 
 
 def _user(job: Job) -> str:

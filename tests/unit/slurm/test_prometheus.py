@@ -57,6 +57,11 @@ def test_prometheus_3_is_told_the_format_that_slurmctld_does_not_name_and_2_is_n
     assert "fallback_scrape_protocol" not in prometheus_files(config())["prometheus.yml"]
 
 
+def test_no_target_may_fill_prometheus() -> None:
+    for job in jobs(config("26.05")).values():
+        assert (job["sample_limit"], job["body_size_limit"], job["label_value_length_limit"]) == (200_000, "64MB", 300)
+
+
 def test_figures_leave_before_the_volume_is_full() -> None:
     assert keeps(config(storage="10Gi", retention=30)) == {"time": "30d", "size": "8589MB"}
 

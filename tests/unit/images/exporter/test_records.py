@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from images.common.slurm_records import NotUnderstoodError
 from images.exporter.records import entries, job_of, mib, node_of, tasks_in
+from images.exporter.slurm_figures import Figures, put_jobs
+from images.exporter.text import exposition
 
 
 @pytest.mark.parametrize(
@@ -22,6 +25,11 @@ def test_the_tasks_of_an_array_are_counted(text: str, tasks: int) -> None:
 )
 def test_memory_is_read_in_the_unit_that_slurm_writes(text: str, found: float) -> None:
     assert mib(text) == found
+
+
+@pytest.mark.parametrize("text", ["1?", "?", "", "G", "nan"])
+def test_memory_that_is_no_number_is_more_than_there_is(text: str) -> None:
+    assert mib(text) == math.inf
 
 
 def test_records_are_read_one_by_one_and_what_comes_after_them_is_not() -> None:
@@ -47,6 +55,12 @@ def test_a_job_that_waits_for_several_partitions_is_counted_once() -> None:
 def test_what_a_job_has_is_read_from_its_resources() -> None:
     found = job(job_state=["RUNNING"], tres_alloc_str="cpu=2,mem=3G,gres/gpu=4,gres/gpu:h100=4", nodes="a-[1-2],b")
     assert (found.memory, found.gpus, found.nodes) == (3072, 4, ("a-1", "a-2", "b"))
+
+
+def test_a_job_may_have_memory_beyond_all_numbers() -> None:
+    figures = Figures()
+    put_jobs(figures, [job(job_state=["RUNNING"], tres_alloc_str="mem=1?")], by_person=True)
+    assert "slurm_jobs_memory_alloc +Inf\n" in exposition(figures.families.values())
 
 
 def test_a_number_that_is_not_set_or_has_no_end_is_none() -> None:

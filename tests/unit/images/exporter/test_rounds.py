@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from images.common.command import Result
 from images.exporter.own_figures import Figures, put_drained, put_stuck
-from images.exporter.records import job_of, node_of
+from images.exporter.records import GROUPS, NAME_LENGTH, OTHERS, job_of, node_of
 from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
 from images.exporter.sources import JOBS, NODES, PARTITIONS, SCHEDULER, SLURMDBD, Sources, end_of_certificate
 from images.exporter.text import Family, exposition
@@ -65,6 +66,32 @@ def test_scrapes_ask_slurm_nothing_and_a_round_asks_each_thing_once() -> None:
     assert len(slurm.asked) == len(set(slurm.asked)) == 5
 
 
+def test_whoever_makes_up_accounts_is_among_the_others_and_nobody_is_left_out() -> None:
+    made_up = [pending(account=f"{number:04}" + "x" * 1020) for number in range(3 * GROUPS)]
+    slurm = Slurm(jobs=[*made_up, pending(account="physics"), pending(account="physics")])
+    rounds = rounds_of(slurm, [NOW])
+    rounds.round()
+    text = rounds.text()
+    for figure, labels in (
+        ("slurm_account_jobs", ""),
+        ("slurm_account_jobs_pending", ""),
+        ("slurmstack_job_wait_seconds_count", 'partition="main",'),
+    ):
+        found = dict(re.findall(rf'^{figure}{{{labels}account="(.*)"}} (\d+)$', text, re.MULTILINE))
+        assert len(found) == GROUPS + 1
+        assert sum(map(int, found.values())) == 3 * GROUPS + 2
+        assert (found["physics"], found[OTHERS]) == ("2", str(2 * GROUPS + 1))
+        assert max(map(len, found)) == NAME_LENGTH
+    slurm.records["jobs"] = [*reversed(slurm.records["jobs"])]
+    rounds.round()
+    assert names_in(rounds.text()) == names_in(text)
+
+
+def names_in(text: str) -> set[str]:
+    """Every series, without its value."""
+    return {line.rpartition(" ")[0] for line in text.splitlines()}
+
+
 def test_a_slurmctld_that_does_not_answer_is_asked_once_a_round() -> None:
     slurm = Slurm()
     slurm.is_down = True
@@ -93,6 +120,32 @@ def test_what_a_round_could_not_read_has_no_figures_and_says_since_when() -> Non
     assert 'slurmstack_exporter_up{source="jobs"} 0' in rounds.text()
     assert f'slurmstack_exporter_collected_timestamp_seconds{{source="jobs"}} {NOW:.0f}\n' in rounds.text()
     assert len([line for line in logged if line.startswith("scheduler:")]) == 1
+
+
+STRANGE: dict[str, dict[str, Any]] = {
+    "jobs": {"array_task_string": f"0-{10**30}"},
+    "partitions": {"tres_req_str": "cpu=many"},
+}
+"""Source that is not up then -> a job that nobody has thought of."""
+
+
+@pytest.mark.parametrize("source", STRANGE)
+def test_a_strange_record_takes_away_no_figure_of_another_source(source: str) -> None:
+    slurm = Slurm(jobs=[pending(**STRANGE[source])], nodes=[IDLE], partitions=[{"name": "main"}])
+    clock, logged = [NOW], list[str]()
+    rounds = rounds_of(slurm, clock, logged)
+    for _ in range(3):
+        rounds.round()
+    text = rounds.text()
+    assert f'slurmstack_exporter_up{{source="{source}"}} 0' in text
+    assert f'slurmstack_exporter_collected_timestamp_seconds{{source="{source}"}}' not in text
+    for told in ('slurmstack_exporter_up{source="nodes"} 1', "slurm_nodes_idle 1", "slurmstack_slurmctld_up 1"):
+        assert told in text
+    assert len([line for line in logged if line.startswith(f"{source}:")]) == 1
+    slurm.records["jobs"] = []
+    rounds.round()
+    assert f'slurmstack_exporter_up{{source="{source}"}} 1' in rounds.text()
+    assert logged[-1] == f"{source}: can be read again"
 
 
 def test_a_round_that_never_ends_is_not_told_for_ever() -> None:
