@@ -219,14 +219,6 @@ def test_every_program_of_the_images_starts_a_main_that_exists(folder: str, tmp_
         subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
 
 
-def test_programs_need_nothing_but_pythons_own_library() -> None:
-    for path in (REPOSITORY / "images").rglob("*.py"):
-        for line in path.read_text().splitlines():
-            if line.startswith(("import ", "from ")) and "{" not in line:
-                top = line.split()[1].partition(".")[0]
-                assert top == "images" or top in sys.stdlib_module_names, f"{path}: {line}"
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "etc").mkdir()
