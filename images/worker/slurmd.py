@@ -28,7 +28,7 @@ from images.common.mountinfo import expect_filesystem
 from images.common.process import become, program, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
-from images.worker import confine, cpus, scratch, warden
+from images.worker import confine, cpus, scratch, warden_process
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres, write_gres_conf
 from images.worker.job_metrics import server
@@ -95,7 +95,7 @@ def guard_jail(jail: Path, log: Callable[[str], None]) -> None:
     """The last of what takes SYS_ADMIN in this process."""
     seal_root(run)
     size = shared_memory_size()
-    warden.start(lambda: Cells(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
+    warden_process.start(lambda: Cells(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
 
 
 def prepare_own_root() -> None:
