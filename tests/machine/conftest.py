@@ -12,6 +12,9 @@ from tests.machine.pod import Pods
 from tests.machine.rootfs import program_layers, root_file_systems
 from tests.slurm.cluster import require_images
 
+one_version = pytest.mark.parametrize("slurm_version", [*DEBIAN_SUITES][:1], indirect=True)
+"""For what is the kernel's and our programs' alone, and the same with each version: a guest takes its time."""
+
 
 @pytest.fixture(scope="session", params=[*DEBIAN_SUITES])
 def slurm_version(request: pytest.FixtureRequest) -> str:

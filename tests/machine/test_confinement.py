@@ -9,8 +9,11 @@ from shlex import quote
 
 import pytest
 
+from tests.machine.conftest import one_version
 from tests.machine.slurm_machine import JAIL, SlurmMachine
 from tests.slurm.pod import wait_until
+
+pytestmark = pytest.mark.versions
 
 FILES = {
     "plugstack.conf": "required /usr/lib/slurmstack/jail.so root=/jail\n",
@@ -90,7 +93,6 @@ def says(slurm: SlurmMachine, job: str, word: str) -> str:
     return output(slurm, job)
 
 
-@pytest.mark.versions
 def test_two_jobs_of_a_node_have_their_own_cores_devices_and_files(slurm: SlurmMachine) -> None:
     look = (
         "taskset -pc $$; for n in 0 1; do head -c1 /dev/device$n > /dev/null 2>&1 && echo opens $n; done; "
@@ -110,7 +112,6 @@ def test_two_jobs_of_a_node_have_their_own_cores_devices_and_files(slurm: SlurmM
         wait_for(slurm, job, "CANCELLED")
 
 
-@pytest.mark.versions
 def test_a_job_over_its_memory_is_ended_alone_and_slurm_says_why(slurm: SlurmMachine) -> None:
     slurmd = slurm.worker().look("pgrep -x slurmd").stdout
     neighbour = submit(slurm, "sleep 20; echo fine", "-n1 --mem=100", BOB)
@@ -122,7 +123,7 @@ def test_a_job_over_its_memory_is_ended_alone_and_slurm_says_why(slurm: SlurmMac
     assert "oom_group_kill 0" in slurm.worker().read("memory.events")
 
 
-@pytest.mark.versions
+@one_version
 def test_what_fills_dev_shm_is_counted_for_the_job_that_does(slurm: SlurmMachine) -> None:
     fill = "head -c 200M /dev/zero > /dev/shm/big; df --output=avail /dev/shm"
     full = submit(slurm, f"{fill}; echo went on", "-n1 --mem=100")
@@ -141,7 +142,7 @@ time.sleep(4321)
 """
 
 
-@pytest.mark.versions
+@one_version
 def test_a_job_that_another_of_its_user_s_traces_ends(slurm: SlurmMachine) -> None:
     """The tracer kept it as a zombie, and Slurm drained the node, for good. Without cgroups: tests/slurm."""
     held = submit(slurm, "echo pid $$; exec sleep 4321", "-n1")
@@ -168,7 +169,7 @@ print("detached", len(open("/proc/sysvipc/shm").readlines()) - 1)
 """
 
 
-@pytest.mark.versions
+@one_version
 def test_no_memory_stays_that_ending_a_process_would_not_free(slurm: SlurmMachine) -> None:
     """What is left of the tasks' memory would end slurmstepd, who tells of the job's end."""
     shared = submit(slurm, f"python3 -c {quote(SYSTEM_V)}", "-n1 --mem=100")
@@ -197,7 +198,6 @@ print("gave", flush=True)
 """
 
 
-@pytest.mark.versions
 def test_memory_of_an_ended_job_that_its_user_keeps_counts_for_the_user_s_other_jobs(slurm: SlurmMachine) -> None:
     """It counted for nobody: a user could have all of the node's memory so, and the kernel ended a neighbour for it."""
     keeper = submit(slurm, f"exec python3 -c {quote(KEEP)} keep", "-n1 --mem=120")
@@ -218,7 +218,6 @@ def test_memory_of_an_ended_job_that_its_user_keeps_counts_for_the_user_s_other_
     assert "drain" not in slurm.run("sinfo --noheader --Node --format=%T").stdout
 
 
-@pytest.mark.versions
 def test_a_stopped_job_leaves_no_process_no_cgroup_and_no_cell(slurm: SlurmMachine) -> None:
     """Also not what left its process group, its session and its parent."""
     hide = "(setsid sh -c 'exec -a slurmstepd sleep 4321' &) & sleep 4321"
@@ -231,7 +230,7 @@ def test_a_stopped_job_leaves_no_process_no_cgroup_and_no_cell(slurm: SlurmMachi
     wait_until(lambda: not slurm.worker().look(look).stdout, lambda: slurm.worker().look(look).stdout, 60)
 
 
-@pytest.mark.versions
+@one_version
 def test_the_smallest_job_leaves_room_for_what_tells_of_its_end(slurm: SlurmMachine) -> None:
     """The kernel would end slurmstepd: what is in /dev/shm belongs to no process that it could end instead."""
     fill = "head -c 100M /dev/zero > /dev/shm/big 2> /dev/null; df --output=size -m /dev/shm | tail -n 1; echo went on"
@@ -240,7 +239,6 @@ def test_the_smallest_job_leaves_room_for_what_tells_of_its_end(slurm: SlurmMach
     assert wait_for(slurm, job, "COMPLETED").split() == ["1", "went", "on"]
 
 
-@pytest.mark.versions
 def test_of_a_job_whose_slurmstepd_was_ended_nothing_stays(slurm: SlurmMachine) -> None:
     job = submit(slurm, "echo ready; sleep 4321", "-n1")
     says(slurm, job, "ready")
@@ -253,7 +251,7 @@ def test_of_a_job_whose_slurmstepd_was_ended_nothing_stays(slurm: SlurmMachine) 
     wait_until(lambda: not slurm.worker().look(look).stdout, lambda: slurm.worker().look(look).stdout, 60)
 
 
-@pytest.mark.versions
+@one_version
 def test_root_in_the_jail_changes_no_cgroup(slurm: SlurmMachine) -> None:
     """By sudo a user may be root there: it may not take its job out of its limits, nor see another way to them."""
     attempts = (
@@ -268,10 +266,14 @@ def test_root_in_the_jail_changes_no_cgroup(slurm: SlurmMachine) -> None:
         "unshare --cgroup --mount true",
     )
     script = "; ".join(f"({attempt}) 2>/dev/null && echo got through: {quote(attempt)}" for attempt in attempts)
-    done = slurm.run(f"srun --chdir=/ --mem=60 sh -c {quote(script + '; id -u; cat /proc/self/cgroup')}")
+    look = "id -u; ls -d /.slurmstack; cat /sys/fs/cgroup/memory.max /proc/self/cgroup"
+    done = slurm.run(f"srun --chdir=/ --mem=60 sh -c {quote(f'{script}; {look}')}")
 
     assert "got through" not in done.stdout, done.stdout
-    assert done.stdout.startswith("0\n0::/system.slice/default-0_slurmstepd.scope/"), done.stdout + done.stderr
+    uid, jail, memory, cgroup = done.stdout.split()
+    assert (uid, jail, memory) == ("0", "/.slurmstack", str(800 * 2**20)), done.stdout + done.stderr
+    assert cgroup.startswith("0::/system.slice/default-0_slurmstepd.scope/"), "of its own, by Slurm"
+    assert slurm.worker().read("memory.oom.group") == "1\n"
 
 
 START_FILES = """\
@@ -286,7 +288,7 @@ export AT_LOGIN=here
 """
 
 
-@pytest.mark.versions
+@one_version
 def test_what_a_user_s_start_up_files_start_is_held_and_ends(slurm: SlurmMachine) -> None:
     """They ran beside slurmd: with all devices and all memory of the node, and for as long as they liked."""
     home = f"{JAIL}/home/bob"
@@ -311,7 +313,7 @@ def test_what_a_user_s_start_up_files_start_is_held_and_ends(slurm: SlurmMachine
     wait_until(lambda: not slurm.worker().look(groups).stdout, slurm.logs, 30)
 
 
-@pytest.mark.versions
+@one_version
 def test_who_fills_the_place_of_start_up_files_leaves_room_for_others(slurm: SlurmMachine) -> None:
     """Also with memory that a job of the same user keeps when the start-up files have ended."""
     keeper = submit(slurm, f"exec python3 -c {quote(KEEP)} keep", "-n1 --mem=120")
@@ -336,7 +338,6 @@ def test_who_fills_the_place_of_start_up_files_leaves_room_for_others(slurm: Slu
     wait_until(lambda: not slurm.worker().look(groups).stdout, slurm.logs, 60)
 
 
-@pytest.mark.versions
 def test_a_new_configuration_reaches_slurmd_and_its_jobs_stay_confined(slurm: SlurmMachine) -> None:
     job = submit(slurm, "echo ready; until [ -e go ]; do sleep 0.2; done; cat /proc/self/cgroup", "-n1 -c2")
     says(slurm, job, "ready")
@@ -350,7 +351,6 @@ def test_a_new_configuration_reaches_slurmd_and_its_jobs_stay_confined(slurm: Sl
     assert "slurmd: error" not in slurm.worker().logs()
 
 
-@pytest.mark.versions
 @pytest.mark.parametrize(
     ("to", "masks"), [("threads", ["0x1", "0x2", "0x4", "0x8"]), ("cores", ["0x3", "0x3", "0xc", "0xc"])]
 )
@@ -361,14 +361,13 @@ def test_tasks_are_bound_as_they_ask_and_say_so(slurm: SlurmMachine, to: str, ma
     assert sorted(re.findall(r"mask (\w+) set$", done.stderr, re.MULTILINE)) == masks, done.stderr
 
 
-@pytest.mark.versions
 def test_without_hyperthreads_a_job_has_one_thread_of_each_core(slurm: SlurmMachine) -> None:
     done = slurm.run(as_user("srun --chdir=/ --mem=60 -n2 --hint=nomultithread sh -c 'taskset -pc $$'"))
 
     assert sorted(re.findall(r"list: (.*)", done.stdout)) == ["0", "2"], done.stdout + done.stderr
 
 
-@pytest.mark.versions
+@one_version
 def test_cgroups_that_the_runtime_lets_the_pod_write_are_used_as_they_are(slurm: SlurmMachine) -> None:
     start_worker(slurm, "default-1", writable_cgroups=True)
     try:

@@ -9,6 +9,7 @@ from shlex import quote
 import pytest
 
 from tests.machine.slurm_machine import SlurmMachine
+from tests.slurm.cluster import require_images
 
 FILES = {"plugstack.conf": "required /usr/lib/slurmstack/jail.so root=/jail\n"}
 EXTRA = "DebugFlags=NO_CONF_HASH\nEpilog=/usr/libexec/slurmstack/health-epilog\n"
@@ -27,9 +28,10 @@ unshare -Ur --mount bash -c '
 
 
 @pytest.fixture(scope="module")
-def slurm(slurm_version: str) -> Iterator[SlurmMachine]:
+def slurm() -> Iterator[SlurmMachine]:
     """A worker of a pool that allows them."""
-    with SlurmMachine(slurm_version, workers=0, memory="800Mi", files=FILES, extra=EXTRA) as started:
+    require_images("24.11")
+    with SlurmMachine("24.11", workers=0, memory="800Mi", files=FILES, extra=EXTRA) as started:
         started.add_user("alice", ALICE)
         spec = copy.deepcopy(started.specs["default"])
         (slurmd,) = (one for one in spec["containers"] if one["name"] == "slurmd")

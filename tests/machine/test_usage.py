@@ -9,8 +9,11 @@ from shlex import quote
 import pytest
 
 from cli.efficiency.records import Job, jobs_named, parse_jobs
+from tests.machine.conftest import one_version
 from tests.machine.slurm_machine import JAIL, SlurmMachine
 from tests.slurm.pod import wait_until
+
+pytestmark = pytest.mark.versions
 
 ALICE = 10001
 AFFINITY = r"""
@@ -46,9 +49,9 @@ int main(int argc, char **argv)
 
 
 @pytest.fixture(scope="module")
-def slurm() -> Iterator[SlurmMachine]:
+def slurm(slurm_version: str) -> Iterator[SlurmMachine]:
     """With accounting, and all of the program's own configuration."""
-    with SlurmMachine("24.11", cpus=4, memory="800Mi", accounting=True, machine_mib=4096) as started:
+    with SlurmMachine(slurm_version, cpus=4, memory="800Mi", accounting=True, machine_mib=4096) as started:
         started.add_user("alice", ALICE)
         yield started
 
@@ -91,6 +94,7 @@ def test_sacct_says_what_memory_and_time_a_job_has_used_and_that_it_was_over(slu
     assert found[step][0] == "COMPLETED", str(found)
 
 
+@one_version
 def test_efficiency_tells_what_a_confined_job_has_used(slurm: SlurmMachine) -> None:
     """Counted by the job's cgroup (jobacct_gather/cgroup), unlike in tests/slurm/test_usage.py."""
     assert "jobacct_gather/cgroup" in slurm.worker().look("cat /run/slurmstack/node/slurm.conf").stdout
@@ -113,6 +117,7 @@ def test_efficiency_tells_what_a_confined_job_has_used(slurm: SlurmMachine) -> N
     assert 256 <= filed.memory_used / 2**20 < 330  # with the file in /dev/shm, which the job has from its memory
 
 
+@one_version
 def test_mpi_and_openmp_programs_run_where_slurm_has_bound_them(slurm: SlurmMachine) -> None:
     slurm.machine.put(f"{JAIL}/home/alice/affinity.c", AFFINITY)
     as_alice(slurm, "srun -n1 --chdir=/home/alice sh -c 'mpicc -O0 -fopenmp -o affinity affinity.c'")
