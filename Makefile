@@ -36,22 +36,26 @@ STAGE = TIMEFORMAT='stage $(1): %R s, %U s of CPU + %S s in the kernel, without 
 LANES ?= 3
 
 LOGS := test-logs
+# What runs beside something else keeps its output in a file, and prints its end, or all of it where it failed.
+QUIET = ( log=$(LOGS)/$(1).log; { $(call STAGE,$(1)) $(2) --junitxml=$(LOGS)/$(1).xml; } > $$log 2>&1; status=$$?; \
+	[ $$status = 0 ] && tail -n 2 $$log || cat $$log; exit $$status )
 
 test: $(VENV)/.ready-dev ## Run all tests: unit, graph, real Slurm daemons, real Kubernetes
 	@mkdir -p $(LOGS)
 	@$(call STAGE,1) $(PYTEST) -n auto --junitxml=$(LOGS)/1-daemons.xml tests/slurm
 	@$(call STAGE,2) $(PYTEST) -n 0 --maxfail=5 --junitxml=$(LOGS)/2-make-up.xml tests/e2e/test_make_up.py
-	@$(MAKE) --no-print-directory -j2 test-machines test-program
-	@$(call STAGE,4) $(PYTEST) -n $(LANES) --maxfail=10 --junitxml=$(LOGS)/4-lanes.xml -m "not disruptive" tests/images tests/e2e
+	@$(MAKE) --no-print-directory -j2 test-kubernetes test-program
 
-# The tests of machines that are lost and reset mostly wait; those of the program need nothing but time of the CPU.
-.PHONY: test-machines test-program
-test-machines:
+# Tests of machines that are lost and reset mostly wait, as guests' do where they have the CPUs; those of the program need
+# nothing but time, and take what the lanes leave.
+.PHONY: test-kubernetes test-program
+test-kubernetes:
 	@$(call STAGE,3) $(PYTEST) -n 0 --maxfail=2 --junitxml=$(LOGS)/3-machines.xml -m disruptive \
 		--ignore=tests/e2e/test_make_up.py tests/e2e
+	@$(call STAGE,4) $(PYTEST) -n $(LANES) --maxfail=10 --junitxml=$(LOGS)/4-lanes.xml -m "not disruptive" tests/images tests/e2e
 test-program:
-	@nice -n 19 $(PYTEST) -n 2 --junitxml=$(LOGS)/3-program.xml tests/unit tests/graph tests/network tests/machine > $(LOGS)/3-program.log 2>&1; \
-		status=$$?; [ $$status = 0 ] && tail -n 1 $(LOGS)/3-program.log || cat $(LOGS)/3-program.log; exit $$status
+	@$(call QUIET,3-guests,nice -n 5 $(PYTEST) -n 2 tests/machine); guests=$$?; \
+	$(call QUIET,4-program,nice -n 19 $(PYTEST) -n 2 tests/unit tests/graph tests/network) && exit $$guests
 
 check: $(VENV)/.ready-dev ## Check format, lint and types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) images || { echo "run: make format"; exit 1; }
