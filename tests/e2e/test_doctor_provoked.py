@@ -1,0 +1,166 @@
+"""What may happen to a cluster, made to happen: `slurmstack doctor` names it first, and nothing when it is over.
+
+More of it, where an apply is part of the story: test_doctor.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.e2e.test_doctor import doctor, first
+
+QUOTA = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "few"},
+    "spec": {"hard": {"pods": "1"}},
+}
+
+
+def kubectl(slurm: SlurmOnKubernetes, *arguments: str, check: bool = True) -> str:
+    """What kubectl prints about the cluster's namespace."""
+    return slurm.kubectl.run(*arguments, "-n", slurm.namespace, check=check).stdout
+
+
+def in_slurm(command: str) -> Callable[[SlurmOnKubernetes], None]:
+    """An administrator's command beside slurmctld."""
+
+    def run(slurm: SlurmOnKubernetes) -> None:
+        slurm.slurm(command)
+
+    return run
+
+
+def in_kubernetes(*arguments: str) -> Callable[[SlurmOnKubernetes], None]:
+    def run(slurm: SlurmOnKubernetes) -> None:
+        kubectl(slurm, *arguments)
+
+    return run
+
+
+def signal_slurmctld(name: str) -> Callable[[SlurmOnKubernetes], None]:
+    find = f"for pid in /proc/[0-9]*; do [ $(cat $pid/comm) != slurmctld ] || kill -{name} ${{pid#/proc/}}; done"
+    return in_slurm(find)
+
+
+def within_a_quota(slurm: SlurmOnKubernetes) -> None:
+    """A worker is lost, and the namespace may have no other."""
+    slurm.kubectl.run("apply", "-n", slurm.namespace, "-f", "-", stdin=json.dumps(QUOTA))
+    kubectl(slurm, "delete", "pod", "default-1", "--wait=true")
+
+
+def apply_again(slurm: SlurmOnKubernetes) -> None:
+    slurm.up()
+
+
+def requeue_often(slurm: SlurmOnKubernetes) -> None:
+    job = slurm.submit("sleep 600", "--requeue")
+    for _ in range(4):
+        slurm.await_job(job, "RUNNING")
+        slurm.slurm(f"scontrol requeue {job}")
+        slurm.await_reason(job, "BeginTime", "None", "Resources")
+        slurm.slurm(f"scontrol update jobid={job} starttime=now", check=False)  # Slurm would wait for two minutes
+
+
+def close_all_for_a_job(slurm: SlurmOnKubernetes) -> None:
+    slurm.slurm("scontrol update nodename=default-[0-1] state=drain reason=works")
+    slurm.submit("true")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What is done, what doctor shall say first, and what undoes it."""
+
+    provoke: Callable[[SlurmOnKubernetes], None]
+    cause: str
+    """Matches the whole of it."""
+    undo: Callable[[SlurmOnKubernetes], None]
+
+
+SITUATIONS = {
+    "node down": Situation(
+        provoke=in_slurm("scontrol update nodename=default-1 state=down reason=smoke"),
+        cause="node default-1 is down by root: smoke",
+        undo=in_slurm("scontrol update nodename=default-1 state=resume"),
+    ),
+    "controller hangs": Situation(
+        provoke=signal_slurmctld("STOP"),
+        cause="slurmctld does not answer",
+        undo=signal_slurmctld("CONT"),
+    ),
+    "partition closed": Situation(
+        provoke=in_slurm("scontrol update partitionname=main state=inactive"),
+        cause="partition main is INACTIVE",
+        undo=in_slurm("scontrol update partitionname=main state=up"),
+    ),
+    "no node for the queue": Situation(
+        provoke=close_all_for_a_job,
+        cause=r"node default-[01] is drained by root: works",
+        undo=in_slurm("scancel --state=pending; scontrol update nodename=default-[0-1] state=resume"),
+    ),
+    "node forgotten": Situation(
+        provoke=in_slurm("scontrol delete nodename=default-1"),
+        cause="pod default-1 runs, and Slurm has no such node",
+        undo=in_kubernetes("delete", "pod", "default-1"),
+    ),
+    "scaled by hand": Situation(
+        provoke=in_kubernetes("scale", "statefulset", "default", "--replicas=3"),
+        cause="pool default is not as in the stack file: it wants 2 nodes, the cluster has 3 nodes",
+        undo=apply_again,
+    ),
+    "quota": Situation(
+        provoke=within_a_quota,
+        cause="a quota of the namespace does not let Kubernetes make default-1",
+        undo=in_kubernetes("delete", "resourcequota", "few"),
+    ),
+    "requeue loop": Situation(
+        provoke=requeue_often,
+        cause=r"job \d+ of alice was requeued 4 times: it starts and fails again",
+        undo=in_slurm("scancel --user=alice"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_what_happens_is_named_first_and_nothing_when_it_is_over(two_nodes: SlurmOnKubernetes, name: str) -> None:
+    slurm, situation = two_nodes, SITUATIONS[name]
+    situation.provoke(slurm)
+    try:
+        said = wait_until(lambda: doctor(slurm)[0]["findings"], "something is found")
+        assert re.fullmatch(situation.cause, said[0]["cause"]), said
+    finally:
+        situation.undo(slurm)
+        slurm.await_idle("default-0", "default-1")
+    wait_until(lambda: not doctor(slurm)[0]["findings"], f"nothing is found: {doctor(slurm)}")
+
+
+def test_a_job_that_waits_is_told_why_each_time(two_nodes: SlurmOnKubernetes) -> None:
+    slurm = two_nodes
+    runs = slurm.submit("sleep 900", "--nodes=2", "--exclusive")
+    slurm.await_job(runs, "RUNNING")
+    reserve = "scontrol create reservation=later starttime=now+2hours duration=60 users=alice nodes=default-0"
+    slurm.slurm(f"{reserve} flags=ignore_jobs")
+    waits = {
+        "Resources": slurm.submit("true", "--nodes=1", "--exclusive"),
+        "Dependency": slurm.submit("true", f"--dependency=afterok:{runs}"),
+        "Reservation": slurm.submit("true", "--reservation=later"),
+        "BeginTime": slurm.submit("true", "--begin=now+1hour"),
+        "JobHeldAdmin": slurm.submit("true", "--hold"),
+    }
+    slurm.slurm(f"scontrol hold {waits['JobHeldAdmin']}")
+    try:
+        told = {}
+        for reason, job in waits.items():
+            slurm.await_reason(job, reason)
+            told[reason] = first(slurm, "job", job)
+    finally:
+        slurm.slurm("scancel --user=alice; scontrol delete reservationname=later")
+    assert len({said["cause"].partition(" waits: ")[2] for said in told.values()}) == len(waits), told
+    assert f"afterok:{runs}" in str(told["Dependency"]["evidence"])
+    assert "reservation later" in told["Reservation"]["evidence"]
