@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from config import load_config
 from config.cluster import ClusterConfig
+from slurm.dashboards.boards import BOARDS
 from slurm.monitoring import PATHS
 from slurm.prometheus import CONFIG_DIR, keeps, prometheus_files, targets_file
 from tests import stacks
@@ -62,10 +64,16 @@ def test_of_a_node_exporter_nothing_is_kept_that_no_dashboard_shows() -> None:
     job = jobs(config(nodes=True))["node-exporter"]
     assert job["dns_sd_configs"] == [{"names": ["node-exporter"], "type": "A", "port": 9100}]
     (kept,) = job["metric_relabel_configs"]
-    assert (kept["source_labels"], kept["action"]) == (["__name__"], "keep")
-    names = kept["regex"].split("|")
-    assert {"slurmstack_machine_info", "node_load5", "node_cpu_seconds_total"} <= set(names)
-    assert len(names) < 12
+    assert (kept["source_labels"], kept["action"]) == (["__name__", "mode"], "keep")
+    # Prometheus joins values by ";", and the whole has to match.
+    for given in ("slurmstack_machine_info;", "node_load5;", "node_cpu_seconds_total;idle"):
+        assert re.fullmatch(kept["regex"], given), given
+    for given in ("node_cpu_seconds_total;user", "node_cpu_guest_seconds_total;user", "node_load15;"):
+        assert not re.fullmatch(kept["regex"], given), given
+    queries = [query for board in BOARDS for panel in board.panels() for query in panel.queries]
+    of_cpus = [query.expression for query in queries if "node_cpu_seconds_total" in query.figures]
+    assert of_cpus
+    assert all('mode="idle"' in expression for expression in of_cpus)
 
 
 def test_no_target_may_fill_prometheus() -> None:
