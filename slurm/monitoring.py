@@ -14,8 +14,8 @@ _WITH_METRICS = ("26.05",)
 """Versions with `MetricsType`."""
 
 
-_OURS = re.compile(r"\b((?:slurm|slurmstack|cgroup)_\w+)(\{)?")
-"""A figure of a cluster in PromQL, and whether matchers follow."""
+_OURS = re.compile(r"\b((?:slurm|slurmstack|cgroup)_\w+|up(?=\{))(\{)?")
+"""A figure of a cluster in PromQL, and whether matchers follow. `up`: whether a target could be read."""
 
 
 def of_cluster(expression: str, config: ClusterConfig) -> str:

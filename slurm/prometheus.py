@@ -53,6 +53,12 @@ _BOUNDS: Final = {
     "label_value_length_limit": LONGEST_VALUE,
 }
 
+READS_EXPORTER: Final = "slurmstack-exporter"
+READS_JOBS: Final = "slurmstack-jobs"
+READS_SLURMCTLD: Final = "slurmctld"
+_READS_MACHINES: Final = "slurmstack-machines"
+"""Names of what is read, in the label `job`, by which alerts know it."""
+
 _CPU_TIMES: Final = "node_cpu_seconds_total"
 
 _SHARE: Final = 0.8
@@ -89,13 +95,13 @@ def keeps(config: ClusterConfig) -> dict[str, str]:
 def _prometheus(config: ClusterConfig) -> dict[str, Any]:
     jobs = [
         _job("prometheus", {"static_configs": [{"targets": [f"localhost:{PROMETHEUS_PORT}"]}]}),
-        _job("slurmstack-exporter", {"static_configs": [{"targets": [f"{EXPORTER}:{EXPORTER_PORT}"]}]}),
-        _job("slurmstack-jobs", {"file_sd_configs": [{"files": [f"{TARGETS_DIR}/{TARGETS_FILE}"]}]}),
+        _job(READS_EXPORTER, {"static_configs": [{"targets": [f"{EXPORTER}:{EXPORTER_PORT}"]}]}),
+        _job(READS_JOBS, {"file_sd_configs": [{"files": [f"{TARGETS_DIR}/{TARGETS_FILE}"]}]}),
     ]
     if config.monitoring.has_node_exporter:
-        jobs.append(_job("node-exporter", _machines()))
+        jobs.append(_job(_READS_MACHINES, _machines()))
     if slurmctld_gives_figures(config):
-        jobs.append(_job("slurmctld", _slurmctld()))
+        jobs.append(_job(READS_SLURMCTLD, _slurmctld()))
     return {
         "global": {
             "scrape_interval": READ_EVERY,

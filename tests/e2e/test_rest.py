@@ -119,7 +119,7 @@ def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: Slur
         ("prometheus", "localhost:9090"),
         ("slurmstack-exporter", "exporter:9341"),
         ("slurmstack-jobs", "default-0:9306"),
-        *(("node-exporter", f"{address}:9100") for address in addresses(slurm, "node-exporter")),
+        *(("slurmstack-machines", f"{address}:9100") for address in addresses(slurm, "node-exporter")),
     }
     assert len(wanted) == 3 + len(slurm.kubectl.items("nodes"))
 

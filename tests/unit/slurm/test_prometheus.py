@@ -60,8 +60,8 @@ def test_prometheus_3_is_told_the_format_that_slurmctld_does_not_name_and_2_is_n
 
 
 def test_of_a_node_exporter_nothing_is_kept_that_no_dashboard_shows() -> None:
-    assert "node-exporter" not in jobs(config())
-    job = jobs(config(nodes=True))["node-exporter"]
+    assert "slurmstack-machines" not in jobs(config())
+    job = jobs(config(nodes=True))["slurmstack-machines"]
     assert job["dns_sd_configs"] == [{"names": ["node-exporter"], "type": "A", "port": 9100}]
     (kept,) = job["metric_relabel_configs"]
     assert (kept["source_labels"], kept["action"]) == (["__name__", "mode"], "keep")
