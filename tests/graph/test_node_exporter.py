@@ -15,8 +15,8 @@ import pytest
 
 from cli.program.recording import Recording, record
 from cli.program.values import reveal
-from slurm.dashboards.boards import machine_figures
-from tests import stacks
+from slurm.dashboards.boards import MACHINE_INFO, machine_figures
+from tests import panels, stacks
 from tests.stacks import with_change
 
 
@@ -68,9 +68,12 @@ def test_it_goes_where_workers_may_go() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes the user of the image")
 def test_its_command_line_gives_each_figure_of_a_machine_that_a_dashboard_shows(
-    node_exporter: str, tmp_path: Path
+    node_exporter: str, promtool: str, tmp_path: Path
 ) -> None:
-    """The real program with this machine's /proc and /sys, as the pod's user without a capability."""
+    """The real program with this machine's /proc and /sys, as the pod's user without a capability.
+
+    Panels have data with it, and with exporters of others, which do not say the machine's name.
+    """
     (container,) = pod(recorded())["containers"]
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -86,12 +89,23 @@ def test_its_command_line_gives_each_figure_of_a_machine_that_a_dashboard_shows(
     nobody = ["setpriv", "--reuid=954", "--regid=954", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
     process = subprocess.Popen([*nobody, *command], env={"MACHINE": "node-a", "PATH": "/usr/bin:/bin"})
     try:
-        names = {line.split("{")[0].split(" ")[0] for line in read(port).splitlines() if not line.startswith("#")}
-        assert 'slurmstack_machine_info{machine="node-a"} 1' in read(port)
+        text = read(port)
     finally:
         process.terminate()
         process.wait(timeout=30)
+    names = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")}
     assert {name for name in machine_figures() if "infiniband" not in name} <= names
+    assert f'{MACHINE_INFO}{{machine="node-a"}} 1' in text
+    asked = panels.queries({*names, MACHINE_INFO})
+    assert len(asked) == 4
+    given = panels.series({"10.0.0.1:9100": text, "10.0.0.2:9100": text.replace("node-a", "node-b")})
+    assert panels.empty(promtool, tmp_path, given, [f"({query}) and on (machine) {NAMED}" for query in asked]) == ""
+    foreign = {name: value for name, value in given.items() if MACHINE_INFO not in name}
+    assert panels.empty(promtool, tmp_path, foreign, asked) == ""
+
+
+NAMED = 'label_replace(vector(1), "machine", "node-b", "", "")'
+"""What has the name of the second machine."""
 
 
 def read(port: int) -> str:

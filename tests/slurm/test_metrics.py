@@ -11,7 +11,7 @@ import pytest
 
 from components.exporter import SLURM_UID
 from images.exporter.slurm_figures import names
-from tests.slurm import panels
+from tests import panels
 from tests.slurm.accounting import kill
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import minimal_config

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from config.cluster import ClusterConfig
 from images.exporter.own_figures import _HELP
 from images.exporter.slurm_figures import names
 from images.worker.job_metrics.figures import Figures, text
-from slurm.dashboards.boards import BOARDS, MACHINE_INFO
+from slurm.dashboards.boards import BOARDS, JOBS, MACHINE_INFO
 from slurm.dashboards.grafana import dashboard_files
 from slurm.dashboards.panels import NEEDS, RATE, Query
-from tests import stacks
+from tests import panels, stacks
 from tests.stacks import ROOT, with_change
 
 DCGM = {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_TEMP"}
@@ -60,12 +61,25 @@ def test_promtool_takes_each_query(promtool: str, tmp_path: Path, mode: str) -> 
     assert f"SUCCESS: {len(rules)} rules found" in done.stdout
 
 
+JOB = Figures(
+    user_seconds=1, system_seconds=1, cpus=1, rss=1, cache=1, shmem=1, used=1, total=2, failures=0, uid=1000
+)  # fmt: skip
+
+
+def test_panels_of_jobs_have_data_with_what_workers_say(promtool: str, tmp_path: Path) -> None:
+    """A job on two nodes, and one that no limit holds: only the first has a share of it."""
+    free = replace(JOB, total=-1)
+    given = panels.series({"a-0:9306": text({"1": JOB, "2": free}), "a-1:9306": text({"1": JOB})})
+    queries = panels.queries(name.partition("{")[0] for name in given)
+    assert len(queries) == len([query for panel in JOBS.panels() for query in panel.queries])
+    assert panels.empty(promtool, tmp_path, given, queries) == ""
+    (shares,) = [query for query in queries if "cgroup_memory_total_bytes" in query]
+    assert panels.empty(promtool, tmp_path, given, [f"count({shares}) == 1"]) == ""
+
+
 def given_by_us() -> set[str]:
     """Names that the exporter and the workers have."""
-    one = Figures(
-        user_seconds=1, system_seconds=1, cpus=1, rss=1, cache=1, shmem=1, used=1, total=1, failures=0, uid=1000
-    )  # fmt: skip
-    of_jobs = {line.split("{")[0] for line in text({"1": one}).splitlines() if not line.startswith("#")}
+    of_jobs = {line.split("{")[0] for line in text({"1": JOB}).splitlines() if not line.startswith("#")}
     return {*names(), *(f"slurmstack_{name}" for name in _HELP), *of_jobs}
 
 
