@@ -98,11 +98,6 @@ _WAITING: Final = (
         explained="Since the job was eligible to run; without those that are held. Empty if none waits.",
     ),
     _plot(
-        "Mean, by partition",
-        "sum by (partition) (slurmstack_job_wait_seconds_sum) / sum by (partition) (slurmstack_job_wait_seconds_count)",
-        "{{partition}}", "s", explained="Of the jobs that wait now. Empty if none does.",
-    ),
-    _plot(
         "Longest, by account", "topk(10, max by (account) (slurmstack_job_wait_seconds_max))", "{{account}}", "s",
         explained="The ten with most. Empty if none waits; without names with PrivateData.",
     ),
