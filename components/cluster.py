@@ -15,6 +15,7 @@ from components.configuration import Configuration, ConfigurationArgs
 from components.controller import Controller, ControllerArgs
 from components.database import Database, DatabaseArgs
 from components.exporter import Exporter, ExporterArgs
+from components.grafana import GrafanaDashboards, GrafanaDashboardsArgs
 from components.health import Health, HealthArgs
 from components.jail import Jail, JailArgs
 from components.kit.context import Scope, recommended_labels
@@ -23,12 +24,14 @@ from components.login import Login, LoginArgs
 from components.monitoring import Monitoring, MonitoringArgs
 from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
+from components.node_exporter import NodeExporter, NodeExporterArgs
 from components.policy import Policy, PolicyArgs
+from components.prometheus_operator import PrometheusOperator, PrometheusOperatorArgs
 from components.rest import Rest, RestArgs
 from components.secrets import Secrets, SecretsArgs
 from components.topology import Topology, TopologyArgs
 from components.users import Users, UsersArgs
-from components.workers import WorkerPool, WorkerPoolArgs
+from components.workers import WorkerPool, WorkerPoolArgs, placement_of
 from config.cluster import ClusterConfig
 from config.sections.storage import Mount as MountConfig
 from config.sections.workers import WorkerPool as WorkerPoolConfig
@@ -91,8 +94,7 @@ class SlurmCluster(pulumi.ComponentResource):
         self.rest = self._create_rest(config) if config.rest.enabled else None
         if config.monitoring.is_on:
             self._create_exporter(config)
-        if config.monitoring.install:
-            Monitoring(f"{name}-monitoring", MonitoringArgs(scope=scope, config=config), self._inside)
+            self._create_monitoring(config)
         if config.network_policies.enabled:
             policies = NetworkPoliciesArgs(scope=scope, config=config)
             NetworkPolicies(f"{name}-network-policies", policies, self._inside)
@@ -223,6 +225,21 @@ class SlurmCluster(pulumi.ComponentResource):
             certificate=None if self.rest is None else self.rest.certificate,
         )
         return Exporter(f"{self._name}-exporter", args, self._inside)
+
+    def _create_monitoring(self, config: ClusterConfig) -> None:
+        name, scope, monitoring = self._name, self._scope, config.monitoring
+        if monitoring.install:
+            Monitoring(f"{name}-monitoring", MonitoringArgs(scope=scope, config=config), self._inside)
+        if monitoring.has_node_exporter:
+            cloud = scope.cloud.worker_placement
+            placements = [placement_of(pool, cloud(name, pool)) for name, pool in config.worker_nodes.items()]
+            NodeExporter(f"{name}-node-exporter", NodeExporterArgs(scope=scope, placements=placements), self._inside)
+        if monitoring.existing is not None:
+            operated = PrometheusOperatorArgs(scope=scope, config=config, labels=monitoring.existing.labels)
+            PrometheusOperator(f"{name}-prometheus-operator", operated, self._inside)
+        if monitoring.has_dashboards:
+            shown = GrafanaDashboardsArgs(scope=scope, config=config)
+            GrafanaDashboards(f"{name}-grafana", shown, self._inside)
 
     def _create_pool(self, name: str, pool: WorkerPoolConfig) -> WorkerPool:
         args = WorkerPoolArgs(

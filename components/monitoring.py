@@ -45,6 +45,10 @@ UID = 954
 
 _DATA = "/data"
 
+_QUESTIONS = ("--query.max-samples=10000000", "--query.max-concurrency=8", "--query.timeout=30s")
+"""Bounds of what one who asks may take: some 160 MB of memory a question (16 bytes a sample), of the container's 8 GiB,
+and eight at once. Prometheus' own are 50 million samples, 20 at once, and two minutes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MonitoringArgs:
@@ -160,6 +164,7 @@ class Monitoring(pulumi.ComponentResource):
                 f"--storage.tsdb.retention.time={kept['time']}",
                 f"--storage.tsdb.retention.size={kept['size']}",
                 f"--web.listen-address=:{PROMETHEUS_PORT}",
+                *_QUESTIONS,
             ],
             volume_mounts=[
                 mount("data", _DATA),

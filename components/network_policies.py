@@ -20,6 +20,9 @@ Egress = k8s.networking.v1.NetworkPolicyEgressRuleArgs
 Peer = k8s.networking.v1.NetworkPolicyPeerArgs
 Port = k8s.networking.v1.NetworkPolicyPortArgs
 
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""Label that Kubernetes gives each namespace."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkPoliciesArgs:
@@ -41,7 +44,7 @@ class NetworkPolicies(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self._name = name
         self._scope = args.scope
-        rest = args.config.rest
+        rest, self._existing = args.config.rest, args.config.monitoring.existing
         table, beyond, outsiders = links(args.config), outside(args.config), scraped(args.config)
         self._create_policy("default-deny", k8s.meta.v1.LabelSelectorArgs(), [], [])
         for component in dict.fromkeys(end for link in table for end in (link.source, link.target)):
@@ -49,13 +52,13 @@ class NetworkPolicies(pulumi.ComponentResource):
             if component == REST and (others := _rest_peers(rest)) is not None:
                 ingress.append(Ingress(from_=others or None, ports=_ports((REST_PORT,))))
             if component in outsiders:
-                ingress.append(Ingress(from_=[self._other_namespaces()], ports=_ports((outsiders[component],))))
+                ingress.append(Ingress(from_=[self._readers()], ports=_ports((outsiders[component],))))
             egress = [self._to(port, found) for port, found in _by_port(table, source=component)]
             egress += [_outside(destination) for destination in beyond.get(component, ())]
             egress = [Egress()] if component in FREE else [*egress, _DNS] if egress else []
             self._create_policy(component, self._selector(component), ingress, egress)
         if WORKER in outsiders:  # beside that of all nodes
-            figures = Ingress(from_=[self._other_namespaces()], ports=_ports((outsiders[WORKER],)))
+            figures = Ingress(from_=[self._readers()], ports=_ports((outsiders[WORKER],)))
             self._create_policy(WORKER, self._selector(WORKER), [figures], None)
         self._create_policy("login", self._selector("login"), [Ingress(ports=_ports((SSH_PORT,)))], None)
         self.register_outputs({})
@@ -68,10 +71,16 @@ class NetworkPolicies(pulumi.ComponentResource):
     def _peers(self, components: Iterable[str]) -> list[Peer]:
         return [Peer(pod_selector=self._selector(component)) for component in components]
 
-    def _other_namespaces(self) -> Peer:
-        """All pods but those of this namespace, where users' programs run."""
+    def _readers(self) -> Peer:
+        """Who may read figures: the namespace of the one Prometheus that the stack file names.
+
+        Else all pods but those of this namespace, where users' programs run.
+        """
+        if self._existing is not None:
+            named = {_NAMESPACE_NAME: self._existing.namespace}
+            return Peer(namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=named))
         apart = k8s.meta.v1.LabelSelectorRequirementArgs(
-            key="kubernetes.io/metadata.name", operator="NotIn", values=[self._scope.name]
+            key=_NAMESPACE_NAME, operator="NotIn", values=[self._scope.name]
         )
         return Peer(namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_expressions=[apart]))
 

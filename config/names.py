@@ -37,6 +37,7 @@ LabelValue = Annotated[
 ]
 
 _SECRET = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
+_NAMESPACE = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 _ACCOUNT = re.compile(r"^[a-z0-9_][a-z0-9_.-]{0,62}$")
 
 
@@ -46,6 +47,13 @@ SecretName = Annotated[
     Field(json_schema_extra={"pattern": _SECRET.pattern}),
 ]
 """Name of a Secret in the cluster's namespace."""
+
+NamespaceName = Annotated[
+    str,
+    matching(_NAMESPACE, "is not the name of a namespace: small letters, digits and '-', at most 63"),
+    Field(json_schema_extra={"pattern": _NAMESPACE.pattern}),
+]
+"""Name of a namespace that others have made."""
 
 
 def _not_root(name: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from config.cluster import ClusterConfig
 from config.sections.slurm import folded
 
@@ -10,6 +12,22 @@ PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/job
 
 _WITH_METRICS = ("26.05",)
 """Versions with `MetricsType`."""
+
+
+_OURS = re.compile(r"\b((?:slurm|slurmstack|cgroup)_\w+|up(?=\{))(\{)?")
+"""A figure of a cluster in PromQL, and whether matchers follow. `up`: whether a target could be read."""
+
+
+def of_cluster(expression: str, config: ClusterConfig) -> str:
+    """PromQL for this cluster's figures alone, where others' may be in the same Prometheus (`monitoring.existing`).
+
+    The Prometheus operator notes the namespace of all that it has read. Figures of machines and of GPUs are read where
+    these run, in other namespaces, and stay as they are.
+    """
+    if config.monitoring.existing is None:
+        return expression
+    matcher = f'namespace="{config.cluster.namespace}"'
+    return _OURS.sub(lambda found: f"{found[1]}{{{matcher}{',' if found[2] else '}'}", expression)
 
 
 def is_private(config: ClusterConfig) -> bool:

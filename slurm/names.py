@@ -53,6 +53,12 @@ PROMETHEUS = "prometheus"
 ALERTMANAGER = "alertmanager"
 """Name of Alertmanager's Service. It is in Prometheus' pod."""
 
+NODE_EXPORTER = "node-exporter"
+"""Name of the node exporter's DaemonSet and of its headless Service, with `monitoring.nodes`."""
+
+NODE_EXPORTER_PORT = 9100
+"""Its usual one."""
+
 SRUN_PORTS = (60001, 63000)
 """Ports on which `srun` and `salloc` listen for their steps, on login nodes and workers."""
 

@@ -22,6 +22,8 @@ from slurm.names import (
     EXPORTER,
     EXPORTER_PORT,
     JOB_METRICS_PORT,
+    NODE_EXPORTER,
+    NODE_EXPORTER_PORT,
     PROMETHEUS,
     PROMETHEUS_PORT,
     REST,
@@ -91,6 +93,7 @@ _LINKS = (
     Link(EXPORTER, ACCOUNTING, SLURMDBD_PORT),
     Link(PROMETHEUS, EXPORTER, EXPORTER_PORT),
     Link(PROMETHEUS, NODES, JOB_METRICS_PORT),
+    Link(PROMETHEUS, NODE_EXPORTER, NODE_EXPORTER_PORT),
 )
 
 
@@ -104,6 +107,7 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         REST: config.rest.enabled,
         EXPORTER: config.monitoring.is_on,
         PROMETHEUS: config.monitoring.install,
+        NODE_EXPORTER: config.monitoring.has_node_exporter,
     }
     found = tuple(link for link in _LINKS if there.get(link.source, True) and there.get(link.target, True))
     plots = config.dashboard.enabled and there[REST] and there[PROMETHEUS]
@@ -165,7 +169,8 @@ def _is_inside(part: IPv4Network | IPv6Network, whole: IPv4Network | IPv6Network
 def scraped(config: ClusterConfig) -> dict[str, int]:
     """Ports that pods of other namespaces may connect to, by component: a Prometheus or a Grafana that is there.
 
-    Those of workers only, not all of NODES: on a login node a user's program may have the port.
+    With `monitoring.existing` those of its namespace alone. Of workers only, not all of NODES: on a login node a user's
+    program may have the port.
     """
     if not config.monitoring.is_on:
         return {}

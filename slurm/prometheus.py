@@ -12,6 +12,7 @@ from typing import Any, Final
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
 from slurm.alerts import rules_file
+from slurm.dashboards.boards import machine_figures
 from slurm.monitoring import PATHS, slurmctld_gives_figures
 from slurm.names import (
     ALERTMANAGER_PORT,
@@ -19,6 +20,8 @@ from slurm.names import (
     EXPORTER,
     EXPORTER_PORT,
     JOB_METRICS_PORT,
+    NODE_EXPORTER,
+    NODE_EXPORTER_PORT,
     PROMETHEUS_PORT,
     SLURMCTLD_PORT,
     node_name,
@@ -33,14 +36,30 @@ RULES_FILE: Final = "rules.yml"
 TARGETS_FILE: Final = "nodes.json"
 ALERTMANAGER_FILE: Final = "alertmanager.yml"
 
-_READ_EVERY: Final = "30s"
+READ_EVERY: Final = "30s"
 """The exporter asks Slurm as often."""
 _JUDGE_EVERY: Final = "15s"
 """Between two evaluations of the rules: so much later than the figures an alert begins, and is over."""
 
-_BOUNDS: Final = {"sample_limit": 200_000, "body_size_limit": "64MB", "label_value_length_limit": 300}
+MOST_SAMPLES: Final = 200_000
+MOST_BYTES: Final = "64MB"
+LONGEST_VALUE: Final = 300
 """Of one reading, which counts as failed beyond them. Users write names into figures (accounts, 26.05's own, too), and
 Prometheus' memory and volume are for all. A thousand nodes and as many groups are 60,000 samples."""
+
+_BOUNDS: Final = {
+    "sample_limit": MOST_SAMPLES,
+    "body_size_limit": MOST_BYTES,
+    "label_value_length_limit": LONGEST_VALUE,
+}
+
+READS_EXPORTER: Final = "slurmstack-exporter"
+READS_JOBS: Final = "slurmstack-jobs"
+READS_SLURMCTLD: Final = "slurmctld"
+_READS_MACHINES: Final = "slurmstack-machines"
+"""Names of what is read, in the label `job`, by which alerts know it."""
+
+_CPU_TIMES: Final = "node_cpu_seconds_total"
 
 _SHARE: Final = 0.8
 """Of the volume for what is kept. The rest: what is being compacted, and Alertmanager's silences."""
@@ -76,14 +95,16 @@ def keeps(config: ClusterConfig) -> dict[str, str]:
 def _prometheus(config: ClusterConfig) -> dict[str, Any]:
     jobs = [
         _job("prometheus", {"static_configs": [{"targets": [f"localhost:{PROMETHEUS_PORT}"]}]}),
-        _job("slurmstack-exporter", {"static_configs": [{"targets": [f"{EXPORTER}:{EXPORTER_PORT}"]}]}),
-        _job("slurmstack-jobs", {"file_sd_configs": [{"files": [f"{TARGETS_DIR}/{TARGETS_FILE}"]}]}),
+        _job(READS_EXPORTER, {"static_configs": [{"targets": [f"{EXPORTER}:{EXPORTER_PORT}"]}]}),
+        _job(READS_JOBS, {"file_sd_configs": [{"files": [f"{TARGETS_DIR}/{TARGETS_FILE}"]}]}),
     ]
+    if config.monitoring.has_node_exporter:
+        jobs.append(_job(_READS_MACHINES, _machines()))
     if slurmctld_gives_figures(config):
-        jobs.append(_job("slurmctld", _slurmctld()))
+        jobs.append(_job(READS_SLURMCTLD, _slurmctld()))
     return {
         "global": {
-            "scrape_interval": _READ_EVERY,
+            "scrape_interval": READ_EVERY,
             "evaluation_interval": _JUDGE_EVERY,
             "external_labels": {"cluster": config.slurm.cluster_name},
         },
@@ -95,6 +116,17 @@ def _prometheus(config: ClusterConfig) -> dict[str, Any]:
 
 def _job(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
     return {"job_name": name, **_BOUNDS, **more}
+
+
+def _machines() -> dict[str, Any]:
+    """By their pods' addresses: which machines there are the stack file does not say. Each exporter names its own.
+
+    What no dashboard shows is not kept: of the times of each CPU, eight kinds, they show one.
+    """
+    found = {"names": [NODE_EXPORTER], "type": "A", "port": NODE_EXPORTER_PORT}
+    shown = [f"{name};{'idle' if name == _CPU_TIMES else ''}" for name in machine_figures()]
+    kept = {"source_labels": ["__name__", "mode"], "regex": "|".join(shown), "action": "keep"}
+    return {"dns_sd_configs": [found], "metric_relabel_configs": [kept]}
 
 
 def _slurmctld() -> dict[str, Any]:

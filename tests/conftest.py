@@ -55,11 +55,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The machine's promtool, or else the one in Debian's package, which is not installed."""
-    if found := shutil.which("promtool"):
+    """Prometheus' own tool."""
+    return _of_debian("prometheus", "promtool", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def node_exporter(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The node exporter."""
+    return _of_debian("prometheus-node-exporter", "prometheus-node-exporter", tmp_path_factory)
+
+
+def _of_debian(package: str, program: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The machine's own program, or else the one in Debian's package, which is not installed."""
+    if found := shutil.which(program):
         return found
-    place = tmp_path_factory.mktemp("prometheus")
-    subprocess.run(["apt-get", "download", "-q", "prometheus"], cwd=place, check=True, capture_output=True)
-    [package] = place.glob("*.deb")
-    subprocess.run(["dpkg-deb", "-x", package, place], check=True)
-    return str(place / "usr/bin/promtool")
+    place = tmp_path_factory.mktemp(package)
+    subprocess.run(["apt-get", "download", "-q", package], cwd=place, check=True, capture_output=True)
+    [archive] = place.glob("*.deb")
+    subprocess.run(["dpkg-deb", "-x", archive, place], check=True)
+    return str(place / "usr/bin" / program)

@@ -1,10 +1,11 @@
-"""The dashboard from this machine, through kubectl."""
+"""The dashboard from this machine, through kubectl; and the files of Grafana's."""
 
 from __future__ import annotations
 
 import hashlib
 import ssl
 import threading
+from pathlib import Path
 
 import typer
 
@@ -31,6 +32,24 @@ def open_dashboard(kubectl: Kubectl, config: ClusterConfig, *, port: int, until:
     with forwarded(kubectl, namespace, REST, REST_PORT, port=port) as opened:
         print_way(opened, _fingerprint(opened), namespace)
         until.wait()
+
+
+def write_dashboards(config: ClusterConfig, directory: Path) -> None:
+    """Write Grafana's dashboards, each a file to import, and say which.
+
+    Raises Failure where the stack has no figures, or when they cannot be written.
+    """
+    if not config.monitoring.is_on:
+        raise Failure("this stack has no figures to show", hint="set slurmstack:monitoring: {enabled: true}")
+    from slurm.dashboards.grafana import dashboard_files  # noqa: PLC0415  a fifth of a second, for this option alone
+
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in dashboard_files(config).items():
+            (directory / name).write_text(text, encoding="utf-8")
+            typer.echo(directory / name)
+    except OSError as error:
+        raise Failure(f"the dashboards cannot be written: {error}") from error
 
 
 def print_way(port: int, fingerprint: str, namespace: str) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from cli.access.dashboard import open_dashboard
+from cli.access.dashboard import open_dashboard, write_dashboards
 from cli.access.login import open_session
 from cli.access.reach import kubeconfig_of, reach, write_private
 from cli.commands.options import ConfigOption, JsonOption
@@ -119,9 +119,19 @@ def dashboard(
     port: Annotated[
         int, typer.Option("--port", "-p", min=0, max=65535, help="Port of this machine; 0: any that is free.")
     ] = 8443,
-) -> None:
+    grafana: Annotated[
+        Path | None,
+        typer.Option(
+            "--grafana", metavar="DIR", show_default=False,
+            help="Write the dashboards for a Grafana there instead, as files to import; needs no cluster.",
+        ),
+    ] = None,
+) -> None:  # fmt: skip
     """Lead a port of this machine to the page with nodes, queue and jobs, until Ctrl-C; says how to log in."""
     stack = open_stack(config)
+    if grafana is not None:
+        write_dashboards(stack.config, grafana)
+        return
     with suppress(KeyboardInterrupt):  # it is how one ends it
         open_dashboard(reach(stack), stack.config, port=port, until=threading.Event())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -81,6 +82,8 @@ class Kubectl:
         except OSError as error:
             raise Failure(f"kubectl cannot be run: {error}") from error
         if check and done.returncode != 0:
+            if unknown := _unknown_kinds(done.stderr):
+                raise unknown
             raise Failure(message(done.stderr) or f"kubectl {' '.join(arguments[:2])} failed")
         return done
 
@@ -128,6 +131,28 @@ def hint_after(complaint: str, otherwise: str) -> str:
     if any(word in complaint for word in _TROUBLE):
         return "the API server, or the kubelet behind it, is in trouble itself: ask the cluster's administrator"
     return otherwise
+
+
+_UNKNOWN_KIND = re.compile(r'no matches for kind "(\w+)" in version "([a-z0-9.-]+)/')
+
+_OTHERS_APIS = {
+    "monitoring.coreos.com": ("the Prometheus operator", "monitoring.existing"),
+    "cert-manager.io": ("cert-manager", "rest.tls.issuer"),
+}
+"""API group that a stack may use -> whose it is, and what in the stack file asks for it."""
+
+
+def _unknown_kinds(complaint: str) -> Failure | None:
+    """The failure where an object is of an API that is not there; None where it is something else."""
+    found: dict[str, dict[str, None]] = {}
+    for kind, group in _UNKNOWN_KIND.findall(complaint):
+        if group in _OTHERS_APIS:
+            found.setdefault(group, {})[kind] = None
+    for group, kinds in found.items():
+        whose, asking = _OTHERS_APIS[group]
+        what = f"this Kubernetes cluster does not know {', '.join(kinds)} ({group}), which {whose} brings"
+        return Failure(what, hint=f"install {whose} first, or remove {asking} from the stack file")
+    return None
 
 
 def nothing_served(complaint: str) -> Failure:

@@ -16,7 +16,7 @@ from config.sections.partitions import Partition
 from config.sections.policy import Qos
 from config.sections.rest import Rest
 from config.sections.scheduling import JobSubmit
-from config.sections.services import CUDA_VERSIONS, LEAST_WITH_CUDA, NO_CUDA, ImageRole, Images, Jail
+from config.sections.services import CUDA_VERSIONS, LEAST_WITH_CUDA, NO_CUDA, Cluster, ImageRole, Images, Jail
 from config.sections.slurm import Slurm
 from config.times import longer
 
@@ -167,11 +167,23 @@ def dashboard_problems(sections: Sections) -> Iterator[Problem]:
 
 
 def monitoring_problems(sections: Sections) -> Iterator[Problem]:
-    """Prometheus' StatefulSet and its pod have the names that a pool of its name would have."""
+    """Prometheus' StatefulSet and its pod have the names that a pool of its name would have.
+
+    A Prometheus of the operator's is apart from the users' programs.
+    """
     monitoring: Monitoring | None = sections.get("monitoring")
-    if monitoring is not None and monitoring.install and _PROMETHEUS in sections.names("worker_nodes"):
+    if monitoring is None:
+        return
+    if monitoring.install and _PROMETHEUS in sections.names("worker_nodes"):
         message = "is the name of Prometheus' own pods with monitoring.install; take another one"
         yield Problem(f"worker_nodes.{_PROMETHEUS}", message)
+    cluster: Cluster | None = sections.get("cluster")
+    if monitoring.existing is not None and cluster is not None and monitoring.existing.namespace == cluster.namespace:
+        message = (
+            f"is {cluster.namespace!r}, this cluster's own namespace, where users' programs run, too; name that of the "
+            f"Prometheus"
+        )
+        yield Problem("monitoring.existing.namespace", message)
 
 
 def network_problems(sections: Sections) -> Iterator[Problem]:

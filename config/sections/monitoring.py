@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
 
 from config.base import Section, Volume
-from config.names import SecretName
+from config.names import LabelKey, LabelValue, NamespaceName, SecretName
+
+_OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nodes")
+"""Keys that say something about a Prometheus of the cluster's own."""
+
+
+class ExistingPrometheus(Section):
+    """A Prometheus of the Prometheus operator's, which is in the Kubernetes cluster already."""
+
+    namespace: NamespaceName
+    """Namespace of its pods, for example `monitoring`. Network policies let the pods of this one read figures, and of
+    no other."""
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Labels by which it selects what it reads and its rules (`serviceMonitorSelector`, `podMonitorSelector`,
+    `ruleSelector`). kube-prometheus-stack wants `release: NAME-OF-ITS-RELEASE`. Default: none, for one that selects
+    all."""
 
 
 class Monitoring(Section):
     """Figures of Slurm, its nodes and its jobs for Prometheus.
 
-    Without `install` the pods only carry the annotations (`prometheus.io/scrape`, `port`, `path`) by
+    Without `install` and `existing` the pods only carry the annotations (`prometheus.io/scrape`, `port`, `path`) by
     which many a Prometheus finds them.
     """
 
     enabled: bool = Field(default=False, strict=True)
-    """Whether the figures are there to be collected. `install` says so, too."""
+    """Whether the figures are there to be collected. `install` and `existing` say so, too."""
     install: bool = Field(default=False, strict=True)
     """Run Prometheus and Alertmanager in the cluster's namespace."""
-    existing: bool = Field(default=False, strict=True)
-    """Reserved for a Prometheus operator that is there already; true is refused. Use `enabled`: a Prometheus finds the
-    pods by their annotations."""
+    existing: ExistingPrometheus | None = None
+    """Let a Prometheus read them that a Prometheus operator runs: with objects of the operator's API
+    (`monitoring.coreos.com/v1`), which must be in the Kubernetes cluster."""
+    dashboards: bool | None = Field(default=None, strict=True)
+    """Whether Grafana's dashboards are in the namespace, as a ConfigMap with the label `grafana_dashboard: "1"`, by
+    which the sidecar of Grafana's charts finds them. Default: with `existing`."""
+    nodes: bool = Field(default=False, strict=True)
+    """Measure the workers' machines, too (CPU, memory, disks, InfiniBand), with a node exporter on each. Needs
+    `install`; an `existing` Prometheus has its own as a rule."""
     storage: Volume = "20Gi"
     """Size of Prometheus' volume, with `install`; at least 100Mi. It can grow but never shrink. Four fifths of it are
     for figures: where they need more, the oldest go before `retention` is over."""
@@ -37,16 +60,32 @@ class Monitoring(Section):
     @property
     def is_on(self) -> bool:
         """Whether anything is measured."""
-        return self.enabled or self.install or self.existing
+        return self.enabled or self.install or self.existing is not None
+
+    @property
+    def has_dashboards(self) -> bool:
+        """Whether Grafana's dashboards are made."""
+        return self.existing is not None if self.dashboards is None else self.dashboards
+
+    @property
+    def has_node_exporter(self) -> bool:
+        """Whether there is a node exporter of ours."""
+        return self.install and self.nodes
+
+    @field_validator("existing", mode="before")
+    @classmethod
+    def _where_it_is(cls, given: Any) -> Any:
+        if given is True:
+            raise ValueError("does not say which; write the namespace of its pods: existing: {namespace: monitoring}")
+        return None if given is False else given
 
     @model_validator(mode="after")
-    def _what_can_be_had(self) -> Monitoring:
-        if self.existing:
-            raise ValueError(
-                "has existing, which is not there yet; write enabled: true, with which the pods carry the annotations "
-                "that many a Prometheus follows (docs/metrics.md), or install: true for a Prometheus of the cluster's"
-            )
-        useless = sorted(self.model_fields_set - {"enabled", "install", "existing"})
+    def _what_goes_together(self) -> Monitoring:
+        if self.install and self.existing is not None:
+            raise ValueError("has both install and existing: one Prometheus reads the figures; remove one of them")
+        useless = sorted(key for key in self.model_fields_set & set(_OF_OURS) if getattr(self, key) is not False)
         if useless and not self.install:
             raise ValueError(f"has {', '.join(useless)}, but no Prometheus that it is for; set install: true, too")
+        if self.dashboards and not self.is_on:
+            raise ValueError("has dashboards, but nothing is measured; set enabled, install or existing, too")
         return self

@@ -130,6 +130,19 @@ def test_prometheus_reaches_what_it_reads_and_users_do_not_reach_it() -> None:
     assert not Network(told.pods, _plain(told)).allows("prometheus", "169.254.169.254", 80)
 
 
+def test_prometheus_alone_reaches_the_node_exporters() -> None:
+    given = reached(sections(nodes=True))
+    found = Network(given.pods, _plain(given))
+    assert found.allows("prometheus", "node-exporter", 9100)
+    assert not any(found.allows(user, "node-exporter", 9100) for user in ("worker", "login", "rest", "exporter"))
+    assert not found.allows("node-exporter", "prometheus", 9090)
+
+
+def test_one_who_asks_much_does_not_take_all_memory(installed: Recording) -> None:
+    command = container(installed, "prometheus")["command"]
+    assert {"--query.max-samples=10000000", "--query.max-concurrency=8", "--query.timeout=30s"} <= set(command)
+
+
 def _plain(found: Network) -> list[Any]:
     """The policies without what opens ports to other namespaces, which decides nothing between pods of this one."""
     return [

@@ -23,7 +23,7 @@ def table() -> str:
     """All containers of a stack with all that can be asked for, one a line."""
     sections = with_change(stacks.existing_full(), "sssd", {"secret": "sssd"})
     sections = with_change(sections, "dashboard", {"enabled": True})
-    sections = with_change(sections, "monitoring", {"install": True, "alertmanager_secret": "pager"})
+    sections = with_change(sections, "monitoring", {"install": True, "nodes": True, "alertmanager_secret": "pager"})
     rows: dict[str, None] = {}
     for item in record(sections, stack="prod"):
         spec = reveal(item.inputs).get("spec", {}) if item.type.startswith("kubernetes:") else {}

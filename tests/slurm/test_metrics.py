@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from components.exporter import SLURM_UID
 from images.exporter.slurm_figures import names
+from tests import panels
 from tests.slurm.accounting import kill
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import minimal_config
@@ -181,6 +183,25 @@ def test_names_types_help_labels_and_values_are_those_of_slurmctld_itself(
         assert {key: own[key] for key in same if "memory_free" not in key[0]} == {
             key: value for key, value in same.items() if "memory_free" not in key[0]
         }
+
+
+def test_each_panel_that_shows_slurm_has_data_with_the_figures_of_either_version(
+    exporter: SlurmSandbox, slurm_version: str, promtool: str, tmp_path: Path
+) -> None:
+    fill(exporter)
+    wait_for(exporter, {("slurm_jobs_running", ""): 2, ("slurm_jobs_pending", ""): 6})
+    texts = {"exporter:9341": scrape(exporter)}
+    if slurm_version == "26.05":
+        own = [line for line in texts["exporter:9341"].splitlines() if not line.startswith("slurm_")]
+        theirs = {path: scrape(exporter, f"http://controller-0:6817/metrics/{path}") for path in OF_SLURMCTLD}
+        texts = {
+            "exporter:9341": "\n".join(own),
+            **{f"controller-0:6817/{path}": text for path, text in theirs.items()},
+        }
+    given = panels.series(texts)
+    asked = panels.queries(name.partition("{")[0] for name in given)
+    assert len(asked) > 30
+    assert panels.empty(promtool, tmp_path, given, asked) == ""
 
 
 def test_a_slurmctld_that_does_not_answer_has_no_figures(exporter: SlurmSandbox) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from config import load_config
 from config.cluster import ClusterConfig
+from slurm.dashboards.boards import BOARDS
 from slurm.monitoring import PATHS
 from slurm.prometheus import CONFIG_DIR, keeps, prometheus_files, targets_file
 from tests import stacks
@@ -29,7 +31,7 @@ def jobs(given: ClusterConfig) -> dict[str, dict[str, Any]]:
 
 
 def test_promtool_takes_the_configuration_and_its_rules(promtool: str, tmp_path: Path) -> None:
-    for name, text in prometheus_files(config()).items():
+    for name, text in prometheus_files(config(nodes=True)).items():
         (tmp_path / name).write_text(text.replace(CONFIG_DIR, str(tmp_path)))
     command = [promtool, "check", "config", str(tmp_path / "prometheus.yml")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -57,8 +59,25 @@ def test_prometheus_3_is_told_the_format_that_slurmctld_does_not_name_and_2_is_n
     assert "fallback_scrape_protocol" not in prometheus_files(config())["prometheus.yml"]
 
 
+def test_of_a_node_exporter_nothing_is_kept_that_no_dashboard_shows() -> None:
+    assert "slurmstack-machines" not in jobs(config())
+    job = jobs(config(nodes=True))["slurmstack-machines"]
+    assert job["dns_sd_configs"] == [{"names": ["node-exporter"], "type": "A", "port": 9100}]
+    (kept,) = job["metric_relabel_configs"]
+    assert (kept["source_labels"], kept["action"]) == (["__name__", "mode"], "keep")
+    # Prometheus joins values by ";", and the whole has to match.
+    for given in ("slurmstack_machine_info;", "node_load5;", "node_cpu_seconds_total;idle"):
+        assert re.fullmatch(kept["regex"], given), given
+    for given in ("node_cpu_seconds_total;user", "node_cpu_guest_seconds_total;user", "node_load15;"):
+        assert not re.fullmatch(kept["regex"], given), given
+    queries = [query for board in BOARDS for panel in board.panels() for query in panel.queries]
+    of_cpus = [query.expression for query in queries if "node_cpu_seconds_total" in query.figures]
+    assert of_cpus
+    assert all('mode="idle"' in expression for expression in of_cpus)
+
+
 def test_no_target_may_fill_prometheus() -> None:
-    for job in jobs(config("26.05")).values():
+    for job in jobs(config("26.05", nodes=True)).values():
         assert (job["sample_limit"], job["body_size_limit"], job["label_value_length_limit"]) == (200_000, "64MB", 300)
 
 
@@ -69,7 +88,12 @@ def test_figures_leave_before_the_volume_is_full() -> None:
 @pytest.mark.parametrize(
     ("monitoring", "complaint"),
     [
-        ({"existing": True}, "monitoring: has existing, which is not there yet; write enabled: true"),
+        ({"existing": True}, "monitoring.existing: true does not say which; write the namespace of its pods"),
+        ({"existing": {"namespace": "Mon"}}, "monitoring.existing.namespace: 'Mon' is not the name of a namespace"),
+        ({"existing": {"namespace": "slurm"}}, "monitoring.existing.namespace: is 'slurm', this cluster's own"),
+        ({"existing": {"namespace": "m"}, "install": True}, "monitoring: has both install and existing"),
+        ({"existing": {"namespace": "m"}, "nodes": True}, "monitoring: has nodes, but no Prometheus that it is for"),
+        ({"dashboards": True}, "monitoring: has dashboards, but nothing is measured"),
         (
             {"enabled": True, "storage": "5Gi"},
             "monitoring: has storage, but no Prometheus that it is for; set install: true, too",

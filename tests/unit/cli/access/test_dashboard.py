@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.access.dashboard import open_dashboard
+from cli.access.dashboard import open_dashboard, write_dashboards
 from cli.errors import Failure
 from config import load_config
 from config.cluster import ClusterConfig
@@ -63,3 +64,24 @@ def test_a_port_that_somebody_else_has_is_named(tmp_path: Path, stack: ClusterCo
         port = other.getsockname()[1]
         with pytest.raises(Failure, match=f"port {port} of this machine is not free"):
             open_dashboard(kubectl(tmp_path), stack, port=port, until=threading.Event())
+
+
+def test_the_files_for_a_grafana_are_written_without_a_cluster_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "new" / "grafana"
+    measured = with_change(stacks.dev(), "monitoring", {"enabled": True})
+    write_dashboards(load_config(measured), directory)
+    written = sorted(directory.iterdir())
+    assert [path.name for path in written] == [f"slurm-slurm-{name}.json" for name in ("cluster", "jobs", "nodes")]
+    assert all(json.loads(path.read_text())["panels"] for path in written)
+    assert sorted(capsys.readouterr().out.split()) == [str(path) for path in written]
+
+
+def test_where_nothing_is_measured_or_nothing_can_be_written_that_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="has no figures"):
+        write_dashboards(load_config(with_change(stacks.dev(), "monitoring", {})), tmp_path)
+    (tmp_path / "file").touch()
+    measured = load_config(with_change(stacks.dev(), "monitoring", {"enabled": True}))
+    with pytest.raises(Failure, match="the dashboards cannot be written: "):
+        write_dashboards(measured, tmp_path / "file")

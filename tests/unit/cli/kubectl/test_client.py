@@ -97,3 +97,29 @@ def test_a_pod_whose_machine_is_lost_is_not_waited_for(silent: Kubectl, monkeypa
     assert slurm(silent, "slurm", "sinfo") == ""
     with pytest.raises(Failure, match=r"no answer within 0\.1 s"):
         silent.run("exec", "login-0", seconds=0.1)
+
+
+UNKNOWN = """\
+unable to recognize "STDIN": no matches for kind "PodMonitor" in version "monitoring.coreos.com/v1"
+unable to recognize "STDIN": no matches for kind "ServiceMonitor" in version "monitoring.coreos.com/v1"
+unable to recognize "STDIN": no matches for kind "ServiceMonitor" in version "monitoring.coreos.com/v1"
+"""
+"""kubectl's words where an operator's API is not in the cluster."""
+
+
+def complaining(tmp_path: Path, complaint: str) -> Kubectl:
+    program = tmp_path / "kubectl"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{complaint}END\nexit 1\n")
+    program.chmod(0o755)
+    return Kubectl(program=str(program), context="test", kubeconfig=None)
+
+
+def test_an_operator_that_is_not_there_is_said_in_one_line_with_what_asks_for_it(tmp_path: Path) -> None:
+    with pytest.raises(Failure) as caught:
+        complaining(tmp_path, UNKNOWN).items("-f", "-")
+    told = "does not know PodMonitor, ServiceMonitor (monitoring.coreos.com), which the Prometheus operator brings"
+    assert caught.value.message == f"this Kubernetes cluster {told}"
+    assert caught.value.hint.endswith("or remove monitoring.existing from the stack file")
+    other = 'no matches for kind "Nonsense" in version "apps/v9"\n'
+    with pytest.raises(Failure, match="Nonsense"):
+        complaining(tmp_path, other).items("-f", "-")

@@ -1,0 +1,58 @@
+"""An existing Prometheus: what tells it, through its operator, what to read and which rules hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
+
+from components.kit.context import Scope
+from config.cluster import ClusterConfig
+from slurm.monitoring import slurmctld_gives_figures
+from slurm.names import CONTROLLER, EXPORTER, WORKER
+from slurm.prometheus_operator import API, Spec, exporter_monitor, jobs_monitor, rules, slurmctld_monitor
+
+_COMPONENT = "monitoring"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrometheusOperatorArgs:
+    """Inputs of `PrometheusOperator`."""
+
+    scope: Scope
+    config: ClusterConfig
+    labels: Mapping[str, str]
+    """By which the Prometheus selects these objects."""
+
+
+class PrometheusOperator(pulumi.ComponentResource):
+    """Objects that a Prometheus operator reads; nothing of them runs.
+
+    The operator and its API are somebody else's, and must be there before.
+    """
+
+    def __init__(self, name: str, args: PrometheusOperatorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:PrometheusOperator", name, None, opts)
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        config, selector = args.config, args.scope.selector
+        self._create("ServiceMonitor", EXPORTER, exporter_monitor(config, selector(EXPORTER)))
+        self._create("PodMonitor", "workers", jobs_monitor(config, selector(WORKER)))
+        if slurmctld_gives_figures(config):
+            self._create("ServiceMonitor", CONTROLLER, slurmctld_monitor(config, selector(CONTROLLER)))
+        self._create("PrometheusRule", "slurm", rules(config))
+        self.register_outputs({})
+
+    def _create(self, kind: str, name: str, spec: Spec) -> None:
+        metadata = self._args.scope.metadata(name, _COMPONENT)
+        metadata.labels = {**self._args.scope.labels(_COMPONENT), **self._args.labels}
+        CustomResource(
+            f"{self._name}-{kind.lower()}-{name}",
+            api_version=API,
+            kind=kind,
+            metadata=metadata,
+            spec=spec,
+            opts=self._child,
+        )

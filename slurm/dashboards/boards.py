@@ -1,0 +1,242 @@
+"""The dashboards themselves: the cluster, its nodes, its jobs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slurm.dashboards.panels import RATE, Board, Kind, Needs, Panel, Query, Row
+
+MACHINE_INFO: Final = "slurmstack_machine_info"
+"""Beside the figures of a node exporter of ours: `machine`, the name of the Kubernetes node."""
+
+
+def _number(
+    title: str, expression: str, kind: Kind = "number", unit: str = "short", needs: Needs | None = None
+) -> Panel:
+    return Panel(title=title, queries=(Query(expression),), kind=kind, unit=unit, width=4, needs=needs)
+
+
+def _plot(
+    title: str, expression: str, legend: str, unit: str = "short", *, needs: Needs | None = None, explained: str = ""
+) -> Panel:
+    return Panel(title=title, queries=(Query(expression, legend),), unit=unit, needs=needs, explained=explained)
+
+
+def _plots(title: str, *, unit: str = "short", **expressions: str) -> Panel:
+    """Several in one; the name of each is its legend, with `_` for spaces."""
+    queries = tuple(Query(expression, name.replace("_", " ")) for name, expression in expressions.items())
+    return Panel(title=title, queries=queries, unit=unit)
+
+
+def _table(title: str, expression: str, explained: str) -> Panel:
+    return Panel(title=title, queries=(Query(expression),), kind="table", width=24, explained=explained)
+
+
+def _by_pool(figure: str) -> str:
+    """The name of a node is that of its pool, and a number."""
+    return f'sum by (pool) (label_replace({figure}, "pool", "$1", "node", "(.+)-[0-9]+"))'
+
+
+def _machine(title: str, expression: str, unit: str, needs: Needs = "machines") -> Panel:
+    """By the name of the machine, where a node exporter of ours says it; else by what Prometheus calls the exporter."""
+    named = f"({expression}) * on (instance) group_left (machine) {MACHINE_INFO}"
+    return _plot(title, f"{named} or on (instance) ({expression})", "{{machine}} {{instance}}", unit, needs=needs)
+
+
+def _moved(sent: str, received: str) -> str:
+    """Bytes a second of all devices of a machine, both ways."""
+    return " + ".join(f"sum by (instance) (rate({figure}[{RATE}]))" for figure in (sent, received))
+
+
+_CONTROLLERS: Final = (
+    _number("slurmctld", "slurmstack_slurmctld_up", "state"),
+    _number("slurmdbd", "slurmstack_slurmdbd_up", "state", needs="accounting"),
+    _number("Jobs running", "slurm_jobs_running"),
+    _number("Jobs pending", "slurm_jobs_pending"),
+    _number("Nodes down or drained", "slurm_nodes_down + slurm_nodes_drain + slurm_nodes_draining"),
+    _number(
+        "State volume used",
+        '1 - slurmstack_volume_free_bytes{volume="state"} / slurmstack_volume_size_bytes{volume="state"}',
+        unit="percentunit",
+    ),
+)
+
+_POOLS: Final = (
+    _plot(
+        "CPUs in use", f"{_by_pool('slurm_node_cpus_alloc')} / {_by_pool('slurm_node_cpus')}", "{{pool}}", "percentunit"
+    ),
+    _plot(
+        "GPUs in use", f"{_by_pool('slurm_node_gpus_alloc')} / ({_by_pool('slurm_node_gpus')} > 0)", "{{pool}}",
+        "percentunit", needs="gpus",
+    ),
+    _plots(
+        "Nodes by state", allocated="slurm_nodes_alloc", mixed="slurm_nodes_mixed", idle="slurm_nodes_idle",
+        draining="slurm_nodes_draining", drained="slurm_nodes_drained", down="slurm_nodes_down",
+    ),
+)  # fmt: skip
+
+_QUEUE: Final = (
+    _plots("Jobs", running="slurm_jobs_running", pending="slurm_jobs_pending", held="slurm_jobs_hold"),
+    _plot("Pending by partition", "slurm_partition_jobs_pending", "{{partition}}"),
+    _plot(
+        "Running by account", "topk(10, slurm_account_jobs_running)", "{{account}}",
+        explained="The ten with most. Empty with PrivateData, and without a job.",
+    ),
+    _plot(
+        "Stuck although idle nodes fit", "slurmstack_queue_stuck_jobs", "{{partition}}",
+        explained="Runbook: SlurmQueueStuck.",
+    ),
+    _plot(
+        "Most restarts of a job", "slurmstack_job_requeues_max", "{{partition}}",
+        explained="Of those that are pending or running; empty without. Runbook: SlurmJobRequeueLoop.",
+    ),
+)  # fmt: skip
+
+_WAITING: Final = (
+    _plot(
+        "Longest, by partition", "max by (partition) (slurmstack_job_wait_seconds_max)", "{{partition}}", "s",
+        explained="Since the job was eligible to run; without those that are held. Empty if none waits.",
+    ),
+    _plot(
+        "Longest, by account", "topk(10, max by (account) (slurmstack_job_wait_seconds_max))", "{{account}}", "s",
+        explained="The ten with most. Empty if none waits; without names with PrivateData.",
+    ),
+)  # fmt: skip
+
+_SCHEDULER: Final = (
+    _plots("Main cycle", unit="µs", last="slurm_schedule_cycle_last", mean="slurm_sched_mean_cycle"),
+    _plots("Backfill", unit="µs", last="slurm_bf_cycle_last", mean="slurm_bf_mean_cycle"),
+    _plots(
+        "Waits in slurmctld", threads="slurm_server_thread_cnt", messages_to_nodes="slurm_agent_queue_size",
+        records_for_slurmdbd="slurm_slurmdbd_queue_size",
+    ),
+)  # fmt: skip
+
+CLUSTER: Final = Board(
+    name="cluster",
+    title="Slurm cluster",
+    rows=(
+        Row(title="Controllers", panels=_CONTROLLERS),
+        Row(title="Pools", panels=_POOLS),
+        Row(title="Queue", panels=_QUEUE),
+        Row(title="Waiting", panels=_WAITING),
+        Row(title="Scheduler", panels=_SCHEDULER),
+    ),
+)
+
+_NODES: Final = (
+    _table(
+        "Drained",
+        'slurmstack_node_drained{node=~"$node"} == 1',
+        "reason_kind and by: who drained it, and for what kind of reason. Empty if none is.",
+    ),
+    _plot(
+        "CPUs in use",
+        'slurm_node_cpus_alloc{node=~"$node"} / slurm_node_cpus{node=~"$node"}',
+        "{{node}}",
+        "percentunit",
+    ),
+    _plot(
+        "Memory given to jobs",
+        'slurm_node_memory_alloc_bytes{node=~"$node"} / slurm_node_memory_bytes{node=~"$node"}',
+        "{{node}}",
+        "percentunit",
+    ),
+    _plot("GPUs in use", 'slurm_node_gpus_alloc{node=~"$node"}', "{{node}}", needs="gpus"),
+)
+
+_OF_NODE = '{instance=~"$node:.*"}'
+_STATUS = 'sum by (check) (slurmstack_health_check_status{{status="{}",instance=~"$node:.*"}})'
+
+_HEALTH: Final = (
+    _plot("Nodes that fail, by check", _STATUS.format("fail"), "{{check}}"),
+    _plot("Nodes with a warning, by check", _STATUS.format("warn"), "{{check}}"),
+    _plot(
+        "Since the last run", f"time() - slurmstack_health_last_run_timestamp_seconds{_OF_NODE}", "{{instance}}", "s"
+    ),
+    _plot(
+        "Shared file system: slowest operation",
+        f"max by (instance) (slurmstack_health_filesystem_seconds{_OF_NODE})", "{{instance}}", "s",
+        explained="With a small file in the jail.",
+    ),
+    _plot(
+        "File systems used", f"max by (instance, path) (slurmstack_health_disk_used_ratio{_OF_NODE})",
+        "{{instance}} {{path}}", "percentunit",
+    ),
+    _plot(
+        "Time of checks", f"max by (check) (slurmstack_health_check_seconds{_OF_NODE})", "{{check}}", "s",
+        explained="On the node where each takes longest.",
+    ),
+)  # fmt: skip
+
+_MACHINES: Final = (
+    _machine(
+        "CPU in use", f'1 - avg by (instance) (rate(node_cpu_seconds_total{{mode="idle"}}[{RATE}]))', "percentunit"
+    ),
+    _machine("Memory in use", "1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes", "percentunit"),
+    _machine("Load", "node_load5", "short"),
+    _machine("Disks: read and written", _moved("node_disk_read_bytes_total", "node_disk_written_bytes_total"), "Bps"),
+    _machine(
+        "InfiniBand: sent and received",
+        _moved("node_infiniband_port_data_transmitted_bytes_total", "node_infiniband_port_data_received_bytes_total"),
+        "Bps",
+        "infiniband",
+    ),
+)
+
+_GPU = "{{Hostname}} {{gpu}}"
+
+_GPUS: Final = (
+    _plot("Use", "DCGM_FI_DEV_GPU_UTIL", _GPU, "percent", needs="dcgm"),
+    _plot("Memory used", "DCGM_FI_DEV_FB_USED", _GPU, "mbytes", needs="dcgm"),
+    _plot("Temperature", "DCGM_FI_DEV_GPU_TEMP", _GPU, "celsius", needs="dcgm"),
+)
+
+NODES: Final = Board(
+    name="nodes",
+    title="Slurm nodes and their health",
+    variables={"node": "slurm_node_cpus, node"},
+    rows=(
+        Row(title="Nodes", panels=_NODES),
+        Row(title="Health checks", panels=_HEALTH),
+        Row(title="Machines", panels=_MACHINES),
+        Row(title="GPUs", panels=_GPUS),
+    ),
+)
+
+_OF_JOB = '{jobid=~"$job"}'
+_CPUS_USED: Final = f"sum by (jobid) (rate(cgroup_cpu_total_seconds{_OF_JOB}[{RATE}]))"
+_SHARE: Final = f"{_CPUS_USED} / sum by (jobid) (cgroup_cpus{_OF_JOB})"
+_FULL: Final = f"cgroup_memory_rss_bytes{_OF_JOB} / (cgroup_memory_total_bytes{_OF_JOB} > 0)"
+
+_USED: Final = (
+    _plot("CPUs used", _CPUS_USED, "{{jobid}}"),
+    _plot("Used of the CPUs that it has", _SHARE, "{{jobid}}", "percentunit"),
+    _plot("Jobs that use less than a tenth of their CPUs", f"count({_SHARE} < 0.1) or vector(0)", "jobs"),
+    _plot("Memory", f"sum by (jobid) (cgroup_memory_rss_bytes{_OF_JOB})", "{{jobid}}", "bytes"),
+    _plot("Memory: used of its limit, on the fullest node", f"max by (jobid) ({_FULL})", "{{jobid}}", "percentunit"),
+    _plot("Memory limit was hit", f"sum by (jobid) (cgroup_memory_fail_count{_OF_JOB})", "{{jobid}}"),
+)
+
+JOBS: Final = Board(
+    name="jobs",
+    title="Slurm jobs",
+    variables={"job": "cgroup_uid, jobid"},
+    rows=(
+        Row(title="What running jobs use", panels=_USED),
+        Row(
+            title="Where they run",
+            panels=(_table("Jobs", f"cgroup_uid{_OF_JOB}", "Value: number of the user. instance: the node."),),
+        ),
+    ),
+)
+
+BOARDS: Final = (CLUSTER, NODES, JOBS)
+
+
+def machine_figures() -> tuple[str, ...]:
+    """What the dashboards ask node exporters for; nothing else is kept of them."""
+    figures = {
+        name for board in BOARDS for panel in board.panels() for query in panel.queries for name in query.figures
+    }
+    return tuple(sorted(name for name in figures if name.startswith("node_") or name == MACHINE_INFO))
