@@ -36,7 +36,6 @@ def _alert(
     return Alert(name=name, expression=expression, wait=wait, severity=severity, summary=summary)
 
 
-_FREE = 'slurmstack_volume_free_bytes{{volume="{0}"}} / slurmstack_volume_size_bytes{{volume="{0}"}} < 0.1'
 _NODE = "{{ $labels.node }}"
 
 ALERTS: Final = (
@@ -82,11 +81,23 @@ ALERTS: Final = (
         "15m",
         "The scheduler's main cycle takes longer than 2 s",
     ),
-    _alert("JailSlow", "slurmstack_jail_latency_seconds > 1", "10m", f"The jail answers slowly on node {_NODE}"),
-    _alert("JailNearlyFull", _FREE.format("jail"), "10m", "Less than a tenth of the jail's volume is free"),
+    _alert(
+        # The check writes, syncs, renames and lists one small file: tens of milliseconds where all is well.
+        "JailSlow",
+        'slurmstack_health_check_seconds{check="filesystem"} > 1',
+        "10m",
+        "The jail answers slowly on node {{ $labels.instance }}",
+    ),
+    _alert(
+        # Each worker says it of the same volume.
+        "JailNearlyFull",
+        'max(slurmstack_health_disk_used_ratio{path="/jail"}) > 0.9',
+        "10m",
+        "Less than a tenth of the jail's volume is free",
+    ),
     _alert(
         "StateVolumeNearlyFull",
-        _FREE.format("state"),
+        'slurmstack_volume_free_bytes{volume="state"} / slurmstack_volume_size_bytes{volume="state"} < 0.1',
         "5m",
         "Less than a tenth of slurmctld's state volume is free",
         "critical",

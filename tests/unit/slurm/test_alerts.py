@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from images.exporter import own_figures, slurm_figures
+from images.health.checks import disks, filesystem
+from images.health.contract import Thresholds
+from images.health.metrics import metrics
+from images.health.runner import Outcome
+from images.health.verdict import ok
 from slurm.alerts import ALERTS, RUNBOOKS, rules_file
 
 ROOT = Path(__file__).resolve().parents[3]
 
 UP = {"slurmstack_slurmctld_up": "1x200"}
 
-VOLUME = 'slurmstack_volume_free_bytes{{volume="{0}"}}'
-SIZE = 'slurmstack_volume_size_bytes{{volume="{0}"}}'
+FREE = 'slurmstack_volume_free_bytes{volume="state"}'
+SIZE = 'slurmstack_volume_size_bytes{volume="state"}'
+JAIL = 'slurmstack_health_{0}",instance="n{1}:9306"}}'
 DRAINED = 'slurmstack_node_drained{{node="n{0}",reason_kind="{1}"}}'
 
 # Name of the alert -> figures (one value a minute) with which it fires, and with which it does not.
@@ -39,15 +47,21 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"slurm_schedule_cycle_last": "2000001x200"},
         {"slurm_schedule_cycle_last": "1999999x200"},
     ),
-    "JailSlow": ({"slurmstack_jail_latency_seconds": "1.5x200"}, {"slurmstack_jail_latency_seconds": "0.5x200"}),
+    "JailSlow": (
+        {JAIL.format('check_seconds{check="filesystem', 0): "1.5x200"},
+        {
+            JAIL.format('check_seconds{check="filesystem', 0): "0.5x200",
+            JAIL.format('check_seconds{check="dns', 0): "1.5x200",
+        },
+    ),
     "JailNearlyFull": (
-        {VOLUME.format("jail"): "9x200", SIZE.format("jail"): "100x200"},
-        {VOLUME.format("jail"): "11x200", SIZE.format("jail"): "100x200"},
+        {JAIL.format('disk_used_ratio{path="/jail', n): f"{0.91 if n else 0.5}x200" for n in range(2)},
+        {
+            JAIL.format('disk_used_ratio{path="/jail', 0): "0.89x200",
+            JAIL.format('disk_used_ratio{path="/', 0): "0.95x200",
+        },
     ),
-    "StateVolumeNearlyFull": (
-        {VOLUME.format("state"): "9x200", SIZE.format("state"): "100x200"},
-        {VOLUME.format("state"): "11x200", SIZE.format("state"): "100x200"},
-    ),
+    "StateVolumeNearlyFull": ({FREE: "9x200", SIZE: "100x200"}, {FREE: "11x200", SIZE: "100x200"}),
     "CertificateNearItsEnd": (  # promtool's clock starts at 0.
         {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1200000x200"},
         {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1300000x200"},
@@ -91,3 +105,19 @@ def test_an_alert_fires_where_it_should_and_not_where_all_is_well(promtool: str,
 def test_each_alert_has_its_page_and_each_page_its_alert() -> None:
     pages = {path.stem for path in (ROOT / RUNBOOKS).glob("*.md")}
     assert pages == {alert.name for alert in ALERTS}
+
+
+def test_each_figure_in_an_alert_is_one_that_a_program_of_ours_gives() -> None:
+    """Of GPUs, DCGM's: nothing here reads them (docs/monitoring.md). The jail is at /jail in each worker."""
+    room = disks.read_room(ROOT)
+    outcomes = {
+        disks.NAME: Outcome(result=disks.judge(Path("/jail"), room, Thresholds())),
+        filesystem.NAME: Outcome(result=ok()),
+    }
+    health = metrics(outcomes, 0)
+    given = {f"slurmstack_{name}" for name in own_figures._HELP}
+    given |= slurm_figures.names().keys() | set(re.findall(r"^slurmstack_\w+", health, re.MULTILINE))
+    expressions = " ".join(alert.expression for alert in ALERTS)
+    assert set(re.findall(r"\bslurm(?:stack)?_\w+", expressions)) <= given
+    for series in re.findall(r"\bslurmstack_health_\w+{[^}]*}", expressions):
+        assert f"\n{series} " in health
