@@ -41,7 +41,22 @@ _NODE = "{{ $labels.node }}"
 ALERTS: Final = (
     _alert("SlurmctldDown", "slurmstack_slurmctld_up == 0", "2m", "slurmctld does not answer", "critical"),
     _alert("SlurmdbdDown", "slurmstack_slurmdbd_up == 0", "5m", "slurmdbd or its database does not answer", "critical"),
-    _alert("SlurmFiguresMissing", "absent(slurmstack_slurmctld_up)", "10m", "Nothing is known of Slurm: no exporter"),
+    _alert(
+        # slurmdbd has its own alert, and so has a slurmctld that gives no figures because it is down.
+        "SlurmFiguresMissing",
+        "absent(slurmstack_slurmctld_up) or "
+        '(slurmstack_exporter_up{source!="slurmdbd"} == 0 unless on () slurmstack_slurmctld_up == 0)',
+        "10m",
+        "Figures of Slurm are missing ({{ $labels.source }}): alerts that need them cannot fire",
+        "critical",
+    ),
+    _alert(
+        # A worker that is down has no figures either. Prometheus' own job is named `prometheus`.
+        "SlurmTargetDown",
+        'up{job=~"slurmctld|slurmstack-.+"} == 0',
+        "10m",
+        "Prometheus cannot read {{ $labels.instance }}",
+    ),
     _alert("SlurmNodesDown", "slurm_nodes_down > 0", "10m", "{{ $value }} nodes are down"),
     _alert(
         "SlurmNodeDrained",
@@ -51,9 +66,10 @@ ALERTS: Final = (
     ),
     _alert(
         "SlurmManyNodesDrained",
-        'count(slurmstack_node_drained{reason_kind="health"} == 1) >= 3',
+        # New machines wait for their first test together, and nothing is wrong with them.
+        'count by (check) (slurmstack_node_drained{reason_kind="health", check!="new-machine"} == 1) >= 3',
         "2m",
-        "Health checks have drained {{ $value }} nodes: rather one common cause than as many faults",
+        "The check {{ $labels.check }} has drained {{ $value }} nodes: rather one common cause than as many faults",
         "critical",
     ),
     _alert(

@@ -24,20 +24,28 @@ UP = {"slurmstack_slurmctld_up": "1x200"}
 FREE = 'slurmstack_volume_free_bytes{volume="state"}'
 SIZE = 'slurmstack_volume_size_bytes{volume="state"}'
 JAIL = 'slurmstack_health_{0}",instance="n{1}:9306"}}'
-DRAINED = 'slurmstack_node_drained{{node="n{0}",reason_kind="{1}"}}'
+DRAINED = 'slurmstack_node_drained{{node="n{0}",reason_kind="{1}",check="{2}"}}'
+EXPORTER = 'slurmstack_exporter_up{{source="{0}"}}'
 
 # Name of the alert -> figures (one value a minute) with which it fires, and with which it does not.
 CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "SlurmctldDown": ({"slurmstack_slurmctld_up": "0x200"}, UP),
     "SlurmdbdDown": ({"slurmstack_slurmdbd_up": "0x200"}, {"slurmstack_slurmdbd_up": "1x200"}),
-    "SlurmFiguresMissing": ({"other": "1x200"}, UP),
-    "SlurmNodesDown": ({"slurm_nodes_down": "2x200"}, {"slurm_nodes_down": "0x200"}),
-    "SlurmNodeDrained": ({DRAINED.format(0, "health"): "1x200"}, {DRAINED.format(0, "health"): "0x200"}),
-    "SlurmManyNodesDrained": (
-        {DRAINED.format(n, "health"): "1x200" for n in range(3)},
-        {DRAINED.format(n, "health" if n else "administrator"): "1x200" for n in range(3)},
+    "SlurmFiguresMissing": ({"other": "1x200"}, {**UP, EXPORTER.format("slurmdbd"): "0x200"}),
+    "SlurmTargetDown": (
+        {'up{job="slurmstack-jobs",instance="n0:9306"}': "0x200"},
+        {'up{job="slurmstack-jobs",instance="n0:9306"}': "1x200", 'up{job="prometheus"}': "0x200"},
     ),
-    "SlurmPrologFailed": ({DRAINED.format(0, "prolog"): "1x200"}, {DRAINED.format(0, "health"): "1x200"}),
+    "SlurmNodesDown": ({"slurm_nodes_down": "2x200"}, {"slurm_nodes_down": "0x200"}),
+    "SlurmNodeDrained": ({DRAINED.format(0, "health", "dns"): "1x200"}, {DRAINED.format(0, "health", "dns"): "0x200"}),
+    "SlurmManyNodesDrained": (
+        {DRAINED.format(n, "health", "dns"): "1x200" for n in range(3)},
+        {
+            **{DRAINED.format(n, "health", "dns" if n else "clock"): "1x200" for n in range(3)},
+            **{DRAINED.format(n, "health", "new-machine"): "1x200" for n in range(3, 9)},
+        },
+    ),
+    "SlurmPrologFailed": ({DRAINED.format(0, "prolog", ""): "1x200"}, {DRAINED.format(0, "health", "dns"): "1x200"}),
     "SlurmQueueStuck": (
         {'slurmstack_queue_stuck_jobs{partition="p"}': "1x200"},
         {'slurmstack_queue_stuck_jobs{partition="p"}': "0x200"},
@@ -100,6 +108,13 @@ def test_an_alert_fires_where_it_should_and_not_where_all_is_well(promtool: str,
     wrong, well = CASES[name]
     assert firing(promtool, tmp_path, name, wrong, wanted=True) == ""
     assert firing(promtool, tmp_path, name, well, wanted=False) == ""
+
+
+def test_a_source_that_cannot_be_read_is_told_unless_slurmctld_is_down(promtool: str, tmp_path: Path) -> None:
+    jobs = {EXPORTER.format("jobs"): "0x200"}
+    assert firing(promtool, tmp_path, "SlurmFiguresMissing", {**UP, **jobs}, wanted=True) == ""
+    down = {"slurmstack_slurmctld_up": "0x200"}
+    assert firing(promtool, tmp_path, "SlurmFiguresMissing", {**down, **jobs}, wanted=False) == ""
 
 
 def test_each_alert_has_its_page_and_each_page_its_alert() -> None:
