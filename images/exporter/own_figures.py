@@ -24,6 +24,9 @@ _BUSY: Final = frozenset(
 )  # fmt: skip
 """An idle node with one of these takes no job now, or is kept for one (PLANNED)."""
 
+_DAEMONS: Final = frozenset({"slurm", "root", "unknown"})
+"""Who sets a reason and is no person."""
+
 _HELP: Final = {
     "exporter_up": "Whether the latest round could read this source (1) or not (0)",
     "exporter_collection_seconds": "How long the latest round took to read this source",
@@ -31,8 +34,8 @@ _HELP: Final = {
     "slurmctld_up": "Whether slurmctld answers (1) or not (0)",
     "slurmdbd_up": "Whether slurmdbd answers (1) or not (0)",
     "job_wait_seconds_max": "Longest time that a pending job has waited since it was eligible",
-    "job_wait_seconds_sum": "Sum of the times that pending jobs have waited since they were eligible",
-    "job_wait_seconds_count": "Pending jobs that are eligible",
+    "jobs_waiting": "Pending jobs that are eligible",
+    "jobs_waiting_seconds": "Sum of the times that pending jobs have waited since they were eligible",
     "queue_stuck_jobs": "Jobs pending for Resources or Priority although idle nodes are there that they fit",
     "job_requeues_max": "Most restarts of a pending or running job",
     "node_drained": "1 for each drained node, with who drained it and for what kind of reason",
@@ -78,8 +81,8 @@ def put_waits(figures: Figures, jobs: Iterable[Job], now: float, *, by_person: b
     for (partition, account), found in waits.items():
         labels = {"partition": partition, "account": account}
         figures.put("job_wait_seconds_max", max(seconds for seconds, _ in found), **labels)
-        figures.put("job_wait_seconds_sum", sum(seconds * tasks for seconds, tasks in found), **labels)
-        figures.put("job_wait_seconds_count", sum(tasks for _, tasks in found), **labels)
+        figures.put("jobs_waiting", sum(tasks for _, tasks in found), **labels)
+        figures.put("jobs_waiting_seconds", sum(seconds * tasks for seconds, tasks in found), **labels)
 
 
 def put_requeues(figures: Figures, jobs: Iterable[Job]) -> None:
@@ -115,18 +118,20 @@ def _fits(job: Job, node: Node) -> bool:
     """Whether an even share of what the job asks for fits an idle node."""
     parts = max(job.min_nodes, 1)
     return (
-        float(job.asked.get("cpu", "0")) / parts <= node.cpus_effective
+        max(float(job.asked.get("cpu", "0")) / parts, job.min_cpus) <= node.cpus_effective
         and mib(job.asked.get("mem", "0")) / parts <= node.memory_effective
         and float(job.asked.get("gres/gpu", "0")) / parts <= node.gpus
     )
 
 
-def put_drained(figures: Figures, nodes: Iterable[Node]) -> None:
-    """Who has drained what."""
+def put_drained(figures: Figures, nodes: Iterable[Node], *, by_person: bool) -> None:
+    """Who has drained what. `by_person`: also people by name."""
     for node in nodes:
         if "DRAIN" in node.states:
-            kind = _kind_of(node.reason, node.reason_by)
-            figures.put("node_drained", 1, node=node.name, reason_kind=kind, by=node.reason_by or "unknown")
+            kind, own = _kind_of(node.reason, node.reason_by), parse(node.reason)
+            by = node.reason_by or "unknown"
+            labels = {"check": own.check if own else "", "by": by if by_person or by in _DAEMONS else ""}
+            figures.put("node_drained", 1, node=node.name, reason_kind=kind, **labels)
 
 
 def _kind_of(reason: str, by: str) -> str:
@@ -134,6 +139,6 @@ def _kind_of(reason: str, by: str) -> str:
     words = reason.lower()
     if parse(reason) is not None:
         return "health"
-    if by in {"slurm", "root"} and words.startswith(("prolog", "epilog")):
+    if by in _DAEMONS and words.startswith(("prolog", "epilog")):
         return words[:6]
     return "other" if by == "slurm" or words.startswith("slurmstack") else "administrator"

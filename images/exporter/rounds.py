@@ -20,6 +20,10 @@ INTERVAL_SECONDS: Final = 30.0
 _OF_SLURMCTLD: Final = ("jobs", "nodes", "partitions")
 """Asked after `scheduler`, the least that slurmctld can be asked for."""
 
+_OWN_MUNGED: Final = "Munge encode failed"
+"""In what a command says that has no answer from the munged of this pod, before it asks slurmctld. A munged of
+slurmctld's that fails reads `Protocol authentication error` alone."""
+
 OLD_SECONDS: Final = 5 * INTERVAL_SECONDS
 """A round that is older is not told any more: each of its questions may take until then."""
 
@@ -126,7 +130,9 @@ class Rounds:
             own.put("exporter_collection_seconds", read.seconds, source=name)
             if name in self._collected:
                 own.put("exporter_collected_timestamp_seconds", self._collected[name], source=name)
-        own.put("slurmctld_up", reads["scheduler"].value is not None)
+        scheduler = reads["scheduler"]
+        if _OWN_MUNGED not in (scheduler.message or ""):  # what slurmctld would have said is not known then
+            own.put("slurmctld_up", scheduler.value is not None)
         if "slurmdbd" in reads:
             own.put("slurmdbd_up", reads["slurmdbd"].is_up)
         return [*families, *own.families.values()]
@@ -161,7 +167,7 @@ class Rounds:
             put_waits(own, jobs, self._now(), by_person=self._wanted.by_person)
             put_requeues(own, jobs)
         elif name == "nodes":
-            put_drained(own, nodes)
+            put_drained(own, nodes, by_person=self._wanted.by_person)
         elif name == "partitions" and jobs is not None and nodes is not None:
             put_stuck(own, [partition.name for partition in partitions], jobs, nodes, self._now())
 

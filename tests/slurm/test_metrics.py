@@ -148,7 +148,7 @@ def test_the_figures_are_what_slurms_commands_say(exporter: SlurmSandbox) -> Non
             ("slurm_sdiag_jobs_submitted", ""): statistics["jobs_submitted"],
             ("slurmstack_slurmctld_up", ""): 1,
             ("slurmstack_configuration_refused", ""): 0,
-            ("slurmstack_job_wait_seconds_count", 'partition="main",account="biology"'): 1,
+            ("slurmstack_jobs_waiting", 'partition="main",account="biology"'): 1,
             ("slurmstack_node_drained", 'node="default-1",reason_kind="health",by="root"'): 1,
             ("slurmstack_queue_stuck_jobs", 'partition="main"'): 0,
         },
@@ -189,7 +189,7 @@ def test_a_slurmctld_that_does_not_answer_has_no_figures(exporter: SlurmSandbox)
     try:
         found = wait_for(exporter, {("slurmstack_slurmctld_up", ""): 0, ("slurmstack_exporter_up", 'source="jobs"'): 0})
         assert [name for name, _ in found if name.startswith("slurm_")] == []
-        assert ("slurmstack_job_wait_seconds_count", 'partition="main"') not in found
+        assert ("slurmstack_jobs_waiting", 'partition="main"') not in found
         assert found["slurmstack_exporter_up", 'source="configuration"'] == 1
     finally:
         exporter.controller.start_program("slurmctld")
