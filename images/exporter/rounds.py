@@ -20,9 +20,8 @@ INTERVAL_SECONDS: Final = 30.0
 _OF_SLURMCTLD: Final = ("jobs", "nodes", "partitions")
 """Asked after `scheduler`, the least that slurmctld can be asked for."""
 
-_OWN_MUNGED: Final = "Munge encode failed"
-"""In what a command says that has no answer from the munged of this pod, before it asks slurmctld. A munged of
-slurmctld's that fails reads `Protocol authentication error` alone."""
+_WITH_MUNGE: Final = ("scheduler", *_OF_SLURMCTLD, "slurmdbd")
+"""Not asked where the pod's own munged does not answer: nothing would be learned of them, after 50 s each."""
 
 OLD_SECONDS: Final = 5 * INTERVAL_SECONDS
 """A round that is older is not told any more: each of its questions may take until then."""
@@ -90,13 +89,15 @@ class Rounds:
         for name, ask in self._questions().items():
             # One that does not answer is not asked three times more: each question may wait for long.
             is_down = name in _OF_SLURMCTLD and not reads["scheduler"].is_up
-            reads[name] = _Read() if is_down else _read(ask)
+            is_mute = name in _WITH_MUNGE and not reads["munge"].is_up
+            reads[name] = _Read() if is_down or is_mute else _read(ask)
         text = exposition(self._families(reads))
         with self._lock:
             self._text, self._at = text, self._now()
 
     def _questions(self) -> dict[str, Callable[[], Any]]:
         found: dict[str, Callable[[], Any]] = {
+            "munge": self._sources.munge,
             "scheduler": self._sources.scheduler,
             "jobs": self._sources.jobs,
             "nodes": self._sources.nodes,
@@ -130,11 +131,9 @@ class Rounds:
             own.put("exporter_collection_seconds", read.seconds, source=name)
             if name in self._collected:
                 own.put("exporter_collected_timestamp_seconds", self._collected[name], source=name)
-        scheduler = reads["scheduler"]
-        if _OWN_MUNGED not in (scheduler.message or ""):  # what slurmctld would have said is not known then
-            own.put("slurmctld_up", scheduler.value is not None)
-        if "slurmdbd" in reads:
-            own.put("slurmdbd_up", reads["slurmdbd"].is_up)
+        for daemon, name in (("slurmctld", "scheduler"), ("slurmdbd", "slurmdbd")):
+            if name in reads and reads[name].message is not None:
+                own.put(f"{daemon}_up", reads[name].value is not None)
         return [*families, *own.families.values()]
 
     def _built(self, name: str, reads: dict[str, _Read]) -> list[Family]:

@@ -40,6 +40,7 @@ _NAMED: Final = 5000
 """Jobs that are named in a command line; of more, all are asked for."""
 NODES: Final = ("scontrol", "show", "nodes", "--all", "--json")
 PARTITIONS: Final = ("scontrol", "show", "partitions", "--all", "--json")
+MUNGE: Final = ("munge", "--no-input")
 SCHEDULER: Final = ("sdiag", "--json")
 SLURMDBD: Final = ("sacctmgr", "ping")
 
@@ -107,11 +108,16 @@ class Sources:
             raise SourceError(f"{' '.join(SCHEDULER)}: {error!r}") from error
         return statistics
 
-    def slurmdbd(self) -> None:
-        """Whether it answers: it does where this returns."""
+    def munge(self) -> bool:
+        """True: the munged of this pod answers."""
+        return self._ask(MUNGE).ok
+
+    def slurmdbd(self) -> bool:
+        """True: it answers, which it does not without its database (24.11 and 26.05)."""
         answer = self._ask(SLURMDBD).stdout
         if not answer.strip().endswith("UP"):
             raise SourceError(answer.strip())
+        return True
 
     def agent(self) -> Agent:
         """What the configuration agent says of what is in force."""

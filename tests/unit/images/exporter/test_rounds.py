@@ -15,7 +15,7 @@ from images.common.command import Result
 from images.exporter.own_figures import Figures, put_drained, put_stuck
 from images.exporter.records import GROUPS, NAME_LENGTH, OTHERS, jobs_of, node_of
 from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
-from images.exporter.sources import JOBS, NODES, SCHEDULER, SLURMDBD, Sources, end_of_certificate
+from images.exporter.sources import JOBS, MUNGE, NODES, SCHEDULER, SLURMDBD, Sources, end_of_certificate
 from images.exporter.text import Family, exposition
 from slurm.certificates import server_certificate
 from tests.unit.images.exporter.rows import row
@@ -31,14 +31,16 @@ class Slurm:
         self.records: dict[str, Sequence[Mapping[str, Any]]] = {"jobs": [], "nodes": [], "partitions": [], **records}
         self.asked: list[tuple[str, ...]] = []
         self.is_down = False
-        self.complaint = "Unable to contact slurm controller (connect failure)"
+        self.is_mute = False
 
     def __call__(self, argv: Sequence[str], *, timeout: float = 0, env: Mapping[str, str] | None = None) -> Result:
         del timeout
         assert env is not None
         self.asked.append(tuple(argv))
+        if tuple(argv) == MUNGE:
+            return Result(code=int(self.is_mute), stderr="munge: Error: Failed to connect")
         if self.is_down:
-            return Result(code=1, stderr=self.complaint)
+            return Result(code=1, stderr="Unable to contact slurm controller")
         if argv[0] == "sdiag":
             return Result(code=0, stdout=json.dumps({"statistics": {"jobs_submitted": 7}}))
         if tuple(argv) == SLURMDBD:
@@ -70,7 +72,7 @@ def test_scrapes_ask_slurm_nothing_and_a_round_asks_each_thing_once() -> None:
     rounds.round()
     for _ in range(5):
         rounds.text()
-    assert len(slurm.asked) == len(set(slurm.asked)) == 5
+    assert len(slurm.asked) == len(set(slurm.asked)) == 6
 
 
 def test_whoever_makes_up_accounts_is_among_the_others_and_nobody_is_left_out() -> None:
@@ -104,20 +106,22 @@ def test_a_slurmctld_that_does_not_answer_is_asked_once_a_round() -> None:
     slurm.is_down = True
     rounds = rounds_of(slurm, [NOW])
     rounds.round()
-    assert slurm.asked == [SCHEDULER]
+    assert slurm.asked == [MUNGE, SCHEDULER]
     assert 'slurmstack_exporter_up{source="nodes"} 0' in rounds.text()
 
 
 def test_a_munged_of_the_exporter_s_own_says_nothing_of_slurmctld() -> None:
     slurm = Slurm()
-    slurm.is_down = True
-    rounds = rounds_of(slurm, [NOW])
+    rounds = rounds_of(slurm, [NOW], accounting=True)
     rounds.round()
-    assert "slurmstack_slurmctld_up 0\n" in rounds.text()
-    slurm.complaint = 'sdiag: error: Munge encode failed: Failed to access "/run/munge/munge.socket.2": No such file'
+    assert "slurmstack_slurmctld_up 1\n" in rounds.text()
+    assert "slurmstack_slurmdbd_up 1\n" in rounds.text()
+    slurm.is_mute, slurm.asked = True, []
     rounds.round()
-    assert "slurmstack_slurmctld_up" not in rounds.text()
-    assert 'slurmstack_exporter_up{source="scheduler"} 0' in rounds.text()
+    assert slurm.asked == [MUNGE]
+    assert not re.search("slurm(ctld|dbd)_up", rounds.text())
+    for source in ("munge", "scheduler", "jobs", "slurmdbd"):
+        assert f'slurmstack_exporter_up{{source="{source}"}} 0' in rounds.text()
 
 
 def test_what_sdiag_does_not_say_is_left_out() -> None:
