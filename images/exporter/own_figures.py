@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from images.exporter.records import OTHERS, Job, Node, largest, mib
 from images.exporter.text import Family
@@ -99,11 +100,12 @@ def put_stuck(
     figures: Figures, partitions: Iterable[str], jobs: Sequence[Job], nodes: Sequence[Node], now: float
 ) -> None:
     """A partition without such jobs has 0."""
-    idle = [node for node in nodes if "IDLE" in node.states and not node.states & _BUSY]
+    # By what they have: nodes of a pool are alike, and 10,000 jobs cannot each look at a thousand of them.
+    idle = Counter(_Has.of(node) for node in nodes if "IDLE" in node.states and not node.states & _BUSY)
     stuck = dict.fromkeys(partitions, 0)
     for job in jobs:
         if job.is_pending and job.partition in stuck and _waits_too_long(job, now):
-            fitting = sum(_fits(job, node) for node in idle if job.partition in node.partitions)
+            fitting = sum(count for has, count in idle.items() if job.partition in has.partitions and _fits(job, has))
             stuck[job.partition] += job.tasks if fitting >= max(job.min_nodes, 1) else 0
     for partition, count in stuck.items():
         figures.put("queue_stuck_jobs", count, partition=partition)
@@ -114,13 +116,26 @@ def _waits_too_long(job: Job, now: float) -> bool:
     return waits_for_turn and job.eligible is not None and now - job.eligible >= STUCK_SECONDS
 
 
-def _fits(job: Job, node: Node) -> bool:
+class _Has(NamedTuple):
+    """What an idle node offers."""
+
+    partitions: tuple[str, ...]
+    cpus: int
+    memory: int
+    gpus: int
+
+    @classmethod
+    def of(cls, node: Node) -> Self:
+        return cls(node.partitions, node.cpus_effective, node.memory_effective, node.gpus)
+
+
+def _fits(job: Job, has: _Has) -> bool:
     """Whether an even share of what the job asks for fits an idle node."""
     parts = max(job.min_nodes, 1)
     return (
-        max(float(job.asked.get("cpu", "0")) / parts, job.min_cpus) <= node.cpus_effective
-        and mib(job.asked.get("mem", "0")) / parts <= node.memory_effective
-        and float(job.asked.get("gres/gpu", "0")) / parts <= node.gpus
+        max(float(job.asked.get("cpu", "0")) / parts, job.min_cpus) <= has.cpus
+        and mib(job.asked.get("mem", "0")) / parts <= has.memory
+        and float(job.asked.get("gres/gpu", "0")) / parts <= has.gpus
     )
 
 
