@@ -109,7 +109,7 @@ class Columns:
             values = row.removeprefix("\n").split(self._between)
             if len(values) != len(self._fields):
                 raise NotUnderstoodError(f"a record was not understood: {row[:80]!r}")
-            yield {key: "" if value == "(null)" else value for key, value in zip(self._fields, values, strict=True)}
+            yield dict(zip(self._fields, ["" if value == "(null)" else value for value in values], strict=True))
 
 
 def states_of(value: object) -> frozenset[str]:
