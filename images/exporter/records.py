@@ -37,7 +37,7 @@ _PICKY: Final = (
 _NOT_ASKED: Final = frozenset({"", "N/A", "0", "*:*:*"})
 
 SHORT_FIELDS: Final = frozenset(_PICKY) - {"tres-per-task"}
-"""Of which nothing but that they are there is used: users may write 128 kB into a dependency."""
+"""Of which nothing but that they are there is used: a dependency on a thousand tasks is 28 kB (seen)."""
 
 JOB_FIELDS: Final = (
     "JobID", "State", "Reason", "Partition", "UserName", "Account", "NumCPUs", "MinCpus", "NumNodes", "MaxNodes",

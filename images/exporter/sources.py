@@ -32,7 +32,7 @@ QUESTION_SECONDS: Final = 25.0
 """For one command of Slurm's. An overloaded slurmctld lets them wait and say nothing until then."""
 
 _BOUND: Final = ("prlimit", f"--as={1 << 30}")
-"""Users write into what squeue reads, up to 200 kB a job, and must not fill the exporter. 10,000 usual jobs need less
+"""Users write into what squeue reads, tens of kB a job, and must not fill the exporter. 10,000 usual jobs need less
 (docs/benchmarks); as JSON 1.5 GiB."""
 JOBS: Final = (*_BOUND, "squeue", "--all", "--array", "--states=all", "--noheader", "--noconvert")
 JOB_STATES: Final = (*_BOUND, "squeue", "--only-job-state", "--json")
