@@ -36,13 +36,27 @@ def _alert(
     return Alert(name=name, expression=expression, wait=wait, severity=severity, summary=summary)
 
 
-_FREE = 'slurmstack_volume_free_bytes{{volume="{0}"}} / slurmstack_volume_size_bytes{{volume="{0}"}} < 0.1'
 _NODE = "{{ $labels.node }}"
 
 ALERTS: Final = (
     _alert("SlurmctldDown", "slurmstack_slurmctld_up == 0", "2m", "slurmctld does not answer", "critical"),
     _alert("SlurmdbdDown", "slurmstack_slurmdbd_up == 0", "5m", "slurmdbd or its database does not answer", "critical"),
-    _alert("SlurmFiguresMissing", "absent(slurmstack_slurmctld_up)", "10m", "Nothing is known of Slurm: no exporter"),
+    _alert(
+        # slurmdbd has its own alert, and so has a slurmctld that gives no figures because it is down.
+        "SlurmFiguresMissing",
+        "absent(slurmstack_slurmctld_up) or "
+        '(slurmstack_exporter_up{source!="slurmdbd"} == 0 unless on () slurmstack_slurmctld_up == 0)',
+        "10m",
+        "Figures of Slurm are missing ({{ $labels.source }}): alerts that need them cannot fire",
+        "critical",
+    ),
+    _alert(
+        # A worker that is down has no figures either. Prometheus' own job is named `prometheus`.
+        "SlurmTargetDown",
+        'up{job=~"slurmctld|slurmstack-.+"} == 0',
+        "10m",
+        "Prometheus cannot read {{ $labels.instance }}",
+    ),
     _alert("SlurmNodesDown", "slurm_nodes_down > 0", "10m", "{{ $value }} nodes are down"),
     _alert(
         "SlurmNodeDrained",
@@ -52,9 +66,10 @@ ALERTS: Final = (
     ),
     _alert(
         "SlurmManyNodesDrained",
-        'count(slurmstack_node_drained{reason_kind="health"} == 1) >= 3',
+        # New machines wait for their first test together, and nothing is wrong with them.
+        'count by (check) (slurmstack_node_drained{reason_kind="health", check!="new-machine"} == 1) >= 3',
         "2m",
-        "Health checks have drained {{ $value }} nodes: rather one common cause than as many faults",
+        "The check {{ $labels.check }} has drained {{ $value }} nodes: rather one common cause than as many faults",
         "critical",
     ),
     _alert(
@@ -82,11 +97,23 @@ ALERTS: Final = (
         "15m",
         "The scheduler's main cycle takes longer than 2 s",
     ),
-    _alert("JailSlow", "slurmstack_jail_latency_seconds > 1", "10m", f"The jail answers slowly on node {_NODE}"),
-    _alert("JailNearlyFull", _FREE.format("jail"), "10m", "Less than a tenth of the jail's volume is free"),
+    _alert(
+        # The check writes, syncs, renames and lists one small file: tens of milliseconds where all is well.
+        "JailSlow",
+        'slurmstack_health_check_seconds{check="filesystem"} > 1',
+        "10m",
+        "The jail answers slowly on node {{ $labels.instance }}",
+    ),
+    _alert(
+        # Each worker says it of the same volume.
+        "JailNearlyFull",
+        'max(slurmstack_health_disk_used_ratio{path="/jail"}) > 0.9',
+        "10m",
+        "Less than a tenth of the jail's volume is free",
+    ),
     _alert(
         "StateVolumeNearlyFull",
-        _FREE.format("state"),
+        'slurmstack_volume_free_bytes{volume="state"} / slurmstack_volume_size_bytes{volume="state"} < 0.1',
         "5m",
         "Less than a tenth of slurmctld's state volume is free",
         "critical",

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from cli.efficiency.advice import advice, amount, clock, unknown
 from cli.efficiency.records import Job
 from cli.efficiency.totals import Efficiency, Row
-from cli.health.present import printable
-from cli.usage.present import DIGITS, iso, period
+from cli.health.present import open_console, printable
+from cli.usage.present import DIGITS, hours, iso, period
 
 _MISSING = "-"
 _HEADINGS = ("CPU H", "USED", "CPU %", "WASTED", "GIB H", "MEM %")
@@ -103,7 +102,7 @@ def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 def print_table(found: Efficiency) -> None:
     """A table for people."""
-    console = Console(highlight=False, emoji=False)
+    console = open_console()
     when = period(found.start, found.end)
     if not found.rows:
         console.print(f"no job ran from {when}", markup=False)
@@ -115,7 +114,7 @@ def print_table(found: Efficiency) -> None:
     close = len(found.by) + len(headings) > 9
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0) if close else (0, 1))
     for name in found.by:
-        table.add_column(name.upper(), overflow="fold")
+        table.add_column(name.upper(), overflow="fold", min_width=len(name))
     for name in headings:
         table.add_column(name, justify="right", no_wrap=True)
     for row in found.rows:
@@ -125,9 +124,9 @@ def print_table(found: Efficiency) -> None:
     console.print(table)
     console.print(when, style="dim italic")
     missing = found.total.cpu_asked - found.total.cpu_measured
-    if _hours(missing) != _hours(0):
+    if hours(missing) != hours(0):
         console.print(
-            f"{_hours(missing)} of the CPU hours were not measured (jobs that still run, or were too short or lost): "
+            f"{hours(missing)} of the CPU hours were not measured (jobs that still run, or were too short or lost): "
             "they count in CPU H only",
             markup=False,
         )
@@ -137,20 +136,14 @@ def _cells(row: Row, *, counted: bool, gpus: bool) -> list[str]:
     measured = row.cpu_percent is not None
     return [
         *([f"{row.jobs:,}"] if counted else []),
-        _hours(row.cpu_asked),
-        _hours(row.cpu_used) if measured else _MISSING,
+        hours(row.cpu_asked),
+        hours(row.cpu_used) if measured else _MISSING,
         _percent(row.cpu_percent),
-        _hours(row.cpu_wasted) if measured else _MISSING,
-        _hours(row.memory_asked),
+        hours(row.cpu_wasted) if measured else _MISSING,
+        hours(row.memory_asked),
         _percent(row.memory_percent),
-        *([_hours(row.gpu_asked), _MISSING] if gpus else []),
+        *([hours(row.gpu_asked), _MISSING] if gpus else []),
     ]
-
-
-def _hours(hours: float) -> str:
-    """Three digits at least, and no more than matter, so that many columns fit."""
-    digits = 2 if hours < 100 else 1 if hours < 1000 else 0
-    return f"{hours:,.{digits}f}"
 
 
 def _percent(percent: float | None) -> str:
@@ -159,7 +152,7 @@ def _percent(percent: float | None) -> str:
 
 def print_job(job: Job) -> None:
     """A few lines about one job."""
-    console = Console(highlight=False, emoji=False)
+    console = open_console()
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

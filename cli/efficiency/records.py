@@ -15,13 +15,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from cli.usage.records import UNKNOWN, RecordError, between, counts, gpus, sacct, split
+from cli.usage.records import UNKNOWN, RecordError, between, counts, gpus, rows, sacct
 
 FIELDS = (
-    "JobID", "JobIDRaw", "User", "Account", "State", "Start", "End", "ElapsedRaw", "AllocTRES", "AllocCPUS", "NNodes",
-    "TotalCPU", "TRESUsageInTot",
+    "JobID", "JobIDRaw", "User", "State", "Start", "End", "ElapsedRaw", "AllocTRES", "AllocCPUS", "NNodes", "TotalCPU",
+    "TRESUsageInTot", "Account",
 )  # fmt: skip
-"""What is asked for, in this order. No names of jobs: they may have the character between the fields."""
+"""What is asked for, in this order: see cli/usage/records.py."""
 
 UNMEASURED = 0.1
 """The part of a job's time in steps that were not measured from which on the whole job counts as not measured."""
@@ -117,12 +117,11 @@ def jobs_named(jobs: Sequence[str]) -> list[str]:
 def parse_jobs(lines: Iterable[str]) -> list[Job]:
     """What sacct printed: each job, with its steps below it. Raises RecordError."""
     found: list[tuple[dict[str, str], list[Step]]] = []
-    for line in filter(str.strip, lines):
-        row = split(line.rstrip("\n"), FIELDS)
+    for row in rows(lines, FIELDS):
         if "." not in row["JobIDRaw"]:
             found.append((row, []))
         elif not found:
-            raise RecordError(f"sacct printed a step without its job: {line[:200]!r}")
+            raise RecordError(f"sacct printed a step without its job: {row['JobIDRaw']!r}")
         elif row["Start"].isdecimal():
             found[-1][1].append(_step(row))
     return [_job(row, steps) for row, steps in found]

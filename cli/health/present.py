@@ -15,7 +15,7 @@ SHORT = 24
 """Characters of an administrator's reason in the table."""
 
 _UNBROKEN = 100_000
-"""Columns where no terminal has an end: what is read by grep must stay on one line."""
+"""Columns where no terminal has an end."""
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "not checked": "magenta"}
 _BASES = ("IDLE", "MIXED", "ALLOCATED", "DOWN", "ERROR", "FUTURE", "UNKNOWN")
@@ -36,7 +36,7 @@ def as_data(nodes: Nodes, *, namespace: str, failing: bool = False) -> dict[str,
 
 def print_table(nodes: Nodes, *, failing: bool = False) -> None:
     """A table for people, of all nodes or of those that are not well, and how many there are of each kind."""
-    console = _console()
+    console = open_console()
     shown = nodes.bad if failing else nodes.nodes
     if shown:
         table = Table(box=None, pad_edge=False)
@@ -133,7 +133,7 @@ def print_found(found: Mapping[str, Any]) -> None:
         fault=found.get("fault"),
         message=str(found["message"]),
     )
-    console = _console()
+    console = open_console()
     console.print(Text(plain(result.line), style=_STYLES.get(result.status, "")), soft_wrap=True)
     for name, value in sorted(found["values"].items()):
         console.print(Text(f"  {plain(name)} {value:g}"), soft_wrap=True)
@@ -149,7 +149,8 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _console() -> Console:
+def open_console() -> Console:
+    """As wide as the terminal. What goes elsewhere, as to grep, stays on one line."""
     console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _UNBROKEN

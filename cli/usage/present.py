@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cli.health.present import printable
+from cli.health.present import open_console, printable
 from cli.usage.totals import Row, Usage
+
+MILLION = 10**6
 
 DIGITS = 6
 """Decimal places of hours for programs: less than a hundredth of a second."""
@@ -63,16 +64,24 @@ def period(start: datetime, end: datetime) -> str:
     return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
 
 
+def hours(number: float) -> str:
+    """Three digits at least, and no more than matter, so that many columns fit: `12.50`, `384,000`, `1.2M`."""
+    digits = 2 if number < 100 else 1 if number < 1000 else 0
+    return f"{number:,.{digits}f}" if number < MILLION else f"{number / MILLION:,.1f}M"
+
+
 def print_table(usage: Usage) -> None:
     """A table for people."""
-    console = Console(highlight=False, emoji=False)
+    console = open_console()
     if not usage.rows:
         console.print(f"no job ran from {period(usage.start, usage.end)}", markup=False)
         return
     table = Table(box=None, pad_edge=False, caption=period(usage.start, usage.end), caption_justify="left")
     names = [*([usage.step.upper()] if usage.step else []), *(name.upper() for name in usage.by)]
-    for name in names:
-        table.add_column(name, overflow="fold")
+    if usage.step:
+        table.add_column(usage.step.upper(), no_wrap=True)
+    for name in usage.by:
+        table.add_column(name.upper(), overflow="fold", min_width=len(name))
     for name in ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %"):
         table.add_column(name, justify="right", no_wrap=True)
     before: datetime | None = None
@@ -88,9 +97,9 @@ def print_table(usage: Usage) -> None:
 def _numbers(row: Row, total: Row) -> list[str]:
     return [
         f"{row.jobs:,}",
-        f"{row.cpu_hours:,.2f}",
+        hours(row.cpu_hours),
         _percent(row.cpu_hours, total.cpu_hours),
-        f"{row.gpu_hours:,.2f}",
+        hours(row.gpu_hours),
         _percent(row.gpu_hours, total.gpu_hours),
     ]
 

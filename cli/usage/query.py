@@ -60,6 +60,6 @@ def ask_sacct(
         hint = _AWAY if _DISABLED not in why else "the cluster was applied without it; `slurmstack up` turns it on"
         raise Failure(f"sacct could not read the records: {why}", hint=hint_after(why, hint))
     try:
-        return parse(done.stdout.splitlines())
+        return parse(done.stdout.removesuffix("\n").split("\n"))
     except RecordError as error:
         raise Failure(str(error)) from error

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-FIELDS = ("JobIDRaw", "User", "Account", "Start", "End", "ElapsedRaw", "AllocTRES", "AllocCPUS")
-"""What is asked for, in this order."""
+FIELDS = ("JobIDRaw", "User", "Start", "End", "ElapsedRaw", "AllocTRES", "AllocCPUS", "Account")
+"""What is asked for, in this order. Only an account may be any text, so it comes last."""
+
+DELIMITER = secrets.token_hex(8)
+"""Nobody may guess it: without enforcement users name accounts as they like, with `|` and line breaks."""
 
 UNKNOWN = "(none)"
 """Stands for the account of a job that had none, and for a user whom Slurm does not know by name."""
@@ -39,8 +43,8 @@ def sacct_command(start: datetime, end: datetime) -> list[str]:
 
 
 def sacct(fields: Sequence[str]) -> list[str]:
-    """A call of sacct for everybody's jobs, whose lines `split` takes apart. Times are seconds since 1970."""
-    shape = ("--allusers", "--noheader", "--parsable2", "--noconvert")
+    """A call of sacct for everybody's jobs, whose lines `rows` takes apart. Times are seconds since 1970."""
+    shape = ("--allusers", "--noheader", "--parsable2", f"--delimiter={DELIMITER}", "--noconvert")
     return ["env", "SLURM_TIME_FORMAT=%s", "sacct", *shape, f"--format={','.join(fields)}"]
 
 
@@ -49,21 +53,29 @@ def between(start: datetime, end: datetime) -> list[str]:
     return [f"--starttime=uts{int(start.timestamp())}", f"--endtime=uts{int(end.timestamp())}"]
 
 
-def split(line: str, fields: Sequence[str]) -> dict[str, str]:
-    """A line by its fields. Raises RecordError."""
-    values = line.split("|")
-    if len(values) != len(fields):
-        raise RecordError(f"sacct printed a line that is not understood: {line[:200]!r}")
-    return dict(zip(fields, values, strict=True))
+def rows(lines: Iterable[str], fields: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Records by their fields, the last of which goes on over line breaks. Raises RecordError."""
+    row: dict[str, str] | None = None
+    for line in lines:
+        values = line.split(DELIMITER)
+        if len(values) == len(fields):
+            if row is not None:
+                yield row
+            row = dict(zip(fields, values, strict=True))
+        elif row is not None and len(values) == 1:
+            row[fields[-1]] += f"\n{line}"
+        elif line.strip():
+            raise RecordError(f"sacct printed a line that is not understood: {line[:200]!r}")
+    if row is not None:
+        yield row
 
 
 def parse_runs(lines: Iterable[str]) -> list[Run]:
     """What sacct printed. Jobs that have not run are left out. Raises RecordError."""
-    return [run for line in lines if line.strip() and (run := _run(line.rstrip("\n"))) is not None]
+    return [run for row in rows(lines, FIELDS) if (run := _run(row)) is not None]
 
 
-def _run(line: str) -> Run | None:
-    row = split(line, FIELDS)
+def _run(row: Mapping[str, str]) -> Run | None:
     if not row["ElapsedRaw"].isdecimal() or not row["Start"].isdecimal() or not row["End"].isdecimal():
         return None  # has not begun: Unknown or None
     tres = counts(row["AllocTRES"])

@@ -6,6 +6,7 @@ It has no key of any kind: who looks at the page brings a token, and sees what S
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,14 @@ LARGEST_ANSWER: Final = 64 << 20
 container has no place: its root is read-only. Its own bound of 1 MiB is less than 500 jobs with long names have."""
 
 
+def serve(app: Callable[..., Iterable[bytes]], socket: Path) -> None:
+    """Answer on a socket, for ever."""
+    waitress.serve(
+        app, unix_socket=str(socket), unix_socket_perms="600", threads=THREADS, ident=None, _quiet=True,
+        max_request_body_size=16_384, outbuf_overflow=LARGEST_ANSWER,
+    )  # fmt: skip
+
+
 def main() -> None:
     """Entry point."""
     with program("dashboard") as log:
@@ -35,7 +44,4 @@ def main() -> None:
         url = os.environ.get("PROMETHEUS", "")
         app = App(Slurm(CONFIG), Prometheus(url) if url else None, log)
         log(f"serving on {SOCKET}, with plots from {url}" if url else f"serving on {SOCKET}, without plots")
-        waitress.serve(
-            app, unix_socket=str(SOCKET), unix_socket_perms="600", threads=THREADS, ident=None, _quiet=True,
-            max_request_body_size=16_384, outbuf_overflow=LARGEST_ANSWER,
-        )  # fmt: skip
+        serve(app, SOCKET)

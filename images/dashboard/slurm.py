@@ -1,6 +1,6 @@
 """What Slurm tells the bearer of a token: its own commands, run with SLURM_JWT, so that slurmctld decides.
 
-Commands and not slurmrestd: its JSON has 8 kB for each job (24.11), a queue of 10,000 would be 80 MB for each page.
+Commands and not slurmrestd: a queue of 10,000 would be 80 MB of JSON for each page (24.11).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import base64
 import binascii
 import json
 import re
-import secrets
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from images.common.slurm_conf import setting
+from images.common.slurm_records import Columns, NotUnderstoodError
 
 CONFIG: Final = Path("/config/slurm")
 TIMEOUT_SECONDS: Final = 15.0
@@ -109,14 +109,12 @@ class Slurm:
             return False
 
     def _records(self, command: Sequence[str], fields: Sequence[str], token: Token) -> list[Record]:
-        # A job's name may have any character, even a new line: the marks between fields are different each time, so
-        # that nobody can write them.
-        mark = secrets.token_hex(8)
-        between, end = f"~{mark}~", f"~{mark}!"
-        wanted = ",".join(f"{field}:0{between}" for field in fields[:-1]) + f",{fields[-1]}:0{end}"
-        text = self._run([*command, "--noheader", "--noconvert", f"--Format={wanted}"], token)
-        rows = (row.removeprefix("\n").split(between) for row in text.split(end)[:-1])
-        return [dict(zip(fields, row, strict=True)) for row in rows]
+        columns = Columns(fields)
+        text = self._run([*command, "--noheader", "--noconvert", columns.option], token)
+        try:
+            return list(columns.rows(text))
+        except NotUnderstoodError as error:
+            raise SlurmAwayError(f"{command[0]}: {error}") from error
 
     def _run(self, command: list[str], token: Token) -> str:
         environment = {

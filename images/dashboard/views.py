@@ -186,7 +186,7 @@ def _queue(name: str, jobs: Sequence[Record], found: Sequence[Node], now: float)
 
 def tasks(job: Record) -> int:
     """How many jobs a row of squeue is: `7_[1-4,9-20:2%3]` has ten that wait."""
-    array = re.search(r"_\[([^]%]*)", job["JobArrayID"])
+    array = re.search(r"_\[([^]%]*)", job["JobArrayID"]) if "[" in job["JobArrayID"] else None
     return sum(_steps(part) for part in array[1].split(",")) if array else 1
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from images.exporter.records import OTHERS, Job, Node, largest, mib
 from images.exporter.text import Family
@@ -24,6 +25,9 @@ _BUSY: Final = frozenset(
 )  # fmt: skip
 """An idle node with one of these takes no job now, or is kept for one (PLANNED)."""
 
+_DAEMONS: Final = frozenset({"slurm", "root", "unknown"})
+"""Who sets a reason and is no person."""
+
 _HELP: Final = {
     "exporter_up": "Whether the latest round could read this source (1) or not (0)",
     "exporter_collection_seconds": "How long the latest round took to read this source",
@@ -31,8 +35,8 @@ _HELP: Final = {
     "slurmctld_up": "Whether slurmctld answers (1) or not (0)",
     "slurmdbd_up": "Whether slurmdbd answers (1) or not (0)",
     "job_wait_seconds_max": "Longest time that a pending job has waited since it was eligible",
-    "job_wait_seconds_sum": "Sum of the times that pending jobs have waited since they were eligible",
-    "job_wait_seconds_count": "Pending jobs that are eligible",
+    "jobs_waiting": "Pending jobs that are eligible",
+    "jobs_waiting_seconds": "Sum of the times that pending jobs have waited since they were eligible",
     "queue_stuck_jobs": "Jobs pending for Resources or Priority although idle nodes are there that they fit",
     "job_requeues_max": "Most restarts of a pending or running job",
     "node_drained": "1 for each drained node, with who drained it and for what kind of reason",
@@ -78,8 +82,8 @@ def put_waits(figures: Figures, jobs: Iterable[Job], now: float, *, by_person: b
     for (partition, account), found in waits.items():
         labels = {"partition": partition, "account": account}
         figures.put("job_wait_seconds_max", max(seconds for seconds, _ in found), **labels)
-        figures.put("job_wait_seconds_sum", sum(seconds * tasks for seconds, tasks in found), **labels)
-        figures.put("job_wait_seconds_count", sum(tasks for _, tasks in found), **labels)
+        figures.put("jobs_waiting", sum(tasks for _, tasks in found), **labels)
+        figures.put("jobs_waiting_seconds", sum(seconds * tasks for seconds, tasks in found), **labels)
 
 
 def put_requeues(figures: Figures, jobs: Iterable[Job]) -> None:
@@ -96,11 +100,12 @@ def put_stuck(
     figures: Figures, partitions: Iterable[str], jobs: Sequence[Job], nodes: Sequence[Node], now: float
 ) -> None:
     """A partition without such jobs has 0."""
-    idle = [node for node in nodes if "IDLE" in node.states and not node.states & _BUSY]
+    # By what they have: nodes of a pool are alike, and 10,000 jobs cannot each look at a thousand of them.
+    idle = Counter(_Has.of(node) for node in nodes if "IDLE" in node.states and not node.states & _BUSY)
     stuck = dict.fromkeys(partitions, 0)
     for job in jobs:
         if job.is_pending and job.partition in stuck and _waits_too_long(job, now):
-            fitting = sum(_fits(job, node) for node in idle if job.partition in node.partitions)
+            fitting = sum(count for has, count in idle.items() if job.partition in has.partitions and _fits(job, has))
             stuck[job.partition] += job.tasks if fitting >= max(job.min_nodes, 1) else 0
     for partition, count in stuck.items():
         figures.put("queue_stuck_jobs", count, partition=partition)
@@ -111,22 +116,37 @@ def _waits_too_long(job: Job, now: float) -> bool:
     return waits_for_turn and job.eligible is not None and now - job.eligible >= STUCK_SECONDS
 
 
-def _fits(job: Job, node: Node) -> bool:
+class _Has(NamedTuple):
+    """What an idle node offers."""
+
+    partitions: tuple[str, ...]
+    cpus: int
+    memory: int
+    gpus: int
+
+    @classmethod
+    def of(cls, node: Node) -> Self:
+        return cls(node.partitions, node.cpus_effective, node.memory_effective, node.gpus)
+
+
+def _fits(job: Job, has: _Has) -> bool:
     """Whether an even share of what the job asks for fits an idle node."""
     parts = max(job.min_nodes, 1)
     return (
-        float(job.asked.get("cpu", "0")) / parts <= node.cpus_effective
-        and mib(job.asked.get("mem", "0")) / parts <= node.memory_effective
-        and float(job.asked.get("gres/gpu", "0")) / parts <= node.gpus
+        max(float(job.asked.get("cpu", "0")) / parts, job.min_cpus) <= has.cpus
+        and mib(job.asked.get("mem", "0")) / parts <= has.memory
+        and float(job.asked.get("gres/gpu", "0")) / parts <= has.gpus
     )
 
 
-def put_drained(figures: Figures, nodes: Iterable[Node]) -> None:
-    """Who has drained what."""
+def put_drained(figures: Figures, nodes: Iterable[Node], *, by_person: bool) -> None:
+    """Who has drained what. `by_person`: also people by name."""
     for node in nodes:
         if "DRAIN" in node.states:
-            kind = _kind_of(node.reason, node.reason_by)
-            figures.put("node_drained", 1, node=node.name, reason_kind=kind, by=node.reason_by or "unknown")
+            kind, own = _kind_of(node.reason, node.reason_by), parse(node.reason)
+            by = node.reason_by or "unknown"
+            labels = {"check": own.check if own else "", "by": by if by_person or by in _DAEMONS else ""}
+            figures.put("node_drained", 1, node=node.name, reason_kind=kind, **labels)
 
 
 def _kind_of(reason: str, by: str) -> str:
@@ -134,6 +154,6 @@ def _kind_of(reason: str, by: str) -> str:
     words = reason.lower()
     if parse(reason) is not None:
         return "health"
-    if by in {"slurm", "root"} and words.startswith(("prolog", "epilog")):
+    if by in _DAEMONS and words.startswith(("prolog", "epilog")):
         return words[:6]
     return "other" if by == "slurm" or words.startswith("slurmstack") else "administrator"

@@ -1,6 +1,6 @@
-"""Slurm's records as the figures need them, out of what its commands print with `--json`.
+"""Slurm's records as the figures need them.
 
-24.11 (data_parser v0.0.42) and 26.05 (v0.0.45).
+Nodes and partitions are out of `--json` (24.11: data_parser v0.0.42, 26.05: v0.0.45), jobs out of columns of squeue.
 """
 
 from __future__ import annotations
@@ -16,12 +16,34 @@ from typing import Any, Final, TypeVar
 from images.common.hostlist import expand
 from images.common.slurm_records import NotUnderstoodError, number_of, states_of, text_of
 
-_HELD: Final = frozenset({"JobHeldAdmin", "JobHeldUser"})
 _FINISHED: Final = frozenset(
     {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"}
 )
+_HELD: Final = frozenset({"JobHeldAdmin", "JobHeldUser", "job_requeued_in_held_state", "launch_failed_requeued_held"})
+"""Reasons; the last two are what squeue has in place of one of the others."""
+
+BASE_STATES: Final = _FINISHED | {"PENDING", "RUNNING", "SUSPENDED"}
+
 _UNITS: Final = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 _GPUS: Final = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)")
+
+_PICKY: Final = (
+    "ReqNodes", "ExcNodes", "Feature", "ClusterFeature", "Reservation", "Licenses", "Dependency", "tres-per-job",
+    "tres-per-node", "tres-per-socket", "tres-per-task", "cpus-per-tres", "mem-per-tres", "Contiguous", "ReqSwitch",
+    "MinTmpDisk", "SCT", "NTPerCore", "NTPerSocket", "Network", "MCSLabel", "BurstBuffer", "CoreSpec", "HetJobID",
+)  # fmt: skip
+"""What a job may ask for that is not compared with nodes."""
+
+_NOT_ASKED: Final = frozenset({"", "N/A", "0", "*:*:*"})
+
+SHORT_FIELDS: Final = frozenset(_PICKY) - {"tres-per-task"}
+"""Of which nothing but that they are there is used: a dependency on a thousand tasks is 28 kB (seen)."""
+
+JOB_FIELDS: Final = (
+    "JobID", "State", "Reason", "Partition", "UserName", "Account", "NumCPUs", "MinCpus", "NumNodes", "MaxNodes",
+    "EligibleTime", "RestartCnt", "tres-alloc", "NodeList", *_PICKY,
+)  # fmt: skip
+"""Columns of squeue."""
 
 GROUPS: Final = 500
 """Users, or accounts of a partition, that are told by name: each has some thirty figures. Without enforcement slurmctld
@@ -40,19 +62,18 @@ Group = TypeVar("Group", bound=Hashable)
 class Job:
     """A job, or the tasks of an array that still wait together."""
 
-    id: int
     states: frozenset[str]
     reason: str
     partition: str
     user: str
     account: str
     tasks: int
-    """Of an array that this record stands for; else 1."""
+    """Of an array that wait together; else 1."""
     cpus: int
     memory: float
-    """MiB that it has."""
+    """MiB that it has, as long as it has nodes."""
     gpus: int
-    """That it has."""
+    """That it has, as long as it has nodes."""
     nodes: tuple[str, ...]
     min_nodes: int
     max_nodes: int
@@ -60,9 +81,11 @@ class Job:
     """Seconds since 1970; None where that is not known."""
     restarts: int
     asked: Mapping[str, str]
-    """Resources of the whole job by their names in Slurm (TRES): `cpu`, `mem`, `gres/gpu`."""
+    """What it waits for, or has, by the names of resources in Slurm (TRES): `cpu`, `mem`, `gres/gpu`."""
+    min_cpus: int
+    """On each node."""
     is_picky: bool
-    """Whether it asks for certain nodes, a feature, a reservation or licenses: nobody but Slurm knows what fits it."""
+    """Whether it asks for more than that: certain nodes, a feature, licenses. Nobody but Slurm knows what fits it."""
 
     @property
     def is_pending(self) -> bool:
@@ -142,31 +165,50 @@ def entries(text: str, kind: str) -> Iterator[Mapping[str, Any]]:
         yield entry
 
 
-def job_of(entry: Mapping[str, Any]) -> Job:
-    """One of the list of jobs."""
-    alloc = tres_of(text_of(entry.get("tres_alloc_str")))
-    least = _whole(entry.get("node_count"))
-    held_to = ("required_nodes", "features", "resv_name", "licenses", "tres_per_node", "dependency")
+def jobs_of(rows: Iterable[Mapping[str, str]], states: Mapping[str, frozenset[str]]) -> list[Job]:
+    """Jobs, of which JOB_FIELDS has a row for each task of an array. `states`: by JobID, where squeue shows a flag."""
+    first: dict[str, Mapping[str, str]] = {}
+    tasks: Counter[str] = Counter()
+    for row in rows:
+        first.setdefault(row["JobID"], row)
+        tasks[row["JobID"]] += 1
+    return [_job_of(row, states.get(number, frozenset({row["State"]})), tasks[number]) for number, row in first.items()]
+
+
+def _job_of(row: Mapping[str, str], states: frozenset[str], tasks: int) -> Job:
+    tres, least = tres_of(row["tres-alloc"]), _count(row["NumNodes"])
     return Job(
-        id=_whole(entry.get("job_id")),
-        states=states_of(entry.get("job_state")),
-        reason=text_of(entry.get("state_reason")),
+        states=states,
+        reason=row["Reason"],
         # While it waits for several it is counted for the first, as it is only in one for slurmctld.
-        partition=text_of(entry.get("partition")).partition(",")[0],
-        user=text_of(entry.get("user_name"))[:NAME_LENGTH],
-        account=text_of(entry.get("account"))[:NAME_LENGTH],
-        tasks=tasks_in(text_of(entry.get("array_task_string"))),
-        cpus=_whole(entry.get("cpus")),
-        memory=mib(alloc.get("mem", "0")),
-        gpus=int(float(alloc.get("gres/gpu", "0"))),
-        nodes=expand(text_of(entry.get("nodes"))),
+        partition=row["Partition"].partition(",")[0],
+        user=row["UserName"][:NAME_LENGTH],
+        account=row["Account"][:NAME_LENGTH],
+        tasks=tasks,
+        cpus=_count(row["NumCPUs"]),
+        memory=mib(tres.get("mem", "0")),
+        gpus=int(float(tres.get("gres/gpu", "0"))),
+        nodes=expand(row["NodeList"]),
         min_nodes=least,
-        max_nodes=max(_whole(entry.get("max_nodes")), least),
-        eligible=number_of(entry.get("eligible_time")),
-        restarts=_whole(entry.get("restart_cnt")),
-        asked=tres_of(text_of(entry.get("tres_req_str"))),
-        is_picky=any(text_of(entry.get(key)) for key in held_to),
+        max_nodes=max(_count(row["MaxNodes"]), least),
+        eligible=float(row["EligibleTime"]) if row["EligibleTime"].isdecimal() else None,
+        restarts=_count(row["RestartCnt"]),
+        asked=tres,
+        min_cpus=_count(row["MinCpus"]),
+        is_picky=any(_asks(field, row[field]) for field in _PICKY),
     )
+
+
+def _asks(field: str, value: str) -> bool:
+    if field == "tres-per-task":  # `-c 2` is `cpu=2` there
+        return any(not part.startswith("cpu") for part in value.split(",") if part not in _NOT_ASKED)
+    return value.strip() not in _NOT_ASKED
+
+
+def _count(text: str) -> int:
+    """A number, with the range of `1-2` its first; 0 for what is none."""
+    number = text.partition("-")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def node_of(entry: Mapping[str, Any]) -> Node:
@@ -214,16 +256,6 @@ def mib(text: str) -> float:
     except ValueError:
         return math.inf
     return math.inf if math.isnan(found) else found
-
-
-def tasks_in(text: str) -> int:
-    """How many tasks `1-5,7,10-20:5%3` has; 1 where there is no array."""
-    total = 0
-    for part in text.partition("%")[0].split(","):
-        span, _, step = part.partition(":")
-        first, _, last = span.partition("-")
-        total += len(range(int(first), int(last) + 1, int(step or 1))) if last else 1
-    return max(total, 1)
 
 
 def largest(groups: Iterable[Group]) -> frozenset[Group]:

@@ -20,6 +20,9 @@ INTERVAL_SECONDS: Final = 30.0
 _OF_SLURMCTLD: Final = ("jobs", "nodes", "partitions")
 """Asked after `scheduler`, the least that slurmctld can be asked for."""
 
+_WITH_MUNGE: Final = ("scheduler", *_OF_SLURMCTLD, "slurmdbd")
+"""Not asked where the pod's own munged does not answer: nothing would be learned of them, after 50 s each."""
+
 OLD_SECONDS: Final = 5 * INTERVAL_SECONDS
 """A round that is older is not told any more: each of its questions may take until then."""
 
@@ -86,13 +89,15 @@ class Rounds:
         for name, ask in self._questions().items():
             # One that does not answer is not asked three times more: each question may wait for long.
             is_down = name in _OF_SLURMCTLD and not reads["scheduler"].is_up
-            reads[name] = _Read() if is_down else _read(ask)
+            is_mute = name in _WITH_MUNGE and not reads["munge"].is_up
+            reads[name] = _Read() if is_down or is_mute else _read(ask)
         text = exposition(self._families(reads))
         with self._lock:
             self._text, self._at = text, self._now()
 
     def _questions(self) -> dict[str, Callable[[], Any]]:
         found: dict[str, Callable[[], Any]] = {
+            "munge": self._sources.munge,
             "scheduler": self._sources.scheduler,
             "jobs": self._sources.jobs,
             "nodes": self._sources.nodes,
@@ -126,9 +131,9 @@ class Rounds:
             own.put("exporter_collection_seconds", read.seconds, source=name)
             if name in self._collected:
                 own.put("exporter_collected_timestamp_seconds", self._collected[name], source=name)
-        own.put("slurmctld_up", reads["scheduler"].value is not None)
-        if "slurmdbd" in reads:
-            own.put("slurmdbd_up", reads["slurmdbd"].is_up)
+        for daemon, name in (("slurmctld", "scheduler"), ("slurmdbd", "slurmdbd")):
+            if name in reads and reads[name].message is not None:
+                own.put(f"{daemon}_up", reads[name].value is not None)
         return [*families, *own.families.values()]
 
     def _built(self, name: str, reads: dict[str, _Read]) -> list[Family]:
@@ -161,7 +166,7 @@ class Rounds:
             put_waits(own, jobs, self._now(), by_person=self._wanted.by_person)
             put_requeues(own, jobs)
         elif name == "nodes":
-            put_drained(own, nodes)
+            put_drained(own, nodes, by_person=self._wanted.by_person)
         elif name == "partitions" and jobs is not None and nodes is not None:
             put_stuck(own, [partition.name for partition in partitions], jobs, nodes, self._now())
 

@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from images.common.command import Result, Runner, run
-from images.common.slurm_records import NotUnderstoodError
+from images.common.slurm_records import Columns, NotUnderstoodError, states_of, text_of
 from images.controller.configuration import config_hash, read_files
-from images.exporter.records import Job, Node, Partition, entries, job_of, node_of, partition_of
+from images.exporter.records import (
+    BASE_STATES,
+    JOB_FIELDS,
+    SHORT_FIELDS,
+    Job,
+    Node,
+    Partition,
+    entries,
+    jobs_of,
+    node_of,
+    partition_of,
+)
 
 QUESTION_SECONDS: Final = 25.0
 """For one command of Slurm's. An overloaded slurmctld lets them wait and say nothing until then."""
 
-JOBS: Final = ("squeue", "--all", "--states=all", "--json")
+_BOUND: Final = ("prlimit", f"--as={1 << 30}")
+"""Users write into what squeue reads, tens of kB a job, and must not fill the exporter. 10,000 usual jobs need less
+(docs/benchmarks); as JSON 1.5 GiB."""
+JOBS: Final = (*_BOUND, "squeue", "--all", "--array", "--states=all", "--noheader", "--noconvert")
+JOB_STATES: Final = (*_BOUND, "squeue", "--only-job-state", "--json")
+_NAMED: Final = 5000
+"""Jobs that are named in a command line; of more, all are asked for."""
 NODES: Final = ("scontrol", "show", "nodes", "--all", "--json")
 PARTITIONS: Final = ("scontrol", "show", "partitions", "--all", "--json")
+MUNGE: Final = ("munge", "--no-input")
 SCHEDULER: Final = ("sdiag", "--json")
 SLURMDBD: Final = ("sacctmgr", "ping")
 
@@ -56,7 +75,22 @@ class Sources:
 
     def jobs(self) -> list[Job]:
         """Every job that slurmctld knows, in all partitions, also those that ended a moment ago (MinJobAge)."""
-        return self._records(JOBS, "jobs", job_of)
+        columns = Columns(JOB_FIELDS, SHORT_FIELDS)
+        answer = self._ask((*JOBS, columns.option)).stdout
+        try:
+            rows = list(columns.rows(answer))
+            # squeue shows a flag in place of the state: COMPLETING, and not what the job ended as.
+            return jobs_of(rows, self._states([row["JobID"] for row in rows if row["State"] not in BASE_STATES]))
+        except (NotUnderstoodError, ValueError) as error:
+            raise SourceError(f"squeue: {error}") from error
+
+    def _states(self, jobs: Sequence[str]) -> dict[str, frozenset[str]]:
+        """All states of these jobs by JobID, of tasks of arrays too (`12_3`)."""
+        if not jobs:
+            return {}
+        named = (f"--jobs={','.join(jobs)}",) if len(jobs) <= _NAMED else ()
+        found = entries(self._ask((*JOB_STATES, *named)).stdout, "jobs")
+        return {re.split("[_+]", text_of(entry.get("job_id")))[0]: states_of(entry.get("state")) for entry in found}
 
     def nodes(self) -> list[Node]:
         """Every node, also those of hidden partitions."""
@@ -74,11 +108,16 @@ class Sources:
             raise SourceError(f"{' '.join(SCHEDULER)}: {error!r}") from error
         return statistics
 
-    def slurmdbd(self) -> None:
-        """Whether it answers: it does where this returns."""
+    def munge(self) -> bool:
+        """True: the munged of this pod answers."""
+        return self._ask(MUNGE).ok
+
+    def slurmdbd(self) -> bool:
+        """True: it answers, which it does not without its database (24.11 and 26.05)."""
         answer = self._ask(SLURMDBD).stdout
         if not answer.strip().endswith("UP"):
             raise SourceError(answer.strip())
+        return True
 
     def agent(self) -> Agent:
         """What the configuration agent says of what is in force."""
@@ -106,8 +145,8 @@ class Sources:
             raise SourceError(f"{' '.join(command)}: {error}") from error
 
     def _ask(self, command: tuple[str, ...]) -> Result:
-        # Lists of an array's tasks are cut off at 64 characters else; text without line breaks is a third shorter.
-        env = {**os.environ, "SLURM_BITSTR_LEN": "0", "SLURM_JSON": "compact"}
+        # Text without line breaks is a third shorter; times are seconds since 1970, in JSON always.
+        env = {**os.environ, "SLURM_JSON": "compact", "SLURM_TIME_FORMAT": "%s"}
         result = self.runner(command, timeout=QUESTION_SECONDS, env=env)
         if not result.ok:
             raise SourceError(f"{' '.join(command)}: {result.message}")

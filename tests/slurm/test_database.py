@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pytest
 
 from images.accounting.check_database import KNOWN_SCHEMAS
+from images.common.command import Result
+from images.exporter.sources import SourceError, Sources
 from slurm.certificates import CERTIFICATE_SEED_BYTES, authority_certificate, server_certificate
 from tests.slurm.accounting import (
     MEMORY_LIMIT,
@@ -160,9 +162,37 @@ def test_a_changed_password_is_taken_at_the_next_start(cluster: AccountingSandbo
 def restart(pod: Pod) -> None:
     """Kill MariaDB and start it again."""
     kill(pod, "mariadbd")
+    start_again(pod)
+
+
+def start_again(pod: Pod) -> None:
+    """Start MariaDB where it has ended."""
     pod.run(["rm", "--force", "/run/mysqld/probe.cnf"])
     pod.start_program("mariadbd", {"MEMORY_LIMIT": str(MEMORY_LIMIT)})
     wait_for_database(pod)
+
+
+def test_the_exporter_sees_that_the_database_alone_is_away(cluster: AccountingSandbox) -> None:
+    def ask(argv: Sequence[str], *, timeout: float = 10, env: Mapping[str, str] | None = None) -> Result:
+        conf = {"SLURM_CONF": "/config/slurm/slurm.conf"}
+        done = cluster.run(["timeout", f"{timeout:g}", *argv], pod="slurmdbd-0", env={**conf, **(env or {})})
+        return Result(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    sources = Sources(runner=ask)
+    sources.slurmdbd()
+    kill(cluster.pods["database"], "mariadbd")
+    with pytest.raises(SourceError, match=r"DOWN|Unable to connect to database"):
+        sources.slurmdbd()
+    start_again(cluster.pods["database"])
+    wait_until(lambda: slurmdbd_answers(sources), cluster.logs, 60)
+
+
+def slurmdbd_answers(sources: Sources) -> bool:
+    try:
+        sources.slurmdbd()
+    except SourceError:
+        return False
+    return True
 
 
 def test_a_first_start_that_is_killed_in_the_middle_begins_anew(alone: SlurmSandbox) -> None:

@@ -150,8 +150,8 @@ def test_the_figures_are_what_slurms_commands_say(exporter: SlurmSandbox) -> Non
             ("slurm_sdiag_jobs_submitted", ""): statistics["jobs_submitted"],
             ("slurmstack_slurmctld_up", ""): 1,
             ("slurmstack_configuration_refused", ""): 0,
-            ("slurmstack_job_wait_seconds_count", 'partition="main",account="biology"'): 1,
-            ("slurmstack_node_drained", 'node="default-1",reason_kind="health",by="root"'): 1,
+            ("slurmstack_jobs_waiting", 'partition="main",account="biology"'): 1,
+            ("slurmstack_node_drained", 'node="default-1",reason_kind="health",check="dns",by="root"'): 1,
             ("slurmstack_queue_stuck_jobs", 'partition="main"'): 0,
         },
     )
@@ -210,11 +210,38 @@ def test_a_slurmctld_that_does_not_answer_has_no_figures(exporter: SlurmSandbox)
     try:
         found = wait_for(exporter, {("slurmstack_slurmctld_up", ""): 0, ("slurmstack_exporter_up", 'source="jobs"'): 0})
         assert [name for name, _ in found if name.startswith("slurm_")] == []
-        assert ("slurmstack_job_wait_seconds_count", 'partition="main"') not in found
+        assert ("slurmstack_jobs_waiting", 'partition="main"') not in found
         assert found["slurmstack_exporter_up", 'source="configuration"'] == 1
     finally:
         exporter.controller.start_program("slurmctld")
     wait_for(exporter, {("slurmstack_slurmctld_up", ""): 1, ("slurmstack_exporter_up", 'source="jobs"'): 1})
+
+
+def test_a_munged_of_the_exporter_s_own_that_fails_says_nothing_of_slurmctld(exporter: SlurmSandbox) -> None:
+    wait_for(exporter, {("slurmstack_slurmctld_up", ""): 1})
+    pod = exporter.pods["exporter"]
+    kill(pod, "munged")
+    try:
+        found = wait_for(exporter, {("slurmstack_exporter_up", 'source="scheduler"'): 0})
+        assert ("slurmstack_slurmctld_up", "") not in found
+    finally:
+        pod.start_program("munged")
+    wait_for(exporter, {("slurmstack_slurmctld_up", ""): 1})
+
+
+def test_a_job_that_does_not_end_when_it_is_cancelled_is_completing_and_cancelled(exporter: SlurmSandbox) -> None:
+    cancelled = wait_for(exporter, {("slurm_jobs_running", ""): 0})["slurm_jobs_cancelled", ""]
+    submit(exporter, "games", "-n1 --array=3 --nodelist=default-0")
+    wait_for(exporter, {("slurm_jobs_running", ""): 1})
+    worker = exporter.pods["default-0"]
+    worker.run("pkill --signal STOP slurmstepd")
+    try:
+        exporter.run("scancel --user=games")
+        states = {("slurm_jobs_completing", ""): 1.0, ("slurm_jobs_cancelled", ""): cancelled + 1}
+        wait_for(exporter, {**states, ("slurm_jobs_running", ""): 0})
+    finally:
+        worker.run("pkill --signal CONT slurmstepd")
+    wait_for(exporter, {("slurm_jobs_completing", ""): 0})
 
 
 def test_a_refused_configuration_is_told_and_private_data_are_seen_by_slurms_user_alone(

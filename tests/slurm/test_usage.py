@@ -277,6 +277,13 @@ def test_each_task_of_an_array_is_a_job_of_its_own(past: AccountingSandbox) -> N
     assert [job.job for job in ended(past, f"{array}_5")] == [f"{array}_5"]
 
 
+def test_a_user_without_an_account_may_call_it_as_he_likes_and_spoils_no_report(past: AccountingSandbox) -> None:
+    number = submit(past, "news", r"$'a|b\n9|root'", "--ntasks=1", "sleep 1")
+    (job,) = ended(past, number)
+    (run,) = runs_of(past, number)
+    assert (job.account, run.account, run.user, run.cpus) == ("a|b\n9|root", "a|b\n9|root", "news", 1)
+
+
 def test_what_jobs_asked_for_are_the_hours_of_usage(past: AccountingSandbox) -> None:
     kubectl: Any = Controller(past)
     start, end = MIDNIGHT - timedelta(hours=1), MIDNIGHT + timedelta(hours=1)  # runs cross both

@@ -36,11 +36,14 @@ _CALL = re.compile(r"^\s+(\S+)\s+\(\s*\d+\) count:(\d+)", re.MULTILINE)
 class RecordSandbox(KubernetesSandbox):
     """A controller that knows of many nodes."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, **settings: int) -> None:
+        """`settings`: of slurm.conf."""
         stack = with_change(sections(nodes), "topology", {"plugin": "tree", "labels": list(LABELS)})
         stack = with_change(stack, "accounting", {"enabled": False})
         # Nobody is behind the records: slurmctld would look up and ask each of them, and do little else.
-        self.stack = with_change(stack, "slurm.settings", {**stack["slurm"]["settings"], "SlurmdTimeout": 0})
+        self.stack = with_change(
+            stack, "slurm.settings", {**stack["slurm"]["settings"], "SlurmdTimeout": 0, **settings}
+        )
         self.nodes = nodes
         places = {f"machine-{number}": labels(number) for number in range(nodes)}
         super().__init__("24.11", config=render(load_config(self.stack)), workers=0, nodes=places)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from images.common.slurm_node import waits_for_topology
 from images.common.slurm_records import (
+    Columns,
     NodeRecord,
     NotUnderstoodError,
     entries_in,
@@ -81,3 +84,30 @@ def test_a_number_may_be_unset(value: object, number: float | None) -> None:
 def test_words_may_be_a_list_or_one_text() -> None:
     assert words_of("a, b", ",") == words_of(["a", "b"], ",") == ["a", "b"]
     assert words_of(None, ",") == []
+
+
+def printed(columns: Columns, *rows: dict[str, str]) -> str:
+    """As squeue prints rows for `--Format=A:0<mark>,B:6<mark>`."""
+    fields = re.findall(r"(\w+):(\d+)(~.+?[~!])(?:,|$)", columns.option.removeprefix("--Format="))
+    cut = {name: int(width) or None for name, width, _ in fields}
+    return "".join("".join(row[name][: cut[name]] + mark for name, _, mark in fields) + "\n" for row in rows)
+
+
+def test_columns_have_any_text_and_nothing_where_slurm_has_nothing() -> None:
+    columns = Columns(("A", "B"), {"B"})
+    rows = [{"A": "a\n~0~|b\u2028", "B": "(null)"}, {"A": "", "B": "long enough"}]
+    assert list(columns.rows(printed(columns, *rows))) == [{"A": rows[0]["A"], "B": ""}, {"A": "", "B": "long e"}]
+    assert list(columns.rows("")) == []
+
+
+def test_marks_between_columns_are_never_the_same() -> None:
+    assert Columns(("A", "B")).option != Columns(("A", "B")).option
+
+
+def test_a_list_that_is_cut_off_or_has_other_columns_is_refused() -> None:
+    columns = Columns(("A", "B"))
+    text = printed(columns, {"A": "1", "B": "2"})
+    with pytest.raises(NotUnderstoodError):
+        list(columns.rows(text * 2 + text[: len(text) // 2]))
+    with pytest.raises(NotUnderstoodError):
+        list(columns.rows(printed(columns, {"A": "1", "B": text})))

@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from images.exporter import own_figures, slurm_figures
+from images.health.checks import disks, filesystem
+from images.health.contract import Thresholds
+from images.health.metrics import metrics
+from images.health.runner import Outcome
+from images.health.verdict import ok
 from slurm.alerts import ALERTS, RUNBOOKS, rules_file
 
 ROOT = Path(__file__).resolve().parents[3]
 
 UP = {"slurmstack_slurmctld_up": "1x200"}
 
-VOLUME = 'slurmstack_volume_free_bytes{{volume="{0}"}}'
-SIZE = 'slurmstack_volume_size_bytes{{volume="{0}"}}'
-DRAINED = 'slurmstack_node_drained{{node="n{0}",reason_kind="{1}"}}'
+FREE = 'slurmstack_volume_free_bytes{volume="state"}'
+SIZE = 'slurmstack_volume_size_bytes{volume="state"}'
+JAIL = 'slurmstack_health_{0}",instance="n{1}:9306"}}'
+DRAINED = 'slurmstack_node_drained{{node="n{0}",reason_kind="{1}",check="{2}"}}'
+EXPORTER = 'slurmstack_exporter_up{{source="{0}"}}'
 
 # Name of the alert -> figures (one value a minute) with which it fires, and with which it does not.
 CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "SlurmctldDown": ({"slurmstack_slurmctld_up": "0x200"}, UP),
     "SlurmdbdDown": ({"slurmstack_slurmdbd_up": "0x200"}, {"slurmstack_slurmdbd_up": "1x200"}),
-    "SlurmFiguresMissing": ({"other": "1x200"}, UP),
-    "SlurmNodesDown": ({"slurm_nodes_down": "2x200"}, {"slurm_nodes_down": "0x200"}),
-    "SlurmNodeDrained": ({DRAINED.format(0, "health"): "1x200"}, {DRAINED.format(0, "health"): "0x200"}),
-    "SlurmManyNodesDrained": (
-        {DRAINED.format(n, "health"): "1x200" for n in range(3)},
-        {DRAINED.format(n, "health" if n else "administrator"): "1x200" for n in range(3)},
+    "SlurmFiguresMissing": ({"other": "1x200"}, {**UP, EXPORTER.format("slurmdbd"): "0x200"}),
+    "SlurmTargetDown": (
+        {'up{job="slurmstack-jobs",instance="n0:9306"}': "0x200"},
+        {'up{job="slurmstack-jobs",instance="n0:9306"}': "1x200", 'up{job="prometheus"}': "0x200"},
     ),
-    "SlurmPrologFailed": ({DRAINED.format(0, "prolog"): "1x200"}, {DRAINED.format(0, "health"): "1x200"}),
+    "SlurmNodesDown": ({"slurm_nodes_down": "2x200"}, {"slurm_nodes_down": "0x200"}),
+    "SlurmNodeDrained": ({DRAINED.format(0, "health", "dns"): "1x200"}, {DRAINED.format(0, "health", "dns"): "0x200"}),
+    "SlurmManyNodesDrained": (
+        {DRAINED.format(n, "health", "dns"): "1x200" for n in range(3)},
+        {
+            **{DRAINED.format(n, "health", "dns" if n else "clock"): "1x200" for n in range(3)},
+            **{DRAINED.format(n, "health", "new-machine"): "1x200" for n in range(3, 9)},
+        },
+    ),
+    "SlurmPrologFailed": ({DRAINED.format(0, "prolog", ""): "1x200"}, {DRAINED.format(0, "health", "dns"): "1x200"}),
     "SlurmQueueStuck": (
         {'slurmstack_queue_stuck_jobs{partition="p"}': "1x200"},
         {'slurmstack_queue_stuck_jobs{partition="p"}': "0x200"},
@@ -39,15 +55,21 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"slurm_schedule_cycle_last": "2000001x200"},
         {"slurm_schedule_cycle_last": "1999999x200"},
     ),
-    "JailSlow": ({"slurmstack_jail_latency_seconds": "1.5x200"}, {"slurmstack_jail_latency_seconds": "0.5x200"}),
+    "JailSlow": (
+        {JAIL.format('check_seconds{check="filesystem', 0): "1.5x200"},
+        {
+            JAIL.format('check_seconds{check="filesystem', 0): "0.5x200",
+            JAIL.format('check_seconds{check="dns', 0): "1.5x200",
+        },
+    ),
     "JailNearlyFull": (
-        {VOLUME.format("jail"): "9x200", SIZE.format("jail"): "100x200"},
-        {VOLUME.format("jail"): "11x200", SIZE.format("jail"): "100x200"},
+        {JAIL.format('disk_used_ratio{path="/jail', n): f"{0.91 if n else 0.5}x200" for n in range(2)},
+        {
+            JAIL.format('disk_used_ratio{path="/jail', 0): "0.89x200",
+            JAIL.format('disk_used_ratio{path="/', 0): "0.95x200",
+        },
     ),
-    "StateVolumeNearlyFull": (
-        {VOLUME.format("state"): "9x200", SIZE.format("state"): "100x200"},
-        {VOLUME.format("state"): "11x200", SIZE.format("state"): "100x200"},
-    ),
+    "StateVolumeNearlyFull": ({FREE: "9x200", SIZE: "100x200"}, {FREE: "11x200", SIZE: "100x200"}),
     "CertificateNearItsEnd": (  # promtool's clock starts at 0.
         {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1200000x200"},
         {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1300000x200"},
@@ -88,6 +110,29 @@ def test_an_alert_fires_where_it_should_and_not_where_all_is_well(promtool: str,
     assert firing(promtool, tmp_path, name, well, wanted=False) == ""
 
 
+def test_a_source_that_cannot_be_read_is_told_unless_slurmctld_is_down(promtool: str, tmp_path: Path) -> None:
+    jobs = {EXPORTER.format("jobs"): "0x200"}
+    assert firing(promtool, tmp_path, "SlurmFiguresMissing", {**UP, **jobs}, wanted=True) == ""
+    down = {"slurmstack_slurmctld_up": "0x200"}
+    assert firing(promtool, tmp_path, "SlurmFiguresMissing", {**down, **jobs}, wanted=False) == ""
+
+
 def test_each_alert_has_its_page_and_each_page_its_alert() -> None:
     pages = {path.stem for path in (ROOT / RUNBOOKS).glob("*.md")}
     assert pages == {alert.name for alert in ALERTS}
+
+
+def test_each_figure_in_an_alert_is_one_that_a_program_of_ours_gives() -> None:
+    """Of GPUs, DCGM's: nothing here reads them (docs/monitoring.md). The jail is at /jail in each worker."""
+    room = disks.read_room(ROOT)
+    outcomes = {
+        disks.NAME: Outcome(result=disks.judge(Path("/jail"), room, Thresholds())),
+        filesystem.NAME: Outcome(result=ok()),
+    }
+    health = metrics(outcomes, 0)
+    given = {f"slurmstack_{name}" for name in own_figures._HELP}
+    given |= slurm_figures.names().keys() | set(re.findall(r"^slurmstack_\w+", health, re.MULTILINE))
+    expressions = " ".join(alert.expression for alert in ALERTS)
+    assert set(re.findall(r"\bslurm(?:stack)?_\w+", expressions)) <= given
+    for series in re.findall(r"\bslurmstack_health_\w+{[^}]*}", expressions):
+        assert f"\n{series} " in health

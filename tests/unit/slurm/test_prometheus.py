@@ -12,6 +12,7 @@ import pytest
 
 from config import load_config
 from config.cluster import ClusterConfig
+from slurm.alerts import ALERTS
 from slurm.dashboards.boards import BOARDS
 from slurm.monitoring import PATHS
 from slurm.prometheus import CONFIG_DIR, keeps, prometheus_files, targets_file
@@ -52,6 +53,13 @@ def test_slurmctld_is_read_where_it_gives_figures_and_each_path_is_a_series_of_i
     groups = jobs(config("26.05"))["slurmctld"]["static_configs"]
     assert tuple(group["labels"]["__metrics_path__"] for group in groups) == PATHS
     assert len({group["labels"]["instance"] for group in groups}) == len(PATHS)
+
+
+def test_each_target_but_prometheus_itself_is_watched_by_an_alert() -> None:
+    (alert,) = (alert for alert in ALERTS if alert.name == "SlurmTargetDown")
+    (pattern,) = re.findall(r'job=~"(.*?)"', alert.expression)
+    watched = {name for name in jobs(config("26.05")) if re.fullmatch(pattern, name)}
+    assert watched == jobs(config("26.05")).keys() - {"prometheus"}
 
 
 def test_prometheus_3_is_told_the_format_that_slurmctld_does_not_name_and_2_is_not() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -105,13 +106,20 @@ def test_one_job_as_json_and_csv() -> None:
     assert row["advice"] == "; ".join(data["advice"])
 
 
-def test_the_table_of_a_large_cluster_with_gpus_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    large = job(step_line("90-00:00:00"), seconds=9 * 10**6, end=epoch(2500), tres="cpu=512,mem=2T,gres/gpu=64")
+def test_the_table_of_a_large_cluster_with_gpus_fits_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"FORCE_COLOR": "1", "NO_COLOR": "1", "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)
+    who = {"user": "alice-of-the-institute", "account": "physics-of-the-university"}
+    tres = "cpu=512000,mem=2000T,gres/gpu=6400"
+    large = job(step_line("90-00:00:00"), seconds=9 * 10**6, end=epoch(2500), tres=tres, **who)
     print_table(report(large, hours=3000, by=("account", "user")))
-    printed = capsys.readouterr().out
-    assert max(len(line) for line in printed.splitlines()) <= 80
-    cells = ["ml", "alice", "1", "1,280,000", "2,160", "0.2", "1,277,840", "5,120,000", "0.0", "160,000", "-"]
-    assert cells in [line.split() for line in printed.splitlines()]
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split()[:2] == ["ACCOUNT", "USER"]
+    cells = ["1", "1,280.0M", "2,160", "0.0", "1,280.0M", "5,120.0M", "0.0", "16.0M", "-"]
+    assert cells == lines[1].split()[2:]
 
 
 def test_the_table_says_what_was_not_measured_and_leaves_out_gpus_that_nobody_asked_for(

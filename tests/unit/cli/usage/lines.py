@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cli.usage.records import DELIMITER
+
 NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)  # a Saturday
 START = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -18,4 +20,5 @@ def line(job: str, who: tuple[str, str], start: float, end: float, tres: str, **
     """What sacct prints for one run of a user in an account, between two hours after START."""
     elapsed = changes.get("elapsed", round((end - start) * 3600))
     cpus = changes.get("cpus", 1)
-    return f"{job}|{'|'.join(who)}|{epoch(start)}|{epoch(end)}|{elapsed}|{tres}|{cpus}"
+    user, account = who
+    return DELIMITER.join(map(str, (job, user, epoch(start), epoch(end), elapsed, tres, cpus, account)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from cli.usage.plot import MOST_COLORS, plot, stacks, tick_labels
 from cli.usage.present import as_csv, as_data, print_table
-from cli.usage.records import UNKNOWN, RecordError, Run, parse_runs, sacct_command
+from cli.usage.records import DELIMITER, UNKNOWN, RecordError, Run, parse_runs, sacct_command
 from cli.usage.totals import Usage, summarize
 from tests.unit.cli.usage.lines import NOW, START, epoch, line
 
@@ -69,8 +70,8 @@ def test_gpus_of_all_types_are_counted_once(tres: str, cpus: int, gpus: int) -> 
 
 def test_jobs_that_have_not_run_count_nothing() -> None:
     waiting = [
-        "8|alice|ml|Unknown|Unknown|0||0",
-        "9|alice|ml|None|Unknown|0||0",
+        "8|alice|Unknown|Unknown|0||0|ml".replace("|", DELIMITER),
+        "9|alice|None|Unknown|0||0|ml".replace("|", DELIMITER),
         line("10", ("alice", "ml"), 1, 1, "cpu=4"),
         "",
     ]
@@ -80,6 +81,15 @@ def test_jobs_that_have_not_run_count_nothing() -> None:
 def test_a_job_without_account_or_name_is_shown_as_such() -> None:
     (found,) = parse_runs([line("7", ("", ""), 0, 1, "cpu=1")])
     assert (found.user, found.account) == (UNKNOWN, UNKNOWN)
+
+
+def test_an_account_may_be_any_text_and_makes_no_other_record() -> None:
+    account = f"a|b\n\n9|root|{epoch(0)}|{epoch(1)}|3600|cpu=64|64|ml\u2028\x0c"
+    printed = "\n".join([line("7", ("alice", account), 0, 1, "cpu=1"), line("8", ("bob", "ml"), 0, 1, "cpu=2")])
+    assert [(run.job, run.account, run.cpus) for run in parse_runs(printed.split("\n"))] == [
+        ("7", account, 1),
+        ("8", "ml", 2),
+    ]
 
 
 def test_a_line_that_sacct_cannot_have_printed_is_an_error() -> None:
@@ -186,6 +196,24 @@ def test_the_table_shows_groups_shares_and_the_sum(capsys: pytest.CaptureFixture
     assert ["ml", "1", "3.00", "75.0", "0.00", "-"] in lines
     assert ["all", "2", "4.00", "100.0", "0.00", "-"] in lines
     assert "2026-11-20 00:00 to 2026-11-22 00:00 UTC" in printed
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_table_with_everything_fits_a_terminal_and_is_not_broken_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, terminal: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    account = "physics-of-the-university-of-somewhere"
+    runs = [run(0, 23, account=account, job=str(job), cpus=10**6, gpus=10**5) for job in range(1000)]
+    print_table(total(runs, by=("account", "user"), step="month"))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    whole = [line for line in lines if account in line]
+    assert (max(map(len, lines)) <= 80, len(whole)) == ((True, 0) if terminal else (False, 1))
+    assert lines[1].startswith("2026-11-20 ")
+    assert lines[1].split()[-5:] == ["1,000", "23,000.0M", "100.0", "2,300.0M", "100.0"]
 
 
 def test_an_empty_report_says_so(capsys: pytest.CaptureFixture[str]) -> None:

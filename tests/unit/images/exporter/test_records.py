@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 
 from images.common.slurm_records import NotUnderstoodError
-from images.exporter.records import entries, job_of, mib, node_of, tasks_in
+from images.exporter.records import Job, entries, jobs_of, mib, node_of
 from images.exporter.slurm_figures import Figures, put_jobs
 from images.exporter.text import exposition
-
-
-@pytest.mark.parametrize(
-    ("text", "tasks"), [("", 1), ("7", 1), ("1-5", 5), ("1-9:2,20", 6), ("0-99%3", 100), ("3,5,8", 3)]
-)
-def test_the_tasks_of_an_array_are_counted(text: str, tasks: int) -> None:
-    assert tasks_in(text) == tasks
+from tests.unit.images.exporter.rows import row
 
 
 @pytest.mark.parametrize(
@@ -44,28 +37,38 @@ def test_a_list_that_is_cut_off_is_not_taken_for_a_whole_one(text: str) -> None:
         list(entries(text, "jobs"))
 
 
-def job(**fields: Any) -> Any:
-    return job_of({"job_state": ["PENDING"], "partition": "main", **fields})
+def job(*, tres: str = "", states: frozenset[str] | None = None, **fields: str) -> Job:
+    (found,) = jobs_of([row(**{"tres-alloc": tres, **fields})], {"7": states} if states else {})
+    return found
 
 
 def test_a_job_that_waits_for_several_partitions_is_counted_once() -> None:
-    assert job(partition="main,big").partition == "main"
+    assert job(Partition="main,big").partition == "main"
+
+
+def test_the_tasks_of_an_array_that_wait_together_are_one_record() -> None:
+    assert [found.tasks for found in jobs_of([row(JobID="7"), row(JobID="7"), row(JobID="8")], {})] == [2, 1]
+
+
+def test_what_squeue_hides_behind_a_flag_is_told() -> None:
+    assert job(State="COMPLETING", states=frozenset({"FAILED", "COMPLETING"})).is_finished
+    assert not job(State="COMPLETING").is_finished
 
 
 def test_what_a_job_has_is_read_from_its_resources() -> None:
-    found = job(job_state=["RUNNING"], tres_alloc_str="cpu=2,mem=3G,gres/gpu=4,gres/gpu:h100=4", nodes="a-[1-2],b")
+    found = job(State="RUNNING", tres="cpu=2,mem=3G,gres/gpu=4,gres/gpu:h100=4", NodeList="a-[1-2],b")
     assert (found.memory, found.gpus, found.nodes) == (3072, 4, ("a-1", "a-2", "b"))
 
 
 def test_a_job_may_have_memory_beyond_all_numbers() -> None:
     figures = Figures()
-    put_jobs(figures, [job(job_state=["RUNNING"], tres_alloc_str="mem=1?")], by_person=True)
+    put_jobs(figures, [job(State="RUNNING", tres="mem=1?")], by_person=True)
     assert "slurm_jobs_memory_alloc +Inf\n" in exposition(figures.families.values())
 
 
-def test_a_number_that_is_not_set_or_has_no_end_is_none() -> None:
-    found = job(max_nodes={"set": False, "infinite": True, "number": 0}, node_count={"set": True, "number": 3})
-    assert (found.min_nodes, found.max_nodes, found.eligible) == (3, 3, None)
+def test_what_squeue_has_no_number_for_is_none_or_nothing() -> None:
+    found = job(MaxNodes="0", NumNodes="3-5", EligibleTime="N/A", RestartCnt="N/A")
+    assert (found.min_nodes, found.max_nodes, found.eligible, found.restarts) == (3, 3, None, 0)
 
 
 def test_gpus_of_a_node_are_those_that_its_jobs_have() -> None:

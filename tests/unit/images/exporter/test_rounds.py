@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -12,11 +13,12 @@ import pytest
 
 from images.common.command import Result
 from images.exporter.own_figures import Figures, put_drained, put_stuck
-from images.exporter.records import GROUPS, NAME_LENGTH, OTHERS, job_of, node_of
+from images.exporter.records import GROUPS, NAME_LENGTH, OTHERS, jobs_of, node_of
 from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
-from images.exporter.sources import JOBS, NODES, PARTITIONS, SCHEDULER, SLURMDBD, Sources, end_of_certificate
+from images.exporter.sources import JOBS, MUNGE, NODES, SCHEDULER, SLURMDBD, Sources, end_of_certificate
 from images.exporter.text import Family, exposition
 from slurm.certificates import server_certificate
+from tests.unit.images.exporter.rows import row
 
 NOW = 1_800_000_000.0
 NOWHERE = "http://127.0.0.1:1"
@@ -29,18 +31,25 @@ class Slurm:
         self.records: dict[str, Sequence[Mapping[str, Any]]] = {"jobs": [], "nodes": [], "partitions": [], **records}
         self.asked: list[tuple[str, ...]] = []
         self.is_down = False
+        self.is_mute = False
 
     def __call__(self, argv: Sequence[str], *, timeout: float = 0, env: Mapping[str, str] | None = None) -> Result:
         del timeout
         assert env is not None
         self.asked.append(tuple(argv))
+        if tuple(argv) == MUNGE:
+            return Result(code=int(self.is_mute), stderr="munge: Error: Failed to connect")
         if self.is_down:
             return Result(code=1, stderr="Unable to contact slurm controller")
         if argv[0] == "sdiag":
             return Result(code=0, stdout=json.dumps({"statistics": {"jobs_submitted": 7}}))
         if tuple(argv) == SLURMDBD:
             return Result(code=0, stdout="slurmdbd(primary) at slurmdbd-0 is UP\n")
-        kind = {JOBS: "jobs", NODES: "nodes", PARTITIONS: "partitions"}[tuple(argv)]
+        if tuple(argv[:-1]) == JOBS:
+            columns = re.findall(r"([\w-]+):\d(~.+?[~!])(?:,|$)", argv[-1].removeprefix("--Format="))
+            rows = ("".join(job[field] + end for field, end in columns) for job in self.records["jobs"])
+            return Result(code=0, stdout="".join(f"{row}\n" for row in rows))
+        kind = "nodes" if tuple(argv) == NODES else "partitions"
         return Result(code=0, stdout=json.dumps({kind: self.records[kind]}))
 
 
@@ -50,11 +59,11 @@ def rounds_of(slurm: Slurm, clock: list[float], logged: list[str] | None = None,
     return Rounds(given, Sources(runner=slurm, agent_url=NOWHERE), log.append, now=lambda: clock[0])
 
 
-def pending(**fields: Any) -> dict[str, Any]:
-    return {
-        "job_state": ["PENDING"], "partition": "main", "account": "physics", "state_reason": "Resources",
-        "eligible_time": {"set": True, "number": NOW - 100}, "node_count": {"set": True, "number": 1}, **fields,
-    }  # fmt: skip
+NUMBERS = itertools.count(100)
+
+
+def pending(**fields: str) -> dict[str, str]:
+    return row(**{"JobID": str(next(NUMBERS)), "EligibleTime": f"{NOW - 100:.0f}", **fields})
 
 
 def test_scrapes_ask_slurm_nothing_and_a_round_asks_each_thing_once() -> None:
@@ -63,19 +72,19 @@ def test_scrapes_ask_slurm_nothing_and_a_round_asks_each_thing_once() -> None:
     rounds.round()
     for _ in range(5):
         rounds.text()
-    assert len(slurm.asked) == len(set(slurm.asked)) == 5
+    assert len(slurm.asked) == len(set(slurm.asked)) == 6
 
 
 def test_whoever_makes_up_accounts_is_among_the_others_and_nobody_is_left_out() -> None:
-    made_up = [pending(account=f"{number:04}" + "x" * 1020) for number in range(3 * GROUPS)]
-    slurm = Slurm(jobs=[*made_up, pending(account="physics"), pending(account="physics")])
+    made_up = [pending(Account=f"{number:04}" + "x" * 1020) for number in range(3 * GROUPS)]
+    slurm = Slurm(jobs=[*made_up, pending(), pending()])
     rounds = rounds_of(slurm, [NOW])
     rounds.round()
     text = rounds.text()
     for figure, labels in (
         ("slurm_account_jobs", ""),
         ("slurm_account_jobs_pending", ""),
-        ("slurmstack_job_wait_seconds_count", 'partition="main",'),
+        ("slurmstack_jobs_waiting", 'partition="main",'),
     ):
         found = dict(re.findall(rf'^{figure}{{{labels}account="(.*)"}} (\d+)$', text, re.MULTILINE))
         assert len(found) == GROUPS + 1
@@ -97,8 +106,22 @@ def test_a_slurmctld_that_does_not_answer_is_asked_once_a_round() -> None:
     slurm.is_down = True
     rounds = rounds_of(slurm, [NOW])
     rounds.round()
-    assert slurm.asked == [SCHEDULER]
+    assert slurm.asked == [MUNGE, SCHEDULER]
     assert 'slurmstack_exporter_up{source="nodes"} 0' in rounds.text()
+
+
+def test_a_munged_of_the_exporter_s_own_says_nothing_of_slurmctld() -> None:
+    slurm = Slurm()
+    rounds = rounds_of(slurm, [NOW], accounting=True)
+    rounds.round()
+    assert "slurmstack_slurmctld_up 1\n" in rounds.text()
+    assert "slurmstack_slurmdbd_up 1\n" in rounds.text()
+    slurm.is_mute, slurm.asked = True, []
+    rounds.round()
+    assert slurm.asked == [MUNGE]
+    assert not re.search("slurm(ctld|dbd)_up", rounds.text())
+    for source in ("munge", "scheduler", "jobs", "slurmdbd"):
+        assert f'slurmstack_exporter_up{{source="{source}"}} 0' in rounds.text()
 
 
 def test_what_sdiag_does_not_say_is_left_out() -> None:
@@ -122,9 +145,9 @@ def test_what_a_round_could_not_read_has_no_figures_and_says_since_when() -> Non
     assert len([line for line in logged if line.startswith("scheduler:")]) == 1
 
 
-STRANGE: dict[str, dict[str, Any]] = {
-    "jobs": {"array_task_string": f"0-{10**30}"},
-    "partitions": {"tres_req_str": "cpu=many"},
+STRANGE: dict[str, dict[str, str]] = {
+    "jobs": {"tres-alloc": "gres/gpu=many"},
+    "partitions": {"tres-alloc": "cpu=many"},
 }
 """Source that is not up then -> a job that nobody has thought of."""
 
@@ -165,11 +188,11 @@ def test_where_slurmctld_gives_its_own_names_the_exporter_does_not() -> None:
 
 
 def test_private_data_name_nobody() -> None:
-    rounds = rounds_of(Slurm(jobs=[pending(user_name="bob")]), [NOW], by_person=False)
+    rounds = rounds_of(Slurm(jobs=[pending(UserName="bob")]), [NOW], by_person=False)
     rounds.round()
     assert "bob" not in rounds.text()
     assert "physics" not in rounds.text()
-    assert 'slurmstack_job_wait_seconds_count{partition="main"} 1' in rounds.text()
+    assert 'slurmstack_jobs_waiting{partition="main"} 1' in rounds.text()
 
 
 IDLE = {"name": "n", "state": ["IDLE"], "partitions": ["main"], "cpus": 4, "effective_cpus": 4, "real_memory": 1000}
@@ -179,27 +202,37 @@ IDLE = {"name": "n", "state": ["IDLE"], "partitions": ["main"], "cpus": 4, "effe
     ("job", "node", "stuck"),
     [
         ({}, {}, 1),
-        ({"array_task_string": "1-3"}, {}, 3),
-        ({"state_reason": "Dependency"}, {}, 0),
-        ({"state_reason": "QOSMaxJobsPerUserLimit"}, {}, 0),
-        ({"eligible_time": {"set": True, "number": NOW - 5}}, {}, 0),
-        ({"features": "h100"}, {}, 0),
-        ({"tres_req_str": "cpu=5"}, {}, 0),
-        ({"tres_req_str": "cpu=1,mem=2G"}, {}, 0),
-        ({"tres_req_str": "cpu=1,gres/gpu=1"}, {}, 0),
-        ({"node_count": {"set": True, "number": 2}}, {}, 0),
+        ({"Reason": "Dependency"}, {}, 0),
+        ({"Reason": "QOSMaxJobsPerUserLimit"}, {}, 0),
+        ({"EligibleTime": f"{NOW - 5:.0f}"}, {}, 0),
+        ({"tres-alloc": "cpu=5"}, {}, 0),
+        ({"tres-alloc": "cpu=1,mem=2G"}, {}, 0),
+        ({"tres-alloc": "cpu=1,gres/gpu=1"}, {}, 0),
+        ({"MinCpus": "5"}, {}, 0),
+        ({"NumNodes": "2"}, {}, 0),
+        ({"tres-per-task": "cpu=2"}, {}, 1),
+        ({"tres-per-task": "cpu=2,gres/gpu:1"}, {}, 0),
+        ({"Feature": "h100"}, {}, 0),
+        ({"ExcNodes": "n-[2-4]"}, {}, 0),
+        ({"Contiguous": "1"}, {}, 0),
+        ({"ReqSwitch": "1"}, {}, 0),
+        ({"SCT": "2:*:*"}, {}, 0),
+        ({"HetJobID": "7"}, {}, 0),
         ({}, {"state": ["IDLE", "DRAIN"]}, 0),
         ({}, {"state": ["IDLE", "PLANNED"]}, 0),
         ({}, {"state": ["MIXED"]}, 0),
         ({}, {"partitions": ["other"]}, 0),
     ],
 )
+@pytest.mark.parametrize("tasks", [1, 3])
 def test_a_job_is_stuck_that_waits_its_turn_while_a_node_that_fits_is_idle(
-    job: dict[str, Any], node: dict[str, Any], stuck: int
+    job: dict[str, str], node: dict[str, Any], stuck: int, tasks: int
 ) -> None:
     figures = Figures()
-    put_stuck(figures, ["main"], [job_of(pending(**job))], [node_of({**IDLE, **node})], NOW)
-    assert list(figures.families["queue_stuck_jobs"].series.values()) == [stuck]
+    put_stuck(
+        figures, ["main"], jobs_of([pending(**{**job, "JobID": "7"})] * tasks, {}), [node_of({**IDLE, **node})], NOW
+    )
+    assert list(figures.families["queue_stuck_jobs"].series.values()) == [stuck * tasks]
 
 
 @pytest.mark.parametrize(
@@ -214,12 +247,19 @@ def test_a_job_is_stuck_that_waits_its_turn_while_a_node_that_fits_is_idle(
         ("prolog is to be changed", "alice", "administrator"),
     ],
 )
-def test_it_is_told_who_drained_a_node_and_for_what(reason: str, by: str, kind: str) -> None:
+@pytest.mark.parametrize("by_person", [True, False])
+def test_it_is_told_who_drained_a_node_and_for_what_and_of_private_data_no_person(
+    reason: str, by: str, kind: str, *, by_person: bool
+) -> None:
     figures = Figures()
     put_drained(
-        figures, [node_of({"name": "n", "state": ["IDLE", "DRAIN"], "reason": reason, "reason_set_by_user": by})]
+        figures,
+        [node_of({"name": "n", "state": ["IDLE", "DRAIN"], "reason": reason, "reason_set_by_user": by})],
+        by_person=by_person,
     )
-    assert list(figures.families["node_drained"].series) == [(("node", "n"), ("reason_kind", kind), ("by", by))]
+    check = [("check", "dns")] if kind == "health" else []
+    told = [("by", by)] if by_person or by != "alice" else []
+    assert list(figures.families["node_drained"].series) == [(("node", "n"), ("reason_kind", kind), *check, *told)]
 
 
 def test_labels_are_escaped() -> None:
