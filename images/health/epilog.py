@@ -49,6 +49,7 @@ class Epilog(AroundJob):
         """Clean up, then look."""
         before = self.moment()
         node = with_job(self.local.node, self.environment)
+        self._hide_gpus(node.job)
         removals: list[Callable[[], int]] = []
         gone = self._retire(node.job)
         if gone is not None:
@@ -68,6 +69,12 @@ class Epilog(AroundJob):
     @property
     def _proc(self) -> Path:
         return self.local.node.root / "proc"
+
+    def _hide_gpus(self, job: str) -> None:
+        try:
+            self.gpu_jobs.end(job)
+        except (OSError, ValueError) as error:
+            self.log(f"job {job}: its GPUs stay shown as its own: {error}")
 
     def _retire(self, job: str) -> Path | None:
         try:
