@@ -197,5 +197,5 @@ def main() -> int:
         log = Log("health-epilog", open_pod_log())
         Epilog.in_pod(log).run()
     except Exception as error:  # noqa: BLE001  (an epilog that fails drains the node)
-        log(f"gave up: {type(error).__name__}: {error}")
+        log.failure(f"gave up: {type(error).__name__}: {error}")
     return 0

@@ -80,6 +80,7 @@ class Prolog(AroundJob):
         The report has nothing else in it: what was found before may not look as if it had been found now.
         """
         slurm, name = Slurm(runner=self.runner, timeout=ASK_SECONDS), self.local.node.name
+        starts = f"job {self.environment.get('SLURM_JOB_ID', '?')} starts all the same"
 
         def record() -> Record:
             found = slurm.node(name)
@@ -94,7 +95,7 @@ class Prolog(AroundJob):
             report = Report(at=int(self.now()), results=refusing, note=note_of(before.comment))
             told = slurm.update(name, comment=encode(report))
             if not told.ok:
-                self.log(f"the job starts all the same, as nobody can be told: {told.message}")
+                self.log(f"{starts}, as nobody can be told: {told.message}")
                 return False
             deadline = self.clock.now() + WAIT_SECONDS
             while self.clock.now() < deadline:
@@ -102,9 +103,9 @@ class Prolog(AroundJob):
                 if record().is_drained:
                     return True
         except SlurmError as error:
-            self.log(f"the job starts all the same, as nobody can be asked: {error}")
+            self.log(f"{starts}, as nobody can be asked: {error}")
             return False
-        self.log(f"the job starts all the same: the watcher has not drained the node in {WAIT_SECONDS:g} s")
+        self.log(f"{starts}: the watcher has not drained the node in {WAIT_SECONDS:g} s")
         return False
 
 
@@ -116,5 +117,5 @@ def main() -> int:
         log = Log("health-prolog", open_pod_log())
         return Prolog.in_pod(log).run()
     except Exception as error:  # noqa: BLE001
-        log(f"gave up, the job starts all the same: {type(error).__name__}: {error}")
+        log.failure(f"gave up, the job starts all the same: {type(error).__name__}: {error}")
         return 0

@@ -182,7 +182,7 @@ def test_the_job_starts_while_slurmctld_is_away(job: FakeJob, silent: str) -> No
     job.runner.answers[silent] = Command(code=124, stderr="no answer")
     job.add("gpu-free", fail("hardware"))
     assert job.start() == 0
-    assert "the job starts all the same" in job.log[-1]
+    assert "job 17 starts all the same" in job.log[-1]
 
 
 def test_checks_see_the_job(job: FakeJob) -> None:
