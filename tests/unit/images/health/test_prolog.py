@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result as Command
+from images.common.gpu_jobs import GpuJobs
 from images.health import prolog, state
 from images.health.contract import Check, Context, FaultClass, Hardware, Node, Result, Status, Thresholds
 from images.health.local import Local
@@ -33,6 +34,7 @@ class FakeJob:
         (directory / "proc").mkdir()
         self.node = Node(name="w-0", gpus=8, root=directory, state=directory / "state")
         self.jobs = directory / "jobs"
+        self.gpu_jobs = GpuJobs(shown=directory / "gpu-jobs", own=directory / "own")
         self.cells = directory / "cells"
         self.registry = Registry()
         self.off: frozenset[str] = frozenset()
@@ -64,6 +66,7 @@ class FakeJob:
             runner=self.runner,
             environment=self.environment,
             jobs=self.jobs,
+            gpu_jobs=self.gpu_jobs,
             cells=self.cells,
             seconds=seconds,
             clock=self.clock,
