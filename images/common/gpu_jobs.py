@@ -60,9 +60,10 @@ class GpuJobs:
         for path in self.own.iterdir():
             path.unlink()
         write_atomically(self.own / _GPUS, json.dumps([[gpu.name, gpu.uuid] for gpu in gpus]))
-        for directory in (self.shown, self._dcgm, self._gpustat):
-            own_directory(directory)
-        self._show(gpus)
+        if gpus:
+            for directory in (self.shown, self._dcgm, self._gpustat):
+                own_directory(directory)
+            self._show(gpus)
 
     def begin(self, job: str, uid: int, numbers: Sequence[int]) -> None:
         """A job gets the GPUs of these numbers, which are Slurm's."""

@@ -73,6 +73,13 @@ def test_a_job_without_gpus_of_ours_is_shown_nowhere(jobs: GpuJobs, numbers: tup
     jobs.end("17")
 
 
+def test_a_node_without_gpus_shows_nothing(tmp_path: Path) -> None:
+    made = GpuJobs(shown=tmp_path / "shown", own=tmp_path / "own")
+    made.start([])
+    made.begin("17", 1001, (0,))
+    assert not made.shown.exists()
+
+
 def test_a_name_that_is_no_number_leads_nowhere(jobs: GpuJobs) -> None:
     with pytest.raises(ValueError, match="no job's number"):
         jobs.begin("../17", 1001, (0,))
