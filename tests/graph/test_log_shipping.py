@@ -74,7 +74,7 @@ def test_it_reads_the_namespace_s_pods_but_not_itself() -> None:
     config = json.loads(inputs(recorded(), "slurm-logs-config")["data"]["collector.yaml"])
     receiver = config["receivers"]["filelog"]
     assert receiver["include"] == ["/var/log/pods/slurm_*/*/*.log"]
-    assert receiver["exclude"] == ["/var/log/pods/slurm_log-shipper-*/*/*.log"]
+    assert receiver["exclude"] == ["/var/log/pods/slurm_log-shipper-?????_*/*/*.log"]
     assert config["exporters"]["otlphttp"]["endpoint"] == OTLP["endpoint"]
 
 
