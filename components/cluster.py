@@ -20,6 +20,7 @@ from components.health import Health, HealthArgs
 from components.jail import Jail, JailArgs
 from components.kit.context import Scope, recommended_labels
 from components.kit.workload import SLURM_NODE_LABEL
+from components.log_shipping import LogShipping, LogShippingArgs
 from components.login import Login, LoginArgs
 from components.monitoring import Monitoring, MonitoringArgs
 from components.mounts import Mount, MountArgs
@@ -95,6 +96,9 @@ class SlurmCluster(pulumi.ComponentResource):
         if config.monitoring.is_on:
             self._create_exporter(config)
             self._create_monitoring(config)
+        if config.logs.otlp is not None:
+            shipping = LogShippingArgs(scope=scope, config=config, otlp=config.logs.otlp)
+            LogShipping(f"{name}-logs", shipping, self._inside)
         if config.network_policies.enabled:
             policies = NetworkPoliciesArgs(scope=scope, config=config)
             NetworkPolicies(f"{name}-network-policies", policies, self._inside)

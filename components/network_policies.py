@@ -47,7 +47,8 @@ class NetworkPolicies(pulumi.ComponentResource):
         rest, self._existing = args.config.rest, args.config.monitoring.existing
         table, beyond, outsiders = links(args.config), outside(args.config), scraped(args.config)
         self._create_policy("default-deny", k8s.meta.v1.LabelSelectorArgs(), [], [])
-        for component in dict.fromkeys(end for link in table for end in (link.source, link.target)):
+        ends = (end for link in table for end in (link.source, link.target))
+        for component in dict.fromkeys((*ends, *beyond)):
             ingress = [self._from(port, found) for port, found in _by_port(table, target=component)]
             if component == REST and (others := _rest_peers(rest)) is not None:
                 ingress.append(Ingress(from_=others or None, ports=_ports((REST_PORT,))))

@@ -61,6 +61,10 @@ DRIVER_CAPABILITIES = "compute,utility,video"
 has changed with its versions."""
 
 
+JOB_FILES = "/run/slurmstack/gpu-jobs"
+"""In the pod and on the machine (images/common/gpu_jobs.py)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkerPoolArgs:
     """Inputs of `WorkerPool`."""
@@ -174,8 +178,15 @@ def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
             empty_dir("spool", size_limit=pool.tmp),
             temporary_volume(args.scope, args.name, pool),
             empty_dir("run", size_limit=SMALL),
+            *([_job_files()] if pool.resources.gpus.job_files else []),
         ],
     )
+
+
+def _job_files() -> k8s.core.v1.VolumeArgs:
+    """Of the machine: its exporter of GPUs' figures is in another pod, and not ours. The next boot finds it empty."""
+    source = k8s.core.v1.HostPathVolumeSourceArgs(path=JOB_FILES, type="DirectoryOrCreate")
+    return k8s.core.v1.VolumeArgs(name="gpu-jobs", host_path=source)
 
 
 def _users_volume(args: WorkerPoolArgs) -> k8s.core.v1.VolumeArgs:
@@ -227,6 +238,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             mount("spool", "/var/spool/slurmd"),
             temporary_mount(args.scope, pool),
             mount("run", "/run/slurm"),
+            *([mount("gpu-jobs", JOB_FILES)] if pool.resources.gpus.job_files else []),
         ],
         resources=resources(
             cpu=cpu_request(args),

@@ -12,6 +12,7 @@ from config.sections.accounting import Accounting
 from config.sections.cloud import Cloud, ExistingCloud
 from config.sections.dashboard import Dashboard
 from config.sections.health import Health
+from config.sections.logs import Logs
 from config.sections.monitoring import Monitoring
 from config.sections.network_policies import NetworkPolicies
 from config.sections.partitions import Partition, PartitionName
@@ -104,6 +105,9 @@ class ClusterConfig(Section):
 
     monitoring: Monitoring = Field(default_factory=Monitoring)
     """Figures for Prometheus."""
+
+    logs: Logs = Field(default_factory=Logs)
+    """Where logs go besides Kubernetes' own files."""
 
     dashboard: Dashboard = Field(default_factory=Dashboard)
     """A page for people, behind the REST API's TLS."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from config.cluster import ClusterConfig
+from config.sections.logs import Logs
 from config.sections.network_policies import INTERNET, Egress
 from slurm.health import WATCH
 from slurm.monitoring import slurmctld_gives_figures
@@ -22,6 +23,7 @@ from slurm.names import (
     EXPORTER,
     EXPORTER_PORT,
     JOB_METRICS_PORT,
+    LOG_SHIPPER,
     NODE_EXPORTER,
     NODE_EXPORTER_PORT,
     PROMETHEUS,
@@ -131,8 +133,17 @@ def outside(config: ClusterConfig) -> dict[str, tuple[Destination, ...]]:
         REST: directory,
         # Whom Alertmanager tells is in a Secret.
         PROMETHEUS: _everywhere(()) if config.monitoring.alertmanager_secret is not None else (),
+        LOG_SHIPPER: _log_server(config.logs),
     }
     return {component: found for component, found in allowed.items() if found}
+
+
+def _log_server(logs: Logs) -> tuple[Destination, ...]:
+    """Of a host that only DNS knows a policy can say the port alone."""
+    if logs.otlp is None:
+        return ()
+    ports = (logs.otlp.port,)
+    return _everywhere(ports) if logs.otlp.address is None else (Destination(logs.otlp.address, (), ports),)
 
 
 def _everywhere(ports: tuple[int, ...]) -> tuple[Destination, ...]:

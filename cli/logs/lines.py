@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cli.logs.naming import job_in
 from cli.usage.times import TimeError, parse_time
 
 _SECOND = 1_000_000_000
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00)?")
+_LEVEL = re.compile(r"[\w.-]+: (fatal|error|warning|notice|verbose|debug)\d?: ", re.IGNORECASE)
+"""As Slurm's daemons, munged and our own programs write it (docs/logs.md)."""
 _SPAN = re.compile(r"(?:\d{1,9}[smhdw])+")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -46,7 +49,15 @@ class Line:
 
     def as_data(self) -> dict[str, Any]:
         """The line for scripts. Keys are only ever added (docs/operations.md)."""
-        return {"time": self.time, "component": self.component, "place": self.place, "text": self.text}
+        named = _LEVEL.match(self.text)
+        return {
+            "time": self.time,
+            "component": self.component,
+            "place": self.place,
+            "text": self.text,
+            "level": named[1].lower() if named else "info",
+            "job": job_in(self.text),
+        }
 
 
 def nanoseconds(text: str) -> int | None:

@@ -27,6 +27,12 @@ def names_job(wanted: Collection[str]) -> Callable[[str], bool]:
     return matches
 
 
+def job_in(text: str) -> str | None:
+    """The first job that a text names, as it has it: `5`, or `5_3` of an array; None: none."""
+    match = _JOB.search(text)
+    return match and (f"{match[1]}_{match[2]}" if match[2] else match[1])
+
+
 def _ids(job: str, task: str, as_job: str) -> set[str]:
     return {job, f"{job}_{task}" if task else job, as_job or job}
 

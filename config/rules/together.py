@@ -77,7 +77,11 @@ def _pools(sections: Sections) -> Iterator[Problem]:
         if stem != name and stem in names:
             message = f"is also the name of a node of the pool {stem!r}, and Slurm allows a name only once"
             yield Problem(f"worker_nodes.{name}", message)
+    health: Health | None = sections.get("health")
     for name, pool in pools.items():
+        if pool.resources.gpus.job_files and health is not None and not health.enabled:
+            message = "is true, and health.enabled is false: the prolog writes these files. Remove one of them"
+            yield Problem(f"worker_nodes.{name}.resources.gpus.job_files", message)
         for feature in pool.features:
             if feature != name and feature in names:
                 message = f"{feature!r} is the name of another pool, whose partitions would take these nodes too: "

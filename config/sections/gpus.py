@@ -90,11 +90,21 @@ class Gpus(Section):
     """Shares of the node's GPUs for jobs that ask for a part of one (`--gres=shard:1`), the same number for each GPU.
     Slurm counts them; nothing keeps the jobs of a GPU apart. Default: no shares."""
 
+    job_files: bool = Field(default=False, strict=True)
+    """Whether the files that say which job has which GPU of NVIDIA's lie on the machine, in /run/slurmstack/gpu-jobs,
+    where an exporter of its figures can read them. Not with `security: baseline`; takes `health`, which is on by
+    default."""
+
     @model_validator(mode="after")
     def _go_together(self) -> Gpus:
-        wanted = [key for key, given in (("type", self.type), ("mig", self.mig), ("shard", self.shard)) if given]
+        wanted = [key for key in ("type", "mig", "shard", "job_files") if getattr(self, key)]
         if not self.count and wanted:
             raise ValueError(f"has {' and '.join(wanted)}, and a count of 0; say how many GPUs a node has")
+        if self.job_files and self.vendor != "nvidia":
+            raise ValueError(
+                f"has job_files, which are for exporters of NVIDIA's figures, and vendor: {self.vendor}; remove one of "
+                "them"
+            )
         if self.mig:
             self._check_mig()
         if self.shard is not None and self.shard % self.count:

@@ -222,6 +222,15 @@ class WorkerPool(Machines):
             )
         return self
 
+    @model_validator(mode="after")
+    def _no_job_files_without_the_jail(self) -> WorkerPool:
+        if self.resources.gpus.job_files and self.security == "baseline":
+            raise ValueError(
+                "has resources.gpus.job_files and security: baseline, and pods of that level have nothing of the "
+                "machine; use security: confined, or leave job_files out"
+            )
+        return self
+
     @property
     def gpu_types(self) -> tuple[str, ...]:
         """What Slurm calls its GPUs (`--gpus=TYPE:N`), in order; none where they have no type, or there are none."""

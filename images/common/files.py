@@ -11,10 +11,12 @@ Owner = tuple[int, int]
 """User and group, by their numbers."""
 
 
-def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644, owner: Owner | None = None) -> None:
+def write_atomically(
+    path: Path, content: str | bytes, *, mode: int = 0o644, owner: Owner | None = None, sync: bool = True
+) -> None:
     """Write `path` so that a reader sees the old content or the new one, and a crash leaves one of the two.
 
-    By default the file belongs to this process.
+    By default the file belongs to this process. `sync=False`: where a crash of the machine takes it along anyway.
     """
     data = content.encode() if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -25,7 +27,8 @@ def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644, own
             os.fchmod(file.fileno(), mode)
             if owner is not None:
                 os.fchown(file.fileno(), *owner)
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

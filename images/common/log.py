@@ -1,6 +1,7 @@
 """One line per event on standard output: what `kubectl logs` shows.
 
-A line starts with the program's name, so that lines of several programs in one pod's log can be told apart.
+A line is `PROGRAM: TEXT` or `PROGRAM: error: TEXT`, as Slurm's daemons write theirs, so that lines of several programs
+in one pod's log can be told apart. The container's runtime adds the time.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ class Log:
             for line in message.splitlines() or [""]:
                 self._stream.write(f"{self._program}: {line}\n")
             self._stream.flush()
+
+    def failure(self, message: str) -> None:
+        """What keeps the program from its work."""
+        self("\n".join(f"error: {line}" for line in message.splitlines() or [""]))
 
 
 def open_pod_log(stdout_of_pid_1: Path = Path("/proc/1/fd/1")) -> TextIO:

@@ -34,7 +34,7 @@ def program(name: str, stream: TextIO | None = None) -> Iterator[Log]:
     try:
         yield log
     except CannotGoOnError as error:
-        log(str(error))
+        log.failure(str(error))
         sys.exit(error.status)
 
 

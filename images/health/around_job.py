@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Self
 
 from images.common import job_directory
 from images.common.command import Runner
+from images.common.gpu_jobs import GpuJobs
 from images.health import state
 from images.health.contract import Node, Result, Status
 from images.health.local import Local, find_local, pod_environment
@@ -35,6 +36,7 @@ class AroundJob:
     environment: Mapping[str, str]
     """What slurmd tells about the job."""
     jobs: Path = job_directory.JOBS
+    gpu_jobs: GpuJobs = field(default_factory=GpuJobs)
     seconds: float = SECONDS
 
     @classmethod

@@ -49,6 +49,7 @@ class Epilog(AroundJob):
         """Clean up, then look."""
         before = self.moment()
         node = with_job(self.local.node, self.environment)
+        self._hide_gpus(node.job)
         removals: list[Callable[[], int]] = []
         gone = self._retire(node.job)
         if gone is not None:
@@ -68,6 +69,12 @@ class Epilog(AroundJob):
     @property
     def _proc(self) -> Path:
         return self.local.node.root / "proc"
+
+    def _hide_gpus(self, job: str) -> None:
+        try:
+            self.gpu_jobs.end(job)
+        except (OSError, ValueError) as error:
+            self.log(f"job {job}: its GPUs stay shown as its own: {error}")
 
     def _retire(self, job: str) -> Path | None:
         try:
@@ -190,5 +197,5 @@ def main() -> int:
         log = Log("health-epilog", open_pod_log())
         Epilog.in_pod(log).run()
     except Exception as error:  # noqa: BLE001  (an epilog that fails drains the node)
-        log(f"gave up: {type(error).__name__}: {error}")
+        log.failure(f"gave up: {type(error).__name__}: {error}")
     return 0

@@ -1,18 +1,18 @@
 """health-prolog: Slurm's `Prolog`, on each node of a job before its first step.
 
-It makes the job's temporary directory, and looks quickly at what would hurt the job. Where the machine is broken, or
-another job's remains hold its GPUs, it reports that at once, and waits for the watcher to drain the node; then it
-refuses, and Slurm starts the job elsewhere. Where the watcher does not drain it (it counts how many are drained, and
-sees what many nodes have at once) the job starts: a prolog that refuses has its node drained by Slurm itself, whatever
-the limit. Nothing else refuses a job: not a check that hangs or crashes, nor this program itself. What may be wrong on
-all nodes at once (fault class `node`: a file system, a server) is not waited for.
+It makes the job's temporary directory, shows exporters which GPUs the job has, and looks quickly at what would hurt the
+job. Where the machine is broken, or another job's remains hold its GPUs, it reports that at once, and waits for the
+watcher to drain the node; then it refuses, and Slurm starts the job elsewhere. Where the watcher does not drain it (it
+counts how many are drained, and sees what many nodes have at once) the job starts: a prolog that refuses has its node
+drained by Slurm itself, whatever the limit. Nothing else refuses a job: not a check that hangs or crashes, nor this
+program itself. What may be wrong on all nodes at once (fault class `node`: a file system, a server) is not waited for.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -53,6 +53,7 @@ class Prolog(AroundJob):
         node = with_job(self.local.node, self.environment)
         if node.job and node.job_uid is not None:
             self._make_directory(node.job, node.job_uid)
+            self._show_gpus(node.job, node.job_uid, node.job_gpus)
         failed = self.look(node, "prolog")
         counting = failed.keys() - self.local.report_only
         refusing = {name: failed[name] for name in counting if failed[name].fault in _REFUSING}
@@ -67,12 +68,19 @@ class Prolog(AroundJob):
         except (OSError, ValueError) as error:
             self.log(f"job {job} gets no temporary directory of its own: {error}")
 
+    def _show_gpus(self, job: str, uid: int, gpus: Sequence[int]) -> None:
+        try:
+            self.gpu_jobs.begin(job, uid, gpus)
+        except (OSError, ValueError) as error:
+            self.log(f"job {job}: nobody is told which GPUs it has: {error}")
+
     def _is_drained_for(self, refusing: Mapping[str, Result]) -> bool:
         """Report what was found, and whether the node is then drained, by whomever.
 
         The report has nothing else in it: what was found before may not look as if it had been found now.
         """
         slurm, name = Slurm(runner=self.runner, timeout=ASK_SECONDS), self.local.node.name
+        starts = f"job {self.environment.get('SLURM_JOB_ID', '?')} starts all the same"
 
         def record() -> Record:
             found = slurm.node(name)
@@ -87,7 +95,7 @@ class Prolog(AroundJob):
             report = Report(at=int(self.now()), results=refusing, note=note_of(before.comment))
             told = slurm.update(name, comment=encode(report))
             if not told.ok:
-                self.log(f"the job starts all the same, as nobody can be told: {told.message}")
+                self.log(f"{starts}, as nobody can be told: {told.message}")
                 return False
             deadline = self.clock.now() + WAIT_SECONDS
             while self.clock.now() < deadline:
@@ -95,9 +103,9 @@ class Prolog(AroundJob):
                 if record().is_drained:
                     return True
         except SlurmError as error:
-            self.log(f"the job starts all the same, as nobody can be asked: {error}")
+            self.log(f"{starts}, as nobody can be asked: {error}")
             return False
-        self.log(f"the job starts all the same: the watcher has not drained the node in {WAIT_SECONDS:g} s")
+        self.log(f"{starts}: the watcher has not drained the node in {WAIT_SECONDS:g} s")
         return False
 
 
@@ -109,5 +117,5 @@ def main() -> int:
         log = Log("health-prolog", open_pod_log())
         return Prolog.in_pod(log).run()
     except Exception as error:  # noqa: BLE001
-        log(f"gave up, the job starts all the same: {type(error).__name__}: {error}")
+        log.failure(f"gave up, the job starts all the same: {type(error).__name__}: {error}")
         return 0

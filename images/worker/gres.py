@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
+from images.common.gpu_jobs import Gpu, GpuJobs
 from images.worker import mig
 from images.worker.confine import NODE
 from images.worker.cpus import Topology, numbers
@@ -21,6 +22,7 @@ GPUS: Final = Path("/proc/driver/nvidia/gpus")
 """One directory per GPU of the machine, from the kernel's driver."""
 
 _TYPED: Final = re.compile(r"\bGres=gpu:([a-z][a-z0-9_.-]*):(\d+)")
+_TYPES: Final = re.compile(r"\bgpu:([a-z0-9][a-z0-9_.-]*):\d+")
 _AMD: Final = "0x1002"
 """AMD's number as a maker of PCI devices."""
 
@@ -38,6 +40,8 @@ class Device:
     """The kernel's numbers of those that are near it; empty: unknown."""
     kind: str = ""
     """Its type in Slurm."""
+    shown: Gpu | None = None
+    """What exporters of NVIDIA's figures call it."""
 
 
 def fitting_gres(node_conf: str, log: Callable[[str], None], gpus: Path = GPUS) -> str:
@@ -64,47 +68,60 @@ def write_gres_conf(
     log: Callable[[str], None],
     directory: Path = NODE,
     root: Path = Path("/"),
+    jobs: GpuJobs | None = None,
 ) -> None:
     """What slurmd reads after the cluster's gres.conf: nothing where it finds the devices itself.
 
-    `topology`: the machine's; the node may be registered without it.
+    `topology`: the machine's; the node may be registered without it. `jobs`: told of the devices.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lines = own_lines(node_conf, vendor, topology, runner=runner, log=log, root=root) if "Gres=" in node_conf else []
+    wanted = "Gres=" in node_conf
+    devices = find_devices(node_conf, vendor, runner=runner, log=log, root=root) if wanted else []
+    lines = own_lines(node_conf, vendor, topology, devices, log) if wanted else []
     (directory / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
+    try:
+        (jobs or GpuJobs()).start([device.shown for device in devices if device.shown is not None])
+    except OSError as error:
+        log(f"nobody will be told which job has which GPU: {error}")
 
 
-def own_lines(
-    node_conf: str,
-    vendor: str,
-    topology: Topology | None,
-    *,
-    runner: Runner,
-    log: Callable[[str], None],
-    root: Path = Path("/"),
-) -> list[str]:
-    """The lines of this node's gres.conf; none where Slurm finds the devices by itself and takes them as they are."""
-    placed = topology if "CoresPerSocket=" in node_conf else None
-    as_they_are = False
+def find_devices(
+    node_conf: str, vendor: str, *, runner: Runner, log: Callable[[str], None], root: Path = Path("/")
+) -> list[Device]:
+    """The GPUs that the pod has, in the order in which Slurm numbers them."""
     if mig.is_divided(node_conf):
-        near = {minor: cpus for minor, _, cpus in _nvidia(root)}
-        devices = [
-            Device(files=part.files, cpus=near.get(part.minor, frozenset()), kind=part.profile)
-            for part in mig.find(runner, log, root)
-        ]
+        near = {minor: (name, cpus) for minor, _, cpus, (name, _) in _nvidia(root)}
+        devices = []
+        for part in mig.find(runner, log, root):
+            name, cpus = near.get(part.minor, (str(part.minor), frozenset[int]()))
+            shown = Gpu(name=f"{name}.{part.instance}", uuid=part.uuid)
+            devices.append(Device(files=part.files, cpus=cpus, kind=part.profile, shown=shown))
+        # Slurm takes the types in the order in which the node offers them, and those of a type in that of the lines.
+        types = {kind: number for number, kind in enumerate(_TYPES.findall(node_conf))}
+        devices.sort(key=lambda device: types.get(device.kind, len(types)))
     elif vendor == "amd":
         devices = _amd(root, _kind(node_conf))
     else:
-        devices = [Device(files=(file,), cpus=cpus, kind=_kind(node_conf)) for _, file, cpus in _nvidia(root)]
-        as_they_are = all(_whole_socket(device.cpus, topology, placed) for device in devices)
-        if not as_they_are:
-            log(_NO_SOCKET)
+        kind = _kind(node_conf)
+        devices = [
+            Device(files=(file,), cpus=cpus, kind=kind, shown=Gpu(name=name, uuid=uuid))
+            for _, file, cpus, (name, uuid) in _nvidia(root)
+        ]
     if not devices:
         log("no GPUs were found, and Slurm will drain this node for it")
-    if as_they_are:
-        return []
-    flags = "amd_gpu_env" if vendor == "amd" else "nvidia_gpu_env"
-    return ["AutoDetect=off", *_lines(devices, placed, flags)]
+    return devices
+
+
+def own_lines(
+    node_conf: str, vendor: str, topology: Topology | None, devices: Sequence[Device], log: Callable[[str], None]
+) -> list[str]:
+    """The lines of this node's gres.conf; none where Slurm finds the devices by itself and takes them as they are."""
+    placed = topology if "CoresPerSocket=" in node_conf else None
+    if vendor != "amd" and not mig.is_divided(node_conf):
+        if all(_whole_socket(device.cpus, topology, placed) for device in devices):
+            return []
+        log(_NO_SOCKET)
+    return ["AutoDetect=off", *_lines(devices, placed, "amd_gpu_env" if vendor == "amd" else "nvidia_gpu_env")]
 
 
 def _lines(devices: Sequence[Device], placed: Topology | None, flags: str) -> list[str]:
@@ -146,15 +163,25 @@ def _sockets(topology: Topology) -> list[frozenset[int]]:
     return [frozenset(topology.order[at : at + size]) for at in range(0, len(topology.order), size)]
 
 
-def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int]]]:
-    """Minor number, file and near CPUs of the GPUs that the pod has, in Slurm's order."""
+def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int], tuple[str, str]]]:
+    """Minor number, file, near CPUs, and name and UUID for exporters, of the GPUs that the pod has; in Slurm's order.
+
+    Exporters count GPUs by their places on the bus. The driver mostly gives the files their numbers so, too; where not
+    (a DGX A100), and the pod has all of the machine's GPUs, as it seems, the place counts.
+    """
     found = []
-    for path in (root / GPUS.relative_to("/")).glob("*/information"):
-        minor = re.search(r"(?m)^Device Minor:\s*(\d+)", path.read_text(encoding="utf-8", errors="replace"))
-        file = f"/dev/nvidia{minor[1]}" if minor else ""
-        if minor and (root / file.lstrip("/")).exists():
-            found.append((int(minor[1]), file, _near(root / "sys/bus/pci/drivers/nvidia" / path.parent.name)))
-    return sorted(found)
+    for path in sorted((root / GPUS.relative_to("/")).glob("*/information")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        minor, uuid = (re.search(rf"(?m)^{key}:\s*(\S+)", text) for key in ("Device Minor", "GPU UUID"))
+        file = f"/dev/nvidia{minor[1]}" if minor and minor[1].isdigit() else ""
+        if minor and file and (root / file.lstrip("/")).exists():
+            near = _near(root / "sys/bus/pci/drivers/nvidia" / path.parent.name)
+            found.append((int(minor[1]), file, near, uuid[1] if uuid and uuid[1].startswith("GPU-") else ""))
+    by_place = {minor for minor, *_ in found} == set(range(len(found)))
+    return sorted(
+        (minor, file, near, (str(place if by_place else minor), uuid))
+        for place, (minor, file, near, uuid) in enumerate(found)
+    )
 
 
 def _amd(root: Path, kind: str) -> list[Device]:

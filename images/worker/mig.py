@@ -20,7 +20,7 @@ _MINORS: Final = "proc/driver/nvidia-caps/mig-minors"
 """Minor numbers in /dev/nvidia-caps: `gpu0/gi1/access 12`, `gpu0/gi1/ci0/access 13`."""
 
 _GPU: Final = re.compile(r"GPU \d+: .*\(UUID: (GPU-[^)]+)\)")
-_PART: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: MIG-[^)]+\)")
+_PART: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)")
 _SECONDS: Final = 60
 """For nvidia-smi, which loads the driver's state anew for each GPU that nobody uses."""
 
@@ -31,6 +31,10 @@ class Part:
 
     minor: int
     """Of its GPU: /dev/nvidia0."""
+    instance: str
+    """Its number there (GPU instance)."""
+    uuid: str
+    """`MIG-...`."""
     profile: str
     """As Slurm knows it: `1g.10gb`, `1g.10gb.me`."""
     files: tuple[str, ...]
@@ -53,8 +57,14 @@ def find(runner: Runner, log: Callable[[str], None], root: Path = Path("/")) -> 
     try:
         minors = _minors((root / _MINORS).read_text(encoding="ascii"))
         parts = [
-            Part(minor=minor, profile=profile.replace("+", "."), files=_files(minor, place, minors))
-            for minor, profile, place in _parts(listed.stdout, described.stdout)
+            Part(
+                minor=minor,
+                instance=place[0],
+                uuid=uuid,
+                profile=profile.replace("+", "."),
+                files=_files(minor, place, minors),
+            )
+            for minor, (profile, uuid), place in _parts(listed.stdout, described.stdout)
         ]
     except (OSError, ValueError, ET.ParseError) as error:
         log(f"the parts of the GPUs cannot be found: {error}")
@@ -62,32 +72,32 @@ def find(runner: Runner, log: Callable[[str], None], root: Path = Path("/")) -> 
     return [part for part in parts if all((root / file.lstrip("/")).exists() for file in part.files)]
 
 
-def _parts(listed: str, described: str) -> Iterator[tuple[int, str, tuple[str, str]]]:
-    """The GPU's minor number, the profile, and the numbers of the two instances that make a part.
+def _parts(listed: str, described: str) -> Iterator[tuple[int, tuple[str, str], tuple[str, str]]]:
+    """The GPU's minor number, profile and UUID, and the numbers of the two instances that make a part.
 
     Raises ValueError where the two answers do not say the same.
     """
-    profiles = _profiles(listed)
+    named = _named(listed)
     for gpu in ET.fromstring(described).iter("gpu"):  # noqa: S314 - the driver's own program says it
         uuid, minor = gpu.findtext("uuid", ""), gpu.findtext("minor_number", "")
         for part in gpu.iterfind("mig_devices/mig_device"):
             index = part.findtext("index", "")
-            profile = profiles.get((uuid, index))
+            names = named.get((uuid, index))
             place = part.findtext("gpu_instance_id", ""), part.findtext("compute_instance_id", "")
-            if profile is None or not all(number.isdigit() for number in (minor, *place)):
+            if names is None or not all(number.isdigit() for number in (minor, *place)):
                 raise ValueError(f"nvidia-smi says nothing of part {index} of {uuid}")
-            yield int(minor), profile, place
+            yield int(minor), names, place
 
 
-def _profiles(listed: str) -> dict[tuple[str, str], str]:
-    """By the GPU's name and the part's number in it."""
-    profiles, uuid = {}, ""
+def _named(listed: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """Profile and UUID, by the GPU's UUID and the part's number in it."""
+    named, uuid = {}, ""
     for line in listed.splitlines():
         if gpu := _GPU.match(line):
             uuid = gpu[1]
         elif part := _PART.match(line):
-            profiles[uuid, part[2]] = part[1]
-    return profiles
+            named[uuid, part[2]] = part[1], part[3]
+    return named
 
 
 def _minors(text: str) -> dict[str, int]:

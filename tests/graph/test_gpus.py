@@ -8,17 +8,22 @@ import pytest
 
 from cli.program.recording import record
 from cli.program.values import reveal
+from images.common.gpu_jobs import SHOWN
 from tests import stacks
 from tests.stacks import with_change
 
 
-def slurmd(gpus: Any) -> dict[str, Any]:
-    """The container of a pool with these GPUs."""
+def pod(gpus: Any) -> dict[str, Any]:
+    """A pod of a pool with these GPUs."""
     sections = with_change(stacks.existing(), "worker_nodes.gpu.resources.gpus", gpus)
     sections = with_change(sections, "worker_nodes.gpu.confinement", "required")
     (pool,) = [item for item in record(sections, stack="prod") if item.name == "slurm-pool-gpu-pods"]
-    container: dict[str, Any] = reveal(pool.inputs)["spec"]["template"]["spec"]["containers"][0]
-    return container
+    return dict(reveal(pool.inputs)["spec"]["template"]["spec"])
+
+
+def slurmd(gpus: Any) -> dict[str, Any]:
+    """Its container."""
+    return dict(pod(gpus)["containers"][0])
 
 
 @pytest.mark.parametrize(
@@ -60,6 +65,15 @@ def test_slurmd_s_start_is_told_whose_gpus_they_are(gpus: Any, given: dict[str, 
 )
 def test_the_kernel_s_log_is_read_for_nvidia_s_gpus_only(gpus: Any, reads: bool) -> None:
     assert ("SYSLOG" in slurmd(gpus)["securityContext"]["capabilities"]["add"]) is reads
+
+
+def test_only_where_it_is_asked_for_exporters_of_the_machine_are_shown_the_jobs() -> None:
+    spec = pod({"count": 8, "job_files": True})
+    (volume,) = [one for one in spec["volumes"] if "hostPath" in one]
+    assert volume["hostPath"] == {"path": str(SHOWN), "type": "DirectoryOrCreate"}
+    (mount,) = [one for one in spec["containers"][0]["volumeMounts"] if one["name"] == volume["name"]]
+    assert mount["mountPath"] == str(SHOWN)
+    assert not [one for one in pod(8)["volumes"] if "hostPath" in one]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ def table() -> str:
     sections = with_change(stacks.existing_full(), "sssd", {"secret": "sssd"})
     sections = with_change(sections, "dashboard", {"enabled": True})
     sections = with_change(sections, "monitoring", {"install": True, "nodes": True, "alertmanager_secret": "pager"})
+    image = "registry.example.com/otel/collector-contrib:0.165.0"
+    sections = with_change(sections, "logs", {"otlp": {"endpoint": "https://loki.example.com/otlp", "image": image}})
     rows: dict[str, None] = {}
     for item in record(sections, stack="prod"):
         spec = reveal(item.inputs).get("spec", {}) if item.type.startswith("kubernetes:") else {}

@@ -25,6 +25,8 @@ from tests.slurm.sandbox import SlurmSandbox
 SCHEDULER = "SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=0"
 """As in our own defaults: else a job that does not start at once waits for a minute."""
 
+AROUND_JOBS = "".join(f"{name}=/usr/libexec/slurmstack/health-{name.lower()}\n" for name in ("Prolog", "Epilog"))
+
 LOAD = 'python3 -c \'import ctypes; ctypes.CDLL("libcuda.so.1"); print("loaded")\''
 
 
@@ -47,7 +49,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str, data: Path) -> Sl
     gpu_conf = node_conf("default", pool)
     assert gpu_conf.endswith(" Gres=gpu:h100:2,shard:8")
     files = {name: content for name, content in render(stack).items() if name != "slurm.conf"}
-    config = minimal_config(slurm_version, f"GresTypes=gpu,shard\n{SCHEDULER}\n", **files)
+    config = minimal_config(slurm_version, f"GresTypes=gpu,shard\n{SCHEDULER}\n{AROUND_JOBS}", **files)
     sandbox = slurm_cluster(slurm_version, config=config, workers=0, jail=True)
     mounts = json.dumps([{"source": "/mounts/data", "path": "/data/set"}])
     sandbox.start_worker_on(
@@ -120,6 +122,55 @@ def test_jobs_get_parts_of_gpus_by_their_profiles(cluster: SlurmSandbox) -> None
     tell = "echo $SLURMD_NODENAME $SLURM_STEP_GPUS"
     assert srun(cluster, "--gres=gpu:3g.40gb:1", tell) == "default-4 2\n"
     assert srun(cluster, "--gpus=1g.10gb:2 -N1", tell) == "default-4 0,1\n"
+
+
+SHOWN = "cd /run/slurmstack/gpu-jobs && grep -r . dcgm gpustat | sort"
+
+
+def started(cluster: SlurmSandbox, node: str, asks: str) -> str:
+    """A job of root that runs on the node, with its prolog behind it."""
+    batch = f"sbatch --parsable --output=/dev/null --nodelist={node} {asks} --wrap 'sleep 600'"
+    job = cluster.run(f"cd / && {batch}").stdout.strip()
+    stepd = f"pgrep -f 'slurmstepd: .{job}[.]batch'"
+    wait_until(lambda: cluster.run(stepd, pod=node).returncode == 0, f"job {job}: {cluster.logs()}", 60)
+    return job
+
+
+def shown(cluster: SlurmSandbox, node: str) -> list[str]:
+    return cluster.run(SHOWN, pod=node).stdout.split("\n")[:-1]
+
+
+def test_exporters_are_shown_which_jobs_share_a_gpu(cluster: SlurmSandbox) -> None:
+    assert shown(cluster, "default-0") == [], "jobs have come and gone before"
+    jobs = [started(cluster, "default-0", "--gres=shard:1") for _ in range(2)]
+    assert shown(cluster, "default-0") == [f"dcgm/0:{job}" for job in jobs], "jobstats knows no second one"
+    cluster.run(f"scancel {jobs.pop()}")
+    alone = started(cluster, "default-0", "--gpus=1")
+    having = ((0, jobs[0]), (1, alone))
+    assert shown(cluster, "default-0") == [
+        *(f"dcgm/{gpu}:{job}" for gpu, job in having),
+        *(f"gpustat/{gpu}:{job} 0" for gpu, job in having),
+        *(f"gpustat/GPU-{gpu}:{job} 0" for gpu, job in having),
+    ]
+    cluster.run(f"scancel {jobs[0]} {alone}")
+    wait_until(lambda: shown(cluster, "default-0") == [], cluster.logs)
+
+
+def test_exporters_are_shown_which_job_has_a_part_of_a_gpu(cluster: SlurmSandbox) -> None:
+    """The machine lists the large part first, Slurm counts it last."""
+    job = started(cluster, "default-4", "--gres=gpu:3g.40gb:1")
+    assert shown(cluster, "default-4") == [f"dcgm/0.1:{job}", f"gpustat/0.1:{job} 0", f"gpustat/MIG-0:{job} 0"]
+    cluster.run(f"scancel {job}")
+    job = started(cluster, "default-4", "--gres=gpu:1g.10gb:2")
+    assert [line for line in shown(cluster, "default-4") if "dcgm" in line] == [f"dcgm/0.2:{job}", f"dcgm/0.3:{job}"]
+    cluster.run(f"scancel {job}")
+    wait_until(lambda: shown(cluster, "default-4") == [], cluster.logs)
+
+
+def test_jobs_cannot_write_what_exporters_are_shown(cluster: SlurmSandbox) -> None:
+    assert srun(cluster, "-w default-0 --gpus=1", "ls /run/slurmstack") == "gpu\n", "it is not in the jail"
+    places = cluster.run("stat -c '%a %u' /run/slurmstack/gpu-jobs{,/*} /run/slurmstack/node", pod="default-0").stdout
+    assert places.split("\n")[:-1] == ["755 0"] * 3 + ["700 0"]
 
 
 def test_gpus_of_amd_are_told_to_jobs_in_amd_s_way(cluster: SlurmSandbox) -> None:

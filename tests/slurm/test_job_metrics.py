@@ -18,7 +18,8 @@ GAMES = 5
 """Number of a user who is in every Debian system."""
 
 JOBSTATS = (
-    "cgroup_memory_total_bytes", "cgroup_memory_rss_bytes", "cgroup_cpu_total_seconds", "cgroup_cpus",
+    "cgroup_memory_total_bytes", "cgroup_memory_rss_bytes", "cgroup_memory_shmem_bytes", "cgroup_cpu_total_seconds",
+    "cgroup_cpus",
 )  # fmt: skip
 """What jobstats asks Prometheus for, each with {cluster=,jobid=,step='',task=''}."""
 

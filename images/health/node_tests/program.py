@@ -179,7 +179,7 @@ def main() -> int:
     try:
         settings = read(Path(path) if path else None)
     except ValueError as error:
-        log(str(error))
+        log.failure(str(error))
         return 2
     if os.getuid() == 0:
         drop_privileges(pwd.getpwnam("slurm"))

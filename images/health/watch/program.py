@@ -153,7 +153,7 @@ def main() -> int:
     try:
         watcher = build(os.environ, log, dry_run=arguments.dry_run)
     except ValueError as error:
-        log(f"the settings cannot be used: {error}")
+        log.failure(f"the settings cannot be used: {error}")
         return 2
     if arguments.once:
         return once(watcher, log, Clock())

@@ -80,6 +80,8 @@ def test_parts_of_gpus_are_asked_for_by_their_profiles() -> None:
         ({"count": 8, "mig": {"1g.10gb": 7}, "shard": 8}, ": has mig and shard; both divide the same GPUs"),
         ({"count": 8, "mig": {"1g.10gb": 7}, "vendor": "amd"}, ": has mig, which only NVIDIA's GPUs know"),
         ({"count": 8, "mig": {"1g.10gb": 7}, "type": "h100"}, ": has mig and type; the profiles are the types"),
+        ({"count": 0, "job_files": True}, ": has job_files, and a count of 0"),
+        ({"count": 8, "job_files": True, "vendor": "amd"}, ": has job_files, which are for exporters of NVIDIA's"),
         ({"count": 1, "mig": {"3g.40gb": 2, "2g.20gb": 1}}, ": has mig with 8 sevenths of a GPU's cores, and 1 GPUs"),
     ],
 )
@@ -168,6 +170,15 @@ def test_parts_of_gpus_need_jobs_that_are_held_to_theirs(pool: dict[str, str]) -
     (complaint,) = complaints(with_gpus({"count": 1, "mig": {"1g.10gb": 7}}, **pool))
     assert complaint.startswith("worker_nodes.gpu: has resources.gpus.mig and confinement: ")
     assert complaint.endswith("Set confinement: required")
+
+
+def test_files_on_the_machine_take_a_pod_that_may_have_some_and_a_prolog() -> None:
+    shown = {"count": 8, "job_files": True}
+    assert load_config(with_gpus(shown)).worker_nodes["gpu"].resources.gpus.job_files
+    (told,) = complaints(with_gpus(shown, security="baseline"))
+    assert told.startswith("worker_nodes.gpu: has resources.gpus.job_files and security: baseline")
+    (told,) = complaints({**with_gpus(shown), "health": {"enabled": False}})
+    assert told.startswith("worker_nodes.gpu.resources.gpus.job_files: is true, and health.enabled is false")
 
 
 def test_shares_are_known_to_slurm_only_where_there_are_some() -> None:

@@ -19,7 +19,7 @@ from images.common.jail_view import Bind, JailViewError, bind_into_jail
 from images.common.log import Log, open_pod_log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.munged import prepare
-from images.common.process import CannotGoOnError
+from images.common.process import CannotGoOnError, program
 from images.common.readiness import accepts_connections, can_connect, wait_for_jail
 from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
@@ -37,6 +37,15 @@ def test_each_line_names_its_program() -> None:
     Log("users", stream)("one\ntwo")
 
     assert stream.getvalue() == "users: one\nusers: two\n"
+
+
+def test_what_keeps_a_program_from_its_work_is_an_error_as_slurm_writes_it() -> None:
+    stream = io.StringIO()
+
+    with pytest.raises(SystemExit), program("users", stream):
+        raise CannotGoOnError("no jail\nask Bob")
+
+    assert stream.getvalue() == "users: error: no jail\nusers: error: ask Bob\n"
 
 
 def test_a_hook_writes_to_the_pods_log(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result
+from images.common.gpu_jobs import Gpu, GpuJobs
 from images.worker.cpus import Topology
-from images.worker.gres import own_lines, write_gres_conf
+from images.worker.gres import find_devices, own_lines, write_gres_conf
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.gpu_machines import (
     DESCRIBED,
@@ -35,7 +36,8 @@ def lines(
     topology: Topology | None = TWO_SOCKETS,
 ) -> list[str]:
     told = [] if log is None else log
-    return own_lines(conf, vendor, topology, runner=answers or FakeRunner(), log=told.append, root=root)
+    devices = find_devices(conf, vendor, runner=answers or FakeRunner(), log=told.append, root=root)
+    return own_lines(conf, vendor, topology, devices, told.append)
 
 
 @pytest.mark.parametrize("near", [("0,2,4,6", "1,3,5,7"), ("0-7", "0-7"), ()])
@@ -83,16 +85,40 @@ def test_parts_of_gpus_have_all_the_files_that_they_need_and_the_sockets_of_thei
     cap = "/dev/nvidia-caps/nvidia-cap"
     assert lines(divided(tmp_path), conf, answers=runner()) == [
         "AutoDetect=off",
-        f"Name=gpu Type=3g.40gb MultipleFiles=/dev/nvidia0,{cap}12,{cap}13 Cores=0-1 Flags=nvidia_gpu_env",
-        f"Name=gpu Type=1g.10gb.me MultipleFiles=/dev/nvidia0,{cap}84,{cap}85 Cores=0-1 Flags=nvidia_gpu_env",
         f"Name=gpu Type=1g.10gb MultipleFiles=/dev/nvidia1,{cap}201,{cap}202 Cores=2-3 Flags=nvidia_gpu_env",
+        f"Name=gpu Type=1g.10gb.me MultipleFiles=/dev/nvidia0,{cap}84,{cap}85 Cores=0-1 Flags=nvidia_gpu_env",
+        f"Name=gpu Type=3g.40gb MultipleFiles=/dev/nvidia0,{cap}12,{cap}13 Cores=0-1 Flags=nvidia_gpu_env",
     ]
+
+
+def names(root: Path, conf: str, answers: FakeRunner | None = None) -> list[Gpu | None]:
+    devices = find_devices(conf, "nvidia", runner=answers or FakeRunner(), log=print, root=root)
+    return [device.shown for device in devices]
+
+
+def test_exporters_know_parts_by_gpu_and_instance(tmp_path: Path) -> None:
+    conf = f"{REGISTERED} Gres=gpu:1g.10gb:1,gpu:1g.10gb.me:1,gpu:3g.40gb:1"
+    assert names(divided(tmp_path), conf, runner()) == [
+        Gpu(name="1.7", uuid="MIG-b0"), Gpu(name="0.9", uuid="MIG-a1"), Gpu(name="0.1", uuid="MIG-a0"),
+    ]  # fmt: skip
+
+
+def test_exporters_know_gpus_by_their_place_on_the_bus_where_all_are_there(tmp_path: Path) -> None:
+    for place, minor in enumerate((3, 2, 0, 1)):
+        text = f"GPU UUID: \t GPU-{place}\nDevice Minor: \t {minor}\n"
+        write(tmp_path / f"proc/driver/nvidia/gpus/0000:{place:02x}:00.0/information", text)
+        write(tmp_path / f"dev/nvidia{minor}", "")
+    found = [(gpu.name, gpu.uuid) for gpu in names(tmp_path, "CPUs=4 Gres=gpu:4") if gpu]
+    assert found == [("2", "GPU-2"), ("3", "GPU-3"), ("1", "GPU-1"), ("0", "GPU-0")], "Slurm counts by their files"
+    (tmp_path / "dev/nvidia0").unlink()
+    found = [(gpu.name, gpu.uuid) for gpu in names(tmp_path, "CPUs=4 Gres=gpu:3") if gpu]
+    assert found == [("1", "GPU-3"), ("2", "GPU-1"), ("3", "GPU-0")], "the others are another pod's"
 
 
 def test_parts_that_the_pod_was_not_given_are_not_offered(tmp_path: Path) -> None:
     (divided(tmp_path) / "dev/nvidia-caps/nvidia-cap85").unlink()
     found = lines(tmp_path, f"{REGISTERED} Gres=gpu:1g.10gb:1", answers=runner())
-    assert [line.split()[1] for line in found[1:]] == ["Type=3g.40gb", "Type=1g.10gb"]
+    assert [line.split()[1] for line in found[1:]] == ["Type=1g.10gb", "Type=3g.40gb"]
 
 
 @pytest.mark.parametrize(
@@ -152,8 +178,9 @@ def test_the_file_is_there_for_every_node_and_empty_where_there_is_nothing_to_sa
     root = nvidia(tmp_path / "root", "0,4")
     for conf, expected in (("CPUs=4", ""), (f"{REGISTERED} Gres=gpu:1", "AutoDetect=off\n")):
         write_gres_conf(
-            conf, "nvidia", TWO_SOCKETS, runner=FakeRunner(), log=print, directory=tmp_path / "node", root=root
-        )
+            conf, "nvidia", TWO_SOCKETS, runner=FakeRunner(), log=print, directory=tmp_path / "node", root=root,
+            jobs=GpuJobs(shown=tmp_path / "shown", own=tmp_path / "own"),
+        )  # fmt: skip
         assert (tmp_path / "node/gres.conf").read_text().startswith(expected)
         assert bool(expected) == bool((tmp_path / "node/gres.conf").read_text())
 

@@ -277,5 +277,5 @@ def test_a_reservation_waits_for_its_nodes_and_nothing_is_changed_without_them(
 
     printed = capsys.readouterr().out
     assert "policy: waiting for nodes gpu-0, which a reservation needs\n" in printed
-    assert printed.endswith("policy: not there: nodes gpu-0, which a reservation needs; nothing was changed\n")
+    assert printed.endswith("policy: error: not there: nodes gpu-0, which a reservation needs; nothing was changed\n")
     assert slurm.commands == []

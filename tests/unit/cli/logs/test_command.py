@@ -238,6 +238,7 @@ def test_no_log_can_move_the_cursor_and_json_loses_nothing(monkeypatch: pytest.M
     (line,) = logs(monkeypatch, cluster, "a-0", *ALL, "--json").stdout.splitlines()
     assert json.loads(line) == {
         "time": "2026-11-25T16:27:52Z", "component": "worker", "place": "a-0/slurmd", "text": "\x1b[2Jall \u202ewell\r",
+        "level": "info", "job": None,
     }  # fmt: skip
     assert "\x1b" not in line
 

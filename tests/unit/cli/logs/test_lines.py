@@ -56,6 +56,22 @@ def test_a_line_without_a_time_belongs_to_the_one_before_it() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("text", "level", "job"),
+    [
+        ("slurmctld: error: Node a-0 has bad JobId=5_3(7)", "error", "5_3"),
+        ("slurmd-a-0: debug2: [5.batch] done", "debug", "5"),
+        ("munged: Notice: Starting munge-0.5.16 daemon (pid 58)", "notice", None),
+        ("health-prolog: error: gave up", "error", None),
+        ("health-epilog: job 17: removed 1 files and directories", "info", "17"),
+        ("config-agent: refused: error: Parse error", "info", None),
+    ],
+)
+def test_a_line_says_its_level_and_job_where_they_are_known(text: str, level: str, job: str | None) -> None:
+    data = line("2026-11-25T16:27:52Z", text).as_data()
+    assert (data["level"], data["job"]) == (level, job)
+
+
 def test_a_time_and_a_number_of_lines_cut_what_is_shown() -> None:
     lines = [line(f"2026-11-25T16:2{minute}:00.0Z", str(minute)) for minute in range(6)]
     first, last = NOW - timedelta(minutes=9), NOW - timedelta(minutes=6)

@@ -14,6 +14,7 @@ import pytest
 
 from images.common import job_directory
 from images.common.command import Result as Command
+from images.common.gpu_jobs import GpuJobs
 from images.health import epilog, leftovers, state
 from images.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.epilog import Epilog, in_background
@@ -38,6 +39,7 @@ class FakeEnd:
         self.tmp = directory / "tmp"
         self.tmp.mkdir()
         self.jobs = directory / "jobs"
+        self.gpu_jobs = GpuJobs(shown=directory / "gpu-jobs", own=directory / "own")
         self.node = Node(name="w-0", root=directory, state=directory / "state")
         self.registry = Registry()
         self.log: list[str] = []
@@ -60,6 +62,7 @@ class FakeEnd:
             runner=self.runner,
             environment=self.environment,
             jobs=self.jobs,
+            gpu_jobs=self.gpu_jobs,
             places=(self.tmp,),
             clock=FakeClock(),
             kill=self.kill,

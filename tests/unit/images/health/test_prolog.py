@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result as Command
+from images.common.gpu_jobs import GpuJobs
 from images.health import prolog, state
 from images.health.contract import Check, Context, FaultClass, Hardware, Node, Result, Status, Thresholds
 from images.health.local import Local
@@ -33,6 +34,7 @@ class FakeJob:
         (directory / "proc").mkdir()
         self.node = Node(name="w-0", gpus=8, root=directory, state=directory / "state")
         self.jobs = directory / "jobs"
+        self.gpu_jobs = GpuJobs(shown=directory / "gpu-jobs", own=directory / "own")
         self.cells = directory / "cells"
         self.registry = Registry()
         self.off: frozenset[str] = frozenset()
@@ -64,6 +66,7 @@ class FakeJob:
             runner=self.runner,
             environment=self.environment,
             jobs=self.jobs,
+            gpu_jobs=self.gpu_jobs,
             cells=self.cells,
             seconds=seconds,
             clock=self.clock,
@@ -182,7 +185,7 @@ def test_the_job_starts_while_slurmctld_is_away(job: FakeJob, silent: str) -> No
     job.runner.answers[silent] = Command(code=124, stderr="no answer")
     job.add("gpu-free", fail("hardware"))
     assert job.start() == 0
-    assert "the job starts all the same" in job.log[-1]
+    assert "job 17 starts all the same" in job.log[-1]
 
 
 def test_checks_see_the_job(job: FakeJob) -> None:

@@ -1,0 +1,96 @@
+"""`slurmstack:logs`: where the logs of the cluster's pods go besides Kubernetes' own files."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from config.base import Section, matching
+from config.names import SecretName
+
+_ENDPOINT = re.compile(r"^https?://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$")
+_IMAGE = re.compile(
+    r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
+    r"(@sha256:[0-9a-f]{64})?$"
+)
+_HEADER = re.compile(r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")
+
+
+def _with_port(endpoint: str) -> str:
+    port = urlsplit(endpoint).port
+    if port == 0:
+        raise ValueError("has the port 0")
+    return endpoint
+
+
+def _fixed(image: str) -> str:
+    if "@" not in image and ":" not in image.rpartition("/")[2]:
+        raise ValueError("has neither tag nor digest, and so could be another one tomorrow; write NAME:TAG")
+    return image
+
+
+Endpoint = Annotated[
+    str,
+    matching(
+        _ENDPOINT,
+        "is not where OTLP is taken: http:// or https://, a host in small letters, perhaps a port and a path, and no "
+        "user or question mark, such as https://loki.example.com/otlp",
+    ),
+    AfterValidator(_with_port),
+    Field(json_schema_extra={"pattern": _ENDPOINT.pattern}),
+]
+
+Image = Annotated[
+    str,
+    matching(_IMAGE, "is not the full name of an image: HOST/PATH/NAME:TAG"),
+    AfterValidator(_fixed),
+    Field(json_schema_extra={"pattern": _IMAGE.pattern}),
+]
+
+Header = Annotated[
+    str,
+    matching(_HEADER, "is not the name of an HTTP header: letters, digits and '-', at most 64"),
+    Field(json_schema_extra={"pattern": _HEADER.pattern}),
+]
+
+
+class Otlp(Section):
+    """Logs go to a server that takes OTLP by HTTP: Loki 3 and later at `/otlp`, or any OpenTelemetry endpoint."""
+
+    endpoint: Endpoint
+    """Its address without `/v1/logs`, which is added."""
+
+    image: Image
+    """Full name of an image of the OpenTelemetry Collector with the receiver `filelog`, the extension `file_storage`
+    and the exporter `otlphttp`, as the distribution `contrib` has them. None of ours: it is pulled as it is."""
+
+    headers: dict[Header, SecretName] = Field(default_factory=dict, max_length=16)
+    """Header of each request -> Secret in the cluster's namespace, which you make yourself, with its content in the key
+    `value`: `{authorization: loki-token}`."""
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        address = urlsplit(self.endpoint)
+        return address.port or (443 if address.scheme == "https" else 80)
+
+    @property
+    def address(self) -> str | None:
+        """Its range of one address, where the stack file names no host but a number."""
+        host = urlsplit(self.endpoint).hostname or ""
+        try:
+            number = ip_address(host)
+        except ValueError:
+            return None
+        return f"{number}/{number.max_prefixlen}"
+
+
+class Logs(Section):
+    """What becomes of logs. Without anything they are where Kubernetes keeps them."""
+
+    otlp: Otlp | None = None
+    """Ships the logs of the namespace's pods to a server. Default: nowhere."""

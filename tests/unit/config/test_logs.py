@@ -1,0 +1,62 @@
+"""`logs.otlp`: where logs go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config import load_config
+from config.sections.logs import Otlp
+from tests import stacks
+from tests.stacks import with_change
+from tests.unit.config.messages import complaints
+
+OTLP = {"endpoint": "https://loki.example.com/otlp", "image": "registry.example.com:5000/otel/contrib:0.165.0"}
+
+
+def sections(**otlp: Any) -> dict[str, Any]:
+    return with_change(stacks.existing(), "logs", {"otlp": {**OTLP, **otlp}})
+
+
+def test_nothing_is_shipped_unless_somebody_asks_for_it() -> None:
+    assert load_config(stacks.existing()).logs.otlp is None
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "port", "address"),
+    [
+        ("https://loki.example.com/otlp", 443, None),
+        ("http://loki.monitoring.svc", 80, None),
+        ("http://10.1.2.3:4318", 4318, "10.1.2.3/32"),
+        ("https://[fd12::1]:3100/otlp", 3100, "fd12::1/128"),
+    ],
+)
+def test_port_and_address_are_those_of_the_endpoint(endpoint: str, port: int, address: str | None) -> None:
+    otlp = load_config(sections(endpoint=endpoint)).logs.otlp
+    assert isinstance(otlp, Otlp)
+    assert (otlp.port, otlp.address) == (port, address)
+
+
+@pytest.mark.parametrize(
+    ("otlp", "told"),
+    [
+        ({"endpoint": "loki.example.com"}, "endpoint: 'loki.example.com' is not where OTLP is taken"),
+        ({"endpoint": "https://me:secret@loki/otlp"}, "endpoint: "),
+        ({"endpoint": "https://loki/otlp?tenant=a"}, "endpoint: "),
+        ({"endpoint": "https://loki/${env:HEADER_0}"}, "endpoint: "),
+        ({"endpoint": "https://loki:70000/otlp"}, "endpoint: "),
+        ({"endpoint": "https://loki:0/otlp"}, "endpoint: "),
+        ({"endpoint": "https://[1:2/otlp"}, "endpoint: "),
+        ({"endpoint": "https://[12:3]/otlp"}, "endpoint: "),
+        ({"image": "registry.example.com/otel/contrib"}, "image: "),
+        ({"image": "contrib:1"}, "image: "),
+        ({"image": None}, "image: is required but not set"),
+        ({"headers": {"not a header": "x"}}, "headers."),
+        ({"headers": {"authorization": "Bearer abc"}}, "headers.authorization: "),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_message(otlp: dict[str, Any], told: str) -> None:
+    given = {key: value for key, value in {**OTLP, **otlp}.items() if value is not None}
+    (complaint,) = complaints(with_change(stacks.existing(), "logs", {"otlp": given}))
+    assert complaint.startswith(f"logs.otlp.{told}")
