@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.kept_memory import ENDED, has_processes, kept_bytes, unowned_bytes
+from images.common.kept_memory import ENDED, has_processes, kept_bytes, unowned
 from images.worker.kept_memory import FREED_SECONDS, Account, KeptMemory, settle, share_out
 from tests.unit.images.kept import Kept
 
@@ -159,10 +159,10 @@ def test_when_nobody_keeps_it_any_more_the_cgroup_goes_and_the_limit_is_as_befor
 
 def test_what_belongs_to_nobody_who_is_here_is_said_to_the_check_of_the_node(node: Node) -> None:
     node.job(1, kept=30)
-    assert unowned_bytes(node.mount) == 30 * MIB
+    assert unowned(node.mount).kept == 30 * MIB
     node.job(3, limit=100)
-    assert unowned_bytes(node.mount) == 0, "that one pays for it"
-    assert unowned_bytes(node.mount / "nowhere") == 0
+    assert unowned(node.mount).kept == 0, "that one pays for it"
+    assert unowned(node.mount / "nowhere").kept == 0
 
 
 def ends(kept: KeptMemory, group: Path) -> bool:
@@ -251,7 +251,7 @@ def test_a_job_without_a_step_has_no_more_to_pay_with_than_slurm_gave_it(node: N
     node.settle()
     assert (limit(idle), limit(keeper)) == (60, 80)
     (keeper / "cgroup.events").write_text("populated 0\n")
-    assert unowned_bytes(node.mount) == 70 * MIB, "none of the user's jobs can keep it"
+    assert unowned(node.mount).kept == 70 * MIB, "none of the user's jobs can keep it"
 
 
 def test_what_an_idle_job_has_in_its_shared_memory_is_its_own(tmp_path: Path) -> None:
