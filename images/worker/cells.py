@@ -92,9 +92,9 @@ class Mounts:
         return found.f_blocks * found.f_frsize
 
     def used(self, target: int) -> int:
-        """Bytes that are used of an open directory's file system."""
+        """Bytes that are used of an open directory's file system in memory, also by what the kernel keeps of files."""
         found = os.statvfs(f"/proc/self/fd/{target}")
-        return (found.f_blocks - found.f_bfree) * found.f_frsize
+        return (found.f_blocks - found.f_bfree) * found.f_frsize + (found.f_files - found.f_ffree) * _FILE
 
     def resize(self, target: int, size: int) -> None:
         """Give a file system in memory so many bytes."""
