@@ -28,7 +28,7 @@ from images.common.kept_memory import (
     owner_mark,
 )
 from images.worker import left_cgroups
-from images.worker.freeing import close_all_but
+from images.worker.freeing import close_all_but, has_ended
 
 FREED_SECONDS: Final = 2.0
 """The kernel frees what processes and file systems had a moment after they have gone."""
@@ -80,10 +80,15 @@ class KeptMemory:
         self._round: tuple[int, float] | None = None
         """The process that goes through the jobs, and when it began."""
         self._next = now()
+        self._no_process = False
+        """The last round could not begin."""
 
     def begin(self, group: Path, uid: int) -> None:
         """A step of a job has come: its cgroup will be there until `end`. Raises OSError."""
         (group / owner_mark(uid)).mkdir(exist_ok=True)
+        for mark in group.glob(owner_mark("*")):  # slurmctld has lost its state, and gives a number once more
+            if mark.name != owner_mark(uid):
+                mark.rmdir()
         with contextlib.suppress(FileNotFoundError):  # Slurm has started the job again
             (group / ENDED).rmdir()
 
@@ -91,7 +96,7 @@ class KeptMemory:
         """End what is left of a job that has ended. Returns whether nothing is to be waited for."""
         if (group / ENDED).is_dir():
             self.look()
-            return self._round is None
+            return self._round is None and not self._no_process
         left_cgroups.end(group)
         if not group.exists():
             return True
@@ -118,7 +123,7 @@ class KeptMemory:
         """Begin a round, if it is time for one, in a process of its own: the kernel may let it wait."""
         if self._round is not None:
             pid, began = self._round
-            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+            if not has_ended(pid):  # or it is a child of who served before this process did
                 if self._now() - began > LONGEST_ROUND:
                     os.kill(pid, signal.SIGKILL)
                 return
@@ -127,14 +132,20 @@ class KeptMemory:
             return
         self._owing = any(group.ended for group in job_groups(self._mount))
         self._next = self._now() + ROUND_SECONDS
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # users have no limit of processes but the pod's: the warden must not end for it
+            if not self._no_process:
+                self._log(f"what ended jobs have left counts for nobody: no process for it: {error.strerror}")
+            self._no_process = True
+            return
         if pid == 0:
             try:
                 close_all_but()
                 settle(self._mount, self._log)
             finally:
                 os._exit(0)
-        self._round = pid, self._now()
+        self._round, self._no_process = (pid, self._now()), False
 
 
 def settle(mount: Path, log: Callable[[str], None]) -> None:

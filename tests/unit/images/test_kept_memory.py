@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -237,6 +238,50 @@ def test_a_job_that_starts_again_pays_for_what_it_had_left_by_itself(node: Node)
     assert not (group / ENDED).exists()
 
 
+def test_a_number_that_is_given_once_more_is_the_job_of_its_new_user_alone(node: Node) -> None:
+    """slurmctld has lost its state. Else the new job, of user 2, paid for what user 1 has left."""
+    node.job(1, kept=30)
+    again = node.job(2, uid=1, limit=100)
+    KeptMemory(node.mount, node.log.append).begin(again, 2)
+    assert [mark.name for mark in again.glob("of_*")] == ["of_2"]
+    node.settle()
+    assert limit(again) == 100
+
+
+def test_without_another_process_the_warden_goes_on_and_the_job_is_not_over(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any user can have so many that the pod may have no more."""
+    group, keeper, now = node.job(1, kept=30), node.job(2, limit=100), [0.0]
+    kept = KeptMemory(node.mount, node.log.append, lambda: now[0])
+
+    def no_more() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", no_more)
+        for _ in range(3):
+            assert not kept.end(group)
+            now[0] += 1.0
+    assert len(node.log) == 1
+    assert ends(kept, group)
+    assert limit(keeper) == 70
+
+
+def test_who_takes_the_warden_s_place_does_not_end_for_what_the_other_one_has_started(node: Node) -> None:
+    node.job(1, kept=30)
+    kept = KeptMemory(node.mount, node.log.append)
+    kept.look()
+    copy = os.fork()
+    if copy == 0:
+        try:
+            kept.look()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(copy, 0)[1] == 0
+
+
 def test_a_job_without_a_step_has_no_more_to_pay_with_than_slurm_gave_it(node: Node) -> None:
     """`salloc --no-shell` of 30 MiB once paid for all, with what the whole node has."""
     node.job(1, kept=70)
@@ -288,6 +333,37 @@ def test_a_cgroup_that_could_not_go_at_the_job_s_end_goes_later(tmp_path: Path) 
         kept.time += 100
         kept.enter(11, "18")
         assert group.exists() != restart
+
+
+def test_what_is_left_is_looked_at_again_where_who_asked_was_ended_meanwhile(tmp_path: Path) -> None:
+    group = tmp_path / "cgroups" / SCOPE / "job_17"
+    group.mkdir(parents=True)
+    kept = Kept(directory=tmp_path, cgroups=group)
+    kept.enter(5, "17")
+    kept.warden.closed(5)
+    (group / "cgroup.events").write_text("populated 1\n")
+    assert kept.ask(10, "end 17") == "ok later"
+    kept.cgroups = None
+    empty(group)
+    kept.time += 100
+    kept.enter(11, "18")
+    assert not group.exists()
+
+
+def test_a_job_that_was_started_again_and_has_only_an_external_step_is_not_ended(tmp_path: Path) -> None:
+    group = tmp_path / "cgroups" / SCOPE / "job_17"
+    group.mkdir(parents=True)
+    kept = Kept(directory=tmp_path, cgroups=group)
+    kept.enter(5, "17")
+    kept.warden.closed(5)
+    (group / "cgroup.events").write_text("populated 1\n")
+    assert kept.ask(10, "end 17") == "ok later"
+    kill = group / "cgroup.kill"
+    kill.write_text("")
+    kept.cgroups, kept.running = None, {"17"}
+    kept.time += 100
+    kept.enter(11, "18")
+    assert kill.read_text() == ""
 
 
 def test_a_step_tells_whose_job_it_is_and_a_cgroup_that_nobody_ends_goes_in_the_end(tmp_path: Path) -> None:
