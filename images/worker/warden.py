@@ -26,7 +26,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -233,11 +233,12 @@ class Warden:
             self._programs.forget_gone(self._cgroups)
 
     def _tidy(self) -> None:
-        """Take away cells and cgroups whose end nobody has told."""
+        """Take away cells and cgroups whose end nobody has told. What fails is tried again: who asks is another job."""
         for job in [job for job, since in self._without_step.items() if self._now() >= since + CGROUP_SECONDS]:
-            del self._without_step[job]
-            if not all(self._tidy_cgroup(job, group) for group in left_cgroups.of_job(job, self._cgroups)):
-                self._without_step[job] = self._now()
+            self._without_step[job] = self._now()
+            with self._said(f"the cgroup of job {job} stays"):
+                if all(self._tidy_cgroup(job, group) for group in left_cgroups.of_job(job, self._cgroups)):
+                    del self._without_step[job]
         old = [job for job, used in self._used.items() if self._now() >= used + IDLE_SECONDS]
         if not old:
             return
@@ -247,9 +248,18 @@ class Warden:
                 self._used[job] = self._now()
                 continue
             self._log(f"the cell of job {job} had no step for a day, and goes")
-            self._cells.leave(job)
-            del self._used[job]
-            self._without_step[job] = self._now()
+            self._used[job] = self._now()
+            with self._said(f"the cell of job {job} stays"):
+                self._cells.leave(job)
+                del self._used[job]
+                self._without_step[job] = self._now()
+
+    @contextlib.contextmanager
+    def _said(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._log(f"{what}: {error}")
 
     def _tidy_cgroup(self, job: str, group: Path) -> bool:
         """Returns whether nothing is to be looked at again."""

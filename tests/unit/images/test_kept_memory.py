@@ -12,10 +12,7 @@ import pytest
 
 from images.common.kept_memory import ENDED, has_processes, kept_bytes, unowned
 from images.worker.kept_memory import FREED_SECONDS, Account, KeptMemory, settle, share_out
-from tests.unit.images.kept import Kept
-
-MIB = 2**20
-SCOPE = "system.slice/w-0_slurmstepd.scope"
+from tests.unit.images.kept import MIB, SCOPE, empty
 
 
 @dataclass(kw_only=True)
@@ -61,13 +58,6 @@ def limit(group: Path) -> float:
 
 def was_ended(group: Path) -> bool:
     return (group / "step_0/user/cgroup.kill").read_text() == "1"
-
-
-def empty(group: Path) -> None:
-    """As the kernel does: of a cgroup, rmdir(2) wants no file removed."""
-    for path in sorted(group.rglob("*")):
-        if path.is_file():
-            path.unlink()
 
 
 @pytest.mark.parametrize(
@@ -219,6 +209,38 @@ def test_a_job_has_not_ended_before_what_it_has_left_counts_for_another(node: No
     assert KeptMemory(node.mount, node.log.append).wakes_in() is not None, "and for the next warden"
 
 
+def test_a_cgroup_without_room_for_another_is_marked_all_the_same(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user can fill it exactly, by sockets that the job has made and another one has."""
+    group, keeper, now = node.job(1, limit=40, kept=40), node.job(2, limit=100), [0.0]
+    (group / ENDED).rmdir()
+    make = Path.mkdir
+
+    def of_a_full_cgroup(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        if path.name == ENDED and (path.parent / "memory.max").read_text() != "max":
+            raise OSError(12, "Cannot allocate memory")
+        make(path, mode, parents, exist_ok)
+
+    monkeypatch.setattr(Path, "mkdir", of_a_full_cgroup)
+    kept = KeptMemory(node.mount, node.log.append, lambda: now[0])
+    assert not kept.end(group)
+    now[0] = FREED_SECONDS
+    assert ends(kept, group)
+    assert limit(keeper) == 60
+
+
+def test_a_round_that_fails_is_said(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    (node.job(1, kept=30) / "memory.stat").write_text("shmem many\n")
+
+    def say(text: str) -> None:
+        os.write(1, text.encode())
+
+    kept = KeptMemory(node.mount, say)
+    kept.look()
+    assert kept._round is not None
+    os.waitid(os.P_PID, kept._round[0], os.WEXITED | os.WNOWAIT)
+    assert capfd.readouterr().out.startswith("what ended jobs have left is not counted: ValueError: ")
+
+
 def test_rounds_go_on_until_nothing_is_kept(node: Node) -> None:
     group, now = node.job(1, kept=30), [0.0]
     kept = KeptMemory(node.mount, node.log.append, lambda: now[0])
@@ -297,87 +319,3 @@ def test_a_job_without_a_step_has_no_more_to_pay_with_than_slurm_gave_it(node: N
     assert (limit(idle), limit(keeper)) == (60, 80)
     (keeper / "cgroup.events").write_text("populated 0\n")
     assert unowned(node.mount).kept == 70 * MIB, "none of the user's jobs can keep it"
-
-
-def test_what_an_idle_job_has_in_its_shared_memory_is_its_own(tmp_path: Path) -> None:
-    """`salloc`, and a pause of some minutes between two steps: that has drained the node, and ended another job."""
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
-    kept.warden.closed(5)
-    kept.cgroups = None
-    (group / "memory.stat").write_text(f"shmem {60 * MIB}\n")
-    for connection in (6, 7, 8, 9):
-        kept.time += 100
-        kept.enter(connection, "18")
-    assert not (group / ENDED).exists()
-    (group / "memory.stat").unlink()
-    kept.ask(10, "end 17")
-    assert not group.exists()
-
-
-def test_a_cgroup_that_could_not_go_at_the_job_s_end_goes_later(tmp_path: Path) -> None:
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
-    kept.warden.closed(5)
-    (group / "cgroup.events").write_text("populated 1\n")
-    assert kept.ask(10, "end 17 now") == "ok"
-    kept.cgroups = None
-    for restart in (False, True):
-        if restart:
-            empty(group)
-            kept.start()
-        kept.time += 100
-        kept.enter(11, "18")
-        assert group.exists() != restart
-
-
-def test_what_is_left_is_looked_at_again_where_who_asked_was_ended_meanwhile(tmp_path: Path) -> None:
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
-    kept.warden.closed(5)
-    (group / "cgroup.events").write_text("populated 1\n")
-    assert kept.ask(10, "end 17") == "ok later"
-    kept.cgroups = None
-    empty(group)
-    kept.time += 100
-    kept.enter(11, "18")
-    assert not group.exists()
-
-
-def test_a_job_that_was_started_again_and_has_only_an_external_step_is_not_ended(tmp_path: Path) -> None:
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
-    kept.warden.closed(5)
-    (group / "cgroup.events").write_text("populated 1\n")
-    assert kept.ask(10, "end 17") == "ok later"
-    kill = group / "cgroup.kill"
-    kill.write_text("")
-    kept.cgroups, kept.running = None, {"17"}
-    kept.time += 100
-    kept.enter(11, "18")
-    assert kill.read_text() == ""
-
-
-def test_a_step_tells_whose_job_it_is_and_a_cgroup_that_nobody_ends_goes_in_the_end(tmp_path: Path) -> None:
-    """Where the site has an epilog of its own."""
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
-    assert len(list(group.glob("of_*"))) == 1
-    kept.time += 100
-    kept.enter(6, "18")
-    assert group.exists(), "the step is there"
-    kept.warden.closed(5)
-    kept.time += 100
-    kept.cgroups = None
-    kept.enter(7, "19")
-    assert not group.exists()
