@@ -89,6 +89,8 @@ class KeptMemory:
         for mark in group.glob(owner_mark("*")):  # slurmctld has lost its state, and gives a number once more
             if mark.name != owner_mark(uid):
                 mark.rmdir()
+                left = kept_bytes(group) // 2**20
+                self._log(f"{group.name} is user {uid}'s now, and has {left} MiB of an earlier one of that number")
         with contextlib.suppress(FileNotFoundError):  # Slurm has started the job again
             (group / ENDED).rmdir()
 

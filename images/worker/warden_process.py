@@ -164,8 +164,11 @@ def _keep_serving(
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step, and for each program
         while True:
             keeper, held = os.pipe()
-            while (child := _fork()) is None:
-                pass
+            child = _fork()
+            if child is None:
+                log("there are no more processes, and so no warden: trying again")
+                while (child := _fork()) is None:
+                    pass
             if child == 0:
                 os.close(held)
                 kept = Warden(make_cells(), log, make_namespaces=make_namespaces if containers else None)

@@ -266,6 +266,7 @@ def test_a_number_that_is_given_once_more_is_the_job_of_its_new_user_alone(node:
     again = node.job(2, uid=1, limit=100)
     KeptMemory(node.mount, node.log.append).begin(again, 2)
     assert [mark.name for mark in again.glob("of_*")] == ["of_2"]
+    assert node.log == ["job_2 is user 2's now, and has 0 MiB of an earlier one of that number"]
     node.settle()
     assert limit(again) == 100
 

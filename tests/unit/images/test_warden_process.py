@@ -266,6 +266,9 @@ def test_without_another_process_there_is_one_warden_less_until_there_is_room(st
         assert ask(connection, f"cell 17 {UID} {GID} 0") == "this is a step of job 17"
     threading.Event().wait(0.5)
     assert len(started.pids()) == 1
+    if which == "inner":
+        assert started.read() == "the warden ended (-9); starting another\n"
+        assert started.read() == "there are no more processes, and so no warden: trying again\n"
     full.unlink()
     started.wait(lambda: len(started.pids()) == 2)
     with started.connect() as other:
