@@ -160,9 +160,14 @@ class Cells:
         `memory_mib`: the job's; 0: nothing limits it; NOT_KNOWN: /dev/shm is small until somebody knows.
         """
         cell = self.path(job)
-        if job in self._made:
+        if job in self._made and not _is_of_another(cell, uid):
             self._enlarge(cell, memory_mib)
             return cell
+        if (
+            job in self._made
+        ):  # slurmctld has lost its state, and nobody told of the end of the first job of that number
+            self.leave(job)
+            job_directory.make(job, uid, gid, self._jobs)
         cell.mkdir(mode=0o700)
         try:
             self._fill(cell, self._temporary(job, uid, gid), memory_mib)
@@ -284,6 +289,13 @@ class Cells:
                 return memory
             os.close(memory)
         return None
+
+
+def _is_of_another(cell: Path, uid: int) -> bool:
+    """Whether a job's own /tmp belongs to another user. One in memory is root's, and says nothing."""
+    with contextlib.suppress(OSError):
+        return (cell / "tmp").lstat().st_uid not in {0, uid}
+    return False
 
 
 def shared_memory_size(directory: str = SHARED_MEMORY) -> int:
