@@ -163,11 +163,10 @@ class Cells:
         if job in self._made and not _is_of_another(cell, uid):
             self._enlarge(cell, memory_mib)
             return cell
-        if (
-            job in self._made
-        ):  # slurmctld has lost its state, and nobody told of the end of the first job of that number
+        if job in self._made:  # slurmctld has lost its state, and nobody has told of the first one's end
             self.leave(job)
-            job_directory.make(job, uid, gid, self._jobs)
+            with contextlib.suppress(OSError):  # tried again below
+                job_directory.make(job, uid, gid, self._jobs)
         cell.mkdir(mode=0o700)
         try:
             self._fill(cell, self._temporary(job, uid, gid), memory_mib)
