@@ -21,10 +21,13 @@ from typing import Final
 from images.common.kept_memory import (
     ENDED,
     LEAST,
+    PROC,
     JobGroup,
     has_processes,
     job_groups,
     kept_bytes,
+    locked_by,
+    locked_bytes,
     owner_mark,
 )
 from images.worker import left_cgroups
@@ -165,9 +168,13 @@ def _mark_ended(group: Path) -> None:
         (group / ENDED).mkdir(exist_ok=True)
 
 
-def settle(mount: Path, log: Callable[[str], None]) -> None:
-    """Take what ended jobs have left off what their users' other jobs may have, and give it back when it has gone."""
-    owed, here = Counter[int](), dict[int, list[JobGroup]]()
+def settle(mount: Path, log: Callable[[str], None], proc: Path = PROC) -> None:
+    """Take what ended jobs have left off what their users' other jobs may have, and give it back when it has gone.
+
+    Files that a job has read first, and that another user's process has locked, count for the first job to the kernel.
+    So of what is locked a user owes only what others' processes have not.
+    """
+    owed, locked, here = Counter[int](), Counter[int](), dict[int, list[JobGroup]]()
     for group in job_groups(mount):
         if not group.ended and has_processes(group.path):
             here.setdefault(group.uid, []).append(group)
@@ -175,9 +182,12 @@ def settle(mount: Path, log: Callable[[str], None]) -> None:
             continue  # it has no step just now (`salloc`): it keeps nothing, and Slurm says its limit with the next
         elif (kept := kept_bytes(group.path)) >= LEAST:
             owed[group.uid] += kept
+            locked[group.uid] += locked_bytes(group.path)
         else:
             left_cgroups.remove(group.path)
+    by = locked_by(proc) if locked.total() else Counter[int]()
     for uid, groups in here.items():
+        owed[uid] -= min(locked[uid], by.total() - by[uid])
         limits, more = share_out(owed[uid], [_account(group.path) for group in groups])
         for group, limit in zip(groups, limits, strict=True):
             _limit(group.path, limit, log)

@@ -131,7 +131,7 @@ def _values(used: Used) -> dict[str, float]:
 def run(node: Node, _runner: Runner, thresholds: Thresholds, *, clock: Callable[[], float] = time.monotonic) -> Result:
     """Look at it, if no job runs."""
     used = read_used(node.root)
-    if message := _kept(node, unowned(node.root / _CGROUP), thresholds, clock):
+    if message := _kept(node, unowned(node.root / _CGROUP, node.root / "proc"), thresholds, clock):
         return fail("user", message, _values(used))
     if node.other_jobs or node.job:
         lasts(node, NAME, now=False, clock=clock)

@@ -41,8 +41,14 @@ class Node:
             (group / ENDED).mkdir()
         return group
 
+    def process(self, pid: int, uid: int, locked: int) -> None:
+        """With so many MiB locked."""
+        (self.mount / f"proc/{pid}").mkdir(parents=True)
+        text = f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nVmLck:\t {locked * 1024} kB\n"
+        (self.mount / f"proc/{pid}/status").write_text(text)
+
     def settle(self) -> None:
-        settle(self.mount, self.log.append)
+        settle(self.mount, self.log.append, self.mount / "proc")
 
 
 @pytest.fixture
@@ -108,6 +114,27 @@ def test_what_an_ended_job_has_left_is_taken_off_what_its_user_s_other_job_may_h
     assert limit(other) == 100
     assert not was_ended(keeper)
     assert len(node.log) == 1
+
+
+def test_what_another_user_has_locked_of_files_that_a_job_has_read_costs_its_user_nothing(node: Node) -> None:
+    """Any user could so have another one's jobs ended, by 8 MiB in each of many processes, and needs no fault for it:
+    `mlockall` locks the libraries, too, which somebody's job has read first."""
+    ended, other = node.job(1, kept=10), node.job(2, limit=100, used=50)
+    stat = f"shmem {10 * MIB}\ninactive_anon {4 * MIB}\nunevictable {66 * MIB}\n"  # of the first 10 MiB, 6 are locked
+    (ended / "memory.stat").write_text(stat)
+    node.process(7, uid=1, locked=30)
+    node.settle()
+    assert limit(other) == 30, "that user alone has locked anything"
+    node.process(8, uid=2, locked=20)
+    node.settle()
+    assert limit(other) == 50
+    node.process(9, uid=3, locked=500)
+    node.settle()
+    assert limit(other) == 90
+    (other / "cgroup.events").write_text("populated 0\n")
+    assert unowned(node.mount, node.mount / "proc").kept == 10 * MIB
+    shutil.rmtree(node.mount / "proc")
+    assert unowned(node.mount, node.mount / "proc").kept == 70 * MIB, "memfd_secret, kept by an open file"
 
 
 def test_slurm_sets_a_limit_with_each_step_and_it_is_taken_off_again(node: Node) -> None:
