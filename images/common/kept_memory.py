@@ -25,6 +25,12 @@ ENDED: Final = "ended"
 LEAST: Final = 256 * 1024
 """Bytes that are not spoken of: the kernel counts in batches of 64 pages a CPU."""
 
+CLOSING_SECONDS: Final = 400.0
+"""So long TCP connections of ended jobs are nobody's fault. The kernel sends what is left in them after all processes
+have gone, and tries for some 100 s where the other machine is lost: each other node of its jobs has such ones. Where
+the other end takes nothing it gives up when a pause has grown to 120 s, after less than 360 s (330 s, seen with Linux
+6.18): else any user could have nodes drained by that."""
+
 _OF_KERNEL: Final = 2**20
 """Bytes of the kernel's own for a cgroup that is empty: what it keeps of the cgroups of steps, and of cached files."""
 
@@ -96,6 +102,11 @@ def locked_bytes(group: Path) -> int:
     )
 
 
+def socket_bytes(group: Path) -> int:
+    """Bytes of these in TCP connections: perhaps nobody has them open, and the other end takes nothing."""
+    return _table(group / "memory.stat")["sock"]
+
+
 def locked_by(proc: Path = PROC) -> Counter[int]:
     """Bytes that users' processes have locked (mlock), by the user's number."""
     found = Counter[int]()
@@ -138,6 +149,6 @@ def unowned(mount: Path, proc: Path = PROC) -> Unowned:
     kept, locked = sum(size for size, _ in found), sum(locked_bytes(group.path) for _, group in found)
     return Unowned(
         kept=kept - (min(locked, locked_by(proc).total()) if locked else 0),
-        sockets=sum(_table(group.path / "memory.stat")["sock"] for _, group in found),
+        sockets=sum(socket_bytes(group.path) for _, group in found),
         jobs=tuple(f"{group.path.name.replace('_', ' ')} of user {group.uid}" for _, group in found),
     )

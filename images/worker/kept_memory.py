@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.kept_memory import (
+    CLOSING_SECONDS,
     ENDED,
     LEAST,
     PROC,
@@ -29,6 +30,7 @@ from images.common.kept_memory import (
     locked_by,
     locked_bytes,
     owner_mark,
+    socket_bytes,
 )
 from images.worker import left_cgroups
 from images.worker.freeing import close_all_but, has_ended
@@ -181,7 +183,7 @@ def settle(mount: Path, log: Callable[[str], None], proc: Path = PROC) -> None:
         elif not group.ended:
             continue  # it has no step just now (`salloc`): it keeps nothing, and Slurm says its limit with the next
         elif (kept := kept_bytes(group.path)) >= LEAST:
-            owed[group.uid] += kept
+            owed[group.uid] += kept - _closing(group.path)
             locked[group.uid] += locked_bytes(group.path)
         else:
             left_cgroups.remove(group.path)
@@ -194,6 +196,14 @@ def settle(mount: Path, log: Callable[[str], None], proc: Path = PROC) -> None:
         if more >= LEAST:
             for group in groups:
                 _end_tasks(group.path, log)
+
+
+def _closing(group: Path) -> int:
+    """Bytes in connections that the kernel may still be closing: the other end that takes nothing may be anybody's."""
+    with contextlib.suppress(OSError):
+        if time.time() - (group / ENDED).stat().st_mtime < CLOSING_SECONDS:
+            return socket_bytes(group)
+    return 0
 
 
 def _account(group: Path) -> Account:

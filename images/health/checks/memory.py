@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.common.kept_memory import Unowned, unowned
+from images.common.kept_memory import CLOSING_SECONDS, Unowned, unowned
 from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
 from images.health.state import held_for, lasts, recall, remember
 from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked, warn
@@ -33,12 +33,6 @@ looked for jobs; a terabyte takes the kernel seconds to free."""
 
 KEPT_MIB: Final = 16.0
 """Of ended jobs, kept by somebody else than their user. Jobs are promised all of what they may have together."""
-
-CLOSING_SECONDS: Final = 400.0
-"""So long TCP connections of ended jobs are not spoken of. The kernel sends what is left in them after all processes
-have gone, and tries for some 100 s where the other machine is lost: each other node of its jobs has such ones. Where
-the other end takes nothing it gives up when a pause has grown to 120 s, after less than 360 s (330 s, seen with Linux
-6.18): else any user could have nodes drained by that."""
 
 NAMED: Final = 3
 """Ended jobs in a message, those with the most."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.kept_memory import ENDED, has_processes, kept_bytes, unowned
+from images.common.kept_memory import CLOSING_SECONDS, ENDED, has_processes, kept_bytes, unowned
 from images.worker.kept_memory import FREED_SECONDS, Account, KeptMemory, settle, share_out
 from tests.unit.images.kept import MIB, SCOPE, empty
 
@@ -135,6 +135,18 @@ def test_what_another_user_has_locked_of_files_that_a_job_has_read_costs_its_use
     assert unowned(node.mount, node.mount / "proc").kept == 10 * MIB
     shutil.rmtree(node.mount / "proc")
     assert unowned(node.mount, node.mount / "proc").kept == 70 * MIB, "memfd_secret, kept by an open file"
+
+
+def test_connections_cost_nothing_while_the_kernel_may_still_close_them(node: Node) -> None:
+    """Who asks a job's server for much and takes nothing of it would have its user's other jobs pay."""
+    ended, other = node.job(1, kept=10), node.job(2, limit=100)
+    (ended / "memory.stat").write_text(f"shmem {10 * MIB}\nsock {40 * MIB}\n")
+    node.settle()
+    assert limit(other) == 90
+    long_ago = time.time() - CLOSING_SECONDS - 1
+    os.utime(ended / ENDED, (long_ago, long_ago))
+    node.settle()
+    assert limit(other) == 50
 
 
 def test_slurm_sets_a_limit_with_each_step_and_it_is_taken_off_again(node: Node) -> None:
