@@ -25,12 +25,22 @@ ENDED: Final = "ended"
 LEAST: Final = 256 * 1024
 """Bytes that are not spoken of: the kernel counts in batches of 64 pages a CPU."""
 
+CLOSING_SECONDS: Final = 400.0
+"""So long TCP connections of ended jobs are nobody's fault. The kernel sends what is left in them after all processes
+have gone, and tries for some 100 s where the other machine is lost: each other node of its jobs has such ones. Where
+the other end takes nothing it gives up when a pause has grown to 120 s, after less than 360 s (330 s, seen with Linux
+6.18): else any user could have nodes drained by that."""
+
 _OF_KERNEL: Final = 2**20
 """Bytes of the kernel's own for a cgroup that is empty: what it keeps of the cgroups of steps, and of cached files."""
 
 _OF_DYING: Final = 8 * 1024
 """The same for each cgroup of a step or a task that was removed, and that has cached files yet. Linux 6.1 has 3 KiB on
 a machine of one NUMA node, and the rest is for more of them. A step of 128 ranks that write leaves 131 of these."""
+
+PROC: Final = Path("/proc")
+_USER: Final = re.compile(r"^Uid:\s+(\d+)", re.MULTILINE)
+_LOCKED: Final = re.compile(r"^VmLck:\s+(\d+) kB", re.MULTILINE)
 
 _OWNER: Final = re.compile(r"of_(\d+)")
 
@@ -84,6 +94,31 @@ def kept_bytes(group: Path) -> int:
     return pages + stat["sock"] + max(0, kernel - of_kernel)
 
 
+def locked_bytes(group: Path) -> int:
+    """Bytes of these in cached files that somebody has locked: perhaps another user, as many read the same files."""
+    stat = _table(group / "memory.stat")
+    return min(
+        stat["unevictable"], max(0, stat["inactive_anon"] + stat["active_anon"] + stat["unevictable"] - stat["shmem"])
+    )
+
+
+def socket_bytes(group: Path) -> int:
+    """Bytes of these in TCP connections: perhaps nobody has them open, and the other end takes nothing."""
+    return _table(group / "memory.stat")["sock"]
+
+
+def locked_by(proc: Path = PROC) -> Counter[int]:
+    """Bytes that users' processes have locked (mlock), by the user's number."""
+    found = Counter[int]()
+    for status in proc.glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):  # it has just ended
+            text = status.read_text(encoding="utf-8", errors="replace")
+            user, size = _USER.search(text), _LOCKED.search(text)
+            if user and size:
+                found[int(user[1])] += int(size[1]) * 1024
+    return found
+
+
 def _table(file: Path) -> Counter[str]:
     """Nothing of a cgroup that has just gone."""
     try:
@@ -93,9 +128,27 @@ def _table(file: Path) -> Counter[str]:
     return Counter({name: int(number) for name, _, number in (line.partition(" ") for line in lines)})
 
 
-def unowned_bytes(mount: Path) -> int:
-    """Bytes of ended jobs whose users have no job here any more: who keeps them is not known."""
+@dataclass(frozen=True, kw_only=True)
+class Unowned:
+    """What ended jobs have left whose users have no job here any more: who keeps it is not known."""
+
+    kept: int = 0
+    """Bytes."""
+    sockets: int = 0
+    """Of these in TCP connections: the kernel itself keeps those that nobody has open, until their data have gone."""
+    jobs: tuple[str, ...] = ()
+    """`job 17 of user 10001`, by what they have left, the most first."""
+
+
+def unowned(mount: Path, proc: Path = PROC) -> Unowned:
+    """What nobody pays for. Not what may be files of others that a process has locked: `mlockall` is no fault."""
     groups = job_groups(mount)
     here = {group.uid for group in groups if not group.ended and has_processes(group.path)}
-    kept = (kept_bytes(group.path) for group in groups if group.ended and group.uid not in here)
-    return sum(number for number in kept if number >= LEAST)
+    sized = [(kept_bytes(group.path), group) for group in groups if group.ended and group.uid not in here]
+    found = sorted(((size, group) for size, group in sized if size >= LEAST), key=lambda each: -each[0])
+    kept, locked = sum(size for size, _ in found), sum(locked_bytes(group.path) for _, group in found)
+    return Unowned(
+        kept=kept - (min(locked, locked_by(proc).total()) if locked else 0),
+        sockets=sum(socket_bytes(group.path) for _, group in found),
+        jobs=tuple(f"{group.path.name.replace('_', ' ')} of user {group.uid}" for _, group in found),
+    )

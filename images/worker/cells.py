@@ -92,9 +92,9 @@ class Mounts:
         return found.f_blocks * found.f_frsize
 
     def used(self, target: int) -> int:
-        """Bytes that are used of an open directory's file system."""
+        """Bytes that are used of an open directory's file system in memory, also by what the kernel keeps of files."""
         found = os.statvfs(f"/proc/self/fd/{target}")
-        return (found.f_blocks - found.f_bfree) * found.f_frsize
+        return (found.f_blocks - found.f_bfree) * found.f_frsize + (found.f_files - found.f_ffree) * _FILE
 
     def resize(self, target: int, size: int) -> None:
         """Give a file system in memory so many bytes."""
@@ -160,9 +160,13 @@ class Cells:
         `memory_mib`: the job's; 0: nothing limits it; NOT_KNOWN: /dev/shm is small until somebody knows.
         """
         cell = self.path(job)
-        if job in self._made:
+        if job in self._made and not _is_of_another(cell, uid):
             self._enlarge(cell, memory_mib)
             return cell
+        if job in self._made:  # slurmctld has lost its state, and nobody has told of the first one's end
+            self.leave(job)
+            with contextlib.suppress(OSError):  # tried again below
+                job_directory.make(job, uid, gid, self._jobs)
         cell.mkdir(mode=0o700)
         try:
             self._fill(cell, self._temporary(job, uid, gid), memory_mib)
@@ -284,6 +288,13 @@ class Cells:
                 return memory
             os.close(memory)
         return None
+
+
+def _is_of_another(cell: Path, uid: int) -> bool:
+    """Whether a job's own /tmp belongs to another user. One in memory is root's, and says nothing."""
+    with contextlib.suppress(OSError):
+        return (cell / "tmp").lstat().st_uid not in {0, uid}
+    return False
 
 
 def shared_memory_size(directory: str = SHARED_MEMORY) -> int:

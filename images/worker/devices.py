@@ -8,6 +8,7 @@ less.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -56,6 +57,10 @@ def _allow_only(numbers: Sequence[tuple[int, int | None]]) -> bytes:
 
 ORDINARY: Final = _allow_only(_ORDINARY)
 """For who has been given no devices."""
+
+
+FEW: Final = 256
+"""Programs that are not looked through. Each takes a descriptor, and two pages of the memory that slurmd has."""
 
 
 class BadProgramError(ValueError):
@@ -143,11 +148,12 @@ class DevicePrograms:
 
     def __init__(self) -> None:
         self._attached: dict[int, tuple[bytes, int]] = {}
+        self._many = FEW
 
     def put(self, cgroup: int, directory: Path, program: bytes) -> None:
         """Attach a program to an open cgroup, which has to be in `directory`. Raises OSError or BadProgramError."""
         inode = os.fstat(cgroup).st_ino
-        if inode not in {Path(path).stat().st_ino for path, _, _ in os.walk(directory)}:
+        if inode not in _inodes(directory):
             raise PermissionError(f"not a cgroup of {directory}")
         check(program)
         known, before = self._attached.get(inode, (b"", None))
@@ -165,6 +171,18 @@ class DevicePrograms:
 
     def forget_gone(self, directory: Path) -> None:
         """Close the programs of cgroups that are not in `directory` any more. The kernel has detached them."""
-        there = {Path(path).stat().st_ino for path, _, _ in os.walk(directory)}
-        for inode in self._attached.keys() - there:
+        for inode in self._attached.keys() - _inodes(directory):
             os.close(self._attached.pop(inode)[1])
+        self._many = 2 * len(self._attached) + FEW
+
+    def are_many(self) -> bool:
+        """Whether it is time to forget: a job may have thousands of steps before any job of the node ends."""
+        return len(self._attached) > self._many
+
+
+def _inodes(directory: Path) -> set[int]:
+    found = set()
+    for path, _, _ in os.walk(directory):
+        with contextlib.suppress(FileNotFoundError):  # a step has ended since
+            found.add(Path(path).stat().st_ino)
+    return found

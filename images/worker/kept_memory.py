@@ -19,16 +19,21 @@ from pathlib import Path
 from typing import Final
 
 from images.common.kept_memory import (
+    CLOSING_SECONDS,
     ENDED,
     LEAST,
+    PROC,
     JobGroup,
     has_processes,
     job_groups,
     kept_bytes,
+    locked_by,
+    locked_bytes,
     owner_mark,
+    socket_bytes,
 )
 from images.worker import left_cgroups
-from images.worker.freeing import close_all_but
+from images.worker.freeing import close_all_but, has_ended
 
 FREED_SECONDS: Final = 2.0
 """The kernel frees what processes and file systems had a moment after they have gone."""
@@ -80,10 +85,17 @@ class KeptMemory:
         self._round: tuple[int, float] | None = None
         """The process that goes through the jobs, and when it began."""
         self._next = now()
+        self._no_process = False
+        """The last round could not begin."""
 
     def begin(self, group: Path, uid: int) -> None:
         """A step of a job has come: its cgroup will be there until `end`. Raises OSError."""
         (group / owner_mark(uid)).mkdir(exist_ok=True)
+        for mark in group.glob(owner_mark("*")):  # slurmctld has lost its state, and gives a number once more
+            if mark.name != owner_mark(uid):
+                mark.rmdir()
+                left = kept_bytes(group) // 2**20
+                self._log(f"{group.name} is user {uid}'s now, and has {left} MiB of an earlier one of that number")
         with contextlib.suppress(FileNotFoundError):  # Slurm has started the job again
             (group / ENDED).rmdir()
 
@@ -91,7 +103,7 @@ class KeptMemory:
         """End what is left of a job that has ended. Returns whether nothing is to be waited for."""
         if (group / ENDED).is_dir():
             self.look()
-            return self._round is None
+            return self._round is None and not self._no_process
         left_cgroups.end(group)
         if not group.exists():
             return True
@@ -103,7 +115,7 @@ class KeptMemory:
             since = self._ending.setdefault(group, self._now())
             if self._now() - since < FREED_SECONDS:
                 return False
-            (group / ENDED).mkdir(exist_ok=True)
+            _mark_ended(group)
             self._log(f"{group.name} has ended, and {kept // 2**20} MiB of its memory are kept by others")
             self._owing, self._next = True, self._now()
             self.look()
@@ -118,7 +130,7 @@ class KeptMemory:
         """Begin a round, if it is time for one, in a process of its own: the kernel may let it wait."""
         if self._round is not None:
             pid, began = self._round
-            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+            if not has_ended(pid):  # or it is a child of who served before this process did
                 if self._now() - began > LONGEST_ROUND:
                     os.kill(pid, signal.SIGKILL)
                 return
@@ -127,35 +139,71 @@ class KeptMemory:
             return
         self._owing = any(group.ended for group in job_groups(self._mount))
         self._next = self._now() + ROUND_SECONDS
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # users have no limit of processes but the pod's: the warden must not end for it
+            if not self._no_process:
+                self._log(f"what ended jobs have left counts for nobody: no process for it: {error.strerror}")
+            self._no_process = True
+            return
         if pid == 0:
             try:
                 close_all_but()
                 settle(self._mount, self._log)
+            except Exception as error:  # noqa: BLE001  (nobody else would say so)
+                self._log(f"what ended jobs have left is not counted: {type(error).__name__}: {error}")
             finally:
                 os._exit(0)
-        self._round = pid, self._now()
+        self._round, self._no_process = (pid, self._now()), False
 
 
-def settle(mount: Path, log: Callable[[str], None]) -> None:
-    """Take what ended jobs have left off what their users' other jobs may have, and give it back when it has gone."""
-    owed, here = Counter[int](), dict[int, list[JobGroup]]()
+def _mark_ended(group: Path) -> None:
+    """Raises OSError.
+
+    The kernel counts what it needs for another cgroup in the one above, which may be full: buffers of a job's sockets
+    count for it as long as somebody has these, and so may be filled after its end.
+    """
+    try:
+        (group / ENDED).mkdir(exist_ok=True)
+    except OSError:
+        (group / "memory.max").write_text("max")  # what is kept counts for the user's other jobs, how much it ever is
+        (group / ENDED).mkdir(exist_ok=True)
+
+
+def settle(mount: Path, log: Callable[[str], None], proc: Path = PROC) -> None:
+    """Take what ended jobs have left off what their users' other jobs may have, and give it back when it has gone.
+
+    Files that a job has read first, and that another user's process has locked, count for the first job to the kernel.
+    So of what is locked a user owes only what others' processes have not.
+    """
+    owed, locked, here = Counter[int](), Counter[int](), dict[int, list[JobGroup]]()
     for group in job_groups(mount):
         if not group.ended and has_processes(group.path):
             here.setdefault(group.uid, []).append(group)
         elif not group.ended:
             continue  # it has no step just now (`salloc`): it keeps nothing, and Slurm says its limit with the next
         elif (kept := kept_bytes(group.path)) >= LEAST:
-            owed[group.uid] += kept
+            owed[group.uid] += kept - _closing(group.path)
+            locked[group.uid] += locked_bytes(group.path)
         else:
             left_cgroups.remove(group.path)
+    by = locked_by(proc) if locked.total() else Counter[int]()
     for uid, groups in here.items():
+        owed[uid] -= min(locked[uid], by.total() - by[uid])
         limits, more = share_out(owed[uid], [_account(group.path) for group in groups])
         for group, limit in zip(groups, limits, strict=True):
             _limit(group.path, limit, log)
         if more >= LEAST:
             for group in groups:
                 _end_tasks(group.path, log)
+
+
+def _closing(group: Path) -> int:
+    """Bytes in connections that the kernel may still be closing: the other end that takes nothing may be anybody's."""
+    with contextlib.suppress(OSError):
+        if time.time() - (group / ENDED).stat().st_mtime < CLOSING_SECONDS:
+            return socket_bytes(group)
+    return 0
 
 
 def _account(group: Path) -> Account:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -209,21 +209,18 @@ class Warden:
         here = {step.job for step in self._steps.values()} | (self._running() if job in self._found else set())
         if waits and job in here:
             return [LATER]
+        self._without_step[job] = self._now()  # until all has gone: perhaps nobody asks again, also after a failure
         self._cells.leave(job)
         self._used.pop(job, None)
-        self._without_step.pop(job, None)
         if self._cells.is_freeing(job):
-            if waits:
-                return [LATER]
-            self._without_step[job] = self._now()  # nobody asks again
-            return []
+            return [LATER] if waits else []
         left = [] if job in here else left_cgroups.of_job(job, self._cgroups)
         # The external step asks for no cell, and removes its cgroup itself.
         if waits and any(map(has_processes, left)) and job in self._running():
             return [LATER]
         gone = [self._kept.end(group) for group in left]
-        if not waits and not all(gone):  # nobody asks again
-            self._without_step[job] = self._now()
+        if all(gone):
+            self._without_step.pop(job, None)
         self._programs.forget_gone(self._cgroups)
         return [] if all(gone) or not waits else [LATER]
 
@@ -232,13 +229,16 @@ class Warden:
         if step is None or step.cgroups is None or len(files) != 1:
             raise RefusedError("this is no step with a cgroup")
         self._programs.put(files[0], step.cgroups, program)
+        if self._programs.are_many():
+            self._programs.forget_gone(self._cgroups)
 
     def _tidy(self) -> None:
-        """Take away cells and cgroups whose end nobody has told."""
+        """Take away cells and cgroups whose end nobody has told. What fails is tried again: who asks is another job."""
         for job in [job for job, since in self._without_step.items() if self._now() >= since + CGROUP_SECONDS]:
-            del self._without_step[job]
-            if not all(self._tidy_cgroup(job, group) for group in left_cgroups.of_job(job, self._cgroups)):
-                self._without_step[job] = self._now()
+            self._without_step[job] = self._now()
+            with self._said(f"the cgroup of job {job} stays"):
+                if all(self._tidy_cgroup(job, group) for group in left_cgroups.of_job(job, self._cgroups)):
+                    del self._without_step[job]
         old = [job for job, used in self._used.items() if self._now() >= used + IDLE_SECONDS]
         if not old:
             return
@@ -248,13 +248,24 @@ class Warden:
                 self._used[job] = self._now()
                 continue
             self._log(f"the cell of job {job} had no step for a day, and goes")
-            self._cells.leave(job)
-            del self._used[job]
-            self._without_step[job] = self._now()
+            self._used[job] = self._now()
+            with self._said(f"the cell of job {job} stays"):
+                self._cells.leave(job)
+                del self._used[job]
+                self._without_step[job] = self._now()
+
+    @contextlib.contextmanager
+    def _said(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._log(f"{what}: {error}")
 
     def _tidy_cgroup(self, job: str, group: Path) -> bool:
         """Returns whether nothing is to be looked at again."""
         if job not in self._cells:
+            if has_processes(group) and job in self._running():
+                return True  # it has been started again, and has only an external step here
             return not self._cells.is_freeing(job) and self._kept.end(group)
         # It may only wait for its next step (`salloc`): then what lies in its /dev/shm is its own, and kept by nobody.
         return has_processes(group) or (kept_bytes(group) < LEAST and left_cgroups.remove(group))

@@ -32,6 +32,9 @@ _RIGHTS: Final = ("SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER")
 
 _PR_SET_NAME: Final = 15
 
+PAUSE: Final = 0.1
+"""Seconds between two tries to start a process."""
+
 
 def serve(listening: socket.socket, warden: Warden, keeper: int) -> tuple[int, int]:
     """Take connections for as long as this process lives.
@@ -48,10 +51,15 @@ def serve(listening: socket.socket, warden: Warden, keeper: int) -> tuple[int, i
             warden.look()
             for key, _ in ready:
                 if key.fd == keeper:
+                    next_keeper, held = os.pipe()
+                    child = _fork()
+                    if child is None:  # it is tried again, as the pipe stays ready; others are answered meanwhile
+                        os.close(next_keeper)
+                        os.close(held)
+                        continue
                     selector.unregister(keeper)
                     os.close(keeper)
-                    keeper, held = os.pipe()
-                    child = os.fork()
+                    keeper = next_keeper
                     if child:
                         os.close(keeper)
                         _close_all(selector, listening)
@@ -68,6 +76,19 @@ def serve(listening: socket.socket, warden: Warden, keeper: int) -> tuple[int, i
                     selector.unregister(key.fileobj)
                     warden.closed(key.fd)
                     _socket(key).close()
+
+
+def _fork() -> int | None:
+    """As os.fork; None, after a moment, where there are no more processes.
+
+    Any user can see to that: workers have no limit of processes for jobs but that of the pod or the machine. Where both
+    processes of the warden ended for it, slurmd would end with all jobs of the node.
+    """
+    try:
+        return os.fork()
+    except OSError:
+        time.sleep(PAUSE)
+        return None
 
 
 def _socket(key: selectors.SelectorKey) -> socket.socket:
@@ -143,7 +164,11 @@ def _keep_serving(
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step, and for each program
         while True:
             keeper, held = os.pipe()
-            child = os.fork()
+            child = _fork()
+            if child is None:
+                log("there are no more processes, and so no warden: trying again")
+                while (child := _fork()) is None:
+                    pass
             if child == 0:
                 os.close(held)
                 kept = Warden(make_cells(), log, make_namespaces=make_namespaces if containers else None)
@@ -154,7 +179,7 @@ def _keep_serving(
             _, status = os.waitpid(child, 0)
             os.close(held)
             log(f"the warden ended ({os.waitstatus_to_exitcode(status)}); starting another")
-            time.sleep(0.1)
+            time.sleep(PAUSE)
     except BaseException as error:  # noqa: BLE001  (this process must not go on as the daemon's start)
         log(f"the warden cannot work: {type(error).__name__}: {error}")
     finally:

@@ -6,7 +6,9 @@
 
 #include <stddef.h>
 
+#ifndef WARDEN_SOCKET /* tests have one of their own */
 #define WARDEN_SOCKET "/run/slurmstack/warden/socket"
+#endif
 
 enum { WARDEN_LONGEST = 4096 };
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.common.kept_memory import unowned_bytes
+from images.common.kept_memory import CLOSING_SECONDS, Unowned, unowned
 from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
-from images.health.state import lasts, recall, remember
+from images.health.state import held_for, lasts, recall, remember
 from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked, warn
 
 NAME: Final = "memory"
@@ -33,6 +33,9 @@ looked for jobs; a terabyte takes the kernel seconds to free."""
 
 KEPT_MIB: Final = 16.0
 """Of ended jobs, kept by somebody else than their user. Jobs are promised all of what they may have together."""
+
+NAMED: Final = 3
+"""Ended jobs in a message, those with the most."""
 
 _CGROUP: Final = "sys/fs/cgroup"
 _MIB: Final = 2**20
@@ -122,10 +125,7 @@ def _values(used: Used) -> dict[str, float]:
 def run(node: Node, _runner: Runner, thresholds: Thresholds, *, clock: Callable[[], float] = time.monotonic) -> Result:
     """Look at it, if no job runs."""
     used = read_used(node.root)
-    kept = unowned_bytes(node.root / _CGROUP) / _MIB
-    kept_for = lasts(node, f"{NAME}-kept", now=kept >= KEPT_MIB, clock=clock)
-    if kept_for >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS):
-        message = f"{kept:.0f} MiB of ended jobs are kept by a job of another user, and are missing for all jobs here"
+    if message := _kept(node, unowned(node.root / _CGROUP, node.root / "proc"), thresholds, clock):
         return fail("user", message, _values(used))
     if node.other_jobs or node.job:
         lasts(node, NAME, now=False, clock=clock)
@@ -133,6 +133,22 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds, *, clock: Callable[
     result = judge(node, used, thresholds, clock)
     remember(node, NAME, {"status": result.status.value, "message": result.message})
     return result
+
+
+def _kept(node: Node, found: Unowned, thresholds: Thresholds, clock: Callable[[], float]) -> str:
+    """What is wrong with what ended jobs have left; empty: nothing, or not for long enough."""
+    patience = {
+        "kept": (found.kept - found.sockets, thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS)),
+        "in sockets": (found.kept, CLOSING_SECONDS),
+    }
+    much = [name for name, (size, _) in patience.items() if size >= KEPT_MIB * _MIB]
+    held = held_for(node, f"{NAME}-kept", much, clock)
+    if not any(seconds >= patience[name][1] for name, seconds in held.items()):
+        return ""
+    return (
+        f"{found.kept // _MIB} MiB of ended jobs are missing for all jobs here, kept by a job of another user or by "
+        f"connections that do not end: {', '.join(found.jobs[:NAMED])}"
+    )
 
 
 def _last_finding(node: Node, used: Used) -> Result:

@@ -13,6 +13,9 @@ from tests.unit.images.cells import FakeCellMounts, cells_in
 
 UID, GID = os.getuid(), os.getgid()
 PID = 4711
+MIB = 2**20
+SCOPE = "system.slice/w-0_slurmstepd.scope"
+"""Of all jobs, below `cgroups`."""
 
 
 @dataclass(kw_only=True)
@@ -56,3 +59,10 @@ class Kept:
 
     def enter(self, connection: int, job: str, mib: int = 0) -> str:
         return self.ask(connection, f"cell {job} {UID} {GID} {mib}")
+
+
+def empty(group: Path) -> None:
+    """As the kernel does: of a cgroup, rmdir(2) wants no file removed."""
+    for path in sorted(group.rglob("*")):
+        if path.is_file():
+            path.unlink()

@@ -223,12 +223,32 @@ def test_shared_memory_is_as_large_as_the_pod_s() -> None:
     assert shared_memory_size("/dev/shm") == pod.f_blocks * pod.f_frsize > 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes another user's directory")
+def test_a_number_that_is_given_once_more_is_no_way_into_another_user_s_cell(tmp_path: Path) -> None:
+    """slurmctld has lost its state, and nobody has told of the first job's end."""
+    mounts = FakeCellMounts()
+    cells = cells_in(tmp_path, mounts)
+    cell = cells.enter("17", 10001, 10001)
+    os.chown(cell / "tmp", 10001, 10001)  # as the mount would show it
+    (tmp_path / "jobs/17/secret").touch()
+
+    assert cells.enter("17", 10002, 10002) == cell
+
+    assert (tmp_path / "jobs/17").stat().st_uid == 10002
+    assert not list((tmp_path / "jobs/17").iterdir())
+    assert len(mounts.mounted) == 3
+    os.chown(cell / "tmp", 10002, 10002)
+    (tmp_path / "jobs/17/own").touch()
+    cells.enter("17", 10002, -1, NOT_KNOWN)
+    assert (tmp_path / "jobs/17/own").exists()
+
+
 REAL = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import os
 from pathlib import Path
-from images.worker.cells import Cells
+from images.worker.cells import Cells, Mounts
 work = Path(sys.argv[2])
 cells = Cells(work / "jail", 2**21, cells=work / "cells", jobs=work / "jobs")
 cell = cells.enter("17", 0, 0, -1)
@@ -252,6 +272,9 @@ except OSError as error:
 else:
     raise AssertionError("empty files are counted by nobody")
 assert (cell / "dev/shm").stat().st_mode & 0o7777 == 0o1777
+memory = os.open(cell / "dev/shm", os.O_RDONLY)
+assert Mounts().used(memory) >= 1024 * number, "who frees a million empty files takes seconds, too"
+os.close(memory)
 assert mounted() == 4, mounted()
 again = Cells(work / "jail", 2**21, cells=work / "cells", jobs=work / "jobs")
 assert "17" in again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -9,12 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from images.common.kept_memory import ENDED, has_processes, kept_bytes, unowned_bytes
+from images.common.kept_memory import CLOSING_SECONDS, ENDED, has_processes, kept_bytes, unowned
 from images.worker.kept_memory import FREED_SECONDS, Account, KeptMemory, settle, share_out
-from tests.unit.images.kept import Kept
-
-MIB = 2**20
-SCOPE = "system.slice/w-0_slurmstepd.scope"
+from tests.unit.images.kept import MIB, SCOPE, empty
 
 
 @dataclass(kw_only=True)
@@ -43,8 +41,14 @@ class Node:
             (group / ENDED).mkdir()
         return group
 
+    def process(self, pid: int, uid: int, locked: int) -> None:
+        """With so many MiB locked."""
+        (self.mount / f"proc/{pid}").mkdir(parents=True)
+        text = f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nVmLck:\t {locked * 1024} kB\n"
+        (self.mount / f"proc/{pid}/status").write_text(text)
+
     def settle(self) -> None:
-        settle(self.mount, self.log.append)
+        settle(self.mount, self.log.append, self.mount / "proc")
 
 
 @pytest.fixture
@@ -60,13 +64,6 @@ def limit(group: Path) -> float:
 
 def was_ended(group: Path) -> bool:
     return (group / "step_0/user/cgroup.kill").read_text() == "1"
-
-
-def empty(group: Path) -> None:
-    """As the kernel does: of a cgroup, rmdir(2) wants no file removed."""
-    for path in sorted(group.rglob("*")):
-        if path.is_file():
-            path.unlink()
 
 
 @pytest.mark.parametrize(
@@ -119,6 +116,39 @@ def test_what_an_ended_job_has_left_is_taken_off_what_its_user_s_other_job_may_h
     assert len(node.log) == 1
 
 
+def test_what_another_user_has_locked_of_files_that_a_job_has_read_costs_its_user_nothing(node: Node) -> None:
+    """Any user could so have another one's jobs ended, by 8 MiB in each of many processes, and needs no fault for it:
+    `mlockall` locks the libraries, too, which somebody's job has read first."""
+    ended, other = node.job(1, kept=10), node.job(2, limit=100, used=50)
+    stat = f"shmem {10 * MIB}\ninactive_anon {4 * MIB}\nunevictable {66 * MIB}\n"  # of the first 10 MiB, 6 are locked
+    (ended / "memory.stat").write_text(stat)
+    node.process(7, uid=1, locked=30)
+    node.settle()
+    assert limit(other) == 30, "that user alone has locked anything"
+    node.process(8, uid=2, locked=20)
+    node.settle()
+    assert limit(other) == 50
+    node.process(9, uid=3, locked=500)
+    node.settle()
+    assert limit(other) == 90
+    (other / "cgroup.events").write_text("populated 0\n")
+    assert unowned(node.mount, node.mount / "proc").kept == 10 * MIB
+    shutil.rmtree(node.mount / "proc")
+    assert unowned(node.mount, node.mount / "proc").kept == 70 * MIB, "memfd_secret, kept by an open file"
+
+
+def test_connections_cost_nothing_while_the_kernel_may_still_close_them(node: Node) -> None:
+    """Who asks a job's server for much and takes nothing of it would have its user's other jobs pay."""
+    ended, other = node.job(1, kept=10), node.job(2, limit=100)
+    (ended / "memory.stat").write_text(f"shmem {10 * MIB}\nsock {40 * MIB}\n")
+    node.settle()
+    assert limit(other) == 90
+    long_ago = time.time() - CLOSING_SECONDS - 1
+    os.utime(ended / ENDED, (long_ago, long_ago))
+    node.settle()
+    assert limit(other) == 50
+
+
 def test_slurm_sets_a_limit_with_each_step_and_it_is_taken_off_again(node: Node) -> None:
     node.job(1, kept=30)
     keeper = node.job(3, limit=100)
@@ -159,10 +189,10 @@ def test_when_nobody_keeps_it_any_more_the_cgroup_goes_and_the_limit_is_as_befor
 
 def test_what_belongs_to_nobody_who_is_here_is_said_to_the_check_of_the_node(node: Node) -> None:
     node.job(1, kept=30)
-    assert unowned_bytes(node.mount) == 30 * MIB
+    assert unowned(node.mount).kept == 30 * MIB
     node.job(3, limit=100)
-    assert unowned_bytes(node.mount) == 0, "that one pays for it"
-    assert unowned_bytes(node.mount / "nowhere") == 0
+    assert unowned(node.mount).kept == 0, "that one pays for it"
+    assert unowned(node.mount / "nowhere").kept == 0
 
 
 def ends(kept: KeptMemory, group: Path) -> bool:
@@ -218,6 +248,38 @@ def test_a_job_has_not_ended_before_what_it_has_left_counts_for_another(node: No
     assert KeptMemory(node.mount, node.log.append).wakes_in() is not None, "and for the next warden"
 
 
+def test_a_cgroup_without_room_for_another_is_marked_all_the_same(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user can fill it exactly, by sockets that the job has made and another one has."""
+    group, keeper, now = node.job(1, limit=40, kept=40), node.job(2, limit=100), [0.0]
+    (group / ENDED).rmdir()
+    make = Path.mkdir
+
+    def of_a_full_cgroup(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        if path.name == ENDED and (path.parent / "memory.max").read_text() != "max":
+            raise OSError(12, "Cannot allocate memory")
+        make(path, mode, parents, exist_ok)
+
+    monkeypatch.setattr(Path, "mkdir", of_a_full_cgroup)
+    kept = KeptMemory(node.mount, node.log.append, lambda: now[0])
+    assert not kept.end(group)
+    now[0] = FREED_SECONDS
+    assert ends(kept, group)
+    assert limit(keeper) == 60
+
+
+def test_a_round_that_fails_is_said(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    (node.job(1, kept=30) / "memory.stat").write_text("shmem many\n")
+
+    def say(text: str) -> None:
+        os.write(1, text.encode())
+
+    kept = KeptMemory(node.mount, say)
+    kept.look()
+    assert kept._round is not None
+    os.waitid(os.P_PID, kept._round[0], os.WEXITED | os.WNOWAIT)
+    assert capfd.readouterr().out.startswith("what ended jobs have left is not counted: ValueError: ")
+
+
 def test_rounds_go_on_until_nothing_is_kept(node: Node) -> None:
     group, now = node.job(1, kept=30), [0.0]
     kept = KeptMemory(node.mount, node.log.append, lambda: now[0])
@@ -237,6 +299,51 @@ def test_a_job_that_starts_again_pays_for_what_it_had_left_by_itself(node: Node)
     assert not (group / ENDED).exists()
 
 
+def test_a_number_that_is_given_once_more_is_the_job_of_its_new_user_alone(node: Node) -> None:
+    """slurmctld has lost its state. Else the new job, of user 2, paid for what user 1 has left."""
+    node.job(1, kept=30)
+    again = node.job(2, uid=1, limit=100)
+    KeptMemory(node.mount, node.log.append).begin(again, 2)
+    assert [mark.name for mark in again.glob("of_*")] == ["of_2"]
+    assert node.log == ["job_2 is user 2's now, and has 0 MiB of an earlier one of that number"]
+    node.settle()
+    assert limit(again) == 100
+
+
+def test_without_another_process_the_warden_goes_on_and_the_job_is_not_over(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any user can have so many that the pod may have no more."""
+    group, keeper, now = node.job(1, kept=30), node.job(2, limit=100), [0.0]
+    kept = KeptMemory(node.mount, node.log.append, lambda: now[0])
+
+    def no_more() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", no_more)
+        for _ in range(3):
+            assert not kept.end(group)
+            now[0] += 1.0
+    assert len(node.log) == 1
+    assert ends(kept, group)
+    assert limit(keeper) == 70
+
+
+def test_who_takes_the_warden_s_place_does_not_end_for_what_the_other_one_has_started(node: Node) -> None:
+    node.job(1, kept=30)
+    kept = KeptMemory(node.mount, node.log.append)
+    kept.look()
+    copy = os.fork()
+    if copy == 0:
+        try:
+            kept.look()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(copy, 0)[1] == 0
+
+
 def test_a_job_without_a_step_has_no_more_to_pay_with_than_slurm_gave_it(node: Node) -> None:
     """`salloc --no-shell` of 30 MiB once paid for all, with what the whole node has."""
     node.job(1, kept=70)
@@ -251,57 +358,4 @@ def test_a_job_without_a_step_has_no_more_to_pay_with_than_slurm_gave_it(node: N
     node.settle()
     assert (limit(idle), limit(keeper)) == (60, 80)
     (keeper / "cgroup.events").write_text("populated 0\n")
-    assert unowned_bytes(node.mount) == 70 * MIB, "none of the user's jobs can keep it"
-
-
-def test_what_an_idle_job_has_in_its_shared_memory_is_its_own(tmp_path: Path) -> None:
-    """`salloc`, and a pause of some minutes between two steps: that has drained the node, and ended another job."""
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
-    kept.warden.closed(5)
-    kept.cgroups = None
-    (group / "memory.stat").write_text(f"shmem {60 * MIB}\n")
-    for connection in (6, 7, 8, 9):
-        kept.time += 100
-        kept.enter(connection, "18")
-    assert not (group / ENDED).exists()
-    (group / "memory.stat").unlink()
-    kept.ask(10, "end 17")
-    assert not group.exists()
-
-
-def test_a_cgroup_that_could_not_go_at_the_job_s_end_goes_later(tmp_path: Path) -> None:
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
-    kept.warden.closed(5)
-    (group / "cgroup.events").write_text("populated 1\n")
-    assert kept.ask(10, "end 17 now") == "ok"
-    kept.cgroups = None
-    for restart in (False, True):
-        if restart:
-            empty(group)
-            kept.start()
-        kept.time += 100
-        kept.enter(11, "18")
-        assert group.exists() != restart
-
-
-def test_a_step_tells_whose_job_it_is_and_a_cgroup_that_nobody_ends_goes_in_the_end(tmp_path: Path) -> None:
-    """Where the site has an epilog of its own."""
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
-    assert len(list(group.glob("of_*"))) == 1
-    kept.time += 100
-    kept.enter(6, "18")
-    assert group.exists(), "the step is there"
-    kept.warden.closed(5)
-    kept.time += 100
-    kept.cgroups = None
-    kept.enter(7, "19")
-    assert not group.exists()
+    assert unowned(node.mount).kept == 70 * MIB, "none of the user's jobs can keep it"

@@ -87,3 +87,35 @@ def test_a_step_decides_for_no_other_job(kept: Kept, loaded: list[bytes]) -> Non
     assert "not a cgroup of" in put(kept, 5, other)
     assert "instruction" in put(kept, 5, kept.cgroups, program=START + b"\x85" + devices.ALLOW_ALL[1:])
     assert not loaded
+
+
+def test_a_job_of_many_steps_keeps_no_program_of_those_that_have_ended(kept: Kept, loaded: list[bytes]) -> None:
+    kept.cgroups = kept.directory / "cgroups/job_17"
+    kept.cgroups.mkdir(parents=True)
+    kept.enter(5, "17")
+    files = Path("/proc/self/fd")
+    before = sum(1 for _ in files.iterdir())
+    for number in range(3 * devices.FEW):
+        step = kept.cgroups / f"step_{number}"
+        step.mkdir()
+        assert put(kept, 5, step, program=START + devices.ALLOW_ALL) == "ok"
+        step.rename(kept.directory / step.name)  # so that nothing else gets its inode
+    assert len(loaded) == 3 * devices.FEW
+    assert sum(1 for _ in files.iterdir()) - before <= devices.FEW + 1
+
+
+def test_a_step_that_ends_meanwhile_keeps_no_other_from_its_devices(
+    kept: Kept, loaded: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.cgroups = kept.directory / "cgroups/job_17"
+    (kept.cgroups / "step_0").mkdir(parents=True)
+    kept.enter(5, "17")
+    walk = os.walk
+
+    def late(top: Path) -> list[tuple[str, list[str], list[str]]]:
+        return [*walk(top), (f"{top}/step_1", [], [])]
+
+    monkeypatch.setattr(os, "walk", late)
+    assert put(kept, 5, kept.cgroups / "step_0") == "ok"
+    assert len(loaded) == 1
+    assert kept.ask(6, "end 17 now") == "ok"

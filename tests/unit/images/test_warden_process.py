@@ -133,6 +133,12 @@ def make():
     return cells_in(directory, mounts)
 def log(text):
     os.write(1, f"{text}\\n".encode())
+fork, full = os.fork, directory / "no-processes"
+def limited():
+    if full.exists():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return fork()
+os.fork = limited
 os.setpgid(0, 0)
 warden_process.start(make, log, directory / "warden/socket", containers=sys.argv[3] == "containers")
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER, as the init of a container
@@ -245,6 +251,28 @@ def test_the_one_that_would_start_another_is_started_again_and_steps_keep_their_
     assert started.read() == "the warden ended (-9); starting another\n"
     with started.connect() as again:
         assert ask(again, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
+
+
+@needs_root
+@pytest.mark.parametrize("which", ["inner", "outer"])
+def test_without_another_process_there_is_one_warden_less_until_there_is_room(started: Started, which: str) -> None:
+    """Any user can have so many processes that the pod may have no more. slurmd ends where both have ended."""
+    full, connection = started.directory / "no-processes", started.connect()
+    assert ask(connection, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
+    full.touch()
+    os.kill(getattr(started, which)(), signal.SIGKILL)
+    started.wait(lambda: len(started.pids()) == 1)
+    if which == "outer":
+        assert ask(connection, f"cell 17 {UID} {GID} 0") == "this is a step of job 17"
+    threading.Event().wait(0.5)
+    assert len(started.pids()) == 1
+    if which == "inner":
+        assert started.read() == "the warden ended (-9); starting another\n"
+        assert started.read() == "there are no more processes, and so no warden: trying again\n"
+    full.unlink()
+    started.wait(lambda: len(started.pids()) == 2)
+    with started.connect() as other:
+        assert ask(other, f"cell 18 {UID} {GID} 0").endswith("/cells/18")
 
 
 @needs_root

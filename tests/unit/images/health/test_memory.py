@@ -61,7 +61,7 @@ def twice(node: Node, **limits: float) -> Result:
         (f"fail [user]: {LEFT}: /dev/shm and other shared 8192 MiB", {"anon": 0, "shmem": 8 * GIB}, {}),
         (f"fail [user]: {LEFT}: huge pages 8192 MiB", {"anon": 0, "huge": 8 * GIB}, {}),
         ("warn [user]: ...", {"anon": 2 * GIB}, {}),
-        ("fail ...", {"anon": GIB}, {"fail_percent": 1, "persists_seconds": 0}),
+        ("fail [user]: 1.6 % in use ...", {"anon": GIB}, {"fail_percent": 1, "persists_seconds": 0}),
         ("ok", {"anon": 200 * 2**20, "limit": str(GIB)}, {}),  # slurmd itself, in a small pod
         ("not checked: the container has no memory limit...", {"anon": 60 * GIB, "limit": "max"}, {}),
     ],
@@ -155,4 +155,24 @@ def test_memory_of_ended_jobs_that_nobody_here_pays_for_is_a_fault_also_while_jo
     assert "kept" not in twice(node).message
     write(group / "memory.stat", f"shmem {40 * 2**20}\n")
     assert "kept" not in check(node, 2000.0).message, "it may just be freed"
-    assert words(check(node, 2030.0)).startswith("fail [user]: 40 MiB of ended jobs are kept by a job of another user")
+    found = words(check(node, 2030.0))
+    assert found.startswith("fail [user]: 40 MiB of ended jobs are missing for all jobs here, kept by a job of another")
+    assert found.endswith(": job 1 of user 10001"), "an administrator wants to know whose"
+
+
+def test_connections_that_the_kernel_still_closes_are_no_fault_for_a_while(tmp_path: Path) -> None:
+    """A machine is lost: what its jobs' other processes had sent to it waits for a hundred seconds, kept by nobody."""
+    node = replace(make_node(tmp_path), other_jobs=True)
+    use(node)
+    group = node.root / CGROUP / "system.slice/w-0_slurmstepd.scope/job_1"
+    for mark in ("of_10001", "ended"):
+        (group / mark).mkdir(parents=True)
+    write(group / "memory.stat", f"shmem {2**20}\nsock {80 * 2**20}\n")
+    found = [check(node, at).status for at in range(1000, 1481, 30)]
+    assert found == ["not checked"] * 14 + ["fail"] * 3
+
+
+def test_no_patience_drains_no_node_on_which_nothing_is_kept(tmp_path: Path) -> None:
+    node = make_node(tmp_path)
+    use(node)
+    assert words(twice(node, persists_seconds=0)) == "ok"

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -185,3 +186,27 @@ def test_only_a_node_without_checks_around_jobs_is_called_plain(
     plain.touch()
     resident.Resident(tmp_path / "socket")._say_whether_plain()
     assert plain.exists() is not gpus
+
+
+def test_the_end_of_a_job_is_told_to_the_warden_that_takes_the_place_of_one_that_ended(tmp_path: Path) -> None:
+    """Else the job's cell, with all that is in its /dev/shm, would stay for a day."""
+    caller = Caller(tmp_path, tmp_path / "socket", WARDEN_SOCKET=f"'\"{tmp_path}/warden\"'")
+    told: list[bytes] = []
+
+    def warden(listening: socket.socket) -> None:
+        for answer in (None, b"ok later", b"ok"):
+            connection, _ = listening.accept()
+            with connection:
+                told.append(connection.recv(100))
+                if answer is not None:
+                    connection.send(answer)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(tmp_path / "warden"))
+        listening.listen()
+        listening.settimeout(20)
+        serving_it = threading.Thread(target=warden, args=(listening,), daemon=True)
+        serving_it.start()
+        caller.ask("epilog", {b"SLURM_JOB_ID": b"17"})
+        serving_it.join(20)
+    assert told == [b"end 17"] * 3
