@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.e2e.asking_doctor import doctor, first
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
 
 HUGE = {"size": 1, "resources": {"cpus": 500, "memory": "2Gi"}}
-
-
-def doctor(slurm: SlurmOnKubernetes, *arguments: str) -> tuple[dict[str, Any], int]:
-    """What it prints as JSON, and its exit status. Again where it had no time to read all: lanes share the machine."""
-
-    def look() -> tuple[dict[str, Any], int] | None:
-        done = slurmstack("doctor", *arguments, "--json", "--config", str(slurm.file), check=False)
-        assert done.stdout, done.stderr
-        found = json.loads(done.stdout)
-        return None if found["unread"] else (found, done.returncode)
-
-    found = wait_until(look, "each part was read")
-    assert found is not None
-    return found
-
-
-def first(slurm: SlurmOnKubernetes, *arguments: str) -> dict[str, Any]:
-    """The finding that it names first."""
-    found, code = doctor(slurm, *arguments)
-    assert code == 1, found
-    return dict(found["findings"][0])
 
 
 def test_a_whole_cluster_has_no_finding_and_each_part_was_read(two_nodes: SlurmOnKubernetes) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.e2e.asking_doctor import doctor, first
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
-from tests.e2e.test_doctor import doctor, first
 
 QUOTA = {
     "apiVersion": "v1",

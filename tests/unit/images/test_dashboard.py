@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
@@ -17,36 +16,9 @@ import pytest
 from images.dashboard import views
 from images.dashboard.app import COOKIE, App
 from images.dashboard.plots import DAY, STEP, Prometheus, PrometheusAwayError, plot
-from images.dashboard.slurm import JOB_FIELDS, NODE_FIELDS, Record, Slurm, SlurmAwayError, Token, TokenRefusedError
+from images.dashboard.slurm import JOB_FIELDS, NODE_FIELDS, Slurm, Token, TokenRefusedError
 from images.dashboard.text import clean, duration, moment, number
-
-NOW = 1_800_000_000
-
-
-def node(name: str = "cpu-0", **fields: str) -> Record:
-    usual = {
-        "NodeHost": name, "Partition": "main*", "StateLong": "idle", "Reason": "none", "User": "Unknown",
-        "Timestamp": "Unknown", "CPUsState": "0/4/0/4", "Memory": "2048", "AllocMem": "0", "Gres": "(null)",
-        "GresUsed": "gpu:0",
-    }  # fmt: skip
-    assert tuple(usual) == NODE_FIELDS
-    return {**usual, **fields}
-
-
-def job(**fields: str) -> Record:
-    usual = {
-        "JobArrayID": "7", "UserName": "alice", "Account": "physics", "Partition": "main", "State": "RUNNING",
-        "Reason": "None", "SubmitTime": str(NOW - 600), "EligibleTime": str(NOW - 600), "StartTime": str(NOW - 60),
-        "TimeUsed": "1:00", "TimeLimit": "1-00:00:00", "NumNodes": "1", "NumCPUs": "2", "NodeList": "cpu-0",
-        "Name": "train", "Comment": "(null)",
-    }  # fmt: skip
-    assert tuple(usual) == JOB_FIELDS
-    return {**usual, **fields}
-
-
-def pending(**fields: str) -> Record:
-    return job(**{"State": "PENDING", "Reason": "Resources", "NodeList": "", "StartTime": "N/A", **fields})
-
+from tests.unit.images.dashboard_page import NOW, Fixed, encoded, job, made_token, node, pending
 
 # ---------------------------------------------------------------- views
 
@@ -139,15 +111,6 @@ def test_times_have_two_units_at_most() -> None:
 # ---------------------------------------------------------------- tokens
 
 
-def encoded(claims: str) -> str:
-    body = base64.urlsafe_b64encode(claims.encode()).decode()
-    return f"e30.{body.rstrip('=')}.c2ln"
-
-
-def made_token(**claims: Any) -> str:
-    return encoded(json.dumps({"sun": "alice", "exp": NOW + 600, **claims}))
-
-
 def test_a_token_says_whose_it_is_and_is_never_written_out() -> None:
     token = Token(f"SLURM_JWT={made_token()}\n")
     assert (token.user, token.ends) == ("alice", NOW + 600)
@@ -189,23 +152,6 @@ def test_nodes_and_jobs_of_hidden_partitions_are_asked_for_alike() -> None:
 
 
 # ---------------------------------------------------------------- the page
-
-
-class Fixed(Slurm):
-    """Slurm's answers, given."""
-
-    def __init__(self, config: Path, nodes: list[Record], jobs: list[Record]) -> None:
-        super().__init__(config)
-        self.given = nodes, jobs
-        self.away = ""
-
-    def nodes(self, _: Token) -> list[Record]:
-        if self.away:
-            raise SlurmAwayError(self.away)
-        return self.given[0]
-
-    def jobs(self, _: Token) -> list[Record]:
-        return self.given[1]
 
 
 def served(app: App, path: str, *, token: str = "", **environ: Any) -> tuple[str, Mapping[str, str], str]:

@@ -19,7 +19,7 @@ from images.dashboard.app import COOKIE, App
 from images.dashboard.plots import Prometheus, plot
 from local.report import PlainReport
 from local.tools import Requirement, Tools, ensure_tools
-from tests.unit.images.test_dashboard import NOW, Fixed, job, made_token, node, pending
+from tests.unit.images.dashboard_page import NOW, Fixed, job, made_token, node, pending
 
 WIDTHS = (360, 800, 1400)
 PATHS = ("/dashboard/", "/dashboard/jobs?user=", "/dashboard/login")

@@ -1,0 +1,29 @@
+"""`slurmstack doctor`, asked by tests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+
+
+def doctor(slurm: SlurmOnKubernetes, *arguments: str) -> tuple[dict[str, Any], int]:
+    """What it prints as JSON, and its exit status. Again where it had no time to read all: lanes share the machine."""
+
+    def look() -> tuple[dict[str, Any], int] | None:
+        done = slurmstack("doctor", *arguments, "--json", "--config", str(slurm.file), check=False)
+        assert done.stdout, done.stderr
+        found = json.loads(done.stdout)
+        return None if found["unread"] else (found, done.returncode)
+
+    found = wait_until(look, "each part was read")
+    assert found is not None
+    return found
+
+
+def first(slurm: SlurmOnKubernetes, *arguments: str) -> dict[str, Any]:
+    """The finding that it names first."""
+    found, code = doctor(slurm, *arguments)
+    assert code == 1, found
+    return dict(found["findings"][0])
