@@ -8,7 +8,7 @@
  * the two, and a probe of kubelet's would start a program each time, take its period longer, and wait for the jobs first
  * (`preStop`).
  *
- * Nobody at the socket: both have ended. No answer: only where a process with CAP_SYS_ADMIN is stopped. A warden may also
+ * Nobody at the socket: both have ended. No answer: only where a process of the warden is stopped. It may also
  * be slow, on a busy machine or when the jail's volume does not answer; jobs that run must not end for that.
  */
 #include <ctype.h>
@@ -36,10 +36,10 @@ static void end(const char *why)
 	_exit(1);
 }
 
-/* Whether it is a warden, as nobody else here has this right, and stopped. */
+/* Whether it is a warden, and stopped. Only who has this right is one: a shell of kubectl's has it, but not its name. */
 static int is_stopped_warden(const char *pid)
 {
-	char path[64], line[256], state = '?';
+	char path[64], line[256], name[16] = "", state = '?';
 	unsigned long long rights = 0;
 	unsigned uid = 1;
 	FILE *file;
@@ -49,12 +49,13 @@ static int is_stopped_warden(const char *pid)
 	if (file == NULL)
 		return 0;
 	while (fgets(line, sizeof(line), file) != NULL) {
+		(void)sscanf(line, "Name: %15s", name);
 		(void)sscanf(line, "State: %c", &state);
 		(void)sscanf(line, "Uid: %u", &uid); /* in a user namespace of theirs users have all rights */
 		(void)sscanf(line, "CapPrm: %llx", &rights);
 	}
 	fclose(file);
-	return (state == 'T' || state == 't') && uid == 0 && (rights >> SYS_ADMIN & 1) != 0;
+	return strcmp(name, "warden") == 0 && (state == 'T' || state == 't') && uid == 0 && (rights >> SYS_ADMIN & 1) != 0;
 }
 
 static void end_if_stopped(void)
