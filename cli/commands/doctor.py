@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -156,10 +157,12 @@ def _look(config: Path | None, *, job: str = "") -> Facts:
     """What can be read of the cluster. Raises Failure if that is nothing."""
     from cli.access.reach import reach  # noqa: PLC0415
     from cli.doctor.cluster.collect import collect  # noqa: PLC0415
+    from cli.engine.pulumi import unfinished  # noqa: PLC0415
 
     stack = open_stack(config)
     with _could_not_look():
-        facts = collect(reach(stack, seconds=SILENT), stack.config, job=job)
+        ask_pulumi = partial(unfinished, stack, SILENT)
+        facts = collect(reach(stack, seconds=SILENT), stack.config, job=job, ask_pulumi=ask_pulumi)
         if not facts.pods and not facts.owners and "slurm" in facts.unread:
             whys = "; ".join(dict.fromkeys(f"{part}: {why}" for part, why in facts.unread.items()))
             missing = facts.knows("pods", "workloads")

@@ -93,6 +93,25 @@ def export(stack: Stack) -> dict[str, Any]:
     return document
 
 
+def unfinished(stack: Stack, seconds: float) -> list[str]:
+    """What an update is doing, or was doing when it was cut short: `creating slurm-jail`. Changes nothing.
+
+    Empty where no pulumi command or no such stack is there. Raises Failure if nobody answers within `seconds`.
+    """
+    if shutil.which("pulumi") is None:
+        return []
+    try:
+        done = _try(stack, ["stack", "export"], seconds=seconds)
+    except subprocess.TimeoutExpired:
+        raise Failure(f"no answer within {seconds:g} s") from None
+    if done.returncode != 0 and _NO_STACK in done.stderr:
+        return []
+    if done.returncode != 0:
+        raise Failure((done.stderr or done.stdout).strip())
+    pending = (json.loads(done.stdout).get("deployment") or {}).get("pending_operations") or []
+    return [f"{operation['type']} {operation['resource']['urn'].rpartition('::')[2]}" for operation in pending]
+
+
 def resume(stack: Stack, document: Mapping[str, Any]) -> dict[str, str]:
     """Let an update that was killed be repeated; `document` is what `export` gave. Returns what `run` needs for that.
 
@@ -162,9 +181,12 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _try(stack: Stack, command: Sequence[str], *, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+def _try(
+    stack: Stack, command: Sequence[str], *, stdin: str | None = None, seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
     where = ["pulumi", *command, "--cwd", str(PROJECT_ROOT), "--stack", stack.name]
-    return subprocess.run(where, env=_environment(), check=False, capture_output=True, text=True, input=stdin)
+    env = _environment()
+    return subprocess.run(where, env=env, check=False, capture_output=True, text=True, input=stdin, timeout=seconds)
 
 
 def _make(stack: Stack) -> None:

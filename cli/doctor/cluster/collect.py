@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -16,15 +17,18 @@ from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
 
 
-def collect(kubectl: Kubectl, config: ClusterConfig, *, job: str = "") -> Facts:
+def collect(
+    kubectl: Kubectl, config: ClusterConfig, *, job: str = "", ask_pulumi: Callable[[], list[str]] = list
+) -> Facts:
     """All that can be read within some seconds. Never raises: what could not be read is in `unread`.
 
-    `job`: the number of one that is asked about.
+    `job`: the number of one that is asked about. `ask_pulumi`: what its state says is not finished; may raise Failure.
     """
     namespace, now = config.cluster.namespace, time.time()
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
         asked = [(kinds, pool.submit(_get, kubectl, namespace, verb)) for kinds, verb in kubernetes.ASKED]
         slurm = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled, job=job)
+        pulumi = pool.submit(ask_pulumi)
         wanted = config_hash(render(config))
     items: list[Any] = []
     unread: dict[str, str] = {}
@@ -34,6 +38,10 @@ def collect(kubectl: Kubectl, config: ClusterConfig, *, job: str = "") -> Facts:
         unread |= missing
     parts, odd = kubernetes.parse(items, now)
     of_slurm, silent = _of_slurm(slurm)
+    try:
+        unfinished = tuple(pulumi.result())
+    except Failure as failure:
+        unfinished, silent = (), {**silent, "pulumi": failure.message}
     return Facts(
         namespace=namespace,
         now=now,
@@ -43,6 +51,7 @@ def collect(kubectl: Kubectl, config: ClusterConfig, *, job: str = "") -> Facts:
         wanted_configuration=wanted,
         accounting=config.accounting.enabled,
         unread={**unread, **odd, **silent},
+        unfinished=unfinished,
         **parts,
         **of_slurm,
     )

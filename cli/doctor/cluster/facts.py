@@ -197,6 +197,8 @@ class Facts:
     claims: tuple[Claim, ...] = ()
     machines: tuple[Machine, ...] = ()
     lease: Lease | None = None
+    unfinished: tuple[str, ...] = ()
+    """What Pulumi's state says is being done, or was when an update was cut short: `creating slurm-jail`."""
 
     slurmctld: str = ""
     """Why slurmctld does not answer, in its own words; empty if it does, or was not asked."""

@@ -82,6 +82,10 @@ def lease(age: float) -> Ill:
     return make
 
 
+def unfinished(*operations: str) -> Ill:
+    return lambda cluster: cluster.unfinished.extend(operations)
+
+
 def told(name: str, replicas: int) -> Ill:
     return lambda cluster: cluster.thing("StatefulSet", name)["spec"].update(replicas=replicas)
 
@@ -344,6 +348,11 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         both(lease(600), told("default", 1)),
         "an earlier command was cut short 10 min ago",
         "same command again",
+    ),
+    "an update by Pulumi was cut short": (
+        both(unfinished("creating slurm-jail", "updating slurm-default"), told("default", 1)),
+        "an update by Pulumi is at work, or was cut short: creating slurm-jail and 1 more",
+        "`slurmstack up` goes on",
     ),
     "apply is at work": (lease(1), "another command is changing the cluster", "wait"),
     "pool is smaller than the stack file": (
