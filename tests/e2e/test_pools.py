@@ -75,6 +75,7 @@ GPUS_SHOWN = {
     "type": "tests/slurm/test_gpus.py",
     "mig": "tests/slurm/test_gpus.py, tests/graph/test_gpus.py",
     "shard": "tests/slurm/test_gpus.py",
+    "job_files": "tests/slurm/test_gpus.py, tests/graph/test_gpus.py",
 }
 """What a map of GPUs says -> the tests that show it; most without Kubernetes."""
 
