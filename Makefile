@@ -44,18 +44,21 @@ test: $(VENV)/.ready-dev ## Run all tests: unit, graph, real Slurm daemons, real
 	@mkdir -p $(LOGS)
 	@$(call STAGE,1) $(PYTEST) -n auto --junitxml=$(LOGS)/1-daemons.xml tests/slurm
 	@$(call STAGE,2) $(PYTEST) -n 0 --maxfail=5 --junitxml=$(LOGS)/2-make-up.xml tests/e2e/test_make_up.py
-	@$(MAKE) --no-print-directory -j2 test-kubernetes test-program
+	@$(MAKE) --no-print-directory --keep-going -j2 test-machines test-guests
+	@$(MAKE) --no-print-directory --keep-going -j2 test-lanes test-program
 
-# Tests of machines that are lost and reset mostly wait, as guests' do where they have the CPUs; those of the program need
-# nothing but time, and take what the lanes leave.
-.PHONY: test-kubernetes test-program
-test-kubernetes:
+# Tests of machines that are lost and reset mostly wait, and leave the CPUs to the guests, which starve beside lanes.
+# Those of the program need nothing but time, and take what the lanes leave.
+.PHONY: test-machines test-guests test-lanes test-program
+test-machines:
 	@$(call STAGE,3) $(PYTEST) -n 0 --maxfail=2 --junitxml=$(LOGS)/3-machines.xml -m disruptive \
 		--ignore=tests/e2e/test_make_up.py tests/e2e
+test-guests:
+	@$(call QUIET,3-guests,nice -n 5 $(PYTEST) -n 2 tests/machine)
+test-lanes:
 	@$(call STAGE,4) $(PYTEST) -n $(LANES) --maxfail=10 --junitxml=$(LOGS)/4-lanes.xml -m "not disruptive" tests/images tests/e2e
 test-program:
-	@$(call QUIET,3-guests,nice -n 5 $(PYTEST) -n 2 tests/machine); guests=$$?; \
-	$(call QUIET,4-program,nice -n 19 $(PYTEST) -n 2 tests/unit tests/graph tests/network) && exit $$guests
+	@$(call QUIET,4-program,nice -n 19 $(PYTEST) -n 2 tests/unit tests/graph tests/network)
 
 check: $(VENV)/.ready-dev ## Check format, lint and types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) images || { echo "run: make format"; exit 1; }
