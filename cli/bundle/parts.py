@@ -34,9 +34,9 @@ Read = Callable[[], str]
 _LOG_LINES = 20_000
 
 _KINDS = (
-    "pods", "statefulsets", "deployments", "replicasets", "jobs", "services", "endpointslices", "configmaps",
-    "persistentvolumeclaims", "networkpolicies", "poddisruptionbudgets", "serviceaccounts", "roles", "rolebindings",
-    "resourcequotas", "limitranges", "leases",
+    "pods", "statefulsets", "deployments", "daemonsets", "replicasets", "jobs", "services", "endpointslices",
+    "configmaps", "persistentvolumeclaims", "networkpolicies", "poddisruptionbudgets", "serviceaccounts", "roles",
+    "rolebindings", "resourcequotas", "limitranges", "leases",
 )  # fmt: skip
 
 _OUTSIDE = ("nodes", "persistentvolumes", "storageclasses")

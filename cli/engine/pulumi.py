@@ -96,7 +96,8 @@ def export(stack: Stack) -> dict[str, Any]:
 def unfinished(stack: Stack, seconds: float) -> list[str]:
     """What an update is doing, or was doing when it was cut short: `creating slurm-jail`. Changes nothing.
 
-    Empty where no pulumi command or no such stack is there. Raises Failure if nobody answers within `seconds`.
+    Empty where no pulumi command or no such stack is there. Raises Failure if nobody answers within `seconds`, or with
+    something else.
     """
     if shutil.which("pulumi") is None:
         return []
@@ -104,12 +105,17 @@ def unfinished(stack: Stack, seconds: float) -> list[str]:
         done = _try(stack, ["stack", "export"], seconds=seconds)
     except subprocess.TimeoutExpired:
         raise Failure(f"no answer within {seconds:g} s") from None
+    except OSError as error:
+        raise Failure(f"it cannot be run: {error}") from error
     if done.returncode != 0 and _NO_STACK in done.stderr:
         return []
     if done.returncode != 0:
         raise Failure((done.stderr or done.stdout).strip())
-    pending = (json.loads(done.stdout).get("deployment") or {}).get("pending_operations") or []
-    return [f"{operation['type']} {operation['resource']['urn'].rpartition('::')[2]}" for operation in pending]
+    try:
+        pending = (json.loads(done.stdout).get("deployment") or {}).get("pending_operations") or []
+        return [f"{operation['type']} {operation['resource']['urn'].rpartition('::')[2]}" for operation in pending]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Failure(f"its state is not understood: {done.stdout.strip()[:80]!r}") from None
 
 
 def resume(stack: Stack, document: Mapping[str, Any]) -> dict[str, str]:

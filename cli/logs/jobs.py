@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from cli.errors import Failure
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller
 from cli.logs.lines import Line, nanoseconds
+from cli.usage.records import DELIMITER
 from images.common.hostlist import expand
 
 JOB = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
@@ -60,12 +61,12 @@ def read_job(kubectl: Kubectl, namespace: str, job: str, now: datetime, *, accou
         missing.append(f"squeue: {complaint(shown)}")
     runs: list[dict[str, str]] = []
     if accounting:
-        sacct = ["sacct", "--noheader", "--parsable2", f"--delimiter={_SEPARATOR}", "--duplicates", f"--jobs={job}"]
+        sacct = ["sacct", "--noheader", "--parsable2", f"--delimiter={DELIMITER}", "--duplicates", f"--jobs={job}"]
         asking = if_slurmdbd_answers([*sacct, f"--format={','.join(_FIELDS)}"])
         recorded = in_controller(kubectl, namespace, *asking, seconds=2 * ANSWER_SECONDS)
         missing += [f"sacct: {complaint(recorded)}"] if recorded.returncode != 0 else []
-        runs = _table(recorded, _FIELDS)
-    present = _table(shown, tuple(_LETTERS.values()))
+        runs = _table(recorded, _FIELDS, DELIMITER)
+    present = _table(shown, tuple(_LETTERS.values()), _SEPARATOR)
     lines = [line for run in runs for line in _told(run)]
     lines += [line for one in present for line in _shown(one, now, alone=not runs)]
     return Job(
@@ -76,9 +77,12 @@ def read_job(kubectl: Kubectl, namespace: str, job: str, now: datetime, *, accou
     )
 
 
-def _table(done: subprocess.CompletedProcess[str], names: tuple[str, ...]) -> list[dict[str, str]]:
-    """Rows as maps; none of a command that has failed. The name of a job comes last: it may have anything in it."""
-    rows = [line.split(_SEPARATOR, len(names) - 1) for line in done.stdout.splitlines()] if done.returncode == 0 else []
+def _table(done: subprocess.CompletedProcess[str], names: tuple[str, ...], divider: str) -> list[dict[str, str]]:
+    """Rows as maps; none of a command that has failed. The name of a job comes last: it may have anything in it.
+
+    So what divides the fields is known to nobody: a line of a name would be a record of any job.
+    """
+    rows = [line.split(divider, len(names) - 1) for line in done.stdout.splitlines()] if done.returncode == 0 else []
     return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
 
 

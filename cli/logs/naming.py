@@ -16,6 +16,8 @@ _JOB = re.compile(
 """As slurmctld, slurmd, slurmstepd and our own programs write it: `JobId=5_3(7)`, `StepId=5.0`, `[5.batch]`,
 `Launching batch job 5`, `prolog job 5: ...`."""
 
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})?)?")
+
 
 def names_job(wanted: Collection[str]) -> Callable[[str], bool]:
     """Whether a text names one of these jobs: numbers, or ARRAY_TASK. An array's number stands for all its tasks."""
@@ -53,9 +55,9 @@ def names_node(node: str) -> Callable[[str], bool]:
 
 
 def _has(listed: str, number: int) -> bool:
-    """Whether `0-2,5` has the number."""
+    """Whether `0-2,5` has the number. Users write names of nodes into logs, of thousands of digits too."""
     for part in listed.split(","):
-        first, _, last = part.partition("-")
-        if first.isdecimal() and int(first) <= number <= int(last if last.isdecimal() else first):
+        match = _RANGE.fullmatch(part)
+        if match and int(match[1]) <= number <= int(match[2] or match[1]):
             return True
     return False

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.errors import USAGE, Failure
+from cli.health.present import plain
 from cli.usage.present import period
 from cli.usage.times import intervals
 from cli.usage.totals import Row, Usage
@@ -41,9 +42,14 @@ def check_path(path: Path) -> None:
         raise Failure(f"--plot {path}: there is no directory {path.resolve().parent}", code=USAGE)
 
 
+MOST_LETTERS = 30
+"""Of a name in the legend: users may make up accounts of a thousand, and the bars would have no room."""
+
+
 def label(group: Sequence[str]) -> str:
     """A group in the legend."""
-    return " / ".join(group)
+    names = (plain(name) for name in group)
+    return " / ".join(name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…" for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,14 @@ _IMAGE = re.compile(
 _HEADER = re.compile(r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")
 
 
-def _with_port(endpoint: str) -> str:
-    port = urlsplit(endpoint).port
-    if port == 0:
+def _of_a_server(endpoint: str) -> str:
+    address = urlsplit(endpoint)
+    if address.port == 0:
         raise ValueError("has the port 0")
+    if address.path.rstrip("/").endswith("/v1/logs"):
+        raise ValueError("ends with /v1/logs, which is added; leave that out")
+    if address.hostname in {"localhost", "127.0.0.1", "::1"}:
+        raise ValueError("is the collector's own pod, on each machine; name the server as pods reach it")
     return endpoint
 
 
@@ -40,7 +44,7 @@ Endpoint = Annotated[
         "is not where OTLP is taken: http:// or https://, a host in small letters, perhaps a port and a path, and no "
         "user or question mark, such as https://loki.example.com/otlp",
     ),
-    AfterValidator(_with_port),
+    AfterValidator(_of_a_server),
     Field(json_schema_extra={"pattern": _ENDPOINT.pattern}),
 ]
 

@@ -12,6 +12,9 @@ from config.names import LabelKey, LabelValue, NamespaceName, SecretName
 _OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nodes")
 """Keys that say something about a Prometheus of the cluster's own."""
 
+_OURS = {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component", "part-of")}
+"""Labels that every object of the cluster carries (components/kit/context.py)."""
+
 
 class ExistingPrometheus(Section):
     """A Prometheus of the Prometheus operator's, which is in the Kubernetes cluster already."""
@@ -23,6 +26,14 @@ class ExistingPrometheus(Section):
     """Labels by which it selects what it reads and its rules (`serviceMonitorSelector`, `podMonitorSelector`,
     `ruleSelector`). kube-prometheus-stack wants `release: NAME-OF-ITS-RELEASE`. Default: none, for one that selects
     all."""
+
+    @field_validator("labels")
+    @classmethod
+    def _not_ours(cls, labels: dict[str, str]) -> dict[str, str]:
+        if found := sorted(labels.keys() & _OURS):
+            what = ", ".join(found)
+            raise ValueError(f"has {what}, by which slurmstack knows its own objects; name what Prometheus selects by")
+        return labels
 
 
 class Monitoring(Section):

@@ -50,7 +50,7 @@ GROUPS: Final = 500
 takes any text for an account, and a user could give each job another one."""
 
 NAME_LENGTH: Final = 128
-"""Characters of such a name."""
+"""Bytes of such a name: Prometheus counts these, and takes nothing of a scrape in which one value is too long."""
 
 OTHERS: Final = "(others)"
 """All the rest together."""
@@ -182,8 +182,8 @@ def _job_of(row: Mapping[str, str], states: frozenset[str], tasks: int) -> Job:
         reason=row["Reason"],
         # While it waits for several it is counted for the first, as it is only in one for slurmctld.
         partition=row["Partition"].partition(",")[0],
-        user=row["UserName"][:NAME_LENGTH],
-        account=row["Account"][:NAME_LENGTH],
+        user=_cut(row["UserName"]),
+        account=_cut(row["Account"]),
         tasks=tasks,
         cpus=_count(row["NumCPUs"]),
         memory=mib(tres.get("mem", "0")),
@@ -197,6 +197,10 @@ def _job_of(row: Mapping[str, str], states: frozenset[str], tasks: int) -> Job:
         min_cpus=_count(row["MinCpus"]),
         is_picky=any(_asks(field, row[field]) for field in _PICKY),
     )
+
+
+def _cut(name: str) -> str:
+    return name.encode(errors="replace")[:NAME_LENGTH].decode(errors="ignore")
 
 
 def _asks(field: str, value: str) -> bool:

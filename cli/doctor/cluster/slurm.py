@@ -16,7 +16,7 @@ from cli.kubectl.questions import put
 from cli.safety.queue import FIELDS, SEPARATOR, parse_jobs
 from cli.status.configuration import STATE_FILE
 from images.common.hostlist import expand
-from images.common.slurm_records import entries_in, number_of, states_of, text_of
+from images.common.slurm_records import Columns, entries_in, number_of, states_of, text_of
 from images.health.nodes import document
 from images.health.slurm import parse_nodes
 
@@ -29,6 +29,9 @@ _EACH = 2
 _REASONS = ("JobArrayID", "Reason", "Dependency", "RestartCnt", "QOS", "Account", "Reservation", "StartTime")
 _TRES = ("tres-per-node", "tres-per-job", "tres-per-task", "Licenses")
 _ENDING = ("JobArrayID", "UserName", "NodeList", "EndTime")
+REASONS = Columns((*_REASONS, *_TRES))
+"""An account may be any text, with tabs and line breaks: nobody may write another job's record."""
+
 _WHOLE = "SLURM_BITSTR_LEN=0 squeue --all --noheader"
 """Without the variable the tasks of an array are cut off after 64 characters."""
 
@@ -36,7 +39,7 @@ FIRST = {"clock": "date +%s", "configuration": f"cat {STATE_FILE}", "slurmctld":
 _THEN = {
     "nodes": "scontrol show nodes --json",
     "queue": f"{_WHOLE} --format='{SEPARATOR.join(FIELDS)}'",
-    "reasons": f"{_WHOLE} -O '{','.join(f'{name}:{SEPARATOR}' for name in (*_REASONS, *_TRES))}'",
+    "reasons": f"{_WHOLE} '{REASONS.option}'",
     "completing": f"{_WHOLE} --states=completing -O '{','.join(f'{name}:{SEPARATOR}' for name in _ENDING)}'",
     "licenses": "scontrol show licenses --oneliner",
     "details": f"{_WHOLE} --states=pending --format='%i{SEPARATOR}%R'",
@@ -112,18 +115,18 @@ _KEYS = ("reason", "dependency", "restarts", "qos", "account", "reservation", "s
 
 def _reasons(text: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for line in text.splitlines():
-        id_, *rest = line.split(SEPARATOR)
-        if len(rest) >= len(_KEYS):
-            plain = ["" if value in {"(null)", "N/A", "None"} else value for value in rest]
-            values = dict(zip(_KEYS, plain, strict=False))
-            node, job, task, licenses, *_ = [*plain[len(_KEYS) :], "", "", "", ""]
-            asked = {"node_gpus": max(_gpus(node), _gpus(task)), "job_gpus": _gpus(job), "licenses": licenses}
-            found[id_] = {
-                **values,
-                **asked,
-                "restarts": int(values["restarts"]) if values["restarts"].isdecimal() else 0,
-            }
+    for row in REASONS.rows(text):
+        plain = {name: "" if value in {"N/A", "None"} else value for name, value in row.items()}
+        id_, *rest = (plain[name] for name in _REASONS)
+        values = dict(zip(_KEYS, rest, strict=True))
+        node, job, task, licenses = (plain[name] for name in _TRES)
+        found[id_] = {
+            **values,
+            "node_gpus": max(_gpus(node), _gpus(task)),
+            "job_gpus": _gpus(job),
+            "licenses": licenses,
+            "restarts": int(values["restarts"]) if values["restarts"].isdecimal() else 0,
+        }
     return found
 
 

@@ -100,6 +100,10 @@ def test_figures_leave_before_the_volume_is_full() -> None:
         ({"existing": {"namespace": "Mon"}}, "monitoring.existing.namespace: 'Mon' is not the name of a namespace"),
         ({"existing": {"namespace": "slurm"}}, "monitoring.existing.namespace: is 'slurm', this cluster's own"),
         ({"existing": {"namespace": "m"}, "install": True}, "monitoring: has both install and existing"),
+        (
+            {"existing": {"namespace": "m", "labels": {"app.kubernetes.io/part-of": "monitoring"}}},
+            "monitoring.existing.labels: has app.kubernetes.io/part-of, by which slurmstack knows its own objects",
+        ),
         ({"existing": {"namespace": "m"}, "nodes": True}, "monitoring: has nodes, but no Prometheus that it is for"),
         ({"dashboards": True}, "monitoring: has dashboards, but nothing is measured"),
         (

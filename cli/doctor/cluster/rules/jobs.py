@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from shlex import quote
 
 from cli.doctor.cluster.facts import Facts, Job
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.doctor.cluster.reasons import Meaning, meaning
+from cli.health.present import plain
 from images.common.slurm_records import number_of, states_of, text_of
 
 LOOP = 3
@@ -69,11 +71,15 @@ def _stuck(facts: Facts) -> Iterator[Finding]:
 
 
 def _mend(facts: Facts, job: Job, said: Meaning) -> str:
-    """The command with this job's names, where Slurm's commands can be run."""
+    """The command with this job's names, where Slurm's commands can be run.
+
+    It is there to be copied into a shell, and users write names: an account may be any text.
+    """
     queued = job.queued
     id_ = queued.id.partition("_[")[0]  # tasks of an array that wait together go by its number
     names = {"id": id_, "user": queued.user, "partition": queued.partitions[0]}
-    words = said.mend.format(**names, account=job.account or "ACCOUNT", qos=job.qos or "QOS")
+    names |= {"account": job.account or "ACCOUNT", "qos": job.qos or "QOS"}
+    words = said.mend.format(**{key: quote(plain(name)) for key, name in names.items()})
     return _SLURM.sub(facts.slurm(""), words)
 
 

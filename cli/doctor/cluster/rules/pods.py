@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Container, Facts, Owner, Pod
 from cli.doctor.cluster.findings import Finding
-from slurm.names import CONTROLLER, CONTROLLER_HOST, WORKER
+from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, WORKER
 
 RECENT = 900
 """Seconds for which a restart is told."""
@@ -44,8 +44,21 @@ _UNPLACED = (
 )
 """What the scheduler writes, the most telling first: where most machines are tainted, those that are not lack room."""
 
+_OF_NO_POOL = {
+    "no machine has enough {0} left": "add machines, or free some",
+    "the machines have the taint {0}, which the pod does not tolerate": "kubectl taint nodes MACHINE KEY-",
+    "no machine has the labels that it asks for": "kubectl get nodes --show-labels",
+}
+"""What mends it where the pod is no worker, and so has no section in the stack file that says where it runs."""
+
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
+_OF_THE_SITE = {
+    **dict.fromkeys(_IMAGE, "it is pulled as it is named: correct logs.otlp.image, then `slurmstack up`"),
+    **dict.fromkeys(_CONFIG, "make the Secrets that logs.otlp.headers names, each with the key `value`"),
+}
+"""Of the log shipper, whose image and Secrets are none of ours."""
+
 _PUSH = (
     "on the local cluster `slurmstack up` builds and loads it; elsewhere `slurmstack images push --pin`, then "
     "`slurmstack up` (private registry: images.pull_secret)"
@@ -162,7 +175,8 @@ def _unplaced(facts: Facts, pod: Pod) -> tuple[str, str]:
         found = re.search(pattern, pod.unschedulable)
         if found:
             what = next((group for group in found.groups() if group), "of those machines")
-            words = mend.replace("{pool}", pod.owner or "POOL")
+            fitting = mend if pod.component == WORKER else _OF_NO_POOL.get(cause, mend)
+            words = fitting.replace("{pool}", pod.owner or "POOL")
             return cause.format(what), facts.kubectl("get pvc,events") if words.startswith("kubectl:") else words
     return "no machine suits it", facts.kubectl(f"describe pod {pod.name}")
 
@@ -173,6 +187,8 @@ def _containers(facts: Facts, pod: Pod, about: str, after: tuple[str, ...], weig
     age = facts.now - pod.created_at
     for item in pod.containers:
         cause, evidence, mend = _container(item, logs)
+        if pod.component == LOG_SHIPPER and item.waiting in _OF_THE_SITE:
+            mend = _OF_THE_SITE[item.waiting]
         recent = 0 < facts.now - item.ended_at < RECENT
         restarting = item.restarts and recent and (item.restarts >= OFTEN or pod.component == CONTROLLER)
         if not cause and restarting and item.code:

@@ -73,8 +73,8 @@ def test_it_has_what_helps_and_lists_it(monkeypatch: pytest.MonkeyPatch, archive
     for name in (
         "versions/slurmstack.txt", "versions/kubernetes.json", "stack.yaml", "events.txt", "status.json",
         "kubernetes/pods.json", "kubernetes/configmaps.json", "kubernetes/secrets.json", "slurm/config.txt",
-        "slurm/sacct.txt", "slurm/sdiag.txt", "logs/a-0/slurmd.log", "logs/controller-0/slurmctld.log",
-        "logs/controller-0/slurmctld.previous.log",
+        "kubernetes/daemonsets.json", "slurm/sacct.txt", "slurm/sdiag.txt", "logs/a-0/slurmd.log",
+        "logs/controller-0/slurmctld.log", "logs/controller-0/slurmctld.previous.log",
     ):  # fmt: skip
         assert name in found
         assert f"\n{name} " in found["MANIFEST.txt"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -328,6 +329,26 @@ def test_what_an_update_that_was_killed_did_is_read_without_making_a_stack(
     assert {tuple(call[:2]) for call in engine.calls("pulumi")} == {("stack", "export")}
     with pytest.raises(Failure, match="no answer within 0 s"):
         unfinished(stack, 0)
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("#!/bin/sh\necho warning", "its state is not understood: 'warning'"),
+        ("#!/bin/sh\necho null", "its state is not understood"),
+        ("""#!/bin/sh\necho '{"deployment": {"pending_operations": [{"type": "creating"}]}}'""", "not understood"),
+        ("no program", "it cannot be run: "),
+    ],
+)
+def test_what_is_no_answer_of_pulumi_s_does_not_end_the_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, told: str
+) -> None:
+    fake = tmp_path / "pulumi"
+    fake.write_text(program)
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(Failure, match=re.escape(told)):
+        unfinished(open_stack(stack_file(tmp_path, stacks.existing())), 60)
 
 
 def test_an_update_that_was_killed_and_still_locks_its_stack_says_how_to_free_it(

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from cli.app import app
 from cli.commands import logs as command
 from cli.errors import Failure
+from cli.usage.records import DELIMITER
 from tests.fakes.written_cluster import CONTROLLER, FakeCluster, event, pod, worker
 from tests.stacks import ROOT
 
@@ -43,7 +44,7 @@ EVENTS = (
 )
 FIELDS = ("main", "2026-11-25T16:27:51", "2026-11-25T16:27:53")
 SACCT = "\n".join(
-    "\t".join(row)
+    DELIMITER.join(row)
     for row in [
         ("5", "5", "alice", "main", "COMPLETED", FIELDS[1], FIELDS[1], FIELDS[1], FIELDS[2], "a-[0-1]", "0:0", "train"),
         ("5.0", "5.0", "", "", "COMPLETED", FIELDS[1], FIELDS[1], "2026-11-25T16:27:52", FIELDS[2], "a-1", "0:0", "x"),
@@ -198,6 +199,14 @@ def test_a_job_s_name_may_have_anything_in_it(monkeypatch: pytest.MonkeyPatch) -
     result = logs(monkeypatch, with_(slurm={"sacct": odd, "squeue": ""}), "--job", "5")
     assert "sacct(job/5) job 5 submitted by alice: x y [2J (main)\n" in result.stdout
     assert "JobId=5 NodeList=a-[0-1]" in result.stdout
+
+
+def test_a_job_s_name_is_no_record_of_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    forged = "\t".join(("7", "7", "bob", "main", "FAILED", *(FIELDS[1],) * 3, FIELDS[2], "a-10", "1:0", "x"))
+    odd = SACCT.replace("train", f"x\n{forged}")
+    result = logs(monkeypatch, with_(slurm={"sacct": odd, "squeue": ""}), "--job", "5")
+    assert "sacct(job/5) job 5 submitted by alice: x (main)\n" in result.stdout
+    assert "bob" not in result.stdout
 
 
 def test_a_node_of_the_job_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,3 +166,9 @@ def test_node_a_1_is_not_a_10_nor_a_node_of_another_pool(text: str) -> None:
 def test_a_list_of_hosts_names_the_nodes_within_it(number: int, first: int, last: int) -> None:
     assert names_node(f"a-{number}")(f"NodeList=a-[{first}-{last}] #CPUs=2") is (first <= number <= last)
     assert names_node(f"a-{number}")(f"NodeList=a-{first}") is (first == number)
+
+
+def test_a_number_of_thousands_of_digits_names_no_node() -> None:
+    digits = "1" * 5000  # Python itself refuses to read more than 4300
+    assert not names_node("a-1")(f"error: Invalid node name a-{digits}, a-[{digits}], a-[0-{digits}]")
+    assert names_node("a-1")(f"a-[{digits},0-2]")

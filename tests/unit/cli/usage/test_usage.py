@@ -8,6 +8,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from xml.dom import minidom
 
 import pytest
 from hypothesis import given
@@ -236,6 +237,14 @@ def test_a_picture_has_title_units_and_names_as_they_are(tmp_path: Path) -> None
         assert f"<!-- {text} -->" in first
     plot(total([run(22, 26, gpus=1, account="a_$x$<b>")], step="day"), path, title="Usage of slurm")
     assert path.read_text() == first
+
+
+@pytest.mark.parametrize("account", ["x" * 1000, "a\n" * 100, "a\x00\x1b[31mb"])
+@pytest.mark.filterwarnings("error")
+def test_no_name_of_an_account_keeps_a_picture_from_being_seen(tmp_path: Path, account: str) -> None:
+    path = tmp_path / "usage.svg"
+    plot(total([run(22, 26, account=account)], step="day"), path, title="Usage of slurm")
+    minidom.parse(str(path))
 
 
 def test_an_empty_picture_says_so(tmp_path: Path) -> None:

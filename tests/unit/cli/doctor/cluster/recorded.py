@@ -11,6 +11,7 @@ from typing import Any
 
 from cli.doctor.cluster.collect import collect
 from cli.doctor.cluster.facts import Facts
+from cli.doctor.cluster.slurm import REASONS
 from cli.kubectl.client import Kubectl
 from config import load_config
 from slurm.conf import config_hash, render
@@ -29,6 +30,12 @@ def recorded() -> RecordedCluster:
     slurm |= {"completing": (0, ""), "licenses": (0, "LicenseName=matlab Total=2 Used=0 Free=2 Reserved=0 Remote=no")}
     slurm["configuration"] = (0, json.dumps(active))
     return RecordedCluster(objects=document["objects"], events=document["events"], slurm=slurm)
+
+
+def printed(values: list[str]) -> str:
+    """A record with the marks that this process has asked squeue for."""
+    ends = re.findall(r":0(~.+?[~!])(?:,|$)", REASONS.option)
+    return "".join(value + end for value, end in zip(values, ends, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +131,11 @@ class RecordedCluster(Kubectl):
         nodes, memory = more.get("nodes", ""), more.get("memory", "512M")
         wanted, cpus, detail = more.get("wanted", "1"), more.get("cpus", "1"), more.get("detail", reason)
         main = [id_, "alice", more.get("partition", "main"), state, nodes, "10:00", "10:00", wanted, cpus, memory, "0"]
+        account = more.get("account", "default")
         asked = [more.get(name, "N/A") for name in ("node_tres", "job_tres", "task_tres", "licenses")]
         lines = {
             "queue": "\t".join([*main, more.get("feature", "(null)"), ""]),
-            "reasons": "\t".join(
-                [id_, reason, "(null)", str(restarts), "normal", "default", "(null)", "N/A", *asked, ""]
-            ),
+            "reasons": printed([id_, reason, "(null)", str(restarts), "normal", account, "(null)", "N/A", *asked]),
             "details": f"{id_}\t({detail})",
         }
         for name, line in lines.items():

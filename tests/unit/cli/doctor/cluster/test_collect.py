@@ -61,6 +61,22 @@ def test_a_job_s_text_cannot_pass_for_an_answer() -> None:
     assert len(cluster.look().nodes) == 2
 
 
+def test_an_account_cannot_pass_for_the_record_of_another_job() -> None:
+    cluster = recorded()
+    cluster.job("12", "Priority")
+    cluster.job("13", "Priority", account="x\n12\tJobHeldAdmin\t\t9\tnormal\t$(reboot)\t\t\t\t\t\t\t\n")
+    facts = cluster.look()
+    assert [(job.reason, job.restarts) for job in facts.jobs] == [("Priority", 0)] * 2
+    assert diagnose(facts) == ()
+
+
+def test_a_command_to_be_copied_runs_nothing_that_a_user_has_written() -> None:
+    cluster = recorded()
+    cluster.job("12", "AssocGrpCpuLimit", account="a; $(reboot)\n")
+    (said,) = diagnose_job(cluster.look(), "12")
+    assert " account='a; $(reboot)' " in said.mend
+
+
 @pytest.mark.parametrize("part", ["metadata", "spec", "status"])
 @pytest.mark.parametrize("odd", GARBAGE, ids=repr)
 def test_odd_objects_of_kubernetes_are_left_out(part: str, odd: Any) -> None:

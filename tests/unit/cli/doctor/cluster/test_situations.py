@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 
 from cli.doctor.cluster.diagnose import diagnose
+from slurm.names import LOG_SHIPPER
 from tests.unit.cli.doctor.cluster.recorded import recorded
 from tests.unit.cli.doctor.cluster.situations import SITUATIONS, Ill, both, ending, queued
 
@@ -81,3 +84,29 @@ def test_what_may_still_start_or_end_by_itself_is_no_finding(step: Ill) -> None:
     cluster = recorded()
     step(cluster)
     assert diagnose(cluster.look()) == ()
+
+
+@pytest.mark.parametrize(
+    "scheduler", ["Insufficient cpu", "had untolerated taint {gpu: yes}", "didn't match Pod's node affinity/selector"]
+)
+def test_what_is_no_pool_is_not_mended_in_the_stack_file_s_pools(scheduler: str) -> None:
+    cluster = recorded()
+    cluster.unplaced("login-0", f"0/2 nodes are available: 2 node(s) {scheduler}.")
+    first = diagnose(cluster.look())[0]
+    assert first.about == "pod login-0"
+    assert first.mend
+    assert "worker_nodes" not in first.mend
+
+
+@pytest.mark.parametrize(
+    ("reason", "mend"), [("ImagePullBackOff", "logs.otlp.image"), ("CreateContainerConfigError", "logs.otlp.headers")]
+)
+def test_what_the_log_shipper_takes_from_the_site_is_for_the_site_to_mend(reason: str, mend: str) -> None:
+    cluster = recorded()
+    pod = deepcopy(cluster.thing("Pod", "default-1"))
+    pod["metadata"] |= {"name": "log-shipper-abcde", "uid": "shipper"}
+    pod["metadata"]["labels"]["app.kubernetes.io/component"] = LOG_SHIPPER
+    cluster.objects.append(pod)
+    cluster.waiting("log-shipper-abcde", reason)
+    (first,) = diagnose(cluster.look())
+    assert mend in first.mend
