@@ -331,6 +331,15 @@ def test_what_an_update_that_was_killed_did_is_read_without_making_a_stack(
         unfinished(stack, 0)
 
 
+def test_a_pulumi_that_nobody_has_logged_in_to_has_no_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "pulumi"
+    words = "error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions"
+    fake.write_text(f"#!/bin/sh\necho '{words}' >&2; exit 255")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert unfinished(open_stack(stack_file(tmp_path, stacks.existing())), 60) == []
+
+
 @pytest.mark.parametrize(
     ("program", "told"),
     [
