@@ -8,8 +8,9 @@ import pytest
 
 from cli.doctor.cluster.diagnose import diagnose
 from slurm.names import LOG_SHIPPER
+from tests.unit.cli.doctor.cluster.ills import Ill, both, ending, queued
 from tests.unit.cli.doctor.cluster.recorded import recorded
-from tests.unit.cli.doctor.cluster.situations import SITUATIONS, Ill, both, ending, queued
+from tests.unit.cli.doctor.cluster.situations import SITUATIONS
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
