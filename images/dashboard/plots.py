@@ -107,7 +107,7 @@ class Prometheus:
         return found
 
     def _ask(self, now: float) -> list[Plot]:
-        end = int(now) // STEP * STEP
+        end = int(now) // 60 * 60  # a whole step would leave a young cluster without a plot for ten minutes
         until = now + ALL_SECONDS
         plots = []
         for title, series in _USE.items():
