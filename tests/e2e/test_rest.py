@@ -247,7 +247,9 @@ def test_the_dashboard_shows_a_user_who_logs_in_the_nodes_and_his_jobs_as_text(s
 def test_the_dashboard_is_reached_from_outside_by_its_command_which_names_the_certificate(
     slurm: SlurmOnKubernetes,
 ) -> None:
-    command = [sys.executable, "-m", "cli.entry", "dashboard", "--port", "0", "--config", str(slurm.file)]
+    own_signals = ["env", "--default-signal=INT"]  # also where the tests run in the background of a shell
+    ours = [sys.executable, "-m", "cli.entry", "dashboard", "--port", "0", "--config", str(slurm.file)]
+    command = [*own_signals, *ours]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
