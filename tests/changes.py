@@ -34,6 +34,8 @@ ELSEWHERE: Mapping[str, str] = {
     "accounting.database.storage": "a volume cannot shrink back",
     "controller.storage": "a volume cannot shrink back",
     "jail": "a volume cannot shrink back; other classes and file systems are a cloud's",
+    "logs": "needs a collector and a server that takes logs",
+    "monitoring.existing": "needs the Prometheus operator",
     "mounts": "volumes of a cloud",
     "login.service_type": "needs a load balancer",
     "login.source_ranges": "needs a load balancer",
