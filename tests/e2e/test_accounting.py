@@ -25,7 +25,10 @@ def _await_records(slurm: SlurmOnKubernetes, jobs: set[int]) -> None:
         found = _records(slurm)
         return {job: found.get(job, "no record") for job in jobs if found.get(job) != "COMPLETED"}
 
-    wait_until(lambda: not missing(), f"records of {len(jobs)} jobs", timeout=180)
+    try:
+        wait_until(lambda: not missing(), f"records of {len(jobs)} jobs", timeout=180)
+    except AssertionError as error:
+        raise AssertionError(missing()) from error
 
 
 @pytest.mark.parametrize("pods", [("database-0",), ("slurmdbd-0", "database-0")])
