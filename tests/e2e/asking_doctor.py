@@ -13,6 +13,8 @@ def doctor(slurm: SlurmOnKubernetes, *arguments: str) -> tuple[dict[str, Any], i
 
     def look() -> tuple[dict[str, Any], int] | None:
         done = slurmstack("doctor", *arguments, "--json", "--config", str(slurm.file), check=False)
+        if not done.stdout and "no answer within" in done.stderr:
+            return None
         assert done.stdout, done.stderr
         found = json.loads(done.stdout)
         return None if found["unread"] else (found, done.returncode)
