@@ -58,7 +58,7 @@ test-guests:
 test-lanes:
 	@$(call STAGE,4) $(PYTEST) -n $(LANES) --maxfail=10 --junitxml=$(LOGS)/4-lanes.xml -m "not disruptive" tests/images tests/e2e
 test-program:
-	@$(call QUIET,4-program,nice -n 19 $(PYTEST) -n 2 tests/unit tests/graph tests/network)
+	@$(call QUIET,4-program,nice -n 10 $(PYTEST) -n 2 tests/unit tests/graph tests/network)
 
 check: $(VENV)/.ready-dev ## Check format, lint and types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) images || { echo "run: make format"; exit 1; }
