@@ -14,6 +14,7 @@ from components.clouds.base import CloudResources
 from components.configuration import Configuration, ConfigurationArgs
 from components.controller import Controller, ControllerArgs
 from components.database import Database, DatabaseArgs
+from components.elastic import Elastic, ElasticArgs
 from components.exporter import Exporter, ExporterArgs
 from components.grafana import GrafanaDashboards, GrafanaDashboardsArgs
 from components.health import Health, HealthArgs
@@ -90,6 +91,9 @@ class SlurmCluster(pulumi.ComponentResource):
         if self.accounting is not None:
             self._create_policy(config, self.accounting)
         self.health = self._create_health(config) if config.health.enabled else None
+        if any(pool.is_elastic for pool in config.worker_nodes.values()):
+            elastic = ElasticArgs(scope=scope, secrets=self.secrets, configuration=self.configuration)
+            Elastic(f"{name}-elastic", elastic, self._inside)
         self.pools = [self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()]
         self.login = self._create_login(config)
         self.rest = self._create_rest(config) if config.rest.enabled else None

@@ -42,9 +42,10 @@ from config.base import parse_cpus
 from config.sections.gpus import Gpus
 from config.sections.workers import Toleration
 from config.sections.workers import WorkerPool as WorkerPoolConfig
+from slurm.elastic import settings
 from slurm.gpus import extended_resources
 from slurm.health import SETTINGS_DIR
-from slurm.names import JAIL_DIR, JOB_METRICS_PORT, SLURMD_PORT, WORKER
+from slurm.names import ELASTIC_SETTINGS, JAIL_DIR, JOB_METRICS_PORT, SLURMD_PORT, WORKER
 from slurm.rights import WITHOUT_JAIL, WITHOUT_SET_UP
 from slurm.sizing import node_conf, shared_memory
 from slurm.users import EXTRAUSERS, FILES
@@ -100,31 +101,38 @@ class WorkerPool(pulumi.ComponentResource):
     Scaling changes `replicas` only. A removed pod drains its node, waits for the jobs and deletes the node record. A
     changed template is rolled out one pod at a time, each after its jobs. The pool is deleted before the namespace is,
     and while slurmctld answers.
+
+    An elastic pool is a PodTemplate: from it the program `elastic` makes the pods of the nodes that Slurm wants just
+    now. They go with it, each after its jobs.
     """
 
     def __init__(self, name: str, args: WorkerPoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:WorkerPool", name, None, apart(opts))
-        self.stateful_set = self._create_stateful_set(name, args)
-        self.register_outputs({"stateful_set": self.stateful_set.metadata})
+        self._opts = pulumi.ResourceOptions(
+            parent=self,
+            depends_on=[*args.placement.machines],
+            custom_timeouts=pulumi.CustomTimeouts(delete=f"{args.pool.drain_timeout + 2 * GRACE_SECONDS}s"),
+        )
+        made = self._create_template(name, args) if args.pool.is_elastic else self._create_stateful_set(name, args)
+        self.register_outputs({"elastic" if args.pool.is_elastic else "stateful_set": made.metadata})
 
     def _create_stateful_set(self, name: str, args: WorkerPoolArgs) -> k8s.apps.v1.StatefulSet:
-        scope, placement = args.scope, args.placement
-        metadata = scope.metadata(args.name, WORKER, pool=args.name)
-        metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT, **_deletion(placement)}
-        labels = {**scope.labels(WORKER, pool=args.name), SLURM_NODE_LABEL: "true"}
-        pod = with_sssd(scope, _pod(args), scope.image("worker"))
-        return stateful_set(
-            name,
-            metadata,
-            scope.label_selector(WORKER, pool=args.name),
-            pod_template(scope, labels, _scraped(args, placement_of(args.pool, placement)), pod),
-            pulumi.ResourceOptions(
-                parent=self,
-                depends_on=[*placement.machines],
-                custom_timeouts=pulumi.CustomTimeouts(delete=f"{args.pool.drain_timeout + 2 * GRACE_SECONDS}s"),
-            ),
-            replicas=args.pool.size,
-        )
+        metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
+        metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT, **_deletion(args.placement)}
+        selector = args.scope.label_selector(WORKER, pool=args.name)
+        return stateful_set(name, metadata, selector, _template(args), self._opts, replicas=args.pool.least)
+
+    def _create_template(self, name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodTemplate:
+        metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
+        metadata.annotations = {ELASTIC_SETTINGS: settings(args.name, args.pool), **_deletion(args.placement)}
+        return k8s.core.v1.PodTemplate(f"{name}-template", metadata=metadata, template=_template(args), opts=self._opts)
+
+
+def _template(args: WorkerPoolArgs) -> k8s.core.v1.PodTemplateSpecArgs:
+    scope = args.scope
+    labels = {**scope.labels(WORKER, pool=args.name), SLURM_NODE_LABEL: "true"}
+    pod = with_sssd(scope, _pod(args), scope.image("worker"))
+    return pod_template(scope, labels, _scraped(args, placement_of(args.pool, args.placement)), pod)
 
 
 def _deletion(placement: Placement) -> dict[str, str]:
@@ -212,6 +220,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
                 JAIL=JAIL_DIR if args.in_jail else "",
                 **_confinement(args),
                 **({"JOB_METRICS": "yes"} if args.job_metrics else {}),
+                **({"ELASTIC": "yes"} if pool.is_elastic else {}),
                 **(args.jail.env if args.in_jail else {}),
                 **mounts_env(args.mounts, in_jail=args.in_jail),
                 **_gpu_env(pool.resources.gpus),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 _UNLIMITED = frozenset({"INFINITE", "UNLIMITED"})
 _PATTERN = (
@@ -47,3 +47,33 @@ def longer(limit: str, other: str) -> bool:
     most = seconds(other)
     span = seconds(limit)
     return most is not None and (span is None or span > most)
+
+
+_SPAN_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SPAN_PATTERN = r"^[1-9]\d{0,6}[smhd]$"
+
+
+def _span(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(_SPAN_PATTERN, value):
+        return value
+    raise ValueError("is not a span of time: a number with a unit, such as 90s, 10m or 2h")
+
+
+Span = Annotated[str, BeforeValidator(_span), Field(json_schema_extra={"pattern": _SPAN_PATTERN})]
+"""A span of time as Prometheus and Kubernetes write it: `90s`, `10m`, `2h`, `1d`."""
+
+
+def span_seconds(span: str) -> int:
+    """Seconds of a Span."""
+    return int(span[:-1]) * _SPAN_UNITS[span[-1]]
+
+
+def span_of(shortest: int, longest: int) -> AfterValidator:
+    """Bounds of a Span in seconds."""
+
+    def check(span: str) -> str:
+        if not shortest <= span_seconds(span) <= longest:
+            raise ValueError(f"is out of range: {shortest}s to {longest}s")
+        return span
+
+    return AfterValidator(check)

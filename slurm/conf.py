@@ -14,6 +14,7 @@ from config.cluster import ClusterConfig
 from config.rules.settings import named_resources
 from config.sections.slurm import folded, merge
 from slurm import names
+from slurm.elastic import elastic_files, elastic_pools, kept_up
 from slurm.gpus import has_shards
 from slurm.job_submit import script_values
 from slurm.monitoring import slurmctld_gives_figures
@@ -60,7 +61,8 @@ def render(config: ClusterConfig) -> dict[str, str]:
     files = {FILES[0]: slurm_conf(config), **{name: _template(name).render(values) for name in wanted}}
     if config.job_submit.needs_script:
         files[JOB_SUBMIT] = _template(JOB_SUBMIT).render(script_values(config, partition_lines(config)))
-    return files | topology_files(config, settings_of(files[FILES[0]])) | identity_files(config)
+    more = topology_files(config, settings_of(files[FILES[0]])) | elastic_files(config)
+    return files | more | identity_files(config)
 
 
 def slurm_conf(config: ClusterConfig) -> str:
@@ -74,6 +76,8 @@ def slurm_conf(config: ClusterConfig) -> str:
         shards=has_shards(config.worker_nodes.values()),
         tree=wants_tree(config),
         gives_figures=slurmctld_gives_figures(config),
+        elastic=elastic_pools(config),
+        kept_up=kept_up(config),
         enforcement=enforcement(config),
         tracked_resources=tracked_resources(config),
         max_node_count=max_node_count(config.worker_nodes),

@@ -38,6 +38,18 @@ DATABASE = "database"
 WORKER = "worker"
 """Component of the worker pods, in their label `app.kubernetes.io/component`."""
 
+ELASTIC = "elastic"
+"""Name of the Deployment and of the Service of the program that makes and ends the pods of elastic pools."""
+
+ELASTIC_SETTINGS = "slurmstack/elastic"
+"""Annotation of an elastic pool's PodTemplate: what the program is told of the pool."""
+
+ELASTIC_PORT = 8818
+"""Where slurmctld's programs ask it."""
+
+SUSPEND_TIMEOUT = 5
+"""Seconds for the pod of an idle node to end; Slurm starts the node again after them at the earliest."""
+
 EXPORTER = "exporter"
 """Name of the exporter's Deployment and of its Service."""
 

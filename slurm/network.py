@@ -20,6 +20,8 @@ from slurm.names import (
     CONTROLLER,
     DATABASE,
     DATABASE_PORT,
+    ELASTIC,
+    ELASTIC_PORT,
     EXPORTER,
     EXPORTER_PORT,
     JOB_METRICS_PORT,
@@ -42,7 +44,7 @@ NODES = "slurm-nodes"
 CONFIGURATION, POLICY = "configuration", "policy"
 """Jobs that wait until slurmctld has its new configuration; the second then sets accounts and reservations."""
 
-FREE = (CONTROLLER, WATCH)
+FREE = (CONTROLLER, WATCH, ELASTIC)
 """They follow objects of Kubernetes, whose API has another address and port in each cluster; no user's program runs in
 them."""
 
@@ -80,7 +82,7 @@ class Destination:
 
 
 _LINKS = (
-    *(Link(client, CONTROLLER, SLURMCTLD_PORT) for client in (NODES, ACCOUNTING, WATCH, POLICY, REST)),
+    *(Link(client, CONTROLLER, SLURMCTLD_PORT) for client in (NODES, ACCOUNTING, WATCH, ELASTIC, POLICY, REST)),
     *(Link(waiting, CONTROLLER, AGENT_PORT) for waiting in (CONFIGURATION, POLICY)),
     # sacct and sacctmgr ask slurmdbd themselves.
     *(Link(client, ACCOUNTING, SLURMDBD_PORT) for client in (NODES, CONTROLLER, POLICY, REST)),
@@ -89,6 +91,7 @@ _LINKS = (
     *(Link(source, NODES, None) for source in (NODES, CONTROLLER)),
     # The watcher asks slurmd whether it is there when Kubernetes has lost the machine.
     Link(WATCH, NODES, SLURMD_PORT),
+    Link(CONTROLLER, ELASTIC, ELASTIC_PORT),
     Link(NODES, REST, REST_PORT),
     Link(EXPORTER, CONTROLLER, SLURMCTLD_PORT),
     Link(EXPORTER, CONTROLLER, AGENT_PORT),
@@ -106,6 +109,7 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         POLICY: config.accounting.enabled,
         DATABASE: config.accounting.own_database is not None,
         WATCH: config.health.enabled,
+        ELASTIC: any(pool.is_elastic for pool in config.worker_nodes.values()),
         REST: config.rest.enabled,
         EXPORTER: config.monitoring.is_on,
         PROMETHEUS: config.monitoring.install,

@@ -76,7 +76,7 @@ def targets_file(config: ClusterConfig) -> str:
     Names, as the headless Service gives them, and not what DNS lists: that would be addresses, while figures carry the
     node's name (`instance`: `default-0:9306`); it would have login nodes; and a node that is missing would not be seen.
     """
-    names = [node_name(name, number) for name, pool in config.worker_nodes.items() for number in range(pool.size)]
+    names = [node_name(name, number) for name, pool in config.worker_nodes.items() for number in range(pool.most)]
     targets = [f"{name}:{JOB_METRICS_PORT}" for name in names]
     return _text([{"targets": targets, "labels": {"cluster": config.slurm.cluster_name}}])
 

@@ -59,7 +59,7 @@ def max_node_count(pools: dict[str, WorkerPool]) -> int:
     The steps are coarse on purpose: changing a pool's size should change nothing but the pool.
     """
     count = 1024
-    while count < 2 * sum(pool.size for pool in pools.values()):
+    while count < 2 * sum(pool.most for pool in pools.values()):
         count *= 2
     return count
 

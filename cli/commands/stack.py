@@ -53,7 +53,7 @@ def validate(
         raise Failure("--markdown and --detailed-exitcode need something to compare with: --against FILE", code=USAGE)
     stack = open_stack(config)
     render_slurm(stack.config)
-    nodes = sum(pool.size for pool in stack.config.worker_nodes.values())
+    nodes = sum(pool.most for pool in stack.config.worker_nodes.values())
     summary = {"file": str(stack.file), "stack": stack.name, "pools": len(stack.config.worker_nodes), "nodes": nodes}
     document = of_files(stack, against) if against is not None else None
     if form == "markdown" and document is not None:

@@ -73,7 +73,14 @@ def _names(pods: Sequence[Mapping[str, Any]]) -> str:
 def _delete_workloads(kubectl: Kubectl, namespace: str, labels: str) -> None:
     """Let everything go that has pods. Returns before they have ended."""
     kubectl.run(
-        "delete", "statefulset,deployment,job", "-n", namespace, "-l", labels, "--ignore-not-found", "--wait=false"
+        "delete",
+        "statefulset,deployment,job,podtemplate",
+        "-n",
+        namespace,
+        "-l",
+        labels,
+        "--ignore-not-found",
+        "--wait=false",
     )
 
 

@@ -26,7 +26,7 @@ def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) ->
     Raises Failure if the job does not print one name for each node.
     """
     users = stack.config.users
-    size = sum(pool.size for pool in stack.config.worker_nodes.values())
+    size = sum(pool.most for pool in stack.config.worker_nodes.values())
     if not users or not size or not stack.config.login.size:
         raise Failure("the stack needs a user, a login node and a worker for this", hint="leave out --verify")
     user, count = next(iter(users)), min(NODES, size)

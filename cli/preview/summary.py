@@ -84,11 +84,11 @@ def summarize(config: ClusterConfig) -> Summary:
             Nodes(
                 name=name,
                 role="worker",
-                count=pool.size,
-                most=pool.size,
+                count=pool.least,
+                most=pool.most,
                 kind="",
-                cpus=pool.size * pool.resources.cpus,
-                gpus=pool.size * pool.resources.gpus.count,
+                cpus=pool.least * pool.resources.cpus,
+                gpus=pool.least * pool.resources.gpus.count,
             )
             for name, pool in config.worker_nodes.items()
         ),

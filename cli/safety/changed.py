@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from config.times import seconds
-from slurm.names import CONFIG_MAP, CONTROLLER
+from slurm.names import CONFIG_MAP, CONTROLLER, ELASTIC_SETTINGS
 
 Document = Mapping[str, Any]
 """A Kubernetes object."""
@@ -84,11 +85,22 @@ def size_of(pools: Mapping[str, Pool], name: str) -> int:
 
 def pools_of(documents: Iterable[Document]) -> dict[str, Pool]:
     """The worker pools among some Kubernetes objects."""
+    documents = list(documents)
     return {
         str(item["metadata"]["labels"][POOL_LABEL]): _pool(item["spec"])
         for item in documents
         if item.get("kind", "StatefulSet") == "StatefulSet" and POOL_LABEL in (item["metadata"].get("labels") or {})
+    } | {
+        str(item["metadata"]["labels"][POOL_LABEL]): _elastic_pool(item)
+        for item in documents
+        if item.get("kind") == "PodTemplate" and POOL_LABEL in (item["metadata"].get("labels") or {})
     }
+
+
+def _elastic_pool(item: Document) -> Pool:
+    """Of as many nodes as there can be: jobs wait for any of them."""
+    most = json.loads((item["metadata"].get("annotations") or {}).get(ELASTIC_SETTINGS, "{}")).get("max", 0)
+    return _pool({"template": item["template"], "replicas": most})
 
 
 def _pool(spec: Mapping[str, Any]) -> Pool:

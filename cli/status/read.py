@@ -175,7 +175,7 @@ def _refusals(done: subprocess.CompletedProcess[str], read: set[str]) -> dict[st
 
 def _with_jail(config: ClusterConfig) -> list[tuple[str, str]]:
     """Pods that have the jail, by their names: a login node, and where there is none or it is away, workers."""
-    workers = [(node_name(name, 0), "slurmd") for name, pool in config.worker_nodes.items() if pool.size]
+    workers = [(node_name(name, 0), "slurmd") for name, pool in config.worker_nodes.items() if pool.least]
     return [("login-0", "sshd"), *workers[:2]]
 
 
@@ -211,8 +211,8 @@ def _is_fine(slurm: Answers, workers: Workers, configuration: str) -> bool:
 
 
 def _workers(config: ClusterConfig, pods: Sequence[Pod], sets: Sequence[Mapping[str, Any]]) -> Workers:
-    wanted = {name: pool.size for name, pool in config.worker_nodes.items()}
-    nodes = {node_name(name, number) for name, size in wanted.items() for number in range(size)}
+    nodes = {node_name(name, number) for name, pool in config.worker_nodes.items() for number in range(pool.most)}
+    fixed = {name: pool.least for name, pool in config.worker_nodes.items() if not pool.is_elastic}
     told = {
         item["metadata"]["name"]: int(item["spec"].get("replicas", 1))
         for item in sets
@@ -220,8 +220,8 @@ def _workers(config: ClusterConfig, pods: Sequence[Pod], sets: Sequence[Mapping[
     }
     return Workers(
         ready=sum(pod.name in nodes and pod.ready and pod.phase != LEAVING for pod in pods),
-        wanted=len(nodes),
-        fewer=tuple(name for name, size in wanted.items() if told.get(name, 0) < size),
+        wanted=sum(pool.least for pool in config.worker_nodes.values()),
+        fewer=tuple(name for name, size in fixed.items() if told.get(name, 0) < size),
     )
 
 
@@ -239,7 +239,7 @@ def _pools(config: ClusterConfig, items: Sequence[Mapping[str, Any]], nodes: Seq
     return tuple(
         Pool(
             name=name,
-            wanted=config.worker_nodes[name].size if name in config.worker_nodes else 0,
+            wanted=config.worker_nodes[name].least if name in config.worker_nodes else 0,
             ready=ready[name],
             **{kind: kinds[name, kind] for kind in ("allocated", "idle", "drained", "down", "other")},
         )

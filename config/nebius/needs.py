@@ -200,7 +200,7 @@ def node_needs(cloud: NebiusCloud, pools: Mapping[str, WorkerPool], logins: int)
 
 def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
     groups = pool.node_groups
-    count = max(pool.size, groups * pool.autoscaling.min_size)
+    count = max(pool.least, groups * pool.autoscaling.min_size)
     return NodeNeed(
         where=f"worker_nodes.{name}",
         role="worker",
@@ -210,7 +210,8 @@ def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
         size=size,
         count=count,
         groups=groups,
-        most=count,  # a node group follows the worker pods, so there are never more machines than workers
+        # A node group follows the worker pods, so there are never more machines than workers.
+        most=max(count, pool.most),
         surge=groups * _machines(pool.update_strategy.max_surge, of=ceil(count / groups)) if count else 0,
         disk_type=pool.boot_disk.type,
         disk_gib=gibibytes(pool.boot_disk.size),

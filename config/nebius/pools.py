@@ -101,11 +101,11 @@ def _labels_and_taints(where: str, pool: WorkerPool) -> Iterator[Problem]:
 
 def _bounds(where: str, pool: WorkerPool) -> Iterator[Problem]:
     groups = pool.node_groups
-    if pool.size > groups * pool.autoscaling.max_size:
-        share = ceil(pool.size / groups)
+    if pool.most > groups * pool.autoscaling.max_size:
+        share = ceil(pool.most / groups)
         message = (
             f"{pool.autoscaling.max_size} in each of {groups} node {'group' if groups == 1 else 'groups'} is too few "
-            f"for size {pool.size}; {share} at least, or leave it out"
+            f"for {pool.most} nodes; {share} at least, or leave it out"
         )
         yield Problem(f"{where}.autoscaling.max_size", message)
 
@@ -165,9 +165,9 @@ def _kind_of_gpus(where: str, pool: WorkerPool, cloud: NebiusCloud) -> Iterator[
 
 def _fabric(where: str, pool: WorkerPool, preset: Preset, catalogue: Catalogue) -> Iterator[Problem]:
     if pool.gpu_cluster is None:
-        if preset.fabric and pool.size > 1:
+        if preset.fabric and pool.most > 1:
             message = (
-                f"is required but not set: {pool.size} nodes of {pool.preset} need an InfiniBand fabric between them, "
+                f"is required but not set: {pool.most} nodes of {pool.preset} need an InfiniBand fabric between them, "
                 "for example {infiniband_fabric: fabric-6}; the console's Limits page shows the fabric of a reservation"
             )
             yield Problem(where, message)

@@ -89,7 +89,7 @@ def _nodes(where: str, reservation: Reservation, sections: Sections) -> Iterator
         message = "is needed beside node_count: no partition is the default one, from which Slurm would take them"
         yield Problem(f"{where}.partition", message)
     elif reservation.node_count is not None and members and all(pool in pools for pool in members):
-        there = sum(pools[pool].size for pool in members)
+        there = sum(pools[pool].most for pool in members)
         if reservation.node_count > there:
             whose = f"partition {reservation.partition!r}" if reservation.partition else "default partition"
             message = f"{reservation.node_count} is more than the {there} nodes of the {whose}"
@@ -125,7 +125,7 @@ def _node(
             message = unknown_name(name or node, known, what=f"a pool of worker_nodes, so {node!r} is no node")
         yield Problem(where, f"{message}; the nodes of a pool are POOL-0, POOL-1, ...")
         return
-    size = pools[name].size if name in pools else None
+    size = pools[name].most if name in pools else None
     if size is not None and int(number) >= size:
         nodes = f"has {size} nodes, {name}-0 to {name}-{size - 1}" if size > 1 else f"has only {name}-0"
         yield Problem(where, f"{node!r} is no node: the pool {name!r} {nodes if size else 'has size 0'}")

@@ -69,7 +69,7 @@ def _pools(sections: Sections) -> Iterator[Problem]:
     pools: Mapping[str, WorkerPool] = sections.get("worker_nodes")
     names = sections.names("worker_nodes")
     cluster: Cluster | None = sections.get("cluster")
-    total = sum(pool.size for pool in pools.values())
+    total = sum(pool.most for pool in pools.values())
     if total > MAX_NODES:
         yield Problem("worker_nodes", f"{total} nodes in all pools together; {MAX_NODES} at most")
     for name in names:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from config.base import Cpu, Quantity, Section, Volume, at_least, check_dns_label, matching, parse_cpus
 from config.names import LabelKey, LabelValue
 from config.sections.gpus import Gpus, GpusOfNode, dotted
 from config.sections.machines import MAX_GROUP_SIZE, Machines
+from config.times import Span, span_of
 
 MAX_POOL_SIZE = 5000
 """Nodes in one pool at most: the size that Kubernetes itself is tested to (5,000 nodes in a cluster)."""
@@ -136,13 +138,57 @@ class Scratch(Section):
         return self
 
 
+class Range(Section):
+    """Bounds of a pool that follows the queue: Slurm starts its nodes for jobs and ends them when they are idle."""
+
+    min: int = Field(default=0, ge=0, le=MAX_POOL_SIZE, strict=True)
+    """Nodes that are kept even while no job is there."""
+
+    max: int = Field(ge=1, le=MAX_POOL_SIZE, strict=True)
+    """Nodes at most. Users see all of them: those that are off are `idle~` in sinfo, and take jobs."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Range:
+        if self.min > self.max:
+            raise ValueError(f"has min {self.min}, which is more than its max, {self.max}")
+        return self
+
+
+def _number_or_range(given: object) -> object:
+    if isinstance(given, Mapping | Range):
+        return given
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ValueError("is neither a number of nodes nor a map with min and max")  # noqa: TRY004 - pydantic's own type
+    if not 0 <= given <= MAX_POOL_SIZE:
+        raise ValueError(f"is no number of nodes of one pool: 0 to {MAX_POOL_SIZE}")
+    return given
+
+
+_ELASTIC_ALONE = ("idle_timeout", "resume_timeout", "launch")
+
+
 class WorkerPool(Machines):
     """Slurm nodes of one kind, named `<pool>-0`, `<pool>-1`, ..."""
 
     model_config = ConfigDict(json_schema_extra=_preset_or_resources)
 
-    size: int = Field(ge=0, le=MAX_POOL_SIZE, strict=True)
-    """Number of nodes. Changing it and applying is the whole scaling procedure; zero is allowed."""
+    size: Annotated[
+        Annotated[int, Field(strict=True, ge=0, le=MAX_POOL_SIZE)] | Range, BeforeValidator(_number_or_range)
+    ]
+    """Number of nodes: changing it and applying is the whole scaling procedure; zero is allowed. Or `{min, max}` for an
+    elastic pool, whose nodes Slurm starts when jobs need them and ends when they are idle."""
+
+    idle_timeout: Annotated[Span, span_of(10, 30 * 86400)] = "10m"
+    """Of an elastic pool: how long a node stays when its last job has ended."""
+
+    resume_timeout: Annotated[Span, span_of(20, 2 * 3600)] = "15m"
+    """Of an elastic pool: how long a node may take to be there, from the machine's start to slurmd's. After it the job
+    goes back to the queue, the node is given up, and the pool pauses: for 30 seconds at first, up to ten minutes."""
+
+    launch: Literal["all_or_nothing", "best_effort"] = "all_or_nothing"
+    """Of an elastic pool: what becomes of the nodes that were started for a job and came, where another one of its
+    nodes did not. `all_or_nothing`: they are ended at once, so that their machines are free for others. `best_effort`:
+    they stay until `idle_timeout`, for whoever needs them."""
 
     resources: Resources
     """What one node has. Default where the cloud makes the machines: what `preset` leaves beside the system's need."""
@@ -231,6 +277,30 @@ class WorkerPool(Machines):
             )
         return self
 
+    @model_validator(mode="after")
+    def _times_of_elastic_pools(self) -> WorkerPool:
+        given = [name for name in _ELASTIC_ALONE if name in self.model_fields_set]
+        if given and not self.is_elastic:
+            raise ValueError(
+                f"has {given[0]}, which is for elastic pools; write size: {{min: 0, max: {self.most}}}, or leave it out"
+            )
+        return self
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether Slurm itself starts and ends its nodes."""
+        return isinstance(self.size, Range)
+
+    @property
+    def most(self) -> int:
+        """Nodes that there can be."""
+        return self.size.max if isinstance(self.size, Range) else self.size
+
+    @property
+    def least(self) -> int:
+        """Nodes that there are in any case."""
+        return self.size.min if isinstance(self.size, Range) else self.size
+
     @property
     def gpu_types(self) -> tuple[str, ...]:
         """What Slurm calls its GPUs (`--gpus=TYPE:N`), in order; none where they have no type, or there are none."""
@@ -249,4 +319,4 @@ class WorkerPool(Machines):
     @property
     def node_groups(self) -> int:
         """Node groups that hold the machines, where the cloud makes them: 100 in each at most, and at least one."""
-        return max(self.autoscaling.groups, ceil(self.size / MAX_GROUP_SIZE))
+        return max(self.autoscaling.groups, ceil(self.most / MAX_GROUP_SIZE))

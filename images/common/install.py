@@ -31,6 +31,12 @@ PROGRAMS = {
         "policy": "images.accounting.policy",
     },
     "database": {"mariadbd": "images.database.mariadbd"},
+    "elastic": {
+        "elastic": "images.elastic.program",
+        "resume": "images.elastic.ask",
+        "suspend": "images.elastic.ask",
+        "resume-failed": "images.elastic.ask",
+    },
     "exporter": {"exporter": "images.exporter.program"},
     "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
     "dashboard": {"dashboard": "images.dashboard.server"},

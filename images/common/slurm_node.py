@@ -110,6 +110,10 @@ class Node:
         """Let no new job start on it; running ones go on."""
         return self._update("state=drain", f"reason={LEAVING_REASON}")
 
+    def power_down(self) -> Result:
+        """Let no new job start on it, and have Slurm power it down when the running ones have ended."""
+        return self._update("state=power_down_asap", f"reason={LEAVING_REASON}")
+
     def set_down(self) -> Result:
         """Tell Slurm that it is gone, so that its record can be deleted. Kills its jobs: ask `has_jobs` before."""
         return self._update("state=down", f"reason={LEAVING_REASON}")

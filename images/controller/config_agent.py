@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from functools import partial
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from images.common.kubernetes import Kube, own_namespace
 from images.common.log import Log
@@ -54,6 +54,10 @@ def _start_source(kube: Kube | None, changes: Changes, log: Log) -> None:
     follow_config_map(kube, name, changes, log).start()
 
 
+ELASTIC_POOLS: Final = "elastic.pools"
+"""File with the names of the elastic pools (slurm/elastic.py)."""
+
+
 def _serve(log: Log) -> NoReturn:
     expect_volume(STATE)
     slurmctld = Slurmctld()
@@ -77,7 +81,10 @@ def _serve(log: Log) -> NoReturn:
     changes = Changes()
     _start_source(kube, changes, log)
     if kube is not None:
-        reaper = Reaper(api=kube, nodes=nodes, wanted_nodes=slurmctld.wanted_nodes, log=log)
+        reaper = Reaper(
+            api=kube, nodes=nodes, wanted_nodes=slurmctld.wanted_nodes, log=log,
+            elastic=lambda: agent.published().get(ELASTIC_POOLS, "").split(),
+        )  # fmt: skip
         threading.Thread(target=_reap_for_ever, args=(reaper, log), daemon=True, name="node-records").start()
     agent.take(first_files(changes, log))
     while True:

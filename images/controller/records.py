@@ -10,7 +10,7 @@ pending job asks for by name stays as long as the job waits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from images.common.kubernetes import Kube, KubeError, Object
@@ -25,24 +25,37 @@ _POD_NAME: Final = re.compile(r"^(?P<pool>.+)-(?P<ordinal>\d+)$")
 _GONE: Final = frozenset({"DOWN", "NOT_RESPONDING"})
 _KEPT: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "CLOUD", "ALLOCATED", "MIXED", "COMPLETING"})
 """Nodes that sleep until they are needed, and nodes that still have a job."""
+_ASLEEP: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN"})
 
 
-def may_be_gone(node: NodeRecord) -> bool:
-    """Whether it is a dynamic node that Slurm cannot use and that is not merely asleep."""
+def may_be_gone(node: NodeRecord, elastic: Collection[str] = ()) -> bool:
+    """Whether it is a dynamic node that Slurm cannot use and that is not merely asleep.
+
+    `elastic`: pools whose nodes the program `elastic` looks after. A node that sleeps and is of none of them is of a
+    pool that was elastic, and nobody will wake it.
+    """
     dynamic = any(state.startswith("DYNAMIC") for state in node.states)
+    if dynamic and "CLOUD" in node.states and node.name.rpartition("-")[0] not in elastic:
+        return bool(node.states & (_GONE | _ASLEEP)) and not node.states & (_KEPT - _ASLEEP - {"CLOUD"})
     return dynamic and bool(node.states & _GONE) and not node.states & _KEPT
 
 
-def removable(nodes: Iterable[NodeRecord], pods: Iterable[Object], stateful_sets: Iterable[Object]) -> list[str]:
+def removable(
+    nodes: Iterable[NodeRecord],
+    pods: Iterable[Object],
+    stateful_sets: Iterable[Object],
+    elastic: Collection[str] = (),
+) -> list[str]:
     """Names of records whose pod neither exists nor can come back."""
     present = {pod["metadata"]["name"] for pod in pods}
     replicas = {item["metadata"]["name"]: int(item["spec"].get("replicas", 1)) for item in stateful_sets}
     names = []
     for node in nodes:
         found = _POD_NAME.match(node.name)
-        if not may_be_gone(node) or node.name in present or found is None:
+        if not may_be_gone(node, elastic) or node.name in present or found is None:
             continue
-        if replicas.get(found["pool"], 0) <= int(found["ordinal"]):
+        # A node that sleeps keeps its record from the pod that comes: that one deletes it itself, if it is there first.
+        if "CLOUD" in node.states or replicas.get(found["pool"], 0) <= int(found["ordinal"]):
             names.append(node.name)
     return names
 
@@ -57,8 +70,13 @@ class Reaper:
         nodes: NodeList,
         wanted_nodes: Callable[[], frozenset[str] | None],
         log: Callable[[str], None],
+        elastic: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """`wanted_nodes`: those that pending jobs ask for by name; None where slurmctld does not answer."""
+        """`wanted_nodes`: those that pending jobs ask for by name; None where slurmctld does not answer.
+
+        `elastic`: names of the elastic pools.
+        """
+        self._elastic = elastic
         self._api = api
         self._nodes = nodes
         self._wanted_nodes = wanted_nodes
@@ -70,14 +88,15 @@ class Reaper:
         nodes = self._nodes.nodes()
         if nodes is None:
             return
-        candidates = [node for node in nodes if may_be_gone(node)]
+        elastic = self._elastic()
+        candidates = [node for node in nodes if may_be_gone(node, elastic)]
         if not candidates:
             self._refused.clear()
             return
         try:
             # StatefulSets first: one that grows between the two questions has its pod in the second answer.
             stateful_sets = self._api.list_stateful_sets()
-            names = removable(candidates, self._api.list_pods(), stateful_sets)
+            names = removable(candidates, self._api.list_pods(), stateful_sets, elastic)
         except KubeError as error:
             self._log(f"node records are left alone: {error}")
             return

@@ -16,6 +16,7 @@ from typing import Final
 from images.common.log import open_pod_log
 from images.common.process import program
 from images.common.slurm_node import ControllerUnreachableError, Node, is_ours
+from images.common.slurm_records import NodeRecord
 from images.common.steps import local_steps
 from images.common.wait import Clock, Reminder
 from images.worker import scratch
@@ -35,6 +36,9 @@ that looks idle and takes jobs.
 COMMAND_TIMEOUT_SECONDS: Final = 5.0
 
 
+_ENDED: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN"})
+
+
 class Ending(Enum):
     """How leaving ended."""
 
@@ -44,6 +48,7 @@ class Ending(Enum):
     REFUSED = "the node record stays: Slurm refused to delete it"
     NO_RECORD = "there is no node record"
     ALONE = "slurmctld has been silent and no job step runs here"
+    ENDED_BY_SLURM = "Slurm has powered it down"
 
 
 class Leaving:
@@ -95,12 +100,16 @@ class Leaving:
         record = self._node.record()
         if record is None:
             return Ending.NO_RECORD
+        return self._leave_elastic_pool(record) if "CLOUD" in record.states else self._leave_pool(record)
+
+    def _leave_pool(self, record: NodeRecord) -> Ending | None:
         if not record.is_drained:
             result = self._node.drain()
             self._log(f"draining node {self._node.name}" if result.ok else f"cannot drain the node: {result.message}")
-            record = self._node.record()
-            if record is None:
+            again = self._node.record()
+            if again is None:
                 return Ending.NO_RECORD
+            record = again
         if self._node.has_jobs():
             self._reminder.waiting(f"the jobs on node {self._node.name} to end")
             return None
@@ -110,6 +119,17 @@ class Leaving:
             self._log(f"the node was drained by somebody else: {record.reason or 'no reason given'}")
             return Ending.KEPT
         return self._delete()
+
+    def _leave_elastic_pool(self, record: NodeRecord) -> Ending | None:
+        """The record stays: Slurm may start the node again. Where it was not Slurm that ended it, Slurm is told."""
+        if record.states & _ENDED:
+            return Ending.ENDED_BY_SLURM
+        if "POWER_DOWN" not in record.states:
+            result = self._node.power_down()
+            self._log(f"powering down node {self._node.name}" if result.ok else f"cannot: {result.message}")
+        if self._node.has_jobs():
+            self._reminder.waiting(f"the jobs on node {self._node.name} to end")
+        return None
 
     def _delete(self) -> Ending:
         down = self._node.set_down()

@@ -77,6 +77,19 @@ def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool
     return result.ok
 
 
+def forget_elastic(node: Node, log: Callable[[str], None]) -> None:
+    """Delete the record of the time when the pool was elastic: Slurm would end this node when it is idle."""
+    try:
+        record = node.record()
+    except ControllerUnreachableError as error:
+        log(f"cannot ask for the node's record, going on: {error}")
+        return
+    if record is None or "CLOUD" not in record.states:
+        return
+    deleted = node.delete()
+    log("deleted its record as an elastic node" if deleted.ok else f"its old record stays: {deleted.message}")
+
+
 def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None:
     """Everything of the pod that jobs need inside the jail. Raises CannotGoOnError."""
     wait_for_jail(jail, log)
@@ -157,6 +170,8 @@ def main() -> None:
         wait_for_controller(controller, log)
         node = Node(name=name, controller=controller)
         waits = waits_for_place(node, log)
+        if os.environ.get("ELASTIC") != "yes":
+            forget_elastic(node, log)
         lift_own_drain(node, log, keep_waiting=waits)
         if waits:
             node_conf += STARTS_DRAINED

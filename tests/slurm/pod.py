@@ -62,7 +62,7 @@ it, so that a changed one needs no build of the images. Unset, as in continuous 
 
 
 MORE_FOLDERS = {
-    "controller": ("health/watch", "health/node_tests"),
+    "controller": ("health/watch", "health/node_tests", "elastic"),
     "worker": ("health",),
     "rest": ("dashboard",),
 }

@@ -46,7 +46,8 @@ def collect(
         namespace=namespace,
         now=now,
         pools={
-            name: Pool(size=pool.size, gpus=pool.resources.gpus.count) for name, pool in config.worker_nodes.items()
+            name: Pool(size=pool.most, gpus=pool.resources.gpus.count, elastic=pool.is_elastic)
+            for name, pool in config.worker_nodes.items()
         },
         wanted_configuration=wanted,
         accounting=config.accounting.enabled,

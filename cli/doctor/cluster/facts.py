@@ -166,7 +166,9 @@ class Pool:
     """What the stack file wants of a pool."""
 
     size: int
+    """Nodes at most."""
     gpus: int = 0
+    elastic: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

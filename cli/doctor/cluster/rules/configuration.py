@@ -114,7 +114,7 @@ def _drift(facts: Facts) -> Iterator[Finding]:
     workers = {pod.owner for pod in facts.pods if pod.component == "worker"}
     if facts.knows("workloads"):
         for name, pool in facts.pools.items():
-            if told.get(name, 0) != pool.size:
+            if not pool.elastic and told.get(name, 0) != pool.size:
                 has = f"{told[name]} nodes" if name in told else "nothing of it"
                 yield Finding(
                     about=f"pool {name}",

@@ -1,0 +1,1 @@
+"""elastic: the pods of pools whose nodes Slurm starts and ends."""

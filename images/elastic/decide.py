@@ -1,0 +1,147 @@
+"""What is to be done about elastic pools. Nothing here asks or changes anything.
+
+Each look sees all nodes and pods anew, and decides by what it sees: a restart of this program or of slurmctld, or a
+call of ResumeProgram that came twice or never, changes nothing. What a node is to Slurm and what its pod is can differ
+in these ways:
+
+missing     the stack has a node that Slurm has no record of: one is made, powered down
+coming      Slurm waits for a node without a pod: the pod is made
+unbacked    Slurm takes a node for up whose pod is gone: it is set down, which requeues its jobs, then powered down
+suspended   a node is off, or goes off, and has a pod: the pod is ended
+failed      a node was not there in time: see `pauses.py`
+orphan      a pod without a record, or of a node that the stack no longer has: it is ended, after its jobs
+outdated    a pod of an older template, or a record of an older configuration: made anew when no job is on it
+leaving     a record that the stack no longer has: powered down after its jobs, then deleted
+few         less than `min` nodes are up: more are powered up
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from images.elastic.view import Node, Pod, Pool
+
+OURS: Final = "slurmstack/elastic:"
+"""What our reasons begin with."""
+
+GONE: Final = f"{OURS} its pod is gone"
+LEAVES: Final = f"{OURS} leaves the pool"
+OUTDATED: Final = f"{OURS} gets a new pod"
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """All that is seen at one time. Pods were read after the nodes: a node that is up had its pod before."""
+
+    pools: Mapping[str, Pool]
+    nodes: Mapping[str, Node]
+    pods: Mapping[str, Pod]
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """What is to be done, each by the names of nodes."""
+
+    create: dict[str, list[str]] = field(default_factory=dict)
+    """Records to make, by pool."""
+    delete: list[str] = field(default_factory=list)
+    """Records to delete, unless a pending job asks for them by name."""
+    start: dict[str, list[str]] = field(default_factory=dict)
+    """Pods to make, by pool."""
+    end: dict[str, Pod] = field(default_factory=dict)
+    """Pods to end, each after its jobs."""
+    update: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """(state, reason) -> nodes whose record is changed."""
+
+    def change(self, node: str, state: str, reason: str = "") -> None:
+        """Update a record."""
+        self.update.setdefault((state, reason), []).append(node)
+
+    def is_empty(self) -> bool:
+        """Whether all is as it should be."""
+        return not (self.create or self.delete or self.start or self.end or self.update)
+
+
+def decide(view: View) -> Plan:
+    """What is to be done now."""
+    plan = Plan()
+    for pool in view.pools.values():
+        for name in pool.nodes():
+            _about(plan, pool, name, view.nodes.get(name), view.pods.get(name))
+        _keep_enough(plan, pool, view)
+    wanted = {name for pool in view.pools.values() for name in pool.nodes()}
+    for node in view.nodes.values():
+        if node.is_cloud and node.name not in wanted:
+            _take_out(plan, node, view.pods.get(node.name))
+    for pod in _orphans(view, wanted):
+        plan.end[pod.name] = pod
+    return plan
+
+
+def _about(plan: Plan, pool: Pool, name: str, node: Node | None, pod: Pod | None) -> None:
+    """One node that the stack wants."""
+    if pod is not None and not pod.digest:
+        return  # of the pool's StatefulSet, from the time before it was elastic: it leaves after its jobs
+    if pod is not None and pod.has_ended:
+        _end(plan, pod)
+    elif node is None and pod is None:
+        plan.create.setdefault(pool.name, []).append(name)
+    elif node is None or not node.is_cloud:
+        # Its record was deleted under it, and slurmd may have made one that Slurm does not start and end.
+        _end(plan, pod)
+    elif node.is_off:
+        _about_one_that_is_off(plan, pool, node, pod)
+    elif pod is None:
+        _about_one_without_a_pod(plan, pool, node)
+    elif pod.digest != pool.digest and not pod.is_leaving and not node.is_coming and not node.goes_down:
+        plan.change(name, "power_down_asap", OUTDATED)
+
+
+def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) -> None:
+    _end(plan, pod)
+    if pod is None and node.is_powered_down and node.comment != pool.mark and node.is_idle:
+        plan.delete.append(node.name)  # the next look makes it anew
+
+
+def _about_one_without_a_pod(plan: Plan, pool: Pool, node: Node) -> None:
+    if node.is_coming:
+        plan.start.setdefault(pool.name, []).append(node.name)
+    elif node.is_down:
+        plan.change(node.name, "power_down", GONE)
+    else:
+        plan.change(node.name, "down", GONE)
+
+
+def _end(plan: Plan, pod: Pod | None) -> None:
+    if pod is not None and not pod.is_leaving:
+        plan.end[pod.name] = pod
+
+
+def _keep_enough(plan: Plan, pool: Pool, view: View) -> None:
+    """Power up nodes until `min` are up or coming."""
+    nodes = [view.nodes[name] for name in pool.nodes() if name in view.nodes and view.nodes[name].is_cloud]
+    there = sum(not node.is_off and not node.is_down and not node.goes_down for node in nodes)
+    free = [node for node in nodes if node.is_powered_down and node.is_idle and not node.is_drained]
+    for node in free[: max(0, pool.least - there)]:
+        if "POWER_UP" not in node.states and node.name not in plan.delete:
+            plan.change(node.name, "power_up")
+
+
+def _take_out(plan: Plan, node: Node, pod: Pod | None) -> None:
+    """A record that the stack no longer has."""
+    if node.is_off:
+        _end(plan, pod)
+        if pod is None and node.is_powered_down:
+            plan.delete.append(node.name)
+    elif pod is None:
+        plan.change(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
+    elif not node.goes_down:
+        plan.change(node.name, "power_down_asap", LEAVES)
+
+
+def _orphans(view: View, wanted: set[str]) -> Iterator[Pod]:
+    for pod in view.pods.values():
+        if pod.digest and not pod.is_leaving and pod.name not in wanted and pod.name not in view.nodes:
+            yield pod

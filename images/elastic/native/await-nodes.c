@@ -1,0 +1,86 @@
+/*
+ * await-nodes - Slurm's PrologSlurmctld: returns when a job's nodes are there.
+ *
+ * Without it a job whose nodes were powered up is looked at again only every 30 seconds (job_time_limit of slurmctld):
+ * it starts 16 to 32 s after its nodes have come, with it within half a second. It is started for every job, so it is
+ * written in C, and asks nobody about a job without nodes of elastic pools (ELASTIC_POOLS, a file with a name a line).
+ *
+ * It never fails: a job that it could not wait for starts when Slurm itself looks, and one whose nodes do not come goes
+ * back to the queue by Slurm's ResumeTimeout.
+ */
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "hosts.h"
+
+#ifndef POOLS
+#define POOLS "/var/spool/slurmctld/slurmstack/current/elastic.pools"
+#endif
+#ifndef HOST
+#define HOST "elastic"
+#endif
+#ifndef PORT
+#define PORT "8818"
+#endif
+#define LONGEST 7230 /* seconds: config/sections/workers.py lets no pool have more than two hours */
+
+static char *read_pools(void)
+{
+	static char text[65536];
+	FILE *file = fopen(POOLS, "re");
+	size_t length;
+
+	if (file == NULL)
+		return NULL;
+	length = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[length] = '\0';
+	return text;
+}
+
+static int connect_to(const char *host, const char *port)
+{
+	struct addrinfo wanted = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found, *at;
+	struct timeval longest = {.tv_sec = LONGEST};
+	int connection = -1;
+
+	if (getaddrinfo(host, port, &wanted, &found) != 0)
+		return -1;
+	for (at = found; at != NULL; at = at->ai_next) {
+		connection = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
+		if (connection < 0)
+			continue;
+		setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof(longest));
+		if (connect(connection, at->ai_addr, at->ai_addrlen) == 0)
+			break;
+		close(connection);
+		connection = -1;
+	}
+	freeaddrinfo(found);
+	return connection;
+}
+
+int main(void)
+{
+	const char *nodes = getenv("SLURM_JOB_NODELIST"), *host = getenv("ELASTIC_HOST");
+	char *pools = read_pools(), *request, answer[512];
+	int connection, length;
+
+	if (nodes == NULL || pools == NULL || !hosts_are_of(nodes, pools))
+		return 0;
+	signal(SIGPIPE, SIG_IGN);
+	connection = connect_to(host != NULL ? host : HOST, PORT);
+	if (connection < 0)
+		return 0;
+	length = asprintf(&request, "GET /ready?nodes=%s HTTP/1.0\r\n\r\n", nodes);
+	if (length > 0 && send(connection, request, (size_t)length, 0) == length)
+		while (recv(connection, answer, sizeof(answer), 0) > 0)
+			;
+	return 0;
+}

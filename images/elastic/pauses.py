@@ -1,0 +1,117 @@
+"""No capacity: what becomes of nodes that were not there in time, and of their pool.
+
+Slurm itself gives such a node up after `resume_timeout`: its job goes back to the queue, and the node is DOWN and
+powered down. Left so it would take no job any more, and if it were merely resumed, the scheduler would take it at once
+for the same job, again in vain. So the pool pauses: its nodes that are off are drained, with a reason that says until
+when, and resumed then. Nodes that are up go on. The pause doubles with each failure; after ten of them in a row the
+pool is set aside until an administrator resumes its nodes.
+
+The reasons are the memory of it: a restart of this program finds them in Slurm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from images.elastic.decide import OURS, Plan, View
+from images.elastic.view import Node, Pool
+
+FIRST_PAUSE_SECONDS: Final = 30.0
+LONGEST_PAUSE_SECONDS: Final = 600.0
+"""AWS ParallelCluster's own pause after a lack of capacity (insufficient_capacity_timeout)."""
+MOST_FAILURES: Final = 10
+"""In a row, until the pool is set aside; as AWS ParallelCluster's protected mode (protected_failure_count)."""
+
+TOO_LATE: Final = "ResumeTimeout reached"
+"""Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c)."""
+
+_PAUSED: Final = re.compile(re.escape(OURS) + r" no capacity, (?P<tries>\d+) in vain, again at (?P<until>\S+)")
+_ASIDE: Final = f"{OURS} set aside after {MOST_FAILURES} starts in vain; resume its nodes when there is capacity"
+
+
+@dataclass(kw_only=True)
+class Pauses:
+    """What is remembered of failures from one look to the next."""
+
+    failures: dict[str, int] = field(default_factory=dict)
+    """In a row, by pool."""
+    failed_at: dict[str, float] = field(default_factory=dict)
+    """The latest one, in seconds since 1970."""
+
+    def decide(self, plan: Plan, view: View, jobs: Mapping[str, frozenset[str]], now: float) -> None:
+        """Add what is to be done to the plan. `jobs`: nodes that were started for each job. `now`: since 1970."""
+        for pool in view.pools.values():
+            nodes = [view.nodes[name] for name in pool.nodes() if name in view.nodes and view.nodes[name].is_cloud]
+            failed = [node for node in nodes if _has_failed(node)]
+            for node in failed:
+                plan.change(node.name, "resume")
+            if failed:
+                self._failed(pool, failed, nodes, plan, now)
+                if pool.all_or_nothing:
+                    _give_back(failed, view, jobs, plan)
+            else:
+                self._go_on(pool, nodes, plan, now)
+
+    def _failed(self, pool: Pool, failed: Iterable[Node], nodes: Iterable[Node], plan: Plan, now: float) -> None:
+        forgotten = now - self.failed_at.get(pool.name, now) > 2 * pool.resume_timeout + LONGEST_PAUSE_SECONDS
+        tries = 1 if forgotten else self.failures.get(pool.name, 0) + 1
+        self.failures[pool.name], self.failed_at[pool.name] = tries, now
+        pause = min(FIRST_PAUSE_SECONDS * 2 ** (tries - 1), LONGEST_PAUSE_SECONDS)
+        until = datetime.fromtimestamp(now + pause, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        reason = _ASIDE if tries >= MOST_FAILURES else f"{OURS} no capacity, {tries} in vain, again at {until}"
+        names = {node.name for node in failed}
+        for node in nodes:
+            if node.name in names or (node.is_powered_down and not node.is_down and not _is_others(node)):
+                plan.change(node.name, "drain", reason)
+
+    def _go_on(self, pool: Pool, nodes: Iterable[Node], plan: Plan, now: float) -> None:
+        """Lift the drains of a pause that is over. Where an administrator has lifted one, all of the pool's go."""
+        waiting = {node.name: found for node in nodes if node.is_drained and (found := _PAUSED.match(node.reason))}
+        for name, found in waiting.items():
+            self.failures[pool.name] = max(self.failures.get(pool.name, 0), int(found["tries"]))
+            if _time(found["until"]) <= now:
+                plan.change(name, "resume")
+        if self.failures.get(pool.name, 0) >= MOST_FAILURES and not any(is_set_aside(node) for node in nodes):
+            del self.failures[pool.name]
+
+
+def is_paused(node: Node) -> bool:
+    """Whether it waits for a pause of its pool to end."""
+    return node.is_drained and _PAUSED.match(node.reason) is not None
+
+
+def is_set_aside(node: Node) -> bool:
+    """Whether it waits for an administrator, as its whole pool."""
+    return node.is_drained and node.reason.startswith(_ASIDE)
+
+
+def _has_failed(node: Node) -> bool:
+    return node.is_powered_down and node.is_down and node.reason.startswith((TOO_LATE, OURS))
+
+
+def _is_others(node: Node) -> bool:
+    """Whether somebody else has drained it."""
+    return node.is_drained and not node.reason.startswith(OURS)
+
+
+def _give_back(failed: Iterable[Node], view: View, jobs: Mapping[str, frozenset[str]], plan: Plan) -> None:
+    """End the nodes that came for a job whose others did not, where no job uses them."""
+    names = {node.name for node in failed}
+    for started in jobs.values():
+        if not started & names:
+            continue
+        for name in sorted(started - names):
+            node = view.nodes.get(name)
+            if node is not None and node.is_up and node.is_idle and not node.goes_down:
+                plan.change(name, "power_down", f"{OURS} others of its job did not come")
+
+
+def _time(text: str) -> float:
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0

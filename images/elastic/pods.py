@@ -1,0 +1,75 @@
+"""The pods of elastic pools, made and ended through the Kubernetes API."""
+
+from __future__ import annotations
+
+import copy
+import http.client
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from images.common.kubernetes import Kube, KubeError
+from images.elastic.view import TEMPLATE, Pod, Pool
+
+AT_ONCE: Final = 16
+"""Requests at a time: a job of a thousand nodes asks for a thousand pods."""
+
+SUBDOMAIN: Final = "nodes"
+"""The headless Service that gives each pod a name in DNS (slurm/names.py)."""
+
+
+class Pods:
+    """Makes and ends pods. What was made already, and what is gone, is no failure."""
+
+    def __init__(self, kube: Kube, log: Callable[[str], None]) -> None:
+        self._kube = kube
+        self._log = log
+
+    def start(self, pool: Pool, names: Iterable[str]) -> None:
+        """Make the pods of these nodes."""
+        self._all(lambda name: self._make(pool, name), names)
+
+    def end(self, pods: Iterable[Pod]) -> None:
+        """End pods, each after its jobs; those of which nothing runs, at once."""
+        self._all(self._delete, pods)
+
+    def _make(self, pool: Pool, name: str) -> None:
+        try:
+            self._kube.send("POST", self._kube.path("pods"), manifest(pool, name))
+        except KubeError as error:
+            if error.status != http.client.CONFLICT:  # it is there, or the one before has not gone yet
+                self._log(f"cannot make the pod {name}: {error}")
+
+    def _delete(self, pod: Pod) -> None:
+        options: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
+        if pod.has_ended:
+            options["gracePeriodSeconds"] = 0
+        try:
+            self._kube.send("DELETE", f"{self._kube.path('pods')}/{pod.name}", options)
+        except KubeError as error:
+            if error.status not in {http.client.NOT_FOUND, http.client.CONFLICT}:
+                self._log(f"cannot end the pod {pod.name}: {error}")
+
+    def _all(self, do: Callable[[Any], None], items: Iterable[Any]) -> None:
+        wanted = list(items)
+        if len(wanted) == 1:
+            do(wanted[0])
+        elif wanted:
+            with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(wanted))) as workers:
+                list(workers.map(do, wanted))
+
+
+def manifest(pool: Pool, name: str) -> Mapping[str, Any]:
+    """The pod of one node. It goes with its pool's template, after its jobs."""
+    template = copy.deepcopy(dict(pool.template))
+    metadata = template.setdefault("metadata", {})
+    metadata |= {
+        "name": name,
+        "labels": {**(metadata.get("labels") or {}), TEMPLATE: pool.digest},
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "PodTemplate", "name": pool.name, "uid": pool.uid, "controller": True}
+        ],
+    }
+    metadata.pop("creationTimestamp", None)
+    spec = {**template["spec"], "hostname": name, "subdomain": SUBDOMAIN}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

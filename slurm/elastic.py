@@ -1,0 +1,74 @@
+"""Elastic pools, whose nodes Slurm starts and ends: what slurm.conf and the program `elastic` are told of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from config.cluster import ClusterConfig
+from config.sections.workers import WorkerPool
+from config.times import span_seconds
+from slurm.sizing import node_conf
+
+POOLS_FILE: Final = "elastic.pools"
+"""Names of elastic pools, one a line, for await-nodes (images/elastic/native)."""
+
+HIDDEN: Final = "elastic-"
+"""What the names of the partitions begin with that only carry the times of an elastic pool."""
+
+WEIGHT: Final = 1000
+"""Of elastic nodes; others have 1. Slurm takes nodes of a small weight first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticPool:
+    """As slurm.conf has it."""
+
+    name: str
+    idle_timeout: int
+    """Seconds."""
+    resume_timeout: int
+    """Seconds."""
+
+    @property
+    def partition(self) -> str:
+        """Name of its hidden partition."""
+        return HIDDEN + self.name
+
+
+def elastic_pools(config: ClusterConfig) -> list[ElasticPool]:
+    """In the order of the stack file."""
+    return [
+        ElasticPool(
+            name=name,
+            idle_timeout=span_seconds(pool.idle_timeout),
+            resume_timeout=span_seconds(pool.resume_timeout),
+        )
+        for name, pool in config.worker_nodes.items()
+        if pool.is_elastic
+    ]
+
+
+def kept_up(config: ClusterConfig) -> str:
+    """`SuspendExcNodes`: how many nodes of which pools stay without jobs."""
+    pools = {name: pool for name, pool in config.worker_nodes.items() if pool.is_elastic and pool.least}
+    return ",".join(f"{name}-[0-{pool.most - 1}]:{pool.least}" for name, pool in pools.items())
+
+
+def elastic_files(config: ClusterConfig) -> dict[str, str]:
+    """The file for await-nodes, where there are elastic pools."""
+    names = [pool.name for pool in elastic_pools(config)]
+    return {POOLS_FILE: "".join(f"{name}\n" for name in names)} if names else {}
+
+
+def settings(name: str, pool: WorkerPool) -> str:
+    """What the program `elastic` is told of a pool (images/elastic/view.py)."""
+    said = {
+        "min": pool.least,
+        "max": pool.most,
+        "conf": f"{node_conf(name, pool)} Weight={WEIGHT}",
+        "resume_timeout": span_seconds(pool.resume_timeout),
+        "all_or_nothing": pool.launch == "all_or_nothing",
+    }
+    return json.dumps(said, sort_keys=True)
