@@ -6,7 +6,8 @@ in these ways:
 
 missing     the stack has a node that Slurm has no record of: one is made, powered down
 coming      Slurm waits for a node without a pod: the pod is made
-unbacked    Slurm takes a node for up whose pod is gone: it is set down, which requeues its jobs, then powered down
+unbacked    Slurm takes a node for up whose pod is gone: it is set down, which requeues its jobs, then powered down and
+            resumed, which makes it idle again
 suspended   a node is off, or goes off, and has a pod: the pod is ended
 failed      a node was not there in time: see `pauses.py`
 orphan      a pod without a record, or of a node that the stack no longer has: it is ended, after its jobs
@@ -101,7 +102,9 @@ def _about(plan: Plan, pool: Pool, name: str, node: Node | None, pod: Pod | None
 
 def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) -> None:
     _end(plan, pod)
-    if pod is None and node.is_powered_down and node.comment != pool.mark and node.is_idle:
+    if node.is_powered_down and node.is_down and not node.is_drained and node.reason == GONE:
+        plan.change(node.name, "resume")
+    elif pod is None and node.is_powered_down and node.comment != pool.mark and node.is_idle:
         plan.delete.append(node.name)  # the next look makes it anew
 
 

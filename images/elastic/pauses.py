@@ -3,7 +3,7 @@
 Slurm itself gives such a node up after `resume_timeout`: its job goes back to the queue, and the node is DOWN and
 powered down. Left so it would take no job any more, and if it were merely resumed, the scheduler would take it at once
 for the same job, again in vain. So the pool pauses: its nodes that are off are drained, with a reason that says until
-when, and resumed then. Nodes that are up go on. The pause doubles with each failure; after ten of them in a row the
+when, and resumed then, which makes them idle again. Nodes that are up go on. The pause doubles with each failure; after ten of them in a row the
 pool is set aside until an administrator resumes its nodes.
 
 The reasons are the memory of it: a restart of this program finds them in Slurm.
@@ -47,8 +47,6 @@ class Pauses:
         for pool in view.pools.values():
             nodes = [view.nodes[name] for name in pool.nodes() if name in view.nodes and view.nodes[name].is_cloud]
             failed = [node for node in nodes if _has_failed(node)]
-            for node in failed:
-                plan.change(node.name, "resume")
             if failed:
                 self._failed(pool, failed, nodes, plan, now)
                 if pool.all_or_nothing:
@@ -90,7 +88,7 @@ def is_set_aside(node: Node) -> bool:
 
 
 def _has_failed(node: Node) -> bool:
-    return node.is_powered_down and node.is_down and node.reason.startswith((TOO_LATE, OURS))
+    return node.is_powered_down and node.is_down and not node.is_drained and node.reason.startswith(TOO_LATE)
 
 
 def _is_others(node: Node) -> bool:

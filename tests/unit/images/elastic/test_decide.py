@@ -1,0 +1,112 @@
+"""What is done about each way in which a node and its pod can differ."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from images.elastic.decide import GONE, LEAVES, OUTDATED, Plan, View, decide
+from images.elastic.view import Node, Pod, Pool
+
+POOL = Pool(name="gpu", least=0, most=2, conf="CPUs=2", resume_timeout=60.0, digest="new", uid="u")
+
+
+def node(name: str, states: str, **more: str) -> Node:
+    return Node(**{"name": name, "states": frozenset(states.split("+")), "comment": POOL.mark, **more})  # type: ignore[arg-type]
+
+
+OFF = "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN"
+COMING = "MIXED+CLOUD+DYNAMIC_NORM+NOT_RESPONDING+POWERING_UP"
+UP = "IDLE+CLOUD+DYNAMIC_NORM"
+BUSY = "MIXED+CLOUD+DYNAMIC_NORM"
+
+
+def pod(name: str, **more: object) -> Pod:
+    return Pod(**{"name": name, "pool": "gpu", "uid": name, "digest": "new", **more})  # type: ignore[arg-type]
+
+
+def view(*there: Node | Pod, pool: Pool | None = POOL) -> View:
+    """What is seen; the pool's second node is off, where nothing else is said of it."""
+    nodes = {item.name: item for item in there if isinstance(item, Node)}
+    pods = {item.name: item for item in there if isinstance(item, Pod)}
+    return View(pools={"gpu": pool} if pool else {}, nodes={"gpu-1": node("gpu-1", OFF), **nodes}, pods=pods)
+
+
+WELL = {
+    "off": view(node("gpu-0", OFF)),
+    "up": view(node("gpu-0", UP), pod("gpu-0")),
+    "busy": view(node("gpu-0", BUSY), pod("gpu-0")),
+    "coming, and its pod is there": view(node("gpu-0", COMING), pod("gpu-0")),
+    "coming, and the pod before leaves": view(node("gpu-0", COMING), pod("gpu-0", is_leaving=True)),
+    "goes down, and its pod leaves": view(node("gpu-0", f"{UP}+POWERING_DOWN"), pod("gpu-0", is_leaving=True)),
+    "a pod of an old template comes": view(node("gpu-0", COMING), pod("gpu-0", digest="old")),
+    "a pod of an old template waits for its jobs": view(
+        node("gpu-0", f"{BUSY}+DRAIN+POWER_DOWN"), pod("gpu-0", digest="old")
+    ),
+    "silent, and its pod is there": view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+NOT_RESPONDING"), pod("gpu-0")),
+    "of the StatefulSet that the pool was": view(node("gpu-0", "IDLE+DYNAMIC_NORM"), pod("gpu-0", digest="")),
+    "a pod without a record leaves": view(pod("gpu-0", is_leaving=True)),
+    "drained by an administrator": view(node("gpu-0", f"{OFF}+DRAIN", reason="works")),
+    "another's record": view(node("gpu-0", OFF), node("cpu-0", "IDLE+DYNAMIC_NORM")),
+    "a pod of another pool": view(node("gpu-0", OFF), pod("cpu-0", pool="cpu", digest="")),
+}
+
+
+@pytest.mark.parametrize("name", WELL)
+def test_what_is_well_is_left_alone(name: str) -> None:
+    assert decide(WELL[name]) == Plan()
+
+
+DONE = {
+    "missing": (view(), Plan(create={"gpu": ["gpu-0"]})),
+    "coming": (view(node("gpu-0", COMING)), Plan(start={"gpu": ["gpu-0"]})),
+    "unbacked": (view(node("gpu-0", BUSY)), Plan(update={("down", GONE): ["gpu-0"]})),
+    "unbacked and down": (
+        view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM", reason=GONE)),
+        Plan(update={("power_down", GONE): ["gpu-0"]}),
+    ),
+    "unbacked and off": (
+        view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", reason=GONE)),
+        Plan(update={("resume", ""): ["gpu-0"]}),
+    ),
+    "suspended": (view(node("gpu-0", f"{UP}+POWERING_DOWN"), pod("gpu-0")), Plan(end={"gpu-0": pod("gpu-0")})),
+    "off": (view(node("gpu-0", OFF), pod("gpu-0")), Plan(end={"gpu-0": pod("gpu-0")})),
+    "a pod has ended": (
+        view(node("gpu-0", BUSY), pod("gpu-0", has_ended=True)),
+        Plan(end={"gpu-0": pod("gpu-0", has_ended=True)}),
+    ),
+    "a pod without a record": (view(pod("gpu-0")), Plan(end={"gpu-0": pod("gpu-0")})),
+    "a record that slurmd has made": (
+        view(node("gpu-0", "IDLE+DYNAMIC_NORM"), pod("gpu-0")),
+        Plan(end={"gpu-0": pod("gpu-0")}),
+    ),
+    "an old template": (
+        view(node("gpu-0", BUSY), pod("gpu-0", digest="old")),
+        Plan(update={("power_down_asap", OUTDATED): ["gpu-0"]}),
+    ),
+    "an old configuration": (view(node("gpu-0", OFF, comment="slurmstack/0")), Plan(delete=["gpu-0"])),
+    "beyond max, off": (view(node("gpu-0", OFF), node("gpu-2", OFF)), Plan(delete=["gpu-2"])),
+    "beyond max, busy": (
+        view(node("gpu-0", OFF), node("gpu-2", BUSY), pod("gpu-2")),
+        Plan(update={("power_down_asap", LEAVES): ["gpu-2"]}),
+    ),
+    "beyond max, without a record": (view(node("gpu-0", OFF), pod("gpu-7")), Plan(end={"gpu-7": pod("gpu-7")})),
+    "a pool that is gone": (view(node("gpu-0", OFF), pool=None), Plan(delete=["gpu-1", "gpu-0"])),
+    "too few": (
+        view(node("gpu-0", BUSY), pod("gpu-0"), pool=dataclasses.replace(POOL, least=2)),
+        Plan(update={("power_up", ""): ["gpu-1"]}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DONE)
+def test_what_differs_is_put_right(name: str) -> None:
+    seen, plan = DONE[name]
+    assert decide(seen) == plan
+
+
+def test_nodes_that_are_asked_for_already_or_drained_are_not_powered_up() -> None:
+    pool = dataclasses.replace(POOL, least=1)
+    asked = view(node("gpu-0", f"{OFF}+POWER_UP"), node("gpu-1", f"{OFF}+DRAIN"), pool=pool)
+    assert decide(asked) == Plan()
