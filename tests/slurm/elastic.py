@@ -1,0 +1,122 @@
+"""A sandbox with an elastic pool: `elastic` beside slurmctld, a Kubernetes API, and who starts the pods that it has."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from config.cluster import ClusterConfig
+from images.elastic.view import SETTINGS, TEMPLATE
+from slurm.conf import slurm_conf
+from slurm.elastic import HIDDEN, POOLS_FILE
+from tests.slurm.kubernetes import ENVIRONMENT, NAMESPACE, PODS, KubernetesSandbox
+from tests.slurm.minimal import minimal_config
+from tests.slurm.pod import Pod
+
+TEMPLATES = f"/api/v1/namespaces/{NAMESPACE}/podtemplates"
+
+KEYS = (
+    "ResumeProgram", "SuspendProgram", "ResumeFailProgram", "PrologSlurmctld", "SuspendTime", "SuspendTimeout",
+    "ResumeTimeout", "ResumeRate", "SuspendRate",
+)  # fmt: skip
+POWER = "power_save_interval=1,power_save_min_interval=0"
+
+CONF = "CPUs=2 RealMemory=1000 Feature=gpu"
+
+
+def elastic_config(version: str, stack: ClusterConfig) -> dict[str, str]:
+    """The least configuration with what the stack's slurm.conf has about elastic pools."""
+    text = slurm_conf(stack)
+    assert POWER in text
+    kept = [line for line in text.splitlines() if line.partition("=")[0] in KEYS or f"={HIDDEN}" in line]
+    kept += ["NodeSet=gpu Feature=gpu", "PartitionName=gpu Nodes=gpu"]
+    files = minimal_config(version, "\n".join(kept), **{POOLS_FILE: "gpu\n"})
+    configless = "SlurmctldParameters=enable_configless"
+    conf = files["slurm.conf"].replace(configless, f"{configless},{POWER}")
+    return {**files, "slurm.conf": conf}
+
+
+class ElasticSandbox(KubernetesSandbox):
+    """Nodes `gpu-0`, ... come and go."""
+
+    def __init__(self, version: str, *, config: Mapping[str, str], most: int = 4, least: int = 0) -> None:
+        self.machines = 100
+        """How many pods have room. Those beyond wait."""
+        self.most, self.least = most, least
+        self._over = threading.Event()
+        self._kubelet = threading.Thread(target=self._run_pods)
+        self._lock = threading.RLock()
+        super().__init__(version, config=config, nodes={}, workers=0)
+
+    def start_controller(self, *, daemons: bool = True) -> Pod:
+        pod = super().start_controller(daemons=daemons)
+        self.set_pool()
+        self.start_elastic()
+        if not self._kubelet.is_alive():
+            self._kubelet.start()
+        return pod
+
+    def start_elastic(self) -> None:
+        """The program, in the controller's pod."""
+        self.controller.start_program("elastic", {**ENVIRONMENT, **self.controller.slurm_env})
+
+    def set_pool(self, **changes: Any) -> None:
+        """The pool's PodTemplate."""
+        said = {
+            "min": self.least, "max": self.most, "conf": f"{CONF} Weight=1000", "resume_timeout": 20,
+            "all_or_nothing": True, **changes,
+        }  # fmt: skip
+        metadata = {"labels": {"slurmstack/pool": "gpu"}, "annotations": {SETTINGS: json.dumps(said)}}
+        template = {"metadata": {"labels": {"slurmstack/pool": "gpu"}}, "spec": {"containers": []}}
+        self._put(TEMPLATES, "gpu", metadata=metadata, template=template)
+
+    def elastic_pods(self) -> dict[str, dict[str, Any]]:
+        """Pods that the program has made and that are not gone."""
+        assert self.api is not None
+        with self.api.changed:
+            pods = dict(self.api.collections.get(PODS, {}))
+        return {name: pod for name, pod in pods.items() if TEMPLATE in pod["metadata"].get("labels", {})}
+
+    def lose(self, name: str) -> None:
+        """A pod vanishes with its machine."""
+        assert self.api is not None
+        with self._lock:
+            self.remove_pod(name)
+            self.api.remove(PODS, name)
+
+    def states(self) -> dict[str, str]:
+        """State of each node, as scontrol has it."""
+        shown = self.run("scontrol show nodes --all --oneliner").stdout.splitlines()
+        return {line.split()[0].partition("=")[2]: line.partition(" State=")[2].split()[0] for line in shown if line}
+
+    def _run_pods(self) -> None:
+        """As scheduler and kubelet."""
+        assert self.api is not None
+        while not self._over.wait(0.1):
+            for name, pod in self.elastic_pods().items():
+                if "deletionTimestamp" in pod["metadata"]:
+                    with self._lock:
+                        if name in self.pods:
+                            self.run("/usr/libexec/slurmstack/leave", pod=name, timeout=120)
+                            self.remove_pod(name)
+                        self.api.remove(PODS, name)
+                elif not pod["spec"].get("nodeName") and len(self.pods) - 1 < self.machines:
+                    with self._lock:
+                        self.api.put(PODS, name, **{**pod, "spec": {**pod["spec"], "nodeName": "node-0"}})
+                        self.start_worker_on(name, env={"NODE_CONF": CONF, "ELASTIC": "yes"})
+
+    def _write_hosts(self) -> None:
+        super()._write_hosts()
+        for pod in self.pods.values():
+            hosts = pod.root / "etc/hosts"
+            own = hosts.read_text()
+            address = next(line.split()[0] for line in own.splitlines() if line.endswith(" controller-0"))
+            hosts.write_text(f"{own}{address} elastic\n")
+
+    def __exit__(self, *arguments: object) -> None:
+        self._over.set()
+        if self._kubelet.is_alive():
+            self._kubelet.join()
+        super().__exit__(*arguments)
