@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from config import load_config
@@ -16,7 +14,7 @@ NONE = {f"gpu-{number}": "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN" for number in ra
 
 
 @pytest.fixture(scope="module")
-def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> Iterator[ElasticSandbox]:
+def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> ElasticSandbox:
     sections = with_change(existing(), "slurm.version", slurm_version)
     for key, value in {"size": {"min": 0, "max": 4}, "idle_timeout": "10s", "resume_timeout": "20s"}.items():
         sections = with_change(sections, f"worker_nodes.gpu.{key}", value)
@@ -24,7 +22,7 @@ def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> Iterator[Elast
     sandbox = slurm_cluster(slurm_version, kind=ElasticSandbox, config=config)
     assert isinstance(sandbox, ElasticSandbox)
     wait_until(lambda: sandbox.states() == NONE, lambda: f"all nodes are off: {sandbox.states()}\n{sandbox.logs()}")
-    yield sandbox
+    return sandbox
 
 
 def submit(elastic: ElasticSandbox, *options: str, script: str = "true") -> str:
