@@ -57,7 +57,9 @@ def problems_of(error: ValidationError, model: Any, prefix: str) -> list[Problem
 
 def _problem(details: Mapping[str, Any], model: Any, prefix: str) -> Problem:
     # "[key]" marks that a key itself is wrong, where a stack file does not happen to have a key of that name.
-    path = [str(part) for part in details["loc"] if part != "[key]" or details["type"] == "extra_forbidden"]
+    # "[number]" and "[range]" say which of two forms a value has.
+    unsaid = {"[number]", "[range]", *(() if details["type"] == "extra_forbidden" else ("[key]",))}
+    path = [str(part) for part in details["loc"] if part not in unsaid]
     return Problem(".".join([prefix, *path]), _message(details, model, path))
 
 
@@ -177,12 +179,13 @@ def fields_of(annotation: Any) -> list[str]:
 
 
 def _unwrap(annotation: Any) -> Any:
-    """The model inside `Annotated[...]` and `... | None`."""
+    """The model inside `Annotated[...]`, `... | None` and `int | ...`."""
     while True:
         origin = get_origin(annotation)
         if origin is Annotated:
             annotation = get_args(annotation)[0]
         elif origin in (Union, types.UnionType):
-            annotation = next(arg for arg in get_args(annotation) if arg is not type(None))
+            forms = [_unwrap(arg) for arg in get_args(annotation) if arg is not type(None)]
+            return next((form for form in forms if isinstance(form, type) and issubclass(form, BaseModel)), forms[0])
         else:
             return annotation

@@ -37,6 +37,9 @@ SLURMDBD = "slurmdbd.conf"
 _CONFIGLESS = "enable_configless"
 """The one of SlurmctldParameters that no setting can take away: without it no worker would find its configuration."""
 
+_POWER = ("power_save_interval=1", "power_save_min_interval=0")
+"""Those that elastic pools need: by itself Slurm looks only every ten seconds which nodes are to come or go."""
+
 _NODES_DIFFER = "NO_CONF_HASH"
 """The one of DebugFlags that stays: slurmctld would complain of each worker that reads lines of its own, for ever."""
 
@@ -87,8 +90,9 @@ def slurm_conf(config: ClusterConfig) -> str:
     )
     settings = merge(settings_of(text), config.slurm.settings)
     parameters = settings["SlurmctldParameters"].split(",")
-    if _CONFIGLESS not in parameters:
-        settings["SlurmctldParameters"] = ",".join([_CONFIGLESS, *parameters])
+    needed = [_CONFIGLESS, *(_POWER if elastic_pools(config) else ())]
+    if missing := [parameter for parameter in needed if parameter not in parameters]:
+        settings["SlurmctldParameters"] = ",".join([*missing, *parameters])
     flags = settings["DebugFlags"].split(",")
     if _NODES_DIFFER not in flags:
         settings["DebugFlags"] = ",".join([_NODES_DIFFER, *flags])

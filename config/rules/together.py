@@ -12,6 +12,7 @@ from config.limits import MAX_NODES
 from config.nebius.cloud import NebiusCloud
 from config.nebius.rules import nebius_problems
 from config.rules.confinement import confinement_problems
+from config.rules.elastic import elastic_problems
 from config.rules.identities import identity_problems
 from config.rules.memory import default_memory_problems
 from config.rules.policy import policy_problems
@@ -161,6 +162,7 @@ _RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     shared_memory_problems,
     default_memory_problems,
     confinement_problems,
+    elastic_problems,
     _cloud,
 )
 """In the order in which their problems are told."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from config.base import Cpu, Quantity, Section, Volume, at_least, check_dns_label, matching, parse_cpus
 from config.names import LabelKey, LabelValue
@@ -154,7 +154,11 @@ class Range(Section):
         return self
 
 
-def _number_or_range(given: object) -> object:
+def _number_or_range(given: object) -> str:
+    return "[range]" if isinstance(given, Mapping | Range) else "[number]"
+
+
+def _is_either(given: object) -> object:
     if isinstance(given, Mapping | Range):
         return given
     if isinstance(given, bool) or not isinstance(given, int):
@@ -173,7 +177,10 @@ class WorkerPool(Machines):
     model_config = ConfigDict(json_schema_extra=_preset_or_resources)
 
     size: Annotated[
-        Annotated[int, Field(strict=True, ge=0, le=MAX_POOL_SIZE)] | Range, BeforeValidator(_number_or_range)
+        Annotated[Annotated[int, Field(strict=True, ge=0, le=MAX_POOL_SIZE)], Tag("[number]")]
+        | Annotated[Range, Tag("[range]")],
+        Discriminator(_number_or_range),
+        BeforeValidator(_is_either),
     ]
     """Number of nodes: changing it and applying is the whole scaling procedure; zero is allowed. Or `{min, max}` for an
     elastic pool, whose nodes Slurm starts when jobs need them and ends when they are idle."""

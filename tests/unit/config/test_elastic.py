@@ -1,0 +1,69 @@
+"""Pools that follow the queue: how their size is written, and what does not go with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config import load_config
+from tests.stacks import dev, with_change
+from tests.unit.config.messages import complaints
+
+WRONG = {
+    "no size": ("x", "worker_nodes.default.size: 'x' is neither a number of nodes nor a map with min and max"),
+    "a switch": (True, "worker_nodes.default.size: true is neither a number of nodes nor a map with min and max"),
+    "a text": ("3", "worker_nodes.default.size: '3' is neither a number of nodes nor a map with min and max"),
+    "less than none": (-1, "worker_nodes.default.size: -1 is no number of nodes of one pool: 0 to 5000"),
+    "too many": ({"max": 5001}, "worker_nodes.default.size.max: 5001 is not allowed: input should be less than"),
+    "no max": ({"min": 1}, "worker_nodes.default.size.max: is required but not set"),
+    "more than max": ({"min": 3, "max": 2}, "worker_nodes.default.size: has min 3, which is more than its max, 2"),
+    "a slip": ({"mni": 1, "max": 2}, "worker_nodes.default.size.mni: 'mni' is not a known key (valid: max, min); did"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_size_is_told_as_it_was_written(name: str) -> None:
+    size, said = WRONG[name]
+    (told,) = complaints(with_change(dev(), "worker_nodes.default.size", size))
+    assert told.startswith(said)
+
+
+def elastic(**more: Any) -> dict[str, Any]:
+    sections = with_change(dev(), "worker_nodes.default.size", {"min": 1, "max": 64})
+    for key, value in more.items():
+        sections = with_change(sections, f"worker_nodes.default.{key}", value)
+    return sections
+
+
+def test_a_range_and_a_number_say_how_many_nodes_there_are() -> None:
+    pool = load_config(elastic(idle_timeout="10m")).worker_nodes["default"]
+    assert (pool.is_elastic, pool.least, pool.most) == (True, 1, 64)
+    fixed = load_config(dev()).worker_nodes["default"]
+    assert (fixed.is_elastic, fixed.least, fixed.most) == (False, 2, 2)
+
+
+@pytest.mark.parametrize("value", ["10", 600, "1.5h", "0s", "5s", "31d", "10 m", ""])
+def test_what_is_no_idle_time_is_refused(value: object) -> None:
+    (told,) = complaints(elastic(idle_timeout=value))
+    assert told.startswith("worker_nodes.default.idle_timeout: ")
+
+
+def test_times_of_an_elastic_pool_are_refused_for_a_fixed_one() -> None:
+    (told,) = complaints(with_change(dev(), "worker_nodes.default.idle_timeout", "10m"))
+    assert "has idle_timeout, which is for elastic pools; write size: {min: 0, max: 2}" in told
+
+
+REFUSED = {
+    "a program of Slurm's power saving": ("slurm.settings.ResumeProgram", "/bin/true", "slurm.settings.resumeprogram"),
+    "the name of its partition": ("partitions.elastic-default", {"pools": ["default"]}, "partitions.elastic-default"),
+    "a tree of switches": ("topology.plugin", "tree", "worker_nodes.default.size"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_go_with_an_elastic_pool_is_refused_and_goes_without_one(name: str) -> None:
+    path, value, where = REFUSED[name]
+    (told,) = complaints(with_change(elastic(), path, value))
+    assert told.startswith(f"{where}: ")
+    load_config(with_change(dev(), path, value))
