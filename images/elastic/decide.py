@@ -27,6 +27,9 @@ from images.elastic.view import Node, Pod, Pool
 OURS: Final = "slurmstack/elastic:"
 """What our reasons begin with."""
 
+_PASSED: Final = ("slurmstack", "Not responding")
+"""Reasons of a DOWN that mean nothing any more when the node is off: ours (images/common/slurm_node.py, too), Slurm's."""
+
 GONE: Final = f"{OURS} its pod is gone"
 LEAVES: Final = f"{OURS} leaves the pool"
 OUTDATED: Final = f"{OURS} gets a new pod"
@@ -102,7 +105,7 @@ def _about(plan: Plan, pool: Pool, name: str, node: Node | None, pod: Pod | None
 
 def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) -> None:
     _end(plan, pod)
-    if node.is_powered_down and node.is_down and not node.is_drained and node.reason == GONE:
+    if node.is_powered_down and node.is_down and not node.is_drained and node.reason.startswith(_PASSED):
         plan.change(node.name, "resume")
     elif pod is None and node.is_powered_down and node.comment != pool.mark and node.is_idle:
         plan.delete.append(node.name)  # the next look makes it anew

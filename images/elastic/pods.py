@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from images.common.hostlist import compress
 from images.common.kubernetes import Kube, KubeError
 from images.elastic.view import TEMPLATE, Pod, Pool
 
@@ -27,11 +28,16 @@ class Pods:
 
     def start(self, pool: Pool, names: Iterable[str]) -> None:
         """Make the pods of these nodes."""
-        self._all(lambda name: self._make(pool, name), names)
+        wanted = list(names)
+        self._log(f"{compress(wanted)}: making the pods")
+        self._all(lambda name: self._make(pool, name), wanted)
 
     def end(self, pods: Iterable[Pod]) -> None:
         """End pods, each after its jobs; those of which nothing runs, at once."""
-        self._all(self._delete, pods)
+        unwanted = list(pods)
+        if unwanted:
+            self._log(f"{compress(pod.name for pod in unwanted)}: ending the pods")
+        self._all(self._delete, unwanted)
 
     def _make(self, pool: Pool, name: str) -> None:
         try:

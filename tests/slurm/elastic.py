@@ -41,14 +41,14 @@ def elastic_config(version: str, stack: ClusterConfig) -> dict[str, str]:
 class ElasticSandbox(KubernetesSandbox):
     """Nodes `gpu-0`, ... come and go."""
 
-    def __init__(self, version: str, *, config: Mapping[str, str], most: int = 4, least: int = 0) -> None:
+    def __init__(self, version: str, *, config: Mapping[str, str], most: int = 4, **more: Any) -> None:
         self.machines = 100
         """How many pods have room. Those beyond wait."""
-        self.most, self.least = most, least
+        self.most = most
         self._over = threading.Event()
         self._kubelet = threading.Thread(target=self._run_pods)
         self._lock = threading.RLock()
-        super().__init__(version, config=config, nodes={}, workers=0)
+        super().__init__(version, config=config, **{**more, "nodes": {}, "workers": 0})
 
     def start_controller(self, *, daemons: bool = True) -> Pod:
         pod = super().start_controller(daemons=daemons)
@@ -65,7 +65,7 @@ class ElasticSandbox(KubernetesSandbox):
     def set_pool(self, **changes: Any) -> None:
         """The pool's PodTemplate."""
         said = {
-            "min": self.least, "max": self.most, "conf": f"{CONF} Weight=1000", "resume_timeout": 20,
+            "min": 0, "max": self.most, "conf": f"{CONF} Weight=1000", "resume_timeout": 40,
             "all_or_nothing": True, **changes,
         }  # fmt: skip
         metadata = {"labels": {"slurmstack/pool": "gpu"}, "annotations": {SETTINGS: json.dumps(said)}}
@@ -89,7 +89,11 @@ class ElasticSandbox(KubernetesSandbox):
     def states(self) -> dict[str, str]:
         """State of each node, as scontrol has it."""
         shown = self.run("scontrol show nodes --all --oneliner").stdout.splitlines()
-        return {line.split()[0].partition("=")[2]: line.partition(" State=")[2].split()[0] for line in shown if line}
+        return {
+            line.split()[0].partition("=")[2]: line.partition(" State=")[2].split()[0]
+            for line in shown
+            if line.startswith("NodeName=")
+        }
 
     def _run_pods(self) -> None:
         """As scheduler and kubelet."""

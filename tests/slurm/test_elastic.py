@@ -16,7 +16,7 @@ NONE = {f"gpu-{number}": "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN" for number in ra
 @pytest.fixture(scope="module")
 def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> ElasticSandbox:
     sections = with_change(existing(), "slurm.version", slurm_version)
-    for key, value in {"size": {"min": 0, "max": 4}, "idle_timeout": "10s", "resume_timeout": "20s"}.items():
+    for key, value in {"size": {"min": 0, "max": 4}, "idle_timeout": "10s", "resume_timeout": "40s"}.items():
         sections = with_change(sections, f"worker_nodes.gpu.{key}", value)
     config = elastic_config(slurm_version, load_config(sections))
     sandbox = slurm_cluster(slurm_version, kind=ElasticSandbox, config=config)
@@ -74,7 +74,7 @@ def test_where_there_is_no_room_the_job_waits_the_pool_pauses_and_the_job_runs_w
         wait_until(
             lambda: reason in elastic.run("sinfo -N -o %E -p gpu").stdout,
             lambda: f"the pool pauses: {elastic.run('sinfo -N -l').stdout}\n{elastic.logs()[-6000:]}",
-            60,
+            90,
         )
         assert state(elastic, job) == "PENDING"
         wait_until(lambda: len(elastic.elastic_pods()) == 0, "what came for the job has gone", 30)
