@@ -21,7 +21,7 @@ SLOWEST_POLL = 1.0
 
 Tell = Callable[[str], None]
 
-_AWAITED = frozenset({"Job", "Deployment", "StatefulSet"})
+_AWAITED = frozenset({"Job", "Deployment", "StatefulSet", "DaemonSet"})
 
 _JOB_UID = "batch.kubernetes.io/controller-uid"
 """The label with a Job's uid that Kubernetes gives to its pods."""
@@ -31,7 +31,7 @@ _CONFIGURATION = "config"
 
 
 def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
-    """Return when all jobs have completed and all StatefulSets and Deployments are up to date and ready.
+    """Return when all jobs have completed and all StatefulSets, Deployments and DaemonSets are up to date and ready.
 
     Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
@@ -102,7 +102,7 @@ def _is_worker_pool(manifest: Manifest) -> bool:
 def _missing(
     kubectl: Kubectl, namespace: str, awaited: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
 ) -> list[str]:
-    """What has not yet taken effect of these Jobs, Deployments and StatefulSets, for people."""
+    """What has not yet taken effect of these Jobs and of what else has pods, for people."""
     jobs = [item for item in awaited if item.kind == "Job"]
     there = [found[key(item.document)] for item in awaited if key(item.document) in found]
     gone = [item for item in awaited if item.kind != "Job" and key(item.document) not in found]
@@ -111,6 +111,7 @@ def _missing(
         *(f"{item.name} (deleted by somebody)" for item in gone),
         *_missing_deployments(item for item in there if item["kind"] == "Deployment"),
         *_unready(item for item in there if item["kind"] == "StatefulSet"),
+        *_missing_on_machines(kubectl, namespace, [item for item in there if item["kind"] == "DaemonSet"]),
     ]
 
 
@@ -192,6 +193,34 @@ def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
         if not seen or ready < wanted:
             missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
     return missing
+
+
+def _missing_on_machines(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]]) -> list[str]:
+    """Those DaemonSets whose pods are not all ready, or not all of the newest template."""
+    missing = []
+    for item in sets:
+        status = item.get("status", {})
+        seen = status.get("observedGeneration") == item["metadata"]["generation"]
+        wanted = int(status.get("desiredNumberScheduled", 0))
+        ready = min(int(status.get("numberReady", 0)), int(status.get("updatedNumberScheduled", 0)))
+        if not seen or (ready < wanted and ready < wanted - _on_lost_machines(kubectl, namespace, item)):
+            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
+    return missing
+
+
+def _on_lost_machines(kubectl: Kubectl, namespace: str, daemon_set: Mapping[str, Any]) -> int:
+    """How many of its pods are on machines that are not ready: nothing runs there, and no update can wait for that.
+
+    None where we may not read the machines.
+    """
+    try:
+        machines = kubectl.items("node")
+    except Failure:
+        return 0
+    lost = {machine["metadata"]["name"] for machine in machines if not is_true(machine, "Ready")}
+    labels = ",".join(f"{key}={value}" for key, value in daemon_set["spec"]["selector"]["matchLabels"].items())
+    pods = kubectl.items("pod", "-n", namespace, "-l", labels) if lost else []
+    return sum(pod["spec"].get("nodeName") in lost for pod in pods)
 
 
 def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:
