@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
-from slurm.alerts import rules_file
+from slurm.alerts import GROUP_BY, INHIBITIONS, rules_file
 from slurm.dashboards.boards import machine_figures
 from slurm.monitoring import PATHS, slurmctld_gives_figures
 from slurm.names import (
@@ -67,7 +67,7 @@ _SHARE: Final = 0.8
 
 def prometheus_files(config: ClusterConfig) -> dict[str, str]:
     """What Prometheus reads at its start: its configuration and its rules."""
-    return {PROMETHEUS_FILE: _text(_prometheus(config)), RULES_FILE: rules_file()}
+    return {PROMETHEUS_FILE: _text(_prometheus(config)), RULES_FILE: rules_file(runbooks=config.monitoring.runbooks)}
 
 
 def targets_file(config: ClusterConfig) -> str:
@@ -83,7 +83,8 @@ def targets_file(config: ClusterConfig) -> str:
 
 def alertmanager_file() -> str:
     """Alerts are shown and can be silenced, and nobody is told: where no Secret says whom."""
-    return _text({"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]})
+    route = {"receiver": "nobody", "group_by": list(GROUP_BY)}
+    return _text({"route": route, "inhibit_rules": list(INHIBITIONS), "receivers": [{"name": "nobody"}]})
 
 
 def keeps(config: ClusterConfig) -> dict[str, str]:

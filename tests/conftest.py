@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +58,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Prometheus' own tool."""
     return _of_debian("prometheus", "promtool", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of Alertmanager. Debian's reads its templates below /usr/share, where one that is only unpacked has
+    them in a mount namespace of its own."""
+    program = Path(_of_debian("prometheus-alertmanager", "prometheus-alertmanager", tmp_path_factory))
+    if program.is_relative_to("/usr"):
+        return [str(program)]
+    shares = program.parents[1] / "share"
+    return ["unshare", "--mount", "sh", "-c", f'mount --bind {shares} /usr/share; exec {program} "$@"', "alertmanager"]
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from config.base import Section, Volume
+from config.base import Section, Volume, matching
 from config.names import LabelKey, LabelValue, NamespaceName, SecretName
 
 _OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nodes")
@@ -14,6 +15,20 @@ _OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nod
 
 _OURS = {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component", "part-of")}
 """Labels that every object of the cluster carries (components/kit/context.py)."""
+
+_PAGES = re.compile(r"^https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~%@+:-]+)*/?$")
+
+PagesUrl = Annotated[
+    str,
+    matching(
+        _PAGES,
+        "is not where pages are found: http:// or https://, a host, perhaps a port and a path, and no user, question "
+        "mark or space, such as https://git.example.com/slurmstack/blob/main/docs/runbooks",
+    ),
+    AfterValidator(lambda url: url.rstrip("/")),
+    Field(json_schema_extra={"pattern": _PAGES.pattern}),
+]
+"""A URL to which `/NAME.md` is added."""
 
 
 class ExistingPrometheus(Section):
@@ -68,6 +83,11 @@ class Monitoring(Section):
     """Secret in the cluster's namespace with the key `alertmanager.yml`, which you make yourself: whom Alertmanager
     tells, and how. It is read at the start of the pod. Default: nobody is told; alerts are shown. Needs `install`."""
 
+    runbooks: PagesUrl | None = None
+    """URL below which people who are told find the pages of docs/runbooks, `NAME.md` each:
+    `https://git.example.com/slurmstack/blob/main/docs/runbooks`. Alerts have it as `runbook_url`. Default: they only
+    have `runbook`, the page's path in the repository. Needs `install` or `existing`."""
+
     @property
     def is_on(self) -> bool:
         """Whether anything is measured."""
@@ -97,6 +117,8 @@ class Monitoring(Section):
         useless = sorted(key for key in self.model_fields_set & set(_OF_OURS) if getattr(self, key) is not False)
         if useless and not self.install:
             raise ValueError(f"has {', '.join(useless)}, but no Prometheus that it is for; set install: true, too")
+        if self.runbooks is not None and not self.install and self.existing is None:
+            raise ValueError("has runbooks, but no alerts that they are for; set install or existing, too")
         if self.dashboards and not self.is_on:
             raise ValueError("has dashboards, but nothing is measured; set enabled, install or existing, too")
         return self

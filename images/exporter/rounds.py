@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from images.exporter import own_figures, slurm_figures
-from images.exporter.own_figures import put_drained, put_requeues, put_stuck, put_waits
+from images.exporter.own_figures import put_down, put_drained, put_requeues, put_stuck, put_waits
 from images.exporter.slurm_figures import put_jobs, put_nodes, put_partitions, put_scheduler
 from images.exporter.sources import Agent, SourceError, Sources, end_of_certificate
 from images.exporter.text import Family, exposition
@@ -167,6 +167,7 @@ class Rounds:
             put_requeues(own, jobs)
         elif name == "nodes":
             put_drained(own, nodes, by_person=self._wanted.by_person)
+            put_down(own, nodes)
         elif name == "partitions" and jobs is not None and nodes is not None:
             put_stuck(own, [partition.name for partition in partitions], jobs, nodes, self._now())
 

@@ -159,6 +159,9 @@ def test_the_figures_are_what_slurms_commands_say(exporter: SlurmSandbox) -> Non
     assert found["slurm_jobs_failed", ""] >= 1
     exporter.run("scancel --user=games")
     wait_for(exporter, {("slurm_jobs_running", ""): 0, ("slurm_user_jobs_running", 'username="games"'): 0})
+    exporter.run("scontrol update nodename=default-0 state=down reason=fan")
+    wait_for(exporter, {("slurm_nodes_down", ""): 1, ("slurmstack_node_down", 'node="default-0"'): 1})
+    exporter.run("scontrol update nodename=default-0 state=resume")
 
 
 def test_names_types_help_labels_and_values_are_those_of_slurmctld_itself(

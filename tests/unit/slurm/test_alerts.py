@@ -117,9 +117,25 @@ def test_a_source_that_cannot_be_read_is_told_unless_slurmctld_is_down(promtool:
     assert firing(promtool, tmp_path, "SlurmFiguresMissing", {**down, **jobs}, wanted=False) == ""
 
 
+def test_a_worker_whose_node_is_down_is_not_told_twice(promtool: str, tmp_path: Path) -> None:
+    worker = 'up{{job="slurmstack-jobs",instance="n{0}:9306"}}'
+    known = {'slurmstack_node_down{node="n0"}': "_x10 1x200"}  # slurmctld says it later
+    assert firing(promtool, tmp_path, "SlurmTargetDown", {worker.format(0): "0x200", **known}, wanted=False) == ""
+    assert firing(promtool, tmp_path, "SlurmTargetDown", {worker.format(1): "0x200", **known}, wanted=True) == ""
+
+
+@pytest.mark.parametrize("runbooks", [None, "https://git.example.com/docs/runbooks"])
+def test_each_alert_says_where_its_page_is_and_where_people_find_it(runbooks: str | None) -> None:
+    for rule in json.loads(rules_file(runbooks=runbooks))["groups"][0]["rules"]:
+        annotations, page = rule["annotations"], f"{rule['alert']}.md"
+        assert (ROOT / annotations["runbook"]).name == page
+        assert (ROOT / annotations["runbook"]).is_file()
+        assert annotations.get("runbook_url") == (runbooks and f"{runbooks}/{page}")
+
+
 def test_each_alert_has_its_page_and_each_page_its_alert() -> None:
     pages = {path.stem for path in (ROOT / RUNBOOKS).glob("*.md")}
-    assert pages == {alert.name for alert in ALERTS}
+    assert pages - {"README"} == {alert.name for alert in ALERTS}
 
 
 def test_each_figure_in_an_alert_is_one_that_a_program_of_ours_gives() -> None:

@@ -89,6 +89,13 @@ def test_no_target_may_fill_prometheus() -> None:
         assert (job["sample_limit"], job["body_size_limit"], job["label_value_length_limit"]) == (200_000, "64MB", 300)
 
 
+def test_rules_say_where_people_find_the_pages() -> None:
+    rules = json.loads(prometheus_files(config(runbooks="https://git.example.com/pages/"))["rules.yml"])
+    urls = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules["groups"][0]["rules"]}
+    assert urls["JailSlow"] == "https://git.example.com/pages/JailSlow.md"
+    assert "runbook_url" not in prometheus_files(config())["rules.yml"]
+
+
 def test_figures_leave_before_the_volume_is_full() -> None:
     assert keeps(config(storage="10Gi", retention=30)) == {"time": "30d", "size": "8589MB"}
 
@@ -109,6 +116,15 @@ def test_figures_leave_before_the_volume_is_full() -> None:
         (
             {"enabled": True, "storage": "5Gi"},
             "monitoring: has storage, but no Prometheus that it is for; set install: true, too",
+        ),
+        (
+            {"enabled": True, "runbooks": "https://git.example.com/pages"},
+            "monitoring: has runbooks, but no alerts that they are for; set install or existing, too",
+        ),
+        ({"install": True, "runbooks": "docs/runbooks"}, "monitoring.runbooks: 'docs/runbooks' is not where pages are"),
+        (
+            {"install": True, "runbooks": "https://git.example.com/{{ $labels.node }}"},
+            "monitoring.runbooks: 'https://git.example.com/{{ $labels.node }}' is not where pages are",
         ),
         ({"install": True, "retention": 0}, "monitoring.retention: "),
         ({"install": True, "storage": "1k"}, "monitoring.storage: '1k' is too little"),

@@ -82,6 +82,22 @@ def test_nodes_of_two_clusters_are_not_counted_together(promtool: str, tmp_path:
     assert not fires(promtool, tmp_path, "SlurmManyNodesDrained", drained(OWN, OWN, FOREIGN))
 
 
+def test_only_of_a_node_of_this_cluster_that_is_down_nobody_is_told_twice(promtool: str, tmp_path: Path) -> None:
+    worker = {f'up{{{OWN},job="slurmstack-jobs",instance="n0:9306"}}': "0x200"}
+    known = 'slurmstack_node_down{{{},node="n0"}}'
+    assert fires(promtool, tmp_path, "SlurmTargetDown", {**worker, known.format(FOREIGN): "1x200"})
+    assert not fires(promtool, tmp_path, "SlurmTargetDown", {**worker, known.format(OWN): "1x200"})
+
+
+def test_each_alert_says_whose_it_is_and_where_its_page_is() -> None:
+    url = "https://git.example.com/pages"
+    given = config(slurm__cluster_name="tiger", monitoring__existing__namespace="m", monitoring__runbooks=url)
+    (group,) = rules(given)["groups"]
+    for rule in group["rules"]:
+        assert (rule["labels"]["cluster"], rule["labels"]["namespace"]) == ("tiger", "slurm")
+        assert rule["annotations"]["runbook_url"] == f"{url}/{rule['alert']}.md"
+
+
 def test_all_alerts_are_there_and_promtool_takes_them(promtool: str, tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(json.dumps(rules(config())))
     command = [promtool, "check", "rules", "rules.yml"]
