@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -20,6 +21,10 @@ settings.load_profile("slurmstack")
 # Checks of a worker run in forked children, which close what they do not need. gRPC's own threads, which a test of the
 # cloud has left in this process, would go on in them after the fork and abort them. No program of ours forks with gRPC.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
+# The libraries are half a million objects that live until the end: to look for garbage among them as often as Python
+# does unasked takes a third of a recording of the program.
+gc.set_threshold(100_000, 20, 20)
 
 LEAST_WORKERS = 8
 """Side by side at least (`-n auto`), as most of the tests with daemons wait for them; measured on two cores."""

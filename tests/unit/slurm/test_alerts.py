@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from pathlib import Path
-
-import pytest
 
 from images.exporter import own_figures, slurm_figures
 from images.health.checks import disks, filesystem
@@ -16,6 +12,7 @@ from images.health.metrics import metrics
 from images.health.runner import Outcome
 from images.health.verdict import ok
 from slurm.alerts import ALERTS, RUNBOOKS, rules_file
+from tests import alerts
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -85,36 +82,16 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 }
 
 
-def firing(promtool: str, place: Path, name: str, figures: dict[str, str], *, wanted: bool) -> str:
-    """What promtool finds wrong, if anything, with `name` being told (or not) after 100 minutes."""
-    (place / "rules.yml").write_text(rules_file())
-    expression = f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) or vector(0)'
-    samples = [{"labels": "{}", "value": 1}] if wanted else [{"labels": "{}", "value": 0}]
-    test = {
-        "interval": "1m",
-        "input_series": [{"series": series, "values": values} for series, values in figures.items()],
-        "promql_expr_test": [{"expr": f"({expression}) > bool 0", "eval_time": "100m", "exp_samples": samples}],
-    }
-    (place / "test.yml").write_text(
-        json.dumps({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]})
-    )
-    command = [promtool, "test", "rules", "test.yml"]
-    done = subprocess.run(command, check=False, cwd=place, capture_output=True, text=True)
-    return "" if done.returncode == 0 else done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("name", [alert.name for alert in ALERTS])
-def test_an_alert_fires_where_it_should_and_not_where_all_is_well(promtool: str, tmp_path: Path, name: str) -> None:
-    wrong, well = CASES[name]
-    assert firing(promtool, tmp_path, name, wrong, wanted=True) == ""
-    assert firing(promtool, tmp_path, name, well, wanted=False) == ""
+def test_each_alert_fires_where_it_should_and_not_where_all_is_well(promtool: str, tmp_path: Path) -> None:
+    assert CASES.keys() == {alert.name for alert in ALERTS}
+    ill, well = ([(name, figures[number], not number) for name, figures in CASES.items()] for number in (0, 1))
+    assert alerts.wrong(promtool, tmp_path, rules_file(), [*ill, *well]) == ""
 
 
 def test_a_source_that_cannot_be_read_is_told_unless_slurmctld_is_down(promtool: str, tmp_path: Path) -> None:
-    jobs = {EXPORTER.format("jobs"): "0x200"}
-    assert firing(promtool, tmp_path, "SlurmFiguresMissing", {**UP, **jobs}, wanted=True) == ""
-    down = {"slurmstack_slurmctld_up": "0x200"}
-    assert firing(promtool, tmp_path, "SlurmFiguresMissing", {**down, **jobs}, wanted=False) == ""
+    jobs, down = {EXPORTER.format("jobs"): "0x200"}, {"slurmstack_slurmctld_up": "0x200"}
+    cases = [("SlurmFiguresMissing", {**UP, **jobs}, True), ("SlurmFiguresMissing", {**down, **jobs}, False)]
+    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
 
 
 def test_a_worker_whose_node_is_down_is_not_told_twice(promtool: str, tmp_path: Path) -> None:
