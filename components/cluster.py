@@ -39,7 +39,7 @@ from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.conf import effective_settings, render, slurmdbd_conf
 from slurm.health import SETTINGS_FILE, TESTS_FILE, check_settings, node_test_settings
 from slurm.images import image_tags
-from slurm.monitoring import is_private, slurmctld_gives_figures
+from slurm.monitoring import is_private, names_people, slurmctld_gives_figures
 from slurm.names import NODES_SERVICE
 from slurm.policy import environment, policy_document
 from slurm.topology import uses_tree
@@ -225,6 +225,7 @@ class SlurmCluster(pulumi.ComponentResource):
             configuration=self.configuration,
             slurms_own=not slurmctld_gives_figures(config),
             is_private=is_private(config),
+            by_person=names_people(config),
             accounting=config.accounting.enabled,
             certificate=None if self.rest is None else self.rest.certificate,
         )

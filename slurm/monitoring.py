@@ -7,8 +7,13 @@ import re
 from config.cluster import ClusterConfig
 from config.sections.slurm import folded
 
-PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/jobs-users-accts", "/metrics/scheduler")
-"""Of slurmctld, on its own port. /metrics itself is only a list of them."""
+PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")
+"""Of slurmctld, on its own port. /metrics itself is only a list of them.
+
+/metrics/jobs-users-accts is not among them: users choose the name of their account, and slurmctld writes it as it is
+(26.05, src/plugins/metrics/openmetrics/openmetrics.c, _dump_metric_no_desc). A quotation mark in one, or thousands of
+them, would keep all of it from Prometheus, and what follows a new line would be anything. The exporter gives those.
+"""
 
 _WITH_METRICS = ("26.05",)
 """Versions with `MetricsType`."""
@@ -51,3 +56,8 @@ def asks_who(config: ClusterConfig) -> bool:
 def slurmctld_gives_figures(config: ClusterConfig) -> bool:
     """Whether slurmctld itself gives its figures; else the exporter does, under the same names."""
     return config.monitoring.is_on and config.slurm.version in _WITH_METRICS and not asks_who(config)
+
+
+def names_people(config: ClusterConfig) -> bool:
+    """Whether figures name users and accounts: where anybody may see these, or slurmctld would tell anybody itself."""
+    return not is_private(config) or slurmctld_gives_figures(config)

@@ -44,8 +44,8 @@ _JUDGE_EVERY: Final = "15s"
 MOST_SAMPLES: Final = 200_000
 MOST_BYTES: Final = "64MB"
 LONGEST_VALUE: Final = 300
-"""Of one reading, which counts as failed beyond them. Users write names into figures (accounts, 26.05's own, too), and
-Prometheus' memory and volume are for all. A thousand nodes and as many groups are 60,000 samples."""
+"""Of one reading, which counts as failed beyond them. Users write names into figures (accounts), and Prometheus' memory
+and volume are for all. A thousand nodes and as many groups are 60,000 samples."""
 
 _BOUNDS: Final = {
     "sample_limit": MOST_SAMPLES,
@@ -131,7 +131,7 @@ def _machines() -> dict[str, Any]:
 
 
 def _slurmctld() -> dict[str, Any]:
-    """One job for all paths. `instance` has the path, too: five targets with the same labels would be one series."""
+    """One job for all paths. `instance` has the path, too: targets with the same labels would be one series."""
     address = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
     targets = [
         {"targets": [address], "labels": {"__metrics_path__": path, "instance": f"{address}{path}"}} for path in PATHS

@@ -44,7 +44,7 @@ def jobs_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
 
 
 def slurmctld_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
-    """ServiceMonitor of slurmctld, where it gives figures itself: five paths, which `instance` tells apart."""
+    """ServiceMonitor of slurmctld, where it gives figures itself: several paths, which `instance` tells apart."""
     address = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
     named = {path: _constant("instance", f"{address}{path}") for path in PATHS}
     endpoints = [

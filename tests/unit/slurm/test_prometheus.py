@@ -53,6 +53,8 @@ def test_slurmctld_is_read_where_it_gives_figures_and_each_path_is_a_series_of_i
     groups = jobs(config("26.05"))["slurmctld"]["static_configs"]
     assert tuple(group["labels"]["__metrics_path__"] for group in groups) == PATHS
     assert len({group["labels"]["instance"] for group in groups}) == len(PATHS)
+    # Users choose what is in there, and slurmctld writes it as it is; the exporter has these.
+    assert "/metrics/jobs-users-accts" not in PATHS
 
 
 def test_each_target_but_prometheus_itself_is_watched_by_an_alert() -> None:
