@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from images.common.command import Result
-from images.exporter.own_figures import Figures, put_down, put_drained, put_stuck
+from images.exporter.own_figures import Figures, put_drained, put_stuck
 from images.exporter.records import GROUPS, NAME_LENGTH, OTHERS, jobs_of, node_of
 from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
 from images.exporter.sources import JOBS, MUNGE, NODES, SCHEDULER, SLURMDBD, Sources, end_of_certificate
@@ -272,10 +272,10 @@ def test_it_is_told_who_drained_a_node_and_for_what_and_of_private_data_no_perso
 
 
 def test_nodes_that_are_down_are_named() -> None:
-    figures = Figures()
     states = {"a": ["DOWN", "DYNAMIC_NORM"], "b": ["IDLE", "DRAIN"], "c": ["DOWN", "DRAIN", "NOT_RESPONDING"]}
-    put_down(figures, [node_of({"name": name, "state": state}) for name, state in states.items()])
-    assert list(figures.families["node_down"].series) == [(("node", "a"),), (("node", "c"),)]
+    rounds = rounds_of(Slurm(nodes=[{"name": name, "state": state} for name, state in states.items()]), [NOW])
+    rounds.round()
+    assert re.findall(r'^slurmstack_node_down{node="(.*)"} 1$', rounds.text(), re.MULTILINE) == ["a", "c"]
 
 
 def test_labels_are_escaped() -> None:
