@@ -14,6 +14,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.shared import made_once
+
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("slurmstack", deadline=None)
 settings.load_profile("slurmstack")
@@ -86,8 +88,10 @@ def _of_debian(package: str, program: str, tmp_path_factory: pytest.TempPathFact
     """The machine's own program, or else the one in Debian's package, which is not installed."""
     if found := shutil.which(program):
         return found
-    place = tmp_path_factory.mktemp(package)
-    subprocess.run(["apt-get", "download", "-q", package], cwd=place, check=True, capture_output=True)
-    [archive] = place.glob("*.deb")
-    subprocess.run(["dpkg-deb", "-x", archive, place], check=True)
-    return str(place / "usr/bin" / program)
+
+    def fetch(place: Path) -> None:
+        subprocess.run(["apt-get", "download", "-q", package], cwd=place, check=True, capture_output=True)
+        [archive] = place.glob("*.deb")
+        subprocess.run(["dpkg-deb", "-x", archive, place], check=True)
+
+    return str(made_once(tmp_path_factory, package, fetch) / "usr/bin" / program)
