@@ -19,7 +19,6 @@ from cli.status.jail import Jail, read_jail
 from cli.status.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
 from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, is_down
 from config.cluster import ClusterConfig
-from slurm.conf import config_hash, render
 from slurm.names import REST, REST_PORT, node_name
 
 _SECONDS = 20
@@ -115,6 +114,9 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         listed = pool.submit(_objects, kubectl, namespace)
         asked = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled)
         seen = pool.submit(read_jail, kubectl, namespace, _with_jail(config))
+        # Loaded while they run: templates take as long as one of them.
+        from slurm.conf import config_hash, render  # noqa: PLC0415
+
         wanted = config_hash(render(config))
     (objects, unread), slurm, (jail, no_jail) = listed.result(), asked.result(), seen.result()
     unread = {**unread, **slurm.unread, **({"jail": no_jail} if no_jail else {})}
