@@ -39,7 +39,7 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
         "cluster": {"namespace": "e2e-rest"},
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [key]}},
         "rest": {"enabled": True, "size": 2},
-        "monitoring": {"install": True, "nodes": True, "dashboards": True, "storage": "1Gi"},
+        "monitoring": {"install": True, "nodes": True, "kube_state": True, "dashboards": True, "storage": "1Gi"},
         "dashboard": {"enabled": True},
     }
     slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
@@ -96,6 +96,7 @@ def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOn
         "slurmstack_slurmctld_up 1",
         "slurmstack_slurmdbd_up 1",
         "slurmstack_configuration_refused 0",
+        "slurmstack_policy_failed 0",
         'slurmstack_exporter_up{source="certificates"} 1',
     )
     wait_until(lambda: set(wanted) <= set(figures().splitlines()), f"all of {wanted}", timeout=90)
@@ -122,6 +123,7 @@ def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: Slur
             ("prometheus", "localhost:9090"),
             ("slurmstack-exporter", "exporter:9341"),
             ("slurmstack-jobs", "default-0:9306"),
+            ("slurmstack-kubernetes", "kube-state:8080"),
             *(("slurmstack-machines", f"{address}:9100") for address in addresses(slurm, "node-exporter")),
         }
 
@@ -130,7 +132,7 @@ def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: Slur
         up = {(found["labels"]["job"], found["labels"]["instance"]) for found in targets if found["health"] == "up"}
         idle = prometheus(slurm, "query", query="slurm_nodes_idle")["result"]
         idle_is_known = [found["value"][1] for found in idle] == ["1"]
-        return up == wanted() and len(targets) == len(up) == 3 + machines and idle_is_known
+        return up == wanted() and len(targets) == len(up) == 4 + machines and idle_is_known
 
     wait_until(read, "all targets are read, one on each machine, and one node is idle", timeout=120)
     (alertmanager,) = prometheus(slurm, "alertmanagers")["activeAlertmanagers"]

@@ -78,6 +78,18 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"slurmstack_configuration_refused": "1x200"},
         {"slurmstack_configuration_refused": "0x200"},
     ),
+    "SlurmPolicyFailed": ({"slurmstack_policy_failed": "1x200"}, {"slurmstack_policy_failed": "0x200"}),
+    "ContainerRestartLoop": (
+        {'kube_pod_container_status_restarts_total{pod="p",container="c"}': "0+0.2x200"},  # each 5 minutes
+        {'kube_pod_container_status_restarts_total{pod="p",container="c"}': "0x50 3x150"},
+    ),
+    "ClaimNotBound": (
+        {'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="jail",phase="Pending"}': "1x200"},
+        {
+            'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="jail",phase="Bound"}': "1x200",
+            'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="jail",phase="Pending"}': "0x200",
+        },
+    ),
     "GpuErrors": (
         {'DCGM_FI_DEV_XID_ERRORS{Hostname="g"}': "0x95 79x100"},
         {'DCGM_FI_DEV_XID_ERRORS{Hostname="g"}': "79x200"},
