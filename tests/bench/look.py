@@ -51,14 +51,18 @@ def look(bench: Measuring, cluster: Cluster) -> None:
     """On an idle cluster with all there is to look at it."""
     cluster.sections = {**cluster.sections, **SECTIONS}
     cluster.up()
-    cluster.await_idle(*WORKERS)
-    config = ("--config", str(cluster.file))
-    wait_until(lambda: slurmstack("doctor", *config, check=False).returncode == 0, "doctor finds nothing", timeout=180)
-    for command, goal in (("status", 1.0), ("doctor", 5.0)):
-        ask = partial(slurmstack, command, *config, cold=True)
-        bench.measure(f"slurmstack {command}, with monitoring", lambda _: timed(ask), runs=9, goal=goal)  # noqa: B023
+    cluster.await_rolled(*WORKERS)
+    _ask(bench, cluster, "status", 1.0)
+    _ask(bench, cluster, "doctor", 5.0)
     _page(bench, cluster)
     _at_rest(bench, cluster)
+
+
+def _ask(bench: Measuring, cluster: Cluster, command: str, goal: float) -> None:
+    """A command that finds all well, from start to exit."""
+    ask = partial(slurmstack, command, "--config", str(cluster.file), cold=True)
+    wait_until(lambda: ask(check=False).returncode == 0, f"{command}: all is well", timeout=180)
+    bench.measure(f"slurmstack {command}, with monitoring", lambda _: timed(ask), runs=9, goal=goal)
 
 
 def _page(bench: Measuring, cluster: Cluster) -> None:
