@@ -135,6 +135,26 @@ ALERTS: Final = (
         "The configuration agent refuses the new files; slurmctld goes on with the old ones",
     ),
     _alert(
+        "SlurmPolicyFailed",
+        "slurmstack_policy_failed == 1",
+        "5m",
+        "The policy of the stack file (accounts, users, QOS, limits) could not be applied",
+    ),
+    _alert(
+        # Kubernetes waits ever longer, at last 5 minutes between two starts.
+        "ContainerRestartLoop",
+        "max by (namespace, pod, container) (increase(kube_pod_container_status_restarts_total[1h])) >= 5",
+        "5m",
+        "The container {{ $labels.container }} of {{ $labels.pod }} is started again and again",
+    ),
+    _alert(
+        "ClaimNotBound",
+        'kube_persistentvolumeclaim_status_phase{phase=~"Pending|Lost"} == 1',
+        "15m",
+        "The claim {{ $labels.persistentvolumeclaim }} has no volume ({{ $labels.phase }})",
+        "critical",
+    ),
+    _alert(
         "GpuErrors",
         "increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[15m]) > 0 or changes(DCGM_FI_DEV_XID_ERRORS[15m]) > 0",
         "0m",

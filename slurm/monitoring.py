@@ -19,14 +19,15 @@ _WITH_METRICS = ("26.05",)
 """Versions with `MetricsType`."""
 
 
-_OURS = re.compile(r"\b((?:slurm|slurmstack|cgroup)_\w+|up(?=\{))(\{)?")
+_OURS = re.compile(r"\b((?:slurm|slurmstack|cgroup|kube)_\w+|up(?=\{))(\{)?")
 """A figure of a cluster in PromQL, and whether matchers follow. `up`: whether a target could be read."""
 
 
 def of_cluster(expression: str, config: ClusterConfig) -> str:
     """PromQL for this cluster's figures alone, where others' may be in the same Prometheus (`monitoring.existing`).
 
-    The Prometheus operator notes the namespace of all that it has read. Figures of machines and of GPUs are read where
+    The Prometheus operator notes the namespace of all that it has read; kube-state-metrics names that of each object,
+    which its chart keeps. Figures of machines and of GPUs are read where
     these run, in other namespaces, and stay as they are.
     """
     if config.monitoring.existing is None:

@@ -20,6 +20,8 @@ from slurm.names import (
     EXPORTER,
     EXPORTER_PORT,
     JOB_METRICS_PORT,
+    KUBE_STATE,
+    KUBE_STATE_PORT,
     NODE_EXPORTER,
     NODE_EXPORTER_PORT,
     PROMETHEUS_PORT,
@@ -57,6 +59,7 @@ READS_EXPORTER: Final = "slurmstack-exporter"
 READS_JOBS: Final = "slurmstack-jobs"
 READS_SLURMCTLD: Final = "slurmctld"
 _READS_MACHINES: Final = "slurmstack-machines"
+_READS_OBJECTS: Final = "slurmstack-kubernetes"
 """Names of what is read, in the label `job`, by which alerts know it."""
 
 _CPU_TIMES: Final = "node_cpu_seconds_total"
@@ -101,6 +104,8 @@ def _prometheus(config: ClusterConfig) -> dict[str, Any]:
     ]
     if config.monitoring.has_node_exporter:
         jobs.append(_job(_READS_MACHINES, _machines()))
+    if config.monitoring.has_kube_state:
+        jobs.append(_job(_READS_OBJECTS, {"static_configs": [{"targets": [f"{KUBE_STATE}:{KUBE_STATE_PORT}"]}]}))
     if slurmctld_gives_figures(config):
         jobs.append(_job(READS_SLURMCTLD, _slurmctld()))
     return {

@@ -23,6 +23,7 @@ _LOADED = (
     "cli.commands.cluster",
     "cli.commands.health",
     "cli.commands.stack",
+    "cli.commands.status",
     "components.cluster",
     "components.clouds.connect",
     "components.clouds.existing",

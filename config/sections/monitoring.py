@@ -9,8 +9,9 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from config.base import Section, Volume, matching
 from config.names import LabelKey, LabelValue, NamespaceName, SecretName
+from config.sections.logs import Image
 
-_OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nodes")
+_OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nodes", "kube_state", "kube_state_image")
 """Keys that say something about a Prometheus of the cluster's own."""
 
 _OURS = {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component", "part-of")}
@@ -71,6 +72,13 @@ class Monitoring(Section):
     nodes: bool = Field(default=False, strict=True)
     """Measure the workers' machines, too (CPU, memory, disks, InfiniBand), with a node exporter on each. Needs
     `install`; an `existing` Prometheus has its own as a rule."""
+    kube_state: bool = Field(default=False, strict=True)
+    """Measure the cluster's objects in Kubernetes, too (pods, restarts, claims), with kube-state-metrics, which may
+    list these in the cluster's namespace and nothing else. Needs `install`; an `existing` Prometheus has its own as a
+    rule."""
+    kube_state_image: Image | None = None
+    """Full name of an image of kube-state-metrics, version 2.15 or so, for `kube_state`. Default: on the local cluster
+    one that is built there from its Go module; elsewhere it is required, as none of ours is published."""
     storage: Volume = "20Gi"
     """Size of Prometheus' volume, with `install`; at least 100Mi. It can grow but never shrink. Four fifths of it are
     for figures: where they need more, the oldest go before `retention` is over."""
@@ -103,6 +111,11 @@ class Monitoring(Section):
         """Whether there is a node exporter of ours."""
         return self.install and self.nodes
 
+    @property
+    def has_kube_state(self) -> bool:
+        """Whether there is kube-state-metrics of ours."""
+        return self.install and self.kube_state
+
     @field_validator("existing", mode="before")
     @classmethod
     def _where_it_is(cls, given: Any) -> Any:
@@ -119,6 +132,8 @@ class Monitoring(Section):
             raise ValueError(f"has {', '.join(useless)}, but no Prometheus that it is for; set install: true, too")
         if self.runbooks is not None and not self.install and self.existing is None:
             raise ValueError("has runbooks, but no alerts that they are for; set install or existing, too")
+        if self.kube_state_image is not None and not self.kube_state:
+            raise ValueError("has kube_state_image, but no kube_state that it is for; set kube_state: true, too")
         if self.dashboards and not self.is_on:
             raise ValueError("has dashboards, but nothing is measured; set enabled, install or existing, too")
         return self

@@ -44,6 +44,8 @@ _HELP: Final = {
     "configuration_refused": "Whether the latest configuration was refused (1) or not (0)",
     "configuration_pending": "Whether a configuration waits to be active (1) or not (0)",
     "configuration_applied_timestamp_seconds": "When the configuration in force was put in force",
+    "policy_failed": "Whether the latest apply of the policy that has ended failed (1) or not (0)",
+    "policy_applied_timestamp_seconds": "When the policy was applied the last time",
     "volume_free_bytes": "Bytes of a volume that are free",
     "volume_size_bytes": "Bytes of a volume",
     "certificate_not_after_timestamp_seconds": "When a certificate ends",

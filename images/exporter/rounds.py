@@ -106,6 +106,7 @@ class Rounds:
         }
         if self._wanted.accounting:
             found["slurmdbd"] = self._sources.slurmdbd
+            found["policy"] = self._sources.policy
         if self._wanted.certificates:
             found["certificates"] = self._ends
         return found
@@ -155,6 +156,10 @@ class Rounds:
                 own.put("certificate_not_after_timestamp_seconds", end, name=certificate)
         elif name == "configuration":
             _put_agent(own, value)
+        elif name == "policy":
+            for state, figure in (("failed", "policy_failed"), ("applied", "policy_applied_timestamp_seconds")):
+                if state in value:
+                    own.put(figure, value[state])
         else:
             self._put_own(name, values, own)
             if self._wanted.slurms_own:

@@ -135,6 +135,10 @@ class Sources:
             size_bytes=store.get("size_bytes"),
         )
 
+    def policy(self) -> Mapping[str, float]:
+        """How the jobs that apply the policy have ended: `applied` and `failed`, as far as the agent knows."""
+        return self._get("policy")
+
     def _records(
         self, command: tuple[str, ...], kind: str, parse: Callable[[Mapping[str, Any]], Record]
     ) -> list[Record]:

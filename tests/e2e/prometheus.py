@@ -26,7 +26,7 @@ directory = pathlib.Path(tempfile.mkdtemp(dir="/data"))  # the one place that ca
 rules = directory / "rules.yml"
 rules.write_text(sys.argv[1])
 config = json.loads(pathlib.Path("{CONFIG_DIR}/{PROMETHEUS_FILE}").read_text())
-config["global"] |= {{"scrape_interval": "3s", "scrape_timeout": "3s", "evaluation_interval": "1s"}}
+config["global"] |= {{"scrape_interval": "5s", "scrape_timeout": "5s", "evaluation_interval": "1s"}}
 config["rule_files"] = [str(rules)]
 file = directory / "prometheus.yml"
 file.write_text(json.dumps(config))

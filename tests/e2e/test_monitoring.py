@@ -42,7 +42,7 @@ def monitored(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) 
         "cluster": {"namespace": NAMESPACE},
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}},
         "rest": {"enabled": True},
-        "monitoring": {"install": True, "nodes": True, "dashboards": True, "storage": "1Gi"},
+        "monitoring": {"install": True, "nodes": True, "kube_state": True, "dashboards": True, "storage": "1Gi"},
         "health": {"interval": 10, "report_only": ["disks", "filesystem"]},
     }
     slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
@@ -75,6 +75,7 @@ def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOn
         "slurmstack_slurmctld_up 1",
         "slurmstack_slurmdbd_up 1",
         "slurmstack_configuration_refused 0",
+        "slurmstack_policy_failed 0",
         'slurmstack_exporter_up{source="certificates"} 1',
     )
     wait_until(lambda: set(wanted) <= set(figures().splitlines()), f"all of {wanted}", timeout=90)
@@ -96,6 +97,7 @@ def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: Slur
             ("slurmstack-exporter", "exporter:9341"),
             ("slurmstack-jobs", "default-0:9306"),
             ("slurmstack-jobs", "default-1:9306"),
+            ("slurmstack-kubernetes", "kube-state:8080"),
             *(("slurmstack-machines", f"{address}:9100") for address in addresses(slurm, "node-exporter")),
         }
 
@@ -104,7 +106,7 @@ def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: Slur
         up = {(found["labels"]["job"], found["labels"]["instance"]) for found in targets if found["health"] == "up"}
         idle = prometheus.ask("query", query="slurm_nodes_idle")["result"]
         idle_is_known = [found["value"][1] for found in idle] == ["2"]
-        return up == wanted() and len(targets) == len(up) == 4 + machines and idle_is_known
+        return up == wanted() and len(targets) == len(up) == 5 + machines and idle_is_known
 
     wait_until(read, "all targets are read, one on each machine, and two nodes are idle", timeout=120)
     (alertmanager,) = prometheus.ask("alertmanagers")["activeAlertmanagers"]
@@ -201,7 +203,7 @@ UNSEEN: Final = {
 @pytest.fixture(scope="module")
 def watching(slurm: SlurmOnKubernetes) -> Iterator[Prometheus]:
     """Our rules, but nothing has to hold for minutes."""
-    with hurried(slurm, ALERTS, wait="5s") as prometheus:
+    with hurried(slurm, ALERTS, wait="15s") as prometheus:
         wait_until(lambda: not prometheus.states(), "nothing is wrong", timeout=120)
         yield prometheus
 

@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 KINDS: Final = {
     "configmaps": "ConfigMap", "events": "Event", "namespaces": "Namespace", "nodes": "Node", "pods": "Pod",
-    "statefulsets": "StatefulSet",
+    "statefulsets": "StatefulSet", "jobs": "Job",
 }  # fmt: skip
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+
+import pytest
 
 from images.exporter import own_figures, slurm_figures
 from images.health.checks import disks, filesystem
@@ -75,6 +78,18 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"slurmstack_configuration_refused": "1x200"},
         {"slurmstack_configuration_refused": "0x200"},
     ),
+    "SlurmPolicyFailed": ({"slurmstack_policy_failed": "1x200"}, {"slurmstack_policy_failed": "0x200"}),
+    "ContainerRestartLoop": (
+        {'kube_pod_container_status_restarts_total{pod="p",container="c"}': "0+0.2x200"},  # each 5 minutes
+        {'kube_pod_container_status_restarts_total{pod="p",container="c"}': "0x50 3x150"},
+    ),
+    "ClaimNotBound": (
+        {'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="jail",phase="Pending"}': "1x200"},
+        {
+            'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="jail",phase="Bound"}': "1x200",
+            'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="jail",phase="Pending"}': "0x200",
+        },
+    ),
     "GpuErrors": (
         {'DCGM_FI_DEV_XID_ERRORS{Hostname="g"}': "0x95 79x100"},
         {'DCGM_FI_DEV_XID_ERRORS{Hostname="g"}': "79x200"},
@@ -97,8 +112,8 @@ def test_a_source_that_cannot_be_read_is_told_unless_slurmctld_is_down(promtool:
 def test_a_worker_whose_node_is_down_is_not_told_twice(promtool: str, tmp_path: Path) -> None:
     worker = 'up{{job="slurmstack-jobs",instance="n{0}:9306"}}'
     known = {'slurmstack_node_down{node="n0"}': "_x10 1x200"}  # slurmctld says it later
-    assert firing(promtool, tmp_path, "SlurmTargetDown", {worker.format(0): "0x200", **known}, wanted=False) == ""
-    assert firing(promtool, tmp_path, "SlurmTargetDown", {worker.format(1): "0x200", **known}, wanted=True) == ""
+    cases = [("SlurmTargetDown", {worker.format(number): "0x200", **known}, bool(number)) for number in (0, 1)]
+    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
 
 
 @pytest.mark.parametrize("runbooks", [None, "https://git.example.com/docs/runbooks"])
