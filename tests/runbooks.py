@@ -16,7 +16,7 @@ FOLDER: Final = ROOT / RUNBOOKS
 LOOK, CAUSES, MEND, OVER = SECTIONS = ("Look", "Most likely causes", "Mend", "Over")
 """Headings of a page, in this order, after what the alert means."""
 
-PLACEHOLDERS: Final = ("NODE", "JOB", "PARTITION", "USER", "CHECK", "RESERVATION", "REASON", "MINUTES")
+PLACEHOLDERS: Final = ("NODE", "JOB", "PARTITION", "USER", "CHECK", "RESERVATION", "POD", "CLAIM", "REASON", "MINUTES")
 """Capitals in a command for which a person puts something; README.md of the pages says what."""
 
 CONDITIONS: Final = (

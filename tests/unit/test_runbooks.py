@@ -28,7 +28,7 @@ USAGE_ERROR = typer.BadParameter.__mro__[1]
 
 VALUES = {
     "NODE": "cpu-0", "JOB": "17", "PARTITION": "main", "USER": "alice", "CHECK": "disks",
-    "RESERVATION": "later", "REASON": "runbook", "MINUTES": "60",
+    "RESERVATION": "later", "POD": "controller-0", "CLAIM": "controller-state", "REASON": "runbook", "MINUTES": "60",
 }  # fmt: skip
 
 FILTERS = {"sort", "uniq", "tail", "base64", "openssl"}
@@ -198,9 +198,11 @@ def is_known(inside: list[str], *, reads: bool) -> None:
 
 
 def is_there(words: list[str]) -> None:
-    """KIND and perhaps NAME, or a label, of what the program registers, in the namespace."""
+    """KIND and perhaps NAME, or a label, of what the program registers, in the namespace where it is in one."""
+    if "storageclass" in words:
+        return
     known = {"pod": pods(), "pvc": claims(), "secret": {"rest-tls"}}
-    components = {component for component, _ in pods().values()}
+    components = {made["metadata"]["labels"].get("app.kubernetes.io/component") for _, made in objects()}
     assert ["-n", "slurm"] in [words[number : number + 2] for number in range(len(words))]
     for kind, name in pairwise(words):
         if kind in known and not name.startswith("-"):
