@@ -61,6 +61,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "tests/slurm/" not in item.nodeid)
 
 
+def pytest_collection_finish() -> None:
+    """Nobody looks for garbage in what is loaded by now: it lives until the end."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Prometheus' own tool."""
