@@ -175,7 +175,7 @@ def asked(arguments: list[str], command: Command) -> None:
         assert (option, namespace, container_option, dashes) == ("-n", "slurm", "-c", "--"), command
         assert container in pods()[target][1], command
         is_known(inside, reads=command.reads)
-    elif verb in {"get", "describe", "top"}:
+    elif verb in {"get", "describe", "logs", "top"}:
         is_there(rest)
     else:
         assert not command.reads, command
