@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import build, files, images, paths, versions
+from local import build, files, images, lock, paths, versions
 from slurm.local_cluster import KUBE_STATE_IMAGE
 
 if TYPE_CHECKING:
@@ -38,9 +38,14 @@ def ensure_system_archives(report: Report, binaries: Binaries) -> None:
 
 def ensure_kube_state(report: Report) -> Path:
     """Build kube-state-metrics and write its archive, once per set of inputs, and name it."""
-    directory = build.ensure_module(build.KUBE_STATE, report)
-    archive = paths.cache_images() / f"{directory.name}.tar"
-    _pack(report, [(directory / program, KUBE_STATE_IMAGE, archive) for program in build.KUBE_STATE.programs])
+    archive = paths.cache_images() / f"{build.directory_of(build.KUBE_STATE).name}.tar"
+    if not archive.exists():
+        paths.cache_images().mkdir(parents=True, exist_ok=True)
+        # Several stacks may be applied at a time, and the first build to end removes Go's caches.
+        waiting = "waiting for another build of kube-state-metrics on this machine"
+        with lock.hold(paths.cache_images() / ".kube-state.lock", lambda: report.info(waiting)):
+            directory = build.ensure_module(build.KUBE_STATE, report)
+            _pack(report, [(directory / program, KUBE_STATE_IMAGE, archive) for program in build.KUBE_STATE.programs])
     return archive
 
 
