@@ -143,13 +143,16 @@ ALERTS: Final = (
     _alert(
         # Kubernetes waits ever longer, at last 5 minutes between two starts.
         "ContainerRestartLoop",
-        "max by (namespace, pod, container) (increase(kube_pod_container_status_restarts_total[1h])) >= 5",
+        # munged is an init container that stays (a native sidecar), which has a figure of its own.
+        "max by (namespace, pod, container) (increase(kube_pod_container_status_restarts_total[1h])) >= 5 or "
+        "max by (namespace, pod, container) (increase(kube_pod_init_container_status_restarts_total[1h])) >= 5",
         "5m",
         "The container {{ $labels.container }} of {{ $labels.pod }} is started again and again",
     ),
     _alert(
         "ClaimNotBound",
-        'kube_persistentvolumeclaim_status_phase{phase=~"Pending|Lost"} == 1',
+        # A worker's scratch comes with its machine, and its pod is told of by others.
+        'kube_persistentvolumeclaim_status_phase{phase=~"Pending|Lost",persistentvolumeclaim!~".+-scratch"} == 1',
         "15m",
         "The claim {{ $labels.persistentvolumeclaim }} has no volume ({{ $labels.phase }})",
         "critical",

@@ -25,5 +25,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 def _harmless(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    # What is read may take a carriage return for a new line, and csv puts no quotation marks around one.
-    return ("'" if _FORMULA.match(value) else "") + value.replace("\r", " ")
+    # What is read may take a carriage return for a new line, and csv puts no quotation marks around one. What is one
+    # cell to us may be several to a spreadsheet that divides at semicolons.
+    parts = re.split(r"(?<=[;\t])", value)
+    return "".join(f"'{part}" if _FORMULA.match(part) else part for part in parts).replace("\r", " ")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.common.files import write_atomically
-from images.common.kubernetes import Kube, Object
+from images.common.kubernetes import Kube, KubeError, Object
 
 SELECTOR: Final = "app.kubernetes.io/component=policy"
 
@@ -53,14 +53,22 @@ class PolicyJobs:
         self._kube, self._file, self._now = kube, file, now
         self._lock = threading.Lock()
         self._again, self._state = float("-inf"), dict[str, float]()
+        self._error: KubeError | None = None
 
     def state(self) -> dict[str, float]:
         """What `ended` says, with what is remembered; nothing outside of Kubernetes. Raises KubeError."""
         with self._lock:
             if self._kube is not None and self._now() >= self._again:
-                found = ended(self._kube.list_jobs(SELECTOR))
-                self._state = {**self._remembered(found.get("applied")), **found}
-                self._again = self._now() + KEPT_SECONDS
+                # First: a server that refuses is not asked more often either.
+                self._again, self._error = self._now() + KEPT_SECONDS, None
+                try:
+                    found = ended(self._kube.list_jobs(SELECTOR))
+                except KubeError as error:
+                    self._error = error
+                else:
+                    self._state = {**self._remembered(found.get("applied")), **found}
+            if self._error is not None:
+                raise self._error
             return self._state
 
     def _remembered(self, applied: float | None) -> dict[str, float]:

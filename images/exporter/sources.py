@@ -6,6 +6,7 @@ import json
 import os
 import re
 import ssl
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -160,6 +161,8 @@ class Sources:
         try:
             with urllib.request.urlopen(f"{self.agent_url}/{path}", timeout=5) as response:  # noqa: S310 - our own pod
                 found: dict[str, Any] = json.load(response)
+        except urllib.error.HTTPError as error:
+            raise SourceError(f"configuration agent: {error.read(300).decode(errors='replace').strip()}") from error
         except (OSError, ValueError) as error:
             raise SourceError(f"configuration agent: {error}") from error
         return found

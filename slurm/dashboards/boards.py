@@ -130,7 +130,8 @@ _KUBERNETES: Final = (
     ),
     _plot(
         "Restarts in an hour",
-        "topk(10, sum by (pod, container) (increase(kube_pod_container_status_restarts_total[1h])))",
+        "topk(10, sum by (pod, container) (increase(kube_pod_container_status_restarts_total[1h])) "
+        "or sum by (pod, container) (increase(kube_pod_init_container_status_restarts_total[1h])))",
         "{{pod}} {{container}}", needs="kube_state", explained="The ten with most. Runbook: ContainerRestartLoop.",
     ),
     _plot(

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from tests.e2e.harness import SlurmOnKubernetes
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
 from tests.e2e.small_volumes import Disk
 
 
@@ -35,11 +35,17 @@ def nodes_drained_and_down(slurm: SlurmOnKubernetes) -> Iterator[None]:
 @contextmanager
 def requeued_often(slurm: SlurmOnKubernetes) -> Iterator[None]:
     job = slurm.submit("sleep 600", "--requeue")
+
+    def runs() -> bool:
+        """It does not wait for two minutes after each time, as Slurm would have it."""
+        if slurm.job_state(job) == "RUNNING":
+            return True
+        slurm.slurm(f"scontrol update jobid={job} starttime=now", check=False)
+        return False
+
     for _ in range(5):
-        slurm.await_job(job, "RUNNING")
+        wait_until(runs, f"job {job} runs again", timeout=120)
         slurm.slurm(f"scontrol requeue {job}")
-        slurm.await_reason(job, "BeginTime", "None", "Resources")
-        slurm.slurm(f"scontrol update jobid={job} starttime=now", check=False)  # Slurm would wait for two minutes
     slurm.slurm(f"scontrol requeuehold {job}", check=False)
     try:
         yield
@@ -142,14 +148,14 @@ def full_volumes(disks: Iterable[Disk]) -> Iterator[None]:
 
 @contextmanager
 def slow(disk: Disk) -> Iterator[None]:
-    """It answers for one second of four."""
+    """It answers for half a second of five."""
     over = Event()
 
     def stop_and_go() -> None:
-        while not over.wait(1):
+        while not over.wait(0.5):
             disk.freeze()
             try:
-                over.wait(3)
+                over.wait(4.5)
             finally:
                 disk.thaw()
 
@@ -160,6 +166,22 @@ def slow(disk: Disk) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+@contextmanager
+def claim_without_a_class(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    """A volume claim of a storage class that is not there."""
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "none-of-this-name",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "of-a-test"}, "spec": spec}
+    slurm.kubectl.run("apply", "-n", slurm.namespace, "-f", "-", stdin=json.dumps(claim))
+    try:
+        yield
+    finally:
+        slurm.kubectl.run("delete", "pvc", "of-a-test", "-n", slurm.namespace)
 
 
 @contextmanager

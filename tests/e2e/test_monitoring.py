@@ -160,6 +160,7 @@ def nodes_and_queue(at: Monitored) -> Iterator[AbstractContextManager[None]]:
     yield going_wrong.stuck_queue(at.slurm)  # for a minute
     yield going_wrong.refused_configuration(at.slurm)
     yield going_wrong.nodes_drained_and_down(at.slurm)
+    yield going_wrong.claim_without_a_class(at.slurm)
     yield going_wrong.certificate_near_its_end(at.slurm)  # last: an apply puts it right
 
 
@@ -180,6 +181,7 @@ def figures_gone(at: Monitored) -> Iterator[AbstractContextManager[None]]:
 TOLD: Final[dict[Callable[[Monitored], Iterator[AbstractContextManager[None]]], set[str]]] = {
     nodes_and_queue: {
         "CertificateNearItsEnd",
+        "ClaimNotBound",
         "SlurmConfigurationRefused",
         "SlurmJobRequeueLoop",
         "SlurmManyNodesDrained",
@@ -194,6 +196,8 @@ TOLD: Final[dict[Callable[[Monitored], Iterator[AbstractContextManager[None]]], 
 """What happens, and who is told."""
 
 UNSEEN: Final = {
+    "ContainerRestartLoop": "it is over an hour after the last restart",
+    "SlurmPolicyFailed": "an apply that Slurm refuses, and another one that it takes, are minutes",
     "GpuErrors": "there is no GPU here",
     "SlurmSchedulerSlow": "no queue of this machine keeps the scheduler busy for two seconds",
 }
@@ -203,7 +207,7 @@ UNSEEN: Final = {
 @pytest.fixture(scope="module")
 def watching(slurm: SlurmOnKubernetes) -> Iterator[Prometheus]:
     """Our rules, but nothing has to hold for minutes."""
-    with hurried(slurm, ALERTS, wait="15s") as prometheus:
+    with hurried(slurm, ALERTS, wait="7s") as prometheus:
         wait_until(lambda: not prometheus.states(), "nothing is wrong", timeout=120)
         yield prometheus
 
@@ -212,8 +216,9 @@ def watching(slurm: SlurmOnKubernetes) -> Iterator[Prometheus]:
 def test_alertmanager_is_told_what_is_wrong_and_when_it_is_over(
     monitored: Monitored, watching: Prometheus, what: Callable[[Monitored], Iterator[AbstractContextManager[None]]]
 ) -> None:
-    # Of a prolog that failed, Slurm drains the node.
-    followed = {"SlurmNodeDrained"} if "SlurmPrologFailed" in TOLD[what] else set()
+    # Of a prolog that failed, Slurm drains the node. And what looks each five seconds may miss an answer on a machine
+    # that other tests share.
+    followed = {"SlurmTargetDown"} | ({"SlurmNodeDrained"} if "SlurmPrologFailed" in TOLD[what] else set())
     seen: set[str] = set()
     with ExitStack() as wrong:
         for part in what(monitored):
@@ -227,7 +232,7 @@ def test_alertmanager_is_told_what_is_wrong_and_when_it_is_over(
             wait_until(all_were_told, f"{TOLD[what]} are told", timeout=180, slowest=3)
         except AssertionError as late:
             raise AssertionError(f"{late}; told were {seen}, Prometheus has {watching.states()}") from None
-    assert seen - followed == TOLD[what]
+    assert seen - (followed - TOLD[what]) == TOLD[what]
     wait_until(lambda: not watching.states() and not told(monitored.slurm), "all is over", timeout=180, slowest=3)
     monitored.slurm.await_idle("default-0", "default-1")
 

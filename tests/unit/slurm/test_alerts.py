@@ -80,7 +80,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     ),
     "SlurmPolicyFailed": ({"slurmstack_policy_failed": "1x200"}, {"slurmstack_policy_failed": "0x200"}),
     "ContainerRestartLoop": (
-        {'kube_pod_container_status_restarts_total{pod="p",container="c"}': "0+0.2x200"},  # each 5 minutes
+        {'kube_pod_init_container_status_restarts_total{pod="p",container="munged"}': "0+0.2x200"},  # each 5 minutes
         {'kube_pod_container_status_restarts_total{pod="p",container="c"}': "0x50 3x150"},
     ),
     "ClaimNotBound": (
@@ -88,6 +88,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {
             'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="jail",phase="Bound"}': "1x200",
             'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="jail",phase="Pending"}': "0x200",
+            'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="gpu-0-scratch",phase="Pending"}': "1x200",
         },
     ),
     "GpuErrors": (
