@@ -29,6 +29,9 @@ $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@
 
+# Where it is set, as in many containers, each of the dozens of processes that tests start compiles all sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 RERUNS ?= 0
 PYTEST := $(BIN)/pytest --no-loadscope-reorder --reruns=$(RERUNS) --rerun-show-tracebacks -rfERs \
 	--durations=60 --durations-min=10

@@ -37,7 +37,7 @@ COMMANDS = {
     "up": ("cli.commands.cluster:up", "Bring the cluster in line with the stack file, and wait until it is."),
     "destroy": ("cli.commands.cluster:destroy", "Delete the cluster: running jobs are waited for, then all goes."),
     "status": (
-        "cli.commands.access:status",
+        "cli.commands.status:status",
         "Show on one screen what runs: pods, pools, the queue, the jail, accounting, versions and addresses.",
     ),
     "login": (

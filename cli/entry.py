@@ -22,6 +22,8 @@ def main() -> NoReturn:
     # garbage among them while they load, and to free them one by one at the end, takes a third of a short command.
     # The collector comes on only for commands that wait for long, and gather garbage meanwhile.
     gc.set_threshold(500_000, 10, 10)
+    # pydantic would look through all installed packages for plugins of its own, of which nothing here has any.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         from cli.app import main as run  # noqa: PLC0415  loading takes a while, and Ctrl-C may come in it
 

@@ -21,6 +21,7 @@ from components.health import Health, HealthArgs
 from components.jail import Jail, JailArgs
 from components.kit.context import Scope, recommended_labels
 from components.kit.workload import SLURM_NODE_LABEL
+from components.kube_state import KubeState, KubeStateArgs
 from components.log_shipping import LogShipping, LogShippingArgs
 from components.login import Login, LoginArgs
 from components.monitoring import Monitoring, MonitoringArgs
@@ -40,7 +41,8 @@ from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.conf import effective_settings, render, slurmdbd_conf
 from slurm.health import SETTINGS_FILE, TESTS_FILE, check_settings, node_test_settings
 from slurm.images import image_tags
-from slurm.monitoring import is_private, slurmctld_gives_figures
+from slurm.local_cluster import KUBE_STATE_IMAGE
+from slurm.monitoring import is_private, names_people, slurmctld_gives_figures
 from slurm.names import NODES_SERVICE
 from slurm.policy import environment, policy_document
 from slurm.topology import uses_tree
@@ -192,6 +194,7 @@ class SlurmCluster(pulumi.ComponentResource):
             controller=config.controller,
             secrets=self.secrets,
             configuration=self.configuration,
+            policy_figures=config.monitoring.is_on and config.accounting.enabled,
         )
         return Controller(f"{self._name}-controller", args, self._inside)
 
@@ -229,6 +232,7 @@ class SlurmCluster(pulumi.ComponentResource):
             configuration=self.configuration,
             slurms_own=not slurmctld_gives_figures(config),
             is_private=is_private(config),
+            by_person=names_people(config),
             accounting=config.accounting.enabled,
             certificate=None if self.rest is None else self.rest.certificate,
         )
@@ -242,6 +246,9 @@ class SlurmCluster(pulumi.ComponentResource):
             cloud = scope.cloud.worker_placement
             placements = [placement_of(pool, cloud(name, pool)) for name, pool in config.worker_nodes.items()]
             NodeExporter(f"{name}-node-exporter", NodeExporterArgs(scope=scope, placements=placements), self._inside)
+        if monitoring.has_kube_state:
+            image = monitoring.kube_state_image or KUBE_STATE_IMAGE
+            KubeState(f"{name}-kube-state", KubeStateArgs(scope=scope, image=image), self._inside)
         if monitoring.existing is not None:
             operated = PrometheusOperatorArgs(scope=scope, config=config, labels=monitoring.existing.labels)
             PrometheusOperator(f"{name}-prometheus-operator", operated, self._inside)

@@ -56,6 +56,8 @@ class ControllerArgs:
     controller: ControllerConfig
     secrets: Secrets
     configuration: Configuration
+    policy_figures: bool
+    """Whether the agent tells how the policy's jobs have ended."""
 
 
 class Controller(pulumi.ComponentResource):
@@ -79,17 +81,18 @@ class Controller(pulumi.ComponentResource):
             size=controller.storage, storage_class=controller.storage_class, shared=False, opts=self._child,
         )  # fmt: skip
         self.claim = self._volume.claim
-        self.account = self._create_account(name, args.scope)
+        self.account = self._create_account(name, args)
         self.service = self._create_service(name, args.scope)
         self.stateful_set = self._create_stateful_set(name, args)
         self.register_outputs({"service": self.service.metadata})
 
-    def _create_account(self, name: str, scope: Scope) -> k8s.core.v1.ServiceAccount:
-        """The agent's rights: to follow the one ConfigMap, and to see which pods and pools exist.
+    def _create_account(self, name: str, args: ControllerArgs) -> k8s.core.v1.ServiceAccount:
+        """The agent's rights: to follow the one ConfigMap, and see which pods and pools exist; and jobs, for figures.
 
-        The latter is for node records whose pods are gone for good; it deletes records in Slurm, nothing in Kubernetes.
+        Pods and pools are for node records whose pods are gone for good: it deletes records in Slurm alone.
         The end of slurmctld needs it too, and to know whether the namespace goes.
         """
+        scope = args.scope
         account = k8s.core.v1.ServiceAccount(
             f"{name}-account", metadata=scope.metadata(CONTROLLER, CONTROLLER), opts=self._child
         )
@@ -98,6 +101,7 @@ class Controller(pulumi.ComponentResource):
             rule("pods", "get", "list"),
             rule("statefulsets", "get", "list", group="apps"),
             rule("namespaces", "get", only=scope.name),
+            *([rule("jobs", "list", group="batch")] if args.policy_figures else []),
         ]
         allow(name, scope.metadata(CONTROLLER, CONTROLLER), account, rules, self._child)
         return account

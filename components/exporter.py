@@ -38,7 +38,7 @@ _ANNOTATIONS = {
     "prometheus.io/port": str(EXPORTER_PORT),
     "prometheus.io/path": "/metrics",
 }
-"""By which many a Prometheus finds what to read. A pod names one path with them; slurmctld has five, so it has none."""
+"""By which many a Prometheus finds what to read. A pod names one path with them; slurmctld has four, so it has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,9 @@ class ExporterArgs:
     slurms_own: bool
     """Whether it gives Slurm's own figures, too: slurmctld does not."""
     is_private: bool
-    """Whether users may not see each other's records: figures then name neither users nor accounts."""
+    """Whether users may not see each other's records: it asks as SlurmUser then."""
+    by_person: bool
+    """Whether figures name users and accounts."""
     accounting: bool
     certificate: pulumi.Input[str] | None
     """Name of the Secret with the certificate of the REST API; None where there is none."""
@@ -113,7 +115,7 @@ class Exporter(pulumi.ComponentResource):
 
 def _exporter(args: ExporterArgs) -> k8s.core.v1.ContainerArgs:
     uid = SLURM_UID if args.is_private else UID
-    values = {"SLURMS_OWN": args.slurms_own, "BY_PERSON": not args.is_private, "ACCOUNTING": args.accounting}
+    values = {"SLURMS_OWN": args.slurms_own, "BY_PERSON": args.by_person, "ACCOUNTING": args.accounting}
     more = {} if args.certificate is None else {"CERTIFICATES": f"rest={_CERTIFICATE}/tls.crt"}
     healthz = k8s.core.v1.HTTPGetActionArgs(port=EXPORTER_PORT, path="/healthz")
     probe = k8s.core.v1.ProbeArgs(http_get=healthz, period_seconds=30, timeout_seconds=5, failure_threshold=3)

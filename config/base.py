@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from ipaddress import ip_address
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -11,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 class Section(BaseModel):
     """A part of the stack file: frozen, and a key that it does not know is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def once(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -27,6 +29,8 @@ _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _QUANTITY = re.compile(r"^(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)$")
 
 _NO_SIZE = "is not a size: write a number with a unit, for example 512Mi, 20Gi or 1Ti"
+
+_HOST_LABEL = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?$")
 
 _DNS_LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 
@@ -122,6 +126,25 @@ Memory = Annotated[Quantity, at_least("32Mi", "a daemon")]
 
 Volume = Annotated[Quantity, at_least("100Mi", "what is kept there")]
 """Size of a volume; below the least that anything of ours fits into."""
+
+
+def check_host(host: str) -> str:
+    """The host if it can be the name of one (RFC 1123) or is an address, else ValueError.
+
+    What ends in a number is an address, or nothing: no top-level domain is a number, and programs read it as one.
+    """
+    with contextlib.suppress(ValueError):
+        ip_address(host)
+        return host
+    labels = host.split(".")
+    if labels[-1].isdigit():
+        raise ValueError(f"has the host {host!r}, which is no address: four numbers of 0 to 255, such as 10.0.0.30")
+    if len(host) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels):
+        raise ValueError(
+            f"has the host {host!r}, which no host can be called: parts of 1 to 63 letters, digits and '-', with a "
+            f"letter or digit at both ends, and a point between two of them"
+        )
+    return host
 
 
 def check_dns_label(name: str, *, longest: int) -> str:

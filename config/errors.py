@@ -13,6 +13,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from config.descriptions import descriptions
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -163,8 +165,8 @@ def _place(model: Any, path: list[str]) -> _Place:
         origin = get_origin(current)
         if isinstance(current, type) and issubclass(current, BaseModel):
             field = current.model_fields.get(part)
+            description = descriptions(current).get(part, "")
             current = _unwrap(field.annotation) if field is not None else None
-            description = (field.description if field is not None else None) or ""
         elif origin is not None and issubclass(origin, Mapping):
             current = _unwrap(get_args(current)[1])
         elif origin is not None and get_args(current):

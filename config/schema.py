@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pydantic import BaseModel
+
+from config.base import Section
 from config.cluster import ClusterConfig
+from config.descriptions import descriptions
 from config.load import PROJECT
 
 
 def stack_file_schema() -> dict[str, Any]:
     """JSON schema (draft 2020-12) of a whole `Pulumi.<stack>.yaml`."""
     schema = _only_matching_names(ClusterConfig.model_json_schema(mode="validation"))
+    _describe(schema)
     sections = schema["properties"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -34,6 +39,20 @@ def stack_file_schema() -> dict[str, Any]:
         },
         "$defs": schema["$defs"],
     }
+
+
+def _describe(schema: dict[str, Any]) -> None:
+    """Put in what the fields say of themselves."""
+    models: list[type[BaseModel]] = [Section]
+    for model in models:  # grows meanwhile
+        models += model.__subclasses__()
+        # Two models of the same name are called by their modules, too.
+        names = (model.__name__, f"{model.__module__}.{model.__qualname__}".replace(".", "__"))
+        shapes = [*(schema["$defs"].get(name, {}) for name in names), *([schema] if model is ClusterConfig else [])]
+        for name, text in descriptions(model).items():
+            for shape in shapes:
+                if name in shape.get("properties", {}):
+                    shape["properties"][name].setdefault("description", text)
 
 
 def _only_matching_names(schema: Any) -> Any:

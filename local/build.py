@@ -1,4 +1,4 @@
-"""Build Kubernetes, CoreDNS and the pause program from their Go modules, once per set of inputs.
+"""Build Kubernetes, CoreDNS and the pause program from their Go modules, once per set of inputs; and others on demand.
 
 Go's caches stay below our cache while a build is unfinished, so that an interrupted one goes on where it stopped, and
 are removed when it succeeds: Kubernetes alone needs about 4 GB of them.
@@ -80,6 +80,15 @@ MODULES = (
     Module(name="pause", title="Build the pause program", packages=(".",), programs=("pause",), disk_gb=0.5),
 )
 
+KUBE_STATE = Module(
+    name="kube-state",
+    title=f"Build kube-state-metrics {versions.KUBE_STATE} (once, about 2 minutes on two cores)",
+    packages=("k8s.io/kube-state-metrics/v2",),
+    programs=("kube-state-metrics",),
+    disk_gb=2,
+)
+"""Not part of the cluster: built for the first stack that wants it."""
+
 
 @dataclass(frozen=True)
 class Binaries:
@@ -119,13 +128,19 @@ def binaries() -> Binaries:
 def ensure_binaries(report: Report) -> Binaries:
     """Build what is not built yet. `LocalError` without a usable Go, space or module proxy."""
     for module in MODULES:
-        target = directory_of(module)
-        if not target.is_dir():
-            go = find_go()
-            _check_disk(module)
-            with report.step(module.title) as step:
-                _build(go, module, target, step)
+        ensure_module(module, report)
     return binaries()
+
+
+def ensure_module(module: Module, report: Report) -> Path:
+    """Build one module if it is not built yet, and give the directory with its programs. `LocalError` as above."""
+    target = directory_of(module)
+    if not target.is_dir():
+        go = find_go()
+        _check_disk(module)
+        with report.step(module.title) as step:
+            _build(go, module, target, step)
+    return target
 
 
 def find_go() -> str:

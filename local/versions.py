@@ -8,6 +8,10 @@ KUBERNETES = "v1.34.4"
 COREDNS = "v1.14.1"
 """Must equal the requirement in `coredns/go.mod`; a test compares them. The last one for Go 1.24 (Debian 13)."""
 
+KUBE_STATE = "v2.15.0"
+"""Must equal the requirement in `kube-state/go.mod` and the tag of `slurm.local_cluster.KUBE_STATE_IMAGE`; a test
+compares them."""
+
 PAUSE = "1"
 """Our own pause program; counted up when its source changes what it does."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+from slurm.names import JOB_METRICS_PORT
 
 RUNBOOKS: Final = "docs/runbooks"
 """Where each alert has its page, in the repository: `docs/runbooks/NAME.md`."""
@@ -51,9 +53,11 @@ ALERTS: Final = (
         "critical",
     ),
     _alert(
-        # A worker that is down has no figures either. Prometheus' own job is named `prometheus`.
+        # Of a node that is down SlurmNodesDown tells: its worker has no figures either, and slurmctld knows of it after
+        # SlurmdTimeout (300 s), before the time here is over. Prometheus' own job is named `prometheus`.
         "SlurmTargetDown",
-        'up{job=~"slurmctld|slurmstack-.+"} == 0',
+        'up{job=~"slurmctld|slurmstack-.+"} == 0 unless on (instance) '
+        f'label_replace(slurmstack_node_down == 1, "instance", "$1:{JOB_METRICS_PORT}", "node", "(.+)")',
         "10m",
         "Prometheus cannot read {{ $labels.instance }}",
     ),
@@ -131,6 +135,29 @@ ALERTS: Final = (
         "The configuration agent refuses the new files; slurmctld goes on with the old ones",
     ),
     _alert(
+        "SlurmPolicyFailed",
+        "slurmstack_policy_failed == 1",
+        "5m",
+        "The policy of the stack file (accounts, users, QOS, limits) could not be applied",
+    ),
+    _alert(
+        # Kubernetes waits ever longer, at last 5 minutes between two starts.
+        "ContainerRestartLoop",
+        # munged is an init container that stays (a native sidecar), which has a figure of its own.
+        "max by (namespace, pod, container) (increase(kube_pod_container_status_restarts_total[1h])) >= 5 or "
+        "max by (namespace, pod, container) (increase(kube_pod_init_container_status_restarts_total[1h])) >= 5",
+        "5m",
+        "The container {{ $labels.container }} of {{ $labels.pod }} is started again and again",
+    ),
+    _alert(
+        "ClaimNotBound",
+        # A worker's scratch comes with its machine, and its pod is told of by others.
+        'kube_persistentvolumeclaim_status_phase{phase=~"Pending|Lost",persistentvolumeclaim!~".+-scratch"} == 1',
+        "15m",
+        "The claim {{ $labels.persistentvolumeclaim }} has no volume ({{ $labels.phase }})",
+        "critical",
+    ),
+    _alert(
         "GpuErrors",
         "increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[15m]) > 0 or changes(DCGM_FI_DEV_XID_ERRORS[15m]) > 0",
         "0m",
@@ -139,15 +166,48 @@ ALERTS: Final = (
 )
 
 
-def rules_file(alerts: Iterable[Alert] = ALERTS) -> str:
-    """A file of rules for Prometheus, also the `spec` of a PrometheusRule: JSON, which any reader of YAML takes."""
-    rules = [
+_WHOSE: Final = ("cluster", "namespace")
+"""Labels that tell clusters apart, which an Alertmanager may serve several of."""
+
+GROUP_BY: Final = ("alertname", *_WHOSE)
+"""What is told in one message: a hundred lost workers are one."""
+
+INHIBITIONS: Final = (
+    # Warnings of Slurm are its consequences, or can wait until it is back.
+    {
+        "source_matchers": ['alertname="SlurmctldDown"'],
+        "target_matchers": ['alertname=~"Slurm.+"', 'severity="warning"'],
+        "equal": list(_WHOSE),
+    },
+    {
+        "source_matchers": ['alertname="SlurmManyNodesDrained"'],
+        "target_matchers": ['alertname="SlurmNodeDrained"'],
+        "equal": [*_WHOSE, "check"],
+    },
+)
+"""Alertmanager's `inhibit_rules`: of what follows from something that is told itself, nobody is told."""
+
+
+def rules_file(
+    alerts: Iterable[Alert] = ALERTS, *, runbooks: str | None = None, labels: Mapping[str, str] | None = None
+) -> str:
+    """A file of rules for Prometheus, also the `spec` of a PrometheusRule: JSON, which any reader of YAML takes.
+
+    `runbooks`: URL below which people find the pages; None: nowhere but in the repository. `labels`: more for each.
+    """
+
+    def annotations(alert: Alert) -> dict[str, str]:
+        page = f"{alert.name}.md"
+        url = {} if runbooks is None else {"runbook_url": f"{runbooks}/{page}"}
+        return {"summary": alert.summary, "runbook": f"{RUNBOOKS}/{page}", **url}
+
+    rules: list[dict[str, Any]] = [
         {
             "alert": alert.name,
             "expr": alert.expression,
             "for": alert.wait,
-            "labels": {"severity": alert.severity},
-            "annotations": {"summary": alert.summary, "runbook": f"{RUNBOOKS}/{alert.name}.md"},
+            "labels": {**(labels or {}), "severity": alert.severity},
+            "annotations": annotations(alert),
         }
         for alert in alerts
     ]

@@ -9,6 +9,10 @@ LOCAL_CONTEXT = "slurmstack-local"
 """Name of the context in the local cluster's kubeconfig."""
 
 
+KUBE_STATE_IMAGE = "localhost/kube-state-metrics:v2.15.0"
+"""Image of kube-state-metrics that is built here, for stacks with `monitoring.kube_state`; the tag is its version."""
+
+
 def local_directory() -> Path:
     """Where the local cluster keeps everything: `$SLURMSTACK_LOCAL_DIR`, by default `/var/lib/slurmstack`."""
     return Path(os.environ.get("SLURMSTACK_LOCAL_DIR") or "/var/lib/slurmstack").resolve()

@@ -40,8 +40,9 @@ def collector_file(config: ClusterConfig, otlp: Otlp) -> str:
         "receivers": {
             "filelog": {
                 "include": [f"{POD_LOGS}/{namespace}_*/*/*.log"],
-                # What it complains about itself would be the next to be sent. A pool may have its name: `-0`, `-17`.
-                "exclude": [f"{POD_LOGS}/{namespace}_{LOG_SHIPPER}-?????_*/*/*.log"],
+                # What it complains about itself would be the next to be sent. By its container, which no other pod has:
+                # pools may be called as they like, `log-shipper-gpu` too.
+                "exclude": [f"{POD_LOGS}/{namespace}_*/{LOG_SHIPPER}/*.log"],
                 "include_file_path": True,
                 "include_file_name": False,
                 "start_at": "beginning",

@@ -7,21 +7,27 @@ import re
 from config.cluster import ClusterConfig
 from config.sections.slurm import folded
 
-PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/jobs-users-accts", "/metrics/scheduler")
-"""Of slurmctld, on its own port. /metrics itself is only a list of them."""
+PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")
+"""Of slurmctld, on its own port. /metrics itself is only a list of them.
+
+/metrics/jobs-users-accts is not among them: users choose the name of their account, and slurmctld writes it as it is
+(26.05, src/plugins/metrics/openmetrics/openmetrics.c, _dump_metric_no_desc). A quotation mark in one, or thousands of
+them, would keep all of it from Prometheus, and what follows a new line would be anything. The exporter gives those.
+"""
 
 _WITH_METRICS = ("26.05",)
 """Versions with `MetricsType`."""
 
 
-_OURS = re.compile(r"\b((?:slurm|slurmstack|cgroup)_\w+|up(?=\{))(\{)?")
+_OURS = re.compile(r"\b((?:slurm|slurmstack|cgroup|kube)_\w+|up(?=\{))(\{)?")
 """A figure of a cluster in PromQL, and whether matchers follow. `up`: whether a target could be read."""
 
 
 def of_cluster(expression: str, config: ClusterConfig) -> str:
     """PromQL for this cluster's figures alone, where others' may be in the same Prometheus (`monitoring.existing`).
 
-    The Prometheus operator notes the namespace of all that it has read. Figures of machines and of GPUs are read where
+    The Prometheus operator notes the namespace of all that it has read; kube-state-metrics names that of each object,
+    which its chart keeps. Figures of machines and of GPUs are read where
     these run, in other namespaces, and stay as they are.
     """
     if config.monitoring.existing is None:
@@ -51,3 +57,8 @@ def asks_who(config: ClusterConfig) -> bool:
 def slurmctld_gives_figures(config: ClusterConfig) -> bool:
     """Whether slurmctld itself gives its figures; else the exporter does, under the same names."""
     return config.monitoring.is_on and config.slurm.version in _WITH_METRICS and not asks_who(config)
+
+
+def names_people(config: ClusterConfig) -> bool:
+    """Whether figures name users and accounts: where anybody may see these, or slurmctld would tell anybody itself."""
+    return not is_private(config) or slurmctld_gives_figures(config)

@@ -74,6 +74,12 @@ NODE_EXPORTER = "node-exporter"
 NODE_EXPORTER_PORT = 9100
 """Its usual one."""
 
+KUBE_STATE = "kube-state"
+"""Name of kube-state-metrics' Deployment and of its Service, with `monitoring.kube_state`."""
+
+KUBE_STATE_PORT = 8080
+"""Its usual one."""
+
 SRUN_PORTS = (60001, 63000)
 """Ports on which `srun` and `salloc` listen for their steps, on login nodes and workers."""
 

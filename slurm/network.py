@@ -25,6 +25,8 @@ from slurm.names import (
     EXPORTER,
     EXPORTER_PORT,
     JOB_METRICS_PORT,
+    KUBE_STATE,
+    KUBE_STATE_PORT,
     LOG_SHIPPER,
     NODE_EXPORTER,
     NODE_EXPORTER_PORT,
@@ -44,7 +46,7 @@ NODES = "slurm-nodes"
 CONFIGURATION, POLICY = "configuration", "policy"
 """Jobs that wait until slurmctld has its new configuration; the second then sets accounts and reservations."""
 
-FREE = (CONTROLLER, WATCH, ELASTIC)
+FREE = (CONTROLLER, WATCH, ELASTIC, KUBE_STATE)
 """They follow objects of Kubernetes, whose API has another address and port in each cluster; no user's program runs in
 them."""
 
@@ -99,6 +101,7 @@ _LINKS = (
     Link(PROMETHEUS, EXPORTER, EXPORTER_PORT),
     Link(PROMETHEUS, NODES, JOB_METRICS_PORT),
     Link(PROMETHEUS, NODE_EXPORTER, NODE_EXPORTER_PORT),
+    Link(PROMETHEUS, KUBE_STATE, KUBE_STATE_PORT),
 )
 
 
@@ -114,6 +117,7 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         EXPORTER: config.monitoring.is_on,
         PROMETHEUS: config.monitoring.install,
         NODE_EXPORTER: config.monitoring.has_node_exporter,
+        KUBE_STATE: config.monitoring.has_kube_state,
     }
     found = tuple(link for link in _LINKS if there.get(link.source, True) and there.get(link.target, True))
     plots = config.dashboard.enabled and there[REST] and there[PROMETHEUS]

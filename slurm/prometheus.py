@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
-from slurm.alerts import rules_file
+from slurm.alerts import GROUP_BY, INHIBITIONS, rules_file
 from slurm.dashboards.boards import machine_figures
 from slurm.monitoring import PATHS, slurmctld_gives_figures
 from slurm.names import (
@@ -20,6 +20,8 @@ from slurm.names import (
     EXPORTER,
     EXPORTER_PORT,
     JOB_METRICS_PORT,
+    KUBE_STATE,
+    KUBE_STATE_PORT,
     NODE_EXPORTER,
     NODE_EXPORTER_PORT,
     PROMETHEUS_PORT,
@@ -44,8 +46,8 @@ _JUDGE_EVERY: Final = "15s"
 MOST_SAMPLES: Final = 200_000
 MOST_BYTES: Final = "64MB"
 LONGEST_VALUE: Final = 300
-"""Of one reading, which counts as failed beyond them. Users write names into figures (accounts, 26.05's own, too), and
-Prometheus' memory and volume are for all. A thousand nodes and as many groups are 60,000 samples."""
+"""Of one reading, which counts as failed beyond them. Users write names into figures (accounts), and Prometheus' memory
+and volume are for all. A thousand nodes and as many groups are 60,000 samples."""
 
 _BOUNDS: Final = {
     "sample_limit": MOST_SAMPLES,
@@ -57,6 +59,7 @@ READS_EXPORTER: Final = "slurmstack-exporter"
 READS_JOBS: Final = "slurmstack-jobs"
 READS_SLURMCTLD: Final = "slurmctld"
 _READS_MACHINES: Final = "slurmstack-machines"
+_READS_OBJECTS: Final = "slurmstack-kubernetes"
 """Names of what is read, in the label `job`, by which alerts know it."""
 
 _CPU_TIMES: Final = "node_cpu_seconds_total"
@@ -67,7 +70,7 @@ _SHARE: Final = 0.8
 
 def prometheus_files(config: ClusterConfig) -> dict[str, str]:
     """What Prometheus reads at its start: its configuration and its rules."""
-    return {PROMETHEUS_FILE: _text(_prometheus(config)), RULES_FILE: rules_file()}
+    return {PROMETHEUS_FILE: _text(_prometheus(config)), RULES_FILE: rules_file(runbooks=config.monitoring.runbooks)}
 
 
 def targets_file(config: ClusterConfig) -> str:
@@ -83,7 +86,8 @@ def targets_file(config: ClusterConfig) -> str:
 
 def alertmanager_file() -> str:
     """Alerts are shown and can be silenced, and nobody is told: where no Secret says whom."""
-    return _text({"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]})
+    route = {"receiver": "nobody", "group_by": list(GROUP_BY)}
+    return _text({"route": route, "inhibit_rules": list(INHIBITIONS), "receivers": [{"name": "nobody"}]})
 
 
 def keeps(config: ClusterConfig) -> dict[str, str]:
@@ -100,6 +104,8 @@ def _prometheus(config: ClusterConfig) -> dict[str, Any]:
     ]
     if config.monitoring.has_node_exporter:
         jobs.append(_job(_READS_MACHINES, _machines()))
+    if config.monitoring.has_kube_state:
+        jobs.append(_job(_READS_OBJECTS, {"static_configs": [{"targets": [f"{KUBE_STATE}:{KUBE_STATE_PORT}"]}]}))
     if slurmctld_gives_figures(config):
         jobs.append(_job(READS_SLURMCTLD, _slurmctld()))
     return {
@@ -130,7 +136,7 @@ def _machines() -> dict[str, Any]:
 
 
 def _slurmctld() -> dict[str, Any]:
-    """One job for all paths. `instance` has the path, too: five targets with the same labels would be one series."""
+    """One job for all paths. `instance` has the path, too: targets with the same labels would be one series."""
     address = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
     targets = [
         {"targets": [address], "labels": {"__metrics_path__": path, "instance": f"{address}{path}"}} for path in PATHS

@@ -44,7 +44,7 @@ def jobs_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
 
 
 def slurmctld_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
-    """ServiceMonitor of slurmctld, where it gives figures itself: five paths, which `instance` tells apart."""
+    """ServiceMonitor of slurmctld, where it gives figures itself: several paths, which `instance` tells apart."""
     address = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
     named = {path: _constant("instance", f"{address}{path}") for path in PATHS}
     endpoints = [
@@ -55,9 +55,13 @@ def slurmctld_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
 
 
 def rules(config: ClusterConfig) -> Spec:
-    """PrometheusRule with all alerts, each for this cluster's figures alone."""
+    """PrometheusRule with all alerts, each for this cluster's figures alone, and saying whose it is.
+
+    Sums and counts have lost these labels, by which Alertmanager knows what follows from what.
+    """
     own = [replace(alert, expression=of_cluster(alert.expression, config)) for alert in ALERTS]
-    return dict(json.loads(rules_file(own)))
+    labels = {"cluster": config.slurm.cluster_name, "namespace": config.cluster.namespace}
+    return dict(json.loads(rules_file(own, runbooks=config.monitoring.runbooks, labels=labels)))
 
 
 def _monitor(key: str, labels: Mapping[str, str], endpoints: list[dict[str, Any]]) -> dict[str, Any]:

@@ -18,14 +18,19 @@ from pathlib import Path
 from tests.stacks import ROOT
 
 _LOADED = (
+    "cli.app",
     "cli.commands.access",
     "cli.commands.cluster",
     "cli.commands.health",
     "cli.commands.stack",
+    "cli.commands.status",
     "components.cluster",
+    "components.clouds.connect",
+    "components.clouds.existing",
     "components.clouds.nebius.cloud",
+    *(f"pulumi_kubernetes.{group}" for group in ("apps.v1", "batch.v1", "core.v1", "helm.v3", "policy.v1", "rbac.v1")),
 )
-"""What most calls need. `pulumi` and the classes of Kubernetes come with it."""
+"""What most calls need. `pulumi` comes with it; the classes of Kubernetes do only where they are named."""
 
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload([__name__, *_LOADED])

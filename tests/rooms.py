@@ -6,6 +6,7 @@ Each box is a folder with the first sentence of its own docstring, and with the 
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 from textwrap import wrap
 from xml.sax.saxutils import escape
@@ -22,12 +23,13 @@ _LETTERS = 54
 """Letters that fit into a line of a tile."""
 
 
-def imported_rooms(path: Path) -> set[str]:
+@cache
+def imported_rooms(path: Path) -> frozenset[str]:
     """The first names of all modules that a file imports."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and node.level == 0}
-    return {name.split(".")[0] for name in names}
+    return frozenset(name.split(".")[0] for name in names)
 
 
 def used_by(room: str) -> list[str]:

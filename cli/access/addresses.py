@@ -6,8 +6,6 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
-
 from cli.kubectl.client import Kubectl
 
 
@@ -29,5 +27,12 @@ def host_public_key(kubectl: Kubectl, namespace: str) -> str | None:
     found = kubectl.items("secret", "ssh-host-keys", "-n", namespace)
     if not found:
         return None
+    # Loaded where it is needed: `status` asks for an address only.
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        Encoding,
+        PublicFormat,
+        load_pem_private_key,
+    )
+
     key = load_pem_private_key(base64.b64decode(found[0]["data"]["ssh_host_ed25519_key"]), None)
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -1,100 +1,19 @@
-"""Commands that look at a cluster or lead into it: status, login, dashboard, kubeconfig."""
+"""Commands that lead into a cluster: login, dashboard, kubeconfig."""
 
 from __future__ import annotations
 
-import json
 import threading
 from contextlib import suppress
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from cli.access.dashboard import open_dashboard, write_dashboards
 from cli.access.login import open_session
 from cli.access.reach import kubeconfig_of, reach, write_private
-from cli.commands.options import ConfigOption, JsonOption
-from cli.errors import FAILED
+from cli.commands.options import ConfigOption
 from cli.stack import open_stack
-from cli.status.present import Screen, print_status
-from cli.status.read import read_status
-from cli.status.watch import EVERY, watch
-
-
-class _EveryByDefault(TyperCommand):
-    """A command whose --watch may stand without a number."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the number in where there is none."""
-        whole = []
-        for number, word in enumerate(args):
-            whole.append(word)
-            following = args[number + 1] if number + 1 < len(args) else ""
-            if word == "--watch" and not following.replace(".", "", 1).isdecimal():
-                whole.append(f"{EVERY:g}")
-        return super().parse_args(ctx, whole)
-
-
-def status(
-    config: ConfigOption = None,
-    *,
-    every: Annotated[
-        float | None,
-        typer.Option(
-            "--watch", min=0.5, metavar="[SECONDS]", show_default=False,
-            help=f"Show it again and again, every {EVERY:g} s if no number follows; Ctrl-C ends.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:  # fmt: skip
-    """Show on one screen what runs: pods, pools, the queue, the jail, accounting, versions and addresses.
-
-    What cannot be read, because it does not answer or these credentials have no right to it, is said, and the rest is
-    shown all the same. ALLOCATED are nodes with jobs; DRAINED take no new ones, and are listed with the reason.
-
-    --json has the keys namespace, healthy, pods, workers, pools, nodes, queue (running, pending, other, reasons,
-    longest_wait in s), slurmctld (why it does not answer; empty if it does), slurmdbd_answers, configuration, jail
-    (seen_by, mounted, size and free in bytes, version), versions (slurm, images, slurmstack), last_apply (time,
-    engine), login_address, rest_address and unread (part: why). Keys are only ever added. What is not known is null.
-    With --watch each round is a line.
-
-    Exit status: 0 if all is whole, else 1; with --watch 0.
-
-    Examples:
-      slurmstack status
-
-      slurmstack status --watch 2
-
-      slurmstack status --json | jq .queue.reasons
-    """
-    stack = open_stack(config)
-    kubectl = reach(stack)
-    if every is None:
-        found = read_status(kubectl, stack.config)
-        if as_json:
-            typer.echo(json.dumps(asdict(found), indent=1))
-        else:
-            print_status(found)
-        if not found.healthy:
-            raise typer.Exit(FAILED)
-        return
-
-    def show() -> None:
-        found = read_status(kubectl, stack.config)
-        if as_json:
-            typer.echo(json.dumps(asdict(found)))
-        else:
-            typer.echo(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-            print_status(found)
-            typer.echo()
-
-    watch(lambda: Screen(read_status(kubectl, stack.config)), show, every=every, redraw=not as_json)
-
-
-status.command_class = _EveryByDefault  # type: ignore[attr-defined]
 
 
 def login(

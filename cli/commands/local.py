@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from config import ClusterConfig
-from local import cluster, images
+from local import archives, cluster, images
 from local import status as local_status
 from local.files import write_whole
 from local.report import Report, open_report
@@ -80,11 +80,12 @@ def load_images(report: Report, slurm_version: str, extras: JailExtras) -> None:
 
 def ensure_local_images(report: Report, config: ClusterConfig) -> None:
     """For a stack on the local cluster that uses images built here: see that its nodes have them."""
-    if not config.cloud.is_local or config.images.registry is not None or config.images.tag is not None:
-        return
-    if not kubeconfig().exists():
+    if not config.cloud.is_local or not kubeconfig().exists():
         return  # connecting says so, with the way out
-    load_images(report, config.slurm.version, jail_extras(config.images))
+    if config.images.registry is None and config.images.tag is None:
+        load_images(report, config.slurm.version, jail_extras(config.images))
+    if config.monitoring.has_kube_state and config.monitoring.kube_state_image is None:
+        cluster.load_archive(archives.ensure_kube_state(report))
 
 
 def ensure_login_key() -> Path:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +13,7 @@ from cli.efficiency.advice import advice, amount, clock, unknown
 from cli.efficiency.records import Job
 from cli.efficiency.totals import Efficiency, Row
 from cli.health.present import open_console, printable
+from cli.usage.csv_text import csv_text
 from cli.usage.present import DIGITS, hours, iso, period
 
 _MISSING = "-"
@@ -58,7 +57,7 @@ def _rounded(percent: float | None) -> float | None:
 
 def as_csv(found: Efficiency) -> str:
     """The rows of the report, with a heading. There is no row for the total."""
-    return _csv([*found.by, *_row((), found.total)], [_row(found.by, row) for row in found.rows])
+    return csv_text([*found.by, *_row((), found.total)], [_row(found.by, row) for row in found.rows])
 
 
 def job_as_data(job: Job) -> dict[str, Any]:
@@ -89,15 +88,7 @@ def job_as_data(job: Job) -> dict[str, Any]:
 def jobs_as_csv(jobs: Iterable[Job]) -> str:
     """Jobs, with a heading."""
     rows = [{**job_as_data(job), "advice": "; ".join(advice(job))} for job in jobs]
-    return _csv(list(rows[0]), rows)
-
-
-def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(list(rows[0]), rows)
 
 
 def print_table(found: Efficiency) -> None:

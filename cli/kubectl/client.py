@@ -194,10 +194,11 @@ def slurm(kubectl: Kubectl, namespace: str, *command: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def connect(cloud: Cloud, *, seconds: float = 600) -> Kubectl:
+def connect(cloud: Cloud, *, seconds: float = 600, ask: bool = True) -> Kubectl:
     """Kubectl for the cluster of a stack. Raises Failure if it, the context or the cluster is not there.
 
-    `seconds`: how long the API server may be silent; kubectl itself gives up after some tries of 20 s.
+    `seconds`: how long the API server may be silent; kubectl itself gives up after some tries of 20 s. `ask`: whether
+    it is asked at all whether it answers; who asks it something else anyway may do that first.
     """
     if isinstance(cloud, NebiusCloud):
         raise Failure("this cluster is made by its stack", hint="reach it with the kubeconfig that the stack exports")
@@ -210,6 +211,8 @@ def connect(cloud: Cloud, *, seconds: float = 600) -> Kubectl:
             f"cloud.kubeconfig: there is no file {kubeconfig}", hint="a relative path starts where you are", code=USAGE
         )
     kubectl = Kubectl(program=find_program(), context=context, kubeconfig=kubeconfig)
+    if not ask:
+        return kubectl
     answer = kubectl.run("get", "--raw", "/readyz", check=False, seconds=seconds)
     if answer.returncode == 0:
         return kubectl

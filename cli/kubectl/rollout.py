@@ -21,7 +21,7 @@ SLOWEST_POLL = 1.0
 
 Tell = Callable[[str], None]
 
-_AWAITED = frozenset({"Job", "Deployment", "StatefulSet"})
+_AWAITED = frozenset({"Job", "Deployment", "StatefulSet", "DaemonSet"})
 
 _JOB_UID = "batch.kubernetes.io/controller-uid"
 """The label with a Job's uid that Kubernetes gives to its pods."""
@@ -31,7 +31,7 @@ _CONFIGURATION = "config"
 
 
 def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
-    """Return when all jobs have completed and all StatefulSets and Deployments are up to date and ready.
+    """Return when all jobs have completed and all StatefulSets, Deployments and DaemonSets are up to date and ready.
 
     Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
@@ -47,13 +47,13 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
             return
         tell("waiting for " + ", ".join(missing))
         if time.monotonic() > deadline:
-            raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
+            raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}", missing)
         time.sleep(next(pauses))
 
 
-def _late(kubectl: Kubectl, namespace: str, what: str) -> Failure:
+def _late(kubectl: Kubectl, namespace: str, what: str, missing: Sequence[str] = ()) -> Failure:
     """The failure where something took too long, with what keeps pods from being ready."""
-    reasons = (f"  {reason}" for reason in _reasons(kubectl, namespace))
+    reasons = (f"  {reason}" for reason in _reasons(kubectl, namespace, {item.partition(" (")[0] for item in missing}))
     hint = "`slurmstack status` shows the pods; running this again continues to wait"
     return Failure("\n".join((what, *reasons)), hint=hint)
 
@@ -102,7 +102,7 @@ def _is_worker_pool(manifest: Manifest) -> bool:
 def _missing(
     kubectl: Kubectl, namespace: str, awaited: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
 ) -> list[str]:
-    """What has not yet taken effect of these Jobs, Deployments and StatefulSets, for people."""
+    """What has not yet taken effect of these Jobs and of what else has pods, for people."""
     jobs = [item for item in awaited if item.kind == "Job"]
     there = [found[key(item.document)] for item in awaited if key(item.document) in found]
     gone = [item for item in awaited if item.kind != "Job" and key(item.document) not in found]
@@ -111,6 +111,7 @@ def _missing(
         *(f"{item.name} (deleted by somebody)" for item in gone),
         *_missing_deployments(item for item in there if item["kind"] == "Deployment"),
         *_unready(item for item in there if item["kind"] == "StatefulSet"),
+        *_missing_on_machines(kubectl, namespace, [item for item in there if item["kind"] == "DaemonSet"]),
     ]
 
 
@@ -194,6 +195,34 @@ def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
     return missing
 
 
+def _missing_on_machines(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]]) -> list[str]:
+    """Those DaemonSets whose pods are not all ready, or not all of the newest template."""
+    missing = []
+    for item in sets:
+        status = item.get("status", {})
+        seen = status.get("observedGeneration") == item["metadata"]["generation"]
+        wanted = int(status.get("desiredNumberScheduled", 0))
+        ready = min(int(status.get("numberReady", 0)), int(status.get("updatedNumberScheduled", 0)))
+        if not seen or (ready < wanted and ready < wanted - _on_lost_machines(kubectl, namespace, item)):
+            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
+    return missing
+
+
+def _on_lost_machines(kubectl: Kubectl, namespace: str, daemon_set: Mapping[str, Any]) -> int:
+    """How many of its pods are on machines that are not ready: nothing runs there, and no update can wait for that.
+
+    None where we may not read the machines.
+    """
+    try:
+        machines = kubectl.items("node")
+    except Failure:
+        return 0
+    lost = {machine["metadata"]["name"] for machine in machines if not is_true(machine, "Ready")}
+    labels = ",".join(f"{key}={value}" for key, value in daemon_set["spec"]["selector"]["matchLabels"].items())
+    pods = kubectl.items("pod", "-n", namespace, "-l", labels) if lost else []
+    return sum(pod["spec"].get("nodeName") in lost for pod in pods)
+
+
 def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:
     return list(item.get("status", {}).get("conditions", []))
 
@@ -222,12 +251,19 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
     return ""
 
 
-def _reasons(kubectl: Kubectl, namespace: str) -> list[str]:
-    """Why pods are not ready, as far as Kubernetes says."""
-    reasons: list[str] = []
+def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[str]:
+    """Why pods are not ready, as far as Kubernetes says. `late`: the names of what has to have ready pods."""
     pods = kubectl.items("pod", "-n", namespace)
+    try:
+        events = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
+    except Failure:  # whoever may not read them is told the rest
+        events = []
     pending = {pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") == "Pending"}
-    reasons.extend(_without_sandbox(kubectl, namespace, pending))
+    reasons = [
+        *_told(events, "FailedCreate", late, "pods of {name} cannot be made"),
+        *_told(events, "FailedCreatePodSandBox", pending, "pods cannot be made"),
+        *_told(events, "FailedMount", pending, "{name}"),
+    ]
     for pod in pods:
         name = pod["metadata"]["name"]
         reasons.extend(
@@ -243,19 +279,45 @@ def _reasons(kubectl: Kubectl, namespace: str) -> list[str]:
                     f"{name}/{container['name']}: {waiting.get('reason')} {waiting.get('message', '')}".rstrip()
                 )
                 reasons.extend(f"  {line}" for line in _said_at_its_end(container))
+        if any(_maker(owner) in late for owner in pod["metadata"].get("ownerReferences", [])):
+            reasons.extend(_unready_containers(pod, events))
     return reasons
 
 
-def _without_sandbox(kubectl: Kubectl, namespace: str, pending: Collection[str]) -> list[str]:
-    """What keeps pods from having even a place for their containers, each thing once: only events tell."""
-    if not pending:
-        return []
-    failed = kubectl.items("event", "-n", namespace, "--field-selector=reason=FailedCreatePodSandBox")
-    ours = [event for event in failed if event.get("involvedObject", {}).get("name") in pending]
-    return sorted({f"pods cannot be made: {event.get('message', '')}" for event in ours})
+def _told(events: Iterable[Mapping[str, Any]], reason: str, about: Collection[str], head: str) -> list[str]:
+    """What only events tell, each thing once."""
+    found = set()
+    for event in events:
+        name = _maker(event.get("involvedObject", {}))
+        if event.get("reason") == reason and name in about:
+            found.add(f"{head.format(name=name)}: {event.get('message', '')}")
+    return sorted(found)
+
+
+def _maker(reference: Mapping[str, Any]) -> str:
+    """The name of an object; of a ReplicaSet, that of its Deployment."""
+    name = str(reference.get("name", ""))
+    return name.rpartition("-")[0] if reference.get("kind") == "ReplicaSet" else name
+
+
+def _unready_containers(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Containers that run or have just ended, and are not ready: which probe has failed, and their last words."""
+    reasons = []
+    name = pod["metadata"]["name"]
+    for container in pod.get("status", {}).get("containerStatuses", []):
+        state = container.get("state", {})
+        if container.get("ready") or "waiting" in state:
+            continue
+        what = "has ended" if "terminated" in state else "runs, but is not ready"
+        failed = _told(events, "Unhealthy", {name}, "") if "running" in state else []
+        reasons.append(f"{name}/{container['name']}: {what}{''.join(failed[:1])}")
+        reasons.extend(f"  {line}" for line in _said_at_its_end(container))
+    return reasons
 
 
 def _said_at_its_end(container: Mapping[str, Any]) -> list[str]:
     """The last lines of a container that ends again and again, where its termination message has them."""
-    message = container.get("lastState", {}).get("terminated", {}).get("message", "")
+    message = ""
+    for state in (container.get("lastState", {}), container.get("state", {})):
+        message = state.get("terminated", {}).get("message", "") or message
     return str(message).strip().splitlines()[-4:]

@@ -8,7 +8,6 @@ from typing import Any
 
 from cli.kubectl.client import Kubectl, in_controller
 from config.cluster import ClusterConfig
-from slurm.conf import config_hash
 from slurm.names import CONFIG_MAP
 
 STATE_FILE = "/run/slurmstack/configuration.json"
@@ -45,5 +44,7 @@ def describe_configuration(
 
 def _is_asked_for(kubectl: Kubectl, namespace: str, hash_: str) -> bool:
     """Whether the cluster is still asked for this configuration: the agent also remembers one that is long gone."""
+    from slurm.conf import config_hash  # noqa: PLC0415  see `read_status`
+
     found = kubectl.items("configmap", CONFIG_MAP, "-n", namespace)
     return any(config_hash(item.get("data", {})) == hash_ for item in found)

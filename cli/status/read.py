@@ -19,7 +19,6 @@ from cli.status.jail import Jail, read_jail
 from cli.status.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
 from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, is_down
 from config.cluster import ClusterConfig
-from slurm.conf import config_hash, render
 from slurm.names import REST, REST_PORT, node_name
 
 _SECONDS = 20
@@ -102,7 +101,8 @@ class Status:
 _FINE = ("active", "unknown")
 """A configuration that is in force, or that nobody can ask about: a network policy may keep the API server from it."""
 
-_KINDS = "pod,statefulset,service"
+KINDS = {"pods": "Pod", "statefulsets": "StatefulSet", "services": "Service"}
+"""What Kubernetes is asked for."""
 
 
 def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
@@ -115,6 +115,9 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         listed = pool.submit(_objects, kubectl, namespace)
         asked = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled)
         seen = pool.submit(read_jail, kubectl, namespace, _with_jail(config))
+        # Loaded while they run: templates take as long as one of them.
+        from slurm.conf import config_hash, render  # noqa: PLC0415
+
         wanted = config_hash(render(config))
     (objects, unread), slurm, (jail, no_jail) = listed.result(), asked.result(), seen.result()
     unread = {**unread, **slurm.unread, **({"jail": no_jail} if no_jail else {})}
@@ -154,7 +157,9 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
 
 def _objects(kubectl: Kubectl, namespace: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """What Kubernetes has, as far as these credentials may see it, and why the rest could not be read."""
-    done = kubectl.run("get", _KINDS, "-n", namespace, OWNERS, "-o", "json", check=False, seconds=_SECONDS)
+    done = kubectl.run(
+        "get", ",".join(KINDS.values()).lower(), "-n", namespace, OWNERS, "-o", "json", check=False, seconds=_SECONDS
+    )
     try:
         found = list(understood(done.stdout)["items"]) if done.stdout.strip() else []
     except (Failure, KeyError, TypeError):
@@ -167,9 +172,8 @@ def _objects(kubectl: Kubectl, namespace: str) -> tuple[list[dict[str, Any]], di
 def _refusals(done: subprocess.CompletedProcess[str], read: set[str]) -> dict[str, str]:
     """Kind -> why it could not be read: kubectl complains in a line of its own of each."""
     lines = message(done.stderr).splitlines() or ["kubectl failed without a word"]
-    kinds = {"pods": "Pod", "statefulsets": "StatefulSet", "services": "Service"}
-    refused = {name: line for line in lines for name in kinds if f'cannot list resource "{name}"' in line}
-    others = {name: lines[-1] for name, kind in kinds.items() if kind not in read} if not refused else {}
+    refused = {name: line for line in lines for name in KINDS if f'cannot list resource "{name}"' in line}
+    others = {name: lines[-1] for name, kind in KINDS.items() if kind not in read} if not refused else {}
     return dict.fromkeys(refused, "not allowed") | others
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -12,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.health.present import open_console, printable
+from cli.usage.csv_text import csv_text
 from cli.usage.totals import Row, Usage
 
 MILLION = 10**6
@@ -52,11 +51,7 @@ def _row(by: Sequence[str], row: Row) -> dict[str, Any]:
 def as_csv(usage: Usage) -> str:
     """The rows of the report, with a heading. There is no row for the total."""
     columns = [*usage.by, "start", "end", "jobs", "cpu_hours", "gpu_hours"]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_row(usage.by, row) for row in usage.rows)
-    return text.getvalue()
+    return csv_text(columns, (_row(usage.by, row) for row in usage.rows))
 
 
 def period(start: datetime, end: datetime) -> str:

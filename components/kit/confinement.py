@@ -72,8 +72,11 @@ def _items(given: Any) -> list[Any]:
     return list(given or ())
 
 
-def token_volume() -> k8s.core.v1.VolumeArgs:
-    """What a pod's ServiceAccount needs to talk to the API server, for the containers with a `token_mount` alone."""
+def token_volume(*, mode: int = 0o400) -> k8s.core.v1.VolumeArgs:
+    """What a pod's ServiceAccount needs to talk to the API server, for the containers with a `token_mount` alone.
+
+    By default root's alone: slurmctld, whose container has it for a hook of kubelet's, is not root.
+    """
     projections = [
         k8s.core.v1.VolumeProjectionArgs(
             service_account_token=k8s.core.v1.ServiceAccountTokenProjectionArgs(
@@ -95,8 +98,7 @@ def token_volume() -> k8s.core.v1.VolumeArgs:
             )
         ),
     ]
-    # Root's alone: slurmctld, whose container has it for a hook of kubelet's, is not root.
-    source = k8s.core.v1.ProjectedVolumeSourceArgs(sources=projections, default_mode=0o400)
+    source = k8s.core.v1.ProjectedVolumeSourceArgs(sources=projections, default_mode=mode)
     return k8s.core.v1.VolumeArgs(name="token", projected=source)
 
 

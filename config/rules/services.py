@@ -9,6 +9,7 @@ from config.errors import Problem, unknown_name
 from config.rules.settings import has_gpus, has_shards, named_resources, slurmdbd_setting_problems
 from config.rules.stack_file import Sections
 from config.sections.accounting import Accounting
+from config.sections.cloud import Cloud
 from config.sections.dashboard import Dashboard
 from config.sections.monitoring import Monitoring
 from config.sections.network_policies import NetworkPolicies
@@ -177,6 +178,10 @@ def monitoring_problems(sections: Sections) -> Iterator[Problem]:
     if monitoring.install and _PROMETHEUS in sections.names("worker_nodes"):
         message = "is the name of Prometheus' own pods with monitoring.install; take another one"
         yield Problem(f"worker_nodes.{_PROMETHEUS}", message)
+    cloud: Cloud | None = sections.get("cloud")
+    if monitoring.has_kube_state and monitoring.kube_state_image is None and cloud is not None and not cloud.is_local:
+        message = "is required with kube_state on this cluster: only the local cluster builds an image by itself"
+        yield Problem("monitoring.kube_state_image", message)
     cluster: Cluster | None = sections.get("cluster")
     if monitoring.existing is not None and cluster is not None and monitoring.existing.namespace == cluster.namespace:
         message = (

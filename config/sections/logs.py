@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from ipaddress import ip_address
 from typing import Annotated
@@ -9,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from config.base import Section, matching
+from config.base import Section, check_host, matching, once
 from config.names import SecretName
 
 _ENDPOINT = re.compile(r"^https?://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$")
@@ -26,12 +27,20 @@ def _of_a_server(endpoint: str) -> str:
         raise ValueError("has the port 0")
     if address.path.rstrip("/").endswith("/v1/logs"):
         raise ValueError("ends with /v1/logs, which is added; leave that out")
-    if address.hostname in {"localhost", "127.0.0.1", "::1"}:
+    host = check_host(address.hostname or "")
+    if host == "localhost" or _leads_nowhere(host):
         raise ValueError("is the collector's own pod, on each machine; name the server as pods reach it")
     return endpoint
 
 
+def _leads_nowhere(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ip_address(host).is_loopback or ip_address(host).is_unspecified
+    return False
+
+
 def _fixed(image: str) -> str:
+    check_host(image.partition("/")[0].partition(":")[0])
     if "@" not in image and ":" not in image.rpartition("/")[2]:
         raise ValueError("has neither tag nor digest, and so could be another one tomorrow; write NAME:TAG")
     return image
@@ -62,6 +71,11 @@ Header = Annotated[
 ]
 
 
+def _each_once(headers: dict[str, str]) -> dict[str, str]:
+    once(tuple(name.lower() for name in headers))
+    return headers
+
+
 class Otlp(Section):
     """Logs go to a server that takes OTLP by HTTP: Loki 3 and later at `/otlp`, or any OpenTelemetry endpoint."""
 
@@ -72,9 +86,11 @@ class Otlp(Section):
     """Full name of an image of the OpenTelemetry Collector with the receiver `filelog`, the extension `file_storage`
     and the exporter `otlphttp`, as the distribution `contrib` has them. None of ours: it is pulled as it is."""
 
-    headers: dict[Header, SecretName] = Field(default_factory=dict, max_length=16)
+    headers: Annotated[dict[Header, SecretName], AfterValidator(_each_once)] = Field(
+        default_factory=dict, max_length=16
+    )
     """Header of each request -> Secret in the cluster's namespace, which you make yourself, with its content in the key
-    `value`: `{authorization: loki-token}`."""
+    `value`: `{authorization: loki-token}`. Small letters or large are the same to HTTP."""
 
     @property
     def port(self) -> int:

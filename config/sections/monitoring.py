@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from config.base import Section, Volume
+from config.base import Section, Volume, matching
 from config.names import LabelKey, LabelValue, NamespaceName, SecretName
+from config.sections.logs import Image
 
-_OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nodes")
+_OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nodes", "kube_state", "kube_state_image")
 """Keys that say something about a Prometheus of the cluster's own."""
 
 _OURS = {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component", "part-of")}
 """Labels that every object of the cluster carries (components/kit/context.py)."""
+
+_PAGES = re.compile(r"^https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~%@+:-]+)*/?$")
+
+PagesUrl = Annotated[
+    str,
+    matching(
+        _PAGES,
+        "is not where pages are found: http:// or https://, a host, perhaps a port and a path, and no user, question "
+        "mark or space, such as https://git.example.com/slurmstack/blob/main/docs/runbooks",
+    ),
+    AfterValidator(lambda url: url.rstrip("/")),
+    Field(json_schema_extra={"pattern": _PAGES.pattern}),
+]
+"""A URL to which `/NAME.md` is added."""
 
 
 class ExistingPrometheus(Section):
@@ -56,6 +72,13 @@ class Monitoring(Section):
     nodes: bool = Field(default=False, strict=True)
     """Measure the workers' machines, too (CPU, memory, disks, InfiniBand), with a node exporter on each. Needs
     `install`; an `existing` Prometheus has its own as a rule."""
+    kube_state: bool = Field(default=False, strict=True)
+    """Measure the cluster's objects in Kubernetes, too (pods, restarts, claims), with kube-state-metrics, which may
+    list these in the cluster's namespace and nothing else. Needs `install`; an `existing` Prometheus has its own as a
+    rule."""
+    kube_state_image: Image | None = None
+    """Full name of an image of kube-state-metrics, version 2.15 or so, for `kube_state`. Default: on the local cluster
+    one that is built there from its Go module; elsewhere it is required, as none of ours is published."""
     storage: Volume = "20Gi"
     """Size of Prometheus' volume, with `install`; at least 100Mi. It can grow but never shrink. Four fifths of it are
     for figures: where they need more, the oldest go before `retention` is over."""
@@ -67,6 +90,11 @@ class Monitoring(Section):
     alertmanager_secret: SecretName | None = None
     """Secret in the cluster's namespace with the key `alertmanager.yml`, which you make yourself: whom Alertmanager
     tells, and how. It is read at the start of the pod. Default: nobody is told; alerts are shown. Needs `install`."""
+
+    runbooks: PagesUrl | None = None
+    """URL below which people who are told find the pages of docs/runbooks, `NAME.md` each:
+    `https://git.example.com/slurmstack/blob/main/docs/runbooks`. Alerts have it as `runbook_url`. Default: they only
+    have `runbook`, the page's path in the repository. Needs `install` or `existing`."""
 
     @property
     def is_on(self) -> bool:
@@ -83,6 +111,11 @@ class Monitoring(Section):
         """Whether there is a node exporter of ours."""
         return self.install and self.nodes
 
+    @property
+    def has_kube_state(self) -> bool:
+        """Whether there is kube-state-metrics of ours."""
+        return self.install and self.kube_state
+
     @field_validator("existing", mode="before")
     @classmethod
     def _where_it_is(cls, given: Any) -> Any:
@@ -97,6 +130,10 @@ class Monitoring(Section):
         useless = sorted(key for key in self.model_fields_set & set(_OF_OURS) if getattr(self, key) is not False)
         if useless and not self.install:
             raise ValueError(f"has {', '.join(useless)}, but no Prometheus that it is for; set install: true, too")
+        if self.runbooks is not None and not self.install and self.existing is None:
+            raise ValueError("has runbooks, but no alerts that they are for; set install or existing, too")
+        if self.kube_state_image is not None and not self.kube_state:
+            raise ValueError("has kube_state_image, but no kube_state that it is for; set kube_state: true, too")
         if self.dashboards and not self.is_on:
             raise ValueError("has dashboards, but nothing is measured; set enabled, install or existing, too")
         return self

@@ -14,7 +14,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -70,15 +70,16 @@ class GpuJobs:
         gpus = self._gpus()
         if not gpus or not numbers:
             return
+        # Known even where the lock is not to be had: whoever has it next shows all that is known.
+        write_atomically(self._file(job), json.dumps([uid, *numbers]), sync=False)
         with self._alone():
-            write_atomically(self._file(job), json.dumps([uid, *numbers]), sync=False)
             self._show(gpus)
 
     def end(self, job: str) -> None:
         """A job has left its GPUs."""
         if self._file(job).exists():
+            self._file(job).unlink(missing_ok=True)
             with self._alone():
-                self._file(job).unlink(missing_ok=True)
                 self._show(self._gpus())
 
     @property
@@ -104,18 +105,28 @@ class GpuJobs:
 
     def _show(self, gpus: Sequence[Gpu]) -> None:
         """From all that is known, so that what went wrong for one job is mended with the next."""
-        jobs = {}
-        for path in sorted(
-            (path for path in self.own.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
-        ):
-            uid, *numbers = json.loads(path.read_text(encoding="utf-8"))
-            jobs[path.name] = (uid, numbers)
+        jobs = self._jobs()
+        dcgm: dict[str, str] = {}
+        gpustat: dict[str, str] = {}
         for number, gpu in enumerate(gpus):
-            having = [job for job, (_, numbers) in jobs.items() if number in numbers]
+            having = [job for job, (_, *numbers) in jobs.items() if number in numbers]
             only = f"{having[0]} {jobs[having[0]][0]}\n" if len(having) == 1 else ""
-            _put(self._dcgm / gpu.name, "".join(f"{job}\n" for job in having))
-            for name in filter(None, (gpu.name, gpu.uuid)):
-                _put(self._gpustat / name, only)
+            dcgm[gpu.name] = "".join(f"{job}\n" for job in having)
+            gpustat |= dict.fromkeys(filter(None, (gpu.name, gpu.uuid)), only)
+        failures: list[OSError] = []
+        with _opened(self.shown) as shown:
+            for directory, files in ((self._dcgm, dcgm), (self._gpustat, gpustat)):
+                failures.extend(_put_all(shown / directory.name, files, directory))
+        if failures:
+            raise failures[0]
+
+    def _jobs(self) -> dict[str, list[int]]:
+        """Job -> its user and the numbers of its GPUs, the oldest first."""
+        jobs = {}
+        for name in sorted((path.name for path in self.own.iterdir() if path.name.isdigit()), key=int):
+            with contextlib.suppress(FileNotFoundError):  # it has just ended
+                jobs[name] = json.loads(self._file(name).read_text(encoding="utf-8"))
+        return jobs
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -136,8 +147,41 @@ class GpuJobs:
             os.close(descriptor)
 
 
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[Path]:
+    """A path to the very directory that is there now, whatever others put into its place. A link in its place goes."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(directory, flags)
+    except OSError:
+        own_directory(directory)
+        descriptor = os.open(directory, flags)
+    try:
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+def _put_all(directory: Path, files: Mapping[str, str], name: Path) -> Iterator[OSError]:
+    """Write files, name -> content, each whatever becomes of the others. Gives what went wrong.
+
+    `name`: what the directory is called there.
+    """
+    try:
+        with _opened(directory) as opened:
+            for file, content in files.items():
+                try:
+                    _put(opened / file, content)
+                except OSError as error:
+                    yield OSError(error.errno, error.strerror, str(name / file))
+    except OSError as error:
+        yield OSError(error.errno, error.strerror, str(name))
+
+
 def _put(path: Path, content: str) -> None:
     """What is there is no more than what it says: nobody follows a link or waits for a pipe."""
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()  # as a mount of a file that was not there makes it
     if not content:
         path.unlink(missing_ok=True)
     elif _content(path) != content.encode():
@@ -149,5 +193,9 @@ def _content(path: Path) -> bytes:
         descriptor = os.open(path, _READ)
     except OSError:
         return b""
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(_MOST)
+    try:
+        return os.read(descriptor, _MOST)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)

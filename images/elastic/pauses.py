@@ -3,8 +3,8 @@
 Slurm itself gives such a node up after `resume_timeout`: its job goes back to the queue, and the node is DOWN and
 powered down. Left so it would take no job any more, and if it were merely resumed, the scheduler would take it at once
 for the same job, again in vain. So the pool pauses: its nodes that are off are drained, with a reason that says until
-when, and resumed then, which makes them idle again. Nodes that are up go on. The pause doubles with each failure; after ten of them in a row the
-pool is set aside until an administrator resumes its nodes.
+when, and resumed then, which makes them idle again. Nodes that are up go on. The pause doubles with each failure; after
+ten of them in a row the pool is set aside until an administrator resumes its nodes.
 
 The reasons are the memory of it: a restart of this program finds them in Slurm.
 """

@@ -40,9 +40,12 @@ _HELP: Final = {
     "queue_stuck_jobs": "Jobs pending for Resources or Priority although idle nodes are there that they fit",
     "job_requeues_max": "Most restarts of a pending or running job",
     "node_drained": "1 for each drained node, with who drained it and for what kind of reason",
+    "node_down": "1 for each node that is down",
     "configuration_refused": "Whether the latest configuration was refused (1) or not (0)",
     "configuration_pending": "Whether a configuration waits to be active (1) or not (0)",
     "configuration_applied_timestamp_seconds": "When the configuration in force was put in force",
+    "policy_failed": "Whether the latest apply of the policy that has ended failed (1) or not (0)",
+    "policy_applied_timestamp_seconds": "When the policy was applied the last time",
     "volume_free_bytes": "Bytes of a volume that are free",
     "volume_size_bytes": "Bytes of a volume",
     "certificate_not_after_timestamp_seconds": "When a certificate ends",
@@ -147,6 +150,13 @@ def put_drained(figures: Figures, nodes: Iterable[Node], *, by_person: bool) -> 
             by = node.reason_by or "unknown"
             labels = {"check": own.check if own else "", "by": by if by_person or by in _DAEMONS else ""}
             figures.put("node_drained", 1, node=node.name, reason_kind=kind, **labels)
+
+
+def put_down(figures: Figures, nodes: Iterable[Node]) -> None:
+    """Which nodes are down; Slurm's own figures only count them."""
+    for node in nodes:
+        if "DOWN" in node.states:
+            figures.put("node_down", 1, node=node.name)
 
 
 def _kind_of(reason: str, by: str) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from images.exporter import own_figures, slurm_figures
-from images.exporter.own_figures import put_drained, put_requeues, put_stuck, put_waits
-from images.exporter.slurm_figures import put_jobs, put_nodes, put_partitions, put_scheduler
+from images.exporter.own_figures import put_down, put_drained, put_requeues, put_stuck, put_waits
+from images.exporter.slurm_figures import put_jobs, put_nodes, put_partitions, put_people, put_scheduler
 from images.exporter.sources import Agent, SourceError, Sources, end_of_certificate
 from images.exporter.text import Family, exposition
 
@@ -32,7 +32,7 @@ class Wanted:
     """What there is to ask for."""
 
     slurms_own: bool
-    """Whether Slurm's own names are given; not where slurmctld gives them itself."""
+    """Whether Slurm's own names are given; not where slurmctld gives them itself, but for those of `by_person`."""
     by_person: bool
     """Whether users and accounts are named."""
     accounting: bool
@@ -106,6 +106,7 @@ class Rounds:
         }
         if self._wanted.accounting:
             found["slurmdbd"] = self._sources.slurmdbd
+            found["policy"] = self._sources.policy
         if self._wanted.certificates:
             found["certificates"] = self._ends
         return found
@@ -155,10 +156,16 @@ class Rounds:
                 own.put("certificate_not_after_timestamp_seconds", end, name=certificate)
         elif name == "configuration":
             _put_agent(own, value)
+        elif name == "policy":
+            for state, figure in (("failed", "policy_failed"), ("applied", "policy_applied_timestamp_seconds")):
+                if state in value:
+                    own.put(figure, value[state])
         else:
             self._put_own(name, values, own)
             if self._wanted.slurms_own:
                 self._put_slurms(name, values, slurms)
+            if name == "jobs" and self._wanted.by_person:
+                put_people(slurms, value)
 
     def _put_own(self, name: str, values: dict[str, Any], own: own_figures.Figures) -> None:
         jobs, nodes, partitions = (values[source] for source in _OF_SLURMCTLD)
@@ -167,6 +174,7 @@ class Rounds:
             put_requeues(own, jobs)
         elif name == "nodes":
             put_drained(own, nodes, by_person=self._wanted.by_person)
+            put_down(own, nodes)
         elif name == "partitions" and jobs is not None and nodes is not None:
             put_stuck(own, [partition.name for partition in partitions], jobs, nodes, self._now())
 
@@ -175,7 +183,7 @@ class Rounds:
         if name == "scheduler":
             put_scheduler(slurms, values[name])
         elif name == "jobs":
-            put_jobs(slurms, jobs, by_person=self._wanted.by_person)
+            put_jobs(slurms, jobs)
         elif name == "nodes":
             put_nodes(slurms, nodes)
         elif name == "partitions" and jobs is not None and nodes is not None:

@@ -163,12 +163,14 @@ class Figures:
             self.families.setdefault(full, Family(full, names()[full])).set(value, labels)
 
 
-def put_jobs(figures: Figures, jobs: Sequence[Job], *, by_person: bool) -> None:
-    """All jobs; `by_person`: also those of each user and each account."""
+def put_jobs(figures: Figures, jobs: Sequence[Job]) -> None:
+    """All jobs."""
     tasks = sum(job.tasks for job in jobs)
     figures.put("jobs_", {**_of_jobs(jobs), "": tasks})
-    if not by_person:
-        return
+
+
+def put_people(figures: Figures, jobs: Sequence[Job]) -> None:
+    """The jobs of each user and each account."""
     for prefix, label, key in (("user", "username", _user), ("account", "account", _account)):
         for who, own in _grouped(jobs, _bounded(jobs, key)).items():
             figures.put(f"{prefix}_jobs_", {**_of_jobs(own), "": len(own)}, {label: who})

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import ssl
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,6 +136,10 @@ class Sources:
             size_bytes=store.get("size_bytes"),
         )
 
+    def policy(self) -> Mapping[str, float]:
+        """How the jobs that apply the policy have ended: `applied` and `failed`, as far as the agent knows."""
+        return self._get("policy")
+
     def _records(
         self, command: tuple[str, ...], kind: str, parse: Callable[[Mapping[str, Any]], Record]
     ) -> list[Record]:
@@ -156,6 +161,8 @@ class Sources:
         try:
             with urllib.request.urlopen(f"{self.agent_url}/{path}", timeout=5) as response:  # noqa: S310 - our own pod
                 found: dict[str, Any] = json.load(response)
+        except urllib.error.HTTPError as error:
+            raise SourceError(f"configuration agent: {error.read(300).decode(errors='replace').strip()}") from error
         except (OSError, ValueError) as error:
             raise SourceError(f"configuration agent: {error}") from error
         return found

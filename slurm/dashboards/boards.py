@@ -55,6 +55,9 @@ _CONTROLLERS: Final = (
     _number("Jobs pending", "slurm_jobs_pending"),
     _number("Nodes down or drained", "slurm_nodes_down + slurm_nodes_drain + slurm_nodes_draining"),
     _number(
+        "Policy applied, ago", "time() - slurmstack_policy_applied_timestamp_seconds", unit="s", needs="accounting"
+    ),
+    _number(
         "State volume used",
         '1 - slurmstack_volume_free_bytes{volume="state"} / slurmstack_volume_size_bytes{volume="state"}',
         unit="percentunit",
@@ -112,6 +115,31 @@ _SCHEDULER: Final = (
     ),
 )  # fmt: skip
 
+_KUBERNETES: Final = (
+    _plot("Pods by phase", "sum by (phase) (kube_pod_status_phase)", "{{phase}}", needs="kube_state"),
+    Panel(
+        title="Pods that are wanted and not ready",
+        queries=(
+            Query("kube_statefulset_replicas - kube_statefulset_status_replicas_ready", "{{statefulset}}"),
+            Query("kube_deployment_spec_replicas - kube_deployment_status_replicas_ready", "{{deployment}}"),
+            Query(
+                "kube_daemonset_status_desired_number_scheduled - kube_daemonset_status_number_ready", "{{daemonset}}"
+            ),
+        ),
+        needs="kube_state",
+    ),
+    _plot(
+        "Restarts in an hour",
+        "topk(10, sum by (pod, container) (increase(kube_pod_container_status_restarts_total[1h])) "
+        "or sum by (pod, container) (increase(kube_pod_init_container_status_restarts_total[1h])))",
+        "{{pod}} {{container}}", needs="kube_state", explained="The ten with most. Runbook: ContainerRestartLoop.",
+    ),
+    _plot(
+        "Volumes that are not there", 'sum(kube_persistentvolumeclaim_status_phase{phase!="Bound"})', "claims",
+        needs="kube_state", explained="Runbook: ClaimNotBound.",
+    ),
+)  # fmt: skip
+
 CLUSTER: Final = Board(
     name="cluster",
     title="Slurm cluster",
@@ -121,6 +149,7 @@ CLUSTER: Final = Board(
         Row(title="Queue", panels=_QUEUE),
         Row(title="Waiting", panels=_WAITING),
         Row(title="Scheduler", panels=_SCHEDULER),
+        Row(title="Kubernetes", panels=_KUBERNETES),
     ),
 )
 

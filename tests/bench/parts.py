@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from local import cluster as local_cluster
-from tests.bench import accounting, apply, command_line, confinement, health, jobs, rest, scaling, start
+from tests.bench import accounting, apply, command_line, confinement, health, jobs, look, rest, scaling, start
 from tests.bench.cluster import Cluster
 from tests.bench.row import Measuring
 from tests.bench.scale.part import scale
@@ -58,6 +58,7 @@ PARTS = (
     Part(name="policy", about="500 users in 50 accounts", measure=accounting.policy),
     Part(name="records", about="sacct with 10,000 jobs", measure=accounting.records),
     Part(name="health", about="what checks cost; faults, until they are acted on", measure=health.health),
+    Part(name="look", about="status, doctor, the page; monitoring at rest", measure=look.look),
     Part(name="engine", about="unchanged, setting and scaling with Pulumi's engine", measure=_engine, engine="pulumi"),
     Part(name="render", about="render of 1, 10, 100 pools", alone=command_line.render),
     Part(

@@ -11,19 +11,16 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPSConnection
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
-from slurm.dashboards.boards import BOARDS
 from tests.e2e.conftest import ENGINES
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
-from tests.panels import as_asked
 from tests.stacks import ROOT, dev, with_change
 
 API = "https://rest:6820/slurm/v0.0.42"
@@ -39,7 +36,7 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
         "cluster": {"namespace": "e2e-rest"},
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [key]}},
         "rest": {"enabled": True, "size": 2},
-        "monitoring": {"install": True, "nodes": True, "dashboards": True, "storage": "1Gi"},
+        "monitoring": {"install": True, "storage": "1Gi"},
         "dashboard": {"enabled": True},
     }
     slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
@@ -81,104 +78,6 @@ def job(script: str) -> tuple[str, str]:
     """A job as options of curl."""
     work = {"name": "rest", "current_working_directory": "/home/alice", "environment": ["PATH=/usr/bin:/bin"]}
     return "--json", json.dumps({"script": f"#!/bin/sh\n{script}\n", "job": work})
-
-
-def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOnKubernetes) -> None:
-    program = "import urllib.request as r; print(r.urlopen('http://exporter:9341/metrics', timeout=10).read().decode())"
-    execute = ("exec", "-n", slurm.namespace, "deploy/exporter", "-c", "exporter", "--", "python3", "-c", program)
-
-    def figures() -> str:
-        return slurm.kubectl.run(*execute).stdout
-
-    wanted = (
-        "slurm_nodes_idle 1",
-        'slurm_partition_nodes{partition="main"} 1',
-        "slurmstack_slurmctld_up 1",
-        "slurmstack_slurmdbd_up 1",
-        "slurmstack_configuration_refused 0",
-        'slurmstack_exporter_up{source="certificates"} 1',
-    )
-    wait_until(lambda: set(wanted) <= set(figures().splitlines()), f"all of {wanted}", timeout=90)
-
-
-def prometheus(slurm: SlurmOnKubernetes, path: str, **query: str) -> Any:
-    """What Prometheus' API answers, asked in its own pod, which nobody but the dashboard reaches."""
-    url = f"http://localhost:9090/api/v1/{path}?{urlencode(query)}"
-    program = f"import urllib.request as r; print(r.urlopen({url!r}, timeout=10).read().decode())"
-    return json.loads(slurm.exec("prometheus-0", "python3", "-c", program, container="prometheus"))["data"]
-
-
-def addresses(slurm: SlurmOnKubernetes, component: str) -> list[str]:
-    """Of a component's pods."""
-    pods = slurm.kubectl.items("pods", "-n", slurm.namespace, "-l", f"app.kubernetes.io/component={component}")
-    return [pod["status"].get("podIP", "") for pod in pods]
-
-
-def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: SlurmOnKubernetes) -> None:
-    machines = len(slurm.kubectl.items("nodes"))
-
-    def wanted() -> set[tuple[str, str]]:
-        return {
-            ("prometheus", "localhost:9090"),
-            ("slurmstack-exporter", "exporter:9341"),
-            ("slurmstack-jobs", "default-0:9306"),
-            *(("slurmstack-machines", f"{address}:9100") for address in addresses(slurm, "node-exporter")),
-        }
-
-    def read() -> bool:
-        targets = prometheus(slurm, "targets")["activeTargets"]
-        up = {(found["labels"]["job"], found["labels"]["instance"]) for found in targets if found["health"] == "up"}
-        idle = prometheus(slurm, "query", query="slurm_nodes_idle")["result"]
-        idle_is_known = [found["value"][1] for found in idle] == ["1"]
-        return up == wanted() and len(targets) == len(up) == 3 + machines and idle_is_known
-
-    wait_until(read, "all targets are read, one on each machine, and one node is idle", timeout=120)
-    (alertmanager,) = prometheus(slurm, "alertmanagers")["activeAlertmanagers"]
-    assert alertmanager["url"] == "http://localhost:9093/api/v2/alerts"
-
-
-QUERIES = """
-import json, sys, urllib.parse as parse, urllib.request as request
-for query in json.loads(sys.argv[1]):
-    url = "http://localhost:9090/api/v1/query?" + parse.urlencode({"query": query})
-    if not json.load(request.urlopen(url, timeout=30))["data"]["result"]:
-        print(query)
-"""
-"""Prints those without an answer, with Prometheus itself; fails where one is no PromQL."""
-
-
-def test_with_a_node_drained_under_jobs_each_panel_has_data_and_the_alert_has_begun(slurm: SlurmOnKubernetes) -> None:
-    """And it is over when that is mended. Panels of what this machine does not have, such as GPUs, are marked."""
-    absent = {"gpus", "dcgm", "infiniband"}
-    panels = [panel for board in BOARDS for panel in board.panels()]
-    queries = [as_asked(query) for panel in panels if panel.needs not in absent for query in panel.queries]
-    assert len(queries) > 40
-    (files,) = slurm.kubectl.items("configmap", "grafana-dashboards", "-n", slurm.namespace)
-    shown = [json.loads(text)["panels"] for text in files["data"].values()]
-    expressions = {target["expr"] for page in shown for panel in page for target in panel.get("targets", ())}
-    assert expressions == {query.expression for panel in panels for query in panel.queries}
-
-    def states() -> dict[str, str]:
-        return {found["labels"]["alertname"]: found["state"] for found in prometheus(slurm, "alerts")["alerts"]}
-
-    def empty() -> list[str]:
-        return slurm.exec(
-            "prometheus-0", "python3", "-c", QUERIES, json.dumps(queries), container="prometheus"
-        ).splitlines()
-
-    runs, waits = (slurm.submit("sleep 600", "--exclusive") for _ in range(2))
-    slurm.await_job(runs, "RUNNING")
-    slurm.slurm("scontrol update nodename=default-0 state=drain reason='a fan'")
-    try:
-        wait_until(lambda: states().get("SlurmNodeDrained") == "pending", "the alert has begun", timeout=150)
-        deadline = time.monotonic() + 150
-        while (without := empty()) and time.monotonic() < deadline:
-            time.sleep(5)
-        assert without == []
-    finally:
-        slurm.slurm(f"scancel {runs} {waits}; scontrol update nodename=default-0 state=resume")
-    wait_until(lambda: "SlurmNodeDrained" not in states(), "the alert is over", timeout=150)
-    slurm.await_idle("default-0")
 
 
 def test_a_job_that_is_submitted_runs_in_the_jail_as_the_user_of_the_token(slurm: SlurmOnKubernetes) -> None:

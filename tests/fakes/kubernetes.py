@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 KINDS: Final = {
     "configmaps": "ConfigMap", "events": "Event", "namespaces": "Namespace", "nodes": "Node", "pods": "Pod",
-    "podtemplates": "PodTemplate", "statefulsets": "StatefulSet",
+    "podtemplates": "PodTemplate", "statefulsets": "StatefulSet", "jobs": "Job",
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-from nebius.api._registry import REGISTRY
+from nebius.base.protos.dynamic import REGISTRY
 
 
 @dataclass(frozen=True, kw_only=True)

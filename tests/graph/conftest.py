@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from tests import stacks
 from tests.graph.nebius_recordings import STACKS
+from tests.recordings import record
 
 
 @pytest.fixture(scope="session", params=["dev", "existing", "existing_full", "nebius", "nebius_minimum", "nebius_full"])

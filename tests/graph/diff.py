@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.program.recording import record
 from cli.program.values import reveal
+from tests.recordings import record
 
 FORCES_REPLACEMENT: dict[str, tuple[str, ...]] = {
     "StatefulSet": (

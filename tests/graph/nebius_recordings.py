@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.program.recording import Recording, Registration, record
+from cli.program.recording import Recording, Registration
 from cli.program.values import reveal
 from components.clouds.nebius.immutable import NODE_GROUP
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 STACKS = ("nebius", "nebius_minimum", "nebius_full")

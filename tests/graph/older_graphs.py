@@ -6,9 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-from cli.program.recording import _STAND_INS, record
+from cli.program.recording import _STAND_INS
 from tests import stacks
 from tests.graph.state import state_of
+from tests.recordings import record
 
 OLDER = Path(__file__).parent / "older"
 STACKS = {

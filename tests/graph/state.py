@@ -9,10 +9,11 @@ from typing import Any
 
 import yaml
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import SIGNATURE, Secret
 from cli.safety.comparison import Comparison, against_recording
 from cli.stack import Stack, open_stack
+from tests.recordings import record
 
 
 def stack_of(directory: Path, sections: dict[str, Any], name: str = "test") -> Stack:

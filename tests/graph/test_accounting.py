@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import Recording, Registration, record
+from cli.program.recording import Recording, Registration
 from cli.program.values import reveal
 from tests import stacks
+from tests.recordings import record
 
 EXTERNAL = {
     "host": "db.example",

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import record
 from cli.program.values import reveal
 from tests import stacks
 from tests.graph.diff import Diff
+from tests.recordings import record
 from tests.stacks import with_change
 
 FILES_AND_JOB = {"slurm-configuration-files", "slurm-configuration-active"}

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from components.kit.confinement import ALLOWS_SUDO, SEALED_LATER
 from slurm.rights import CAPABILITIES, TEMPORARY, WITHOUT_JAIL
 from tests import stacks
+from tests.recordings import record
 from tests.security import pod_table
 from tests.stacks import ROOT, with_change
 

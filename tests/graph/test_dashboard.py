@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
 from tests.graph.reachability import network
+from tests.recordings import record
 from tests.stacks import with_change
 
 

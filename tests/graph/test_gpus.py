@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import record
 from cli.program.values import reveal
 from images.common.gpu_jobs import SHOWN
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 

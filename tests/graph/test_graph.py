@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import secrets
@@ -17,6 +18,7 @@ from cli.kubectl.diff import KINDS
 from cli.program.recording import GeneratedValues, Recording, Registration, record
 from cli.program.values import Secret, printable, reveal
 from components.cluster import SlurmCluster
+from config import ConfigError, load_config
 from config.base import parse_bytes
 from tests import stacks
 
@@ -312,6 +314,25 @@ def test_names_are_valid_and_fit(recording: Recording) -> None:
         for value in metadata["labels"].values():
             assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", value)
             assert len(value) <= 63
+
+
+def test_no_pool_can_take_the_name_of_something_else() -> None:
+    """A stack with all that there is, and with a pool of each name in it that `validate` lets a pool have."""
+    sections = stacks.with_change(stacks.existing_full(), "monitoring", {"install": True, "nodes": True})
+    logs = {"endpoint": "https://loki.example.com", "image": "registry.example.com/contrib:1"}
+    sections = stacks.with_change(sections, "logs", {"otlp": logs})
+
+    def names(given: dict[str, Any]) -> list[tuple[str, str]]:
+        return [(item.type, item.inputs["metadata"]["name"]) for item in _objects(record(given, stack="prod"))]
+
+    pools = sections["worker_nodes"]
+    for name in sorted({name for _, name in names(sections)}):
+        with contextlib.suppress(ConfigError):
+            load_config(stacks.with_change(sections, f"worker_nodes.{name}", pools["cpu"]))
+            pools[name] = pools["cpu"]
+    assert pools.keys() >= {"log-shipper", "node-exporter", "exporter"}
+    found = names(sections)
+    assert sorted(set(found)) == sorted(found)
 
 
 def test_every_object_is_valid_against_the_schema_of_kubernetes(recording: Recording) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from slurm.rights import INTO_JAIL
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 

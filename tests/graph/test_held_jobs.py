@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import record
 from cli.program.values import reveal
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import record
 from cli.program.values import reveal
 from images.worker.job_metrics.server import PORT
 from slurm.names import JOB_METRICS_PORT
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 

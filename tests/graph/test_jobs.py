@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import record
 from cli.safety import both_ways as engines
 from cli.safety.changed import parse_conf, pools_of, slurm_conf_in
 from tests import stacks
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending
 from tests.graph.state import compare_files, stack_of
+from tests.recordings import record
 from tests.stacks import with_change
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
 from tests.graph.reachability import network
+from tests.recordings import record
 from tests.stacks import with_change
 
 OTLP = {
@@ -73,9 +75,27 @@ def test_contents_of_headers_are_known_to_their_secrets_alone() -> None:
 def test_it_reads_the_namespace_s_pods_but_not_itself() -> None:
     config = json.loads(inputs(recorded(), "slurm-logs-config")["data"]["collector.yaml"])
     receiver = config["receivers"]["filelog"]
-    assert receiver["include"] == ["/var/log/pods/slurm_*/*/*.log"]
-    assert receiver["exclude"] == ["/var/log/pods/slurm_log-shipper-?????_*/*/*.log"]
+    places = {
+        "slurm_controller-0_uid/slurmctld": True,
+        "slurm_log-shipper-gpu-0_uid/slurmd": True,
+        "slurm_log-shipper-1000_uid/slurmd": True,
+        "slurm_log-shipper-x4k2p_uid/log-shipper": False,
+        "kube-system_controller-0_uid/slurmctld": False,
+    }
+
+    def is_in(place: str, key: str) -> bool:
+        path = PurePosixPath("/var/log/pods") / place / "0.log"
+        return any(path.match(pattern) for pattern in receiver[key])
+
+    assert {place: is_in(place, "include") and not is_in(place, "exclude") for place in places} == places
     assert config["exporters"]["otlphttp"]["endpoint"] == OTLP["endpoint"]
+
+
+def test_no_other_pod_has_a_container_of_its_name() -> None:
+    specs = [reveal(item.inputs).get("spec") or {} for item in recorded()]
+    pods = [spec["template"]["spec"] for spec in specs if "spec" in spec.get("template", {})]
+    names = [one["name"] for one_pod in pods for one in (*one_pod.get("initContainers", []), *one_pod["containers"])]
+    assert names.count(pod()["containers"][0]["name"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 
@@ -45,7 +46,7 @@ def test_figures_restart_nothing_but_workers_which_wait_for_their_jobs() -> None
     before = record(with_change(sections(), "monitoring.enabled", False), stack="prod")
     after = record(sections(), stack="prod")
     assert {name for name in differing(before, after) if "exporter" not in name} == {
-        "slurm-network-policies-controller", "slurm-network-policies-slurmdbd", "slurm-network-policies-worker",
+        "slurm-controller-role", *(f"slurm-network-policies-{name}" for name in ("controller", "slurmdbd", "worker")),
         "slurm-pool-cpu-pods", "slurm-pool-gpu-pods", "slurm-pool-plain-pods",
     }  # fmt: skip
 
@@ -68,23 +69,24 @@ def test_pods_say_where_their_figures_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "settings", "by_slurmctld", "uid"),
+    ("version", "settings", "by_slurmctld", "uid", "people"),
     [
-        ("24.11", {}, False, 953),
-        ("24.11", {"PrivateData": ["jobs", "users"]}, False, 64030),
-        ("26.05", {}, True, 953),
-        ("26.05", {"PrivateData": "none"}, True, 953),
-        ("26.05", {"PrivateData": "jobs"}, False, 64030),
-        ("26.05", {"PrivateData": "jobs", "MetricsParameters": "ignore_private_data"}, True, 64030),
-        ("26.05", {"MetricsAuthUsers": "alice"}, False, 64030),
+        ("24.11", {}, False, 953, "yes"),
+        ("24.11", {"PrivateData": ["jobs", "users"]}, False, 64030, "no"),
+        ("26.05", {}, True, 953, "yes"),
+        ("26.05", {"PrivateData": "none"}, True, 953, "yes"),
+        ("26.05", {"PrivateData": "jobs"}, False, 64030, "no"),
+        ("26.05", {"PrivateData": "jobs", "MetricsParameters": "ignore_private_data"}, True, 64030, "yes"),
+        ("26.05", {"MetricsAuthUsers": "alice"}, False, 64030, "no"),
     ],
 )
-def test_slurms_own_figures_come_from_exactly_one_place(
-    version: str, settings: dict[str, Any], by_slurmctld: bool, uid: int
+def test_slurms_own_figures_come_from_exactly_one_place_and_those_of_people_from_the_exporter(
+    version: str, settings: dict[str, Any], by_slurmctld: bool, uid: int, people: str
 ) -> None:
     given = sections(slurm__version=version, slurm__settings=settings)
     recording = record(given, stack="prod")
     assert environment(recording)["SLURMS_OWN"] == ("no" if by_slurmctld else "yes")
+    assert environment(recording)["BY_PERSON"] == people
     assert container(recording)["securityContext"]["runAsUser"] == uid
     conf = reveal(next(item.inputs for item in recording if item.name == "slurm-configuration-files"))["data"]
     assert ("MetricsType=metrics/openmetrics\n" in conf["slurm.conf"]) == by_slurmctld

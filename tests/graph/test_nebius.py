@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import Recording, Registration, record
+from cli.program.recording import Recording, Registration
 from cli.program.values import Unknown, printable
 from components.clouds.nebius.immutable import (
     ACCESS_KEY,
@@ -26,6 +26,7 @@ from components.clouds.nebius.immutable import (
 from tests import stacks
 from tests.graph import nebius_api
 from tests.graph.nebius_recordings import STACKS, groups, minimum, one
+from tests.recordings import record
 
 # The resources
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import Registration, record
+from cli.program.recording import Registration
 from cli.program.values import Unknown, printable
 from cli.safety.change import of_recording
 from cli.safety.compare import compare
@@ -21,6 +21,7 @@ from components.clouds.nebius.immutable import (
     NODE_GROUP,
 )
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 CPU_POOL = {"size": 1, "platform": "cpu-d3", "preset": "16vcpu-64gb"}

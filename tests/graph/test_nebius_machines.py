@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from components.clouds.nebius.cloud_init import mount_unit
 from tests import stacks
 from tests.graph.nebius_recordings import groups, minimum, one
+from tests.recordings import record
 from tests.stacks import with_change
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.program.recording import Made, record
+from cli.program.recording import Made
 from cli.safety.comparison import Comparison, against_state, removal
 from cli.safety.effects import refused
 from components.clouds.nebius.immutable import ALLOCATION, CLUSTER, FILESYSTEM, NODE_GROUP
 from tests import stacks
 from tests.graph.state import compare_files, stack_of, state_of
+from tests.recordings import record
 from tests.stacks import with_change
 
 STATUS: dict[str, dict[str, Any]] = {
@@ -30,13 +33,18 @@ STATUS: dict[str, dict[str, Any]] = {
 
 def applied(directory: Path, sections: dict[str, Any]) -> dict[str, Any]:
     """Pulumi's state after the stack was applied to a cloud, which gave everything ids of its own."""
-    stack = stack_of(directory, sections, "old")
+    return dict(json.loads(_applied(json.dumps(stack_of(directory, sections, "old").sections))))
+
+
+@cache
+def _applied(sections: str) -> str:
+    opened = json.loads(sections)
     made = {
         (item.type, item.name): Made(id=f"{item.name}-e00{number:x}", outputs=STATUS.get(item.type, {}))
-        for number, item in enumerate(record(stack.sections, stack="test"))
+        for number, item in enumerate(record(opened, stack="test"))
         if item.type.startswith("nebius:")
     }
-    return state_of(record(stack.sections, stack="test", made=made), STATUS)
+    return json.dumps(state_of(record(opened, stack="test", made=made), STATUS))
 
 
 def compare_state(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import record
 from tests import stacks
 from tests.graph.reachability import Network, network
+from tests.recordings import record
 from tests.stacks import with_change
 
 PORTS = {"ssh": 22, "database": 3306, "slurmctld": 6817, "slurmd": 6818, "slurmdbd": 6819, "rest": 6820, "agent": 8817}

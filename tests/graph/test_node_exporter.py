@@ -13,10 +13,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from slurm.dashboards.boards import MACHINE_INFO, machine_figures
 from tests import panels, stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cli.program.recording import Recording, Registration, record
+from cli.program.recording import Recording, Registration
 from cli.program.values import reveal
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 JOB = "slurm-policy-job"

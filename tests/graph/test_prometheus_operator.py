@@ -12,9 +12,10 @@ import jsonschema
 import pytest
 import yaml
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 OPERATOR = "github.com/prometheus-operator/prometheus-operator"

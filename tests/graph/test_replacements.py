@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import record
 from cli.safety.change import counts_of
 from cli.safety.comparison import Comparison, against_state, removal
 from cli.safety.effects import refused
 from tests import stacks
 from tests.graph.state import compare_files, stack_of, state_of
+from tests.recordings import record
 from tests.stacks import with_change
 
 

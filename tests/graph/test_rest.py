@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from cli.safety.change import of_recording
 from cli.safety.compare import compare
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 CLAIM = {"size": "2Ti", "storage_class": "fast"}

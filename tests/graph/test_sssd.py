@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
+from tests.recordings import record
 from tests.stacks import with_change
 
 PODS = ("slurm-controller-pods", "slurm-accounting-pods", "slurm-pool-cpu-pods", "slurm-login-pods")

@@ -8,10 +8,11 @@ import kubernetes_validate
 import pytest
 
 from cli.program.manifests import manifests
-from cli.program.recording import Recording, record
+from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
 from tests.graph.diff import Diff
+from tests.recordings import record
 from tests.stacks import with_change
 
 KUBERNETES = "1.34"

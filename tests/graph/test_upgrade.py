@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cli.program.manifests import manifests
-from cli.program.recording import record
 from cli.safety.comparison import Comparison, against_state
 from cli.safety.effects import refused
 from tests.graph.older_graphs import OLDER
 from tests.graph.state import stack_of
+from tests.recordings import record
 
 
 def graphs(pattern: str) -> pytest.MarkDecorator:

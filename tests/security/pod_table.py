@@ -23,7 +23,14 @@ def table() -> str:
     """All containers of a stack with all that can be asked for, one a line."""
     sections = with_change(stacks.existing_full(), "sssd", {"secret": "sssd"})
     sections = with_change(sections, "dashboard", {"enabled": True})
-    sections = with_change(sections, "monitoring", {"install": True, "nodes": True, "alertmanager_secret": "pager"})
+    monitoring = {
+        "install": True,
+        "nodes": True,
+        "kube_state": True,
+        "kube_state_image": "registry.example.com/kube-state-metrics:v2.15.0",
+        "alertmanager_secret": "pager",
+    }
+    sections = with_change(sections, "monitoring", monitoring)
     image = "registry.example.com/otel/collector-contrib:0.165.0"
     sections = with_change(sections, "logs", {"otlp": {"endpoint": "https://loki.example.com/otlp", "image": image}})
     rows: dict[str, None] = {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -16,7 +17,8 @@ from images.jail.populate import IN_PROGRESS, STATE
 from local.errors import LocalError
 from local.images import ensure_images
 from local.report import PlainReport
-from tests.slurm.accounting import AccountingSandbox, accounting_config
+from tests.shared import made_once
+from tests.slurm.accounting import AccountingSandbox, accounting_config, make_database
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import PREBUILT, lower
 from tests.slurm.sandbox import SlurmSandbox, populate_jail
@@ -72,25 +74,42 @@ class ClusterFactory:
         if version != self._version:
             self._stack.close()
         self._version = version
-        least = accounting_config if issubclass(kind, AccountingSandbox) else minimal_config
+        least = minimal_config
+        if issubclass(kind, AccountingSandbox):
+            least = accounting_config
+            more["database"] = made_once(self._temporary, f"database-{version}", partial(make_database, version))
         if jail is True:
             jail = self._populated(version, jail_mib)
         wanted = least(version, extra) if config is None else config
         return self._stack.enter_context(kind(version, config=wanted, jail=jail or None, **more))
 
     def _populated(self, version: str, mib: int | None) -> Path:
-        """A jail on top of its image: populate, which goes on where it stopped, finds its 30,000 files there."""
+        """A jail on top of what its image and populate have brought."""
         work = self._temporary.mktemp(f"jail-{version}")
         self._stack.callback(shutil.rmtree, work, ignore_errors=True)
         if mib is not None:
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(work)], check=True)
             self._stack.callback(subprocess.run, ["umount", "--lazy", str(work)], check=True)
-        for name in ("upper", "work", "jail"):
-            (work / name).mkdir()
-        (work / "upper" / STATE).mkdir()
-        (work / "upper" / IN_PROGRESS).touch()
-        options = f"lowerdir={lower('jail', version, work)},upperdir={work}/upper,workdir={work}/work"
-        subprocess.run(["mount", "-t", "overlay", "jail", "-o", options, str(work / "jail")], check=True)
-        self._stack.callback(subprocess.run, ["umount", "--lazy", str(work / "jail")], check=True)
-        populate_jail(version, work / "jail")
-        return work / "jail"
+        made = made_once(self._temporary, f"populated-{version}", partial(_populate, version))
+        return self._stack.enter_context(_overlay(work, f"{made / 'upper'}:{lower('jail', version, work)}"))
+
+
+def _populate(version: str, work: Path) -> None:
+    """Leave in `upper` what populate, which goes on where it stopped, writes besides the image's 30,000 files."""
+    (work / "upper" / STATE).mkdir(parents=True)
+    (work / "upper" / IN_PROGRESS).touch()
+    with _overlay(work, lower("jail", version, work)) as jail:
+        populate_jail(version, jail)
+
+
+@contextmanager
+def _overlay(work: Path, layers: str) -> Iterator[Path]:
+    """A directory with these layers, topmost first, and above them one that can be written."""
+    for name in ("upper", "work", "jail"):
+        (work / name).mkdir(exist_ok=True)
+    options = f"lowerdir={layers},upperdir={work}/upper,workdir={work}/work"
+    subprocess.run(["mount", "-t", "overlay", "jail", "-o", options, str(work / "jail")], check=True)
+    try:
+        yield work / "jail"
+    finally:
+        subprocess.run(["umount", "--lazy", str(work / "jail")], check=True)

@@ -11,6 +11,11 @@ from tests.slurm.cluster import ClusterFactory, require_images
 
 VERSIONS = ("24.11", "26.05")
 
+one_version = pytest.mark.parametrize("slurm_version", VERSIONS[:1], indirect=True)
+"""For what is the kernel's and our programs' alone. Where it begins with Slurm, another test of the file shows that it
+does so with each version.
+"""
+
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def slurm_version(request: pytest.FixtureRequest) -> str:

@@ -20,6 +20,7 @@ from slurm.health import check_settings
 from tests import stacks
 from tests.slurm.asked import Asked
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.conftest import one_version
 from tests.slurm.minimal import lines_of, minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.stacks import ROOT
@@ -195,6 +196,7 @@ def test_an_administrator_s_drain_is_left_alone(cluster: Healthy) -> None:
     cluster.run("scontrol update nodename=default-0 state=resume")
 
 
+@one_version
 def test_the_limit_holds(cluster: Healthy) -> None:
     for name in NODES[:2]:
         cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod=name)
@@ -206,6 +208,7 @@ def test_the_limit_holds(cluster: Healthy) -> None:
     assert sum(bool(cluster.reason(name)) for name in NODES) == 1
 
 
+@one_version
 def test_what_all_nodes_of_a_pool_have_at_once_drains_none_and_is_told_once(cluster: Healthy) -> None:
     for name in NODES:
         cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod=name)
@@ -219,6 +222,7 @@ def test_what_all_nodes_of_a_pool_have_at_once_drains_none_and_is_told_once(clus
     assert log("health-watch").count(told) == 1
 
 
+@one_version
 def test_beyond_the_limit_a_job_starts_though_its_gpu_is_in_use(cluster: Healthy) -> None:
     # As many as may be, for a check that nobody makes.
     cluster.run("scontrol update nodename=default-2 state=drain reason='health/elsewhere [node]: a test'")
@@ -230,6 +234,7 @@ def test_beyond_the_limit_a_job_starts_though_its_gpu_is_in_use(cluster: Healthy
     cluster.run("scontrol update nodename=default-2 state=undrain")
 
 
+@one_version
 @pytest.mark.parametrize(("how", "told"), [("hang", "did not end"), ("crash", "exit code -11")])
 def test_a_tool_that_hangs_or_crashes_drains_nothing_and_is_reported(cluster: Healthy, how: str, told: str) -> None:
     cluster.run(f"touch /run/fake-gpus/{how}", pod="default-2")
@@ -330,6 +335,7 @@ def test_another_job_of_the_user_on_the_node_loses_nothing(cluster: Healthy) -> 
     wait_until(lambda: not (pod.root / "tmp/stays").exists(), cluster.sandbox.logs)
 
 
+@one_version
 def test_prolog_and_epilog_are_done_by_the_resident_process(cluster: Healthy) -> None:
     def residents() -> list[str]:
         return cluster.run("pgrep -f -x '.*/health-alone periodic' || true", pod="default-0").split()
@@ -350,6 +356,7 @@ def test_the_controller_prints_all_nodes_for_the_command(cluster: Healthy) -> No
     assert all(node["fresh"] for node in nodes.values())
 
 
+@one_version
 def test_by_hand(cluster: Healthy) -> None:
     assert "disks" in cluster.run(f"{LIBEXEC}/health list", pod="default-0")
     told = json.loads(cluster.run(f"{LIBEXEC}/health run disks --json", pod="default-0"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from components.exporter import SLURM_UID
 from images.exporter.slurm_figures import names
+from slurm.monitoring import PATHS
 from tests import panels
 from tests.slurm.accounting import kill
 from tests.slurm.cluster import ClusterFactory
@@ -159,6 +161,9 @@ def test_the_figures_are_what_slurms_commands_say(exporter: SlurmSandbox) -> Non
     assert found["slurm_jobs_failed", ""] >= 1
     exporter.run("scancel --user=games")
     wait_for(exporter, {("slurm_jobs_running", ""): 0, ("slurm_user_jobs_running", 'username="games"'): 0})
+    exporter.run("scontrol update nodename=default-0 state=down reason=fan")
+    wait_for(exporter, {("slurm_nodes_down", ""): 1, ("slurmstack_node_down", 'node="default-0"'): 1})
+    exporter.run("scontrol update nodename=default-0 state=resume")
 
 
 def test_names_types_help_labels_and_values_are_those_of_slurmctld_itself(
@@ -192,16 +197,41 @@ def test_each_panel_that_shows_slurm_has_data_with_the_figures_of_either_version
     wait_for(exporter, {("slurm_jobs_running", ""): 2, ("slurm_jobs_pending", ""): 6})
     texts = {"exporter:9341": scrape(exporter)}
     if slurm_version == "26.05":
-        own = [line for line in texts["exporter:9341"].splitlines() if not line.startswith("slurm_")]
-        theirs = {path: scrape(exporter, f"http://controller-0:6817/metrics/{path}") for path in OF_SLURMCTLD}
+        kill(exporter.pods["exporter"], "exporter")
+        exporter.pods["exporter"].start_program("exporter", {**ENV, "SLURMS_OWN": "no"})
+        own = wait_for(exporter, {("slurm_account_jobs_running", 'account="physics"'): 2})
+        assert ("slurm_jobs_running", "") not in own
+        theirs = {path: scrape(exporter, f"http://controller-0:6817{path}") for path in PATHS}
         texts = {
-            "exporter:9341": "\n".join(own),
-            **{f"controller-0:6817/{path}": text for path, text in theirs.items()},
+            "exporter:9341": scrape(exporter),
+            **{f"controller-0:6817{path}": text for path, text in theirs.items()},
         }
     given = panels.series(texts)
     asked = panels.queries(name.partition("{")[0] for name in given)
     assert len(asked) > 30
     assert panels.empty(promtool, tmp_path, given, asked) == ""
+
+
+@pytest.mark.parametrize("account", ['a"b', "x" * 400])
+def test_whatever_users_call_their_accounts_figures_can_be_read(
+    exporter: SlurmSandbox, slurm_version: str, promtool: str, account: str
+) -> None:
+    done = exporter.run(
+        ["sbatch", "--uid=games", "--hold", f"--account={account}", "--output=/dev/null", "--wrap=true"]
+    )
+    assert done.returncode == 0, done.stderr
+    wait_for(exporter, {("slurm_user_jobs_hold", 'username="games"'): 1})
+
+    def is_read(text: str) -> bool:
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+        return done.returncode != 1  # 3: it does not like the names
+
+    assert is_read(scrape(exporter))
+    if slurm_version == "26.05":
+        assert all(is_read(scrape(exporter, f"http://controller-0:6817{path}")) for path in PATHS)
+        # Why that one is left to the exporter.
+        assert is_read(scrape(exporter, "http://controller-0:6817/metrics/jobs-users-accts")) is ('"' not in account)
+    exporter.run("scancel --user=games")
 
 
 def test_a_slurmctld_that_does_not_answer_has_no_figures(exporter: SlurmSandbox) -> None:

@@ -14,6 +14,7 @@ from config import load_config
 from tests import stacks
 from tests.openmpi import start_parallel
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.conftest import one_version
 from tests.slurm.minimal import TOKENS, lines_of, minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -118,6 +119,7 @@ def test_without_the_option_it_makes_none(cluster: SlurmSandbox) -> None:
     assert "Operation not permitted" in ask(cluster, f"{HERE} {IS_ROOT}", fails=True)
 
 
+@one_version
 def test_twenty_steps_in_a_row(cluster: SlurmSandbox) -> None:
     """Nothing of one is left over that the next could run out of."""
     loop = f"for i in $(seq 20); do srun -Q -n1 --overlap --chdir=/tmp --user-namespace {IS_ROOT} || exit 1; done"
@@ -229,6 +231,7 @@ def test_debian_s_programs_fetch_and_unpack_an_image_without_rights(cluster: Slu
     assert told.splitlines()[-2:] == ["10001", "of the image"], told
 
 
+@one_version
 def test_what_is_mounted_is_the_cell_and_nothing_else(cluster: SlurmSandbox) -> None:
     look = "cut -d' ' -f5,9- /proc/self/mountinfo | sort"
     plain = ask(cluster, f"{HERE} bash -c {quote(look)}").splitlines()
@@ -236,6 +239,7 @@ def test_what_is_mounted_is_the_cell_and_nothing_else(cluster: SlurmSandbox) -> 
     assert inside(cluster, look).splitlines() == plain, "what the cell shows in its place in the pod"
 
 
+@one_version
 def test_nothing_of_the_pod_is_to_be_reached(cluster: SlurmSandbox) -> None:
     script = """
         [ "$(stat -c %d:%i /)" = "$(stat -c %d:%i /proc/self/root/..)" ] && echo same root
@@ -262,11 +266,13 @@ REVEAL = (
 """What root of a user namespace tries to see what is below, or beside, or the machine's."""
 
 
+@one_version
 def test_root_of_a_namespace_reveals_nothing(cluster: SlurmSandbox) -> None:
     tries = "\n".join(f"( {line} ) >/dev/null 2>&1 && echo {quote(line)}" for line in REVEAL)
     assert nested(cluster, f"mount -t tmpfs none /mnt && umount /mnt && echo works\n{tries}") == "works\n"
 
 
+@one_version
 def test_root_of_a_namespace_writes_nothing_of_root_s(cluster: SlurmSandbox) -> None:
     script = """
         id -u; stat -c %u /etc/passwd
@@ -279,6 +285,7 @@ def test_root_of_a_namespace_writes_nothing_of_root_s(cluster: SlurmSandbox) -> 
     assert nested(cluster, script) == "0\n65534\nmine\n"
 
 
+@one_version
 def test_nobody_enters_another_user_s(cluster: SlurmSandbox) -> None:
     run = f"sbatch -Q --parsable -n1 -w {ALLOWED} --chdir=/tmp -o /dev/null --user-namespace --wrap 'exec sleep 777'"
     ask(cluster, run)
@@ -292,6 +299,7 @@ def test_nobody_enters_another_user_s(cluster: SlurmSandbox) -> None:
         assert "Permission denied" in told
 
 
+@one_version
 def test_nobody_in_the_jail_asks_the_warden(cluster: SlurmSandbox) -> None:
     connect = "socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect('/run/slurmstack/warden/socket')"
     for options in ("", "--user-namespace"):
@@ -350,6 +358,7 @@ while True:
 TOLD = {"STOP": "did not do so within", "KILL": "was ended"}
 
 
+@one_version
 @pytest.mark.parametrize("signal", TOLD)
 def test_who_stops_what_makes_them_stops_nobody_else(cluster: SlurmSandbox, signal: str) -> None:
     """It is the user's own process for a moment, which he may stop or end: that is his step's end, and no other's."""

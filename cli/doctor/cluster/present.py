@@ -58,6 +58,7 @@ def print_findings(facts: Facts, findings: Sequence[Finding], *, fine: str) -> N
 def _print(console: Console, text: Text, indent: int = 0) -> None:
     lines = text.wrap(console, console.width - indent - 3)
     for number, line in enumerate(lines):
+        line.rstrip()  # the blank at which it was folded
         console.print(Text(" " * (indent + (3 if number else 0))) + line)
 
 

@@ -72,3 +72,10 @@ def test_an_output_that_takes_nothing_gets_one_line(what: str, redirection: str,
     line = f"exec {sys.executable} -m cli.entry {what} {redirection}"
     done = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (status, said)
+
+
+def test_status_loads_what_logs_in_and_templates_only_where_they_are_needed() -> None:
+    code = "import sys, cli.commands.status; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "cli.status.read" in loaded.split()
+    assert not {"cryptography", "jinja2", "pulumi", "cli.access.login"} & set(loaded.split())

@@ -116,10 +116,12 @@ def test_a_context_that_does_not_exist_names_those_that_do(tmp_path: Path) -> No
     assert "'missing' is not a context" in done.stderr
     assert "there are: there" in done.stderr
     sections["cloud"]["context"] = "there"
-    done = slurmstack("preview", "--engine", "kubectl", "--config", str(stack_file(tmp_path, sections)))
-    assert done.returncode == 1
-    assert "does not answer" in done.stderr
-    assert "Traceback" not in done.stderr
+    for command in (["preview", "--engine", "kubectl"], ["status"]):
+        done = slurmstack(*command, "--config", str(stack_file(tmp_path, sections)))
+        assert done.returncode == 1
+        assert "the cluster of context 'there' does not answer" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert done.stdout == ""
 
 
 def test_without_a_local_cluster_the_way_to_one_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,10 @@ from images.common.boundary import (
     without_set_up,
 )
 from images.common.command import Result
+from images.common.gpu_jobs import GpuJobs
 from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS, Bind, bind_into_jail
 from images.common.process import CannotGoOnError
-from images.worker import slurmd
+from images.worker import confine, gres, slurmd
 from slurm.rights import IN_JAIL, WITHOUT_SET_UP
 from tests.fakes.commands import FakeMounts, FakeRunner
 from tests.stacks import ROOT
@@ -139,7 +141,14 @@ def test_the_configuration_of_an_earlier_container_is_forgotten(tmp_path: Path, 
     assert tmp_path.exists()
 
 
-def test_a_worker_runs_slurms_commands_only_when_it_has_given_that_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_runs_slurms_commands_only_when_it_has_given_that_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = tmp_path / "node"
+    jobs = GpuJobs(shown=tmp_path / "gpu-jobs", own=own / "gpu-jobs")
+    monkeypatch.setattr(slurmd, "write_gres_conf", partial(gres.write_gres_conf, directory=own, jobs=jobs))
+    for name in ("find", "write_slurm_conf"):
+        monkeypatch.setattr(confine, name, partial(getattr(confine, name), directory=own))
     done: list[str] = []
     environment = {"CONTROLLER": "c:6817", "NODE_CONF": "CPUs=1"}
     for name in ("own_directory", "forget_configuration", "settle_shared", "prepare_own_root", "give_up_set_up",
@@ -154,6 +163,8 @@ def test_a_worker_runs_slurms_commands_only_when_it_has_given_that_up(monkeypatc
 
     assert done.index("forget_configuration") < done.index("give_up_set_up") < done.index("slurm")
     assert done[-1] == "become"
+    written = {str(path.relative_to(own)) for path in own.rglob("*") if path.is_file()}
+    assert written == {"cgroup.conf", "confinement", "gpu-jobs/gpus.json", "gres.conf", "slurm.conf"}
 
 
 def test_a_daemon_does_not_ignore_what_python_ignores() -> None:

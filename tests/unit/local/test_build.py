@@ -7,6 +7,7 @@ import pytest
 
 from local import build, paths, versions
 from local.errors import LocalError
+from slurm.local_cluster import KUBE_STATE_IMAGE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +18,9 @@ def test_the_pinned_versions_are_those_of_the_go_modules() -> None:
     coredns = (paths.SOURCES / "coredns/go.mod").read_text()
     assert f"require k8s.io/kubernetes {versions.KUBERNETES}\n" in kubernetes
     assert f"require github.com/coredns/coredns {versions.COREDNS}\n" in coredns
+    kube_state = (build.KUBE_STATE.source / "go.mod").read_text()
+    assert f"require k8s.io/kube-state-metrics/v2 {versions.KUBE_STATE}\n" in kube_state
+    assert KUBE_STATE_IMAGE.endswith(f":{versions.KUBE_STATE}")
 
 
 def test_every_staging_module_is_replaced_by_the_version_that_belongs_to_kubernetes() -> None:
@@ -28,7 +32,7 @@ def test_every_staging_module_is_replaced_by_the_version_that_belongs_to_kuberne
 
 
 def test_the_oldest_accepted_go_can_build_every_module() -> None:
-    for module in build.MODULES:
+    for module in (*build.MODULES, build.KUBE_STATE):
         line = re.search(r"^go (\d+)\.(\d+)", (module.source / "go.mod").read_text(), re.MULTILINE)
         assert line is not None
         assert (int(line[1]), int(line[2])) <= versions.GO_MINIMUM

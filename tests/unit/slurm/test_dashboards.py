@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -101,6 +102,8 @@ def test_each_figure_that_is_asked_for_is_given_by_somebody(node_exporter: str) 
                     known = panel.needs == "infiniband" and name.removeprefix("node_infiniband_").encode() in machines
                 elif name.startswith("node_"):
                     known = panel.needs == "machines"
+                elif name.startswith("kube_"):
+                    known = panel.needs == "kube_state"  # each has data in tests/e2e/test_rest.py
                 elif name.startswith("DCGM_"):
                     known = panel.needs == "dcgm" and name in DCGM
                 else:
@@ -156,7 +159,7 @@ def test_two_clusters_in_one_prometheus_and_one_grafana_are_apart() -> None:
     assert not one.keys() & other.keys()
     assert not {page["uid"] for page in one.values()} & {page["uid"] for page in other.values()}
     assert all(len(page["uid"]) <= 40 for page in other.values())
-    ours = [expr for expr in asked(config("existing", "one")) if "slurm_" in expr or "cgroup_" in expr]
+    ours = [expr for expr in asked(config("existing", "one")) if re.search("slurm_|cgroup_|kube_", expr)]
     assert ours
     assert all('namespace="one"' in expr for expr in ours)
     assert 'label_values(slurm_node_cpus{namespace="one"}, node)' in json.dumps(one).replace('\\"', '"')

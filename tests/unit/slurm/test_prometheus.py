@@ -20,6 +20,8 @@ from tests import stacks
 from tests.stacks import with_change
 from tests.unit.config.messages import complaints
 
+KUBE_STATE: dict[str, Any] = {"kube_state": True, "kube_state_image": "registry.example.com/kube-state-metrics:v2.15.0"}
+
 
 def config(version: str = "24.11", **monitoring: Any) -> ClusterConfig:
     sections = with_change(stacks.existing(), "slurm.version", version)
@@ -32,7 +34,7 @@ def jobs(given: ClusterConfig) -> dict[str, dict[str, Any]]:
 
 
 def test_promtool_takes_the_configuration_and_its_rules(promtool: str, tmp_path: Path) -> None:
-    for name, text in prometheus_files(config(nodes=True)).items():
+    for name, text in prometheus_files(config(nodes=True, **KUBE_STATE)).items():
         (tmp_path / name).write_text(text.replace(CONFIG_DIR, str(tmp_path)))
     command = [promtool, "check", "config", str(tmp_path / "prometheus.yml")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -53,13 +55,21 @@ def test_slurmctld_is_read_where_it_gives_figures_and_each_path_is_a_series_of_i
     groups = jobs(config("26.05"))["slurmctld"]["static_configs"]
     assert tuple(group["labels"]["__metrics_path__"] for group in groups) == PATHS
     assert len({group["labels"]["instance"] for group in groups}) == len(PATHS)
+    # Users choose what is in there, and slurmctld writes it as it is; the exporter has these.
+    assert "/metrics/jobs-users-accts" not in PATHS
 
 
 def test_each_target_but_prometheus_itself_is_watched_by_an_alert() -> None:
     (alert,) = (alert for alert in ALERTS if alert.name == "SlurmTargetDown")
     (pattern,) = re.findall(r'job=~"(.*?)"', alert.expression)
-    watched = {name for name in jobs(config("26.05")) if re.fullmatch(pattern, name)}
-    assert watched == jobs(config("26.05")).keys() - {"prometheus"}
+    given = jobs(config("26.05", nodes=True, **KUBE_STATE))
+    assert {name for name in given if re.fullmatch(pattern, name)} == given.keys() - {"prometheus"}
+
+
+def test_kube_state_metrics_is_one_target() -> None:
+    assert "slurmstack-kubernetes" not in jobs(config())
+    (group,) = jobs(config(**KUBE_STATE))["slurmstack-kubernetes"]["static_configs"]
+    assert group == {"targets": ["kube-state:8080"]}
 
 
 def test_prometheus_3_is_told_the_format_that_slurmctld_does_not_name_and_2_is_not() -> None:
@@ -89,6 +99,13 @@ def test_no_target_may_fill_prometheus() -> None:
         assert (job["sample_limit"], job["body_size_limit"], job["label_value_length_limit"]) == (200_000, "64MB", 300)
 
 
+def test_rules_say_where_people_find_the_pages() -> None:
+    rules = json.loads(prometheus_files(config(runbooks="https://git.example.com/pages/"))["rules.yml"])
+    urls = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules["groups"][0]["rules"]}
+    assert urls["JailSlow"] == "https://git.example.com/pages/JailSlow.md"
+    assert "runbook_url" not in prometheus_files(config())["rules.yml"]
+
+
 def test_figures_leave_before_the_volume_is_full() -> None:
     assert keeps(config(storage="10Gi", retention=30)) == {"time": "30d", "size": "8589MB"}
 
@@ -105,10 +122,22 @@ def test_figures_leave_before_the_volume_is_full() -> None:
             "monitoring.existing.labels: has app.kubernetes.io/part-of, by which slurmstack knows its own objects",
         ),
         ({"existing": {"namespace": "m"}, "nodes": True}, "monitoring: has nodes, but no Prometheus that it is for"),
+        ({"enabled": True, "kube_state": True}, "monitoring: has kube_state, but no Prometheus that it is for"),
+        ({"install": True, "kube_state_image": "a/b:1"}, "monitoring: has kube_state_image, but no kube_state"),
+        ({"install": True, "kube_state": True}, "monitoring.kube_state_image: is required with kube_state on this"),
         ({"dashboards": True}, "monitoring: has dashboards, but nothing is measured"),
         (
             {"enabled": True, "storage": "5Gi"},
             "monitoring: has storage, but no Prometheus that it is for; set install: true, too",
+        ),
+        (
+            {"enabled": True, "runbooks": "https://git.example.com/pages"},
+            "monitoring: has runbooks, but no alerts that they are for; set install or existing, too",
+        ),
+        ({"install": True, "runbooks": "docs/runbooks"}, "monitoring.runbooks: 'docs/runbooks' is not where pages are"),
+        (
+            {"install": True, "runbooks": "https://git.example.com/{{ $labels.node }}"},
+            "monitoring.runbooks: 'https://git.example.com/{{ $labels.node }}' is not where pages are",
         ),
         ({"install": True, "retention": 0}, "monitoring.retention: "),
         ({"install": True, "storage": "1k"}, "monitoring.storage: '1k' is too little"),

@@ -106,6 +106,14 @@ def test_one_job_as_json_and_csv() -> None:
     assert row["advice"] == "; ".join(data["advice"])
 
 
+def test_no_cell_of_the_csv_is_a_formula() -> None:
+    odd = job(account="=1+2", user="@me")
+    (line,) = csv.DictReader(io.StringIO(jobs_as_csv([odd])))
+    assert (line["account"], line["user"], line["cpus"]) == ("'=1+2", "'@me", "2")
+    (row,) = csv.DictReader(io.StringIO(as_csv(report(odd, by=("account", "user")))))
+    assert (row["account"], row["user"], row["jobs"]) == ("'=1+2", "'@me", "1")
+
+
 def test_the_table_of_a_large_cluster_with_gpus_fits_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

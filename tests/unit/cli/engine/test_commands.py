@@ -18,12 +18,12 @@ import pytest
 from cli.engine.pulumi import unfinished
 from cli.errors import REFUSED, USAGE, Failure
 from cli.preview.document import NOT_COMPARED
-from cli.program.recording import record
 from cli.stack import open_stack
 from tests import stacks
 from tests.fakes.engine import EMPTY, FakeEngine
 from tests.fakes.queue_cluster import objects, pending, slurm_conf, without
 from tests.graph.state import state_of
+from tests.recordings import record
 from tests.stacks import with_change
 from tests.unit.cli.command_line import call, stack_file
 from tests.unit.cli.nebius_stack import NEBIUS
@@ -189,8 +189,7 @@ def test_lost_jobs_are_cancelled_before_the_engine_could_wait_for_them_and_only_
     os.close(theirs)
     os.close(ours)
     assert b"Cancel 1 job and go on?" in told.stdout
-    calls = (engine.directory / "calls.jsonl").read_text(encoding="utf-8")
-    assert [word for line in calls.splitlines() for word in json.loads(line) if word in {"scancel", "up"}] == done
+    assert [word for words in engine.all_calls() for word in words if word in {"scancel", "up"}] == done
 
 
 def test_a_harmless_change_is_left_to_the_engine(engine: FakeEngine, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from config import load_config
 from config.load import read_sections
 from slurm.images import ROLES, image_tag
 from tests import stacks
-from tests.fakes.tools import FakeTools, digest_of
+from tests.fakes.tool_programs import digest_of
+from tests.fakes.tools import FakeTools
 
 REGISTRY = "registry.example/slurmstack"
 

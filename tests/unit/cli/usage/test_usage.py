@@ -190,6 +190,21 @@ def test_the_csv_has_one_line_per_row_and_a_heading() -> None:
     assert (row["jobs"], row["cpu_hours"], row["gpu_hours"]) == ("1", "3.0", "0.0")
 
 
+@pytest.mark.parametrize(
+    ("account", "cell"),
+    [
+        ("=1+2", "'=1+2"), ("+x", "'+x"), ("-x", "'-x"), ("-", "'-"), ("@SUM(1)", "'@SUM(1)"), ("\t=1", "'\t'=1"),
+        ("\r=1", "' =1"), ("a\r=1", "a =1"), ("\n=1", "'\n=1"), ("\uff1d1", "'\uff1d1"), ("-1+2", "'-1+2"),
+        ("x;=1;", "x;'=1;"), ("x;1", "x;1"), ("x\t@1", "x\t'@1"),
+        ("-1\n", "'-1\n"), ("-1.5", "-1.5"), ("a=1", "a=1"), ("", ""), ("'=1", "'=1"),
+    ],
+)  # fmt: skip
+def test_no_cell_of_the_csv_is_a_formula_and_numbers_stay(account: str, cell: str) -> None:
+    text = as_csv(total([run(0, 1, account=account, cpus=3)]))
+    (row,) = csv.DictReader(io.StringIO(text, newline=""))
+    assert (row["account"], row["jobs"], row["cpu_hours"]) == (cell, "1", "3.0")
+
+
 def test_the_table_shows_groups_shares_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(total([run(0, 3), run(0, 1, account="bio", job="2")]))
     printed = capsys.readouterr().out

@@ -62,7 +62,7 @@ def test_what_a_job_has_is_read_from_its_resources() -> None:
 
 def test_a_job_may_have_memory_beyond_all_numbers() -> None:
     figures = Figures()
-    put_jobs(figures, [job(State="RUNNING", tres="mem=1?")], by_person=True)
+    put_jobs(figures, [job(State="RUNNING", tres="mem=1?")])
     assert "slurm_jobs_memory_alloc +Inf\n" in exposition(figures.families.values())
 
 

@@ -97,6 +97,21 @@ def test_whoever_makes_up_accounts_is_among_the_others_and_nobody_is_left_out() 
     assert names_in(rounds.text()) == names_in(text)
 
 
+def test_users_and_accounts_are_told_where_slurmctld_gives_the_rest_whatever_they_are_called() -> None:
+    odd = [pending(Account=account) for account in ('a"b\\', "x" * 400)]
+    rounds = rounds_of(Slurm(jobs=odd), [NOW], slurms_own=False)
+    rounds.round()
+    text = rounds.text()
+    slurms = {name for name in names_in(text) if name.startswith("slurm_")}
+    assert {re.match("slurm_(user|account)_jobs", name) is not None for name in slurms} == {True}
+    assert f'slurmstack_job_wait_seconds_max{{partition="main",account="{"x" * NAME_LENGTH}"}} 100' in text
+    told = {name for name in slurms if name.startswith("slurm_account_jobs{")}
+    assert told == {r'slurm_account_jobs{account="a\"b\\"}', f'slurm_account_jobs{{account="{"x" * NAME_LENGTH}"}}'}
+    private = rounds_of(Slurm(jobs=odd), [NOW], slurms_own=False, by_person=False)
+    private.round()
+    assert not re.search("^slurm_", private.text(), re.MULTILINE)
+
+
 def names_in(text: str) -> set[str]:
     """Every series, without its value."""
     return {line.rpartition(" ")[0] for line in text.splitlines()}
@@ -181,13 +196,6 @@ def test_a_round_that_never_ends_is_not_told_for_ever() -> None:
     assert 'slurmstack_exporter_up{source="jobs"} 0' in rounds.text()
 
 
-def test_where_slurmctld_gives_its_own_names_the_exporter_does_not() -> None:
-    rounds = rounds_of(Slurm(jobs=[pending()]), [NOW], slurms_own=False)
-    rounds.round()
-    assert "slurm_" not in rounds.text()
-    assert 'slurmstack_job_wait_seconds_max{partition="main",account="physics"} 100' in rounds.text()
-
-
 def test_private_data_name_nobody() -> None:
     rounds = rounds_of(Slurm(jobs=[pending(UserName="bob")]), [NOW], by_person=False)
     rounds.round()
@@ -261,6 +269,13 @@ def test_it_is_told_who_drained_a_node_and_for_what_and_of_private_data_no_perso
     check = [("check", "dns")] if kind == "health" else []
     told = [("by", by)] if by_person or by != "alice" else []
     assert list(figures.families["node_drained"].series) == [(("node", "n"), ("reason_kind", kind), *check, *told)]
+
+
+def test_nodes_that_are_down_are_named() -> None:
+    states = {"a": ["DOWN", "DYNAMIC_NORM"], "b": ["IDLE", "DRAIN"], "c": ["DOWN", "DRAIN", "NOT_RESPONDING"]}
+    rounds = rounds_of(Slurm(nodes=[{"name": name, "state": state} for name, state in states.items()]), [NOW])
+    rounds.round()
+    assert re.findall(r'^slurmstack_node_down{node="(.*)"} 1$', rounds.text(), re.MULTILINE) == ["a", "c"]
 
 
 def test_labels_are_escaped() -> None:

@@ -37,7 +37,9 @@ def test_a_healthy_cluster_ends_with_0_and_says_what_was_looked_at(
     cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run() == 0
-    said = " ".join(capsys.readouterr().out.split())
+    printed = capsys.readouterr().out
+    assert all(line == line.rstrip() for line in printed.splitlines())
+    said = " ".join(printed.split())
     assert said.startswith("Nothing is wrong, as far as could be seen.")
     assert "looked at: 12 pods, 2 machines, 3 volume claims, 2 Slurm nodes, 0 jobs, configuration, accounting" in said
 
@@ -50,7 +52,7 @@ def test_something_found_ends_with_1_in_80_columns_but_for_what_is_to_be_copied(
     assert run() == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("1. warning: node default-1 is drained by root: bad disk")
-    assert all(len(line) <= 80 for line in lines if "mend:" not in line)
+    assert all(len(line) <= 80 and line == line.rstrip() for line in lines if "mend:" not in line)
     assert "could not look at machines: not allowed" in lines
 
 

@@ -1,0 +1,194 @@
+"""What may go wrong in a monitored cluster, made to go wrong. Each undoes it at its end."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from threading import Event, Thread
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.e2e.small_volumes import Disk
+
+
+@contextmanager
+def nodes_drained_and_down(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    """Records of four nodes without a pod: three drained for one check, and one down."""
+    # Slurm takes them for nodes that are powered down, so nobody misses their pods.
+    others = "scontrol create nodename=other-[0-3] state=cloud feature=default cpus=2 realmemory=1000"
+    drained = "scontrol update nodename=other-[0-2] state=drain reason='health/disks [hardware]: read-only'"
+    slurm.slurm(f"{others}; {drained}; scontrol update nodename=other-3 state=down reason=broken")
+    try:
+        yield
+    finally:
+        slurm.slurm("scontrol delete nodename=other-[0-3]")
+
+
+@contextmanager
+def requeued_often(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    job = slurm.submit("sleep 600", "--requeue")
+
+    def runs() -> bool:
+        """It does not wait for two minutes after each time, as Slurm would have it."""
+        if slurm.job_state(job) == "RUNNING":
+            return True
+        slurm.slurm(f"scontrol update jobid={job} starttime=now", check=False)
+        return False
+
+    for _ in range(5):
+        wait_until(runs, f"job {job} runs again", timeout=120)
+        slurm.slurm(f"scontrol requeue {job}")
+    slurm.slurm(f"scontrol requeuehold {job}", check=False)
+    try:
+        yield
+    finally:
+        slurm.slurm(f"scancel {job}")
+
+
+@contextmanager
+def stuck_queue(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    """The first job runs on one node, the second waits for both, and with sched/builtin the third waits behind it."""
+    jobs = [slurm.submit("sleep 900", "--exclusive", f"--nodes={nodes}") for nodes in (1, 2, 1)]
+    try:
+        yield
+    finally:
+        slurm.slurm(f"scancel {' '.join(jobs)}")
+
+
+@contextmanager
+def certificate_near_its_end(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    """As if nobody had renewed it."""
+    at = ("secret", "rest-tls", "-n", slurm.namespace)
+
+    def put(certificate: str) -> None:
+        patch = {"data": {"tls.crt": certificate}}
+        slurm.kubectl.run("patch", *at, "--type=merge", f"--patch={json.dumps(patch)}")
+
+    def tell_kubelet() -> None:
+        """It renews a pod's files once a minute, or when the pod is changed."""
+        of_exporter = ("pods", "-l", "app.kubernetes.io/component=exporter", "-n", slurm.namespace)
+        slurm.kubectl.run("annotate", *of_exporter, "--overwrite", f"touched={datetime.now(UTC).timestamp()}")
+
+    (secret,) = slurm.kubectl.items(*at)
+    put(base64.b64encode(certificate_for(timedelta(days=5))).decode())
+    tell_kubelet()
+    try:
+        yield
+    finally:
+        put(secret["data"]["tls.crt"])
+        tell_kubelet()
+
+
+def certificate_for(time_left: timedelta) -> bytes:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rest")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    signed = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + time_left).sign(key, SHA256())
+    return signed.public_bytes(Encoding.PEM)
+
+
+@contextmanager
+def refused_configuration(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    before = slurm.sections
+    assert slurm.change("slurm.settings.PriorityType", "priority/nonsense", check=False).returncode != 0
+    try:
+        yield
+    finally:
+        slurm.sections = before
+        slurm.up()
+
+
+KILL_PROLOG = """
+import os, pathlib, signal, sys, time
+until = time.monotonic() + 30
+while time.monotonic() < until:
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if b"health-prolog" in pathlib.Path("/proc", pid, "cmdline").read_bytes() and int(pid) != os.getpid():
+                os.kill(int(pid), signal.SIGKILL)
+                sys.exit()
+        except OSError:
+            pass
+"""
+
+
+@contextmanager
+def failed_prolog(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    """One that is killed, as for want of memory. Slurm drains the node, and starts the job on the other one."""
+    node = "default-1"
+    thread = Thread(target=slurm.exec, args=(node, "python3", "-c", KILL_PROLOG), kwargs={"container": "slurmd"})
+    thread.start()
+    slurm.submit("true", f"--nodelist={node}")
+    thread.join()
+    try:
+        yield
+    finally:
+        slurm.slurm(f"scancel --user=alice; scontrol update nodename={node} state=resume", check=False)
+
+
+@contextmanager
+def full_volumes(disks: Iterable[Disk]) -> Iterator[None]:
+    for disk in disks:
+        disk.fill(0.94)
+    try:
+        yield
+    finally:
+        for disk in disks:
+            disk.empty()
+
+
+@contextmanager
+def slow(disk: Disk) -> Iterator[None]:
+    """It answers for half a second of five."""
+    over = Event()
+
+    def stop_and_go() -> None:
+        while not over.wait(0.5):
+            disk.freeze()
+            try:
+                over.wait(4.5)
+            finally:
+                disk.thaw()
+
+    thread = Thread(target=stop_and_go)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def claim_without_a_class(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    """A volume claim of a storage class that is not there."""
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "none-of-this-name",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "of-a-test"}, "spec": spec}
+    slurm.kubectl.run("apply", "-n", slurm.namespace, "-f", "-", stdin=json.dumps(claim))
+    try:
+        yield
+    finally:
+        slurm.kubectl.run("delete", "pvc", "of-a-test", "-n", slurm.namespace)
+
+
+@contextmanager
+def without(slurm: SlurmOnKubernetes, *workloads: str) -> Iterator[None]:
+    """As if these had no pod that runs."""
+    slurm.kubectl.run("scale", *workloads, "--replicas=0", "-n", slurm.namespace)
+    try:
+        yield
+    finally:
+        slurm.kubectl.run("scale", *workloads, "--replicas=1", "-n", slurm.namespace)

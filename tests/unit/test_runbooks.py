@@ -1,0 +1,248 @@
+"""What somebody reads who was woken: each alert has a page, and each line there can be pasted as it is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from cli.app import COMMANDS, load
+from cli.program.recording import record
+from cli.program.values import reveal
+from config.cluster import ClusterConfig
+from slurm.alerts import ALERTS
+from tests import stacks
+from tests.changes import _unwrapped
+from tests.runbooks import CONDITIONS, FOLDER, MEND, PLACEHOLDERS, SECTIONS, Command, commands, pages, sections
+from tests.stacks import ROOT, with_change
+
+USAGE_ERROR = typer.BadParameter.__mro__[1]
+"""What the parsers raise: click's, or typer's own of that name."""
+
+VALUES = {
+    "NODE": "cpu-0", "JOB": "17", "PARTITION": "main", "USER": "alice", "CHECK": "disks",
+    "RESERVATION": "later", "POD": "controller-0", "CLAIM": "controller-state", "REASON": "runbook", "MINUTES": "60",
+}  # fmt: skip
+
+FILTERS = {"sort", "uniq", "tail", "base64", "openssl"}
+"""What may follow in a pipe."""
+
+READERS = {
+    "scontrol": {"show", "ping"}, "sacctmgr": {"show"}, "promtool": {"query"}, "squeue": None, "sinfo": None,
+    "sacct": None, "sdiag": None, "df": None, "du": None, "nvidia-smi": None,
+}  # fmt: skip
+"""Programs in pods that only read -> with which first words; None: whatever follows."""
+
+WRITERS = {"scontrol", "scancel", "sdiag", "xargs", "amtool", *FILTERS}
+"""Those that change something, or pass on what others read."""
+
+OURS_THAT_READ = {"doctor", "health", "logs", "status", "preview", "validate"}
+
+ALL = [command for page in [*pages(), FOLDER / "README.md"] for command in commands(page)]
+
+
+def parts(text: str) -> list[list[str]]:
+    """The commands of a pipe, as a shell divides them."""
+    words = shlex.shlex(text, posix=True, punctuation_chars="|")
+    words.whitespace_split = True
+    found: list[list[str]] = [[]]
+    for word in words:
+        if word == "|":
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
+@cache
+def objects() -> list[tuple[str, dict[str, Any]]]:
+    """Kinds, and what the program registers of them for a stack with all that the pages speak of."""
+    whole = with_change(stacks.existing_full(), "monitoring", {"install": True, "nodes": True})
+    items = [item for item in record(whole, stack="prod") if item.type.startswith("kubernetes:")]
+    return [(item.type.rpartition(":")[2], reveal(item.inputs)) for item in items]
+
+
+@cache
+def claims() -> set[str]:
+    return {made["metadata"]["name"] for kind, made in objects() if kind == "PersistentVolumeClaim"}
+
+
+@cache
+def pods() -> dict[str, tuple[str, set[str]]]:
+    """What `kubectl exec` takes -> its component and its containers."""
+    found: dict[str, tuple[str, set[str]]] = {}
+    for kind, made in objects():
+        if kind in {"StatefulSet", "Deployment"}:
+            name, template, count = made["metadata"]["name"], made["spec"]["template"], made["spec"]["replicas"]
+            containers = [*template["spec"]["containers"], *template["spec"].get("initContainers", [])]
+            of = template["metadata"]["labels"]["app.kubernetes.io/component"], {one["name"] for one in containers}
+            names = [f"{name}-{number}" for number in range(count)] if kind == "StatefulSet" else [f"deployment/{name}"]
+            found |= dict.fromkeys(names, of)
+    return found
+
+
+def test_each_alert_has_a_page_with_all_sections() -> None:
+    assert {page.stem for page in pages()} == {alert.name for alert in ALERTS}
+    for page in pages():
+        found = sections(page)
+        assert tuple(found) == ("", *SECTIONS), page.stem
+        assert found[""].startswith(f"# {page.stem}\n"), page.stem
+        assert "\nUsers notice" in found[""], page.stem
+        assert "[README](README.md)" in found[""], page.stem
+        assert len(page.read_text().splitlines()) <= 50, page.stem
+
+
+def test_the_doctor_or_a_check_is_asked_before_anything_else() -> None:
+    ours = [page.stem for page in pages() if any("slurmstack " in one.text for one in commands(page)[:2])]
+    assert ours == [page.stem for page in pages()]
+
+
+def test_placeholders_are_those_that_readme_explains() -> None:
+    for command in ALL:
+        assert command.placeholders <= set(PLACEHOLDERS), command
+        assert command.only_with in {"", *CONDITIONS}, command
+        assert not re.search(r"<[\w -]+>|\.\.\.", command.text), command
+
+
+def test_readme_explains_each_placeholder() -> None:
+    readme = (FOLDER / "README.md").read_text()
+    assert tuple(re.findall(r"^\| `([A-Z]+)` \|", readme, re.MULTILINE)) == PLACEHOLDERS
+    assert set(VALUES) == set(PLACEHOLDERS)
+
+
+def test_each_line_calls_programs_that_a_person_has() -> None:
+    for command in ALL:
+        first, *more = parts(command.filled(VALUES))
+        assert first[0] in {"kubectl", "slurmstack"} or (first[0], command.page) == ("export", "README"), command
+        assert {words[0] for words in more} <= FILTERS | {"kubectl"}, command
+
+
+def test_slurmstack_has_each_command_and_option() -> None:
+    for command in ALL:
+        for program, *arguments in parts(command.filled(VALUES)):
+            if program == "slurmstack":
+                parsed(arguments)
+                assert arguments[0] in OURS_THAT_READ or (arguments[0] == "up" and not command.reads), command
+
+
+def parsed(arguments: list[str]) -> None:
+    """Read them with the real parsers. Raises a usage error of click."""
+    name: str | None
+    name, *rest = arguments
+    assert name in COMMANDS
+    group, context = load(name), None
+    while True:
+        context = group.make_context(name, list(rest), parent=context)
+        rest = [*context._protected_args, *context.args]
+        if not isinstance(group, TyperGroup) or not rest:
+            return
+        name, group, rest = group.resolve_command(context, rest)
+
+
+@pytest.mark.parametrize("wrong", ["doctor nod cpu-0", "logs --tial 3", "health run --node cpu-0", "doctor node"])
+def test_wrong_words_would_be_seen(wrong: str) -> None:
+    with pytest.raises((USAGE_ERROR, AssertionError)):
+        parsed(wrong.split())
+
+
+def test_logs_are_asked_of_what_is_there() -> None:
+    known = {"POD", *(name for component, containers in pods().values() for name in (component, *containers))}
+    for command in ALL:
+        words = command.text.split()
+        if words[:2] == ["slurmstack", "logs"] and not words[2].startswith("--"):
+            assert words[2] in known, command
+
+
+def test_kubectl_is_asked_of_what_is_there() -> None:
+    for command in ALL:
+        for program, *arguments in parts(command.filled(VALUES)):
+            if program == "kubectl" and arguments != ["get", "nodes"]:
+                asked(arguments, command)
+
+
+def asked(arguments: list[str], command: Command) -> None:
+    """One call of kubectl: in the namespace, of what the program registers, and only to read where it says so."""
+    verb, *rest = arguments
+    if verb == "exec":
+        option, namespace, target, container_option, container, dashes, *inside = rest
+        assert (option, namespace, container_option, dashes) == ("-n", "slurm", "-c", "--"), command
+        assert container in pods()[target][1], command
+        is_known(inside, reads=command.reads)
+    elif verb in {"get", "describe", "logs", "top"}:
+        is_there(rest)
+    else:
+        assert not command.reads, command
+        assert verb in {"delete", "rollout", "create", "apply"}, command
+        if verb in {"delete", "rollout"}:
+            is_there(rest)
+
+
+def is_known(inside: list[str], *, reads: bool) -> None:
+    """What runs in a pod: only programs whose nature is known here."""
+    called = parts(inside[2]) if inside[:2] == ["sh", "-c"] else [inside]
+    for program, *arguments in called:
+        first = READERS.get(program, set())
+        only_reads = first is None or any(word in first for word in arguments[:1])
+        if program == "sdiag" and "--reset" in arguments:
+            only_reads = False
+        if program == "amtool":
+            only_reads = arguments[-2:] == ["alert", "query"]
+        assert only_reads or program in FILTERS or (program in WRITERS and not reads), program
+
+
+def is_there(words: list[str]) -> None:
+    """KIND and perhaps NAME, or a label, of what the program registers, in the namespace where it is in one."""
+    if "storageclass" in words:
+        return
+    known = {"pod": pods(), "pvc": claims(), "secret": {"rest-tls"}}
+    components = {made["metadata"]["labels"].get("app.kubernetes.io/component") for _, made in objects()}
+    assert ["-n", "slurm"] in [words[number : number + 2] for number in range(len(words))]
+    for kind, name in pairwise(words):
+        if kind in known and not name.startswith("-"):
+            assert name in known[kind]
+        if kind == "-l":
+            assert name.removeprefix("app.kubernetes.io/component=") in components
+    assert all(word in pods() for word in words if word.startswith("deployment/"))
+
+
+def test_what_changes_something_is_below_mend_or_in_readme() -> None:
+    assert {one.section for one in ALL if not one.reads and one.page != "README"} == {MEND}
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_each_link_leads_somewhere() -> None:
+    for page in FOLDER.glob("*.md"):
+        for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            file, _, anchor = target.partition("#")
+            there = (page.parent / file).resolve()
+            assert there.is_relative_to(ROOT), target
+            assert there.exists(), target
+            assert not anchor or anchor in anchors(there), target
+
+
+def test_keys_of_the_stack_file_are_there() -> None:
+    """Such as `jail.size`, wherever a page names one."""
+    named = {
+        name
+        for page in pages()
+        for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", page.read_text(encoding="utf-8"))
+        if name.partition(".")[0] in ClusterConfig.model_fields
+    }
+    assert len(named) > 5
+    for name in named:
+        at: Any = ClusterConfig
+        for key in name.split("."):
+            assert key in at.model_fields, name
+            at, _ = _unwrapped(at.model_fields[key].annotation, ())
