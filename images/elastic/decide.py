@@ -28,7 +28,7 @@ OURS: Final = "slurmstack/elastic:"
 """What our reasons begin with."""
 
 _PASSED: Final = ("slurmstack", "Not responding")
-"""Reasons of a DOWN that mean nothing any more when the node is off: ours and those of a pod that leaves, and Slurm's."""
+"""Reasons of a DOWN that mean nothing any more when the node is off: ours, a leaving pod's, and Slurm's own."""
 
 GONE: Final = f"{OURS} its pod is gone"
 LEAVES: Final = f"{OURS} leaves the pool"
