@@ -39,13 +39,15 @@ class Nodes:
         """Make records of nodes that are powered down."""
         hosts = compress(names)
         if self._change("scontrol", "create", f"nodename={hosts}", "state=CLOUD", *pool.conf.split()):
+            self._log(f"{hosts}: new records")
             self._change("scontrol", "update", f"nodename={hosts}", f"comment={pool.mark}")
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete records, but those that a pending job asks for by name. Raises SlurmError."""
         kept = wanted_nodes(self._ask(*WANTED_NODES))
-        if gone := [name for name in names if name not in kept]:
-            self._change("scontrol", "delete", f"nodename={compress(gone)}")
+        gone = compress(name for name in names if name not in kept)
+        if gone and self._change("scontrol", "delete", f"nodename={gone}"):
+            self._log(f"{gone}: records deleted")
 
     def update(self, names: Iterable[str], state: str, reason: str) -> None:
         """Change the state of nodes."""

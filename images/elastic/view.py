@@ -124,7 +124,7 @@ def nodes_in(lines: str) -> dict[str, Node]:
     """Nodes in the output of `scontrol show nodes --oneliner`, by name. What has no name or state is left out."""
     found = {}
     for line in lines.splitlines():
-        fields = fields_of(line, last="Reason")
+        fields = fields_of(line, last="Extra")
         name, state = fields.get("NodeName", "").strip(), fields.get("State", "").strip()
         if name and state:
             reason = _SET_AT.sub("", fields.get("Reason", "").strip())

@@ -79,6 +79,10 @@ class ElasticSandbox(KubernetesSandbox):
             pods = dict(self.api.collections.get(PODS, {}))
         return {name: pod for name, pod in pods.items() if TEMPLATE in pod["metadata"].get("labels", {})}
 
+    def said(self) -> str:
+        """What the programs that matter here have logged lately."""
+        return "\n".join(self.controller.log(program)[-3000:] for program in ("elastic", "slurmctld"))
+
     def lose(self, name: str) -> None:
         """A pod vanishes with its machine."""
         assert self.api is not None
@@ -87,12 +91,13 @@ class ElasticSandbox(KubernetesSandbox):
             self.api.remove(PODS, name)
 
     def states(self) -> dict[str, str]:
-        """State of each node, as scontrol has it."""
-        shown = self.run("scontrol show nodes --all --oneliner").stdout.splitlines()
+        """State of each node, as scontrol has it, without what it says of plans, and of nodes that are off."""
+        lines = self.run("scontrol show nodes --all --oneliner").stdout.splitlines()
+        found = {line.split()[0].partition("=")[2]: line.partition(" State=")[2] for line in lines if " State=" in line}
+        unsaid = {"PLANNED", "NOT_RESPONDING"}
         return {
-            line.split()[0].partition("=")[2]: line.partition(" State=")[2].split()[0]
-            for line in shown
-            if line.startswith("NodeName=")
+            name: "+".join(one for one in text.split()[0].split("+") if one not in unsaid)
+            for name, text in found.items()
         }
 
     def _run_pods(self) -> None:

@@ -38,7 +38,7 @@ def state(elastic: ElasticSandbox, job: str) -> str:
 def await_state(elastic: ElasticSandbox, job: str, *states: str, timeout: float = 60) -> None:
     wait_until(
         lambda: state(elastic, job) in states,
-        lambda: f"job {job} is {states}: {state(elastic, job)}, {elastic.states()}\n{elastic.logs()[-6000:]}",
+        lambda: f"job {job} is {states}: {state(elastic, job)}, {elastic.states()}\n{elastic.said()}",
         timeout,
     )
 
@@ -46,7 +46,7 @@ def await_state(elastic: ElasticSandbox, job: str, *states: str, timeout: float 
 def await_none(elastic: ElasticSandbox, timeout: float = 60) -> None:
     wait_until(
         lambda: elastic.states() == NONE and not elastic.elastic_pods(),
-        lambda: f"all nodes are off: {elastic.states()}, {elastic.elastic_pods().keys()}\n{elastic.logs()[-6000:]}",
+        lambda: f"all nodes are off: {elastic.states()}, {elastic.elastic_pods().keys()}\n{elastic.said()}",
         timeout,
     )
 
@@ -73,7 +73,7 @@ def test_where_there_is_no_room_the_job_waits_the_pool_pauses_and_the_job_runs_w
         reason = "slurmstack/elastic: no capacity, 1 in vain"
         wait_until(
             lambda: reason in elastic.run("sinfo -N -o %E -p gpu").stdout,
-            lambda: f"the pool pauses: {elastic.run('sinfo -N -l').stdout}\n{elastic.logs()[-6000:]}",
+            lambda: f"the pool pauses: {elastic.run('sinfo -N -l').stdout}\n{elastic.said()}",
             90,
         )
         assert state(elastic, job) == "PENDING"
