@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -46,6 +47,8 @@ def requeued_often(slurm: SlurmOnKubernetes) -> Iterator[None]:
     for _ in range(5):
         wait_until(runs, f"job {job} runs again", timeout=120)
         slurm.slurm(f"scontrol requeue {job}")
+        # Within the same second slurmd takes the job that starts again for the one that it has just ended.
+        time.sleep(2)
     slurm.slurm(f"scontrol requeuehold {job}", check=False)
     try:
         yield
