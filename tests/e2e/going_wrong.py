@@ -25,7 +25,7 @@ def nodes_drained_and_down(slurm: SlurmOnKubernetes) -> Iterator[None]:
     """Records of four nodes without a pod: three drained for one check, and one down."""
     # Slurm takes them for nodes that are powered down, so nobody misses their pods.
     others = "scontrol create nodename=other-[0-3] state=cloud feature=default cpus=2 realmemory=1000"
-    drained = "scontrol update nodename=other-[0-2] state=drain reason='health/disks [hardware]: read-only'"
+    drained = "scontrol update nodename=other-[0-2] state=drain reason='health/infiniband [hardware]: lost'"
     slurm.slurm(f"{others}; {drained}; scontrol update nodename=other-3 state=down reason=broken")
     try:
         yield
@@ -49,7 +49,8 @@ def requeued_often(slurm: SlurmOnKubernetes) -> Iterator[None]:
         slurm.slurm(f"scontrol requeue {job}")
         # Within the same second slurmd takes the job that starts again for the one that it has just ended.
         time.sleep(2)
-    slurm.slurm(f"scontrol requeuehold {job}", check=False)
+    wait_until(runs, f"job {job} runs again", timeout=120)
+    slurm.slurm(f"scontrol requeuehold {job}")
     try:
         yield
     finally:
