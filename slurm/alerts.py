@@ -104,7 +104,10 @@ ALERTS: Final = (
     _alert(
         # The check writes, syncs, renames and lists one small file: tens of milliseconds where all is well.
         "JailSlow",
-        'slurmstack_health_check_seconds{check="filesystem"} > 1',
+        # A check that hangs is ended after 9 s, and then not begun until its process has gone: it takes no time then.
+        "max by (cluster, namespace, instance) (max_over_time("
+        'slurmstack_health_check_seconds{check="filesystem"}[2m]) > 1 or '
+        'slurmstack_health_check_status{check="filesystem",status="not checked"} == 1)',
         "10m",
         "The jail answers slowly on node {{ $labels.instance }}",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -24,7 +25,7 @@ def nodes_drained_and_down(slurm: SlurmOnKubernetes) -> Iterator[None]:
     """Records of four nodes without a pod: three drained for one check, and one down."""
     # Slurm takes them for nodes that are powered down, so nobody misses their pods.
     others = "scontrol create nodename=other-[0-3] state=cloud feature=default cpus=2 realmemory=1000"
-    drained = "scontrol update nodename=other-[0-2] state=drain reason='health/disks [hardware]: read-only'"
+    drained = "scontrol update nodename=other-[0-2] state=drain reason='health/infiniband [hardware]: lost'"
     slurm.slurm(f"{others}; {drained}; scontrol update nodename=other-3 state=down reason=broken")
     try:
         yield
@@ -46,7 +47,10 @@ def requeued_often(slurm: SlurmOnKubernetes) -> Iterator[None]:
     for _ in range(5):
         wait_until(runs, f"job {job} runs again", timeout=120)
         slurm.slurm(f"scontrol requeue {job}")
-    slurm.slurm(f"scontrol requeuehold {job}", check=False)
+        # Within the same second slurmd takes the job that starts again for the one that it has just ended.
+        time.sleep(2)
+    wait_until(runs, f"job {job} runs again", timeout=120)
+    slurm.slurm(f"scontrol requeuehold {job}")
     try:
         yield
     finally:
@@ -148,14 +152,14 @@ def full_volumes(disks: Iterable[Disk]) -> Iterator[None]:
 
 @contextmanager
 def slow(disk: Disk) -> Iterator[None]:
-    """It answers for half a second of five."""
+    """It answers for one second of half a minute. Other checks touch it first, and each waits for some seconds."""
     over = Event()
 
     def stop_and_go() -> None:
-        while not over.wait(0.5):
+        while not over.wait(1):
             disk.freeze()
             try:
-                over.wait(4.5)
+                over.wait(30)
             finally:
                 disk.thaw()
 

@@ -227,11 +227,11 @@ class SlurmSandbox:
     def wait_for_nodes(self, count: int, state: str = "idle", timeout: float = 120) -> float:
         """Wait until that many nodes are in a state; returns the seconds.
 
-        A worker that finds slurmctld reconfiguring tries again after 1, 2, 4, ... seconds.
+        sinfo has a line of a node for each partition that it is in. A worker that finds slurmctld reconfiguring tries again after 1, 2, 4, ... seconds.
         """
 
         def reached() -> bool:
-            return len(self.run(f"sinfo --noheader --Node --states={state} --format=%N").stdout.split()) >= count
+            return len(set(self.run(f"sinfo --noheader --Node --states={state} --format=%N").stdout.split())) >= count
 
         try:
             return wait_until(reached, f"{count} nodes {state}", timeout)

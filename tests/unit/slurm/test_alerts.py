@@ -110,6 +110,13 @@ def test_a_source_that_cannot_be_read_is_told_unless_slurmctld_is_down(promtool:
     assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
 
 
+def test_a_jail_that_hangs_is_told_though_its_check_takes_no_time_then(promtool: str, tmp_path: Path) -> None:
+    took = JAIL.format('check_seconds{check="filesystem', 0)
+    status = JAIL.format('check_status{status="not checked",check="filesystem', 0)
+    cases = [("JailSlow", {took: "9 0x199", status: f"0 {hangs}x199"}, bool(hangs)) for hangs in (0, 1)]
+    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
+
+
 def test_a_worker_whose_node_is_down_is_not_told_twice(promtool: str, tmp_path: Path) -> None:
     worker = 'up{{job="slurmstack-jobs",instance="n{0}:9306"}}'
     known = {'slurmstack_node_down{node="n0"}': "_x10 1x200"}  # slurmctld says it later
