@@ -27,8 +27,14 @@ from images.elastic.view import Node, Pod, Pool
 OURS: Final = "slurmstack/elastic:"
 """What our reasons begin with."""
 
-_PASSED: Final = ("slurmstack", "Not responding")
-"""Reasons of a DOWN that mean nothing any more when the node is off: ours, a leaving pod's, and Slurm's own."""
+_OWN: Final = "slurmstack"
+"""What the reasons begin with that this program and a leaving pod give."""
+
+TOO_LATE: Final = "ResumeTimeout reached"
+"""Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c)."""
+
+SLURM: Final = "slurm"
+"""Who sets slurmctld's own reasons."""
 
 GONE: Final = f"{OURS} its pod is gone"
 LEAVES: Final = f"{OURS} leaves the pool"
@@ -61,7 +67,9 @@ class Plan:
 
     def change(self, node: str, state: str, reason: str = "") -> None:
         """Update a record."""
-        self.update.setdefault((state, reason), []).append(node)
+        names = self.update.setdefault((state, reason), [])
+        if node not in names:
+            names.append(node)
 
     def is_empty(self) -> bool:
         """Whether all is as it should be."""
@@ -105,7 +113,10 @@ def _about(plan: Plan, pool: Pool, name: str, node: Node | None, pod: Pod | None
 
 def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) -> None:
     _end(plan, pod)
-    if node.is_powered_down and node.is_down and not node.is_drained and node.reason.startswith(_PASSED):
+    # Why Slurm, a leaving pod or we gave it up means nothing any more when the node is off. An administrator's does.
+    own = node.reason_by == SLURM and not node.reason.startswith(TOO_LATE)  # of that one see `pauses.py`
+    passed = own or node.reason.startswith(_OWN)
+    if node.is_powered_down and node.is_down and not node.is_drained and passed:
         plan.change(node.name, "resume")
     elif pod is None and node.is_powered_down and node.comment != pool.mark and node.is_idle:
         plan.delete.append(node.name)  # the next look makes it anew
@@ -114,10 +125,10 @@ def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) 
 def _about_one_without_a_pod(plan: Plan, pool: Pool, node: Node) -> None:
     if node.is_coming:
         plan.start.setdefault(pool.name, []).append(node.name)
-    elif node.is_down:
-        plan.change(node.name, "power_down", GONE)
-    else:
+    elif not node.is_down:
         plan.change(node.name, "down", GONE)
+    elif not node.goes_down:
+        plan.change(node.name, "power_down", GONE)
 
 
 def _end(plan: Plan, pod: Pod | None) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from images.elastic.decide import OURS, Plan, View
+from images.elastic.decide import OURS, TOO_LATE, Plan, View
 from images.elastic.view import Node, Pool
 
 FIRST_PAUSE_SECONDS: Final = 30.0
@@ -25,9 +25,6 @@ LONGEST_PAUSE_SECONDS: Final = 600.0
 """AWS ParallelCluster's own pause after a lack of capacity (insufficient_capacity_timeout)."""
 MOST_FAILURES: Final = 10
 """In a row, until the pool is set aside; as AWS ParallelCluster's protected mode (protected_failure_count)."""
-
-TOO_LATE: Final = "ResumeTimeout reached"
-"""Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c)."""
 
 _PAUSED: Final = re.compile(re.escape(OURS) + r" no capacity, (?P<tries>\d+) in vain, again at (?P<until>\S+)")
 _ASIDE: Final = f"{OURS} set aside after {MOST_FAILURES} starts in vain; resume its nodes when there is capacity"

@@ -18,7 +18,7 @@ SETTINGS: Final = "slurmstack/elastic"
 TEMPLATE: Final = "slurmstack/template"
 """Label of a pod: the digest of the template that it was made from."""
 
-_SET_AT: Final = re.compile(r" \[[^\[\]]*\]$")
+_SET_AT: Final = re.compile(r" \[(?P<by>[^\[\]@]*)@[^\[\]]*\]$")
 """Who has set a reason, and when: what scontrol adds to it."""
 
 
@@ -72,6 +72,8 @@ class Node:
     name: str
     states: frozenset[str]
     reason: str = ""
+    reason_by: str = ""
+    """Who has set it: a user's name, `slurm` for slurmctld itself."""
     comment: str = ""
 
     @property
@@ -127,9 +129,12 @@ def nodes_in(lines: str) -> dict[str, Node]:
         fields = fields_of(line, last="Extra")
         name, state = fields.get("NodeName", "").strip(), fields.get("State", "").strip()
         if name and state:
-            reason = _SET_AT.sub("", fields.get("Reason", "").strip())
+            said = fields.get("Reason", "").strip()
+            set_by = _SET_AT.search(said)
+            reason, by = (said[: set_by.start()], set_by["by"]) if set_by else (said, "")
             states = frozenset(word.strip("*~#!%$@^-") for word in state.split("+"))
-            found[name] = Node(name=name, states=states, reason=reason, comment=fields.get("Comment", "").strip())
+            comment = fields.get("Comment", "").strip()
+            found[name] = Node(name=name, states=states, reason=reason, reason_by=by, comment=comment)
     return found
 
 

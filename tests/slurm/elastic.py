@@ -35,6 +35,7 @@ def elastic_config(version: str, stack: ClusterConfig) -> dict[str, str]:
     files = minimal_config(version, "\n".join(kept), **{POOLS_FILE: "gpu\n"})
     configless = "SlurmctldParameters=enable_configless"
     conf = files["slurm.conf"].replace(configless, f"{configless},{POWER}")
+    conf = conf.replace("ReturnToService=1", "ReturnToService=2")  # as ours has it
     return {**files, "slurm.conf": conf}
 
 
@@ -81,7 +82,9 @@ class ElasticSandbox(KubernetesSandbox):
 
     def said(self) -> str:
         """What the programs that matter here have logged lately."""
-        return "\n".join(self.controller.log(program)[-3000:] for program in ("elastic", "slurmctld"))
+        queue = self.run("squeue --all --format='%i %T %r %S %N'; sinfo --Node --all --long").stdout
+        logs = "\n".join(self.controller.log(program)[-3000:] for program in ("elastic", "slurmctld"))
+        return f"{logs}\n{queue}"
 
     def lose(self, name: str) -> None:
         """A pod vanishes with its machine."""

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from images.elastic.decide import GONE, LEAVES, OUTDATED, Plan, View, decide
+from images.elastic.decide import GONE, LEAVES, OUTDATED, SLURM, TOO_LATE, Plan, View, decide
 from images.elastic.view import Node, Pod, Pool
 
 POOL = Pool(name="gpu", least=0, most=2, conf="CPUs=2", resume_timeout=60.0, digest="new", uid="u")
@@ -48,6 +48,10 @@ WELL = {
     "of the StatefulSet that the pool was": view(node("gpu-0", "IDLE+DYNAMIC_NORM"), pod("gpu-0", digest="")),
     "a pod without a record leaves": view(pod("gpu-0", is_leaving=True)),
     "drained by an administrator": view(node("gpu-0", f"{OFF}+DRAIN", reason="works")),
+    "set down by an administrator": view(
+        node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", reason="works", reason_by="root")
+    ),
+    "not there in time": view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", reason=TOO_LATE, reason_by=SLURM)),
     "another's record": view(node("gpu-0", OFF), node("cpu-0", "IDLE+DYNAMIC_NORM")),
     "a pod of another pool": view(node("gpu-0", OFF), pod("cpu-0", pool="cpu", digest="")),
 }
@@ -68,6 +72,10 @@ DONE = {
     ),
     "unbacked and off": (
         view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", reason=GONE)),
+        Plan(update={("resume", ""): ["gpu-0"]}),
+    ),
+    "given up by Slurm, and off": (
+        view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", reason="Not responding", reason_by=SLURM)),
         Plan(update={("resume", ""): ["gpu-0"]}),
     ),
     "suspended": (view(node("gpu-0", f"{UP}+POWERING_DOWN"), pod("gpu-0")), Plan(end={"gpu-0": pod("gpu-0")})),

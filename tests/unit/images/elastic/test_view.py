@@ -21,6 +21,7 @@ def test_a_reason_ends_where_slurm_says_who_has_set_it() -> None:
             name="gpu-0",
             states=frozenset({"DOWN", "CLOUD", "POWERED_DOWN"}),
             reason="ResumeTimeout reached",
+            reason_by="slurm",
             comment="slurmstack/e01a",
         ),
         "gpu-1": Node(name="gpu-1", states=frozenset({"IDLE", "CLOUD"}), comment="slurmstack/e01a"),
