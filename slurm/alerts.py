@@ -83,6 +83,14 @@ ALERTS: Final = (
         f"The {{{{ $labels.reason_kind }}}} has failed on node {_NODE}",
     ),
     _alert(
+        # A pool that pauses tries again by itself.
+        "ElasticPoolSetAside",
+        "slurmstack_elastic_pool_set_aside == 1",
+        "1m",
+        "There were no machines for the elastic pool {{ $labels.pool }}: it starts no node until somebody says so",
+        "critical",
+    ),
+    _alert(
         "SlurmQueueStuck",
         "slurmstack_queue_stuck_jobs > 0",
         "30m",

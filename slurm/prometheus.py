@@ -74,12 +74,13 @@ def prometheus_files(config: ClusterConfig) -> dict[str, str]:
 
 
 def targets_file(config: ClusterConfig) -> str:
-    """The workers, which Prometheus follows while it runs: a pool may grow without a new pod of its own.
+    """The workers of fixed pools, which Prometheus follows while it runs: one may grow without a new pod of its own.
 
     Names, as the headless Service gives them, and not what DNS lists: that would be addresses, while figures carry the
     node's name (`instance`: `default-0:9306`); it would have login nodes; and a node that is missing would not be seen.
     """
-    names = [node_name(name, number) for name, pool in config.worker_nodes.items() for number in range(pool.most)]
+    fixed = {name: pool for name, pool in config.worker_nodes.items() if not pool.is_elastic}
+    names = [node_name(name, number) for name, pool in fixed.items() for number in range(pool.most)]
     targets = [f"{name}:{JOB_METRICS_PORT}" for name in names]
     return _text([{"targets": targets, "labels": {"cluster": config.slurm.cluster_name}}])
 
@@ -100,7 +101,7 @@ def _prometheus(config: ClusterConfig) -> dict[str, Any]:
     jobs = [
         _job("prometheus", {"static_configs": [{"targets": [f"localhost:{PROMETHEUS_PORT}"]}]}),
         _job(READS_EXPORTER, {"static_configs": [{"targets": [f"{EXPORTER}:{EXPORTER_PORT}"]}]}),
-        _job(READS_JOBS, {"file_sd_configs": [{"files": [f"{TARGETS_DIR}/{TARGETS_FILE}"]}]}),
+        _job(READS_JOBS, _workers(config)),
     ]
     if config.monitoring.has_node_exporter:
         jobs.append(_job(_READS_MACHINES, _machines()))
@@ -122,6 +123,17 @@ def _prometheus(config: ClusterConfig) -> dict[str, Any]:
 
 def _job(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
     return {"job_name": name, **_BOUNDS, **more}
+
+
+def _workers(config: ClusterConfig) -> dict[str, Any]:
+    """Those of elastic pools come and go, and who is up now the exporter tells."""
+    found: dict[str, Any] = {"file_sd_configs": [{"files": [f"{TARGETS_DIR}/{TARGETS_FILE}"]}]}
+    if any(pool.is_elastic for pool in config.worker_nodes.values()):
+        found["http_sd_configs"] = [
+            {"url": f"http://{EXPORTER}:{EXPORTER_PORT}/targets", "refresh_interval": READ_EVERY}
+        ]
+        found["relabel_configs"] = [{"target_label": "cluster", "replacement": config.slurm.cluster_name}]
+    return found
 
 
 def _machines() -> dict[str, Any]:

@@ -18,6 +18,13 @@ TOPOLOGY_REASON: Final = "slurmstack:waiting-for-topology"
 """Reason of the drain that a worker registers with where Slurm has a switch tree: the configuration agent lifts it when
 the node is in the tree. One word, as it goes through slurmd's `--conf`."""
 
+ELASTIC: Final = "slurmstack/elastic:"
+"""What the reasons begin with that the program `elastic` gives."""
+
+NO_CAPACITY: Final = f"{ELASTIC} no capacity"
+SET_ASIDE: Final = f"{ELASTIC} set aside"
+"""Drains of a pool that is off: for a pause, or until an administrator resumes it (images/elastic/pauses.py)."""
+
 _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have the node."""
 

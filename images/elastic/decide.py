@@ -22,10 +22,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from images.common.slurm_node import ELASTIC
 from images.elastic.view import Node, Pod, Pool
-
-OURS: Final = "slurmstack/elastic:"
-"""What our reasons begin with."""
 
 _OWN: Final = "slurmstack"
 """What the reasons begin with that this program and a leaving pod give."""
@@ -36,9 +34,9 @@ TOO_LATE: Final = "ResumeTimeout reached"
 SLURM: Final = "slurm"
 """Who sets slurmctld's own reasons."""
 
-GONE: Final = f"{OURS} its pod is gone"
-LEAVES: Final = f"{OURS} leaves the pool"
-OUTDATED: Final = f"{OURS} gets a new pod"
+GONE: Final = f"{ELASTIC} its pod is gone"
+LEAVES: Final = f"{ELASTIC} leaves the pool"
+OUTDATED: Final = f"{ELASTIC} gets a new pod"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from images.elastic.decide import OURS, TOO_LATE, Plan, View
+from images.common.slurm_node import ELASTIC, NO_CAPACITY, SET_ASIDE
+from images.elastic.decide import TOO_LATE, Plan, View
 from images.elastic.view import Node, Pool
 
 FIRST_PAUSE_SECONDS: Final = 30.0
@@ -26,8 +27,8 @@ LONGEST_PAUSE_SECONDS: Final = 600.0
 MOST_FAILURES: Final = 10
 """In a row, until the pool is set aside; as AWS ParallelCluster's protected mode (protected_failure_count)."""
 
-_PAUSED: Final = re.compile(re.escape(OURS) + r" no capacity, (?P<tries>\d+) in vain, again at (?P<until>\S+)")
-_ASIDE: Final = f"{OURS} set aside after {MOST_FAILURES} starts in vain; resume its nodes when there is capacity"
+_PAUSED: Final = re.compile(re.escape(NO_CAPACITY) + r", (?P<tries>\d+) in vain, again at (?P<until>\S+)")
+_ASIDE: Final = f"{SET_ASIDE} after {MOST_FAILURES} starts in vain; resume its nodes when there is capacity"
 
 
 @dataclass(kw_only=True)
@@ -57,7 +58,7 @@ class Pauses:
         self.failures[pool.name], self.failed_at[pool.name] = tries, now
         pause = min(FIRST_PAUSE_SECONDS * 2 ** (tries - 1), LONGEST_PAUSE_SECONDS)
         until = datetime.fromtimestamp(now + pause, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        reason = _ASIDE if tries >= MOST_FAILURES else f"{OURS} no capacity, {tries} in vain, again at {until}"
+        reason = _ASIDE if tries >= MOST_FAILURES else f"{NO_CAPACITY}, {tries} in vain, again at {until}"
         names = {node.name for node in failed}
         for node in nodes:
             if node.name in names or (node.is_powered_down and not node.is_down and not _is_others(node)):
@@ -90,7 +91,7 @@ def _has_failed(node: Node) -> bool:
 
 def _is_others(node: Node) -> bool:
     """Whether somebody else has drained it."""
-    return node.is_drained and not node.reason.startswith(OURS)
+    return node.is_drained and not node.reason.startswith(ELASTIC)
 
 
 def _give_back(failed: Iterable[Node], view: View, jobs: Mapping[str, frozenset[str]], plan: Plan) -> None:
@@ -102,7 +103,7 @@ def _give_back(failed: Iterable[Node], view: View, jobs: Mapping[str, frozenset[
         for name in sorted(started - names):
             node = view.nodes.get(name)
             if node is not None and node.is_up and node.is_idle and not node.goes_down:
-                plan.change(name, "power_down", f"{OURS} others of its job did not come")
+                plan.change(name, "power_down", f"{ELASTIC} others of its job did not come")
 
 
 def _time(text: str) -> float:

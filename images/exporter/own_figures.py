@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Self
 
+from images.common.slurm_node import ELASTIC, NO_CAPACITY, SET_ASIDE
 from images.exporter.records import OTHERS, Job, Node, largest, mib
 from images.exporter.text import Family
 from images.health.reason import parse
@@ -41,6 +42,8 @@ _HELP: Final = {
     "job_requeues_max": "Most restarts of a pending or running job",
     "node_drained": "1 for each drained node, with who drained it and for what kind of reason",
     "node_down": "1 for each node that is down",
+    "elastic_pool_paused": "1 for each elastic pool that waits because there were no machines for it",
+    "elastic_pool_set_aside": "Whether it waits for an administrator (1) or tries again by itself (0)",
     "configuration_refused": "Whether the latest configuration was refused (1) or not (0)",
     "configuration_pending": "Whether a configuration waits to be active (1) or not (0)",
     "configuration_applied_timestamp_seconds": "When the configuration in force was put in force",
@@ -145,7 +148,7 @@ def _fits(job: Job, has: _Has) -> bool:
 def put_drained(figures: Figures, nodes: Iterable[Node], *, by_person: bool) -> None:
     """Who has drained what. `by_person`: also people by name."""
     for node in nodes:
-        if "DRAIN" in node.states:
+        if "DRAIN" in node.states and not node.reason.startswith(ELASTIC):
             kind, own = _kind_of(node.reason, node.reason_by), parse(node.reason)
             by = node.reason_by or "unknown"
             labels = {"check": own.check if own else "", "by": by if by_person or by in _DAEMONS else ""}
@@ -153,10 +156,26 @@ def put_drained(figures: Figures, nodes: Iterable[Node], *, by_person: bool) -> 
 
 
 def put_down(figures: Figures, nodes: Iterable[Node]) -> None:
-    """Which nodes are down; Slurm's own figures only count them."""
+    """Which nodes are down; Slurm's own figures only count them. What Slurm gave up and ended is started again."""
     for node in nodes:
-        if "DOWN" in node.states:
+        if "DOWN" in node.states and "POWERED_DOWN" not in node.states:
             figures.put("node_down", 1, node=node.name)
+
+
+def put_paused(figures: Figures, nodes: Iterable[Node]) -> None:
+    """Elastic pools for which there were no machines (images/elastic/pauses.py): which wait for a person."""
+    for name, is_set_aside in sorted(_paused(nodes).items()):
+        figures.put("elastic_pool_paused", 1, pool=name)
+        figures.put("elastic_pool_set_aside", is_set_aside, pool=name)
+
+
+def _paused(nodes: Iterable[Node]) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    for node in nodes:
+        if "DRAIN" in node.states and node.reason.startswith((NO_CAPACITY, SET_ASIDE)):
+            pool = node.name.rpartition("-")[0]
+            found[pool] = found.get(pool, False) or node.reason.startswith(SET_ASIDE)
+    return found
 
 
 def _kind_of(reason: str, by: str) -> str:

@@ -1,10 +1,12 @@
 """exporter: answers Prometheus on port 9341, path /metrics, from rounds that it makes every half minute.
 
-A scrape starts none, however many ask: slurmctld has the same few questions to answer in any case.
+A scrape starts none, however many ask: slurmctld has the same few questions to answer in any case. By /targets
+Prometheus finds the workers of elastic pools that are up.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from http import HTTPStatus
@@ -18,6 +20,8 @@ from images.exporter.sources import Sources
 from images.exporter.text import KIND
 
 PORT: Final = 9341
+JOB_METRICS_PORT: Final = 9306
+"""Of workers (slurm/names.py)."""
 
 
 def wanted_of(env: os._Environ[str] | dict[str, str]) -> Wanted:
@@ -34,9 +38,12 @@ def wanted_of(env: os._Environ[str] | dict[str, str]) -> Wanted:
 def _answer(rounds: Rounds, path: str) -> Answer:
     if path == "/metrics":
         return Answer(KIND, rounds.text())
+    if path == "/targets":
+        targets = [f"{name}:{JOB_METRICS_PORT}" for name in rounds.elastic()]
+        return Answer("application/json", json.dumps([{"targets": targets}]))
     if path == "/healthz":
         return Answer("text/plain", "ok\n")
-    return Answer("text/plain", "known: /metrics /healthz\n", HTTPStatus.NOT_FOUND)
+    return Answer("text/plain", "known: /metrics /targets /healthz\n", HTTPStatus.NOT_FOUND)
 
 
 def _serve(log: Log) -> NoReturn:

@@ -129,6 +129,16 @@ class Node:
     """User that set the reason."""
 
     @property
+    def is_elastic(self) -> bool:
+        """Whether Slurm starts and ends it."""
+        return "CLOUD" in self.states
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its pod is to be there, and has been."""
+        return not self.states & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "DOWN"}
+
+    @property
     def cpus_idle(self) -> int:
         """Those that a job may have and none has."""
         return max(self.cpus_effective - self.cpus_alloc, 0)

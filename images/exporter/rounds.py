@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from images.exporter import own_figures, slurm_figures
-from images.exporter.own_figures import put_down, put_drained, put_requeues, put_stuck, put_waits
+from images.exporter.own_figures import put_down, put_drained, put_paused, put_requeues, put_stuck, put_waits
 from images.exporter.slurm_figures import put_jobs, put_nodes, put_partitions, put_people, put_scheduler
 from images.exporter.sources import Agent, SourceError, Sources, end_of_certificate
 from images.exporter.text import Family, exposition
@@ -71,6 +71,7 @@ class Rounds:
         self._complaints: dict[str, str] = {}
         self._lock = threading.Lock()
         self._text, self._at = "", 0.0
+        self._elastic: list[str] = []
 
     def text(self) -> str:
         """The latest round; where that is too old, only that nothing is up."""
@@ -83,6 +84,11 @@ class Rounds:
             figures.put("exporter_up", 0, source=name)
         return exposition(figures.families.values())
 
+    def elastic(self) -> list[str]:
+        """Nodes of elastic pools that are up. The latest that is known: Prometheus is to see those that vanish."""
+        with self._lock:
+            return self._elastic
+
     def round(self) -> None:
         """Ask each source once."""
         reads: dict[str, _Read] = {}
@@ -92,8 +98,11 @@ class Rounds:
             is_mute = name in _WITH_MUNGE and not reads["munge"].is_up
             reads[name] = _Read() if is_down or is_mute else _read(ask)
         text = exposition(self._families(reads))
+        nodes = reads["nodes"].value
         with self._lock:
             self._text, self._at = text, self._now()
+            if nodes is not None:
+                self._elastic = [node.name for node in nodes if node.is_elastic and node.is_up]
 
     def _questions(self) -> dict[str, Callable[[], Any]]:
         found: dict[str, Callable[[], Any]] = {
@@ -175,6 +184,7 @@ class Rounds:
         elif name == "nodes":
             put_drained(own, nodes, by_person=self._wanted.by_person)
             put_down(own, nodes)
+            put_paused(own, nodes)
         elif name == "partitions" and jobs is not None and nodes is not None:
             put_stuck(own, [partition.name for partition in partitions], jobs, nodes, self._now())
 

@@ -41,6 +41,9 @@ _NAMED: Final = 5000
 """Jobs that are named in a command line; of more, all are asked for."""
 NODES: Final = ("scontrol", "show", "nodes", "--all", "--json")
 PARTITIONS: Final = ("scontrol", "show", "partitions", "--all", "--json")
+ELASTIC_POOLS: Final = "elastic.pools"
+ELASTIC_PARTITION: Final = "elastic-"
+"""File with the elastic pools' names, and what their hidden partitions' names begin with (slurm/elastic.py)."""
 MUNGE: Final = ("munge", "--no-input")
 SCHEDULER: Final = ("sdiag", "--json")
 SLURMDBD: Final = ("sacctmgr", "ping")
@@ -98,8 +101,14 @@ class Sources:
         return self._records(NODES, "nodes", node_of)
 
     def partitions(self) -> list[Partition]:
-        """Every partition."""
-        return self._records(PARTITIONS, "partitions", partition_of)
+        """Every partition, but those that only carry the times of an elastic pool."""
+        found = self._records(PARTITIONS, "partitions", partition_of)
+        try:
+            pools = (self.mounted / ELASTIC_POOLS).read_text(encoding="utf-8").split()
+        except OSError:
+            return found
+        hidden = {ELASTIC_PARTITION + pool for pool in pools}
+        return [partition for partition in found if partition.name not in hidden]
 
     def scheduler(self) -> Mapping[str, Any]:
         """What `sdiag` has, but calls by type and user."""

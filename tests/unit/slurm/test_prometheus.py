@@ -50,6 +50,15 @@ def test_each_worker_is_a_target_by_its_name_and_no_login_node_is() -> None:
     }
 
 
+def test_workers_of_elastic_pools_are_found_where_they_are_up_alone() -> None:
+    sections = with_change(stacks.existing(), "monitoring", {"install": True})
+    elastic = load_config(with_change(sections, "worker_nodes.gpu.size", {"max": 64}))
+    (group,) = json.loads(targets_file(elastic))
+    assert group["targets"] == ["cpu-0:9306", "cpu-1:9306", "cpu-2:9306", "cpu-3:9306"]
+    assert jobs(elastic)["slurmstack-jobs"]["http_sd_configs"][0]["url"] == "http://exporter:9341/targets"
+    assert "http_sd_configs" not in jobs(config())["slurmstack-jobs"]
+
+
 def test_slurmctld_is_read_where_it_gives_figures_and_each_path_is_a_series_of_its_own() -> None:
     assert set(jobs(config())) == {"prometheus", "slurmstack-exporter", "slurmstack-jobs"}
     groups = jobs(config("26.05"))["slurmctld"]["static_configs"]

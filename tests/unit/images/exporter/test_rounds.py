@@ -288,3 +288,41 @@ def test_the_end_of_a_certificate_is_read(tmp_path: Path) -> None:
     made = server_certificate("A" * 43 + "=", "slurm", ["rest"]).certificate
     (tmp_path / "tls.crt").write_text(made)
     assert end_of_certificate(str(tmp_path / "tls.crt")) > NOW
+
+
+def elastic_node(name: str, *states: str, reason: str = "") -> dict[str, Any]:
+    return {"name": name, "state": [*states, "CLOUD"], "reason": reason, "reason_set_by_user": "root"}
+
+
+def test_nodes_of_elastic_pools_are_targets_while_they_are_up_and_no_alarm_while_they_are_off() -> None:
+    aside = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
+    paused = "slurmstack/elastic: no capacity, 1 in vain, again at 2026-11-26T07:38:31Z"
+    nodes = [
+        elastic_node("gpu-0", "MIXED"),
+        elastic_node("gpu-1", "IDLE", "DRAIN", "POWERED_DOWN", reason=aside),
+        elastic_node("gpu-2", "MIXED", "POWERING_UP"),
+        elastic_node("far-0", "IDLE", "DRAIN", "POWERED_DOWN", reason=paused),
+        elastic_node("far-1", "DOWN", "POWERED_DOWN", reason="ResumeTimeout reached"),
+        {"name": "cpu-0", "state": ["IDLE"]},
+    ]
+    slurm, clock = Slurm(nodes=nodes), [NOW]
+    rounds = rounds_of(slurm, clock)
+    rounds.round()
+    assert rounds.elastic() == ["gpu-0"]
+    shown = set(rounds.text().splitlines())
+    assert {
+        'slurmstack_elastic_pool_paused{pool="far"} 1',
+        'slurmstack_elastic_pool_set_aside{pool="far"} 0',
+        'slurmstack_elastic_pool_set_aside{pool="gpu"} 1',
+    } <= shown
+    assert not [line for line in shown if line.startswith(("slurmstack_node_drained{", "slurmstack_node_down{"))]
+    slurm.is_down = True
+    rounds.round()
+    assert rounds.elastic() == ["gpu-0"]
+
+
+def test_partitions_that_carry_times_of_elastic_pools_have_no_figures(tmp_path: Path) -> None:
+    (tmp_path / "elastic.pools").write_text("gpu\n")
+    slurm = Slurm(partitions=[{"name": name} for name in ("main", "elastic-gpu", "elastic-of-a-user")])
+    found = Sources(runner=slurm, agent_url=NOWHERE, mounted=tmp_path).partitions()
+    assert [partition.name for partition in found] == ["main", "elastic-of-a-user"]

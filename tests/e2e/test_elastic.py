@@ -1,0 +1,185 @@
+"""Elastic pools on the real local Kubernetes: from no node to the job and back, whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.e2e.conftest import ENGINES
+from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
+from tests.stacks import dev
+
+NAMESPACE = "e2e-elastic"
+LABEL = "slurmstack-test/far"
+TINY = {"cpus": 1, "memory": "512Mi", "cpu_request": "10m"}
+POOLS = {
+    "burst": {"size": {"max": 4}, "idle_timeout": "10s", "resume_timeout": "90s", "resources": TINY},
+    # No machine has that label until a test puts it on one.
+    "far": {
+        "size": {"max": 2},
+        "idle_timeout": "10s",
+        "resume_timeout": "20s",
+        "node_selector": {LABEL: "yes"},
+        "resources": TINY,
+    },
+}
+BURST = [f"burst-{number}" for number in range(4)]
+
+
+@pytest.fixture(scope="module")
+def elastic(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmOnKubernetes]:
+    directory = tmp_path_factory.mktemp("elastic")
+    sections = dev() | {
+        "cluster": {"namespace": NAMESPACE},
+        "login": {"size": 1},
+        "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}},
+        "worker_nodes": POOLS,
+        "partitions": {name: {"pools": [name], "default": name == "burst"} for name in POOLS},
+        "accounting": {"enabled": False},
+    }
+    slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
+    try:
+        slurm.up()
+        await_off(slurm)
+    except BaseException:
+        print(f"logs: {slurm.collect_logs('setup-elastic')}")
+        raise
+    yield slurm
+    slurmstack("destroy", "--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file))
+
+
+def workers(slurm: SlurmOnKubernetes, pool: str = "burst") -> dict[str, str]:
+    """Uids of the pods of a pool."""
+    return {name: uid for name, uid in slurm.pod_uids().items() if name.startswith(f"{pool}-")}
+
+
+def records(slurm: SlurmOnKubernetes) -> dict[str, set[str]]:
+    """States of each node, without what says nothing of elastic pools."""
+    lines = slurm.slurm("scontrol show nodes --all --oneliner", check=False).splitlines()
+    found = {line.split()[0].partition("=")[2]: line.partition(" State=")[2].split()[0] for line in lines}
+    return {name: {*states.split("+")} - {"NOT_RESPONDING", "PLANNED"} for name, states in found.items()}
+
+
+def await_off(slurm: SlurmOnKubernetes, *, timeout: float = 120) -> None:
+    """Wait until no node is up, and no pod is there."""
+    off = {"IDLE", "CLOUD", "DYNAMIC_NORM", "POWERED_DOWN"}
+
+    def is_off() -> bool:
+        found = records(slurm)
+        return all(found.get(name) == off for name in BURST) and not workers(slurm) and not workers(slurm, "far")
+
+    wait_until(is_off, f"all nodes are off: {records(slurm)}, {slurm.pod_uids()}", timeout=timeout)
+
+
+def test_nodes_that_are_off_are_shown_as_capacity(elastic: SlurmOnKubernetes) -> None:
+    shown = elastic.ssh("sinfo --noheader --partition=burst --format='%D %t'")
+    assert shown.split() == ["4", "idle~"]
+    assert "elastic-" not in elastic.ssh("sinfo --noheader --format=%P")
+
+
+def test_one_job_gets_all_of_its_nodes_at_once_and_they_leave_when_they_are_idle(elastic: SlurmOnKubernetes) -> None:
+    job = elastic.submit("srun hostname", "--nodes=4", "--output=hosts")
+    elastic.await_job(job, "COMPLETED")
+    assert sorted(elastic.ssh("cat hosts").split()) == BURST
+    assert sorted(workers(elastic)) == BURST
+    await_off(elastic)
+
+
+def test_an_array_makes_the_pool_grow_and_what_it_no_longer_needs_leaves(elastic: SlurmOnKubernetes) -> None:
+    array = elastic.submit("sleep $((SLURM_ARRAY_TASK_ID % 4 * 8 + 1))", "--array=0-7", "--exclusive")
+    wait_until(lambda: len(workers(elastic)) == 4, "all nodes of the pool are there")
+    wait_until(lambda: 0 < len(workers(elastic)) < 4, "the first of them leave", timeout=120)
+    wait_until(lambda: array not in elastic.slurm("squeue --noheader --format=%F"), "the array ends", timeout=120)
+    await_off(elastic)
+
+
+def test_a_pool_without_a_machine_pauses_and_runs_the_job_when_there_is_one(elastic: SlurmOnKubernetes) -> None:
+    job = elastic.submit("true", "--partition=far", "--nodes=2")
+    wait_until(
+        lambda: "no capacity, 1 in vain" in elastic.slurm("sinfo --noheader --partition=far --format=%E"),
+        "the pool pauses",
+        timeout=120,
+    )
+    assert elastic.job_state(job) == "PENDING"
+    wait_until(lambda: not workers(elastic, "far"), "pods for which there is no machine go")
+    elastic.kubectl.run("label", "node", "node-0", f"{LABEL}=yes", "--overwrite")
+    try:
+
+        def has_run() -> bool:
+            # Slurm itself starts a job again after two minutes.
+            elastic.slurm(f"scontrol update jobid={job} starttime=now", check=False)
+            return elastic.job_state(job) == "COMPLETED"
+
+        wait_until(has_run, "the job runs", timeout=180, slowest=3)
+    finally:
+        elastic.kubectl.run("label", "node", "node-0", f"{LABEL}-")
+    await_off(elastic)
+
+
+def lose(slurm: SlurmOnKubernetes, pod: str) -> None:
+    slurm.kubectl.run("delete", "pod", pod, "-n", slurm.namespace, "--grace-period=0", "--force", "--wait=false")
+
+
+def kill_slurmctld(slurm: SlurmOnKubernetes, _pod: str) -> None:
+    find = "for pid in /proc/[0-9]*; do [ $(cat $pid/comm) != slurmctld ] || kill -KILL ${pid#/proc/}; done"
+    slurm.slurm(find, check=False)
+
+
+def kill_elastic(slurm: SlurmOnKubernetes, _pod: str) -> None:
+    slurm.kubectl.run("delete", "pod", "-n", slurm.namespace, "-l", "app.kubernetes.io/component=elastic")
+
+
+BLOWS = {"pod": lose, "slurmctld": kill_slurmctld, "elastic": kill_elastic}
+
+
+@pytest.mark.parametrize("blow", BLOWS)
+def test_what_is_killed_while_nodes_come_run_and_go_costs_no_job(elastic: SlurmOnKubernetes, blow: str) -> None:
+    strike: Callable[[SlurmOnKubernetes, str], None] = BLOWS[blow]
+    job = elastic.submit("sleep 15; echo done >> ran-$SLURM_JOB_ID", "--nodes=2", "--requeue")
+    wait_until(lambda: len(workers(elastic)) == 2, "pods are made")
+    strike(elastic, "burst-0")
+
+    def is_running() -> bool:
+        if elastic.job_state(job) == "PENDING":
+            elastic.slurm(f"scontrol update jobid={job} starttime=now", check=False)
+        return elastic.job_state(job) == "RUNNING"
+
+    wait_until(is_running, "the job runs", timeout=150, slowest=2)
+    strike(elastic, "burst-0")
+    if blow == "pod":
+        wait_until(lambda: elastic.job_state(job) == "PENDING", "the job is back in the queue", timeout=60)
+        wait_until(is_running, "the job runs again", timeout=150, slowest=2)
+    wait_until(lambda: elastic.job_state(job) == "COMPLETED", "the job ends", timeout=120)
+    wait_until(lambda: any("POWERING_DOWN" in states for states in records(elastic).values()), "the nodes go")
+    strike(elastic, "burst-1")
+    await_off(elastic)
+    again = elastic.submit("true", "--nodes=4")
+    elastic.await_job(again, "COMPLETED", timeout=120)
+    await_off(elastic)
+    assert elastic.ssh(f"cat ran-{job}").split() == ["done"]
+
+
+def test_a_pool_becomes_fixed_and_elastic_again_while_a_job_runs(elastic: SlurmOnKubernetes) -> None:
+    job = elastic.submit("sleep 45", "--nodes=1")
+    elastic.await_job(job, "RUNNING")
+    elastic.change("worker_nodes.burst.size", 2)
+    assert elastic.job_state(job) == "RUNNING"
+    elastic.await_job(job, "COMPLETED", timeout=90)
+    fixed = {"IDLE", "DYNAMIC_NORM"}
+    wait_until(
+        lambda: (
+            {name: found for name, found in records(elastic).items() if name.startswith("burst-")}
+            == {"burst-0": fixed, "burst-1": fixed}
+        ),
+        f"two fixed nodes: {records(elastic)}",
+        timeout=180,
+    )
+    job = elastic.submit("sleep 30", "--nodelist=burst-1")
+    elastic.await_job(job, "RUNNING")
+    elastic.change("worker_nodes.burst.size", {"max": 4})
+    assert elastic.job_state(job) == "RUNNING"
+    elastic.await_job(job, "COMPLETED", timeout=90)
+    await_off(elastic, timeout=180)
+    elastic.await_job(elastic.submit("true", "--nodes=4"), "COMPLETED")
+    await_off(elastic)
