@@ -6,9 +6,9 @@ from itertools import chain
 
 from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.findings import Finding, ranked
-from cli.doctor.cluster.rules import accounting, configuration, jail, jobs, nodes, pods
+from cli.doctor.cluster.rules import accounting, configuration, elastic, jail, jobs, nodes, pods
 
-_THEMES = (pods, jail, nodes, configuration, accounting, jobs)
+_THEMES = (pods, jail, nodes, elastic, configuration, accounting, jobs)
 """What is nearer to the machines comes first: of two that are equally bad it is more often the cause."""
 
 

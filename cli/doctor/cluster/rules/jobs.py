@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from shlex import quote
 
-from cli.doctor.cluster.facts import Facts, Job
+from cli.doctor.cluster.facts import Facts, Job, SlurmNode
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.doctor.cluster.reasons import Meaning, meaning
 from cli.health.present import plain
@@ -170,9 +170,14 @@ def _no_nodes(facts: Facts) -> Iterator[Finding]:
                 cause=f"{len(ids)} jobs wait in partition {name}, and none of its {len(nodes)} nodes takes jobs",
                 evidence=(f"jobs {', '.join(ids[:_LISTED])}",),
                 mend=facts.slurm(f"sinfo --partition={name} --list-reasons"),
-                after=tuple(f"node {node.name}" for node in nodes),
+                after=_closers(nodes),
                 weight=len(ids),
             )
+
+
+def _closers(nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
+    """What findings are about that close these nodes: an elastic pool closes all of its own."""
+    return tuple(dict.fromkeys(name for n in nodes for name in (f"node {n.name}", f"pool {n.name.rpartition('-')[0]}")))
 
 
 def explain(facts: Facts, wanted: str) -> Iterator[Finding]:
@@ -213,7 +218,7 @@ def _waiting(facts: Facts, job: Job) -> Finding:
         cause=f"job {queued.id} of {queued.user} waits: {said.words}",
         evidence=tuple(filter(None, lines)),
         mend=_mend(facts, job, said),
-        after=tuple(f"node {node.name}" for node in nodes) if closed and len(closed) == len(nodes) else (),
+        after=_closers(nodes) if closed and len(closed) == len(nodes) else (),
     )
 
 

@@ -147,10 +147,12 @@ def _pod(facts: Facts, pod: Pod) -> Iterator[Finding]:
     elif pod.unschedulable and not pod.machine:
         cause, mend = _unplaced(facts, pod)
         claims = tuple(f"claim {claim.name}" for claim in facts.claims) if "volume" in cause else ()
+        # What adds machines does so because such a pod waits; Slurm gives its node up where none comes.
+        awaited = pod.component == WORKER and pod.owner in facts.pools and facts.pools[pod.owner].elastic
         yield Finding(
             about=about,
-            severity="error",
-            cause=f"pod {pod.name} cannot be placed: {cause}",
+            severity="note" if awaited else "error",
+            cause=f"pod {pod.name} {'waits for a machine' if awaited else 'cannot be placed'}: {cause}",
             evidence=(pod.unschedulable,),
             mend=mend,
             after=claims,
