@@ -6,6 +6,7 @@ in these ways:
 
 missing     the stack has a node that Slurm has no record of: one is made, powered down
 coming      Slurm waits for a node without a pod: the pod is made
+silent      a node is off, and slurmctld thinks that it has not heard from it: it is powered down once more
 unbacked    Slurm takes a node for up whose pod is gone: it is set down, which requeues its jobs, then powered down and
             resumed, which makes it idle again
 suspended   a node is off, or goes off, and has a pod: the pod is ended
@@ -116,7 +117,10 @@ def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) 
     passed = own or node.reason.startswith(_OWN)
     if node.is_powered_down and node.is_down and not node.is_drained and passed:
         plan.change(node.name, "resume")
-    elif pod is None and node.is_powered_down and node.comment != pool.mark and node.is_idle:
+    elif node.is_powered_down and node.is_silent and node.is_free:
+        # What is resumed counts as silent until it is heard, and slurmctld's next start would give it no job.
+        plan.change(node.name, "power_down")
+    elif pod is None and node.is_powered_down and node.comment != pool.mark and node.is_free:
         plan.delete.append(node.name)  # the next look makes it anew
 
 
@@ -138,7 +142,7 @@ def _keep_enough(plan: Plan, pool: Pool, view: View) -> None:
     """Power up nodes until `min` are up or coming."""
     nodes = [view.nodes[name] for name in pool.nodes() if name in view.nodes and view.nodes[name].is_cloud]
     there = sum(not node.is_off and not node.is_down and not node.goes_down for node in nodes)
-    free = [node for node in nodes if node.is_powered_down and node.is_idle and not node.is_drained]
+    free = [node for node in nodes if node.is_powered_down and node.is_free]
     for node in free[: max(0, pool.least - there)]:
         if "POWER_UP" not in node.states and node.name not in plan.delete:
             plan.change(node.name, "power_up")

@@ -7,10 +7,9 @@ from typing import Final
 
 from images.common.command import Runner, run
 from images.common.hostlist import compress, expand
-from images.common.slurm_node import ELASTIC, WANTED_NODES, wanted_nodes
+from images.common.slurm_node import WANTED_NODES, wanted_nodes
 from images.elastic.view import Node, Pool, nodes_in
 
-NEW: Final = f"{ELASTIC} new record"
 TIMEOUT_SECONDS: Final = 30.0
 
 
@@ -40,14 +39,12 @@ class Nodes:
         """Make records of nodes that are powered down.
 
         Where a record was deleted before, 24.11 gives its place to a new one, and no job may have that: who deletes
-        clears a bit (`share_node_bitmap`) that only the start of slurmctld sets, or a node that is set down.
+        clears a bit (`share_node_bitmap`) that a node gets back when it is powered down by force.
         """
         hosts = compress(names)
         if self._change("scontrol", "create", f"nodename={hosts}", "state=CLOUD", *pool.conf.split()):
             self._log(f"{hosts}: new records")
-            update = ("scontrol", "update", f"nodename={hosts}")
-            self._change(*update, "state=down", f"reason={NEW}", f"comment={pool.mark}")
-            self._change(*update, "state=resume")
+            self._change("scontrol", "update", f"nodename={hosts}", "state=power_down_force", f"comment={pool.mark}")
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete records, but those that a pending job asks for by name. Raises SlurmError."""

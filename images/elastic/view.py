@@ -117,6 +117,16 @@ class Node:
         return "IDLE" in self.states and "COMPLETING" not in self.states
 
     @property
+    def is_free(self) -> bool:
+        """Whether no job is on it, and it may have one."""
+        return self.is_idle and not (self.is_drained or self.goes_down)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether slurmctld thinks that it does not answer."""
+        return "NOT_RESPONDING" in self.states
+
+    @property
     def is_up(self) -> bool:
         """Whether it has registered, and jobs can run on it."""
         return not (self.is_off or self.is_coming or self.is_down)

@@ -52,6 +52,8 @@ WELL = {
         node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", reason="works", reason_by="root")
     ),
     "not there in time": view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", reason=TOO_LATE, reason_by=SLURM)),
+    "silent, and drained": view(node("gpu-0", f"{OFF}+NOT_RESPONDING+DRAIN", reason="works", reason_by="root")),
+    "silent, and powered down once more": view(node("gpu-0", f"{OFF}+NOT_RESPONDING+POWER_DOWN")),
     "another's record": view(node("gpu-0", OFF), node("cpu-0", "IDLE+DYNAMIC_NORM")),
     "a pod of another pool": view(node("gpu-0", OFF), pod("cpu-0", pool="cpu", digest="")),
 }
@@ -78,6 +80,7 @@ DONE = {
         view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", reason="Not responding", reason_by=SLURM)),
         Plan(update={("resume", ""): ["gpu-0"]}),
     ),
+    "silent, and off": (view(node("gpu-0", f"{OFF}+NOT_RESPONDING")), Plan(update={("power_down", ""): ["gpu-0"]})),
     "suspended": (view(node("gpu-0", f"{UP}+POWERING_DOWN"), pod("gpu-0")), Plan(end={"gpu-0": pod("gpu-0")})),
     "off": (view(node("gpu-0", OFF), pod("gpu-0")), Plan(end={"gpu-0": pod("gpu-0")})),
     "a pod has ended": (
