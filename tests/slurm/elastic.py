@@ -93,6 +93,15 @@ class ElasticSandbox(KubernetesSandbox):
             self.remove_pod(name)
             self.api.remove(PODS, name)
 
+    def ask_to_leave(self, name: str) -> None:
+        """As `kubectl drain` does."""
+        assert self.api is not None
+        pod = self.api.collections[PODS].get(name)
+        if pod is not None:
+            self.api.put(
+                PODS, name, **{**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+            )
+
     def states(self) -> dict[str, str]:
         """State of each node, as scontrol has it, without what it says of plans, and of nodes that are off."""
         lines = self.run("scontrol show nodes --all --oneliner").stdout.splitlines()

@@ -17,7 +17,7 @@ from typing import Self
 
 from tests.slurm.pod import LIBEXEC, Pod, lower, wait_until
 
-NETWORK = "10.231.0"
+NETWORK = "10.231"
 BRIDGE_ADDRESS = "02:00:0a:e7:00:01"
 DEFAULT_NODE_CONF = "CPUs=2 RealMemory=1000 Feature=default"
 
@@ -177,10 +177,14 @@ class SlurmSandbox:
         shutil.rmtree(self.state)
         self.state.mkdir()
 
+    def _address(self, name: str) -> str:
+        """Of a pod."""
+        return f"{NETWORK}.{self._numbers[name] // 250}.{self._numbers[name] % 250 + 1}"
+
     def _connect(self, pod: Pod) -> None:
         """Join the pod's network to the bridge, which lives in the first pod's namespace."""
         first = next(iter(self.pods.values()))
-        address = f"{NETWORK}.{self._numbers[pod.name]}/24"
+        address = f"{self._address(pod.name)}/16"
         inside = ["nsenter", f"--target={first.pid}", "--net", "ip"]
         if pod is first:
             commands = [
@@ -203,7 +207,7 @@ class SlurmSandbox:
         subprocess.run([*own, "link", "set", "eth0", "up"], check=True)
 
     def _write_hosts(self) -> None:
-        lines = ["127.0.0.1 localhost", *(f"{NETWORK}.{self._numbers[name]} {name}" for name in self.pods)]
+        lines = ["127.0.0.1 localhost", *(f"{self._address(name)} {name}" for name in self.pods)]
         for pod in self.pods.values():
             (pod.root / "etc/hosts").write_text("\n".join(lines) + "\n")
             (pod.root / "etc/resolv.conf").write_text("")
