@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from config.cluster import ClusterConfig
@@ -86,11 +88,15 @@ class ElasticSandbox(KubernetesSandbox):
         logs = "\n".join(self.controller.log(program)[-3000:] for program in ("elastic", "slurmctld"))
         return f"{logs}\n{queue}"
 
-    def lose(self, name: str) -> None:
-        """A pod vanishes with its machine."""
+    def lose(self, name: str, uid: str = "") -> None:
+        """A pod vanishes with its machine. `uid`: only if it is still the same."""
         assert self.api is not None
         with self._lock:
-            self.remove_pod(name)
+            pod = self.api.collections[PODS].get(name)
+            if pod is None or uid not in {"", pod["metadata"]["uid"]}:
+                return
+            if name in self.pods:
+                self.remove_pod(name)
             self.api.remove(PODS, name)
 
     def ask_to_leave(self, name: str) -> None:
@@ -114,19 +120,30 @@ class ElasticSandbox(KubernetesSandbox):
 
     def _run_pods(self) -> None:
         """As scheduler and kubelet."""
+        busy: dict[str, Future[None]] = {}
+        with ThreadPoolExecutor(max_workers=8) as kubelets:
+            while not self._over.wait(0.1):
+                for name in self.elastic_pods():
+                    if name not in busy or busy[name].done():
+                        busy[name] = kubelets.submit(self._care_for, name)
+
+    def _care_for(self, name: str) -> None:
         assert self.api is not None
-        while not self._over.wait(0.1):
-            for name, pod in self.elastic_pods().items():
-                if "deletionTimestamp" in pod["metadata"]:
-                    with self._lock:
-                        if name in self.pods:
-                            self.run("/usr/libexec/slurmstack/leave", pod=name, timeout=120)
-                            self.remove_pod(name)
-                        self.api.remove(PODS, name)
-                elif not pod["spec"].get("nodeName") and len(self.pods) - 1 < self.machines:
-                    with self._lock:
-                        self.api.put(PODS, name, **{**pod, "spec": {**pod["spec"], "nodeName": "node-0"}})
-                        self.start_worker_on(name, env={"NODE_CONF": CONF, "ELASTIC": "yes"})
+        with self._lock:
+            pod = self.api.collections[PODS].get(name)
+            runs = name in self.pods
+            if pod is None:
+                return
+            leaves = "deletionTimestamp" in pod["metadata"]
+            if not leaves and not runs and len(self.pods) - 1 < self.machines:
+                self.api.put(PODS, name, **{**pod, "spec": {**pod["spec"], "nodeName": "node-0"}})
+                self.start_worker_on(name, env={"NODE_CONF": CONF, "ELASTIC": "yes"})
+        if not leaves:
+            return
+        if runs:
+            with contextlib.suppress(KeyError):  # it is lost meanwhile
+                self.run("/usr/libexec/slurmstack/leave", pod=name, timeout=120)
+        self.lose(name, uid=pod["metadata"]["uid"])
 
     def _write_hosts(self) -> None:
         super()._write_hosts()

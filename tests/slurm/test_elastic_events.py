@@ -54,6 +54,8 @@ class World:
         nodes, seconds = self.random.choice([1, 1, 1, 2, 2, 4]), self.random.choice([0, 0.5, 2, 5])
         options = ["--parsable", "--partition=gpu", "--requeue", "--output=/dev/null", f"--nodes={nodes}"]
         done = self.elastic.run(["sbatch", *options, "--wrap", f"sleep {seconds}"])
+        if "not available" in done.stderr:
+            return "refused, as the pool has fewer nodes now"
         assert done.returncode == 0, done.stderr
         self.jobs[done.stdout.strip()] = f"event {len(self.history)}"
         return f"job {done.stdout.strip()}, {nodes} nodes, {seconds} s"
@@ -168,7 +170,7 @@ class World:
                 found[name] = f"an orphan pod, of a node that is {'+'.join(states)}"
             elif not off and not coming and pod is None:
                 found[name] = f"{'+'.join(states)} without a pod"
-            elif "DOWN" in states:
+            elif "DOWN" in states and "DRAIN" not in states:  # else it waits for the end of a pause
                 found[name] = f"is given up: {'+'.join(states)}"
         return found
 
