@@ -13,11 +13,16 @@ from cli.health.present import open_console
 _DIGITS = 6
 """Digits after the point of amounts for scripts: more than price lists have, and fewer than sums of floats lose."""
 
+_NAMED = 4
+"""Missing prices that one line names; `slurmstack cost` names all."""
+
 
 def line(cost: Cost) -> str:
     """The cost in one line: `costs 12.00 to 240.00 USD an hour`."""
-    missing = ", ".join(cost.without_price)
-    return f"costs {span(cost)} an hour{f' (no price: {missing})' if missing else ''}"
+    missing = list(cost.without_price)
+    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+    named = f" (no price: {', '.join(missing[:_NAMED])}{more})" if missing else ""
+    return f"costs {span(cost)} an hour{named}"
 
 
 def span(cost: Cost) -> str:

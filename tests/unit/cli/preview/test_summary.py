@@ -57,6 +57,10 @@ def test_where_prices_are_given_the_last_line_says_what_all_of_it_costs() -> Non
         "costs at least 0.5000 EUR an hour (no price: machines.cpu-d3/16vcpu-64gb, storage.disk/NETWORK_SSD, "
         "machines.cpu-d3/8vcpu-32gb, storage.filesystem/NETWORK_SSD)"
     )
+    assert shown(with_change(stacks.nebius(), "prices.load_balancer", 1))[-1] == (
+        "costs at least 1.00 USD an hour (no price: machines.cpu-d3/16vcpu-64gb, storage.disk/NETWORK_SSD, "
+        "machines.cpu-d3/8vcpu-32gb, machines.gpu-h100-sxm/8gpu-128vcpu-1600gb and 1 more)"
+    )
     data = as_data(summarize(load_config(priced)))
     assert data["cost"]["hour"] == {"min": 3.0, "max": 3.0}
     assert as_data(summarize(load_config(NEBIUS)))["cost"] is None
