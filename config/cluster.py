@@ -17,6 +17,7 @@ from config.sections.monitoring import Monitoring
 from config.sections.network_policies import NetworkPolicies
 from config.sections.partitions import Partition, PartitionName
 from config.sections.policy import Account, Qos
+from config.sections.prices import Prices
 from config.sections.rest import Rest
 from config.sections.scheduling import JobSubmit, LicenseName, Preemption, Priority, Reservation, ReservationName
 from config.sections.services import Cluster, Controller, Images, Jail, Login
@@ -114,6 +115,9 @@ class ClusterConfig(Section):
 
     network_policies: NetworkPolicies = Field(default_factory=NetworkPolicies)
     """Who may connect to what."""
+
+    prices: Prices = Field(default_factory=Prices)
+    """What the parts of the stack cost, for `slurmstack cost` and previews."""
 
     protect: bool | None = Field(default=None, strict=True)
     """Whether Pulumi refuses to delete what holds data. Default: yes, but not on the local cluster."""

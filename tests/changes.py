@@ -91,6 +91,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "parent": ("biology",),
     "members": ("alice",),
     "purge_jobs": ("12months",),
+    "currency": ("EUR", "CHF"),
     "runbooks": ("https://git.example.com/slurmstack/docs/runbooks",),
 }
 """Values for text, and for what lists of text hold, by the field's name."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
+from cli.cost.parts import Cost, cost_of
+from cli.cost.present import as_data as cost_as_data
+from cli.cost.present import line as cost_line
 from cli.safety.effects import Effect
-from config.base import gibibytes
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import needs
+from config.sections.prices import Prices
+from config.volumes import data_volumes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,8 @@ class Summary:
     volumes: tuple[Volume, ...]
     fabrics: tuple[str, ...]
     """InfiniBand fabrics on which GPU clusters are made."""
+    cost: Cost | None
+    """What all of it costs; None where the stack file has no prices."""
 
     @property
     def total(self) -> int:
@@ -74,10 +80,10 @@ class Summary:
         return sum(item.cpus for item in self.nodes)
 
 
-def summarize(config: ClusterConfig) -> Summary:
-    """What the stack file asks for. The stack file must have been checked."""
+def summarize(config: ClusterConfig, prices: Prices | None = None) -> Summary:
+    """What the stack file asks for, by these prices (default: its own). The stack file must have been checked."""
     if isinstance(config.cloud, NebiusCloud):
-        return _of_cloud(config)
+        return _of_cloud(config, prices)
     return Summary(
         cloud=config.cloud.kind,
         nodes=tuple(
@@ -92,14 +98,14 @@ def summarize(config: ClusterConfig) -> Summary:
             )
             for name, pool in config.worker_nodes.items()
         ),
-        volumes=tuple(_volumes(config, {})),
+        volumes=tuple(_volumes(config)),
         fabrics=(),
+        cost=cost_of(config, prices),
     )
 
 
-def _of_cloud(config: ClusterConfig) -> Summary:
+def _of_cloud(config: ClusterConfig, prices: Prices | None) -> Summary:
     needed = needs(config)
-    kinds = {item.where.removesuffix(".size").removesuffix(".storage"): item for item in needed.filesystems}
     return Summary(
         cloud=config.cloud.kind,
         nodes=tuple(
@@ -114,22 +120,19 @@ def _of_cloud(config: ClusterConfig) -> Summary:
             )
             for item in needed.nodes
         ),
-        volumes=tuple(
-            _volumes(config, {name: (item.type, item.existing_id or "") for name, item in kinds.items()}, other="disk")
-        ),
+        volumes=tuple(_volumes(config)),
         fabrics=tuple(sorted(needed.fabrics)),
+        cost=cost_of(config, prices),
     )
 
 
-def _volumes(config: ClusterConfig, kinds: Mapping[str, tuple[str, str]], *, other: str = "") -> Iterator[Volume]:
-    sizes = {"jail": config.jail.size, "controller": config.controller.storage}
-    database = config.accounting.own_database
-    sizes |= {"accounting.database": database.storage} if database is not None else {}
-    sizes |= {"monitoring": config.monitoring.storage} if config.monitoring.install else {}
-    sizes |= {f"mounts.{name}": mount.size for name, mount in config.mounts.items()}
-    for name, size in sizes.items():
-        kind, existing = kinds.get(name, (other, ""))
-        yield Volume(name=name, size_gib=gibibytes(size), kind=kind, existing=existing)
+def _volumes(config: ClusterConfig) -> Iterator[Volume]:
+    made = isinstance(config.cloud, NebiusCloud)
+    for item in data_volumes(config):
+        filesystem = item.filesystem if made else None
+        kind = filesystem.type if filesystem is not None else "disk" if made else ""
+        existing = (filesystem.id if filesystem is not None else None) or ""
+        yield Volume(name=item.name, size_gib=item.size_gib, kind=kind, existing=existing)
 
 
 def as_data(summary: Summary, effects: Sequence[Effect] = ()) -> dict[str, Any]:
@@ -141,18 +144,21 @@ def as_data(summary: Summary, effects: Sequence[Effect] = ()) -> dict[str, Any]:
         "vcpus": summary.cpus,
         "filesystems": [asdict(item) for item in summary.volumes],
         "fabrics": list(summary.fabrics),
+        "cost": None if summary.cost is None else cost_as_data(summary.cost),
         "effects": [asdict(effect) for effect in effects],
     }
 
 
 def lines(summary: Summary) -> list[str]:
-    """The summary for people: one or two lines where the cluster is already there, else some more."""
+    """The summary for people: two or three lines where the cluster is already there, else some more."""
+    cost = [cost_line(summary.cost)] if summary.cost is not None else []
     if summary.cloud != "nebius":
         nodes = _joined(f"{item.count} {item.name}" for item in summary.nodes)
         gpus = f", {summary.gpus} GPUs" if summary.gpus else ""
         return [
             f"{_counted(summary.total, 'node')} ({nodes}), {summary.cpus} CPUs{gpus}",
             f"volumes: {_joined(_volume(item) for item in summary.volumes)}",
+            *cost,
         ]
     width = max(len(item.name) for item in summary.nodes)
     table = [f"  {item.name:{width}}  {_machines(item)}" for item in summary.nodes]
@@ -162,6 +168,7 @@ def lines(summary: Summary) -> list[str]:
         *table,
         *fabrics,
         f"file systems: {_joined(_volume(item) for item in summary.volumes)}",
+        *cost,
     ]
 
 

@@ -200,7 +200,7 @@ def node_needs(cloud: NebiusCloud, pools: Mapping[str, WorkerPool], logins: int)
 
 def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
     groups = pool.node_groups
-    count = max(pool.least, groups * pool.autoscaling.min_size)
+    count = max(pool.least, groups * pool.kept_in_group)
     return NodeNeed(
         where=f"worker_nodes.{name}",
         role="worker",

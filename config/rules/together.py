@@ -17,6 +17,7 @@ from config.rules.identities import identity_problems
 from config.rules.memory import default_memory_problems
 from config.rules.policy import policy_problems
 from config.rules.preemption import preemption_problems, priority_problems
+from config.rules.prices import price_problems
 from config.rules.reservations import reservation_problems
 from config.rules.services import (
     accounting_problems,
@@ -163,6 +164,7 @@ _RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     default_memory_problems,
     confinement_problems,
     elastic_problems,
+    price_problems,
     _cloud,
 )
 """In the order in which their problems are told."""

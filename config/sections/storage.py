@@ -10,6 +10,8 @@ from pydantic import AfterValidator, Field, model_validator
 from config.base import Section, Volume, check_dns_label
 from config.sections.machines import BlockSize
 
+FilesystemType = Literal["NETWORK_SSD", "NETWORK_HDD", "WEKA", "VAST"]
+
 _TAKEN_PATHS = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "var")
 
 
@@ -34,7 +36,7 @@ class Filesystem(Section):
     id: str | None = Field(default=None, pattern=r"^computefilesystem-[a-z0-9-]+$")
     """An existing file system instead of a new one. It is used as it is and never deleted."""
 
-    type: Literal["NETWORK_SSD", "NETWORK_HDD", "WEKA", "VAST"] = "NETWORK_SSD"
+    type: FilesystemType = "NETWORK_SSD"
     """Kind of file system. It can never change."""
 
     block_size: BlockSize | None = None

@@ -327,3 +327,13 @@ class WorkerPool(Machines):
     def node_groups(self) -> int:
         """Node groups that hold the machines, where the cloud makes them: 100 in each at most, and at least one."""
         return max(self.autoscaling.groups, ceil(self.most / MAX_GROUP_SIZE))
+
+    @property
+    def kept_in_group(self) -> int:
+        """Machines that each node group keeps even without pods.
+
+        Of an empty group the autoscaler knows GPUs, but no InfiniBand devices: workers that ask for these would wait
+        for ever. One machine is enough for it to learn from. (Reported of Nebius' autoscaler in 2026; its upstream is
+        the same.)
+        """
+        return max(self.autoscaling.min_size, 1 if self.gpu_cluster is not None and self.most else 0)

@@ -66,6 +66,13 @@ def test_machines_that_autoscaling_keeps_without_workers_count_too() -> None:
     assert found.gpus == {H100: 24}
 
 
+def test_each_node_group_on_a_fabric_keeps_the_machine_that_the_autoscaler_learns_from() -> None:
+    sections = with_change(_stack(size={"min": 0, "max": 250}), "topology", {"plugin": "none"})
+    (workers,) = (node for node in _needs(sections).nodes if node.role == "worker")
+    assert (workers.groups, workers.count, workers.most) == (3, 3, 250)
+    assert _needs(_stack(size=0)).gpus == {}, "and none where the pool has no workers"
+
+
 @pytest.mark.parametrize(("surge", "machines"), [(0, 0), (2, 2 * 2), ("25%", 2 * 19)])
 def test_an_update_with_surge_takes_more_machines_in_each_group(surge: int | str, machines: int) -> None:
     found = _needs(_stack(size=150, update_strategy={"max_surge": surge}))
