@@ -42,7 +42,7 @@ from config.base import parse_cpus
 from config.sections.gpus import Gpus
 from config.sections.workers import Toleration
 from config.sections.workers import WorkerPool as WorkerPoolConfig
-from slurm.elastic import settings
+from slurm.elastic import mark, settings
 from slurm.gpus import extended_resources
 from slurm.health import SETTINGS_DIR
 from slurm.names import ELASTIC_SETTINGS, JAIL_DIR, JOB_METRICS_PORT, SLURMD_PORT, WORKER
@@ -220,7 +220,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
                 JAIL=JAIL_DIR if args.in_jail else "",
                 **_confinement(args),
                 **({"JOB_METRICS": "yes"} if args.job_metrics else {}),
-                **({"ELASTIC": "yes"} if pool.is_elastic else {}),
+                **({"ELASTIC": mark(args.name, pool)} if pool.is_elastic else {}),
                 **(args.jail.env if args.in_jail else {}),
                 **mounts_env(args.mounts, in_jail=args.in_jail),
                 **_gpu_env(pool.resources.gpus),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import Final
@@ -62,12 +63,21 @@ def elastic_files(config: ClusterConfig) -> dict[str, str]:
     return {POOLS_FILE: "".join(f"{name}\n" for name in names)} if names else {}
 
 
+def mark(name: str, pool: WorkerPool) -> str:
+    """What records of its nodes say, and slurmd repeats: another one is of an older configuration."""
+    return hashlib.sha256(_conf(name, pool).encode()).hexdigest()[:12]
+
+
+def _conf(name: str, pool: WorkerPool) -> str:
+    return f"{node_conf(name, pool)} Weight={WEIGHT}"
+
+
 def settings(name: str, pool: WorkerPool) -> str:
     """What the program `elastic` is told of a pool (images/elastic/view.py)."""
     said = {
         "min": pool.least,
         "max": pool.most,
-        "conf": f"{node_conf(name, pool)} Weight={WEIGHT}",
+        "conf": _conf(name, pool),
         "resume_timeout": span_seconds(pool.resume_timeout),
         "all_or_nothing": pool.launch == "all_or_nothing",
     }

@@ -21,6 +21,9 @@ the node is in the tree. One word, as it goes through slurmd's `--conf`."""
 ELASTIC: Final = "slurmstack/elastic:"
 """What the reasons begin with that the program `elastic` gives."""
 
+MARK: Final = "elastic"
+"""Key of the `Extra` of an elastic node: a digest of what its record was made with."""
+
 NO_CAPACITY: Final = f"{ELASTIC} no capacity"
 SET_ASIDE: Final = f"{ELASTIC} set aside"
 """Drains of a pool that is off: for a pause, or until an administrator resumes it (images/elastic/pauses.py)."""

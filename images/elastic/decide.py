@@ -120,7 +120,7 @@ def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) 
     elif node.is_powered_down and node.is_silent and node.is_free:
         # What is resumed counts as silent until it is heard, and slurmctld's next start would give it no job.
         plan.change(node.name, "power_down")
-    elif pod is None and node.is_powered_down and node.comment != pool.mark and node.is_free:
+    elif pod is None and node.is_powered_down and node.mark != pool.mark and node.is_free:
         plan.delete.append(node.name)  # the next look makes it anew
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from images.common.command import Runner, run
 from images.common.hostlist import compress, expand
 from images.common.slurm_node import WANTED_NODES, wanted_nodes
-from images.elastic.view import Node, Pool, nodes_in
+from images.elastic.view import Node, Pool, marked, nodes_in
 
 TIMEOUT_SECONDS: Final = 30.0
 
@@ -44,7 +44,9 @@ class Nodes:
         hosts = compress(names)
         if self._change("scontrol", "create", f"nodename={hosts}", "state=CLOUD", *pool.conf.split()):
             self._log(f"{hosts}: new records")
-            self._change("scontrol", "update", f"nodename={hosts}", "state=power_down_force", f"comment={pool.mark}")
+            self._change(
+                "scontrol", "update", f"nodename={hosts}", "state=power_down_force", f"extra={marked(pool.mark)}"
+            )
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete records, but those that a pending job asks for by name. Raises SlurmError."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from images.common.kubernetes import WORKER_PODS, Object
+from images.common.slurm_node import MARK
 from images.common.slurm_records import fields_of
 
 SETTINGS: Final = "slurmstack/elastic"
@@ -47,8 +48,8 @@ class Pool:
 
     @property
     def mark(self) -> str:
-        """Comment of the records of this pool's nodes: another one is of an older configuration."""
-        return f"slurmstack/{hashlib.sha256(self.conf.encode()).hexdigest()[:12]}"
+        """What the records of this pool's nodes say: another one is of an older configuration."""
+        return hashlib.sha256(self.conf.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,8 @@ class Node:
     reason: str = ""
     reason_by: str = ""
     """Who has set it: a user's name, `slurm` for slurmctld itself."""
-    comment: str = ""
+    mark: str = ""
+    """Of the configuration that the record was made with."""
 
     @property
     def is_cloud(self) -> bool:
@@ -143,9 +145,22 @@ def nodes_in(lines: str) -> dict[str, Node]:
             set_by = _SET_AT.search(said)
             reason, by = (said[: set_by.start()], set_by["by"]) if set_by else (said, "")
             states = frozenset(word.strip("*~#!%$@^-") for word in state.split("+"))
-            comment = fields.get("Comment", "").strip()
-            found[name] = Node(name=name, states=states, reason=reason, reason_by=by, comment=comment)
+            mark = _mark(fields.get("Extra", ""))
+            found[name] = Node(name=name, states=states, reason=reason, reason_by=by, mark=mark)
     return found
+
+
+def marked(mark: str) -> str:
+    """The `Extra` of a new record. slurmd writes another one that has the same mark (images/worker/slurmd.py)."""
+    return json.dumps({MARK: mark})
+
+
+def _mark(extra: str) -> str:
+    try:
+        said = json.loads(extra)
+    except ValueError:
+        return ""
+    return str(said.get(MARK, "")) if isinstance(said, dict) else ""
 
 
 def pod_of(item: Object) -> Pod:

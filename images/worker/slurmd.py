@@ -27,7 +27,7 @@ from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, bind_into_j
 from images.common.mountinfo import expect_filesystem
 from images.common.process import become, program, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
-from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
+from images.common.slurm_node import MARK, TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
 from images.worker import confine, cpus, scratch, warden_process
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres, write_gres_conf
@@ -39,13 +39,13 @@ CONFINEMENT: Final = "confinement"
 """Key of the node's `Extra`, as `slurmstack status` looks for it."""
 
 
-def slurmd_command(controller: str, node_conf: str, name: str, confinement: str) -> list[str]:
-    """The daemon's command line. `confinement`: what the node says of that.
+def slurmd_command(controller: str, node_conf: str, name: str, confinement: str, mark: str = "") -> list[str]:
+    """The daemon's command line. `confinement`: what the node says of that. `mark`: of an elastic pool's node.
 
     -Z: a dynamic node, which registers itself. -b: reports this start as its boot; a pod would report the host's boot
     time, and a node that Slurm powered on would then never count as started.
     """
-    extra = json.dumps({CONFINEMENT: confinement})
+    extra = json.dumps({CONFINEMENT: confinement, **({MARK: mark} if mark else {})})
     command = ["/usr/sbin/slurmd", "-D", "-Z", "-b", "--conf-server", controller, "--conf", node_conf, "-N", name]
     return [*command, "--extra", extra]
 
@@ -170,10 +170,10 @@ def main() -> None:
         wait_for_controller(controller, log)
         node = Node(name=name, controller=controller)
         waits = waits_for_place(node, log)
-        if os.environ.get("ELASTIC") != "yes":
+        if not (mark := os.environ.get("ELASTIC", "")):
             forget_elastic(node, log)
         lift_own_drain(node, log, keep_waiting=waits)
         if waits:
             node_conf += STARTS_DRAINED
-        command = without_set_up(slurmd_command(controller, node_conf, name, found.said), os.getpid())
+        command = without_set_up(slurmd_command(controller, node_conf, name, found.said, mark), os.getpid())
         become(command, log, env=environment(confined=found.confined, in_jail=bool(jail)))

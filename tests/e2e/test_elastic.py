@@ -12,7 +12,7 @@ from tests.stacks import dev
 
 NAMESPACE = "e2e-elastic"
 LABEL = "slurmstack-test/far"
-TINY = {"cpus": 1, "memory": "512Mi", "cpu_request": "10m"}
+TINY = {"cpus": 1, "memory": "768Mi", "cpu_request": "10m"}
 POOLS = {
     "burst": {"size": {"max": 4}, "idle_timeout": "10s", "resume_timeout": "90s", "resources": TINY},
     # No machine has that label until a test puts it on one.

@@ -43,7 +43,9 @@ def test_it_is_a_template_of_the_very_pod_that_a_fixed_pool_has_and_says_so() ->
     pod = objects(fixed, "StatefulSet")["gpu"]["spec"]["template"]
     assert "gpu" not in objects(elastic, "StatefulSet")
     env = template["spec"]["containers"][0]["env"]
-    env.remove({"name": "ELASTIC", "value": "yes"})
+    pool = pool_of(objects(elastic, "PodTemplate")["gpu"])
+    assert pool is not None
+    env.remove({"name": "ELASTIC", "value": pool.mark})
     assert template == pod
 
 

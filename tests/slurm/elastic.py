@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from config.cluster import ClusterConfig
-from images.elastic.view import SETTINGS, TEMPLATE
+from images.elastic.view import SETTINGS, TEMPLATE, pool_of
 from slurm.conf import slurm_conf
 from slurm.elastic import HIDDEN, POOLS_FILE
 from tests.slurm.kubernetes import ENVIRONMENT, NAMESPACE, PODS, KubernetesSandbox
@@ -75,6 +75,13 @@ class ElasticSandbox(KubernetesSandbox):
         template = {"metadata": {"labels": {"slurmstack/pool": "gpu"}}, "spec": {"containers": []}}
         self._put(TEMPLATES, "gpu", metadata=metadata, template=template)
 
+    def _mark(self) -> str:
+        """As the template of now has it."""
+        assert self.api is not None
+        pool = pool_of(self.api.collections[TEMPLATES]["gpu"])
+        assert pool is not None
+        return pool.mark
+
     def elastic_pods(self) -> dict[str, dict[str, Any]]:
         """Pods that the program has made and that are not gone."""
         assert self.api is not None
@@ -137,7 +144,7 @@ class ElasticSandbox(KubernetesSandbox):
             leaves = "deletionTimestamp" in pod["metadata"]
             if not leaves and not runs and len(self.pods) - 1 < self.machines:
                 self.api.put(PODS, name, **{**pod, "spec": {**pod["spec"], "nodeName": "node-0"}})
-                self.start_worker_on(name, env={"NODE_CONF": CONF, "ELASTIC": "yes"})
+                self.start_worker_on(name, env={"NODE_CONF": CONF, "ELASTIC": self._mark()})
         if not leaves:
             return
         if runs:

@@ -13,7 +13,7 @@ POOL = Pool(name="gpu", least=0, most=2, conf="CPUs=2", resume_timeout=60.0, dig
 
 
 def node(name: str, states: str, **more: str) -> Node:
-    return Node(**{"name": name, "states": frozenset(states.split("+")), "comment": POOL.mark, **more})  # type: ignore[arg-type]
+    return Node(**{"name": name, "states": frozenset(states.split("+")), "mark": POOL.mark, **more})  # type: ignore[arg-type]
 
 
 OFF = "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN"
@@ -96,7 +96,7 @@ DONE = {
         view(node("gpu-0", BUSY), pod("gpu-0", digest="old")),
         Plan(update={("power_down_asap", OUTDATED): ["gpu-0"]}),
     ),
-    "an old configuration": (view(node("gpu-0", OFF, comment="slurmstack/0")), Plan(delete=["gpu-0"])),
+    "an old configuration": (view(node("gpu-0", OFF, mark="0")), Plan(delete=["gpu-0"])),
     "beyond max, off": (view(node("gpu-0", OFF), node("gpu-2", OFF)), Plan(delete=["gpu-2"])),
     "beyond max, busy": (
         view(node("gpu-0", OFF), node("gpu-2", BUSY), pod("gpu-2")),

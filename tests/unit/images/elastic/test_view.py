@@ -7,9 +7,9 @@ from images.elastic.view import Node, nodes_in
 LINES = """\
 NodeName=gpu-0 CoresPerSocket=1  CPUAlloc=0 OS=Linux 6.18 #1 SMP @0  RealMemory=1000 State=DOWN*+CLOUD+POWERED_DOWN \
 ThreadsPerCore=1 CurrentWatts=0 AveWatts=0  Reason=ResumeTimeout reached [slurm@2026-11-26T04:39:24] \
-Comment=slurmstack/e01a Extra={"confinement": "off, as the stack file says"}
-NodeName=gpu-1 State=IDLE+CLOUD CurrentWatts=0 AveWatts=0  Comment=slurmstack/e01a
-NodeName=gpu-2 State=IDLE+CLOUD+DRAIN Reason=a fan
+Comment=2099-01-01 healthy Extra={"confinement": "off, as the stack file says", "elastic": "e01a"}
+NodeName=gpu-1 State=IDLE+CLOUD CurrentWatts=0 AveWatts=0  Extra={"elastic": "e01a"}
+NodeName=gpu-2 State=IDLE+CLOUD+DRAIN Reason=a fan Extra=of another
 No nodes in the system
 """
 
@@ -22,8 +22,8 @@ def test_a_reason_ends_where_slurm_says_who_has_set_it() -> None:
             states=frozenset({"DOWN", "CLOUD", "POWERED_DOWN"}),
             reason="ResumeTimeout reached",
             reason_by="slurm",
-            comment="slurmstack/e01a",
+            mark="e01a",
         ),
-        "gpu-1": Node(name="gpu-1", states=frozenset({"IDLE", "CLOUD"}), comment="slurmstack/e01a"),
+        "gpu-1": Node(name="gpu-1", states=frozenset({"IDLE", "CLOUD"}), mark="e01a"),
         "gpu-2": Node(name="gpu-2", states=frozenset({"IDLE", "CLOUD", "DRAIN"}), reason="a fan"),
     }
