@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from local import cluster as local_cluster
-from tests.bench import accounting, apply, command_line, confinement, health, jobs, look, rest, scaling, start
+from tests.bench import accounting, apply, command_line, confinement, elastic, health, jobs, look, rest, scaling, start
 from tests.bench.cluster import Cluster
 from tests.bench.row import Measuring
 from tests.bench.scale.part import scale
@@ -53,6 +53,7 @@ PARTS = (
     Part(name="controller", about="the controller deleted, until sbatch works", measure=start.controller),
     Part(name="start", about="from submission to start", measure=start.start),
     Part(name="array", about="an array of 1,000 tasks", measure=jobs.array),
+    Part(name="elastic", about="jobs on an empty elastic pool, and how it empties", measure=elastic.elastic),
     Part(name="confinement", about="start and array with `confinement: auto`, and off", measure=confinement.here),
     Part(name="rest", about="submissions through the REST API", measure=rest.rest),
     Part(name="policy", about="500 users in 50 accounts", measure=accounting.policy),

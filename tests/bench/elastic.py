@@ -1,0 +1,103 @@
+"""An elastic pool: from an empty one to a job that runs, on a node that is up, and back to an empty one."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from datetime import datetime
+
+from tests.bench.cluster import Cluster
+from tests.bench.row import Measuring, Row
+from tests.e2e.harness import wait_until
+
+POOL, MOST, IDLE_SECONDS = "burst", 4, 10
+
+STEPS = ("allocated", "pods asked for", "slurmd runs", "registered", "started")
+"""Each until it is reached, from the one before."""
+
+
+def elastic(bench: Measuring, cluster: Cluster) -> None:
+    """With the images on the machines, which are there: what an autoscaler takes is not measured here."""
+    pool = {**cluster.sections["worker_nodes"]["default"], "size": {"max": MOST}, "idle_timeout": f"{IDLE_SECONDS}s"}
+    cluster.sections = {
+        **cluster.sections,
+        "worker_nodes": {**cluster.sections["worker_nodes"], POOL: pool},
+        "partitions": {**cluster.sections["partitions"], POOL: {"pools": [POOL]}},
+    }
+    cluster.up()
+    released: list[float] = []
+    for nodes, runs, goal in ((1, 20, 3), (MOST, 10, 5)):
+        split: list[list[float]] = []
+
+        def once(_: int, nodes: int = nodes, split: list[list[float]] = split) -> float:
+            _await_none(cluster)
+            submitted, started, ended = _run(cluster, nodes)
+            split.append(_split(cluster, submitted, started, nodes))
+            _await_none(cluster)
+            released.append(time.time() - ended - IDLE_SECONDS)
+            return started - submitted
+
+        of = "a node" if nodes == 1 else f"{nodes} nodes"
+        row = bench.measure(f"submit -> start on {of} of an empty pool", once, runs=runs, goal=goal)
+        _note(row, split)
+    bench.take("idle timeout over -> the last pod of the pool is gone", released, goal=5)
+    _run(cluster, 1)
+
+    def warm(_: int) -> float:
+        submitted, started, _ended = _run(cluster, 1)
+        return started - submitted
+
+    bench.measure("submit -> start on an idle node of an elastic pool", warm, runs=20, goal=0.2)
+
+
+def _run(cluster: Cluster, nodes: int) -> tuple[float, float, float]:
+    """When a job was submitted, began, and had ended."""
+    script = f"a=$(date +%s.%N); b=$(srun -p {POOL} -N{nodes} date +%s.%N | sort | tail -1); echo $a $b $(date +%s.%N)"
+    submitted, started, ended = map(float, cluster.as_alice(script).split())
+    return submitted, started, ended
+
+
+def _pods(cluster: Cluster) -> list[str]:
+    return [name for name in cluster.pod_uids() if name.startswith(f"{POOL}-")]
+
+
+def _await_none(cluster: Cluster) -> None:
+    """Wait until the pool is empty, and its nodes may be started again."""
+    wait_until(lambda: not _pods(cluster), "the pool is empty", timeout=120, slowest=0.3)
+    free = f"sinfo --noheader --partition={POOL} --states=powered_down --format=%D"
+    wait_until(lambda: cluster.slurm(free).strip() == str(MOST), "its nodes are off", timeout=120, slowest=0.3)
+
+
+def _split(cluster: Cluster, submitted: float, started: float, nodes: int) -> list[float]:
+    """Seconds of each step, by what the programs have logged; of several nodes by the last of them."""
+    slurmctld = _logged(cluster, "controller-0", "slurmctld", submitted)
+    asked = _logged(cluster, "deployment/elastic", "elastic", submitted)
+    slurmds = [_logged(cluster, f"{POOL}-{number}", "slurmd", submitted)[0][0] for number in range(nodes)]
+    times = [
+        submitted,
+        next(at for at, line in slurmctld if "Allocate" in line or f"NodeList={POOL}" in line),
+        next(at for at, line in asked if "making the pods" in line),
+        max(slurmds),
+        max(at for at, line in slurmctld if re.search(rf"Node {POOL}-\d+ now responding", line)),
+        started,
+    ]
+    return [end - begin for begin, end in itertools.pairwise(times)]
+
+
+def _logged(cluster: Cluster, pod: str, container: str, since: float) -> list[tuple[float, str]]:
+    """Lines with their times, as kubelet has them."""
+    printed = cluster.kubectl.run("logs", pod, "-c", container, "-n", cluster.namespace, "--timestamps").stdout
+    lines = []
+    for text in printed.splitlines():
+        stamp, _, line = text.partition(" ")
+        at = datetime.fromisoformat(f"{stamp[:26].rstrip('Z')}+00:00").timestamp()
+        if at >= since:
+            lines.append((at, line))
+    return lines
+
+
+def _note(row: Row, split: list[list[float]]) -> None:
+    """The median of each step."""
+    middle = [sorted(values)[len(values) // 2] for values in zip(*split, strict=True)]
+    row.note = ", ".join(f"{name} {seconds:.2f}" for name, seconds in zip(STEPS, middle, strict=True))
