@@ -227,7 +227,8 @@ class SlurmSandbox:
     def wait_for_nodes(self, count: int, state: str = "idle", timeout: float = 120) -> float:
         """Wait until that many nodes are in a state; returns the seconds.
 
-        sinfo has a line of a node for each partition that it is in. A worker that finds slurmctld reconfiguring tries again after 1, 2, 4, ... seconds.
+        sinfo has a line of a node for each partition that it is in. A worker that finds slurmctld reconfiguring tries
+        again after 1, 2, 4, ... seconds.
         """
 
         def reached() -> bool:
