@@ -149,7 +149,7 @@ def main() -> NoReturn:
         _complain(f"the stack file has {count} error{'s' if count > 1 else ''}:", "")
         for problem in error.problems:
             Console(stderr=True, highlight=False, emoji=False).print(
-                f"  [bold]{escape(problem.where)}[/]: {escape(problem.message)}", soft_wrap=True
+                f"  [bold]{_shown(problem.where)}[/]: {_shown(problem.message)}", soft_wrap=True
             )
         sys.exit(USAGE)
     except Failure as failure:
@@ -178,6 +178,13 @@ def _complain_interrupted() -> None:
 
 def _complain(message: str, hint: str) -> None:
     console = Console(stderr=True, highlight=False, emoji=False)
-    console.print(f"[red bold]error:[/] {escape(message)}", soft_wrap=True)
+    console.print(f"[red bold]error:[/] {_shown(message)}", soft_wrap=True)
     if hint:
-        console.print(f"[dim]{escape(hint)}[/]", soft_wrap=True)
+        console.print(f"[dim]{_shown(hint)}[/]", soft_wrap=True)
+
+
+def _shown(text: str) -> str:
+    """The text as Rich prints it as it is, line by line. What others wrote in it must not move the cursor."""
+    from cli.health.present import printable  # noqa: PLC0415  (what it loads takes long)
+
+    return escape("\n".join(map(printable, text.split("\n"))))

@@ -32,6 +32,9 @@ _NO_SIZE = "is not a size: write a number with a unit, for example 512Mi, 20Gi o
 
 _HOST_LABEL = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?$")
 
+_NUMBER = re.compile(r"\d+|0[xX][0-9A-Fa-f]*")
+"""What programs take for a part of an address of IPv4."""
+
 _DNS_LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 
 
@@ -131,13 +134,14 @@ Volume = Annotated[Quantity, at_least("100Mi", "what is kept there")]
 def check_host(host: str) -> str:
     """The host if it can be the name of one (RFC 1123) or is an address, else ValueError.
 
-    What ends in a number is an address, or nothing: no top-level domain is a number, and programs read it as one.
+    What ends in a number is an address, or nothing: no top-level domain is a number, and programs read it as one, also
+    0x7f000001.
     """
     with contextlib.suppress(ValueError):
-        ip_address(host)
-        return host
+        if ip_address(host) and "%" not in host:  # which begins an interface of one machine, and takes any text
+            return host
     labels = host.split(".")
-    if labels[-1].isdigit():
+    if _NUMBER.fullmatch(labels[-1]):
         raise ValueError(f"has the host {host!r}, which is no address: four numbers of 0 to 255, such as 10.0.0.30")
     if len(host) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels):
         raise ValueError(

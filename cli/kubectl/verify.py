@@ -8,6 +8,7 @@ from collections.abc import Callable
 import typer
 
 from cli.errors import Failure
+from cli.health.present import printable
 from cli.kubectl.client import Kubectl, in_controller
 from cli.kubectl.rollout import await_workers
 from cli.stack import Stack
@@ -45,7 +46,10 @@ def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) ->
 
 
 def as_user(kubectl: Kubectl, stack: Stack, user: str, command: str) -> str:
-    """What a command prints that runs as this user in the jail of the first login node. Raises Failure if it fails."""
+    """What a command prints that runs as this user in the jail of the first login node, fit to be shown.
+
+    The user's own profile may print something before. Raises Failure if it fails.
+    """
     account = stack.config.users[user]
     gid = account.uid if account.gid is None else account.gid
     done = kubectl.run(
@@ -56,7 +60,7 @@ def as_user(kubectl: Kubectl, stack: Stack, user: str, command: str) -> str:
     )
     if done.returncode != 0:
         raise Failure(f"{command!r} failed as {user}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
+    return "\n".join(map(printable, done.stdout.split("\n")))
 
 
 def _await_nodes(kubectl: Kubectl, namespace: str, count: int, timeout: float, tell: Tell) -> None:

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from cli.access.reach import reach, reach_if_made
 from cli.errors import Failure
+from cli.health.present import printable
 from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, is_true, message
 from cli.kubectl.rollout import worked_jobs
 from cli.stack import Stack
@@ -120,7 +121,7 @@ def print_lines(lines: list[str]) -> None:
     console = Console(highlight=False, emoji=False)
     for line in lines[:LINES]:
         style = _STYLES.get(line[:1], "default")
-        console.print(f"  [{style}]{escape(line)}[/]", soft_wrap=True)
+        console.print(f"  [{style}]{escape(printable(line))}[/]", soft_wrap=True)
     if len(lines) > LINES:
         console.print(f"  ... and {len(lines) - LINES} more")
 

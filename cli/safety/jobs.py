@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from cli.errors import Failure, Refused
+from cli.health.present import plain, printable
 from cli.kubectl.client import Kubectl, complaint, in_controller
 from cli.safety.changed import (
     POOL_LABEL,
@@ -243,7 +244,7 @@ def lines(found: JobsTouched) -> list[str]:
 def print_jobs(found: JobsTouched) -> None:
     """The same on the terminal."""
     for line in lines(found):
-        Console(highlight=False, emoji=False).print(escape(line), soft_wrap=True)
+        Console(highlight=False, emoji=False).print(escape(printable(line)), soft_wrap=True)
 
 
 def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) -> None:
@@ -258,7 +259,7 @@ def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) 
             scancel = ("xargs", "-n", "500", "scancel", *state)
             done = in_controller(kubectl, namespace, *scancel, stdin="\n".join(sorted(ids)), seconds=600)
             if done.returncode != 0:  # one that has ended meanwhile, as a rule
-                console.print(f"note: {escape(complaint(done))}", soft_wrap=True)
+                console.print(f"note: {escape(plain(complaint(done)))}", soft_wrap=True)
     if jobs:
         console.print(f"cancelled: {escape(_listed(jobs))}", soft_wrap=True)
 

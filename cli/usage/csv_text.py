@@ -28,4 +28,6 @@ def _harmless(value: Any) -> Any:
     # What is read may take a carriage return for a new line, and csv puts no quotation marks around one. What is one
     # cell to us may be several to a spreadsheet that divides at semicolons.
     parts = re.split(r"(?<=[;\t])", value)
-    return "".join(f"'{part}" if _FORMULA.match(part) else part for part in parts).replace("\r", " ")
+    text = "".join(f"'{part}" if _FORMULA.match(part) else part for part in parts)
+    # Nor may it move the cursor of who looks at it.
+    return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)

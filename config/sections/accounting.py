@@ -11,6 +11,7 @@ from config.base import Cpu, Memory, Quantity, Section, Volume, at_least, matchi
 from config.names import SecretName
 from config.sections.slurm import Settings
 from config.sections.storage import Filesystem
+from config.servers import Host
 
 _PURGE = re.compile(r"^([1-9]\d{0,3})(hours?|days?|months?)$")
 
@@ -49,7 +50,7 @@ class DatabaseTls(Section):
 class ExternalDatabase(Section):
     """A MySQL or MariaDB server that is already there. It is used as it is; `destroy` leaves it alone."""
 
-    host: str = Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$")
+    host: Host
     """Host name or address."""
 
     port: int = Field(default=3306, ge=1, le=65535, strict=True)

@@ -10,24 +10,25 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from config.base import Section, check_host, matching, once
+from config.base import Section, matching, once
 from config.names import SecretName
+from config.servers import Image, check_server
 
 _ENDPOINT = re.compile(r"^https?://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$")
-_IMAGE = re.compile(
-    r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
-    r"(@sha256:[0-9a-f]{64})?$"
-)
 _HEADER = re.compile(r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")
+
+_HTTP_S_OWN = frozenset(
+    {"host", "content-length", "content-type", "content-encoding", "expect", "transfer-encoding", "trailer", "te"}
+    | {"connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "upgrade"}
+)
+"""Headers that say how a request is carried and what is in it (RFC 9110, 7.6.1 and 8): whoever sends it sets them."""
 
 
 def _of_a_server(endpoint: str) -> str:
-    address = urlsplit(endpoint)
-    if address.port == 0:
-        raise ValueError("has the port 0")
+    address = check_server(endpoint)
     if address.path.rstrip("/").endswith("/v1/logs"):
         raise ValueError("ends with /v1/logs, which is added; leave that out")
-    host = check_host(address.hostname or "")
+    host = address.hostname or ""
     if host == "localhost" or _leads_nowhere(host):
         raise ValueError("is the collector's own pod, on each machine; name the server as pods reach it")
     return endpoint
@@ -35,15 +36,16 @@ def _of_a_server(endpoint: str) -> str:
 
 def _leads_nowhere(host: str) -> bool:
     with contextlib.suppress(ValueError):
-        return ip_address(host).is_loopback or ip_address(host).is_unspecified
+        found = ip_address(host)
+        found = getattr(found, "ipv4_mapped", None) or found
+        return found.is_loopback or found.is_unspecified
     return False
 
 
-def _fixed(image: str) -> str:
-    check_host(image.partition("/")[0].partition(":")[0])
-    if "@" not in image and ":" not in image.rpartition("/")[2]:
-        raise ValueError("has neither tag nor digest, and so could be another one tomorrow; write NAME:TAG")
-    return image
+def _about_its_content(header: str) -> str:
+    if header.lower() in _HTTP_S_OWN:
+        raise ValueError("is set by the collector with each request, as HTTP needs it; leave it out")
+    return header
 
 
 Endpoint = Annotated[
@@ -57,16 +59,10 @@ Endpoint = Annotated[
     Field(json_schema_extra={"pattern": _ENDPOINT.pattern}),
 ]
 
-Image = Annotated[
-    str,
-    matching(_IMAGE, "is not the full name of an image: HOST/PATH/NAME:TAG"),
-    AfterValidator(_fixed),
-    Field(json_schema_extra={"pattern": _IMAGE.pattern}),
-]
-
 Header = Annotated[
     str,
     matching(_HEADER, "is not the name of an HTTP header: letters, digits and '-', at most 64"),
+    AfterValidator(_about_its_content),
     Field(json_schema_extra={"pattern": _HEADER.pattern}),
 ]
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from config.base import Section, Volume, matching
 from config.names import LabelKey, LabelValue, NamespaceName, SecretName
-from config.sections.logs import Image
+from config.servers import Image, check_server
 
 _OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nodes", "kube_state", "kube_state_image")
 """Keys that say something about a Prometheus of the cluster's own."""
@@ -19,6 +19,12 @@ _OURS = {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component",
 
 _PAGES = re.compile(r"^https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~%@+:-]+)*/?$")
 
+
+def _where_pages_are(url: str) -> str:
+    check_server(url)
+    return url.rstrip("/")
+
+
 PagesUrl = Annotated[
     str,
     matching(
@@ -26,7 +32,7 @@ PagesUrl = Annotated[
         "is not where pages are found: http:// or https://, a host, perhaps a port and a path, and no user, question "
         "mark or space, such as https://git.example.com/slurmstack/blob/main/docs/runbooks",
     ),
-    AfterValidator(lambda url: url.rstrip("/")),
+    AfterValidator(_where_pages_are),
     Field(json_schema_extra={"pattern": _PAGES.pattern}),
 ]
 """A URL to which `/NAME.md` is added."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from config.base import Cpu, Memory, Section
+from config.base import Cpu, Memory, Section, check_host
 from config.names import LabelKey, SecretName
 from config.sections.services import Cidr
 
 HostName = Annotated[
-    str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$", max_length=253)
+    str,
+    Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$", max_length=253),
+    AfterValidator(check_host),
 ]
 """A DNS name in small letters."""
 

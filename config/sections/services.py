@@ -23,6 +23,7 @@ from config.base import (
 )
 from config.names import LabelKey
 from config.sections.storage import Filesystem
+from config.servers import Registry
 
 
 def _namespace(name: str) -> str:
@@ -176,15 +177,6 @@ class Jail(Section):
 
 
 ImageRole = Literal["controller", "worker", "login", "jail", "accounting", "database", "rest", "exporter", "monitoring"]
-
-
-_REGISTRY = re.compile(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$")
-
-Registry = Annotated[
-    str,
-    matching(_REGISTRY, "is not how an image's name begins: a host, with :PORT and /PATH if need be, without https://"),
-    Field(json_schema_extra={"pattern": _REGISTRY.pattern}),
-]
 
 
 _PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$")

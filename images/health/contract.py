@@ -99,6 +99,8 @@ class Check:
     hardware: Hardware = "any"
     seconds: float = 5.0
     """Time limit. After it the check is ended, where the kernel lets it be, and counts as not checked."""
+    first: bool = False
+    """Whether it runs before the others: it measures what one of them would else have waited for already."""
 
 
 class Thresholds:

@@ -22,12 +22,16 @@ class Registry:
     """Modules that cannot be used, called as a check would be -> why."""
 
     def of(self, context: Context, node: Node, off: Container[str] = (), *, more: Container[str] = ()) -> list[Check]:
-        """The checks that run on this node on this occasion, and `more`, without those that the site has turned off."""
-        return [
+        """The checks that run on this node on this occasion, and `more`, without those that the site has turned off.
+
+        In this order.
+        """
+        found = [
             check
             for check in self.checks.values()
             if (context in check.contexts or check.name in more) and check.name not in off and fits(check, node)
         ]
+        return sorted(found, key=lambda check: not check.first)
 
 
 def fits(check: Check, node: Node) -> bool:

@@ -152,7 +152,7 @@ def full_volumes(disks: Iterable[Disk]) -> Iterator[None]:
 
 @contextmanager
 def slow(disk: Disk) -> Iterator[None]:
-    """It answers for one second of half a minute. Other checks touch it first, and each waits for some seconds."""
+    """It answers for one second of half a minute: the check that touches it first waits longer than it may."""
     over = Event()
 
     def stop_and_go() -> None:

@@ -43,6 +43,12 @@ READERS = {
 WRITERS = {"scontrol", "scancel", "sdiag", "xargs", "amtool", *FILTERS}
 """Those that change something, or pass on what others read."""
 
+SAFE = {
+    "squeue": {*"iuPTMrlSQA", "JobID", "UserName", "Partition", "RestartCnt", "Reason", "State"},
+    "sacct": {"JobID", "State", "ExitCode", "Start", "End", "NodeList"},
+}
+"""Programs that show jobs -> what of it users cannot choose: their jobs' names and comments may move the cursor."""
+
 OURS_THAT_READ = {"doctor", "health", "logs", "status", "preview", "validate"}
 
 ALL = [command for page in [*pages(), FOLDER / "README.md"] for command in commands(page)]
@@ -145,6 +151,27 @@ def parsed(arguments: list[str]) -> None:
         if not isinstance(group, TyperGroup) or not rest:
             return
         name, group, rest = group.resolve_command(context, rest)
+
+
+def shown(words: list[str]) -> set[str]:
+    """Fields that a command of `SAFE` shows; empty where it leaves the choice to Slurm."""
+    (form,) = [word for word in words if word.lower().startswith("--format=")] or [""]
+    _, _, fields = form.partition("=")
+    return set(re.findall(r"%[\d.]*(\w)", fields)) if "%" in fields else set(fields.split(",")) - {""}
+
+
+def test_jobs_are_shown_without_what_their_users_wrote() -> None:
+    lines = [(one.page, one.text) for one in ALL]
+    for page in (ROOT / "docs").glob("*.md"):
+        lines += [(page.stem, one.text) for one in commands(page) if one.text.startswith("kubectl ")]
+    for where, text in lines:
+        if not any(program in text for program in SAFE):
+            continue
+        inside = parts(text.partition(" -- ")[2])
+        for words in parts(inside[0][2]) if inside[0][:2] == ["sh", "-c"] else inside:
+            if words and words[0] in SAFE:
+                assert shown(words), (where, text)
+                assert shown(words) <= SAFE[words[0]], (where, text)
 
 
 @pytest.mark.parametrize("wrong", ["doctor nod cpu-0", "logs --tial 3", "health run --node cpu-0", "doctor node"])

@@ -25,6 +25,9 @@ class Meaning:
 
 
 _PER_JOB = "squeue -j {id} -O JobArrayID,tres-per-node,NumCPUs,NumNodes,MinMemory,TimeLimit"
+_SHOW = "scontrol show job {id} | cat -v"
+"""A job's name, its comment and its account are any text: `cat -v` makes visible what would move the cursor."""
+_START = "squeue --start -j {id} --format='%i %S %r'"
 _QOS = "sacctmgr show qos {qos} format=Name,MaxTRESPU,MaxJobsPU,MaxTRES,MaxWall,GrpTRES,GrpJobs"
 _ASSOC = "sacctmgr show assoc account={account} format=Account,User,GrpTRES,GrpJobs,MaxTRES,MaxJobs,MaxWall"
 _CANCEL = "scancel {id}"
@@ -32,9 +35,9 @@ _LIMITS = "raise it in slurmstack:accounts or slurmstack:qos and `slurmstack up`
 
 _TABLE: tuple[tuple[str, Kind, str, str], ...] = (
     # it waits for its turn
-    (r"Resources", "turn", "waits for nodes to get free: it is the next in its partition", "squeue --start -j {id}"),
-    (r"Priority", "turn", "jobs of higher priority are before it in its partition", "sprio -l -j {id}"),
-    (r"Dependency", "turn", "waits for other jobs", "scontrol show job {id}"),
+    (r"Resources", "turn", "waits for nodes to get free: it is the next in its partition", _START),
+    (r"Priority", "turn", "jobs of higher priority are before it in its partition", "sprio -l -j {id} | cat -v"),
+    (r"Dependency", "turn", "waits for other jobs", _SHOW),
     (
         r"BeginTime",
         "turn",
@@ -56,13 +59,13 @@ _TABLE: tuple[tuple[str, Kind, str, str], ...] = (
         "wait some seconds",
     ),
     (r"FedJobLock|Reconfig", "turn", "slurmctld is busy for a moment", "wait some seconds"),
-    (r"BurstBuffer\w*", "turn", "waits for its burst buffer", "scontrol show job {id}"),
+    (r"BurstBuffer\w*", "turn", "waits for its burst buffer", _SHOW),
     # nodes are not there
     (
         r"Nodes required for job are DOWN, DRAINED.*",
         "turn",
         "the nodes that it needs are down, drained or kept for partitions of higher priority",
-        "slurmstack doctor; scontrol show job {id}",
+        "slurmstack doctor; " + _SHOW,
     ),
     (
         r"ReqNodeNotAvail.*[Rr]eserved for maintenance.*",
@@ -167,4 +170,4 @@ def meaning(reason: str, detail: str = "") -> Meaning:
         for pattern, kind, words, mend in _TABLE if text or text is reason else ():
             if re.fullmatch(pattern, text):
                 return Meaning(kind=kind, words=words, mend=mend)
-    return Meaning(kind="unknown", words=f"Slurm's reason is {reason or detail}", mend="scontrol show job {id}")
+    return Meaning(kind="unknown", words=f"Slurm's reason is {reason or detail}", mend=_SHOW)

@@ -105,10 +105,12 @@ def failed(path: Path, error: OSError) -> Result:
     return not_checked(reason)
 
 
-# Not before a job: a slow jail is slow for all nodes, and a job's start elsewhere would not help.
+# Not before a job: a slow jail is slow for all nodes, and a job's start elsewhere would not help. First of all that
+# touch the jail, as the first touch is what waits; JailSlow (slurm/alerts.py) looks at how long this check takes.
 CHECK: Final = Check(
     name=NAME,
     summary="how long the jail takes to write, sync, rename and list",
     run=run,
     seconds=SECONDS,
+    first=True,
 )

@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from cli.app import COMMANDS, load
+from cli.app import COMMANDS, _complain, load
 from tests.stacks import ROOT
 
 SLOW = ("pulumi", "pulumi_kubernetes", "cryptography", "yaml", "config.cluster", "local.cluster")
@@ -79,3 +79,10 @@ def test_status_loads_what_logs_in_and_templates_only_where_they_are_needed() ->
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "cli.status.read" in loaded.split()
     assert not {"cryptography", "jinja2", "pulumi", "cli.access.login"} & set(loaded.split())
+
+
+def test_what_others_wrote_in_a_complaint_moves_no_cursor_and_keeps_its_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _complain("refused:\n  job 7 \x1b[2J[bold]", "ask \x07bob")
+    assert capsys.readouterr().err == "error: refused:\n  job 7  [2J[bold]\nask  bob\n"

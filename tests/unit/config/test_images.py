@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 
 from config import ConfigError, load_config
 from tests import stacks
+from tests.unit.config.messages import complaints
 
 DIGEST = f"sha256:{'a' * 64}"
 
@@ -31,6 +33,66 @@ def test_a_registry_is_a_host_with_a_port_and_a_path(registry: str) -> None:
 )
 def test_what_no_image_name_begins_with_is_no_registry(registry: str) -> None:
     assert "images.registry" in problems_with({"registry": registry})
+
+
+@pytest.mark.parametrize(
+    ("registry", "why"),
+    [
+        ("a..b", "has the host 'a..b', which no host can be called"),
+        ("a-.b/x", "has the host 'a-.b'"),
+        ("10.0.0.999/x", "has the host '10.0.0.999', which is no address"),
+        ("registry.example:0", "has the port 0, which there is not"),
+        ("registry.example:65536/x", "has the port 65536, which there is not"),
+    ],
+)
+def test_a_registry_is_at_a_host_and_a_port_that_can_be(registry: str, why: str) -> None:
+    assert f"images.registry: {registry!r} {why}" in problems_with({"registry": registry})
+
+
+IMAGES: Final[dict[str, Callable[[str], tuple[str, dict[str, Any]]]]] = {
+    "logs.otlp.image": lambda image: ("logs", {"otlp": {"endpoint": "https://loki.example.com", "image": image}}),
+    "monitoring.kube_state_image": lambda image: (
+        "monitoring",
+        {"install": True, "kube_state": True, "kube_state_image": image},
+    ),
+}
+"""Where a stack file names an image that is used as it is."""
+
+
+@pytest.mark.parametrize("where", IMAGES)
+@pytest.mark.parametrize(
+    "image",
+    ["h.example:5000/a/b-c:1.0", f"h.example/a__b/c--d@{DIGEST}", f"10.0.0.1/x:V_1@{DIGEST}", f"h/{'a' * 253}:1"],
+)
+def test_an_image_has_a_host_a_path_and_a_tag_or_a_digest(where: str, image: str) -> None:
+    section, content = IMAGES[where](image)
+    load_config({**stacks.existing(), section: content})
+
+
+@pytest.mark.parametrize("where", IMAGES)
+@pytest.mark.parametrize(
+    ("image", "why"),
+    [
+        ("x:", "is not the full name of an image"),
+        ("x:1", "is not the full name of an image"),
+        ("h.example/x:", "is not the full name of an image"),
+        ("h.example/X:1", "is not the full name of an image: HOST/PATH/NAME:TAG, all but the tag in small letters"),
+        ("h.example/a..b:1", "is not the full name of an image"),
+        ("h.example/a___b:1", "is not the full name of an image"),
+        ("h.example/x@sha256:abc", "is not the full name of an image"),
+        ("h.example/x", "has neither tag nor digest"),
+        ("h.example:5000/x", "has neither tag nor digest"),
+        ("h.example:99999/x:1", "has the port 99999, which there is not"),
+        ("a..b/x:1", "has the host 'a..b', which no host can be called"),
+        ("10.0.0.300:5000/x:1", "has the host '10.0.0.300', which is no address"),
+        (f"h/{'a' * 254}:1", "is longer than the 255 characters"),
+    ],
+)
+def test_what_cannot_be_an_image_is_none(where: str, image: str, why: str) -> None:
+    section, content = IMAGES[where](image)
+    (complaint,) = complaints({**stacks.existing(), section: content})
+    assert complaint.startswith(f"{where}: {image[:40]!r}"[:-1])
+    assert f" {why}" in complaint  # after the image, of which a long one is not told whole
 
 
 def test_digests_are_those_of_a_registry() -> None:

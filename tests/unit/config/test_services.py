@@ -88,6 +88,18 @@ def test_a_database_user_cannot_bring_another_line_in(user: str) -> None:
     assert complaint.startswith("accounting.database.external.user: ")
 
 
+@pytest.mark.parametrize("host", ["db.example", "10.0.0.30", "fd12::1", "DB-1"])
+def test_a_database_is_at_a_host(host: str) -> None:
+    load_config(with_sections(accounting={"database": {"external": {**EXTERNAL, "host": host}}}))
+
+
+@pytest.mark.parametrize("host", ["a..b", "10.0.0.300", "0x7f000001", "fe80::1%\nStoragePass=y", "db.example:3306", ""])
+def test_a_database_is_at_no_host_that_cannot_be(host: str) -> None:
+    complaint = policy_complaint(accounting={"database": {"external": {**EXTERNAL, "host": host}}})
+    assert complaint.startswith("accounting.database.external.host: ")
+    assert "has the host" in complaint
+
+
 @pytest.mark.parametrize("age", ["90", "0days", "1 month", "70000hours", "3years"])
 def test_an_age_is_one_that_slurmdbd_knows(age: str) -> None:
     assert policy_complaint(accounting={"retention": {"jobs": age}}).startswith("accounting.retention.jobs: ")
@@ -114,6 +126,10 @@ def test_slurmdbd_s_keys_that_fields_write_are_refused(key: str, field: str) -> 
         ({"tls": {"secret": "cert", "names": ["api.example"]}}, "rest.tls.names: has no effect on a certificate"),
         ({"tls": {"secret": "cert", "issuer": {"name": "ca"}}}, "rest.tls: has both secret and issuer"),
         ({"tls": {"names": ["https://api.example"]}}, "rest.tls.names.0: "),
+        (
+            {"tls": {"names": ["10.0.0.300"]}},
+            "rest.tls.names.0: '10.0.0.300' has the host '10.0.0.300', which is no",
+        ),
     ],
 )
 def test_keys_of_the_rest_api_that_do_not_fit_are_named(sections: dict[str, Any], complaint: str) -> None:

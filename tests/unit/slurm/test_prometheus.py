@@ -148,6 +148,14 @@ def test_figures_leave_before_the_volume_is_full() -> None:
             {"install": True, "runbooks": "https://git.example.com/{{ $labels.node }}"},
             "monitoring.runbooks: 'https://git.example.com/{{ $labels.node }}' is not where pages are",
         ),
+        (
+            {"install": True, "runbooks": "https://10.0.0.999/x"},
+            "monitoring.runbooks: 'https://10.0.0.999/x' has the host '10.0.0.999', which is no address",
+        ),
+        (
+            {"install": True, "runbooks": "https://git.example.com:99999/x"},
+            "monitoring.runbooks: 'https://git.example.com:99999/x' has the port 99999, which there is not",
+        ),
         ({"install": True, "retention": 0}, "monitoring.retention: "),
         ({"install": True, "storage": "1k"}, "monitoring.storage: '1k' is too little"),
     ],

@@ -10,7 +10,9 @@ import pytest
 
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
-from cli.kubectl.verify import _await_nodes
+from cli.kubectl.verify import _await_nodes, as_user
+from cli.stack import open_stack
+from tests.stacks import ROOT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,3 +58,8 @@ def test_nodes_at_the_addresses_of_their_pods_are_usable() -> None:
 def test_a_node_that_has_not_registered_from_its_pod_is_waited_for(sinfo: str) -> None:
     with pytest.raises(Failure, match="of 2 nodes are usable"):
         _usable(sinfo)
+
+
+def test_what_a_user_s_profile_prints_moves_no_cursor() -> None:
+    cluster = Cluster(sinfo="\x1b[2Jhi\ndefault-0\n")
+    assert as_user(cluster, open_stack(ROOT / "Pulumi.dev.yaml"), "alice", "hostname") == " [2Jhi\ndefault-0\n"

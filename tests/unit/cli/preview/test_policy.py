@@ -162,6 +162,8 @@ def test_what_the_job_did_is_printed_once(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_long_list_is_cut_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    print_policy(PolicyPlan(changes=("- account \x1b[2J",), notes=()))
+    assert capsys.readouterr().out == "policy\n  - account  [2J\n"
     print_policy(PolicyPlan(changes=tuple(f"+ user u{n} in ml" for n in range(100)), notes=()))
 
     printed = capsys.readouterr().out.splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from cli.safety.jobs import (
     jobs_destroyed,
     jobs_touched,
     lines,
+    print_jobs,
     refuse_lost_jobs,
 )
 from images.controller.leaving import BLOCK
@@ -326,9 +328,13 @@ def unread(after: dict[str, Any], before: dict[str, Any] = STACK) -> JobsTouched
     return jobs_touched(FakeKubectl(queue=None), "slurm", old=objects(before), new=objects(after), rolled=())
 
 
-def test_a_queue_that_cannot_be_read_is_said_and_refuses_only_what_could_end_jobs() -> None:
+def test_a_queue_that_cannot_be_read_is_said_and_refuses_only_what_could_end_jobs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     found = unread(with_change(STACK, "partitions.small.max_time", "2-00:00:00"))
     assert lines(found) == [f"jobs: the queue could not be read: slurm_load_jobs error: {AWAY}"]
+    print_jobs(replace(found, unread="\x1b[2Jgone"))
+    assert capsys.readouterr().out == "jobs: the queue could not be read:  [2Jgone\n"
     refuse_lost_jobs(found)
     smaller = unread(with_change(STACK, "worker_nodes.cpu.size", 1))
     assert smaller.dangers == ("nodes of pool 'cpu' leave and wait 7 days at most",), "a job may take a month"

@@ -115,3 +115,8 @@ def test_helpers_and_other_hardware_cost_a_node_nothing(write: Write) -> None:
     package = write("gpu", "raise ValueError\n" + declared("gpu", hardware="gpu").replace("'", '"'))
     assert find_checks(package, node=Node(name="w-0")).broken == {}
     assert "gpu" in find_checks(package, node=Node(name="w-0", gpus=1)).broken
+
+
+def test_the_first_to_touch_the_jail_is_the_check_that_says_how_long_that_takes() -> None:
+    node = Node(name="cpu-0")
+    assert find_checks(node=node).of("periodic", node)[0].name == "filesystem"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from cli.doctor.cluster import reasons
 from cli.doctor.cluster.reasons import Kind, meaning
 
 KINDS: dict[Kind, tuple[str, ...]] = {
@@ -70,3 +73,10 @@ def test_the_full_text_tells_more_where_nodes_are_not_available() -> None:
     assert "maintenance reservation" in meaning("ReqNodeNotAvail", maintenance).words
     down = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
     assert "down, drained" in meaning("Resources", down).words
+
+
+def test_no_command_shows_what_users_wrote_as_it_is() -> None:
+    for _, _, _, mend in [*reasons._TABLE, ("", "", "", meaning("SomethingNew").mend)]:
+        for command in re.findall(r"(?:squeue|sprio|scontrol show job) [^;]*", mend):
+            assert re.search(r"\| cat -v$| (--format|-O)\b", command), command
+            assert not re.search(r"%[jkaoZw]", command), command
