@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -121,49 +121,46 @@ def lose(slurm: SlurmOnKubernetes, pod: str) -> None:
     slurm.kubectl.run("delete", "pod", pod, "-n", slurm.namespace, "--grace-period=0", "--force", "--wait=false")
 
 
-def kill_slurmctld(slurm: SlurmOnKubernetes, _pod: str) -> None:
+def kill_slurmctld(slurm: SlurmOnKubernetes) -> None:
     find = "for pid in /proc/[0-9]*; do [ $(cat $pid/comm) != slurmctld ] || kill -KILL ${pid#/proc/}; done"
     slurm.slurm(find, check=False)
 
 
-def kill_elastic(slurm: SlurmOnKubernetes, _pod: str) -> None:
+def kill_elastic(slurm: SlurmOnKubernetes) -> None:
     slurm.kubectl.run("delete", "pod", "-n", slurm.namespace, "-l", "app.kubernetes.io/component=elastic")
 
 
-BLOWS = {"pod": lose, "slurmctld": kill_slurmctld, "elastic": kill_elastic}
-
-
-@pytest.mark.parametrize("blow", BLOWS)
-def test_what_is_killed_while_nodes_come_run_and_go_costs_no_job(elastic: SlurmOnKubernetes, blow: str) -> None:
-    strike: Callable[[SlurmOnKubernetes, str], None] = BLOWS[blow]
-    job = elastic.submit("sleep 15; echo done >> ran-$SLURM_JOB_ID", "--nodes=2", "--requeue")
+def test_what_is_killed_while_nodes_come_run_and_go_costs_no_job(elastic: SlurmOnKubernetes) -> None:
+    """Each at another moment; in any order: tests/slurm/test_elastic_events.py."""
+    job = elastic.submit("sleep 20; echo done >> ran-$SLURM_JOB_ID", "--nodes=2", "--requeue")
     wait_until(lambda: len(workers(elastic)) == 2, "pods are made")
-    strike(elastic, "burst-0")
+    lose(elastic, "burst-0")
+    kill_elastic(elastic)
 
     def is_running() -> bool:
-        if elastic.job_state(job) == "PENDING":
+        if elastic.job_state(job) == "PENDING":  # Slurm itself would wait for two minutes
             elastic.slurm(f"scontrol update jobid={job} starttime=now", check=False)
         return elastic.job_state(job) == "RUNNING"
 
     wait_until(is_running, "the job runs", timeout=150, slowest=2)
-    strike(elastic, "burst-0")
-    if blow == "pod":
-        wait_until(lambda: elastic.job_state(job) == "PENDING", "the job is back in the queue", timeout=60)
-        wait_until(is_running, "the job runs again", timeout=150, slowest=2)
-    wait_until(lambda: elastic.job_state(job) == "COMPLETED", "the job ends", timeout=120)
+    kill_slurmctld(elastic)
+    wait_until(is_running, "the job still runs", timeout=60, slowest=2)
+    lose(elastic, "burst-0")
+    wait_until(lambda: elastic.job_state(job) == "PENDING", "the job is back in the queue", timeout=60)
+    wait_until(is_running, "the job runs again", timeout=150, slowest=2)
+    elastic.await_job(job, "COMPLETED", timeout=120)
     wait_until(lambda: any("POWERING_DOWN" in states for states in records(elastic).values()), "the nodes go")
-    strike(elastic, "burst-1")
+    lose(elastic, "burst-1")
+    kill_slurmctld(elastic)
     await_off(elastic)
-    again = elastic.submit("true", "--nodes=4")
-    elastic.await_job(again, "COMPLETED", timeout=120)
-    await_off(elastic)
+    elastic.await_job(elastic.submit("true", "--nodes=4"), "COMPLETED", timeout=120)
     assert elastic.ssh(f"cat ran-{job}").split() == ["done"]
 
 
 def test_a_pool_becomes_fixed_and_elastic_again_while_a_job_runs(elastic: SlurmOnKubernetes) -> None:
     job = elastic.submit("sleep 45", "--nodes=1")
     elastic.await_job(job, "RUNNING")
-    elastic.change("worker_nodes.burst.size", 2)
+    elastic.change("worker_nodes.burst", {"size": 2, "resources": TINY})
     assert elastic.job_state(job) == "RUNNING"
     elastic.await_job(job, "COMPLETED", timeout=90)
     fixed = {"IDLE", "DYNAMIC_NORM"}
@@ -177,7 +174,7 @@ def test_a_pool_becomes_fixed_and_elastic_again_while_a_job_runs(elastic: SlurmO
     )
     job = elastic.submit("sleep 30", "--nodelist=burst-1")
     elastic.await_job(job, "RUNNING")
-    elastic.change("worker_nodes.burst.size", {"max": 4})
+    elastic.change("worker_nodes.burst", POOLS["burst"])
     assert elastic.job_state(job) == "RUNNING"
     elastic.await_job(job, "COMPLETED", timeout=90)
     await_off(elastic, timeout=180)
