@@ -19,6 +19,7 @@ CALLED: Final = {
     "configuration": "the Jobs that wait for the configuration", "prometheus": "Prometheus",
     "node-exporter": "node exporters", "kube-state": "kube-state-metrics", "log-shipper": "log shipper",
     "jail": "the Job that fills the jail", "users": "the Job that makes users",
+    "elastic": "`elastic`",
 }  # fmt: skip
 """Component -> its name on the page."""
 
@@ -32,6 +33,7 @@ PAGE: Final = (ROOT / "docs/network.md").read_text(encoding="utf-8")
 def sections() -> dict[str, object]:
     """With every component, and with a Slurm that gives figures itself."""
     everything = with_change(stacks.existing_full(), "monitoring", MONITORING) | {"logs": {"otlp": OTLP}}
+    everything = with_change(everything, "worker_nodes.gpu.size", {"max": 2})
     return everything | {"dashboard": {"enabled": True}, "slurm": {"version": "26.05"}}
 
 
