@@ -68,7 +68,7 @@ PARTS = (
     ),
     Part(name="scale", about="100, 300, 1,000 slurmd on this machine, without Kubernetes", alone=scale),
     Part(name="watching", about="what looking at 5,000 nodes costs, without Kubernetes", alone=watching),
-    Part(name="scrape", about="figures and page with 1,000 nodes, 10,000 jobs, without Kubernetes", alone=scrape),
+    Part(name="scrape", about="figures and page with 1,000 slurmd, 10,000 jobs, without Kubernetes", alone=scrape),
 )
 
 

@@ -50,9 +50,9 @@ for _ in range(%d):
 def scale(bench: Measuring) -> None:
     """All numbers of nodes that fit on this machine."""
     for nodes in nodes_wanted():
-        if lacking := _lacking(nodes):
-            bench.say(f"{nodes} nodes are left out: {lacking}")
-            bench.left_out.append(f"{nodes} slurmd ({lacking})")
+        if missing := lacking(nodes):
+            bench.say(f"{nodes} nodes are left out: {missing}")
+            bench.left_out.append(f"{nodes} slurmd ({missing})")
             continue
         bench.say(f"{nodes} nodes: the controller and a network for each node are set up")
         with ScaleSandbox(nodes) as sandbox:
@@ -66,7 +66,7 @@ def nodes_wanted() -> tuple[int, ...]:
     return tuple(int(number) for number in asked) or NODES
 
 
-def _lacking(nodes: int) -> str:
+def lacking(nodes: int) -> str:
     """What this machine has too little of for so many nodes; empty where they fit."""
     limit = int(Path("/proc/sys/kernel/pid_max").read_text())
     running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])

@@ -7,11 +7,15 @@ host name, spool directory and /run are its own, so that nothing in slurm.conf h
 from __future__ import annotations
 
 import subprocess
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
 from config import load_config
+from images.health.report import Report, encode
+from images.health.verdict import ok
 from images.worker.slurmd import slurmd_command
 from slurm.conf import render, settings_of, slurmdbd_conf
 from slurm.sizing import node_conf
@@ -19,6 +23,7 @@ from tests.bench.scale.network import Networks
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.kubernetes import ENVIRONMENT, KubernetesSandbox
 from tests.slurm.pod import Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox
 from tests.stacks import dev, with_change
 
 MACHINE = "machine"
@@ -53,20 +58,38 @@ def labels(number: int) -> dict[str, str]:
     return dict(zip(LABELS, ("core", f"pod{number // 128}", f"leaf{number // 16}"), strict=True))
 
 
+def ask(sandbox: SlurmSandbox, command: str, *, timeout: float = 60) -> str:
+    """What a command prints beside slurmctld, which has to succeed."""
+    done = sandbox.run(command, timeout=timeout)
+    assert done.returncode == 0, f"{command[:80]}: {done.stderr}"
+    return done.stdout
+
+
+def say_well(sandbox: SlurmSandbox, nodes: int) -> None:
+    """Give all nodes the note that their checks would have left."""
+    results = dict.fromkeys(("clock", "disks", "dns", "filesystem", "memory", "munge", "processes"), ok())
+    report = encode(Report(at=int(time.time()), results=results))
+    ask(sandbox, f"scontrol update nodename=default-[0-{nodes - 1}] 'comment={report}'")
+
+
 class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
     """A controller with accounting and any number of nodes; a stand-in for Kubernetes says where these are."""
 
     slurmdbd_settings = settings_of(slurmdbd_conf(load_config(dev())))
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, changes: Mapping[str, Any] | None = None) -> None:
+        """`changes`: of the stack file, dotted path -> value."""
         self.stack = sections(nodes)
+        for path, value in (changes or {}).items():
+            self.stack = with_change(self.stack, path, value)
+        config = load_config(self.stack)
         self.names = [f"default-{number}" for number in range(nodes)]
         self._open = ExitStack()
         self._networks = Networks(0, 0)
         self._slurmds: list[subprocess.Popen[bytes]] = []
         machines = {f"machine-{number}": labels(number) for number in range(nodes)}
-        super().__init__("24.11", config=render(load_config(self.stack)), workers=0, nodes=machines)
-        self.node_conf = node_conf("default", load_config(self.stack).worker_nodes["default"])
+        super().__init__(config.slurm.version, config=render(config), workers=0, nodes=machines)
+        self.node_conf = node_conf("default", config.worker_nodes["default"])
         for number, name in enumerate(self.names):
             self.place(name, f"machine-{number}")
 

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config import load_config
-from images.health.report import Report, encode
-from images.health.verdict import ok
 from slurm.conf import render
 from slurm.sizing import node_conf
 from tests.bench.row import Measuring
-from tests.bench.scale.sandbox import LABELS, labels, sections
+from tests.bench.scale.sandbox import LABELS, ask, labels, say_well, sections
 from tests.slurm.kubernetes import KubernetesSandbox
 from tests.slurm.pod import Pod
 from tests.stacks import with_change
@@ -36,14 +34,11 @@ _CALL = re.compile(r"^\s+(\S+)\s+\(\s*\d+\) count:(\d+)", re.MULTILINE)
 class RecordSandbox(KubernetesSandbox):
     """A controller that knows of many nodes."""
 
-    def __init__(self, nodes: int, **settings: int) -> None:
-        """`settings`: of slurm.conf."""
+    def __init__(self, nodes: int) -> None:
         stack = with_change(sections(nodes), "topology", {"plugin": "tree", "labels": list(LABELS)})
         stack = with_change(stack, "accounting", {"enabled": False})
         # Nobody is behind the records: slurmctld would look up and ask each of them, and do little else.
-        self.stack = with_change(
-            stack, "slurm.settings", {**stack["slurm"]["settings"], "SlurmdTimeout": 0, **settings}
-        )
+        self.stack = with_change(stack, "slurm.settings", {**stack["slurm"]["settings"], "SlurmdTimeout": 0})
         self.nodes = nodes
         places = {f"machine-{number}": labels(number) for number in range(nodes)}
         super().__init__("24.11", config=render(load_config(self.stack)), workers=0, nodes=places)
@@ -55,15 +50,8 @@ class RecordSandbox(KubernetesSandbox):
         super().start_controller_daemons(pod)
         conf = node_conf("default", load_config(self.stack).worker_nodes["default"])
         names = f"default-[0-{self.nodes - 1}]"
-        self.ask(f"scontrol create nodename={names} {conf} nodeaddr=127.0.0.1 state=cloud")
-        results = dict.fromkeys(("clock", "disks", "dns", "filesystem", "memory", "munge", "processes"), ok())
-        self.ask(f"scontrol update nodename={names} 'comment={encode(Report(at=int(time.time()), results=results))}'")
-
-    def ask(self, command: str) -> str:
-        """What a command of Slurm prints."""
-        done = self.run(command)
-        assert done.returncode == 0, f"{command[:80]}: {done.stderr}"
-        return done.stdout
+        ask(self, f"scontrol create nodename={names} {conf} nodeaddr=127.0.0.1 state=cloud")
+        say_well(self, self.nodes)
 
 
 def watching(bench: Measuring, nodes: int = NODES) -> None:
@@ -105,7 +93,7 @@ def _minute(sandbox: RecordSandbox) -> _Minute:
 
 
 def _calls(sandbox: RecordSandbox) -> Counter[str]:
-    shown = sandbox.ask("sdiag").partition("statistics by user")[0]
+    shown = ask(sandbox, "sdiag").partition("statistics by user")[0]
     return Counter({name: int(count) for name, count in _CALL.findall(shown)})
 
 
