@@ -12,8 +12,8 @@ from components.kit.context import Scope
 from components.kit.workload import SLURM_NODE_LABEL
 from config.cluster import ClusterConfig
 from config.sections.rest import Rest
-from slurm.names import REST, REST_PORT, SSH_PORT, WORKER
-from slurm.network import DNS_PORTS, FREE, NODES, Destination, Link, links, outside, scraped
+from slurm.names import KUBE_STATE, REST, REST_PORT, SSH_PORT, WORKER
+from slurm.network import API_PORTS, DNS_PORTS, FREE, NODES, Destination, Link, links, outside, scraped
 
 Ingress = k8s.networking.v1.NetworkPolicyIngressRuleArgs
 Egress = k8s.networking.v1.NetworkPolicyEgressRuleArgs
@@ -56,6 +56,8 @@ class NetworkPolicies(pulumi.ComponentResource):
                 ingress.append(Ingress(from_=[self._readers()], ports=_ports((outsiders[component],))))
             egress = [self._to(port, found) for port, found in _by_port(table, source=component)]
             egress += [_outside(destination) for destination in beyond.get(component, ())]
+            if component == KUBE_STATE:
+                egress.append(_API)
             egress = [Egress()] if component in FREE else [*egress, _DNS] if egress else []
             self._create_policy(component, self._selector(component), ingress, egress)
         if WORKER in outsiders:  # beside that of all nodes
@@ -140,3 +142,6 @@ def _ports(ports: Sequence[int], protocol: str = "TCP") -> list[Port] | None:
 
 # To any address: where DNS is differs between clusters, and some have a cache on each machine.
 _DNS = Egress(ports=[Port(port=port, protocol=protocol) for port in DNS_PORTS for protocol in ("UDP", "TCP")])
+
+# Some networks, Cilium among them, do not count the cluster's own machines, where the API may be, to any range.
+_API = Egress(ports=[Port(port=port, protocol="TCP") for port in API_PORTS])

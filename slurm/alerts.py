@@ -40,6 +40,9 @@ def _alert(
 
 _NODE = "{{ $labels.node }}"
 
+_GPU = "Hostname, hostname, gpu, UUID"
+"""Labels of DCGM's exporter that tell GPUs apart."""
+
 ALERTS: Final = (
     _alert("SlurmctldDown", "slurmstack_slurmctld_up == 0", "2m", "slurmctld does not answer", "critical"),
     _alert("SlurmdbdDown", "slurmstack_slurmdbd_up == 0", "5m", "slurmdbd or its database does not answer", "critical"),
@@ -49,17 +52,22 @@ ALERTS: Final = (
         "absent(slurmstack_slurmctld_up) or "
         '(slurmstack_exporter_up{source!="slurmdbd"} == 0 unless on () slurmstack_slurmctld_up == 0)',
         "10m",
-        "Figures of Slurm are missing ({{ $labels.source }}): alerts that need them cannot fire",
+        # absent() knows no source.
+        "Figures of Slurm are missing{{ with $labels.source }} ({{ . }}){{ end }}: alerts that need them cannot fire",
         "critical",
     ),
     _alert(
         # Of a node that is down SlurmNodesDown tells: its worker has no figures either, and slurmctld knows of it after
         # SlurmdTimeout (300 s), before the time here is over. Prometheus' own job is named `prometheus`.
+        # kube-state-metrics without its rights answers, with a page that has no figures: of pods and of the claims, one
+        # of which is Prometheus' own, there are always some.
         "SlurmTargetDown",
         'up{job=~"slurmctld|slurmstack-.+"} == 0 unless on (instance) '
-        f'label_replace(slurmstack_node_down == 1, "instance", "$1:{JOB_METRICS_PORT}", "node", "(.+)")',
+        f'label_replace(slurmstack_node_down == 1, "instance", "$1:{JOB_METRICS_PORT}", "node", "(.+)") or '
+        'up{job="slurmstack-kubernetes"} == 1 unless on (instance) (kube_pod_container_status_restarts_total '
+        "and on (instance) kube_persistentvolumeclaim_status_phase)",
         "10m",
-        "Prometheus cannot read {{ $labels.instance }}",
+        "Prometheus has no figures of {{ $labels.instance }}",
     ),
     _alert("SlurmNodesDown", "slurm_nodes_down > 0", "10m", "{{ $value }} nodes are down"),
     _alert(
@@ -103,11 +111,13 @@ ALERTS: Final = (
         "A job in {{ $labels.partition }} has been requeued {{ $value }} times",
     ),
     _alert(
-        # Microseconds, as in sdiag.
+        # Microseconds, as in sdiag. By itself slurmctld tries no more jobs in a cycle when the clock has gone on by two
+        # seconds (max_sched_time), so one that comes to this end lasts hardly more than 1 to 2 s
+        # (src/slurmctld/job_scheduler.c).
         "SlurmSchedulerSlow",
-        "slurm_schedule_cycle_last > 2e6",
+        "slurm_schedule_cycle_last > 1e6",
         "15m",
-        "The scheduler's main cycle takes longer than 2 s",
+        "The scheduler's main cycle takes longer than 1 s",
     ),
     _alert(
         # The check writes, syncs, renames and lists one small file: tens of milliseconds where all is well.
@@ -169,10 +179,13 @@ ALERTS: Final = (
         "critical",
     ),
     _alert(
+        # The exporter writes the error and its text, and perhaps the job, into labels (err_code, err_msg, hpc_job), so
+        # that each is a series of its own, which never changes. `hostname`: as it is called after 4.5.3.
         "GpuErrors",
-        "increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[15m]) > 0 or changes(DCGM_FI_DEV_XID_ERRORS[15m]) > 0",
+        f"max by ({_GPU}) (increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[15m])) > 0 or "
+        f"changes((max by ({_GPU}) (DCGM_FI_DEV_XID_ERRORS))[15m:30s]) > 0",
         "0m",
-        "A GPU on {{ $labels.Hostname }} has reported an error",
+        "GPU {{ $labels.gpu }} on {{ $labels.Hostname }}{{ $labels.hostname }} has reported an error",
     ),
 )
 

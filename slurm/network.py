@@ -46,9 +46,12 @@ NODES = "slurm-nodes"
 CONFIGURATION, POLICY = "configuration", "policy"
 """Jobs that wait until slurmctld has its new configuration; the second then sets accounts and reservations."""
 
-FREE = (CONTROLLER, WATCH, ELASTIC, KUBE_STATE)
+FREE = (CONTROLLER, WATCH, ELASTIC)
 """They follow objects of Kubernetes, whose API has another address and port in each cluster; no user's program runs in
 them."""
+
+API_PORTS = (443, 6443)
+"""Where most clusters have the API of Kubernetes; no cloud gives credentials there."""
 
 DNS_PORTS = (53, 5353)
 """The second is that of the pods behind OpenShift's DNS Service: most networks look at where a connection arrives."""
@@ -142,6 +145,8 @@ def outside(config: ClusterConfig) -> dict[str, tuple[Destination, ...]]:
         # Whom Alertmanager tells is in a Secret.
         PROMETHEUS: _everywhere(()) if config.monitoring.alertmanager_secret is not None else (),
         LOG_SHIPPER: _log_server(config.logs),
+        # Kubernetes' API, as FREE; but its image may be somebody else's.
+        KUBE_STATE: _everywhere(()) if config.monitoring.has_kube_state else (),
     }
     return {component: found for component, found in allowed.items() if found}
 

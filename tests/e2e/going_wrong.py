@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 from threading import Event, Thread
 
 from cryptography import x509
@@ -16,21 +18,24 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from images.common.slurm_node import SET_ASIDE
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.e2e.slow_thread import slow_down
 from tests.e2e.small_volumes import Disk
 
 
 @contextmanager
 def nodes_drained_and_down(slurm: SlurmOnKubernetes) -> Iterator[None]:
-    """Records of four nodes without a pod: three drained for one check, and one down."""
+    """Records of five nodes without a pod: three drained for one check, one down, and an elastic pool's set aside."""
     # Slurm takes them for nodes that are powered down, so nobody misses their pods.
-    others = "scontrol create nodename=other-[0-3] state=cloud feature=default cpus=2 realmemory=1000"
+    others = "scontrol create nodename=other-[0-4] state=cloud feature=default cpus=2 realmemory=1000"
     drained = "scontrol update nodename=other-[0-2] state=drain reason='health/infiniband [hardware]: lost'"
-    slurm.slurm(f"{others}; {drained}; scontrol update nodename=other-3 state=down reason=broken")
+    aside = f"scontrol update nodename=other-4 state=drain reason='{SET_ASIDE} after 10 starts in vain'"
+    slurm.slurm(f"{others}; {drained}; {aside}; scontrol update nodename=other-3 state=down reason=broken")
     try:
         yield
     finally:
-        slurm.slurm("scontrol delete nodename=other-[0-3]")
+        slurm.slurm("scontrol delete nodename=other-[0-4]")
 
 
 @contextmanager
@@ -107,6 +112,23 @@ def refused_configuration(slurm: SlurmOnKubernetes) -> Iterator[None]:
     try:
         yield
     finally:
+        slurm.sections = before
+        slurm.up()
+
+
+@contextmanager
+def refused_policy(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    """A reservation of the stack file where somebody has made another one by hand."""
+    before = slurm.sections
+    # Not within a day, or jobs might not end before it begins.
+    start = f"{datetime.now(UTC) + timedelta(days=3):%Y-%m-%dT08:00:00}"
+    slurm.slurm(f"scontrol create reservationname=byhand starttime={start} duration=60 nodes=default-0 users=root")
+    course = {"start": start, "duration": "60", "nodes": ["default-0"], "users": ["alice"]}
+    assert slurm.change("reservations", {"course": course}, check=False).returncode != 0
+    try:
+        yield
+    finally:
+        slurm.slurm("scontrol delete reservationname=byhand")
         slurm.sections = before
         slurm.up()
 
@@ -196,3 +218,92 @@ def without(slurm: SlurmOnKubernetes, *workloads: str) -> Iterator[None]:
         yield
     finally:
         slurm.kubectl.run("scale", *workloads, "--replicas=1", "-n", slurm.namespace)
+
+
+@contextmanager
+def without_rights(slurm: SlurmOnKubernetes, component: str) -> Iterator[None]:
+    """As if somebody had taken a component's rights in Kubernetes.
+
+    A new pod takes its place before the old one goes, which might still follow what it has begun to.
+    """
+    at = ("rolebinding", component, "-n", slurm.namespace)
+    (binding,) = slurm.kubectl.items(*at)
+
+    def bind(subjects: list[object]) -> None:
+        patch = json.dumps({"subjects": subjects})
+        slurm.kubectl.run("patch", *at, "--type=merge", f"--patch={patch}")
+        slurm.kubectl.run("rollout", "restart", f"deployment/{component}", "-n", slurm.namespace)
+        slurm.kubectl.run("rollout", "status", f"deployment/{component}", "-n", slurm.namespace, "--timeout=60s")
+
+    bind([])
+    try:
+        yield
+    finally:
+        bind(binding["subjects"])
+
+
+@contextmanager
+def restarting_container(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    """One that ends at once, each time.
+
+    Kubernetes waits 10, 20, 40 s and so on before it starts the same image once more, which would be minutes: so each
+    time it is another image.
+    """
+    namespace = ("-n", slurm.namespace)
+    containers = [container for pod in slurm.pods().values() for container in pod["spec"]["containers"]]
+    images = sorted({container["image"] for container in containers if "slurmstack/" in container["image"]})[:8]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "of-a-test"},
+        "spec": {
+            "containers": [{"name": "ends", "image": images[0], "command": ["/bin/sh", "-c", "sleep 1; exit 1"]}],
+            "terminationGracePeriodSeconds": 0,
+        },
+    }
+
+    def after(restarts: int) -> bool:
+        (found,) = slurm.kubectl.items("pod", "of-a-test", *namespace)
+        return any(status["restartCount"] > restarts for status in found["status"].get("containerStatuses", ()))
+
+    slurm.kubectl.run("apply", *namespace, "-f", "-", stdin=json.dumps(pod))
+    try:
+        for number, image in enumerate(images[1:]):
+            wait_until(partial(after, number), f"restart {number + 1}", timeout=30)
+            slurm.kubectl.run("set", "image", "pod/of-a-test", f"ends={image}", *namespace)
+        yield
+    finally:
+        slurm.kubectl.run("delete", "pod", "of-a-test", *namespace)
+
+
+@contextmanager
+def slow_scheduler(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    """Its thread has hardly any CPU. With so many jobs, each with its own record, a cycle is a millisecond of that."""
+    submit = "cd /; sbatch --parsable --uid=alice --output=/dev/null --exclusive"
+    slurm.slurm(f"{submit} --nodes=1 --wrap 'sleep 900'")
+    array = slurm.slurm(f"{submit} --nodes=2 --array=0-999 --wrap 'sleep 900'").strip()
+    slurm.slurm(f"scontrol update jobid={array}_[0-998] nice=1")
+    over = Event()
+    thread = Thread(target=slow_down, args=(scheduling_thread(slurm), over))
+    thread.start()
+    try:
+        slurm.slurm(f"{submit} --nodes=2 --wrap 'sleep 900'")  # which asks for a cycle
+        yield
+    finally:
+        over.set()
+        thread.join()
+        slurm.slurm("scancel --user=alice")
+
+
+def scheduling_thread(slurm: SlurmOnKubernetes) -> Path:
+    """Its directory in this machine's /proc."""
+    uid = slurm.pods()["controller-0"]["metadata"]["uid"]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if uid in (process / "cgroup").read_text():
+                for thread in (process / "task").iterdir():
+                    if (thread / "comm").read_text() == "sched_agent\n":
+                        return thread
+        except OSError:
+            continue  # it has ended
+    raise AssertionError("no thread of slurmctld schedules")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,7 @@ rules.write_text(sys.argv[1])
 config = json.loads(pathlib.Path("{CONFIG_DIR}/{PROMETHEUS_FILE}").read_text())
 config["global"] |= {{"scrape_interval": "5s", "scrape_timeout": "5s", "evaluation_interval": "1s"}}
 config["rule_files"] = [str(rules)]
+config["scrape_configs"] += json.loads(sys.argv[2])
 file = directory / "prometheus.yml"
 file.write_text(json.dumps(config))
 command = ["/usr/bin/prometheus", f"--config.file={{file}}", f"--storage.tsdb.path={{directory}}/data",
@@ -56,26 +58,46 @@ class Prometheus:
 
 
 def told(slurm: SlurmOnKubernetes) -> set[str]:
-    """Names of the alerts that Alertmanager has now."""
+    """Names of the alerts that Alertmanager has now; of some with whom they are about, as in `GpuErrors 0`."""
     found = _answer(slurm, f"http://localhost:{ALERTMANAGER_PORT}/api/v2/alerts?active=true&inhibited=true")
-    return {alert["labels"]["alertname"] for alert in found}
+    return {_name(alert["labels"]) for alert in found}
+
+
+_ABOUT: Final = {"SlurmTargetDown": "instance", "GpuErrors": "gpu"}
+"""Alerts that are told for more than one reason, and the label by which a test tells these apart."""
+
+
+def _name(labels: Mapping[str, str]) -> str:
+    name = labels["alertname"]
+    return f"{name} {labels[_ABOUT[name]]}" if name in _ABOUT else name
 
 
 @contextmanager
-def hurried(slurm: SlurmOnKubernetes, alerts: Iterable[Alert], wait: str) -> Iterator[Prometheus]:
+def hurried(
+    slurm: SlurmOnKubernetes, alerts: Iterable[Alert], wait: str, *jobs: Mapping[str, Any]
+) -> Iterator[Prometheus]:
     """A second Prometheus beside the cluster's own, which reads the same and tells the same Alertmanager.
 
     It looks each few seconds, and an alert has to hold for `wait` alone (a duration of Prometheus): ours hold for up to
-    an hour.
+    an hour. What has been in the last quarter of an hour, or hour, it looks for in the last minute. `jobs`: what it
+    reads besides, as in `scrape_configs`.
     """
-    rules = rules_file(dataclasses.replace(alert, wait=wait) for alert in alerts)
-    pid, directory = slurm.exec(POD, "python3", "-c", _START, rules, container="prometheus").split()
+    rules = rules_file(
+        dataclasses.replace(alert, wait=wait, expression=_of_a_minute(alert.expression)) for alert in alerts
+    )
+    arguments = (rules, json.dumps(jobs))
+    pid, directory = slurm.exec(POD, "python3", "-c", _START, *arguments, container="prometheus").split()
     try:
         found = Prometheus(slurm=slurm, port=_HURRIED_PORT)
         wait_until(lambda: _is_ready(found), "the second Prometheus answers")
         yield found
     finally:
         slurm.exec(POD, "python3", "-c", _END, pid, directory, container="prometheus", check=False)
+
+
+def _of_a_minute(expression: str) -> str:
+    """PromQL with short ranges: besides `wait`, all in which the rules are others than people have."""
+    return re.sub(r"\[(15m|1h)(:30s)?\]", lambda found: "[1m:5s]" if found[2] else "[1m]", expression)
 
 
 def _is_ready(prometheus: Prometheus) -> bool:

@@ -16,6 +16,7 @@ from slurm.dashboards.boards import BOARDS
 from tests.e2e import going_wrong
 from tests.e2e.conftest import ENGINES
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
+from tests.e2e.played_dcgm import SCRAPE_JOB, Dcgm, dcgm
 from tests.e2e.prometheus import Prometheus, hurried, told
 from tests.e2e.small_volumes import Disk, small_volumes
 from tests.panels import as_asked
@@ -26,10 +27,11 @@ NAMESPACE = "e2e-monitoring"
 
 @dataclass(frozen=True, kw_only=True)
 class Monitored:
-    """A cluster of two workers with all of monitoring, whose volumes can be filled and frozen."""
+    """A cluster of two workers with all of monitoring, whose volumes can be filled and frozen, and played GPUs."""
 
     slurm: SlurmOnKubernetes
     disks: dict[str, Disk]
+    gpus: Dcgm
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,8 @@ def monitored(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) 
         except BaseException:
             print(f"logs: {slurm.collect_logs('setup-monitoring')}")
             raise
-        yield Monitored(slurm=slurm, disks=disks)
+        with dcgm(slurm) as gpus:
+            yield Monitored(slurm=slurm, disks=disks, gpus=gpus)
         slurmstack("destroy", "--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file))
 
 
@@ -161,27 +164,36 @@ def nodes_and_queue(at: Monitored) -> Iterator[AbstractContextManager[None]]:
     yield going_wrong.refused_configuration(at.slurm)
     yield going_wrong.nodes_drained_and_down(at.slurm)
     yield going_wrong.claim_without_a_class(at.slurm)
-    yield going_wrong.certificate_near_its_end(at.slurm)  # last: an apply puts it right
+    yield going_wrong.certificate_near_its_end(at.slurm)  # after it: an apply puts it right
+    yield at.gpus.with_errors()
 
 
-def volumes_and_prolog(at: Monitored) -> Iterator[AbstractContextManager[None]]:
+def volumes_prolog_and_policy(at: Monitored) -> Iterator[AbstractContextManager[None]]:
+    yield going_wrong.refused_policy(at.slurm)
     yield going_wrong.failed_prolog(at.slurm)
+    yield going_wrong.slow_scheduler(at.slurm)
     yield going_wrong.full_volumes(at.disks.values())
     yield going_wrong.slow(at.disks["jail"])
 
 
-def slurm_gone(at: Monitored) -> Iterator[AbstractContextManager[None]]:
+def slurm_and_rights_gone(at: Monitored) -> Iterator[AbstractContextManager[None]]:
     yield going_wrong.without(at.slurm, "statefulset/controller", "statefulset/slurmdbd")
+    yield going_wrong.without_rights(at.slurm, "kube-state")
 
 
-def figures_gone(at: Monitored) -> Iterator[AbstractContextManager[None]]:
+def figures_gone_and_a_container_restarting(at: Monitored) -> Iterator[AbstractContextManager[None]]:
     yield going_wrong.without(at.slurm, "deployment/exporter")
+    # In the end: the cluster's own Prometheus tells of it, too, five minutes later and for an hour.
+    yield going_wrong.restarting_container(at.slurm)
 
 
 TOLD: Final[dict[Callable[[Monitored], Iterator[AbstractContextManager[None]]], set[str]]] = {
     nodes_and_queue: {
         "CertificateNearItsEnd",
         "ClaimNotBound",
+        "ElasticPoolSetAside",
+        "GpuErrors 0",
+        "GpuErrors 1",
         "SlurmConfigurationRefused",
         "SlurmJobRequeueLoop",
         "SlurmManyNodesDrained",
@@ -189,25 +201,28 @@ TOLD: Final[dict[Callable[[Monitored], Iterator[AbstractContextManager[None]]], 
         "SlurmNodesDown",
         "SlurmQueueStuck",
     },
-    volumes_and_prolog: {"JailNearlyFull", "JailSlow", "StateVolumeNearlyFull", "SlurmPrologFailed"},
-    slurm_gone: {"SlurmctldDown", "SlurmdbdDown"},
-    figures_gone: {"SlurmFiguresMissing", "SlurmTargetDown"},
+    volumes_prolog_and_policy: {
+        "JailNearlyFull",
+        "JailSlow",
+        "SlurmPolicyFailed",
+        "SlurmPrologFailed",
+        "SlurmSchedulerSlow",
+        "StateVolumeNearlyFull",
+    },
+    slurm_and_rights_gone: {"SlurmctldDown", "SlurmdbdDown", "SlurmTargetDown kube-state:8080"},
+    figures_gone_and_a_container_restarting: {
+        "ContainerRestartLoop",
+        "SlurmFiguresMissing",
+        "SlurmTargetDown exporter:9341",
+    },
 }
-"""What happens, and who is told."""
-
-UNSEEN: Final = {
-    "ContainerRestartLoop": "it is over an hour after the last restart",
-    "SlurmPolicyFailed": "an apply that Slurm refuses, and another one that it takes, are minutes",
-    "GpuErrors": "there is no GPU here",
-    "SlurmSchedulerSlow": "no queue of this machine keeps the scheduler busy for two seconds",
-}
-"""Alerts that only promtool has seen firing (tests/unit/slurm/test_alerts.py)."""
+"""What happens, and what is told, as `told` names it."""
 
 
 @pytest.fixture(scope="module")
 def watching(slurm: SlurmOnKubernetes) -> Iterator[Prometheus]:
-    """Our rules, but nothing has to hold for minutes."""
-    with hurried(slurm, ALERTS, wait="7s") as prometheus:
+    """Our rules, but nothing has to hold for minutes; and with figures of GPUs, which its own does not read."""
+    with hurried(slurm, ALERTS, "7s", SCRAPE_JOB) as prometheus:
         wait_until(lambda: not prometheus.states(), "nothing is wrong", timeout=120)
         yield prometheus
 
@@ -218,7 +233,7 @@ def test_alertmanager_is_told_what_is_wrong_and_when_it_is_over(
 ) -> None:
     # Of a prolog that failed, Slurm drains the node. And what looks each five seconds may miss an answer on a machine
     # that other tests share.
-    followed = {"SlurmTargetDown"} | ({"SlurmNodeDrained"} if "SlurmPrologFailed" in TOLD[what] else set())
+    followed = {"SlurmNodeDrained"} if "SlurmPrologFailed" in TOLD[what] else set()
     seen: set[str] = set()
     with ExitStack() as wrong:
         for part in what(monitored):
@@ -232,14 +247,11 @@ def test_alertmanager_is_told_what_is_wrong_and_when_it_is_over(
             wait_until(all_were_told, f"{TOLD[what]} are told", timeout=180, slowest=3)
         except AssertionError as late:
             raise AssertionError(f"{late}; told were {seen}, Prometheus has {watching.states()}") from None
-    assert seen - (followed - TOLD[what]) == TOLD[what]
+    besides = {name for name in seen - TOLD[what] if not name.startswith("SlurmTargetDown ")}
+    assert besides <= followed
     wait_until(lambda: not watching.states() and not told(monitored.slurm), "all is over", timeout=180, slowest=3)
     monitored.slurm.await_idle("default-0", "default-1")
 
 
-def test_every_alert_has_been_seen_or_cannot_be(slurm: SlurmOnKubernetes) -> None:
-    assert {alert.name for alert in ALERTS} == {*set.union(*TOLD.values()), *UNSEEN}
-    (slow_cycle,) = (alert.expression for alert in ALERTS if alert.name == "SlurmSchedulerSlow")
-    is_measured = slow_cycle.replace("> 2e6", ">= 0")
-    prometheus = Prometheus(slurm=slurm)
-    wait_until(lambda: prometheus.ask("query", query=is_measured)["result"], f"some {is_measured}", timeout=120)
+def test_every_alert_is_seen() -> None:
+    assert {alert.name for alert in ALERTS} == {name.split()[0] for name in set.union(*TOLD.values())}

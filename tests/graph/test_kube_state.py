@@ -7,10 +7,12 @@ from typing import Any
 from cli.program.recording import Recording, record
 from cli.program.values import reveal
 from slurm.local_cluster import KUBE_STATE_IMAGE
+from slurm.network import METADATA as METADATA_RANGES
 from tests import stacks
 from tests.graph.reachability import network
 from tests.stacks import with_change
 
+METADATA = [cidr.partition("/")[0] for cidr in METADATA_RANGES]
 IMAGE = "registry.example.com/kube-state-metrics:v2.15.0"
 
 
@@ -59,6 +61,8 @@ def test_prometheus_alone_reaches_it_and_it_reaches_the_api_server_wherever_that
     assert not any(found.allows(user, "kube-state", 8080) for user in ("worker", "login", "rest", "exporter"))
     assert not found.allows("kube-state", "slurmdbd", 6819)
     assert found.allows("kube-state", "10.96.0.1", 443)
+    assert found.allows("kube-state", "203.0.113.7", 16443)
+    assert not any(found.allows("kube-state", address, 80) for address in METADATA)
 
 
 def test_on_the_local_cluster_its_image_is_the_one_that_is_built_there() -> None:

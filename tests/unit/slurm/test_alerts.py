@@ -25,6 +25,7 @@ FREE = 'slurmstack_volume_free_bytes{volume="state"}'
 SIZE = 'slurmstack_volume_size_bytes{volume="state"}'
 JAIL = 'slurmstack_health_{0}",instance="n{1}:9306"}}'
 DRAINED = 'slurmstack_node_drained{{node="n{0}",reason_kind="{1}",check="{2}"}}'
+XID = 'DCGM_FI_DEV_XID_ERRORS{{Hostname="g",gpu="0",UUID="u",err_code="{0}",hpc_job="{1}"}}'
 EXPORTER = 'slurmstack_exporter_up{{source="{0}"}}'
 
 # Name of the alert -> figures (one value a minute) with which it fires, and with which it does not.
@@ -52,8 +53,8 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     ),
     "SlurmJobRequeueLoop": ({"slurmstack_job_requeues_max": "5x200"}, {"slurmstack_job_requeues_max": "4x200"}),
     "SlurmSchedulerSlow": (
-        {"slurm_schedule_cycle_last": "2000001x200"},
-        {"slurm_schedule_cycle_last": "1999999x200"},
+        {"slurm_schedule_cycle_last": "1000001x200"},
+        {"slurm_schedule_cycle_last": "999999x200"},
     ),
     "JailSlow": (
         {JAIL.format('check_seconds{check="filesystem', 0): "1.5x200"},
@@ -96,8 +97,12 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         },
     ),
     "GpuErrors": (
-        {'DCGM_FI_DEV_XID_ERRORS{Hostname="g"}': "0x95 79x100"},
-        {'DCGM_FI_DEV_XID_ERRORS{Hostname="g"}': "79x200"},
+        {XID.format(0, 1): "0x94 _x105", XID.format(79, 1): "_x95 79x104"},
+        {  # An error of hours ago, and a job that begins on that GPU.
+            XID.format(79, 1): "79x94 _x105",
+            XID.format(79, 2): "_x95 79x104",
+            'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{Hostname="g",gpu="0",UUID="u"}': "3x200",
+        },
     ),
 }
 
@@ -125,6 +130,34 @@ def test_a_worker_whose_node_is_down_is_not_told_twice(promtool: str, tmp_path: 
     worker = 'up{{job="slurmstack-jobs",instance="n{0}:9306"}}'
     known = {'slurmstack_node_down{node="n0"}': "_x10 1x200"}  # slurmctld says it later
     cases = [("SlurmTargetDown", {worker.format(number): "0x200", **known}, bool(number)) for number in (0, 1)]
+    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
+
+
+def test_errors_of_memory_and_the_newer_name_of_the_machine_are_told_too(promtool: str, tmp_path: Path) -> None:
+    errors = {'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{hostname="g",gpu="0",UUID="u"}': "0x95 1x100"}
+    (rule,) = (alert for alert in ALERTS if alert.name == "GpuErrors")
+    assert alerts.wrong(promtool, tmp_path, rules_file([rule]), [("GpuErrors", errors, True)]) == ""
+    summary = alerts.summary(promtool, tmp_path, rules_file([rule]), "GpuErrors", errors)
+    assert summary == "GPU 0 on g has reported an error"
+
+
+@pytest.mark.parametrize("given", [{}, {**UP, EXPORTER.format("jobs"): "0x200"}], ids=["none", "without jobs"])
+def test_what_is_missing_is_named_where_it_is_known(promtool: str, tmp_path: Path, given: dict[str, str]) -> None:
+    summary = alerts.summary(promtool, tmp_path, rules_file(), "SlurmFiguresMissing", {"other": "1x200", **given})
+    which = " (jobs)" if given else ""
+    assert summary == f"Figures of Slurm are missing{which}: alerts that need them cannot fire"
+
+
+@pytest.mark.parametrize("lost", [{"pod"}, {"claim"}, {"pod", "claim"}, set()], ids=lambda lost: "+".join(sorted(lost)))
+def test_kube_state_metrics_that_answers_without_figures_is_told(promtool: str, tmp_path: Path, lost: set[str]) -> None:
+    labels = 'instance="kube-state:8080",job="slurmstack-kubernetes"'
+    given = {
+        "pod": f'kube_pod_container_status_restarts_total{{{labels},pod="p"}}',
+        "claim": f'kube_persistentvolumeclaim_status_phase{{{labels},phase="Bound"}}',
+    }
+    # They were there for the first quarter of an hour, as after a start of it without its rights.
+    figures = {name: "0x15 _x185" if kind in lost else "0x200" for kind, name in given.items()}
+    cases = [("SlurmTargetDown", {f"up{{{labels}}}": "1x200", **figures}, bool(lost))]
     assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
 
 
