@@ -198,9 +198,20 @@ def node_needs(cloud: NebiusCloud, pools: Mapping[str, WorkerPool], logins: int)
             yield _worker_nodes(name, pool, size)
 
 
+def group_minimum(pool: WorkerPool) -> int:
+    """Machines that each node group of a pool keeps even without pods.
+
+    One, where workers ask for InfiniBand devices: the autoscaler knows GPUs of an empty group, but not these, so that
+    workers would wait for ever. One machine is enough for it to learn from. (Reported of Nebius' autoscaler in 2026;
+    its upstream is the same.)
+    """
+    seed = 1 if pool.gpu_cluster is not None and pool.most else 0
+    return max(pool.autoscaling.min_size, seed)
+
+
 def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
     groups = pool.node_groups
-    count = max(pool.least, groups * pool.autoscaling.min_size)
+    count = max(pool.least + pool.warm_machines, groups * group_minimum(pool))
     return NodeNeed(
         where=f"worker_nodes.{name}",
         role="worker",
@@ -210,8 +221,8 @@ def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
         size=size,
         count=count,
         groups=groups,
-        # A node group follows the worker pods, so there are never more machines than workers.
-        most=max(count, pool.most),
+        # A node group follows the pods of workers, and placeholders while it may.
+        most=max(count, min(pool.most + pool.warm_machines, groups * pool.autoscaling.max_size)),
         surge=groups * _machines(pool.update_strategy.max_surge, of=ceil(count / groups)) if count else 0,
         disk_type=pool.boot_disk.type,
         disk_gib=gibibytes(pool.boot_disk.size),

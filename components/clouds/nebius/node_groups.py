@@ -21,7 +21,7 @@ from components.clouds.nebius.repair import worker_repair
 from components.clouds.nebius.scope import CloudScope
 from components.clouds.nebius.template import node_template
 from config.nebius.cloud import NebiusCloud, Role, SystemNodes
-from config.nebius.needs import ROLE_MAX_PODS
+from config.nebius.needs import ROLE_MAX_PODS, group_minimum
 from config.sections.machines import Autoscaling, CountOrPercent, Machines, UpdateStrategy
 from config.sections.workers import WorkerPool
 
@@ -104,26 +104,16 @@ def _role_machines(role: Role, nodes: SystemNodes) -> Machines:
 
 def _worker_machines(cloud: NebiusCloud, pool_name: str, pool: WorkerPool) -> Machines:
     """The pool with what follows from it, and from the cloud."""
-    least = max(pool.autoscaling.min_size, _seed(pool))
     drain = pool.update_strategy.drain_timeout or pool.drain_timeout + GRACE_S
     more = {
         "labels": worker_labels(pool_name, pool),
         "taints": worker_taints(pool),
         "drivers_preset": drivers_preset(cloud, pool),
-        "autoscaling": pool.autoscaling.model_copy(update={"min_size": least}),
+        "autoscaling": pool.autoscaling.model_copy(update={"min_size": group_minimum(pool)}),
         # The service's own defaults change.
         "update_strategy": pool.update_strategy.model_copy(update={"drain_timeout": drain}),
     }
     return pool.model_copy(update=more)
-
-
-def _seed(pool: WorkerPool) -> int:
-    """Machines that a group must have for the autoscaler to know what its machines offer.
-
-    Of an empty group it knows GPUs, but no InfiniBand devices: workers that ask for these would wait for ever. One
-    machine is enough for it to learn from. (Reported of Nebius' autoscaler in 2026; its upstream is the same.)
-    """
-    return 1 if pool.gpu_cluster is not None and pool.size else 0
 
 
 def _create(
