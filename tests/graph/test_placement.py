@@ -82,7 +82,14 @@ def test_workers_go_to_the_machines_of_their_pool_and_keep_them_while_they_are_b
     assert pod["metadata"]["annotations"] == SAFE
 
 
-@pytest.mark.parametrize("sections", [stacks.dev, stacks.existing_full, stacks.nebius_full])
+def _with_all() -> dict[str, Any]:
+    """With everything that has pods, and an elastic pool."""
+    sections = with_change(stacks.existing_full(), "monitoring", {"install": True, "nodes": True})
+    sections = with_change(sections, "worker_nodes.gpu.size", {"max": 64})
+    return with_change(sections, "worker_nodes.gpu.warm_machines", 1)
+
+
+@pytest.mark.parametrize("sections", [stacks.dev, _with_all, stacks.nebius_full])
 def test_no_autoscaler_takes_the_machine_of_jobs_sessions_and_slurm_s_service(sections: Callable[[], Any]) -> None:
     """Of all others it may: they are started elsewhere, and nobody sees it."""
     for item in record(sections(), stack="test"):
