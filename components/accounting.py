@@ -129,7 +129,7 @@ class Accounting(pulumi.ComponentResource):
             name,
             scope.metadata(ACCOUNTING, ACCOUNTING),
             scope.label_selector(ACCOUNTING),
-            pod_template(scope, scope.labels(ACCOUNTING), placement, with_sssd(scope, pod, image)),
+            pod_template(scope, scope.labels(ACCOUNTING), placement, with_sssd(scope, pod, image), stays=True),
             self._child.merge(waits(CONVERTING)),
         )
 

@@ -28,6 +28,7 @@ from components.monitoring import Monitoring, MonitoringArgs
 from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from components.node_exporter import NodeExporter, NodeExporterArgs
+from components.placeholders import Placeholders, PlaceholdersArgs
 from components.policy import Policy, PolicyArgs
 from components.prometheus_operator import PrometheusOperator, PrometheusOperatorArgs
 from components.rest import Rest, RestArgs
@@ -96,7 +97,8 @@ class SlurmCluster(pulumi.ComponentResource):
         if any(pool.is_elastic for pool in config.worker_nodes.values()):
             elastic = ElasticArgs(scope=scope, secrets=self.secrets, configuration=self.configuration)
             Elastic(f"{name}-elastic", elastic, self._inside)
-        self.pools = [self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()]
+        self.pools = {pool: self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()}
+        self._create_placeholders(config)
         self.login = self._create_login(config)
         self.rest = self._create_rest(config) if config.rest.enabled else None
         if config.monitoring.is_on:
@@ -136,6 +138,7 @@ class SlurmCluster(pulumi.ComponentResource):
             root=self,
             sssd=config.sssd,
             user_namespaces=config.cluster.user_namespaces,
+            priority_class=config.cluster.priority_class,
         )
 
     def _create_namespace(self, config: ClusterConfig) -> k8s.core.v1.Namespace:
@@ -269,6 +272,13 @@ class SlurmCluster(pulumi.ComponentResource):
             job_metrics=self._job_metrics,
         )
         return WorkerPool(f"{self._name}-pool-{name}", args, self._inside)
+
+    def _create_placeholders(self, config: ClusterConfig) -> None:
+        warm = {pool: settings.warm_machines for pool, settings in config.worker_nodes.items()}
+        if any(warm.values()):
+            templates = {pool: self.pools[pool].template for pool in warm}
+            args = PlaceholdersArgs(scope=self._scope, machines=warm, templates=templates)
+            Placeholders(f"{self._name}-placeholders", args, self._inside)
 
     def _create_login(self, config: ClusterConfig) -> Login:
         args = LoginArgs(

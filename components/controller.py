@@ -143,7 +143,7 @@ class Controller(pulumi.ComponentResource):
             name,
             scope.metadata(CONTROLLER, CONTROLLER),
             scope.label_selector(CONTROLLER),
-            pod_template(scope, scope.labels(CONTROLLER), placement, with_sssd(scope, pod, image)),
+            pod_template(scope, scope.labels(CONTROLLER), placement, with_sssd(scope, pod, image), stays=True),
             pulumi.ResourceOptions(
                 parent=self,
                 custom_timeouts=pulumi.CustomTimeouts(create=STARTING, update=STARTING, delete=f"{LAST_JOB_SECONDS}s"),

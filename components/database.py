@@ -92,7 +92,7 @@ class Database(pulumi.ComponentResource):
             name,
             scope.metadata(DATABASE, DATABASE),
             scope.label_selector(DATABASE),
-            pod_template(scope, scope.labels(DATABASE), scope.cloud.placement("controller"), pod),
+            pod_template(scope, scope.labels(DATABASE), scope.cloud.placement("controller"), pod, stays=True),
             self._child.merge(waits(STARTING)),
         )
 

@@ -17,6 +17,7 @@ from components.kit.workload import (
     SMALL,
     claim_volume,
     disk_for,
+    disruption_budget,
     empty_dir,
     env,
     into_jail,
@@ -69,6 +70,8 @@ class Login(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self.service = self._create_service(name, args)
         self.stateful_set = self._create_stateful_set(name, args)
+        if args.login.size > 1:
+            disruption_budget(name, args.scope, COMPONENT, self._child)
         self.register_outputs({"service": self.service.metadata})
 
     def _create_service(self, name: str, args: LoginArgs) -> k8s.core.v1.Service:
@@ -113,7 +116,7 @@ class Login(pulumi.ComponentResource):
             name,
             scope.metadata(COMPONENT, COMPONENT),
             scope.label_selector(COMPONENT),
-            pod_template(scope, labels, scope.cloud.placement("login"), with_sssd(scope, pod, image)),
+            pod_template(scope, labels, scope.cloud.placement("login"), with_sssd(scope, pod, image), stays=True),
             self._child.merge(waits(FILLING)),
             replicas=args.login.size,
         )

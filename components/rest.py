@@ -13,6 +13,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from components.configuration import Configuration
 from components.kit.context import STARTING, Scope, waits
 from components.kit.workload import (
+    disruption_budget,
     empty_dir,
     env,
     mount,
@@ -96,7 +97,7 @@ class Rest(pulumi.ComponentResource):
         self.service = self._create_service(name, args)
         self.deployment = self._create_deployment(name, args, secret)
         if args.rest.size > 1:
-            self._create_disruption_budget(name, args.scope)
+            disruption_budget(name, args.scope, REST, self._child)
         self.url = self.service.metadata.apply(lambda made: f"https://{made.name}.{made.namespace}.svc:{REST_PORT}")
         self.register_outputs({"service": self.service.metadata})
 
@@ -204,15 +205,6 @@ class Rest(pulumi.ComponentResource):
                 template=pod_template(scope, scope.labels(REST), scope.cloud.placement("system"), pod),
             ),
             opts=self._child.merge(waits(STARTING)),
-        )
-
-    def _create_disruption_budget(self, name: str, scope: Scope) -> None:
-        """With a single pod it would only keep a node from being drained."""
-        k8s.policy.v1.PodDisruptionBudget(
-            f"{name}-budget",
-            metadata=scope.metadata(REST, REST),
-            spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(max_unavailable=1, selector=scope.label_selector(REST)),
-            opts=self._child,
         )
 
 

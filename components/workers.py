@@ -106,6 +106,9 @@ class WorkerPool(pulumi.ComponentResource):
     now. They go with it, each after its jobs.
     """
 
+    template: k8s.core.v1.PodTemplateSpecArgs
+    """Of its pods."""
+
     def __init__(self, name: str, args: WorkerPoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:WorkerPool", name, None, apart(opts))
         self._opts = pulumi.ResourceOptions(
@@ -113,6 +116,7 @@ class WorkerPool(pulumi.ComponentResource):
             depends_on=[*args.placement.machines],
             custom_timeouts=pulumi.CustomTimeouts(delete=f"{args.pool.drain_timeout + 2 * GRACE_SECONDS}s"),
         )
+        self.template = _template(args)
         made = self._create_template(name, args) if args.pool.is_elastic else self._create_stateful_set(name, args)
         self.register_outputs({"elastic" if args.pool.is_elastic else "stateful_set": made.metadata})
 
@@ -120,19 +124,20 @@ class WorkerPool(pulumi.ComponentResource):
         metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
         metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT, **_deletion(args.placement)}
         selector = args.scope.label_selector(WORKER, pool=args.name)
-        return stateful_set(name, metadata, selector, _template(args), self._opts, replicas=args.pool.least)
+        return stateful_set(name, metadata, selector, self.template, self._opts, replicas=args.pool.least)
 
     def _create_template(self, name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodTemplate:
         metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
         metadata.annotations = {ELASTIC_SETTINGS: settings(args.name, args.pool), **_deletion(args.placement)}
-        return k8s.core.v1.PodTemplate(f"{name}-template", metadata=metadata, template=_template(args), opts=self._opts)
+        return k8s.core.v1.PodTemplate(f"{name}-template", metadata=metadata, template=self.template, opts=self._opts)
 
 
 def _template(args: WorkerPoolArgs) -> k8s.core.v1.PodTemplateSpecArgs:
     scope = args.scope
     labels = {**scope.labels(WORKER, pool=args.name), SLURM_NODE_LABEL: "true"}
     pod = with_sssd(scope, _pod(args), scope.image("worker"))
-    return pod_template(scope, labels, _scraped(args, placement_of(args.pool, args.placement)), pod)
+    placement = placement_of(args.pool, args.placement)
+    return pod_template(scope, labels, placement, pod, stays=True, annotations=_scraped(args))
 
 
 def _deletion(placement: Placement) -> dict[str, str]:
@@ -153,16 +158,15 @@ def placement_of(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
     )
 
 
-def _scraped(args: WorkerPoolArgs, placement: Placement) -> Placement:
-    """With the annotations by which many a Prometheus finds what to read."""
+def _scraped(args: WorkerPoolArgs) -> dict[str, str]:
+    """Annotations by which many a Prometheus finds what to read."""
     if not args.job_metrics:
-        return placement
-    where = {
+        return {}
+    return {
         "prometheus.io/scrape": "true",
         "prometheus.io/port": f"{JOB_METRICS_PORT}",
         "prometheus.io/path": "/metrics",
     }
-    return replace(placement, annotations={**placement.annotations, **where})
 
 
 def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
@@ -172,6 +176,7 @@ def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
     return k8s.core.v1.PodSpecArgs(
         # The `preStop` hook waits for jobs; the rest is for slurmd itself to end.
         termination_grace_period_seconds=pool.drain_timeout + GRACE_SECONDS,
+        priority_class_name=pool.priority_class,
         dns_config=args.scope.node_dns,
         topology_spread_constraints=spread(args.scope.label_selector(WORKER, pool=args.name)),
         init_containers=[munge_sidecar(args.scope.image("worker"), for_jail=True)],

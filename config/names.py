@@ -48,6 +48,13 @@ SecretName = Annotated[
 ]
 """Name of a Secret in the cluster's namespace."""
 
+PriorityClassName = Annotated[
+    str,
+    matching(_SECRET, "is not the name of a PriorityClass: small letters, digits, '-' and '.', at most 253"),
+    Field(json_schema_extra={"pattern": _SECRET.pattern}),
+]
+"""Name of a PriorityClass that others have made."""
+
 NamespaceName = Annotated[
     str,
     matching(_NAMESPACE, "is not the name of a namespace: small letters, digits and '-', at most 63"),

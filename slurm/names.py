@@ -44,6 +44,9 @@ ELASTIC = "elastic"
 ELASTIC_SETTINGS = "slurmstack/elastic"
 """Annotation of an elastic pool's PodTemplate: what the program is told of the pool."""
 
+PLACEHOLDER = "placeholder"
+"""Component of the pods that keep machines warm for elastic pools. They are no workers, and have no label of a pool."""
+
 ELASTIC_PORT = 8818
 """Where slurmctld's programs ask it."""
 

@@ -26,6 +26,8 @@ ELSEWHERE: Mapping[str, str] = {
     "cloud": "another cluster",
     "cluster.namespace": "another cluster",
     "cluster.user_namespaces": "rolls every pod",
+    "cluster.priority_class": "needs a PriorityClass, and rolls every pod",
+    "worker_nodes.*.priority_class": "needs a PriorityClass",
     "images": "other images than those of this tree",
     "slurm.version": "refused in place",
     "slurm.cluster_name": "refused in place",

@@ -38,7 +38,7 @@ _PART = ("app.kubernetes.io/part-of", "slurmstack")
 _POOL = "slurmstack/pool"
 """The label that pods and StatefulSets of worker pools have."""
 
-RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole"
+RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole,priorityclass"
 """What the stack may have in no namespace, besides the namespace itself and volumes, which are never deleted with an
 apply. An apply set has a namespace, so these are found by their labels."""
 

@@ -33,12 +33,13 @@ _CONFIGURATION = "config"
 def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
     """Return when all jobs have completed and all StatefulSets, Deployments and DaemonSets are up to date and ready.
 
-    Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
+    Worker pools are not waited for: a leaving node may wait for its jobs for days. Placeholders neither: their machines
+    come later. Raises Failure when a job fails,
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
     deadline = time.monotonic() + timeout
     pauses = _pauses()
-    awaited = [item for item in objects if item.kind in _AWAITED and not _is_worker_pool(item)]
+    awaited = [item for item in objects if item.kind in _AWAITED and not _is_left_alone(item)]
     kinds = ",".join(sorted({item.kind.lower() for item in awaited}))
     while True:
         found = {key(item): item for item in kubectl.items(kinds, "-n", namespace)} if kinds else {}
@@ -95,7 +96,7 @@ def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
     return [item for item in objects if item.kind == "Job" and item.name.rsplit("-", 1)[0] == _CONFIGURATION]
 
 
-def _is_worker_pool(manifest: Manifest) -> bool:
+def _is_left_alone(manifest: Manifest) -> bool:
     return manifest.document["metadata"].get("annotations", {}).get("pulumi.com/waitFor") is not None
 
 

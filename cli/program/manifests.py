@@ -11,7 +11,7 @@ from cli.errors import Failure
 from cli.program.recording import Recording, Registration
 from cli.program.values import Secret, Unknown, contains, reveal
 
-_CLUSTER_SCOPED = frozenset({"Namespace", "PersistentVolume", "ClusterRole", "ClusterRoleBinding"})
+_CLUSTER_SCOPED = frozenset({"Namespace", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "PriorityClass"})
 
 _WITHOUT_MANIFEST = ("pulumi:providers:", "slurmstack:index:", "random:index/")
 

@@ -19,8 +19,6 @@ class Placement:
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    """Annotations of the pod."""
     devices: Mapping[str, str] = field(default_factory=dict)
     """Extended resources of each pod besides its GPUs, for example `rdma/ib: "1"`."""
     machines: tuple[pulumi.Resource, ...] = ()

@@ -49,6 +49,8 @@ class Scope:
     """The cluster itself: parent of static volumes, which are in no namespace and so do not go away with it."""
     sssd: Sssd | None = None
     user_namespaces: bool = False
+    priority_class: str | None = None
+    """Of pods that have none of their own."""
 
     def labels(self, component: str, **more: str) -> dict[str, str]:
         """The labels that Kubernetes recommends, for one component of this cluster."""

@@ -99,6 +99,7 @@ def job_spec(
                 containers=[container],
                 volumes=volumes,
             ),
+            stays=True,
         ),
     )
 

@@ -24,6 +24,10 @@ SLURM_NODE_LABEL = "slurmstack/slurm-node"
 """On workers and login nodes: pods that have a DNS name in the `nodes` Service and talk to each other freely."""
 
 
+STAY = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+"""Annotations of pods whose machine no autoscaler may take away, however idle it looks to it: Cluster Autoscaler, from
+which the clouds' own ones are made, and Karpenter."""
+
 _START_SECONDS = 7 * 86_400
 """Until kubelet starts a container again that is not ready: what it waits for, a jail being filled, may take long."""
 
@@ -215,20 +219,24 @@ def pod_template(
     placement: Placement,
     spec: k8s.core.v1.PodSpecArgs,
     *,
+    stays: bool = False,
     leaves_after: int | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> k8s.core.v1.PodTemplateSpecArgs:
     """The pod of a workload, confined, on the machines that the placement names.
 
-    `leaves_after`: seconds until it is started elsewhere when its machine is lost; None: Kubernetes' five minutes.
+    `stays`: whether jobs, sessions or Slurm's service would end with it, or work would be done twice, if an autoscaler
+    moved it. `leaves_after`: seconds until it is started elsewhere when its machine is lost; None: Kubernetes' five
+    minutes.
     """
     confine(spec, user_namespaces=scope.user_namespaces)
     spec.enable_service_links = False
+    spec.priority_class_name = spec.priority_class_name or scope.priority_class
     spec.image_pull_secrets = scope.pull_secrets
     spec.node_selector = dict(placement.node_selector) or None
     tolerations = [_toleration(toleration) for toleration in placement.tolerations]
     spec.tolerations = [*tolerations, *([] if leaves_after is None else _stays_on_lost(leaves_after))] or None
-    noted = {**placement.annotations, **(annotations or {})} or None
+    noted = {**(STAY if stays else {}), **(annotations or {})} or None
     metadata = k8s.meta.v1.ObjectMetaArgs(labels=dict(labels), annotations=noted)
     return k8s.core.v1.PodTemplateSpecArgs(metadata=metadata, spec=spec)
 
@@ -260,6 +268,23 @@ def stateful_set(
 def service_port(name: str, port: int, *, node_port: int | None = None) -> k8s.core.v1.ServicePortArgs:
     """A port of a Service, which is the same as the pods'."""
     return k8s.core.v1.ServicePortArgs(name=name, port=port, target_port=port, node_port=node_port)
+
+
+def disruption_budget(name: str, scope: Scope, component: str, opts: pulumi.ResourceOptions) -> None:
+    """Keeps two pods of a component, which have a Service between them, from being evicted at the same time.
+
+    Those that are ill hold no drain up. Only where what makes the pods has a scale: docs/decisions/0072.
+    """
+    k8s.policy.v1.PodDisruptionBudget(
+        f"{name}-budget",
+        metadata=scope.metadata(component, component),
+        spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
+            max_unavailable=1,
+            unhealthy_pod_eviction_policy="AlwaysAllow",
+            selector=scope.label_selector(component),
+        ),
+        opts=opts,
+    )
 
 
 def spread(selector: k8s.meta.v1.LabelSelectorArgs) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:

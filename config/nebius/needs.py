@@ -200,7 +200,7 @@ def node_needs(cloud: NebiusCloud, pools: Mapping[str, WorkerPool], logins: int)
 
 def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
     groups = pool.node_groups
-    count = max(pool.least, groups * pool.kept_in_group)
+    count = max(pool.least + pool.warm_machines, groups * pool.kept_in_group)
     return NodeNeed(
         where=f"worker_nodes.{name}",
         role="worker",
@@ -210,8 +210,8 @@ def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
         size=size,
         count=count,
         groups=groups,
-        # A node group follows the worker pods, so there are never more machines than workers.
-        most=max(count, pool.most),
+        # A node group follows the pods of workers, and placeholders while it may.
+        most=max(count, min(pool.most + pool.warm_machines, groups * pool.autoscaling.max_size)),
         surge=groups * _machines(pool.update_strategy.max_surge, of=ceil(count / groups)) if count else 0,
         disk_type=pool.boot_disk.type,
         disk_gib=gibibytes(pool.boot_disk.size),

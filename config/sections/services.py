@@ -21,7 +21,7 @@ from config.base import (
     parse_bytes,
     parse_cpus,
 )
-from config.names import LabelKey
+from config.names import LabelKey, PriorityClassName
 from config.sections.storage import Filesystem
 from config.servers import Registry
 
@@ -53,6 +53,10 @@ class Cluster(Section):
     user_namespaces: bool = Field(default=False, strict=True)
     """Whether root in a pod is nobody on its machine (`hostUsers: false`). The file systems of all volumes must take
     idmapped mounts: NFS does not, and virtiofs only with recent kernels."""
+
+    priority_class: PriorityClassName | None = None
+    """PriorityClass of all pods but those of pools that name their own: which pods Kubernetes ends for others where
+    machines are full. It must be there. Default: the Kubernetes cluster's own."""
 
 
 class Controller(Section):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from config.base import Cpu, Quantity, Section, Volume, at_least, check_dns_label, matching, parse_cpus
-from config.names import LabelKey, LabelValue
+from config.names import LabelKey, LabelValue, PriorityClassName
 from config.sections.gpus import Gpus, GpusOfNode, dotted
 from config.sections.machines import MAX_GROUP_SIZE, Machines
 from config.times import Span, span_of
@@ -168,7 +168,7 @@ def _is_either(given: object) -> object:
     return given
 
 
-_ELASTIC_ALONE = ("idle_timeout", "resume_timeout", "launch")
+_ELASTIC_ALONE = ("idle_timeout", "resume_timeout", "launch", "warm_machines")
 
 
 class WorkerPool(Machines):
@@ -196,6 +196,10 @@ class WorkerPool(Machines):
     """Of an elastic pool: what becomes of the nodes that were started for a job and came, where another one of its
     nodes did not. `all_or_nothing`: they are ended at once, so that their machines are free for others. `best_effort`:
     they stay until `idle_timeout`, for whoever needs them."""
+
+    warm_machines: int = Field(default=0, ge=0, le=MAX_POOL_SIZE, strict=True)
+    """Of an elastic pool: machines that run beside those of its nodes, each with room for one more, which then starts
+    in seconds. Pods of a low priority keep them and give way at once. At most `max`; they cost what machines cost."""
 
     resources: Resources
     """What one node has. Default where the cloud makes the machines: what `preset` leaves beside the system's need."""
@@ -237,6 +241,10 @@ class WorkerPool(Machines):
 
     tolerations: tuple[Toleration, ...] = ()
     """Taints of the Kubernetes nodes that these workers may ignore."""
+
+    priority_class: PriorityClassName | None = None
+    """PriorityClass of the workers: which pods Kubernetes ends for others where machines are full. It must be there.
+    Default: `cluster.priority_class`."""
 
     @model_validator(mode="after")
     def _confined_in_the_jail(self) -> WorkerPool:
@@ -290,6 +298,11 @@ class WorkerPool(Machines):
         if given and not self.is_elastic:
             raise ValueError(
                 f"has {given[0]}, which is for elastic pools; write size: {{min: 0, max: {self.most}}}, or leave it out"
+            )
+        if self.warm_machines > self.most:
+            raise ValueError(
+                f"has warm_machines: {self.warm_machines}, and no more than {self.most} nodes ever run (size.max); "
+                "lower it, or raise max"
             )
         return self
 

@@ -98,7 +98,7 @@ def destroy_under_a_job(slurm: SlurmOnKubernetes) -> None:
     else:
         slurmstack("destroy", "--yes", "--config", str(slurm.file), "--engine", slurm.engine, timeout=300)
     of_cluster = f"app.kubernetes.io/part-of=slurmstack,app.kubernetes.io/instance={slurm.namespace}"
-    left = slurm.kubectl.items("namespace,clusterrole,clusterrolebinding", "-l", of_cluster)
+    left = slurm.kubectl.items("namespace,clusterrole,clusterrolebinding,priorityclass", "-l", of_cluster)
     volumes = slurm.kubectl.items("persistentvolume", "-l", "app.kubernetes.io/part-of=slurmstack")
     left += [item for item in volumes if item["spec"]["claimRef"]["namespace"] == slurm.namespace]
     assert not left, [f"{item['kind']} {item['metadata']['name']}" for item in left]

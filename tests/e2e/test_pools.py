@@ -59,8 +59,13 @@ SHOWN = {
     "shared_memory": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
     "node_selector": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
     "tolerations": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
+    "priority_class": "tests/graph/test_disruption.py",
+    "idle_timeout": "tests/e2e/test_elastic.py",
+    "resume_timeout": "tests/e2e/test_elastic.py",
+    "launch": "tests/unit/images/elastic, tests/graph/test_elastic.py",
+    "warm_machines": "tests/graph/test_placeholders.py",
 }
-"""Option of a pool -> the test that shows it."""
+"""Option of a pool -> the test that shows it; those of elastic pools are not in this file."""
 
 SCRATCH_SHOWN = {
     "size": SHOWN["scratch"],

@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cli.program.recording import Recording
-from cli.program.values import reveal
 from cli.safety.change import of_recording
 from cli.safety.compare import compare
 from images.elastic.pods import SUBDOMAIN
 from images.elastic.server import PORT
 from images.elastic.view import SETTINGS, Pool, pool_of
 from slurm.names import ELASTIC_PORT, ELASTIC_SETTINGS, NODES_SERVICE
-from tests import stacks
-from tests.recordings import record
-from tests.stacks import with_change
-
-
-def recorded(size: Any, **more: Any) -> Recording:
-    sections = with_change(stacks.existing(), "worker_nodes.gpu.size", size)
-    for path, value in more.items():
-        sections = with_change(sections, f"worker_nodes.gpu.{path}", value)
-    return record(sections, stack="prod")
-
-
-def objects(recording: Recording, kind: str) -> dict[str, dict[str, Any]]:
-    """Objects of a kind, by their names in Kubernetes."""
-    found = [dict(reveal(item.inputs)) for item in recording if item.type.rpartition(":")[2] == kind]
-    return {item["metadata"]["name"]: item for item in found}
+from tests.graph.elastic import ELASTIC, objects, recorded
 
 
 def slurm_conf(recording: Recording) -> list[str]:
     return str(objects(recording, "ConfigMap")["slurm-config"]["data"]["slurm.conf"]).splitlines()
-
-
-ELASTIC = {"min": 1, "max": 64}
 
 
 def test_it_is_a_template_of_the_very_pod_that_a_fixed_pool_has_and_says_so() -> None:

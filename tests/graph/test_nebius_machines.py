@@ -12,6 +12,7 @@ from cli.program.recording import Recording
 from cli.program.values import reveal
 from components.clouds.nebius.cloud_init import mount_unit
 from tests import stacks
+from tests.graph import nebius_api
 from tests.graph.nebius_recordings import groups, minimum, one
 from tests.recordings import record
 from tests.stacks import with_change
@@ -71,6 +72,45 @@ def test_the_autoscaler_has_a_machine_to_learn_from_where_workers_need_infiniban
         del sections["worker_nodes"]["default"]["gpu_cluster"]
     scaling = groups(record(sections, stack="test"))["slurm-default-0"]["autoscaling"]
     assert scaling == {"minNodeCount": least, "maxNodeCount": 100}
+
+
+def _elastic(size: dict[str, int], **more: Any) -> dict[str, Any]:
+    """The stack with an elastic pool on a fabric."""
+    sections = with_change(stacks.nebius_minimum(), "topology", {"plugin": "none"})
+    for key, value in {"size": size, **more}.items():
+        sections = with_change(sections, f"worker_nodes.default.{key}", value)
+    return sections
+
+
+@pytest.mark.parametrize(
+    ("largest", "fabric", "least", "groups_of_it"), [(64, True, 1, 1), (64, False, 0, 1), (250, False, 0, 3)]
+)
+def test_the_node_groups_of_an_elastic_pool_follow_it_from_nothing_to_its_max(
+    largest: int, fabric: bool, least: int, groups_of_it: int
+) -> None:
+    sections = _elastic({"min": 0, "max": largest}, warm_machines=2)
+    if not fabric:
+        default = sections["worker_nodes"]["default"]
+        del default["gpu_cluster"]
+        default |= {"platform": "cpu-d3", "preset": "16vcpu-64gb"}
+    recording = record(sections, stack="test")
+    assert nebius_api.check(recording) == {}
+    found = {name: group for name, group in groups(recording).items() if name.startswith("slurm-default-")}
+    assert len(found) == groups_of_it
+    for group in found.values():
+        assert group["autoscaling"] == {"minNodeCount": least, "maxNodeCount": 100}
+        assert "fixedNodeCount" not in group
+
+
+def test_pods_of_an_elastic_pool_and_its_placeholders_go_to_its_machines_and_no_others() -> None:
+    recording = record(_elastic({"min": 1, "max": 64}, warm_machines=2), stack="test")
+    inputs = {item.name: reveal(item.inputs) for item in recording}
+    worker = inputs["slurm-pool-default-template"]["template"]["spec"]
+    placeholder = inputs["slurm-placeholders-default-pods"]["spec"]["template"]["spec"]
+    for pod in (worker, placeholder):
+        assert {name for name, group in groups(recording).items() if _fits(pod, group)} == {"slurm-default-0"}
+    (asked,) = [container["resources"]["requests"] for container in placeholder["containers"]]
+    assert (asked["nvidia.com/gpu"], asked["rdma/ib"]) == ("8", "1")
 
 
 def test_machines_with_a_bad_gpu_are_not_taken_from_the_jobs_on_the_others(made: Recording) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from slurm.rights import INTO_JAIL, WITHOUT_JAIL
 from tests import stacks
 from tests.stacks import with_change
 
-SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 
 
 def _of_role(role: Role) -> Placement:
@@ -32,7 +33,6 @@ def _of_workers(pool_name: str, pool: WorkerPool) -> Placement:
     return Placement(
         node_selector={"slurmstack/pool": pool_name, "disk": "any"},
         tolerations=(taint,) if gpus else (),
-        annotations=SAFE,
         devices={"rdma/ib": "1"} if gpus else {},
     )
 
@@ -80,6 +80,27 @@ def test_workers_go_to_the_machines_of_their_pool_and_keep_them_while_they_are_b
     pod = template(record(stacks.existing(), stack="prod"), "slurm-pool-cpu-pods")
     assert pod["spec"]["nodeSelector"] == {"slurmstack/pool": "cpu", "disk": "any"}
     assert pod["metadata"]["annotations"] == SAFE
+
+
+def _with_all() -> dict[str, Any]:
+    """With everything that has pods, and an elastic pool."""
+    sections = with_change(stacks.existing_full(), "monitoring", {"install": True, "nodes": True})
+    sections = with_change(sections, "worker_nodes.gpu.size", {"max": 64})
+    return with_change(sections, "worker_nodes.gpu.warm_machines", 1)
+
+
+@pytest.mark.parametrize("sections", [stacks.dev, _with_all, stacks.nebius_full])
+def test_no_autoscaler_takes_the_machine_of_jobs_sessions_and_slurm_s_service(sections: Callable[[], Any]) -> None:
+    """Of all others it may: they are started elsewhere, and nobody sees it."""
+    for item in record(sections(), stack="test"):
+        inputs = reveal(item.inputs) if item.type.startswith("kubernetes:") else {}
+        pod = inputs.get("template") or (inputs.get("spec") or {}).get("template")
+        if not isinstance(pod, dict) or item.name.startswith("slurm-gpu-stack"):
+            continue
+        component = pod["metadata"]["labels"]["app.kubernetes.io/component"]
+        stays = component in {"worker", "login", "controller", "slurmdbd", "database"} or item.type.endswith(":Job")
+        noted = pod["metadata"].get("annotations") or {}
+        assert {key: noted.get(key) for key in SAFE} == (SAFE if stays else dict.fromkeys(SAFE)), item.name
 
 
 @pytest.mark.usefixtures("cloud")
@@ -156,7 +177,7 @@ def test_on_a_cluster_that_is_there_pods_go_where_the_stack_file_says_and_carry_
             more = set() if item.name == "slurm-health-pods" else {"affinity", "tolerations"}
             assert not {"nodeSelector", *more} & pod["spec"].keys(), item.name
             assert pod["spec"].get("affinity", {}).keys() <= {"podAffinity"}, item.name
-            assert "annotations" not in pod["metadata"], item.name
+            assert (pod["metadata"].get("annotations") or {}).keys() <= SAFE.keys(), item.name
             names = {
                 variable["name"] for container in pod["spec"]["containers"] for variable in container.get("env", [])
             }

@@ -23,6 +23,8 @@ def table() -> str:
     """All containers of a stack with all that can be asked for, one a line."""
     sections = with_change(stacks.existing_full(), "sssd", {"secret": "sssd"})
     sections = with_change(sections, "dashboard", {"enabled": True})
+    burst = {"size": {"max": 4}, "warm_machines": 1, "resources": {"cpus": 1, "memory": "1Gi"}}
+    sections = with_change(sections, "worker_nodes.burst", burst)
     monitoring = {
         "install": True,
         "nodes": True,

@@ -20,9 +20,6 @@ RDMA_LABEL = "slurmstack/rdma"
 GPU_TAINT = "nvidia.com/gpu"
 """What NVIDIA's and the vendor's own daemons on GPU machines tolerate."""
 
-STAY = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-"""Annotation of pods whose machine the autoscaler must never take away, however idle it looks to it."""
-
 
 def role_labels(role: Role) -> dict[str, str]:
     """Labels of the machines of one of our own roles."""
@@ -50,7 +47,7 @@ def worker_taints(pool: WorkerPool) -> tuple[Taint, ...]:
 def role_placement(role: Role) -> Placement:
     """Where the pods of one of our own roles go."""
     tolerations = tuple(_tolerates(taint) for taint in role_taints(role))
-    return Placement(node_selector=role_labels(role), tolerations=tolerations, annotations=STAY)
+    return Placement(node_selector=role_labels(role), tolerations=tolerations)
 
 
 def worker_placement(
@@ -60,7 +57,6 @@ def worker_placement(
     return Placement(
         node_selector={ROLE_LABEL: "worker", POOL_LABEL: pool_name},
         tolerations=tuple(_tolerates(taint) for taint in worker_taints(pool)),
-        annotations=STAY,
         devices=devices if pool.gpu_cluster is not None else {},
         machines=tuple(machines),
     )

@@ -54,6 +54,24 @@ def test_times_of_an_elastic_pool_are_refused_for_a_fixed_one() -> None:
     assert "has idle_timeout, which is for elastic pools; write size: {min: 0, max: 2}" in told
 
 
+def test_machines_are_kept_warm_for_elastic_pools_alone_and_no_more_than_there_are_nodes() -> None:
+    assert load_config(elastic(warm_machines=64)).worker_nodes["default"].warm_machines == 64
+    assert load_config(elastic()).worker_nodes["default"].warm_machines == 0
+    (told,) = complaints(elastic(warm_machines=65))
+    assert told.startswith("worker_nodes.default: has warm_machines: 65, and no more than 64 nodes ever run")
+    (told,) = complaints(elastic(warm_machines=-1))
+    assert told.startswith("worker_nodes.default.warm_machines: ")
+    (told,) = complaints(with_change(dev(), "worker_nodes.default.warm_machines", 1))
+    assert "has warm_machines, which is for elastic pools; write size: {min: 0, max: 2}" in told
+
+
+@pytest.mark.parametrize("path", ["cluster.priority_class", "worker_nodes.default.priority_class"])
+def test_a_priority_class_has_a_name_that_kubernetes_takes(path: str) -> None:
+    load_config(with_change(dev(), path, "high.example-1"))
+    (told,) = complaints(with_change(dev(), path, "High prio"))
+    assert told.startswith(f"{path}: 'High prio' is not the name of a PriorityClass")
+
+
 REFUSED = {
     "a program of Slurm's power saving": ("slurm.settings.ResumeProgram", "/bin/true", "slurm.settings.resumeprogram"),
     "the name of its partition": ("partitions.elastic-default", {"pools": ["default"]}, "partitions.elastic-default"),

@@ -73,6 +73,20 @@ def test_each_node_group_on_a_fabric_keeps_the_machine_that_the_autoscaler_learn
     assert _needs(_stack(size=0)).gpus == {}, "and none where the pool has no workers"
 
 
+def _elastic(**more: Any) -> tuple[int, int]:
+    """Machines that an elastic pool begins with, and those that it may come to."""
+    found = _needs({**_stack(**{"size": {"min": 0, "max": 150}, **more}), "topology": {"plugin": "none"}})
+    (node,) = [node for node in found.nodes if node.role == "worker"]
+    return node.count, node.most
+
+
+def test_an_elastic_pool_begins_with_its_least_and_may_come_to_its_most() -> None:
+    assert _elastic(size={"min": 3, "max": 150}) == (3, 150)
+    assert _elastic() == (2, 150), "one machine in each group on a fabric"
+    assert _elastic(warm_machines=5) == (5, 155)
+    assert _elastic(warm_machines=5, autoscaling={"max_size": 76}) == (5, 152), "what the groups may have"
+
+
 @pytest.mark.parametrize(("surge", "machines"), [(0, 0), (2, 2 * 2), ("25%", 2 * 19)])
 def test_an_update_with_surge_takes_more_machines_in_each_group(surge: int | str, machines: int) -> None:
     found = _needs(_stack(size=150, update_strategy={"max_surge": surge}))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Container, Facts, Owner, Pod
 from cli.doctor.cluster.findings import Finding
-from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, WORKER
+from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, PLACEHOLDER, WORKER
 
 RECENT = 900
 """Seconds for which a restart is told."""
@@ -72,7 +72,9 @@ def find(facts: Facts) -> Iterator[Finding]:
     for owner in facts.owners:
         yield from _not_made(facts, owner)
     for pod in facts.pods:
-        if pod.component != "jail" and not pod.is_done:  # rules.jail has that one
+        # rules.jail has that one; a placeholder waits until its machine has come, or for ever where there are no more.
+        waits = pod.component == PLACEHOLDER and not pod.machine
+        if pod.component != "jail" and not pod.is_done and not waits:
             yield from _pod(facts, pod)
 
 

@@ -21,18 +21,24 @@ SET_LABEL = "applyset.kubernetes.io/part-of"
 NAMESPACE = thing("Namespace", "slurm")
 VOLUME = thing("PersistentVolume", "slurm-jail")
 RIGHTS = [thing(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
+CLASS = thing("PriorityClass", "slurm-placeholder")
 
 
-def test_rights_outside_the_namespace_that_left_the_stack_are_shown_and_deleted_and_no_volume_is() -> None:
-    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
+def test_what_is_in_no_namespace_and_left_the_stack_is_shown_and_deleted_and_no_volume_is() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS, CLASS])
     sections = with_change(stacks.dev(), "health", {"enabled": False})
     planned = plan(kubectl, load_config(sections), sections, stack="test")
     deleted = [(change.kind, change.name) for change in preview(kubectl, planned) if change.action == "delete"]
-    assert deleted == [("ClusterRole", "slurm-health-watch"), ("ClusterRoleBinding", "slurm-health-watch")]
+    assert sorted(deleted) == [
+        ("ClusterRole", "slurm-health-watch"),
+        ("ClusterRoleBinding", "slurm-health-watch"),
+        ("PriorityClass", "slurm-placeholder"),
+    ]
     apply(kubectl, planned, UnrenewedLock(kubectl))
     assert kubectl.deleted == [
         "clusterrole slurm-health-watch --ignore-not-found",
         "clusterrolebinding slurm-health-watch --ignore-not-found",
+        "priorityclass slurm-placeholder --ignore-not-found",
     ]
 
 

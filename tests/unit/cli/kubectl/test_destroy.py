@@ -74,7 +74,7 @@ def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_n
         "statefulset,deployment,job,podtemplate",
         "persistentvolumeclaim",
         "persistentvolume",
-        "clusterrolebinding,clusterrole",
+        "clusterrolebinding,clusterrole,priorityclass",
         "namespace",
     ]
     assert "-l slurmstack/pool" in kubectl.deleted[0]
