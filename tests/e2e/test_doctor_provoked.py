@@ -164,3 +164,74 @@ def test_a_job_that_waits_is_told_why_each_time(two_nodes: SlurmOnKubernetes) ->
     assert len({said["cause"].partition(" waits: ")[2] for said in told.values()}) == len(waits), told
     assert f"afterok:{runs}" in str(told["Dependency"]["evidence"])
     assert "reservation later" in told["Reservation"]["evidence"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeverStarts:
+    """A job that Slurm accepts, held, what is done to it or the cluster before it is released, and what is said."""
+
+    script: tuple[str, ...] = ()
+    spoil: str
+    reason: str
+    cause: str
+
+
+NEVER_START = {
+    "feature": NeverStarts(
+        script=("--constraint=odd",),
+        spoil="scontrol update nodename=default-1 availablefeatures=default activefeatures=default",
+        reason="BadConstraints",
+        cause="asks for what no node has (features, memory, CPUs, GPUs)",
+    ),
+    "GPUs": NeverStarts(
+        spoil="scontrol update jobid={job} gres=gpu:2",
+        reason="BadConstraints",
+        cause="asks for what no node has (features, memory, CPUs, GPUs)",
+    ),
+    "memory": NeverStarts(
+        spoil="scontrol update jobid={job} minmemorynode=100000",
+        reason="MaxMemPerLimit",
+        cause="asks for more memory than its partition or any node has",
+    ),
+    "nodes": NeverStarts(
+        script=("--nodes=2",),
+        spoil="scontrol update jobid={job} numnodes=3",
+        reason="PartitionNodeLimit",
+        cause="asks for more nodes, or fewer, than its partition allows or has",
+    ),
+    "time": NeverStarts(
+        script=("--time=60",),
+        spoil="scontrol update partitionname=main maxtime=10",
+        reason="PartitionTimeLimit",
+        cause="its time limit is longer than its partition allows",
+    ),
+}
+
+
+def test_jobs_that_never_start_are_told_each_and_together_by_reason(two_nodes: SlurmOnKubernetes) -> None:
+    """sbatch refuses such jobs; those that wait already, as a change of the cluster leaves them, are what there is."""
+    slurm = two_nodes
+    back = slurm.submit("sleep 600")
+    slurm.slurm("scontrol update nodename=default-1 availablefeatures=default,odd activefeatures=default,odd")
+    jobs = {name: slurm.submit("true", "--hold", *wanted.script) for name, wanted in NEVER_START.items()}
+    slurm.await_job(back, "RUNNING")
+    try:
+        slurm.slurm(f"scontrol requeuehold {back}")
+        for name, job in jobs.items():
+            slurm.slurm(f"{NEVER_START[name].spoil.format(job=job)}; scontrol release {job}", check=False)
+        for name, job in jobs.items():
+            slurm.await_reason(job, NEVER_START[name].reason)
+            said = first(slurm, "job", job)
+            assert (said["severity"], said["cause"]) == (
+                "error",
+                f"job {job} of alice waits: {NEVER_START[name].cause}",
+            )
+        assert "somebody has ended it" in first(slurm, "job", back)["cause"]
+        told = {item["evidence"][0]: item["cause"] for item in doctor(slurm)[0]["findings"]}
+        assert set(told) == {*(wanted.reason for wanted in NEVER_START.values()), "job requeued in held state"}
+        assert told["BadConstraints"].startswith("2 jobs never start as they are: asks for what no node has")
+    finally:
+        put_back = "scontrol update partitionname=main maxtime=1-00:00:00"
+        features = "scontrol update nodename=default-1 availablefeatures=default activefeatures=default"
+        slurm.slurm(f"scancel --user=alice; {put_back}; {features}")
+    wait_until(lambda: not doctor(slurm)[0]["findings"], f"nothing is found: {doctor(slurm)}")

@@ -232,6 +232,11 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "102400 MiB each; none of 2 nodes has that",
         "jobid=12",
     ),
+    "more memory than the partition has": (
+        queued("12", "MaxMemPerLimit", memory="100G"),
+        "asks for more memory than its partition or any node has",
+        "jobid=12 minmemorynode=",
+    ),
     "more nodes than there are": (
         queued("12", "Priority", wanted="3"),
         "asks for 3 nodes, and its partition has 2",
@@ -264,6 +269,11 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "launch failed": (
         queued("12", "launch failed requeued held"),
         "job 12 of alice held: could not be started",
+        "scontrol release 12",
+    ),
+    "requeued and held": (
+        queued("12", "job requeued in held state"),
+        "job 12 of alice held: somebody has ended it",
         "scontrol release 12",
     ),
     "requeue loop": (
