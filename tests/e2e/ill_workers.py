@@ -14,6 +14,8 @@ Change = Callable[[Spec], object]
 """Of a pod's specification."""
 
 CLAIM = "of-a-test"
+STAYS = "slurmstack.test/stays"
+"""A finalizer: Kubernetes keeps such a pod for whoever set it."""
 
 
 def start(slurm: SlurmOnKubernetes, pools: dict[str, Change]) -> None:
@@ -34,6 +36,8 @@ def remove(slurm: SlurmOnKubernetes, pools: Iterable[str]) -> None:
     names, here = list(pools), ("-n", slurm.namespace)
     slurm.kubectl.run("delete", "statefulset", *names, *here, "--cascade=orphan", "--ignore-not-found")
     pods = [f"{name}-0" for name in names]
+    if "stays-0" in slurm.pods():
+        slurm.kubectl.run("patch", "pod", "stays-0", *here, "--type=merge", '--patch={"metadata":{"finalizers":null}}')
     # Without waiting for jobs, for which a worker has days.
     slurm.kubectl.run("delete", "pod", *pods, *here, "--grace-period=1", "--ignore-not-found")
     wait_until(lambda: not set(pods) & set(slurm.pods()), f"{pods} are gone")
@@ -50,6 +54,8 @@ def _like(model: dict[str, Any], name: str, change: Change) -> dict[str, Any]:
     slurmd(pod)["resources"] = {"requests": tiny, "limits": {"memory": "512Mi"}}
     node_conf(pod, f"CPUs=1 RealMemory=384 Feature={name}")
     change(pod)
+    if name == "stays":
+        spec["template"]["metadata"]["finalizers"] = [STAYS]
     spec |= {"replicas": 1, "selector": {"matchLabels": {**ours, "slurmstack/pool": name}}}
     spec["template"]["metadata"]["labels"] |= {"slurmstack/pool": name}
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "labels": labels}, "spec": spec}
@@ -124,3 +130,13 @@ ILL: dict[str, tuple[Change, str]] = {
     ),
 }
 """A pool's name -> what ails its pod, and what doctor shall say of its node."""
+
+
+SLOW: dict[str, tuple[Change, str]] = {
+    "unready": (
+        lambda pod: slurmd(pod).update(readinessProbe={"exec": {"command": ["false"]}}),
+        r"pod unready-0 is not ready after \d+ min",
+    ),
+    "stays": (dict, r"pod stays-0 should have ended \d+ min ago; its machine may be lost"),
+}
+"""The same, told after minutes only."""

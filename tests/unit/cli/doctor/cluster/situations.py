@@ -126,6 +126,11 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "munge does not work",
         "-c munged",
     ),
+    "munged is away": (
+        slurm_says(munge=(1, 'munge: Error: Failed to access "munge.socket.2": No such file'), slurmctld=(124, "")),
+        "munge does not work",
+        "-c munged",
+    ),
     "clocks differ": (
         slurm_says(slurmctld=(1, "sinfo: error: Munge decode failed: Expired credential")),
         "the clocks of machines differ",
