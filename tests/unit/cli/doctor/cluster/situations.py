@@ -225,7 +225,7 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "database is away": (
         both(slurm_says(database=(1, "")), lambda c: c.waiting("database-0", "ImagePullBackOff")),
         "pod database-0: mariadbd has no image",
-        "images push",
+        "and then kubectl delete -n slurm pod database-0",
     ),
     "database is behind": (statistics("DBD Agent queue size", 5000), "the database is behind: 5000", "slurmdbd-0"),
     "policy": (failed_job("policy-", "exit code 2"), "accounts, QOS and limits", "job/policy-"),
