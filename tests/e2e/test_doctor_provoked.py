@@ -12,8 +12,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.e2e import going_wrong
 from tests.e2e.asking_doctor import doctor, first
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
+
+ENFORCE = "pod-security.kubernetes.io/enforce"
 
 QUOTA = {
     "apiVersion": "v1",
@@ -53,6 +56,16 @@ def within_a_quota(slurm: SlurmOnKubernetes) -> None:
     """A worker is lost, and the namespace may have no other."""
     slurm.kubectl.run("apply", "-n", slurm.namespace, "-f", "-", stdin=json.dumps(QUOTA))
     kubectl(slurm, "delete", "pod", "default-1", "--wait=true")
+
+
+def within_pod_security(slurm: SlurmOnKubernetes) -> None:
+    """A worker is lost, and the namespace takes none that may do so much."""
+    slurm.kubectl.run("label", "namespace", slurm.namespace, "--overwrite", f"{ENFORCE}=restricted")
+    kubectl(slurm, "delete", "pod", "default-1", "--wait=true")
+
+
+def take_pods_again(slurm: SlurmOnKubernetes) -> None:
+    slurm.kubectl.run("label", "namespace", slurm.namespace, "--overwrite", f"{ENFORCE}=privileged")
 
 
 def apply_again(slurm: SlurmOnKubernetes) -> None:
@@ -119,6 +132,11 @@ SITUATIONS = {
         cause="a quota of the namespace does not let Kubernetes make default-1",
         undo=in_kubernetes("delete", "resourcequota", "few"),
     ),
+    "refused pods": Situation(
+        provoke=within_pod_security,
+        cause="Kubernetes refuses to make default-1 of StatefulSet default",
+        undo=take_pods_again,
+    ),
     "requeue loop": Situation(
         provoke=requeue_often,
         cause=r"job \d+ of alice was requeued 4 times: it starts and fails again",
@@ -137,6 +155,27 @@ def test_what_happens_is_named_first_and_nothing_when_it_is_over(two_nodes: Slur
     finally:
         situation.undo(slurm)
         slurm.await_idle("default-0", "default-1")
+    wait_until(lambda: not doctor(slurm)[0]["findings"], f"nothing is found: {doctor(slurm)}")
+
+
+def test_what_checks_and_a_prolog_find_is_told_of_their_nodes(two_nodes: SlurmOnKubernetes) -> None:
+    """default-0's name leads elsewhere; default-1's prolog is killed."""
+    slurm = two_nodes
+    check = "/usr/libexec/slurmstack/health-periodic"  # else slurmd starts it twice a minute
+    lead_astray = "cp /etc/hosts /tmp/hosts; printf '127.0.0.1 localhost\\n203.0.113.9 default-0\\n' >/etc/hosts"
+    slurm.exec("default-0", "sh", "-c", f"{lead_astray}; {check}", container="slurmd")
+    try:
+        with going_wrong.failed_prolog(slurm):
+            wanted = {
+                "node default-0 is drained by its health checks: dns",
+                "node default-1 is drained: a prolog or epilog of yours failed there",
+            }
+            wait_until(lambda: {item["cause"] for item in doctor(slurm)[0]["findings"]} >= wanted, f"{wanted} are told")
+            assert "203.0.113.9" in str(first(slurm, "node", "default-0")["evidence"])
+            assert "Prolog error" in str(first(slurm, "node", "default-1")["evidence"])
+    finally:
+        slurm.exec("default-0", "sh", "-c", f"cat /tmp/hosts >/etc/hosts; {check}", container="slurmd")
+    slurm.await_idle("default-0", "default-1")
     wait_until(lambda: not doctor(slurm)[0]["findings"], f"nothing is found: {doctor(slurm)}")
 
 

@@ -66,15 +66,20 @@ def locked_jobs(slurm: SlurmOnKubernetes) -> Iterator[None]:
 def database_without_image(slurm: SlurmOnKubernetes) -> Iterator[None]:
     """Changed by hand, too."""
     here = ("-n", slurm.namespace)
-    (database,) = slurm.kubectl.items("statefulset", "database", *here)
-    image = database["spec"]["template"]["spec"]["containers"][0]["image"]
     slurm.kubectl.run("set", "image", "statefulset/database", f"mariadbd={AWAY}", *here)
     try:
         yield
     finally:
-        slurm.kubectl.run("set", "image", "statefulset/database", f"mariadbd={image}", *here)
+        mend = Thread(target=slurm.up)  # it waits for the database
+        mend.start()
+
+        def is_mended() -> bool:
+            (database,) = slurm.kubectl.items("statefulset", "database", *here)
+            return bool(database["spec"]["template"]["spec"]["containers"][0]["image"] != AWAY)
+
+        wait_until(is_mended, "the right image is applied")
         slurm.kubectl.run("delete", "pod", "database-0", *here)  # Kubernetes leaves the one that never got ready
-        slurm.up()  # it is not changed by hand any more
+        mend.join()
 
 
 @contextmanager

@@ -27,7 +27,8 @@ done
 
 
 def told(slurm: SlurmOnKubernetes) -> list[str]:
-    return [item["cause"] for item in doctor(slurm)[0]["findings"]]
+    """All causes, and what follows from them."""
+    return [text for item in doctor(slurm)[0]["findings"] for text in (item["cause"], *item["consequences"])]
 
 
 def signal_slurmd(slurm: SlurmOnKubernetes, name: str) -> None:
@@ -114,6 +115,7 @@ def test_what_lasts_for_minutes_is_told_then(slurm: SlurmOnKubernetes, frozen: F
     wanted = {name: cause for name, (_, cause) in SLOW.items()}
     wanted["silent"] = "slurmctld does not hear from node default-0, though its pod is ready: munge, clock or network"
     if frozen.id:
+        wanted["processes"] = "node default-1 is drained by its health checks: processes"
         wanted["frozen"] = rf"job {frozen.id} of alice has been completing for \d+ min: .*"
     found: set[str] = set()
 
