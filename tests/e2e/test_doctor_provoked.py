@@ -159,22 +159,23 @@ def test_what_happens_is_named_first_and_nothing_when_it_is_over(two_nodes: Slur
 
 
 def test_what_checks_and_a_prolog_find_is_told_of_their_nodes(two_nodes: SlurmOnKubernetes) -> None:
-    """default-0's name leads elsewhere; default-1's prolog is killed."""
+    """default-1's prolog is killed; then default-0's name leads elsewhere: the last node that takes jobs goes on."""
     slurm = two_nodes
     check = "/usr/libexec/slurmstack/health-periodic"  # else slurmd starts it twice a minute
     lead_astray = "cp /etc/hosts /tmp/hosts; printf '127.0.0.1 localhost\\n203.0.113.9 default-0\\n' >/etc/hosts"
-    slurm.exec("default-0", "sh", "-c", f"{lead_astray}; {check}", container="slurmd")
-    try:
-        with going_wrong.failed_prolog(slurm):
-            wanted = {
-                "node default-0 is drained by its health checks: dns",
-                "node default-1 is drained: a prolog or epilog of yours failed there",
-            }
+    wanted = {
+        "node default-0 takes jobs though it cannot look up names",
+        "node default-1 is drained: a prolog or epilog of yours failed there",
+    }
+    with going_wrong.failed_prolog(slurm):
+        wait_until(lambda: slurm.nodes()["default-1"] == "drained", "default-1 is drained")
+        slurm.exec("default-0", "sh", "-c", f"{lead_astray}; {check}", container="slurmd")
+        try:
             wait_until(lambda: {item["cause"] for item in doctor(slurm)[0]["findings"]} >= wanted, f"{wanted} are told")
             assert "203.0.113.9" in str(first(slurm, "node", "default-0")["evidence"])
             assert "Prolog error" in str(first(slurm, "node", "default-1")["evidence"])
-    finally:
-        slurm.exec("default-0", "sh", "-c", f"cat /tmp/hosts >/etc/hosts; {check}", container="slurmd")
+        finally:
+            slurm.exec("default-0", "sh", "-c", f"cat /tmp/hosts >/etc/hosts; {check}", container="slurmd")
     slurm.await_idle("default-0", "default-1")
     wait_until(lambda: not doctor(slurm)[0]["findings"], f"nothing is found: {doctor(slurm)}")
 
