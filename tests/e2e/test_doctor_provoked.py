@@ -12,8 +12,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.e2e import going_wrong
 from tests.e2e.asking_doctor import doctor, first
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
+
+ENFORCE = "pod-security.kubernetes.io/enforce"
 
 QUOTA = {
     "apiVersion": "v1",
@@ -53,6 +56,16 @@ def within_a_quota(slurm: SlurmOnKubernetes) -> None:
     """A worker is lost, and the namespace may have no other."""
     slurm.kubectl.run("apply", "-n", slurm.namespace, "-f", "-", stdin=json.dumps(QUOTA))
     kubectl(slurm, "delete", "pod", "default-1", "--wait=true")
+
+
+def within_pod_security(slurm: SlurmOnKubernetes) -> None:
+    """A worker is lost, and the namespace takes none that may do so much."""
+    slurm.kubectl.run("label", "namespace", slurm.namespace, "--overwrite", f"{ENFORCE}=restricted")
+    kubectl(slurm, "delete", "pod", "default-1", "--wait=true")
+
+
+def take_pods_again(slurm: SlurmOnKubernetes) -> None:
+    slurm.kubectl.run("label", "namespace", slurm.namespace, "--overwrite", f"{ENFORCE}=privileged")
 
 
 def apply_again(slurm: SlurmOnKubernetes) -> None:
@@ -119,6 +132,11 @@ SITUATIONS = {
         cause="a quota of the namespace does not let Kubernetes make default-1",
         undo=in_kubernetes("delete", "resourcequota", "few"),
     ),
+    "refused pods": Situation(
+        provoke=within_pod_security,
+        cause="Kubernetes refuses to make default-1 of StatefulSet default",
+        undo=take_pods_again,
+    ),
     "requeue loop": Situation(
         provoke=requeue_often,
         cause=r"job \d+ of alice was requeued 4 times: it starts and fails again",
@@ -137,6 +155,28 @@ def test_what_happens_is_named_first_and_nothing_when_it_is_over(two_nodes: Slur
     finally:
         situation.undo(slurm)
         slurm.await_idle("default-0", "default-1")
+    wait_until(lambda: not doctor(slurm)[0]["findings"], f"nothing is found: {doctor(slurm)}")
+
+
+def test_what_checks_and_a_prolog_find_is_told_of_their_nodes(two_nodes: SlurmOnKubernetes) -> None:
+    """default-1's prolog is killed; then default-0's name leads elsewhere: the last node that takes jobs goes on."""
+    slurm = two_nodes
+    check = "/usr/libexec/slurmstack/health-periodic"  # else slurmd starts it twice a minute
+    lead_astray = "cp /etc/hosts /tmp/hosts; printf '127.0.0.1 localhost\\n203.0.113.9 default-0\\n' >/etc/hosts"
+    wanted = {
+        "node default-0 takes jobs though it cannot look up names",
+        "node default-1 is drained: a prolog or epilog of yours failed there",
+    }
+    with going_wrong.failed_prolog(slurm):
+        wait_until(lambda: slurm.nodes()["default-1"] == "drained", "default-1 is drained")
+        slurm.exec("default-0", "sh", "-c", f"{lead_astray}; {check}", container="slurmd")
+        try:
+            wait_until(lambda: {item["cause"] for item in doctor(slurm)[0]["findings"]} >= wanted, f"{wanted} are told")
+            assert "203.0.113.9" in str(first(slurm, "node", "default-0")["evidence"])
+            assert "Prolog error" in str(first(slurm, "node", "default-1")["evidence"])
+        finally:
+            slurm.exec("default-0", "sh", "-c", f"cat /tmp/hosts >/etc/hosts; {check}", container="slurmd")
+    slurm.await_idle("default-0", "default-1")
     wait_until(lambda: not doctor(slurm)[0]["findings"], f"nothing is found: {doctor(slurm)}")
 
 
@@ -164,3 +204,74 @@ def test_a_job_that_waits_is_told_why_each_time(two_nodes: SlurmOnKubernetes) ->
     assert len({said["cause"].partition(" waits: ")[2] for said in told.values()}) == len(waits), told
     assert f"afterok:{runs}" in str(told["Dependency"]["evidence"])
     assert "reservation later" in told["Reservation"]["evidence"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeverStarts:
+    """A job that Slurm accepts, held, what is done to it or the cluster before it is released, and what is said."""
+
+    script: tuple[str, ...] = ()
+    spoil: str
+    reason: str
+    cause: str
+
+
+NEVER_START = {
+    "feature": NeverStarts(
+        script=("--constraint=odd",),
+        spoil="scontrol update nodename=default-1 availablefeatures=default activefeatures=default",
+        reason="BadConstraints",
+        cause="asks for what no node has (features, memory, CPUs, GPUs)",
+    ),
+    "GPUs": NeverStarts(
+        spoil="scontrol update jobid={job} gres=gpu:2",
+        reason="BadConstraints",
+        cause="asks for what no node has (features, memory, CPUs, GPUs)",
+    ),
+    "memory": NeverStarts(
+        spoil="scontrol update jobid={job} minmemorynode=100000",
+        reason="MaxMemPerLimit",
+        cause="asks for more memory than its partition or any node has",
+    ),
+    "nodes": NeverStarts(
+        script=("--nodes=2",),
+        spoil="scontrol update jobid={job} numnodes=3",
+        reason="PartitionNodeLimit",
+        cause="asks for more nodes, or fewer, than its partition allows or has",
+    ),
+    "time": NeverStarts(
+        script=("--time=60",),
+        spoil="scontrol update partitionname=main maxtime=10",
+        reason="PartitionTimeLimit",
+        cause="its time limit is longer than its partition allows",
+    ),
+}
+
+
+def test_jobs_that_never_start_are_told_each_and_together_by_reason(two_nodes: SlurmOnKubernetes) -> None:
+    """sbatch refuses such jobs; those that wait already, as a change of the cluster leaves them, are what there is."""
+    slurm = two_nodes
+    back = slurm.submit("sleep 600")
+    slurm.slurm("scontrol update nodename=default-1 availablefeatures=default,odd activefeatures=default,odd")
+    jobs = {name: slurm.submit("true", "--hold", *wanted.script) for name, wanted in NEVER_START.items()}
+    slurm.await_job(back, "RUNNING")
+    try:
+        slurm.slurm(f"scontrol requeuehold {back}")
+        for name, job in jobs.items():
+            slurm.slurm(f"{NEVER_START[name].spoil.format(job=job)}; scontrol release {job}", check=False)
+        for name, job in jobs.items():
+            slurm.await_reason(job, NEVER_START[name].reason)
+            said = first(slurm, "job", job)
+            assert (said["severity"], said["cause"]) == (
+                "error",
+                f"job {job} of alice waits: {NEVER_START[name].cause}",
+            )
+        assert "somebody has ended it" in first(slurm, "job", back)["cause"]
+        told = {item["evidence"][0]: item["cause"] for item in doctor(slurm)[0]["findings"]}
+        assert set(told) == {*(wanted.reason for wanted in NEVER_START.values()), "job requeued in held state"}
+        assert told["BadConstraints"].startswith("2 jobs never start as they are: asks for what no node has")
+    finally:
+        put_back = "scontrol update partitionname=main maxtime=1-00:00:00"
+        features = "scontrol update nodename=default-1 availablefeatures=default activefeatures=default"
+        slurm.slurm(f"scancel --user=alice; {put_back}; {features}")
+    wait_until(lambda: not doctor(slurm)[0]["findings"], f"nothing is found: {doctor(slurm)}")

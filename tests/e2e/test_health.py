@@ -12,6 +12,7 @@ import pytest
 from images.health.node_tests.results import decode
 from local import cluster as local_cluster
 from local.report import PlainReport
+from tests.e2e.asking_doctor import first
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.fakes.gpus import FakeGpus
 
@@ -216,6 +217,9 @@ def test_a_lost_machine_s_jobs_start_elsewhere(healthy: SlurmOnKubernetes, what:
             slurm.kubectl.run("delete", "node", machine)
         # Looked at first: Kubernetes soon starts the worker of a machine that is gone on another one.
         _await_reason(slurm, worker, rf"^health/kubernetes \[node\]: machine {machine} {what}", timeout=110)
+        if "gone" not in what:
+            said = first(slurm, "node", worker)["cause"]
+            assert said == f"the Kubernetes machine {machine} is not ready: its kubelet does not report"
         _await_move(slurm, job, other)
         slurm.slurm(f"scancel {job}")
     finally:

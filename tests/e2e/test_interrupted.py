@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import SlurmOnKubernetes
+from tests.e2e import asking_doctor
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
 from tests.stacks import ROOT, with_change
 
 POWER_CUT = """\
@@ -52,6 +53,9 @@ def test_two_at_once_after_one_that_was_killed_midway_come_one_after_the_other(
     killed.communicate()
     assert killed.returncode < 0
     assert slurm.kubectl.items("lease", "slurmstack", "-n", slurm.namespace), "nobody gave the lock back"
+    assert asking_doctor.first(slurm)["cause"] == "another command is changing the cluster just now"
+    cut = "an earlier command was cut short"
+    wait_until(lambda: asking_doctor.first(slurm)["cause"].startswith(cut), "doctor takes it for dead")
 
     first = begin(slurm, tmp_path / "first")
     slurm.sections = before

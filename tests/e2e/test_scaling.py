@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.e2e.asking_doctor import first
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
 from tests.stacks import with_change
 
@@ -33,6 +34,9 @@ def test_a_smaller_size_lets_the_job_end_and_then_removes_the_node(two_nodes: Sl
     other_pod = slurm.pod_uids()["default-0"]
     slurm.change(SIZE, 1)  # returns while the job still runs
     wait_until(lambda: "drain" in slurm.nodes().get("default-1", ""), "default-1 drains")
+    told = first(slurm)
+    assert (told["cause"], told["severity"]) == ("default-1 leaves and waits for 1 job", "note")
+    assert f"scancel {job}" in told["mend"]
     assert slurm.job_state(job) == "RUNNING"
     slurm.ssh("touch ~/go")
     slurm.await_job(job)

@@ -89,6 +89,12 @@ _TABLE: tuple[tuple[str, Kind, str, str], ...] = (
         "could not be started, and Slurm holds it so that it does not try for ever",
         "look at the node (`slurmstack health`), then: scontrol release {id}",
     ),
+    (
+        r"job requeued in (held|special exit) state",
+        "held",
+        "somebody has ended it and put it back into the queue, held",
+        "scontrol release {id}",
+    ),
     (r"JobHoldMaxRequeue|MaxRequeue", "held", "was requeued too often, and is held", "scontrol release {id}"),
     (r"DeadLine", "never", "can no longer end before its deadline", _CANCEL),
     (
@@ -133,6 +139,12 @@ _TABLE: tuple[tuple[str, Kind, str, str], ...] = (
         "never",
         "asks for more nodes, or fewer, than its partition allows or has",
         "scontrol update jobid={id} numnodes=...",
+    ),
+    (
+        r"MaxMemPerLimit",
+        "never",
+        "asks for more memory than its partition or any node has",
+        "scontrol update jobid={id} minmemorynode=..., in MiB",
     ),
     (
         r"InvalidAccount|AccountNotAllowed|AssociationJobLimit",

@@ -35,7 +35,15 @@ REASONS = Columns((*_REASONS, *_TRES))
 _WHOLE = "SLURM_BITSTR_LEN=0 squeue --all --noheader"
 """Without the variable the tasks of an array are cut off after 64 characters."""
 
-FIRST = {"clock": "date +%s", "configuration": f"cat {STATE_FILE}", "slurmctld": "sinfo --noheader --format=%R 2>&1"}
+FIRST = {
+    "clock": "date +%s",
+    "configuration": f"cat {STATE_FILE}",
+    "munge": "timeout 1 sh -c 'munge -n | unmunge' 2>&1 >/dev/null",
+    "slurmctld": "sinfo --noheader --format=%R 2>&1",
+}
+"""The last one decides whether more is asked. Slurm tries munge for longer than a question may take, and then names it:
+so it is asked itself."""
+
 _THEN = {
     "nodes": "scontrol show nodes --json",
     "queue": f"{_WHOLE} --format='{SEPARATOR.join(FIELDS)}'",
@@ -85,7 +93,9 @@ def parse(answers: Mapping[str, tuple[int, str]]) -> tuple[dict[str, Any], dict[
     unread: dict[str, str] = {}
     code, said = answers.get("slurmctld", (124, ""))
     if code:
-        parts["slurmctld"] = " ".join(said.split())[:300] or f"no answer within {_EACH} s"
+        without, munge = answers.get("munge", (0, ""))
+        said = said or (f"munge does not answer. {munge}" if without else f"no answer within {_EACH} s")
+        parts["slurmctld"] = " ".join(said.split())[:300]
     for name, parser in _parsers(_clock(answers)).items():
         if name not in answers:
             if not code and name not in {"job", "past", "database"}:

@@ -193,6 +193,9 @@ def _containers(facts: Facts, pod: Pod, about: str, after: tuple[str, ...], weig
         cause, evidence, mend = _container(item, logs)
         if pod.component == LOG_SHIPPER and item.waiting in _OF_THE_SITE:
             mend = _OF_THE_SITE[item.waiting]
+        elif item.waiting in _IMAGE | _CONFIG and pod.owner_kind == "StatefulSet" and pod.component != WORKER:
+            # They are made in order: before one is ready Kubernetes makes no other in its place, whatever is applied.
+            mend += f", and then {facts.kubectl(f'delete pod {pod.name}')}"
         recent = 0 < facts.now - item.ended_at < RECENT
         restarting = item.restarts and recent and (item.restarts >= OFTEN or pod.component == CONTROLLER)
         if not cause and restarting and item.code:

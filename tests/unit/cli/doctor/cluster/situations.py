@@ -126,6 +126,11 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "munge does not work",
         "-c munged",
     ),
+    "munged is away": (
+        slurm_says(munge=(1, 'munge: Error: Failed to access "munge.socket.2": No such file'), slurmctld=(124, "")),
+        "munge does not work",
+        "-c munged",
+    ),
     "clocks differ": (
         slurm_says(slurmctld=(1, "sinfo: error: Munge decode failed: Expired credential")),
         "the clocks of machines differ",
@@ -220,7 +225,7 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "database is away": (
         both(slurm_says(database=(1, "")), lambda c: c.waiting("database-0", "ImagePullBackOff")),
         "pod database-0: mariadbd has no image",
-        "images push",
+        "and then kubectl delete -n slurm pod database-0",
     ),
     "database is behind": (statistics("DBD Agent queue size", 5000), "the database is behind: 5000", "slurmdbd-0"),
     "policy": (failed_job("policy-", "exit code 2"), "accounts, QOS and limits", "job/policy-"),
@@ -231,6 +236,11 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         queued("12", "Resources", memory="100G"),
         "102400 MiB each; none of 2 nodes has that",
         "jobid=12",
+    ),
+    "more memory than the partition has": (
+        queued("12", "MaxMemPerLimit", memory="100G"),
+        "asks for more memory than its partition or any node has",
+        "jobid=12 minmemorynode=",
     ),
     "more nodes than there are": (
         queued("12", "Priority", wanted="3"),
@@ -264,6 +274,11 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "launch failed": (
         queued("12", "launch failed requeued held"),
         "job 12 of alice held: could not be started",
+        "scontrol release 12",
+    ),
+    "requeued and held": (
+        queued("12", "job requeued in held state"),
+        "job 12 of alice held: somebody has ended it",
         "scontrol release 12",
     ),
     "requeue loop": (

@@ -9,6 +9,9 @@ import pytest
 from cli.doctor.cluster import reasons
 from cli.doctor.cluster.reasons import Kind, meaning
 
+REQUEUED = "job requeued in held state"
+"""After `scontrol requeuehold`, as Slurm 24.11 was seen to write it."""
+
 KINDS: dict[Kind, tuple[str, ...]] = {
     "turn": (
         "Resources",
@@ -33,7 +36,7 @@ KINDS: dict[Kind, tuple[str, ...]] = {
         "MaxJobsPerAccount",
         "QOSUsageThreshold",
     ),
-    "held": ("JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "JobHoldMaxRequeue"),
+    "held": ("JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "JobHoldMaxRequeue", REQUEUED),
     "never": (
         "DependencyNeverSatisfied",
         "BadConstraints",
@@ -52,6 +55,7 @@ KINDS: dict[Kind, tuple[str, ...]] = {
         "QOSMinCpuNotSatisfied",
         "ReservationDeleted",
         "DeadLine",
+        "MaxMemPerLimit",
     ),
     "unknown": ("SomethingNew",),
 }

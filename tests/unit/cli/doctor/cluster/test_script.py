@@ -25,7 +25,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def answers(directory: Path, *, job: str = "", accounting: bool = True, **programs: str) -> dict[str, tuple[int, str]]:
     """What the script prints where Slurm's commands are these."""
-    for name, text in {**FINE, "sacctmgr": "true", "sacct": "echo COMPLETED", **programs}.items():
+    for name, text in {
+        **FINE,
+        "munge": "true",
+        "unmunge": "true",
+        "sacctmgr": "true",
+        "sacct": "echo COMPLETED",
+        **programs,
+    }.items():
         (directory / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         (directory / name).chmod(0o755)
     script = _script(MARK, FIRST, questions(accounting=accounting, job=job), each=0.5, slurmdbd=accounting)
@@ -50,6 +57,15 @@ def test_where_slurmctld_hangs_the_others_are_not_asked(tmp_path: Path) -> None:
 def test_the_words_of_a_slurmctld_that_refuses_are_kept(tmp_path: Path) -> None:
     found = answers(tmp_path, sinfo="echo 'Munge decode failed: Expired credential' >&2; exit 1")
     assert parse(found)[0]["slurmctld"] == "Munge decode failed: Expired credential"
+
+
+@pytest.mark.parametrize(
+    ("munge", "said"),
+    [("echo no socket >&2; exit 1", "munge does not answer. no socket"), (HANGS, "munge does not answer.")],
+)
+def test_a_slurmctld_that_hangs_for_munge_is_said_in_munge_s_words(tmp_path: Path, munge: str, said: str) -> None:
+    found = answers(tmp_path, munge=munge, unmunge="cat >/dev/null; exit 1", sinfo=HANGS)
+    assert parse(found)[0]["slurmctld"] == said
 
 
 def test_a_slurmdbd_that_hangs_is_said_and_loses_no_other_answer(tmp_path: Path) -> None:
