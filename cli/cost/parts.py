@@ -88,7 +88,9 @@ def _machines(config: ClusterConfig, prices: Prices) -> Iterator[Part]:
 def _nodes(config: ClusterConfig, prices: Prices) -> Iterator[Part]:
     """Workers on machines that somebody else made: what a node of the pool costs is all that can be known."""
     for name, pool in config.worker_nodes.items():
-        yield _part(name, "pools", name, prices.pools, (pool.least + pool.warm_machines, pool.most + pool.warm_machines))
+        yield _part(
+            name, "pools", name, prices.pools, (pool.least + pool.warm_machines, pool.most + pool.warm_machines)
+        )
 
 
 def _storage(config: ClusterConfig, prices: Prices) -> Iterator[Part]:
