@@ -41,7 +41,7 @@ def test_the_program_reads_of_the_template_what_the_stack_file_says() -> None:
 
 def test_slurm_powers_its_nodes_by_our_programs_and_no_others() -> None:
     lines = slurm_conf(recorded(ELASTIC, idle_timeout="10m", resume_timeout="15m"))
-    assert "SuspendTime=INFINITE" in lines
+    assert "SuspendTime=315360000" in lines
     assert "SuspendExcNodes=gpu-[0-63]:1" in lines
     hidden = "PartitionName=elastic-gpu Nodes=gpu Hidden=YES State=INACTIVE SuspendTime=600 ResumeTimeout=900"
     assert hidden in lines
