@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -162,14 +162,12 @@ def failed_prolog(slurm: SlurmOnKubernetes) -> Iterator[None]:
 
 
 @contextmanager
-def full_volumes(disks: Iterable[Disk]) -> Iterator[None]:
-    for disk in disks:
-        disk.fill(0.94)
+def full(disk: Disk, share: float) -> Iterator[None]:
+    disk.fill(share)
     try:
         yield
     finally:
-        for disk in disks:
-            disk.empty()
+        disk.empty()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import pytest
 from slurm.alerts import ALERTS
 from slurm.dashboards.boards import BOARDS
 from tests.e2e import going_wrong
+from tests.e2e.asking_doctor import doctor
 from tests.e2e.conftest import ENGINES
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.e2e.played_dcgm import SCRAPE_JOB, Dcgm, dcgm
@@ -172,7 +173,8 @@ def volumes_prolog_and_policy(at: Monitored) -> Iterator[AbstractContextManager[
     yield going_wrong.refused_policy(at.slurm)
     yield going_wrong.failed_prolog(at.slurm)
     yield going_wrong.slow_scheduler(at.slurm)
-    yield going_wrong.full_volumes(at.disks.values())
+    yield going_wrong.full(at.disks["controller-state"], 0.94)
+    yield going_wrong.full(at.disks["jail"], 0.99)
     yield going_wrong.slow(at.disks["jail"])
 
 
@@ -218,6 +220,18 @@ TOLD: Final[dict[Callable[[Monitored], Iterator[AbstractContextManager[None]]], 
 }
 """What happens, and what is told, as `told` names it."""
 
+FOUND: Final = {
+    volumes_prolog_and_policy: {
+        "the jail is full: jobs cannot write, and its nodes are drained",
+        "the jail's file system is slow or hangs",
+    }
+}
+"""What `slurmstack doctor` finds beside what other tests make alone (test_doctor*.py)."""
+
+
+def found(slurm: SlurmOnKubernetes) -> set[str]:
+    return {str(finding["cause"]) for finding in doctor(slurm)[0]["findings"]}
+
 
 @pytest.fixture(scope="module")
 def watching(slurm: SlurmOnKubernetes) -> Iterator[Prometheus]:
@@ -247,6 +261,8 @@ def test_alertmanager_is_told_what_is_wrong_and_when_it_is_over(
             wait_until(all_were_told, f"{TOLD[what]} are told", timeout=180, slowest=3)
         except AssertionError as late:
             raise AssertionError(f"{late}; told were {seen}, Prometheus has {watching.states()}") from None
+        if what in FOUND:
+            wait_until(lambda: FOUND[what] <= found(monitored.slurm), f"{FOUND[what]} are found", slowest=3)
     besides = {name for name in seen - TOLD[what] if not name.startswith("SlurmTargetDown ")}
     assert besides <= followed
     wait_until(lambda: not watching.states() and not told(monitored.slurm), "all is over", timeout=180, slowest=3)

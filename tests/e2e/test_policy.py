@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from cli.doctor.cluster.reasons import meaning
+from tests.e2e.asking_doctor import doctor, first
 from tests.e2e.conftest import ENGINES
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.stacks import dev
@@ -217,3 +219,22 @@ def test_a_reservation_keeps_others_out_and_lets_its_users_in(slurm: SlurmOnKube
         assert slurm.job_state(outside) == "PENDING"
     finally:
         slurm.slurm("scancel --state=pending; scancel --state=running; scontrol delete reservation=course")
+
+
+def test_doctor_says_for_which_limit_a_job_waits(slurm: SlurmOnKubernetes) -> None:
+    waits = {
+        "AssocMaxJobsLimit": ["--account=one_job"],
+        "AssocGrpCpuLimit": ["--account=one_cpu"],
+        "Licenses": ["--account=short", "--time=5", "--licenses=matlab"],
+    }
+    for options in waits.values():
+        slurm.await_job(slurm.submit("sleep 600", "-n1", *options, user="carol"), "RUNNING")
+    told = {}
+    for reason, options in waits.items():
+        job = slurm.submit("true", "-n1", *options, user="carol")
+        slurm.await_reason(job, reason)
+        told[reason] = first(slurm, "job", job)
+    causes = {reason: said["cause"].partition(" waits: ")[2] for reason, said in told.items()}
+    assert causes == {reason: meaning(reason, reason).words for reason in waits}
+    assert {said["severity"] for said in told.values()} == {"note"}
+    assert doctor(slurm)[0]["findings"] == []

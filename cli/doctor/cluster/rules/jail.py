@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Facts, Owner, Pod
@@ -12,6 +13,9 @@ _FULL = 3
 
 _REFUSED = 2
 """The same where the volume has files that are not ours."""
+
+_HANGS = re.compile(r"did not end in|of an earlier run does not end")
+"""What a check says that was ended, or is not begun again (images/health/runner.py): it is "not checked" then."""
 
 
 def find(facts: Facts) -> Iterator[Finding]:
@@ -69,7 +73,7 @@ def _checks(facts: Facts) -> Iterator[Finding]:
         for found in node.checked.findings if node.checked and node.checked.fresh else ():
             if found.status == "fail" and found.check == "disks" and "/jail" in found.message:
                 full[node.name] = found.message
-            elif found.status == "fail" and found.check == "filesystem":
+            elif found.check == "filesystem" and (found.status == "fail" or _HANGS.search(found.message)):
                 slow[node.name] = found.message
     if full:
         yield Finding(

@@ -182,6 +182,11 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "slow or hangs",
         "health run filesystem",
     ),
+    "jail hangs": (
+        checked("not checked filesystem: process 17 (health-periodic) of an earlier run does not end", "default-0"),
+        "slow or hangs",
+        "health run filesystem",
+    ),
     "jail is half populated": (populating(None), "the jail is being populated", "populate-jail"),
     "volume is too small for the jail": (populating(3), "half populated: its volume is full", "jail.size"),
     "volume has files of others": (populating(2), "could not be populated", "empty volume"),
