@@ -18,6 +18,9 @@ TOPOLOGY_REASON: Final = "slurmstack:waiting-for-topology"
 """Reason of the drain that a worker registers with where Slurm has a switch tree: the configuration agent lifts it when
 the node is in the tree. One word, as it goes through slurmd's `--conf`."""
 
+OURS: Final = "slurmstack"
+"""What the reasons begin with that our programs give, but for the health checks'."""
+
 ELASTIC: Final = "slurmstack/elastic:"
 """What the reasons begin with that the program `elastic` gives."""
 

@@ -8,7 +8,7 @@ missing     the stack has a node that Slurm has no record of: one is made, power
 coming      Slurm waits for a node without a pod: the pod is made
 silent      a node is off, and slurmctld thinks that it has not heard from it: it is powered down once more
 unbacked    Slurm takes a node for up whose pod is gone: it is set down, which requeues its jobs, then powered down and
-            resumed, which makes it idle again
+            resumed, which makes it idle again; one that somebody has drained stays down
 suspended   a node is off, or goes off, and has a pod: the pod is ended
 failed      a node was not there in time: see `pauses.py`
 orphan      a pod without a record, or of a node that the stack no longer has: it is ended, after its jobs
@@ -19,18 +19,16 @@ few         less than `min` nodes are up: more are powered up
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.slurm_node import ELASTIC
+from images.common.slurm_node import ELASTIC, OURS
 from images.elastic.view import Node, Pod, Pool
 
-_OWN: Final = "slurmstack"
-"""What the reasons begin with that this program and a leaving pod give."""
-
 TOO_LATE: Final = "ResumeTimeout reached"
-"""Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c)."""
+"""Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c); behind ` : ` where the node has
+a reason from before."""
 
 SLURM: Final = "slurm"
 """Who sets slurmctld's own reasons."""
@@ -70,6 +68,13 @@ class Plan:
         if node not in names:
             names.append(node)
 
+    def drop(self, state: str, names: Collection[str]) -> None:
+        """Take back what was to become of some nodes."""
+        for key in [key for key in self.update if key[0] == state]:
+            self.update[key] = [name for name in self.update[key] if name not in names]
+            if not self.update[key]:
+                del self.update[key]
+
     def is_empty(self) -> bool:
         """Whether all is as it should be."""
         return not (self.create or self.delete or self.start or self.end or self.update)
@@ -106,27 +111,31 @@ def _about(plan: Plan, pool: Pool, name: str, node: Node | None, pod: Pod | None
         _about_one_that_is_off(plan, pool, node, pod)
     elif pod is None:
         _about_one_without_a_pod(plan, pool, node)
-    elif pod.digest != pool.digest and not pod.is_leaving and not node.is_coming and not node.goes_down:
+    elif pod.digest != pool.digest and not (pod.is_leaving or node.is_coming or node.goes_down or node.is_others):
         plan.change(name, "power_down_asap", OUTDATED)
 
 
 def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) -> None:
     _end(plan, pod)
     # Why Slurm, a leaving pod or we gave it up means nothing any more when the node is off. An administrator's does.
-    own = node.reason_by == SLURM and not node.reason.startswith(TOO_LATE)  # of that one see `pauses.py`
-    passed = own or node.reason.startswith(_OWN)
+    passed = node.reason_by == SLURM or node.reason.startswith(OURS)
+    passed = passed and TOO_LATE not in node.reason  # of that one see `pauses.py`
     if node.is_powered_down and node.is_down and not node.is_drained and passed:
         plan.change(node.name, "resume")
     elif node.is_powered_down and node.is_silent and node.is_free:
         # What is resumed counts as silent until it is heard, and slurmctld's next start would give it no job.
         plan.change(node.name, "power_down")
-    elif pod is None and node.is_powered_down and node.mark != pool.mark and node.is_free:
+    elif pod is None and node.is_powered_down and node.mark != pool.mark and node.is_free and not node.is_reserved:
         plan.delete.append(node.name)  # the next look makes it anew
 
 
 def _about_one_without_a_pod(plan: Plan, pool: Pool, node: Node) -> None:
     if node.is_coming:
         plan.start.setdefault(pool.name, []).append(node.name)
+    elif node.is_others:
+        # Powered down it would lose its drain (power_save.c): it stays as it is until somebody resumes it.
+        if not node.is_down and not node.is_idle:
+            plan.change(node.name, "down", node.reason)
     elif not node.is_down:
         plan.change(node.name, "down", GONE)
     elif not node.goes_down:

@@ -26,11 +26,21 @@ class Pods:
         self._kube = kube
         self._log = log
 
-    def start(self, pool: Pool, names: Iterable[str]) -> None:
-        """Make the pods of these nodes."""
+    def start(self, pool: Pool, names: Iterable[str]) -> str:
+        """Make the pods of these nodes; why Kubernetes refuses one, or empty.
+
+        After the first refusal no more are asked for: a quota that is used up would refuse each of a thousand.
+        """
         wanted = list(names)
         self._log(f"{compress(wanted)}: making the pods")
-        self._all(lambda name: self._make(pool, name), wanted)
+        refusals: list[str] = []
+
+        def make(name: str) -> None:
+            if not refusals and (refusal := self._make(pool, name)):
+                refusals.append(refusal)
+
+        self._all(make, wanted)
+        return refusals[0] if refusals else ""
 
     def end(self, pods: Iterable[Pod]) -> None:
         """End pods, each after its jobs; those of which nothing runs, at once."""
@@ -39,12 +49,13 @@ class Pods:
             self._log(f"{compress(pod.name for pod in unwanted)}: ending the pods")
         self._all(self._delete, unwanted)
 
-    def _make(self, pool: Pool, name: str) -> None:
+    def _make(self, pool: Pool, name: str) -> str:
         try:
             self._kube.send("POST", self._kube.path("pods"), manifest(pool, name))
         except KubeError as error:
             if error.status != http.client.CONFLICT:  # it is there, or the one before has not gone yet
-                self._log(f"cannot make the pod {name}: {error}")
+                return f"cannot make the pod {name}: {error}"
+        return ""
 
     def _delete(self, pod: Pod) -> None:
         options: dict[str, Any] = {"preconditions": {"uid": pod.uid}}

@@ -26,6 +26,8 @@ from images.elastic.view import Pool, pod_of, pool_of
 
 SILENT_SECONDS: Final = 2.0
 """Until the next try where slurmctld does not answer."""
+LONGEST_SILENT_SECONDS: Final = 30.0
+"""For which jobs wait for an answer while slurmctld gives none."""
 SHORTEST_SECONDS: Final = 0.1
 """Between two looks, however many programs ask for one."""
 
@@ -53,13 +55,17 @@ def main() -> int:
         pools.start()
         server.start(rounds.ready, woken.set)
         clock, reminder = Clock(), Reminder(log, Clock())
+        silent_since = clock.now()
         while True:
             woken.clear()
             try:
                 pause = rounds.look()
                 reminder = Reminder(log, clock)
+                silent_since = clock.now()
             except SlurmError as error:
                 reminder.waiting(f"slurmctld: {error}")
                 pause = SILENT_SECONDS
+                if clock.now() - silent_since > LONGEST_SILENT_SECONDS:
+                    rounds.ready.give_up()
             clock.sleep(SHORTEST_SECONDS)
             woken.wait(max(0.0, pause - SHORTEST_SECONDS))

@@ -10,14 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from images.common.kubernetes import WORKER_PODS, Object
-from images.common.slurm_node import MARK
-from images.common.slurm_records import fields_of
+from images.common.slurm_node import MARK, OURS
 
 SETTINGS: Final = "slurmstack/elastic"
 """Annotation of a pool's PodTemplate with its settings, which components/elastic.py writes."""
 
 TEMPLATE: Final = "slurmstack/template"
 """Label of a pod: the digest of the template that it was made from."""
+
+_OF_US: Final = re.compile(r"NodeName=(?P<name>[a-z0-9][a-z0-9-]*-\d+) ")
+_STATE: Final = re.compile(r" State=(?P<states>\S+) ")
+_REASON: Final = re.compile(r" Reason=(?P<reason>.*)")
+_FREE_TEXT: Final = re.compile(r" (?:Comment|Extra)=")
+"""Where a line of scontrol begins to have what jobs can write: names of processes in what the health checks say."""
 
 _SET_AT: Final = re.compile(r" \[(?P<by>[^\[\]@]*)@[^\[\]]*\]$")
 """Who has set a reason, and when: what scontrol adds to it."""
@@ -119,6 +124,16 @@ class Node:
         return "IDLE" in self.states and "COMPLETING" not in self.states
 
     @property
+    def is_reserved(self) -> bool:
+        """Whether a reservation has it now: Slurm would not delete its record."""
+        return "RESERVED" in self.states
+
+    @property
+    def is_others(self) -> bool:
+        """Whether an administrator or a health check keeps jobs from it."""
+        return self.is_drained and not self.reason.startswith(OURS)
+
+    @property
     def is_free(self) -> bool:
         """Whether no job is on it, and it may have one."""
         return self.is_idle and not (self.is_drained or self.goes_down)
@@ -135,17 +150,22 @@ class Node:
 
 
 def nodes_in(lines: str) -> dict[str, Node]:
-    """Nodes in the output of `scontrol show nodes --oneliner`, by name. What has no name or state is left out."""
+    """Nodes in the output of `scontrol show nodes --oneliner`, by name. What has no name or state is left out.
+
+    In the order of scontrol (24.11 and 26.05): name, state, reason, comment, extra, and then what only administrators
+    set. What stands before the comment is taken from there alone, and the first of two.
+    """
     found = {}
     for line in lines.splitlines():
-        fields = fields_of(line, last="Extra")
-        name, state = fields.get("NodeName", "").strip(), fields.get("State", "").strip()
-        if name and state:
-            said = fields.get("Reason", "").strip()
+        front = f"{_FREE_TEXT.split(line, maxsplit=1)[0]} "
+        named, state, told = _OF_US.match(front), _STATE.search(front), _REASON.search(front)
+        if named and state:
+            said = told["reason"].strip() if told else ""
             set_by = _SET_AT.search(said)
             reason, by = (said[: set_by.start()], set_by["by"]) if set_by else (said, "")
-            states = frozenset(word.strip("*~#!%$@^-") for word in state.split("+"))
-            mark = _mark(fields.get("Extra", ""))
+            states = frozenset(word.strip("*~#!%$@^-") for word in state["states"].split("+"))
+            mark = _mark(line.rpartition(" Extra=")[2])
+            name = named["name"]
             found[name] = Node(name=name, states=states, reason=reason, reason_by=by, mark=mark)
     return found
 
@@ -157,7 +177,7 @@ def marked(mark: str) -> str:
 
 def _mark(extra: str) -> str:
     try:
-        said = json.loads(extra)
+        said, _ = json.JSONDecoder().raw_decode(extra)  # more may follow: ReservationName=...
     except ValueError:
         return ""
     return str(said.get(MARK, "")) if isinstance(said, dict) else ""

@@ -125,11 +125,23 @@ class Leaving:
         if record.states & _ENDED:
             return Ending.ENDED_BY_SLURM
         if "POWER_DOWN" not in record.states:
+            if record.is_drained and not is_ours(record):
+                return self._leave_drained(record)
             result = self._node.power_down()
-            self._log(f"powering down node {self._node.name}" if result.ok else f"cannot: {result.message}")
+            if not result.ok:  # no pool of the stack is elastic any more, and Slurm's power saving is off
+                return self._leave_pool(record)
+            self._log(f"powering down node {self._node.name}")
         if self._node.has_jobs():
             self._reminder.waiting(f"the jobs on node {self._node.name} to end")
         return None
+
+    def _leave_drained(self, record: NodeRecord) -> Ending | None:
+        """What somebody has drained stays so: Slurm would lift that when it powers the node down."""
+        if self._node.has_jobs():
+            self._reminder.waiting(f"the jobs on node {self._node.name} to end")
+            return None
+        self._log(f"the node stays drained: {record.reason}")
+        return Ending.KEPT
 
     def _delete(self) -> Ending:
         down = self._node.set_down()

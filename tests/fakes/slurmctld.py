@@ -44,6 +44,8 @@ class FakeSlurmctld:
         """Whether slurmctld does not answer, or what the commands say then, as one that waits until it is ended."""
         self.forgets_reasons = True
         """When a node is well again: so does 26.05, and 24.11 only with accounting."""
+        self.saves_power = True
+        """Whether there is a SuspendProgram."""
         self.refuses: dict[str, str] = {}
         """Name of a node or job, or `delete NODE` -> why Slurm does not do it."""
         self.requeued: list[str] = []
@@ -107,6 +109,8 @@ class FakeSlurmctld:
         state = fields.get("state", "")
         if state in {"drain", "down"} and not fields.get("reason"):
             return Result(code=1, stderr="You must specify a reason when DOWNING or DRAINING a node. Request denied")
+        if state.startswith("power_") and not self.saves_power:
+            return Result(code=1, stderr="slurm_update error: Power management not enabled")
         node.comment, node.extra = fields.get("comment", node.comment), fields.get("extra", node.extra)
         if fields.get("reason"):
             node.reason, node.reason_at = fields["reason"], int(self.wall())
@@ -122,6 +126,10 @@ class FakeSlurmctld:
                 node.states = {"IDLE", *(node.states - {"DOWN"})}
             if "IDLE" in node.states and self.forgets_reasons:
                 node.reason, node.reason_at = "", 0
+        elif state == "power_down_asap":
+            node.states |= {"POWER_DOWN", "DRAIN"}
+            if not node.jobs:
+                node.states = {"POWERING_DOWN", *(node.states - {"POWER_DOWN", "DRAIN"})}  # it lifts the drain, too
         elif state == "down":
             node.states = {"DOWN", *(node.states & {"DRAIN", "DYNAMIC_NORM"})}
             self.requeued += node.jobs

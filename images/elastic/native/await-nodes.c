@@ -28,6 +28,7 @@
 #ifndef PORT
 #define PORT "8818"
 #endif
+#define CONNECTS 5 /* seconds: a job on nodes that are up waits for it, too, while that pod's machine is lost */
 #define LONGEST 7230 /* seconds: config/sections/workers.py lets no pool have more than two hours */
 
 static char *read_pools(void)
@@ -47,7 +48,7 @@ static char *read_pools(void)
 static int connect_to(const char *host, const char *port)
 {
 	struct addrinfo wanted = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found, *at;
-	struct timeval longest = {.tv_sec = LONGEST};
+	struct timeval longest = {.tv_sec = LONGEST}, to_connect = {.tv_sec = CONNECTS};
 	int connection = -1;
 
 	if (getaddrinfo(host, port, &wanted, &found) != 0)
@@ -57,6 +58,7 @@ static int connect_to(const char *host, const char *port)
 		if (connection < 0)
 			continue;
 		setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof(longest));
+		setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &to_connect, sizeof(to_connect)); /* of connect, too */
 		if (connect(connection, at->ai_addr, at->ai_addrlen) == 0)
 			break;
 		close(connection);

@@ -181,3 +181,35 @@ def test_an_unclear_answer_is_never_taken_for_an_absent_record(code: int) -> Non
 
     with pytest.raises(ControllerUnreachableError):
         node.record()
+
+
+ELASTIC = {"IDLE", "CLOUD", "DYNAMIC_NORM"}
+
+
+def test_a_node_of_an_elastic_pool_is_powered_down_and_stays_on_record() -> None:
+    slurm, node = slurm_with(states=set(ELASTIC))
+
+    ending, _ = leave(slurm)
+
+    assert ending is Ending.ENDED_BY_SLURM
+    assert "POWERING_DOWN" in node.states
+
+
+def test_an_elastic_node_that_somebody_has_drained_stays_drained() -> None:
+    slurm, node = slurm_with(states={*ELASTIC, "DRAIN"}, reason="bad fan")
+
+    ending, _ = leave(slurm)
+
+    assert ending is Ending.KEPT
+    assert (node.states, node.reason) == ({*ELASTIC, "DRAIN"}, "bad fan")
+
+
+def test_where_slurm_no_longer_saves_power_it_leaves_as_any_node() -> None:
+    """The last pool that was elastic has a fixed size now."""
+    slurm, _ = slurm_with(states=set(ELASTIC))
+    slurm.saves_power = False
+
+    ending, _ = leave(slurm)
+
+    assert ending is Ending.DELETED
+    assert slurm.nodes == {}

@@ -54,6 +54,9 @@ WELL = {
     "not there in time": view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", reason=TOO_LATE, reason_by=SLURM)),
     "silent, and drained": view(node("gpu-0", f"{OFF}+NOT_RESPONDING+DRAIN", reason="works", reason_by="root")),
     "silent, and powered down once more": view(node("gpu-0", f"{OFF}+NOT_RESPONDING+POWER_DOWN")),
+    "of an old template, and drained": view(node("gpu-0", f"{UP}+DRAIN", reason="a fan"), pod("gpu-0", digest="old")),
+    "drained, and its pod is gone": view(node("gpu-0", f"{UP}+DRAIN", reason="a fan")),
+    "of an old configuration, and reserved": view(node("gpu-0", f"{OFF}+RESERVED", mark="0")),
     "another's record": view(node("gpu-0", OFF), node("cpu-0", "IDLE+DYNAMIC_NORM")),
     "a pod of another pool": view(node("gpu-0", OFF), pod("cpu-0", pool="cpu", digest="")),
 }
@@ -68,6 +71,10 @@ DONE = {
     "missing": (view(), Plan(create={"gpu": ["gpu-0"]})),
     "coming": (view(node("gpu-0", COMING)), Plan(start={"gpu": ["gpu-0"]})),
     "unbacked": (view(node("gpu-0", BUSY)), Plan(update={("down", GONE): ["gpu-0"]})),
+    "unbacked and drained, with jobs": (
+        view(node("gpu-0", f"{BUSY}+DRAIN", reason="a fan")),
+        Plan(update={("down", "a fan"): ["gpu-0"]}),
+    ),
     "unbacked and down": (
         view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM", reason=GONE)),
         Plan(update={("power_down", GONE): ["gpu-0"]}),

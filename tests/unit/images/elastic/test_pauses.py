@@ -87,3 +87,59 @@ def test_a_node_that_came_for_a_job_whose_others_did_not_is_ended_unless_a_job_u
 def test_pods_are_no_matter_of_pauses() -> None:
     view = dataclasses.replace(seen(off("gpu-0")), pods={"gpu-0": Pod(name="gpu-0", pool="gpu")})
     assert judged(Pauses(), view, NOON).is_empty()
+
+
+def paused(name: str, tries: int, until: str, *more: str) -> Node:
+    return off(name, f"slurmstack/elastic: no capacity, {tries} in vain, again at {until}", "DRAIN", *more)
+
+
+def test_nodes_that_were_started_before_a_pause_and_fail_in_it_are_no_further_try() -> None:
+    pauses = Pauses()
+    judged(pauses, seen(late("gpu-0")), NOON)
+    plan = judged(pauses, seen(paused("gpu-0", 1, "2027-01-15T08:00:30Z"), late("gpu-1")), NOON + 5)
+    assert plan.update == {
+        ("drain", "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:00:30Z"): ["gpu-1"]
+    }
+    assert pauses.failures == {"gpu": 1}
+
+
+def coming(name: str) -> Node:
+    return Node(name=name, states=frozenset({"MIXED", "CLOUD", "POWERING_UP"}))
+
+
+def test_failures_are_forgotten_when_all_that_was_wanted_has_come() -> None:
+    up = Node(name="gpu-0", states=frozenset({"MIXED", "CLOUD"}))
+    pauses = Pauses()
+    judged(pauses, seen(late("gpu-0")), NOON)
+    judged(pauses, seen(coming("gpu-0"), coming("gpu-1")), NOON + 60)
+    judged(pauses, seen(up, coming("gpu-1")), NOON + 70)
+    assert pauses.failures == {"gpu": 1}, "one of two is no capacity for the job"
+    judged(pauses, seen(up, late("gpu-1")), NOON + 120)
+    assert pauses.failures == {"gpu": 2}
+    judged(pauses, seen(up, coming("gpu-1")), NOON + 200)
+    judged(pauses, seen(up, dataclasses.replace(up, name="gpu-1")), NOON + 210)
+    assert pauses.failures == {}
+
+
+def test_a_pool_that_is_set_aside_stays_so_whatever_fails_later() -> None:
+    aside = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
+    plan = judged(Pauses(), seen(off("gpu-0", aside, "DRAIN"), late("gpu-1")), NOON)
+    assert plan.update == {("drain", aside): ["gpu-1"]}
+
+
+def test_a_drain_that_slurm_has_lifted_with_the_node_is_set_again() -> None:
+    """A node that somebody drained while it was coming. What Slurm or we had to say before is nobody's drain."""
+    drained = Node(name="gpu-0", states=LATE, reason="bad fan : ResumeTimeout reached", reason_by="slurm")
+    plan = judged(Pauses(), seen(drained, off("gpu-1")), NOON)
+    assert plan.update == {("drain", "bad fan"): ["gpu-0"]}
+    old = dataclasses.replace(drained, reason="slurmstack/elastic: gets a new pod : ResumeTimeout reached")
+    ((state, reason),) = judged(Pauses(), seen(old), NOON).update
+    assert (state, "no capacity, 1 in vain" in reason) == ("drain", True)
+
+
+def test_a_pause_drains_no_node_that_a_job_has_just_got_and_powers_none_up() -> None:
+    given = Node(name="gpu-1", states=frozenset({"ALLOCATED", "CLOUD", "POWERED_DOWN"}))
+    plan = Plan(update={("power_up", ""): ["gpu-2"]})
+    Pauses().decide(plan, seen(late("gpu-0"), given, off("gpu-2")), {}, NOON)
+    ((state, _),) = plan.update
+    assert (state, *plan.update.values()) == ("drain", ["gpu-0", "gpu-2"])

@@ -27,3 +27,20 @@ def test_a_reason_ends_where_slurm_says_who_has_set_it() -> None:
         "gpu-1": Node(name="gpu-1", states=frozenset({"IDLE", "CLOUD"}), mark="e01a"),
         "gpu-2": Node(name="gpu-2", states=frozenset({"IDLE", "CLOUD", "DRAIN"}), reason="a fan"),
     }
+
+
+def test_what_processes_are_called_changes_no_state_and_no_name() -> None:
+    """The health checks write names of processes into the comment, and into reasons."""
+    names = "State=FUTURE Reason=slurmstack/elastic: set aside NodeName=cpu-0 Extra={}"
+    said = f"fail processes [node]: {names}"
+    line = (
+        f"NodeName=gpu-0 Arch=x86_64 State=IDLE+CLOUD ThreadsPerCore=1 Comment={said} "
+        'Extra={"elastic": "e01a"} ReservationName=works Topology=tree:sw0'
+    )
+    assert nodes_in(line) == {"gpu-0": Node(name="gpu-0", states=frozenset({"IDLE", "CLOUD"}), mark="e01a")}
+    drained = (
+        f"NodeName=gpu-0 State=IDLE+CLOUD+DRAIN Reason=health/processes [node]: {names} [root@2026-11-26T04:39:24]"
+    )
+    assert nodes_in(drained)["gpu-0"].states == {"IDLE", "CLOUD", "DRAIN"}
+    assert nodes_in(drained)["gpu-0"].reason.startswith("health/processes [node]: State=FUTURE")
+    assert nodes_in("NodeName=(500) State=DOWN") == {}
