@@ -8,9 +8,10 @@ from typing import Final
 from config.errors import Problem
 from config.rules.stack_file import Sections
 from config.sections.partitions import Partition
-from config.sections.slurm import Slurm, folded
+from config.sections.slurm import SettingValue, Slurm, folded
 from config.sections.topology import Topology
 from config.sections.workers import WorkerPool
+from config.times import span_seconds
 
 _HIDDEN: Final = "elastic-"
 """What the names of the hidden partitions begin with (slurm/elastic.py)."""
@@ -31,16 +32,43 @@ def elastic_problems(sections: Sections) -> Iterator[Problem]:
     written = folded(slurm.settings) if slurm is not None else {}
     for key in _OURS:
         if key in written:
-            message = f"is what starts and ends the nodes of the elastic pool {elastic[0]!r}; remove it, or give the "
-            yield Problem(f"slurm.settings.{key}", message + "pool a fixed size")
+            yield _ours(f"slurm.settings.{key}", elastic[0])
+    yield from _settings(written, {name: pools[name] for name in elastic})
     partitions: Mapping[str, Partition] = sections.get("partitions")
-    for name in partitions:
+    for name, partition in partitions.items():
+        for key in sorted(folded(partition.settings).keys() & set(_OURS)):
+            yield _ours(f"partitions.{name}.settings.{key}", elastic[0])
         if name.removeprefix(_HIDDEN) in elastic and name.startswith(_HIDDEN):
             yield Problem(f"partitions.{name}", "is the name of a partition that we make for the elastic pool")
     topology: Topology | None = sections.get("topology")
     for name in elastic:
         plugin = topology.plugin if topology is not None else None
-        if plugin == "tree" or (plugin is None and pools[name].gpu_cluster is not None):
+        in_settings = str(written.get("topologyplugin", "")).lower().rpartition("/")[2]
+        if (
+            plugin == "tree"
+            or in_settings in {"tree", "block"}
+            or (plugin is None and pools[name].gpu_cluster is not None)
+        ):
             message = "is elastic, and Slurm has a tree of switches (topology.plugin, or a gpu_cluster), whose nodes "
             message += "must stay; set topology.plugin: none, or give the pool a fixed size"
             yield Problem(f"worker_nodes.{name}.size", message)
+
+
+def _ours(where: str, pool: str) -> Problem:
+    message = (
+        f"is what starts and ends the nodes of the elastic pool {pool!r}; remove it, or give the pool a fixed size"
+    )
+    return Problem(where, message)
+
+
+def _settings(written: Mapping[str, SettingValue], pools: Mapping[str, WorkerPool]) -> Iterator[Problem]:
+    """Settings that would end what elastic pools wait for, or lift what keeps jobs from a node."""
+    longest = max(span_seconds(pool.resume_timeout) for pool in pools.values())
+    for key in ("prologepilogtimeout", "prologtimeout"):
+        value = str(written.get(key, ""))
+        if value.isdecimal() and int(value) < longest:
+            message = f"is {value} s, and a job waits for its nodes in PrologSlurmctld for up to {longest} s "
+            yield Problem(f"slurm.settings.{key}", message + "(resume_timeout); write no less, or leave it out")
+    if "idle_on_node_suspend" in str(written.get("slurmctldparameters", "")).lower():
+        message = "has idle_on_node_suspend, which lifts the drains of nodes that are powered down; leave it out"
+        yield Problem("slurm.settings.SlurmctldParameters", message)

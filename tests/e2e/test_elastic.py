@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.conftest import ENGINES
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
-from tests.stacks import dev
+from tests.stacks import dev, with_change
 
 NAMESPACE = "e2e-elastic"
 LABEL = "slurmstack-test/far"
@@ -160,7 +160,9 @@ def test_what_is_killed_while_nodes_come_run_and_go_costs_no_job(elastic: SlurmO
 def test_a_pool_becomes_fixed_and_elastic_again_while_a_job_runs(elastic: SlurmOnKubernetes) -> None:
     job = elastic.submit("sleep 45", "--nodes=1")
     elastic.await_job(job, "RUNNING")
-    elastic.change("worker_nodes.burst", {"size": 2, "resources": TINY})
+    # Of both pools, so that Slurm saves no power any more: `elastic` is gone.
+    elastic.sections = with_change(elastic.sections, "partitions", {"burst": {"pools": ["burst"]}})
+    elastic.change("worker_nodes", {"burst": {"size": 2, "resources": TINY}})
     assert elastic.job_state(job) == "RUNNING"
     elastic.await_job(job, "COMPLETED", timeout=90)
     fixed = {"IDLE", "DYNAMIC_NORM"}
@@ -174,7 +176,7 @@ def test_a_pool_becomes_fixed_and_elastic_again_while_a_job_runs(elastic: SlurmO
     )
     job = elastic.submit("sleep 30", "--nodelist=burst-1")
     elastic.await_job(job, "RUNNING")
-    elastic.change("worker_nodes.burst", POOLS["burst"])
+    elastic.change("worker_nodes", {"burst": POOLS["burst"]})
     assert elastic.job_state(job) == "RUNNING"
     elastic.await_job(job, "COMPLETED", timeout=90)
     await_off(elastic, timeout=180)

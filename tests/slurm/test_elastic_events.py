@@ -168,7 +168,7 @@ class World:
             off, coming = bool(states & OFF) or states == {"none"}, "POWERING_UP" in states
             if off and there:
                 found[name] = f"an orphan pod, of a node that is {'+'.join(states)}"
-            elif not off and not coming and pod is None:
+            elif not off and not coming and pod is None and "DRAIN" not in states:  # somebody's drain stays
                 found[name] = f"{'+'.join(states)} without a pod"
             elif "DOWN" in states and "DRAIN" not in states:  # else it waits for the end of a pause
                 found[name] = f"is given up: {'+'.join(states)}"

@@ -54,6 +54,25 @@ def test_times_of_an_elastic_pool_are_refused_for_a_fixed_one() -> None:
     assert "has idle_timeout, which is for elastic pools; write size: {min: 0, max: 2}" in told
 
 
+BESIDE = {
+    "partitions.main.settings": (
+        {"SuspendTime": 60},
+        "is what starts and ends the nodes of the elastic pool 'default'",
+    ),
+    "slurm.settings.TopologyPlugin": ("topology/tree", "is elastic, and Slurm has a tree of switches"),
+    "slurm.settings.PrologEpilogTimeout": (30, "is 30 s, and a job waits for its nodes in PrologSlurmctld for up to"),
+    "slurm.settings.SlurmctldParameters": ("enable_configless,idle_on_node_suspend", "has idle_on_node_suspend"),
+}
+
+
+@pytest.mark.parametrize("path", BESIDE)
+def test_settings_that_do_not_go_with_elastic_pools_are_refused(path: str) -> None:
+    value, said = BESIDE[path]
+    (told,) = complaints(with_change(elastic(), path, value))
+    assert said in told
+    load_config(with_change(dev(), path, value))
+
+
 def test_machines_are_kept_warm_for_elastic_pools_alone_and_no_more_than_there_are_nodes() -> None:
     assert load_config(elastic(warm_machines=64)).worker_nodes["default"].warm_machines == 64
     assert load_config(elastic()).worker_nodes["default"].warm_machines == 0
