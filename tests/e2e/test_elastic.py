@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.asking_doctor import first
 from tests.e2e.conftest import ENGINES
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.stacks import dev, with_change
@@ -102,6 +103,7 @@ def test_a_pool_without_a_machine_pauses_and_runs_the_job_when_there_is_one(elas
         timeout=120,
     )
     assert elastic.job_state(job) == "PENDING"
+    assert first(elastic)["cause"].startswith("pool far pauses: 1 times in a row no machine came for its nodes")
     wait_until(lambda: not workers(elastic, "far"), "pods for which there is no machine go")
     elastic.kubectl.run("label", "node", "node-0", f"{LABEL}=yes", "--overwrite")
     try:
