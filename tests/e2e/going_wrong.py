@@ -26,16 +26,24 @@ from tests.e2e.small_volumes import Disk
 
 @contextmanager
 def nodes_drained_and_down(slurm: SlurmOnKubernetes) -> Iterator[None]:
-    """Records of five nodes without a pod: three drained for one check, one down, and an elastic pool's set aside."""
-    # Slurm takes them for nodes that are powered down, so nobody misses their pods.
-    others = "scontrol create nodename=other-[0-4] state=cloud feature=default cpus=2 realmemory=1000"
-    drained = "scontrol update nodename=other-[0-2] state=drain reason='health/infiniband [hardware]: lost'"
-    aside = f"scontrol update nodename=other-4 state=drain reason='{SET_ASIDE} after 10 starts in vain'"
-    slurm.slurm(f"{others}; {drained}; {aside}; scontrol update nodename=other-3 state=down reason=broken")
+    """Of an elastic pool, whose nodes are off: three drained for one check, one down, and one set aside.
+
+    There is no such pool, and the configuration agent would delete its records, if they were not reserved.
+    """
+    create = "scontrol create nodename=other-[0-4] state=cloud feature=default cpus=2 realmemory=1000"
+    reserve = "scontrol create reservationname=others starttime=now duration=60 nodes=other-[0-4] users=root"
+    slurm.slurm(f"{create} && {reserve}")
+    health = "health/infiniband [hardware]: lost"
+    for nodes, state, reason in (
+        ("other-[0-2]", "drain", health),
+        ("other-3", "down", "broken"),
+        ("other-4", "drain", f"{SET_ASIDE} after 10 starts in vain"),
+    ):
+        slurm.slurm(f"scontrol update nodename={nodes} state={state} reason='{reason}'")
     try:
         yield
     finally:
-        slurm.slurm("scontrol delete nodename=other-[0-4]")
+        slurm.slurm("scontrol delete reservationname=others; scontrol delete nodename=other-[0-4]")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -134,7 +135,8 @@ def kill_elastic(slurm: SlurmOnKubernetes) -> None:
 
 def test_what_is_killed_while_nodes_come_run_and_go_costs_no_job(elastic: SlurmOnKubernetes) -> None:
     """Each at another moment; in any order: tests/slurm/test_elastic_events.py."""
-    job = elastic.submit("sleep 20; echo done >> ran-$SLURM_JOB_ID", "--nodes=2", "--requeue")
+    script = "until [ -e go ]; do sleep 0.5; done; echo done >> ran-$SLURM_JOB_ID"
+    job = elastic.submit(script, "--nodes=2", "--requeue")
     wait_until(lambda: len(workers(elastic)) == 2, "pods are made")
     lose(elastic, "burst-0")
     kill_elastic(elastic)
@@ -145,11 +147,13 @@ def test_what_is_killed_while_nodes_come_run_and_go_costs_no_job(elastic: SlurmO
         return elastic.job_state(job) == "RUNNING"
 
     wait_until(is_running, "the job runs", timeout=150, slowest=2)
+    time.sleep(6)  # slurmctld writes what has become of a job every five seconds
     kill_slurmctld(elastic)
-    wait_until(is_running, "the job still runs", timeout=60, slowest=2)
+    wait_until(is_running, "the job still runs", timeout=90, slowest=2)
     lose(elastic, "burst-0")
     wait_until(lambda: elastic.job_state(job) == "PENDING", "the job is back in the queue", timeout=60)
     wait_until(is_running, "the job runs again", timeout=150, slowest=2)
+    elastic.ssh("touch go")
     elastic.await_job(job, "COMPLETED", timeout=120)
     wait_until(lambda: any("POWERING_DOWN" in states for states in records(elastic).values()), "the nodes go")
     lose(elastic, "burst-1")
