@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,9 @@ def lines_of(name: str) -> list[str]:
     with (
         mock.patch("slurm.images.content_hash", return_value=HELD_STILL),
         mock.patch("components.clouds.existing.login_key", return_value=NO_KEY),
+        mock.patch.dict("os.environ"),
     ):
+        os.environ.pop("KUBECONFIG", None)  # whoever runs the tests may work with a cluster of his own
         recording = record(STACKS[name](), stack="test")
     lines = []
     for item in recording:
