@@ -143,7 +143,7 @@ def refused_policy(slurm: SlurmOnKubernetes) -> Iterator[None]:
 
 KILL_PROLOG = """
 import os, pathlib, signal, sys, time
-until = time.monotonic() + 30
+until = time.monotonic() + 10
 while time.monotonic() < until:
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
@@ -159,10 +159,17 @@ while time.monotonic() < until:
 def failed_prolog(slurm: SlurmOnKubernetes) -> Iterator[None]:
     """One that is killed, as for want of memory. Slurm drains the node, and starts the job on the other one."""
     node = "default-1"
-    thread = Thread(target=slurm.exec, args=(node, "python3", "-c", KILL_PROLOG), kwargs={"container": "slurmd"})
-    thread.start()
-    slurm.submit("true", f"--nodelist={node}")
-    thread.join()
+
+    def is_drained() -> bool:
+        """A prolog may have ended before it was seen: this machine has more to do."""
+        thread = Thread(target=slurm.exec, args=(node, "python3", "-c", KILL_PROLOG), kwargs={"container": "slurmd"})
+        thread.start()
+        slurm.submit("true", f"--nodelist={node}")
+        thread.join()
+        time.sleep(2)  # slurmctld hears of it
+        return slurm.nodes()[node].startswith("drain")
+
+    wait_until(is_drained, "a prolog was killed", timeout=180)
     try:
         yield
     finally:
