@@ -25,18 +25,19 @@ _POD_NAME: Final = re.compile(r"^(?P<pool>.+)-(?P<ordinal>\d+)$")
 _GONE: Final = frozenset({"DOWN", "NOT_RESPONDING"})
 _KEPT: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "CLOUD", "ALLOCATED", "MIXED", "COMPLETING"})
 """Nodes that sleep until they are needed, and nodes that still have a job."""
-_ASLEEP: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN"})
+_BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 
 
 def may_be_gone(node: NodeRecord, elastic: Collection[str] = ()) -> bool:
     """Whether it is a dynamic node that Slurm cannot use and that is not merely asleep.
 
-    `elastic`: pools whose nodes the program `elastic` looks after. A node that sleeps and is of none of them is of a
-    pool that was elastic, and nobody will wake it.
+    `elastic`: pools whose nodes the program `elastic` looks after. One that is of none of them, and that Slurm was to
+    start, is of a pool that was elastic. Nobody will start it, and when the last such pool goes slurmctld takes all of
+    its nodes for nodes that are up.
     """
     dynamic = any(state.startswith("DYNAMIC") for state in node.states)
     if dynamic and "CLOUD" in node.states and node.name.rpartition("-")[0] not in elastic:
-        return bool(node.states & (_GONE | _ASLEEP)) and not node.states & (_KEPT - _ASLEEP - {"CLOUD"})
+        return not node.states & _BUSY
     return dynamic and bool(node.states & _GONE) and not node.states & _KEPT
 
 

@@ -1,4 +1,4 @@
-"""Volumes that cannot be made a jail: `slurmstack up` waits, and `slurmstack doctor` says why meanwhile."""
+"""Volumes that cannot be made a jail: `slurmstack doctor` says why, whether `slurmstack up` waits or has failed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def applying(slurm: SlurmOnKubernetes) -> Iterator[None]:
     running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield
-        assert running.poll() is None, "it waits for the jail"
     finally:
         running.send_signal(signal.SIGINT)
         running.wait(timeout=60)

@@ -121,7 +121,8 @@ def test_a_pool_without_a_machine_pauses_and_runs_the_job_when_there_is_one(elas
 
 
 def lose(slurm: SlurmOnKubernetes, pod: str) -> None:
-    slurm.kubectl.run("delete", "pod", pod, "-n", slurm.namespace, "--grace-period=0", "--force", "--wait=false")
+    """All of it ends within a second. By force it would run on for a while beside the next pod of its name."""
+    slurm.kubectl.run("delete", "pod", pod, "-n", slurm.namespace, "--grace-period=1", "--wait=false")
 
 
 def kill_slurmctld(slurm: SlurmOnKubernetes) -> None:

@@ -57,6 +57,20 @@ def test_a_node_that_sleeps_or_has_a_job_is_kept(state: str) -> None:
     assert names(nodes(default_3=[*GONE, state]), [], default=3) == []
 
 
+@pytest.mark.parametrize("state", ["IDLE", "DOWN", "IDLE+POWERED_DOWN", "IDLE+DRAIN"])
+def test_a_record_of_a_pool_that_was_elastic_is_removed(state: str) -> None:
+    """When the last one goes, slurmctld takes its nodes for nodes that are up, and would give them jobs."""
+    text = nodes(gpu_0=[state, "CLOUD", "DYNAMIC_NORM"])
+    assert names(text, [], gpu=3) == ["gpu-0"]
+    assert names(text, ["gpu-0"], gpu=3) == []
+    assert removable(nodes_in(text), [], [], ["gpu"]) == []
+
+
+@pytest.mark.parametrize("state", ["ALLOCATED", "MIXED", "IDLE+COMPLETING"])
+def test_a_node_of_a_pool_that_was_elastic_is_kept_while_it_has_jobs(state: str) -> None:
+    assert names(nodes(gpu_0=[state, "CLOUD", "DYNAMIC_NORM"]), [], gpu=3) == []
+
+
 def test_a_node_that_answers_is_kept() -> None:
     assert names(nodes(default_3=["IDLE", "DYNAMIC_NORM", "DRAIN"]), [], default=3) == []
 
