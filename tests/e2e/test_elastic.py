@@ -148,7 +148,9 @@ def test_what_is_killed_while_nodes_come_run_and_go_costs_no_job(elastic: SlurmO
         return elastic.job_state(job) == "RUNNING"
 
     wait_until(is_running, "the job runs", timeout=150, slowest=2)
-    time.sleep(6)  # slurmctld writes what has become of a job every five seconds
+    # slurmctld writes within five seconds what is done to jobs, but not by itself that a job's nodes have come.
+    elastic.slurm(f"scontrol update jobid={job} comment=runs")
+    time.sleep(6)
     kill_slurmctld(elastic)
     wait_until(is_running, "the job still runs", timeout=90, slowest=2)
     lose(elastic, "burst-0")
