@@ -59,7 +59,11 @@ def workers(slurm: SlurmOnKubernetes, pool: str = "burst") -> dict[str, str]:
 def records(slurm: SlurmOnKubernetes) -> dict[str, set[str]]:
     """States of each node, without what says nothing of elastic pools."""
     lines = slurm.slurm("scontrol show nodes --all --oneliner", check=False).splitlines()
-    found = {line.split()[0].partition("=")[2]: line.partition(" State=")[2].split()[0] for line in lines}
+    found = {
+        line.split()[0].partition("=")[2]: line.partition(" State=")[2].split()[0]
+        for line in lines
+        if " State=" in line
+    }
     return {name: {*states.split("+")} - {"NOT_RESPONDING", "PLANNED"} for name, states in found.items()}
 
 
