@@ -51,6 +51,8 @@ _NOISE: Final = tuple(
         r"error: Unable to (?:resolve|contact) ",
         # Without slurmdbd, which the scratch slurmctld must not talk to, there is nowhere to store it.
         r"error: Job accounting information gathered, but not stored",
+        # It must power no node on or off, and has no program for it.
+        r"error: power_save module disabled, NULL (?:Suspend|Resume)Program",
     )
 )
 """`error:` lines that come from the scratch slurmctld's empty state, from the network of the moment, or from what

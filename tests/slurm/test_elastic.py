@@ -7,8 +7,10 @@ import time
 import pytest
 
 from config import load_config
+from slurm.conf import config_hash
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.elastic import ElasticSandbox, elastic_config
+from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 from tests.stacks import existing, with_change
 
@@ -130,3 +132,14 @@ def test_as_many_nodes_as_min_says_stay_up(elastic: ElasticSandbox) -> None:
     elastic.set_pool(min=0)
     elastic.run("scontrol update nodename=gpu-0 state=power_down")
     await_none(elastic)
+
+
+def test_a_cluster_without_elastic_pools_takes_a_configuration_with_one(
+    slurm_cluster: ClusterFactory, slurm_version: str
+) -> None:
+    sections = with_change(with_change(existing(), "slurm.version", slurm_version), "worker_nodes.gpu.size", {"max": 4})
+    sandbox = slurm_cluster(slurm_version, config=minimal_config(slurm_version), workers=0)
+    files = elastic_config(slurm_version, load_config(sections))
+    sandbox.set_config(files)
+    line = f"{config_hash(files)} is active"
+    wait_until(lambda: line in sandbox.controller.log("config-agent"), sandbox.logs)

@@ -59,6 +59,13 @@ def test_a_complaint_that_is_repeated_is_told_once() -> None:
     assert complaints_in(["error: Bad SelectTypeParameter: X"] * 2) == ("error: Bad SelectTypeParameter: X",)
 
 
+def test_that_the_scratch_slurmctld_powers_no_node_on_or_off_is_no_complaint() -> None:
+    line = "error: power_save module disabled, NULL SuspendProgram"
+    assert complaints_in([line, "error: power_save module disabled, invalid SuspendProgram x"]) == (
+        "error: power_save module disabled, invalid SuspendProgram x",
+    )
+
+
 def test_a_group_that_comes_with_the_configuration_is_no_complaint_and_an_unknown_one_is() -> None:
     """The scratch slurmctld looks users up in the files in force, where a new group is not yet."""
     lines = [f"error: _get_group_members: Could not find configured group {name}" for name in ("vision", "visoin")]
