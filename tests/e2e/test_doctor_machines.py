@@ -42,9 +42,9 @@ def cordoned(slurm: SlurmOnKubernetes) -> Iterator[None]:
 CLOSED: dict[str, tuple[Callable[[SlurmOnKubernetes], AbstractContextManager[None]], str]] = {
     "taint": (
         tainted,
-        r"the machines have the taint \{slurmstack-test/of-doctor: yes\}, which the pod does not tolerate",
+        r"the machines have (the taint \{slurmstack-test/of-doctor: yes\}, which|a taint that) the pod does not tolerate",
     ),
-    "cordon": (cordoned, r"the machines that fit are cordoned"),
+    "cordon": (cordoned, r"the machines that may fit are cordoned"),
 }
 
 

@@ -31,22 +31,33 @@ _UNPLACED = (
     ),
     (r"Too many pods", "every machine that fits has as many pods as it may", "add machines to the Kubernetes cluster"),
     (
-        r"untolerated taint(?:\(s\))? ?(\{[^}]*\})?",
+        r"untolerated taint(?:\(s\))? ?(\{[^}]*\})",
         "the machines have the taint {0}, which the pod does not tolerate",
         "add it to worker_nodes.{pool}.tolerations and `slurmstack up`, or: kubectl taint nodes MACHINE KEY-",
     ),
+    (
+        r"untolerated taint",  # as Kubernetes says it from 1.34 on
+        "the machines have a taint that the pod does not tolerate",
+        (
+            "kubectl describe nodes shows it; add it to worker_nodes.{pool}.tolerations and `slurmstack up`, or: kubectl "
+            "taint nodes MACHINE KEY-"
+        ),
+    ),
+    # Before what the others lack: a cordoned machine is not even asked whether it has the labels.
+    (r"were unschedulable", "the machines that may fit are cordoned", "kubectl uncordon MACHINE"),
     (
         r"didn't match Pod's node affinity/selector",
         "no machine has the labels that it asks for",
         "kubectl get nodes --show-labels, then correct worker_nodes.{pool}.node_selector and `slurmstack up`",
     ),
-    (r"were unschedulable", "the machines that fit are cordoned", "kubectl uncordon MACHINE"),
 )
 """What the scheduler writes, the most telling first: where most machines are tainted, those that are not lack room."""
 
 _OF_NO_POOL = {
     "no machine has enough {0} left": "add machines, or free some",
     "the machines have the taint {0}, which the pod does not tolerate": "kubectl taint nodes MACHINE KEY-",
+    "the machines have a taint that the pod does not tolerate": "kubectl describe nodes shows it; kubectl taint nodes "
+    "MACHINE KEY-",
     "no machine has the labels that it asks for": "kubectl get nodes --show-labels",
 }
 """What mends it where the pod is no worker, and so has no section in the stack file that says where it runs."""

@@ -49,6 +49,22 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "the taint {gpu: yes}",
         "tolerations",
     ),
+    "a taint without its name": (
+        unplaced(
+            "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated "
+            "taint(s)."
+        ),
+        "have a taint that the pod does not tolerate",
+        "tolerations",
+    ),
+    "a cordoned machine, and one without the labels": (
+        unplaced(
+            "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) were "
+            "unschedulable."
+        ),
+        "are cordoned",
+        "uncordon",
+    ),
     "labels": (
         unplaced("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
         "no machine has the labels",
