@@ -42,7 +42,7 @@ def cordoned(slurm: SlurmOnKubernetes) -> Iterator[None]:
 CLOSED: dict[str, tuple[Callable[[SlurmOnKubernetes], AbstractContextManager[None]], str]] = {
     "taint": (
         tainted,
-        r"the machines have (the taint \{slurmstack-test/of-doctor: yes\}, which|a taint that) the pod does not tolerate",
+        r"the machines have (the taint \{slurmstack-test/of-doctor: yes\}, which|a taint that) the pod does not .*",
     ),
     "cordon": (cordoned, r"the machines that may fit are cordoned"),
 }

@@ -39,8 +39,8 @@ _UNPLACED = (
         r"untolerated taint",  # as Kubernetes says it from 1.34 on
         "the machines have a taint that the pod does not tolerate",
         (
-            "kubectl describe nodes shows it; add it to worker_nodes.{pool}.tolerations and `slurmstack up`, or: kubectl "
-            "taint nodes MACHINE KEY-"
+            "kubectl describe nodes shows it; add it to worker_nodes.{pool}.tolerations and `slurmstack up`, or: "
+            "kubectl taint nodes MACHINE KEY-"
         ),
     ),
     # Before what the others lack: a cordoned machine is not even asked whether it has the labels.
