@@ -137,6 +137,6 @@ SLOW: dict[str, tuple[Change, str]] = {
         lambda pod: slurmd(pod).update(readinessProbe={"exec": {"command": ["false"]}}),
         r"pod unready-0 is not ready after \d+ min",
     ),
-    "stays": (dict, r"pod stays-0 should have ended \d+ min ago; its machine may be lost"),
+    "stays": (dict, rf"pod stays-0 has ended \d+ min ago and is kept by the finalizer {STAYS}"),
 }
 """The same, told after minutes only."""

@@ -46,6 +46,8 @@ class Pod:
     leaving: bool = False
     killed_at: float = 0.0
     """When a pod that leaves is ended at the latest, in seconds since 1970."""
+    kept_by: tuple[str, ...] = ()
+    """Its finalizers: Kubernetes keeps its record until whoever set them has taken them away."""
     created_at: float = 0.0
     containers: tuple[Container, ...] = ()
     warnings: tuple[str, ...] = ()

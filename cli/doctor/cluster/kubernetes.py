@@ -139,6 +139,7 @@ def _pod(item: Mapping[str, Any], warnings: Warnings) -> Pod:
         unschedulable="" if placed else str(scheduled[0].get("message") or scheduled[0].get("reason") or "no machine"),
         leaving=shown.phase == LEAVING,
         killed_at=_at(metadata.get("deletionTimestamp")),
+        kept_by=tuple(map(str, metadata.get("finalizers", []))),
         created_at=_at(metadata.get("creationTimestamp")),
         containers=tuple(map(_container, containers)),
         warnings=warnings.get(metadata.get("uid", ""), ()),

@@ -85,7 +85,8 @@ def find(facts: Facts) -> Iterator[Finding]:
     for pod in facts.pods:
         # rules.jail has that one; a placeholder waits until its machine has come, or for ever where there are no more.
         waits = pod.component == PLACEHOLDER and not pod.machine
-        if pod.component != "jail" and not pod.is_done and not waits:
+        ended = pod.is_done and not pod.leaving  # one that leaves is in the way of the next one while it is there
+        if pod.component != "jail" and not ended and not waits:
             yield from _pod(facts, pod)
 
 
@@ -286,7 +287,15 @@ def _leaving(facts: Facts, pod: Pod) -> Iterator[Finding]:
             mend=f"wait, or end them: {facts.slurm('scancel ' + ' '.join(job.id for job in jobs[:8]))}",
             after=(f"machine {pod.machine}",),
         )
-    elif left < -60:
+    elif left < -60 and pod.kept_by and pod.phase in {"Succeeded", "Failed"}:
+        yield Finding(
+            about=f"pod {pod.name}",
+            severity="error",
+            cause=f"pod {pod.name} has ended {-left / 60:.0f} min ago and is kept by the finalizer {pod.kept_by[0]}",
+            evidence=(f"finalizers: {', '.join(pod.kept_by)}; no other pod of this name can be made meanwhile",),
+            mend=f"whoever set it takes it away; if that is gone for good: {facts.kubectl(f'edit pod {pod.name}')}",
+        )
+    elif left < -60 and not pod.is_done:
         yield Finding(
             about=f"pod {pod.name}",
             severity="error",

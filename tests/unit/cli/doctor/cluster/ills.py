@@ -74,6 +74,17 @@ def leaving(cluster: RecordedCluster) -> None:
     cluster.job("17", "None", state="RUNNING", nodes="default-1")
 
 
+def kept(phase: str) -> Ill:
+    """A pod that has ended, one way or the other, and stays."""
+
+    def make(cluster: RecordedCluster) -> None:
+        pod = cluster.thing("Pod", "login-0")
+        pod["metadata"].update(deletionTimestamp=ago(600), finalizers=["example.com/keep"])
+        pod["status"]["phase"] = phase
+
+    return make
+
+
 def lease(age: float) -> Ill:
     def make(cluster: RecordedCluster) -> None:
         spec = {"holderIdentity": "slurmstack up of root@here (pid 1)", "renewTime": ago(age)}
