@@ -12,6 +12,8 @@ unbacked    Slurm takes a node for up whose pod is gone: it is set down, which r
 suspended   a node is off, or goes off, and has a pod: the pod is ended
 failed      a node was not there in time: see `pauses.py`
 orphan      a pod without a record, or of a node that the stack no longer has: it is ended, after its jobs
+twice       slurmctld has started a job once more after a hard stop, and keeps the node for an administrator: it is made
+            anew when no job is on it
 outdated    a pod of an older template, or a record of an older configuration: made anew when no job is on it
 leaving     a record that the stack no longer has: powered down after its jobs, then deleted
 few         less than `min` nodes are up: more are powered up
@@ -32,6 +34,9 @@ a reason from before."""
 
 SLURM: Final = "slurm"
 """Who sets slurmctld's own reasons."""
+
+TWICE: Final = "Duplicate jobid"
+"""slurmctld's reason where a node has the job already that it was to start (24.11 and 26.05, agent.c)."""
 
 GONE: Final = f"{ELASTIC} its pod is gone"
 LEAVES: Final = f"{ELASTIC} leaves the pool"
@@ -111,8 +116,15 @@ def _about(plan: Plan, pool: Pool, name: str, node: Node | None, pod: Pod | None
         _about_one_that_is_off(plan, pool, node, pod)
     elif pod is None:
         _about_one_without_a_pod(plan, pool, node)
-    elif pod.digest != pool.digest and not (pod.is_leaving or node.is_coming or node.goes_down or node.is_others):
+    elif _needs_another_pod(pool, node, pod):
         plan.change(name, "power_down_asap", OUTDATED)
+
+
+def _needs_another_pod(pool: Pool, node: Node, pod: Pod) -> bool:
+    if pod.is_leaving or node.is_coming or node.goes_down:
+        return False
+    twice = node.reason == TWICE and node.reason_by == SLURM and node.is_idle
+    return twice or (pod.digest != pool.digest and not node.is_others)
 
 
 def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) -> None:

@@ -102,15 +102,21 @@ def test_a_pod_that_vanishes_under_a_job_gives_the_job_back_and_the_node_is_star
     await_none(elastic, timeout=90)
 
 
-def test_slurmctld_that_is_killed_while_nodes_come_starts_the_job_all_the_same(elastic: ElasticSandbox) -> None:
+def test_slurmctld_that_is_killed_while_nodes_come_and_when_they_have_starts_the_job_and_keeps_no_node(
+    elastic: ElasticSandbox,
+) -> None:
     elastic.machines = 0
-    job = submit(elastic, "--nodes=2")
+    job = submit(elastic, "--nodes=2", script="sleep 300")
     wait_until(lambda: len(elastic.elastic_pods()) == 2, "pods are made", 30)
     time.sleep(6)  # slurmctld writes what it has accepted every five seconds, and has lost the rest when it is killed
     elastic.run("pkill -KILL -x slurmctld")
     elastic.machines = 100
     elastic.controller.start_program("slurmctld")
-    await_state(elastic, job, "COMPLETED", timeout=120)
+    await_state(elastic, job, "RUNNING", timeout=120)
+    elastic.run("pkill -KILL -x slurmctld")  # what it has written knows nothing of the start: it starts the job again
+    elastic.controller.start_program("slurmctld")
+    wait_until(lambda: "Duplicate jobid" in elastic.logs(), lambda: f"started twice: {elastic.logs()}", 60)
+    elastic.run(f"scancel {job}")
     await_none(elastic, timeout=90)
 
 

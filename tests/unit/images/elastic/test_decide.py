@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from images.elastic.decide import GONE, LEAVES, OUTDATED, SLURM, TOO_LATE, Plan, View, decide
+from images.elastic.decide import GONE, LEAVES, OUTDATED, SLURM, TOO_LATE, TWICE, Plan, View, decide
 from images.elastic.view import Node, Pod, Pool
 
 POOL = Pool(name="gpu", least=0, most=2, conf="CPUs=2", resume_timeout=60.0, digest="new", uid="u")
@@ -57,6 +57,12 @@ WELL = {
     "of an old template, and drained": view(node("gpu-0", f"{UP}+DRAIN", reason="a fan"), pod("gpu-0", digest="old")),
     "drained, and its pod is gone": view(node("gpu-0", f"{UP}+DRAIN", reason="a fan")),
     "of an old configuration, and reserved": view(node("gpu-0", f"{OFF}+RESERVED", mark="0")),
+    "started twice, and a job is there": view(
+        node("gpu-0", f"{BUSY}+DRAIN", reason=TWICE, reason_by=SLURM), pod("gpu-0")
+    ),
+    "an administrator says what slurmctld would": view(
+        node("gpu-0", f"{UP}+DRAIN", reason=TWICE, reason_by="root"), pod("gpu-0")
+    ),
     "another's record": view(node("gpu-0", OFF), node("cpu-0", "IDLE+DYNAMIC_NORM")),
     "a pod of another pool": view(node("gpu-0", OFF), pod("cpu-0", pool="cpu", digest="")),
 }
@@ -98,6 +104,10 @@ DONE = {
     "a record that slurmd has made": (
         view(node("gpu-0", "IDLE+DYNAMIC_NORM"), pod("gpu-0")),
         Plan(end={"gpu-0": pod("gpu-0")}),
+    ),
+    "started twice": (
+        view(node("gpu-0", f"{UP}+DRAIN", reason=TWICE, reason_by=SLURM), pod("gpu-0")),
+        Plan(update={("power_down_asap", OUTDATED): ["gpu-0"]}),
     ),
     "an old template": (
         view(node("gpu-0", BUSY), pod("gpu-0", digest="old")),
