@@ -30,6 +30,7 @@ from config import load_config
 from slurm.local_cluster import local_directory
 from slurm.names import SSH_PORT
 from tests import command
+from tests.e2e.shell import Shell
 from tests.stacks import ROOT, with_change
 
 LOGS = ROOT / "test-logs"
@@ -48,8 +49,10 @@ SSH_FAILED = 255
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60, slowest: float = 0.8) -> T:
-    """Poll until the condition is true and return it. Fails with `what` after `timeout` seconds.
+def wait_until(
+    condition: Callable[[], T], what: str | Callable[[], str], *, timeout: float = 60, slowest: float = 0.8
+) -> T:
+    """Poll until the condition is true and return it. Fails with `what`, or what it says, after `timeout` seconds.
 
     `slowest`: seconds between two looks after a while.
     """
@@ -59,7 +62,9 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60, sl
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"not within {timeout:.0f} s: {what} (last: {value!r})"
+        if time.monotonic() > deadline:
+            said = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {timeout:.0f} s: {said} (last: {value!r})")
         time.sleep(pause)
         pause = min(pause * 1.3, slowest)  # most conditions start several processes, and lanes share the machine
 
@@ -117,9 +122,12 @@ class SlurmOnKubernetes:
     """Whether each command is loaded anew, as users have it."""
     kubectl: Kubectl = field(init=False)
     _login_address: str = field(init=False, default="")
+    _beside_slurmctld: Shell = field(init=False)
 
     def __post_init__(self) -> None:
         self.kubectl = connect(load_config(self.sections).cloud)
+        place = ("-n", self.namespace, "controller-0", "-c", "slurmctld")
+        self._beside_slurmctld = Shell(argv=[*self.kubectl.command(), "exec", "--stdin", *place, "--"])
 
     @property
     def namespace(self) -> str:
@@ -159,7 +167,12 @@ class SlurmOnKubernetes:
 
     def slurm(self, command: str, *, check: bool = True) -> str:
         """What a Slurm command prints that an administrator runs beside slurmctld."""
-        return self.exec("controller-0", "/bin/bash", "-c", command, container="slurmctld", check=check)
+        done = self._beside_slurmctld.run(command, EXEC_S)
+        if done is None:
+            return self.exec("controller-0", "/bin/bash", "-c", command, container="slurmctld", check=check)
+        status, printed, complained = done
+        assert not check or status == 0, f"{command}: {status}\n{printed}\n{complained}"
+        return printed
 
     def ssh(self, command: str, *, user: str = "alice", at: str = "", check: bool = True) -> str:
         """What a command prints that a user runs on a login node, over real ssh, in the jail.
@@ -245,7 +258,9 @@ class SlurmOnKubernetes:
     def await_idle(self, *names: str, timeout: float = 120) -> None:
         """Wait until exactly these nodes are there, and idle."""
         wait_until(
-            lambda: self.nodes() == dict.fromkeys(names, "idle"), f"{names} idle: {self.nodes()}", timeout=timeout
+            lambda: self.nodes() == dict.fromkeys(names, "idle"),
+            lambda: f"{names} idle: {self.nodes()}",
+            timeout=timeout,
         )
 
     def await_rolled(self, *names: str) -> None:
