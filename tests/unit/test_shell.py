@@ -1,4 +1,4 @@
-"""The stream by which end-to-end tests run commands beside slurmctld, with a process of this machine for a container."""
+"""The stream by which end-to-end tests run commands beside slurmctld, with a process here for a container."""
 
 from __future__ import annotations
 

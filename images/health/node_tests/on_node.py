@@ -78,19 +78,43 @@ def gpus() -> str:
 
 def run(argv: list[str], seconds: float, environment: dict[str, str]) -> tuple[int, str]:
     """Exit code and output of the command, which is ended after its time, or when this process is."""
+    process: subprocess.Popen[str] | None = None
     try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
-    except OSError as error:
-        return NO_PROGRAM, f"{argv[0]}: {error.strerror}"
+        try:
+            with unended():
+                process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    errors="replace",
+                    env={**os.environ, **environment},
+                    start_new_session=True,
+                )
+        except OSError as error:
+            return NO_PROGRAM, f"{argv[0]}: {error.strerror}"
+        return watched(process, seconds)
+    finally:
+        if process is not None:
+            kill(process)
+
+
+@contextlib.contextmanager
+def unended() -> Iterator[None]:
+    """SIGTERM waits: a command that has begun would go on where nobody knows of it yet."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    for number in came:
+        os.kill(os.getpid(), number)
+
+
+def watched(process: subprocess.Popen[str], seconds: float) -> tuple[int, str]:
+    """How a command ends that may take so many seconds."""
     late = threading.Event()
 
     def end() -> None:
@@ -103,7 +127,6 @@ def run(argv: list[str], seconds: float, environment: dict[str, str]) -> tuple[i
         output, _ = process.communicate()
     finally:
         timer.cancel()
-        kill(process)
     if late.is_set():
         return TIMED_OUT, f"no end within {seconds:g} s"
     return process.returncode, output
