@@ -21,19 +21,24 @@ ENGINES = ["kubectl", *(["pulumi"] if shutil.which("pulumi") else [])]
 LANE = os.environ.get("PYTEST_XDIST_WORKER", "")
 """The name of the lane that this process is, where several run side by side. Each has a Slurm cluster of its own."""
 
-LONGEST = ("test_policy.py", "test_accounting.py", "test_rest.py", "test_settings.py", "test_users.py")
-"""What the lanes begin with, so that none of them is the last one for long."""
+LONGEST_OF_ALL = ("test_monitoring.py", "test_elastic.py")
+"""What all begins with: each has a cluster of its own, and would run alone at the end for minutes."""
+
+LONGEST = ("test_policy.py", "test_doctor_workers.py", "test_rest.py", "test_users.py", "test_accounting.py")
+"""What comes first on the lanes' clusters, so that none of them is the last one for long."""
 
 EXISTED = pytest.StashKey[bool]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """End-to-end tests come last, and among them first those that start and stop the local cluster.
+    """Most end-to-end tests come last, and among them first those that start and stop the local cluster.
 
     With several engines each lane goes through them one after the other, as each has a Slurm cluster of its own.
     """
 
     def order(item: pytest.Item) -> tuple[int, int, int]:
+        if item.path.name in LONGEST_OF_ALL:
+            return -1, 0, LONGEST_OF_ALL.index(item.path.name)
         length = LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
         if "tests/e2e/" not in item.nodeid:
             return 0, 0, 0
