@@ -178,8 +178,9 @@ class SlurmSandbox:
         self.state.mkdir()
 
     def _address(self, name: str) -> str:
-        """Of a pod."""
-        return f"{NETWORK}.{self._numbers[name] // 250}.{self._numbers[name] % 250 + 1}"
+        """Of a pod; the first one has 10.231.0.1, on which the benches' networks count."""
+        high, low = divmod(self._numbers[name] - 1, 250)
+        return f"{NETWORK}.{high}.{low + 1}"
 
     def _connect(self, pod: Pod) -> None:
         """Join the pod's network to the bridge, which lives in the first pod's namespace."""
