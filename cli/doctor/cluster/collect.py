@@ -24,7 +24,7 @@ def collect(
 
     `job`: the number of one that is asked about. `ask_pulumi`: what its state says is not finished; may raise Failure.
     """
-    namespace, now = config.cluster.namespace, time.time()
+    namespace, here = config.cluster.namespace, time.time()
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
         asked = [(kinds, pool.submit(_get, kubectl, namespace, verb)) for kinds, verb in kubernetes.ASKED]
         slurm = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled, job=job)
@@ -36,8 +36,10 @@ def collect(
         found, missing = _answer(answer, kinds)
         items += found
         unread |= missing
-    parts, odd = kubernetes.parse(items, now)
     of_slurm, silent = _of_slurm(slurm)
+    # Who looks may have a clock that is wrong, and would be told to delete a pod by force that has just begun to end.
+    now = of_slurm.get("clock") or here
+    parts, odd = kubernetes.parse(items, now)
     try:
         unfinished = tuple(pulumi.result())
     except Failure as failure:

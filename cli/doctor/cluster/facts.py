@@ -188,7 +188,7 @@ class Facts:
 
     namespace: str
     now: float
-    """By this machine's clock, in seconds since 1970."""
+    """By the controller's clock, or by this machine's where nobody knows that, in seconds since 1970."""
     pools: Mapping[str, Pool] = field(default_factory=dict)
     wanted_configuration: str = ""
     """Hash of the configuration that the stack file makes."""

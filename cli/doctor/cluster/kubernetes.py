@@ -213,5 +213,7 @@ def _lease(item: Mapping[str, Any], now: float) -> Lease | None:
     if item["metadata"]["name"] != LEASE:
         return None
     spec = item.get("spec", {})
-    heard = _at(spec.get("renewTime") or spec.get("acquireTime"))
+    # The times that its holder writes are by that machine's clock; the API server notes its own for each change.
+    noted = max((_at(entry.get("time")) for entry in item["metadata"].get("managedFields", [])), default=0.0)
+    heard = noted or _at(spec.get("renewTime") or spec.get("acquireTime"))
     return Lease(holder=str(spec.get("holderIdentity") or "somebody"), age=now - heard)

@@ -19,6 +19,8 @@ from tests import stacks
 
 CONFIG = load_config(stacks.dev())
 RECORDED = Path(__file__).with_name("data") / "healthy.json"
+CLOCK = int(json.loads(RECORDED.read_text(encoding="utf-8"))["slurm"]["clock"][1])
+"""When it was recorded, by the controller's clock, in seconds since 1970."""
 NOW = "2099-01-01T00:00:00Z"
 
 

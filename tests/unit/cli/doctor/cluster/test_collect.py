@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cli.doctor.cluster.diagnose import diagnose, diagnose_job, diagnose_node
+from tests.unit.cli.doctor.cluster.ills import ago, lease
 from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
 
 GARBAGE: tuple[Any, ...] = (None, 7, "", "text", [], [None], {}, {"a": {}})
@@ -117,3 +118,17 @@ def use(cluster: RecordedCluster) -> None:
     diagnose(facts)
     diagnose_job(facts, "12")
     diagnose_node(facts, "default-0")
+
+
+def test_times_are_by_the_cluster_s_clock_not_by_that_of_who_looks() -> None:
+    """Which is a day ahead here: a pod that has just begun to end would have to be deleted by force."""
+    cluster = recorded()
+    cluster.thing("Pod", "default-1")["metadata"]["deletionTimestamp"] = ago(-20)
+    assert diagnose(cluster.look()) == ()
+
+
+def test_a_command_at_work_is_told_from_a_dead_one_whatever_its_machine_s_clock_says() -> None:
+    cluster = recorded()
+    lease(600)(cluster)
+    cluster.thing("Lease", "slurmstack")["metadata"]["managedFields"] = [{"manager": "kubectl", "time": ago(3)}]
+    assert [item.cause for item in diagnose(cluster.look())] == ["another command is changing the cluster just now"]
