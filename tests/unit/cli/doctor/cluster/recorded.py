@@ -29,7 +29,12 @@ def recorded() -> RecordedCluster:
     document = json.loads(RECORDED.read_text(encoding="utf-8"))
     slurm = {name: (code, text) for name, (code, text) in document["slurm"].items()}
     active = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
-    slurm |= {"completing": (0, ""), "licenses": (0, "LicenseName=matlab Total=2 Used=0 Free=2 Reserved=0 Remote=no")}
+    slurm |= {
+        "job": (1, ""),
+        "past": (0, ""),
+        "completing": (0, ""),
+        "licenses": (0, "LicenseName=matlab Total=2 Used=0 Free=2 Reserved=0 Remote=no"),
+    }
     slurm["configuration"] = (0, json.dumps(active))
     return RecordedCluster(objects=document["objects"], events=document["events"], slurm=slurm)
 

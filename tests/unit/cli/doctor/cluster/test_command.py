@@ -139,6 +139,29 @@ def test_what_nobody_knows_is_wrong_usage(cluster: RecordedCluster, arguments: t
     assert run(*arguments) == USAGE
 
 
+@pytest.mark.parametrize(
+    ("question", "answer", "words"),
+    [
+        ("past", (1, ""), "not asked: accounting (no answer)"),  # slurmdbd is away
+        ("past", (124, ""), "not asked: accounting (no answer)"),
+        ("job", (124, ""), "not asked: jobs (no answer)"),
+        ("queue", (124, ""), "not asked: jobs (no answer)"),
+    ],
+)
+def test_a_job_that_nobody_could_be_asked_about_is_not_called_unknown(
+    cluster: RecordedCluster,
+    capsys: pytest.CaptureFixture[str],
+    question: str,
+    answer: tuple[int, str],
+    words: str,
+) -> None:
+    cluster.slurm[question] = answer
+    assert run("job", "12") == 3
+    said = capsys.readouterr().out
+    assert words in said
+    assert "neither" not in said
+
+
 def test_a_job_cannot_be_explained_without_slurmctld(cluster: RecordedCluster) -> None:
     cluster.slurm["slurmctld"] = (124, "")
     assert run("job", "12") == 3
