@@ -37,6 +37,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,1000}\.[A-Za-z0-9_-]{1,2000}\.[A-Za
 _USER: Final = re.compile(r"[A-Za-z0-9._-]+")
 _REFUSED: Final = re.compile(r"authentication|access/permission denied|invalid.*(?:credential|token)", re.IGNORECASE)
 _ADMINISTRATORS: Final = ("root", "slurm")
+_PRIVATE: Final = ("accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users")
 
 
 class TokenRefusedError(Exception):
@@ -86,14 +87,16 @@ class Slurm:
         return self._records(("sinfo", "--Node", "--all"), NODE_FIELDS, token)
 
     def settings(self) -> tuple[str, frozenset[str]]:
-        """(ClusterName, the words of PrivateData), as in the mounted slurm.conf."""
+        """(ClusterName, the words of PrivateData as Slurm takes them), as in the mounted slurm.conf."""
         files = {
             path.name: path.read_text(encoding="utf-8", errors="replace")
             for path in self._config.glob("*.conf")
             if path.is_file()
         }
-        private = (setting(files, "PrivateData") or "none").split(",")
-        return setting(files, "ClusterName") or "slurm", frozenset(private) - {"none"}
+        private = setting(files, "PrivateData") or ""
+        # Slurm looks for parts of words, and for `all`.
+        hidden = (word for word in _PRIVATE if word.removesuffix("s") in private or "all" in private)
+        return setting(files, "ClusterName") or "slurm", frozenset(hidden)
 
     def administers(self, token: Token) -> bool:
         """Whether `PrivateData` does not bind the bearer: root, slurm, and whom slurmdbd calls operator or more.
