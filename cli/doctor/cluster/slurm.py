@@ -75,7 +75,7 @@ def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool, job: str) -
         why = " ".join(complaint(done).split())[:200]
         return {}, {"slurm": "not allowed to run commands in controller-0" if "forbidden" in why else why}
     parts, unread = parse(answers)
-    # One that nobody knows is told from one that nobody could be asked about: of an unknown job sacct does not complain.
+    # One that nobody knows is told from one that nobody could be asked about. sacct complains of no unknown job.
     if "job" in then and answers.get("job", (_LATE, ""))[0] == _LATE and not parts.get("slurmctld"):
         unread.setdefault("jobs", "no answer")
     if "past" in then and answers.get("past", (_LATE, ""))[0] and not parts.get("slurmctld"):

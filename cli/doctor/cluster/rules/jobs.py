@@ -31,26 +31,45 @@ def find(facts: Facts) -> Iterator[Finding]:
         if job.restarts >= LOOP:
             yield _looping(facts, job)
         if job.queued.waits:
-            queued = job.queued
-            alike = (job.reason, job.detail, queued.partitions, queued.min_nodes, queued.min_cpus, queued.min_memory)
+            alike = _asked(job)
             said = meanings[alike] = meanings.get(alike) or _meaning(facts, job)  # thousands may wait
             if said.kind == "never" or (said.kind == "held" and job.reason != "JobHeldUser"):
                 groups[said.kind, job.reason].append(job)
     for (kind, reason), jobs in groups.items():
-        said, first = _meaning(facts, jobs[0]), jobs[0]
+        first, all_said = jobs[0], [meanings[_asked(job)] for job in jobs]
+        said = all_said[0]
+        differ = (
+            kind == "never" and len({one.words for one in all_said}) > 1
+        )  # each asks for something else that is not there
         number = f"{len(jobs)} jobs" if len(jobs) > 1 else f"job {first.queued.id} of {first.queued.user}"
         fate = "never start as they are" if len(jobs) > 1 else "never starts as it is"
         yield Finding(
             about=f"job {first.queued.id}",
             severity="warning",
-            cause=f"{number} {fate if kind == 'never' else 'held'}: {said.words}",
-            evidence=(reason, *(f"{job.queued.id} of {job.queued.user}" for job in jobs[:_LISTED])),
+            cause=f"{number} {fate if kind == 'never' else 'held'}: "
+            + (meaning("BadConstraints").words if differ else said.words),
+            evidence=(
+                reason,
+                *(
+                    f"{job.queued.id} of {job.queued.user}" + (f": {one.words}" if differ else "")
+                    for job, one in zip(jobs[:_LISTED], all_said, strict=False)
+                ),
+            ),
             mend=_mend(facts, first, said),
             after=tuple(f"partition {name}" for name in first.queued.partitions if kind == "never"),
             weight=len(jobs),
         )
     yield from _no_nodes(facts)
     yield from _stuck(facts)
+
+
+def _asked(job: Job) -> tuple[object, ...]:
+    """What `_meaning` looks at: jobs that are alike in it are told the same. One too few, and it is said of others."""
+    queued = job.queued
+    return (
+        *(job.reason, job.detail, queued.partitions, queued.min_nodes, queued.min_cpus, queued.min_memory),
+        *(queued.constraint, job.node_gpus, job.job_gpus, job.licenses),
+    )
 
 
 def _stuck(facts: Facts) -> Iterator[Finding]:

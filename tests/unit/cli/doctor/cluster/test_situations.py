@@ -111,3 +111,20 @@ def test_what_the_log_shipper_takes_from_the_site_is_for_the_site_to_mend(reason
     cluster.waiting("log-shipper-abcde", reason)
     (first,) = diagnose(cluster.look())
     assert mend in first.mend
+
+
+def test_a_job_that_never_starts_is_not_taken_for_others_of_its_size() -> None:
+    cluster = recorded()
+    cluster.job("12", "Priority", node_tres="gres/gpu:8")
+    cluster.job("13", "Priority")
+    cluster.job("14", "Priority", licenses="matlab:7")
+    cluster.job("15", "Priority", feature="nosuch")
+    cluster.job("16", "Resources")
+    (found,) = diagnose(cluster.look())
+    assert found.cause.startswith("3 jobs never start as they are: asks for what no node has")
+    said = [line.partition(" of alice: ") for line in found.evidence[1:]]
+    assert [(id_, words[:23]) for id_, _, words in said] == [
+        ("12", "asks for 1 node with 1 "),
+        ("14", "asks for 7 of license m"),
+        ("15", "asks for 1 node with 1 "),
+    ]
