@@ -180,3 +180,14 @@ def test_a_node_suffers_from_its_machine(cluster: RecordedCluster, capsys: pytes
     assert run("node", "default-1") == 1
     assert capsys.readouterr().out.startswith("1. error: the Kubernetes machine node-0 is not ready")
     assert run("node", "default-0") == 0
+
+
+def test_a_node_that_slurm_lacks_is_told_also_where_no_pod_may_be_looked_at(
+    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.refused["Pod"] = 'Error from server (Forbidden): pods is forbidden: User "bob"'
+    nodes = cluster.slurm["nodes"][1]["nodes"]
+    nodes.remove(next(one for one in nodes if one["name"] == "default-1"))
+    assert run("node", "default-1") == 1
+    assert "Slurm has no node default-1, which the stack file wants" in " ".join(capsys.readouterr().out.split())
+    assert run("node", "default-0") == 0
