@@ -200,8 +200,9 @@ def _missing(facts: Facts) -> Iterator[Finding]:
     """Nodes of the stack file that Slurm does not have, where nobody may look at their pods."""
     known = {node.name for node in facts.nodes}
     told = {owner.name: owner.wanted for owner in facts.owners}  # less where the stack file is not applied yet
-    fixed = [(name, min(pool.size, told.get(name, pool.size))) for name, pool in facts.pools.items() if not pool.elastic]
-    for name in (node_name(pool, number) for pool, size in fixed for number in range(size)):
+    fixed = {name: pool.size for name, pool in facts.pools.items() if not pool.elastic}
+    sizes = {name: min(size, told.get(name, size)) for name, size in fixed.items()}
+    for name in (node_name(pool, number) for pool, size in sizes.items() for number in range(size)):
         if name not in known:
             yield Finding(
                 about=f"node {name}",
