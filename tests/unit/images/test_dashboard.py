@@ -326,12 +326,12 @@ def test_a_plot_says_in_words_what_it_shows(tmp_path: Path, prometheus: tuple[st
     [("all", False), ("Job", False), ("node,users", False), ("jobs", False), ("users,events", True), ("none", True)],
 )
 def test_plots_are_kept_back_as_slurm_reads_privatedata(
-    tmp_path: Path, prometheus: tuple[str, list[str]], value: str, shown: bool
+    tmp_path: Path, prometheus: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch, value: str, shown: bool
 ) -> None:
     """It looks for parts of words, in any case, and for `all` (src/common/read_config.c)."""
     (tmp_path / "slurm.conf").write_text(f"PrivateData={value}\n")
     slurm = Fixed(tmp_path, [], [])
-    slurm.administers = lambda _: False  # type: ignore[method-assign]
+    monkeypatch.setattr(slurm, "administers", lambda _: False)
     page = served(App(slurm, Prometheus(prometheus[0], lambda: NOW), lambda _: None), "/dashboard/", token=made_token())
     assert ("CPUs over the last day" in page[2]) is shown
     assert ("Plots are for operators" in page[2]) is not shown
