@@ -7,9 +7,11 @@ from copy import deepcopy
 import pytest
 
 from cli.doctor.cluster.diagnose import diagnose
+from images.common.slurm_conf import setting
+from slurm.conf import render
 from slurm.names import LOG_SHIPPER
 from tests.unit.cli.doctor.cluster.ills import Ill, both, ending, queued
-from tests.unit.cli.doctor.cluster.recorded import recorded
+from tests.unit.cli.doctor.cluster.recorded import CONFIG, recorded
 from tests.unit.cli.doctor.cluster.situations import SITUATIONS
 
 
@@ -128,3 +130,12 @@ def test_a_job_that_never_starts_is_not_taken_for_others_of_its_size() -> None:
         ("14", "asks for 7 of license m"),
         ("15", "asks for 1 node with 1 "),
     ]
+
+
+def test_how_many_records_are_kept_for_a_database_that_is_behind_is_what_slurm_conf_says() -> None:
+    cluster = recorded()
+    cluster.slurm["statistics"] = (0, "DBD Agent queue size: 9999\n")
+    (found,) = diagnose(cluster.look())
+    kept = setting(render(CONFIG), "MaxDBDMsgs")
+    assert kept is not None
+    assert found.evidence[0].startswith(f"slurmctld keeps {int(kept):,} of them")
