@@ -335,3 +335,19 @@ def test_plots_are_kept_back_as_slurm_reads_privatedata(
     page = served(App(slurm, Prometheus(prometheus[0], lambda: NOW), lambda _: None), "/dashboard/", token=made_token())
     assert ("CPUs over the last day" in page[2]) is shown
     assert ("Plots are for operators" in page[2]) is not shown
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("max_token_lifespan=86400", "scontrol token lifespan=28800</code> makes a token that is good for 8 h."),
+        ("max_token_lifespan=3600", "scontrol token lifespan=3600</code> makes a token that is good for 1 h."),
+        ("max_token_lifespan=86400,disable_token_creation", "Administrators make the tokens here"),
+    ],
+)
+def test_the_command_for_a_token_is_one_that_slurm_takes_here(tmp_path: Path, options: str, said: str) -> None:
+    """As rest.max_token_lifespan and rest.token_creation have it."""
+    (tmp_path / "slurm.conf").write_text(f"AuthAltParameters=jwt_key=/run/jwt.key,{options}\n")
+    app = App(Fixed(tmp_path, [], []), None, lambda _: None)
+    assert said in served(app, "/dashboard/login")[2]
+    assert ("lifespan" in served(app, "/dashboard/", token="x.y.z")[2]) is ("disable" not in options)
