@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from cli.health.nodes import Node as CheckedNode
@@ -230,6 +231,15 @@ class Facts:
     def knows(self, *parts: str) -> bool:
         """Whether all of these parts were read whole, so that what is not there does not exist."""
         return not any(part in self.unread for part in parts)
+
+    @cached_property
+    def jobs_on(self) -> Mapping[str, Sequence[QueuedJob]]:
+        """Node -> jobs that run there. Looked up for each of a thousand pods, of ten thousand jobs."""
+        found: dict[str, list[QueuedJob]] = {}
+        for job in self.jobs:
+            for node in job.queued.nodes:
+                found.setdefault(node, []).append(job.queued)
+        return found
 
     def pod(self, name: str) -> Pod | None:
         """The pod of this name."""

@@ -274,7 +274,7 @@ def _needs(facts: Facts, pod: Pod, after: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _leaving(facts: Facts, pod: Pod) -> Iterator[Finding]:
-    jobs = [job.queued for job in facts.jobs if pod.name in job.queued.nodes]
+    jobs = facts.jobs_on.get(pod.name, ())
     left = pod.killed_at - facts.now
     if pod.component == WORKER and jobs:
         listed = tuple(f"job {job.id} of {job.user}, {job.state.lower()}" for job in jobs[:8])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 
@@ -139,3 +141,22 @@ def test_how_many_records_are_kept_for_a_database_that_is_behind_is_what_slurm_c
     kept = setting(render(CONFIG), "MaxDBDMsgs")
     assert kept is not None
     assert found.evidence[0].startswith(f"slurmctld keeps {int(kept):,} of them")
+
+
+def test_many_jobs_on_many_nodes_that_leave_are_told_within_the_time_of_a_look() -> None:
+    """As while a pool of large jobs gets another image: each pod was looked for in the nodes of each job."""
+    cluster = recorded()
+    nodes, jobs = 500, 5000
+    worker = cluster.thing("Pod", "default-1")
+    worker["metadata"]["deletionTimestamp"] = "2099-01-01T00:00:00Z"
+    for number in range(2, nodes):
+        pod = deepcopy(worker)
+        pod["metadata"] |= {"name": f"default-{number}", "uid": f"u{number}"}
+        cluster.objects.append(pod)
+    cluster.job("1", "None", state="RUNNING", nodes=f"default-[0-{nodes - 1}]")
+    facts = cluster.look()
+    facts = replace(facts, jobs=facts.jobs * jobs)
+    begun = time.process_time()
+    found = diagnose(facts)
+    assert sum(f"waits for {jobs} jobs" in item.cause for item in found) == nodes - 1
+    assert time.process_time() - begun < 2
