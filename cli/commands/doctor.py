@@ -80,7 +80,7 @@ def doctor(context: typer.Context, config: ConfigOption = None, *, as_json: Json
     if as_json:
         typer.echo(json.dumps(as_data(facts, found), indent=1))
     else:
-        print_findings(facts, found, fine="Nothing is wrong, as far as could be seen.")
+        print_findings(facts, found, fine="Nothing is wrong, as far as could be seen.", stack=config)
     if found:
         raise typer.Exit(FAILED)
 
@@ -119,7 +119,7 @@ def job(
     if as_json:
         typer.echo(json.dumps(as_data(facts, found, job=id_), indent=1))
     else:
-        print_findings(facts, found, fine="")
+        print_findings(facts, found, fine="", stack=config)
     if any(item.severity != "note" or " waits: " in item.cause for item in found):
         raise typer.Exit(FAILED)
 
@@ -161,7 +161,8 @@ def node(
     if as_json:
         typer.echo(json.dumps(as_data(facts, found, node=name, state=state), indent=1))
     else:
-        print_findings(facts, found, fine=f"Nothing is wrong with {name} ({state}), as far as could be seen.")
+        fine = f"Nothing is wrong with {name} ({state}), as far as could be seen."
+        print_findings(facts, found, fine=fine, stack=config)
     if found:
         raise typer.Exit(FAILED)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 from collections.abc import Callable
@@ -46,6 +47,7 @@ def collect(
         unfinished, silent = (), {**silent, "pulumi": failure.message}
     return Facts(
         namespace=namespace,
+        reached_by=shlex.join(["kubectl", *kubectl.command()[1:]]),
         now=now,
         pools={
             name: Pool(size=pool.most, gpus=pool.resources.gpus.count, elastic=pool.is_elastic)

@@ -188,6 +188,8 @@ class Facts:
     """The whole cluster."""
 
     namespace: str
+    reached_by: str = "kubectl"
+    """kubectl with what leads into this cluster, as a shell takes it: its own default may be another cluster."""
     now: float
     """By the controller's clock, or by this machine's where nobody knows that, in seconds since 1970."""
     pools: Mapping[str, Pool] = field(default_factory=dict)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import typer
 
 from cli.commands import doctor
 from cli.errors import USAGE, Failure
+from tests.stacks import ROOT
 from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
 
 Ill = Callable[[RecordedCluster], object]
@@ -191,3 +193,22 @@ def test_a_node_that_slurm_lacks_is_told_also_where_no_pod_may_be_looked_at(
     assert run("node", "default-1") == 1
     assert "Slurm has no node default-1, which the stack file wants" in " ".join(capsys.readouterr().out.split())
     assert run("node", "default-0") == 0
+
+
+def test_commands_to_be_copied_are_said_to_be_for_this_cluster(
+    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Another one may have the same namespace and nodes, and be what kubectl and slurmstack lead to by themselves."""
+    stack = tmp_path / "Pulumi.prod.yaml"
+    stack.write_bytes((ROOT / "Pulumi.dev.yaml").read_bytes())
+    assert run("--config", str(stack)) == 0
+    assert "here:" not in capsys.readouterr().out
+    cluster.node("default-1", "IDLE", "DRAIN", reason="bad disk", by="root")
+    cluster.job("12", "DependencyNeverSatisfied")
+    cluster.thing("StatefulSet", "default")["spec"]["replicas"] = 5
+    assert run("--config", str(stack)) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "kubectl here: kubectl --context test" in lines
+    assert f"slurmstack here: slurmstack ... --config {stack}" in lines
+    assert run() == 1
+    assert "slurmstack here" not in capsys.readouterr().out
