@@ -53,6 +53,7 @@ def collect(
             name: Pool(size=pool.most, gpus=pool.resources.gpus.count, elastic=pool.is_elastic)
             for name, pool in config.worker_nodes.items()
         },
+        partition_pools={name: partition.pools for name, partition in config.partitions.items()},
         wanted_configuration=wanted,
         accounting=config.accounting.enabled,
         unread={**unread, **odd, **silent},

@@ -193,6 +193,8 @@ class Facts:
     now: float
     """By the controller's clock, or by this machine's where nobody knows that, in seconds since 1970."""
     pools: Mapping[str, Pool] = field(default_factory=dict)
+    partition_pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Partition of the stack file -> its pools."""
     wanted_configuration: str = ""
     """Hash of the configuration that the stack file makes."""
     accounting: bool = True

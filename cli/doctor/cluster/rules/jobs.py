@@ -128,7 +128,7 @@ def _no_licenses(facts: Facts, job: Job) -> str:
 def _no_such_nodes(facts: Facts, job: Job) -> str:
     queued = job.queued
     nodes = [node for node in facts.nodes if set(node.partitions) & set(queued.partitions)]
-    if not nodes or not facts.knows("nodes", "slurm", "pods") or len(nodes) < sum(p.size for p in facts.pools.values()):
+    if not nodes or not facts.knows("nodes", "slurm", "pods") or len(nodes) < _most_nodes(facts, job):
         return ""  # more may come
     # Anything else than one feature is Slurm's own language.
     feature = queued.constraint if re.fullmatch(r"[\w.-]+", queued.constraint) else ""
@@ -149,6 +149,12 @@ def _no_such_nodes(facts: Facts, job: Job) -> str:
         )
     gpus = sum(node.all_gpus for node in fitting)
     return f"asks for {job.job_gpus} GPUs, and its nodes have {gpus or 'none'}" if job.job_gpus > gpus else ""
+
+
+def _most_nodes(facts: Facts, job: Job) -> int:
+    """Nodes that its partitions may have in the end; of a partition that is not in the stack file nobody knows less."""
+    pools = {pool for name in job.queued.partitions for pool in facts.partition_pools.get(name, tuple(facts.pools))}
+    return sum(pool.size for name, pool in facts.pools.items() if name in pools)
 
 
 def _each(job: Job) -> str:

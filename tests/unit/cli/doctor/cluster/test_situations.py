@@ -8,10 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from cli.doctor.cluster.collect import collect
 from cli.doctor.cluster.diagnose import diagnose
+from cli.doctor.cluster.facts import Pool
+from config import load_config
 from images.common.slurm_conf import setting
 from slurm.conf import render
 from slurm.names import LOG_SHIPPER
+from tests import stacks
+from tests.stacks import with_change
 from tests.unit.cli.doctor.cluster.ills import Ill, both, ending, queued
 from tests.unit.cli.doctor.cluster.recorded import CONFIG, recorded
 from tests.unit.cli.doctor.cluster.situations import SITUATIONS
@@ -160,3 +165,21 @@ def test_many_jobs_on_many_nodes_that_leave_are_told_within_the_time_of_a_look()
     found = diagnose(facts)
     assert sum(f"waits for {jobs} jobs" in item.cause for item in found) == nodes - 1
     assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize(("pools", "told"), [(("default",), True), (("default", "gpu"), False)])
+def test_a_job_is_compared_with_the_pools_of_its_own_partition(pools: tuple[str, ...], told: bool) -> None:
+    """Where another pool has nodes that are still to come, they may only be meant for it if it is in there."""
+    cluster = recorded()
+    cluster.job("12", "Priority", node_tres="gres/gpu:8")
+    facts = cluster.look()
+    both_pools = {**facts.pools, "gpu": Pool(size=4, elastic=True)}
+    found = diagnose(replace(facts, pools=both_pools, partition_pools={"main": pools}))
+    assert any("never starts as it is: asks for" in item.cause for item in found) is told
+
+
+def test_pools_of_partitions_are_those_of_the_stack_file() -> None:
+    partitions = {"main": {"pools": ["cpu"], "default": True}, "every": {"pools": ["cpu", "gpu"]}}
+    config = load_config(with_change(stacks.existing_full(), "partitions", partitions))
+    facts = collect(recorded(), config)
+    assert facts.partition_pools == {"main": ("cpu",), "every": ("cpu", "gpu")}
