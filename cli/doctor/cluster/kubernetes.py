@@ -124,6 +124,7 @@ def _pod(item: Mapping[str, Any], warnings: Warnings) -> Pod:
     metadata, status = item["metadata"], item.get("status", {})
     owner: Mapping[str, Any] = next(iter(metadata.get("ownerReferences", [])), {})
     scheduled = [one for one in status.get("conditions", []) if one["type"] == "PodScheduled"]
+    ready = [one for one in status.get("conditions", []) if (one["type"], one["status"]) == ("Ready", "True")]
     placed = not scheduled or scheduled[0]["status"] == "True"
     containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
     return Pod(
@@ -141,6 +142,7 @@ def _pod(item: Mapping[str, Any], warnings: Warnings) -> Pod:
         killed_at=_at(metadata.get("deletionTimestamp")),
         kept_by=tuple(map(str, metadata.get("finalizers", []))),
         created_at=_at(metadata.get("creationTimestamp")),
+        ready_at=_at(ready[0].get("lastTransitionTime")) if ready else 0.0,
         containers=tuple(map(_container, containers)),
         warnings=warnings.get(metadata.get("uid", ""), ()),
     )

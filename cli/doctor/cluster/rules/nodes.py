@@ -21,7 +21,7 @@ _MUNGE = re.compile(r"munge|credential|authentication", re.IGNORECASE)
 _CLOCK = re.compile(r"expired|rewound|clock|time", re.IGNORECASE)
 
 _JOINING = 120
-"""Seconds that the pod of a node may run before Slurm knows the node."""
+"""Seconds that the pod of a node may be ready before Slurm knows the node."""
 
 _REASONS = (
     (
@@ -184,7 +184,7 @@ def _strangers(facts: Facts) -> Iterator[Finding]:
     """Workers that run, and that Slurm does not know."""
     known = {node.name for node in facts.nodes}
     for pod in facts.pods:
-        late = facts.now - pod.created_at > _JOINING
+        late = facts.now - (pod.ready_at or pod.created_at) > _JOINING  # its machine and image may have taken long
         if pod.component == WORKER and pod.ready and not pod.leaving and late and pod.name not in known:
             yield Finding(
                 about=f"node {pod.name}",

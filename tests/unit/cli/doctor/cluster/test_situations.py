@@ -17,7 +17,7 @@ from slurm.conf import render
 from slurm.names import LOG_SHIPPER
 from tests import stacks
 from tests.stacks import with_change
-from tests.unit.cli.doctor.cluster.ills import Ill, both, ending, queued
+from tests.unit.cli.doctor.cluster.ills import Ill, ago, both, ending, queued
 from tests.unit.cli.doctor.cluster.recorded import CONFIG, recorded
 from tests.unit.cli.doctor.cluster.situations import SITUATIONS
 
@@ -183,3 +183,14 @@ def test_pools_of_partitions_are_those_of_the_stack_file() -> None:
     config = load_config(with_change(stacks.existing_full(), "partitions", partitions))
     facts = collect(recorded(), config)
     assert facts.partition_pools == {"main": ("cpu",), "every": ("cpu", "gpu")}
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(5, False), (600, True)])
+def test_a_worker_that_has_just_become_ready_is_not_yet_unknown_to_slurm(seconds: int, told: bool) -> None:
+    """However long its machine and its image took: slurmd registers after that."""
+    cluster = recorded()
+    nodes = cluster.slurm["nodes"][1]["nodes"]
+    nodes[:] = [one for one in nodes if one["name"] != "default-1"]
+    conditions = cluster.thing("Pod", "default-1")["status"]["conditions"]
+    next(one for one in conditions if one["type"] == "Ready")["lastTransitionTime"] = ago(seconds)
+    assert bool(diagnose(cluster.look())) is told
