@@ -50,6 +50,8 @@ class Pod:
     kept_by: tuple[str, ...] = ()
     """Its finalizers: Kubernetes keeps its record until whoever set them has taken them away."""
     created_at: float = 0.0
+    placed_at: float = 0.0
+    """Since when it has a machine; 0 if it has none."""
     ready_at: float = 0.0
     """Since when it is ready; 0 if it is not."""
     containers: tuple[Container, ...] = ()

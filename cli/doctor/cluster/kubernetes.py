@@ -142,6 +142,7 @@ def _pod(item: Mapping[str, Any], warnings: Warnings) -> Pod:
         killed_at=_at(metadata.get("deletionTimestamp")),
         kept_by=tuple(map(str, metadata.get("finalizers", []))),
         created_at=_at(metadata.get("creationTimestamp")),
+        placed_at=_at(scheduled[0].get("lastTransitionTime")) if scheduled and placed else 0.0,
         ready_at=_at(ready[0].get("lastTransitionTime")) if ready else 0.0,
         containers=tuple(map(_container, containers)),
         warnings=warnings.get(metadata.get("uid", ""), ()),

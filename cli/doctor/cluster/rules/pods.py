@@ -200,7 +200,7 @@ def _unplaced(facts: Facts, pod: Pod) -> tuple[str, str]:
 def _containers(facts: Facts, pod: Pod, about: str, after: tuple[str, ...], weight: int) -> Iterator[Finding]:
     """A pod that has a machine, and does not run well there."""
     logs = facts.kubectl(f"logs {pod.name}")
-    age = facts.now - pod.created_at
+    age = facts.now - (pod.placed_at or pod.created_at)  # a machine that is made for it takes minutes
     for item in pod.containers:
         cause, evidence, mend = _container(item, logs)
         if pod.component == LOG_SHIPPER and item.waiting in _OF_THE_SITE:

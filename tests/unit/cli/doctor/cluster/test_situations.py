@@ -194,3 +194,12 @@ def test_a_worker_that_has_just_become_ready_is_not_yet_unknown_to_slurm(seconds
     conditions = cluster.thing("Pod", "default-1")["status"]["conditions"]
     next(one for one in conditions if one["type"] == "Ready")["lastTransitionTime"] = ago(seconds)
     assert bool(diagnose(cluster.look())) is told
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(30, False), (600, True)])
+def test_a_pod_that_waited_for_its_machine_has_its_time_to_get_ready_from_then_on(seconds: int, told: bool) -> None:
+    cluster = recorded()
+    cluster.unready("default-1")
+    conditions = cluster.thing("Pod", "default-1")["status"]["conditions"]
+    next(one for one in conditions if one["type"] == "PodScheduled")["lastTransitionTime"] = ago(seconds)
+    assert any("is not ready after" in item.cause for item in diagnose(cluster.look())) is told
