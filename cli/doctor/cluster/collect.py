@@ -38,8 +38,8 @@ def collect(
         items += found
         unread |= missing
     of_slurm, silent = _of_slurm(slurm)
-    # Who looks may have a clock that is wrong, and would be told to delete a pod by force that has just begun to end.
-    now = of_slurm.get("clock") or here
+    # One that is ahead, here or there, would have a pod deleted by force that has just begun to end.
+    now = min(of_slurm.get("clock") or here, here)
     parts, odd = kubernetes.parse(items, now)
     try:
         unfinished = tuple(pulumi.result())

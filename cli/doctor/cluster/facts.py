@@ -195,7 +195,7 @@ class Facts:
     reached_by: str = "kubectl"
     """kubectl with what leads into this cluster, as a shell takes it: its own default may be another cluster."""
     now: float
-    """By the controller's clock, or by this machine's where nobody knows that, in seconds since 1970."""
+    """By the clock of the controller or of this machine, whichever is behind, in seconds since 1970."""
     pools: Mapping[str, Pool] = field(default_factory=dict)
     partition_pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Partition of the stack file -> its pools."""

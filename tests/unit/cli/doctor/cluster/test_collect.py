@@ -9,7 +9,7 @@ import pytest
 
 from cli.doctor.cluster.diagnose import diagnose, diagnose_job, diagnose_node
 from tests.unit.cli.doctor.cluster.ills import ago, lease
-from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
+from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster, recorded
 
 GARBAGE: tuple[Any, ...] = (None, 7, "", "text", [], [None], {}, {"a": {}})
 
@@ -120,10 +120,15 @@ def use(cluster: RecordedCluster) -> None:
     diagnose_node(facts, "default-0")
 
 
-def test_times_are_by_the_cluster_s_clock_not_by_that_of_who_looks() -> None:
-    """Which is a day ahead here: a pod that has just begun to end would have to be deleted by force."""
+@pytest.mark.parametrize(("here", "there"), [(CLOCK + 86400, CLOCK), (CLOCK, CLOCK + 86400)])
+def test_a_clock_that_is_ahead_has_no_pod_deleted_by_force(
+    monkeypatch: pytest.MonkeyPatch, here: int, there: int
+) -> None:
+    """That of who looks, or the controller's: a pod that has just begun to end would be overdue by a day."""
     cluster = recorded()
     cluster.thing("Pod", "default-1")["metadata"]["deletionTimestamp"] = ago(-20)
+    cluster.slurm["clock"] = (0, str(there))
+    monkeypatch.setattr("cli.doctor.cluster.collect.time.time", lambda: float(here))
     assert diagnose(cluster.look()) == ()
 
 
