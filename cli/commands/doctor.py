@@ -176,8 +176,9 @@ def _look(config: Path | None, *, job: str = "") -> Facts:
     stack = open_stack(config)
     with _could_not_look():
         ask_pulumi = partial(unfinished, stack, SILENT)
-        facts = collect(reach(stack, seconds=SILENT), stack.config, job=job, ask_pulumi=ask_pulumi)
+        facts = collect(reach(stack, seconds=SILENT, ask=False), stack.config, job=job, ask_pulumi=ask_pulumi)
         if not facts.pods and not facts.owners and "slurm" in facts.unread:
+            reach(stack, seconds=SILENT)  # says it better where there is no such cluster, or it is silent
             whys = "; ".join(dict.fromkeys(f"{part}: {why}" for part, why in facts.unread.items()))
             missing = facts.knows("pods", "workloads")
             raise Failure(
