@@ -27,14 +27,17 @@ def find(facts: Facts) -> Iterator[Finding]:
     """What is wrong with jobs as a whole. Those that wait for their turn or for limits are as they should be."""
     groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
     meanings: dict[tuple[object, ...], Meaning] = {}
+    looping: dict[str, list[Job]] = defaultdict(list)
     for job in facts.jobs:
         if job.restarts >= LOOP:
-            yield _looping(facts, job)
+            looping[job.queued.user].append(job)
         if job.queued.waits:
             alike = _asked(job)
             said = meanings[alike] = meanings.get(alike) or _meaning(facts, job)  # thousands may wait
             if said.kind == "never" or (said.kind == "held" and job.reason != "JobHeldUser"):
                 groups[said.kind, job.reason].append(job)
+    for jobs in looping.values():
+        yield _looping(facts, jobs[0], len(jobs) - 1, max(job.restarts for job in jobs))
     for (kind, reason), jobs in groups.items():
         first, all_said = jobs[0], [meanings[_asked(job)] for job in jobs]
         said = all_said[0]
@@ -165,16 +168,19 @@ def _each(job: Job) -> str:
     return f"{nodes} with {queued.min_cpus} CPUs and {queued.min_memory:.0f} MiB each{gpus}{feature}"
 
 
-def _looping(facts: Facts, job: Job) -> Finding:
+def _looping(facts: Facts, job: Job, more: int = 0, most: int = 0) -> Finding:
+    """`more`: how many others of its user do the same, `most`: how often; a prolog that fails does it to thousands."""
     id_ = job.queued.id
+    others = f" and {more} more of {job.queued.user} were" if more else f" of {job.queued.user} was"
+    times = f"up to {most} times: they start and fail" if more else f"{job.restarts} times: it starts and fails"
     return Finding(
         about=f"job {id_}",
         severity="warning",
-        cause=f"job {id_} of {job.queued.user} was requeued {job.restarts} times: it starts and fails again",
+        cause=f"job {id_}{others} requeued {times} again",
         evidence=(f"now {job.queued.state.lower()}" + (f", {job.detail or job.reason}" if job.queued.waits else ""),),
         mend=f"{facts.slurm(f'sacct -j {id_} --duplicates --format=JobID,State,ExitCode,NodeList')}, then "
         f"{facts.slurm(f'scontrol requeuehold {id_}')}",
-        weight=1,
+        weight=1 + more,
     )
 
 

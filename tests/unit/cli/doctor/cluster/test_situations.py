@@ -203,3 +203,13 @@ def test_a_pod_that_waited_for_its_machine_has_its_time_to_get_ready_from_then_o
     conditions = cluster.thing("Pod", "default-1")["status"]["conditions"]
     next(one for one in conditions if one["type"] == "PodScheduled")["lastTransitionTime"] = ago(seconds)
     assert any("is not ready after" in item.cause for item in diagnose(cluster.look())) is told
+
+
+def test_many_jobs_of_a_user_that_are_requeued_are_one_finding() -> None:
+    """As with a prolog that fails: each was one, with its commands."""
+    cluster = recorded()
+    for number in range(5):
+        cluster.job(str(20 + number), "BeginTime", restarts=3 + number)
+    (found,) = diagnose(cluster.look())
+    assert found.cause == "job 20 and 4 more of alice were requeued up to 7 times: they start and fail again"
+    assert found.weight == 5
