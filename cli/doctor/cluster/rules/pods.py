@@ -31,6 +31,12 @@ _UNPLACED = (
     ),
     (r"Too many pods", "every machine that fits has as many pods as it may", "add machines to the Kubernetes cluster"),
     (
+        # Kubernetes' own, which say that a machine is ill: to tolerate one, or to take it away, would mend nothing.
+        r"untolerated taint(?:\(s\))? ?\{node\.kubernetes\.io/([\w-]+)",
+        "machines that may fit are {0}, as Kubernetes says",
+        "kubectl get nodes, then kubectl describe node MACHINE; mend or replace it",
+    ),
+    (
         r"untolerated taint(?:\(s\))? ?(\{[^}]*\})",
         "the machines have the taint {0}, which the pod does not tolerate",
         "add it to worker_nodes.{pool}.tolerations and `slurmstack up`, or: kubectl taint nodes MACHINE KEY-",

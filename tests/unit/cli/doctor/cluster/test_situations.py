@@ -213,3 +213,14 @@ def test_many_jobs_of_a_user_that_are_requeued_are_one_finding() -> None:
     (found,) = diagnose(cluster.look())
     assert found.cause == "job 20 and 4 more of alice were requeued up to 7 times: they start and fail again"
     assert found.weight == 5
+
+
+@pytest.mark.parametrize("ill", ["unreachable", "not-ready", "disk-pressure"])
+def test_a_taint_that_says_a_machine_is_ill_is_not_to_be_tolerated(ill: str) -> None:
+    cluster = recorded()
+    taint = f"untolerated taint {{node.kubernetes.io/{ill}: }}"
+    cluster.unplaced("default-1", f"0/3 nodes are available: 1 node(s) had untolerated taint {{a: b}}, 2 had {taint}.")
+    (found,) = diagnose(cluster.look())
+    assert found.cause == f"pod default-1 cannot be placed: machines that may fit are {ill}, as Kubernetes says"
+    assert "taint" not in found.mend
+    assert "toler" not in found.mend
