@@ -47,6 +47,8 @@ def _open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest that is free, so this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(descriptor, "w" if descriptor else "r", closefd=False))  # noqa: SIM115
+    # A terminal may not have all letters of a job's name or a reason: one of them must not end a command.
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 
 def _tell(error: OSError) -> int:

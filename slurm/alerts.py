@@ -69,7 +69,8 @@ ALERTS: Final = (
         "10m",
         "Prometheus has no figures of {{ $labels.instance }}",
     ),
-    _alert("SlurmNodesDown", "slurm_nodes_down > 0", "10m", "{{ $value }} nodes are down"),
+    # Not slurm_nodes_down: it has nodes of an elastic pool for which no machine came, which stay down while it pauses.
+    _alert("SlurmNodesDown", "count(slurmstack_node_down == 1)", "10m", "{{ $value }} nodes are down"),
     _alert(
         "SlurmNodeDrained",
         "slurmstack_node_drained == 1",

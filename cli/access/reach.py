@@ -18,8 +18,13 @@ OUTPUT = "kubeconfig"
 """Output of a stack whose cloud makes the cluster. It names a command that gets a token; there is no secret in it."""
 
 
-def reach(stack: Stack, *, seconds: float = 600) -> Kubectl:
-    """Kubectl for the cluster of a stack. Raises Failure if there is none, or if it does not answer in that time."""
+def reach(stack: Stack, *, seconds: float = 600, ask: bool = True) -> Kubectl:
+    """Kubectl for the cluster of a stack. Raises Failure if there is none, or if it does not answer in that time.
+
+    `ask`: whether a cluster that is there anyway is asked; who asks it other things at once saves that time.
+    """
+    if not ask and not isinstance(stack.config.cloud, NebiusCloud):
+        return connect(stack.config.cloud, ask=False)
     kubectl = reach_if_made(stack, seconds=seconds)
     if kubectl is None:
         raise Failure(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,7 +16,7 @@ from cli.bundle.parts import Read
 from cli.bundle.redact import Redactor
 from cli.errors import USAGE, Failure
 from cli.health.present import plain
-from cli.logs.sources import AT_ONCE
+from cli.logs.sources import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ class Bundle:
         def read_one(read: Read) -> str:
             return _end_of(self.redact(read()), most)  # cut at last: half of a secret is found by nobody
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with side_by_side() as pool:
             asked = {pool.submit(read_one, read): name for name, read in parts.items()}
             for number, answer in enumerate(as_completed(asked), start=1):
                 name = asked[answer]

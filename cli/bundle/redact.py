@@ -25,8 +25,8 @@ _WIDTHS = (64, 76)
 """Columns at which PEM and MIME break Base64."""
 
 _SECRET_NAME = re.compile(
-    r"(?i)(?:pass|password|passwd|passphrase|passcode|token|secure|secret|encryptionsalt|encryptedkey|credentials?"
-    r"|(?:private|secret|access|api|signing|munge|jwt|shared|encryption)[_.-]?key)$"
+    r"(?i)(?:pass|password|passwd|passphrase|passcode|authtok|token|secure|secret|encryptionsalt|encryptedkey"
+    r"|credentials?|(?:private|secret|access|api|signing|munge|jwt|shared|encryption)[_.-]?key)$"
 )
 """The end of keys whose values are secrets."""
 
@@ -40,11 +40,15 @@ _NO_VALUE = re.compile(
 """Words, what was removed already, names of files (those of daemons' keys, say), and what a file `passwd` has."""
 
 _ASSIGNED = re.compile(
-    r"(?i)(?P<name>(?:pass(?:word|wd|phrase|code)?|(?<!pull[_-])secret|token|(?:private|secret|access|api|signing)[_.-]?key)"
+    r"(?i)(?P<name>(?:pass(?:word|wd|phrase|code)?|authtok|(?<!pull[_-])secret|token"
+    r"|(?:private|secret|access|api|signing)[_.-]?key)"
     r"\\*[\"']?[ \t]*[=:][ \t]*)"
     r"(?P<value>\\{1,16}\"(?:(?!\\{1,16}\").){1,4000}\\{1,16}\"|\"(?:[^\"\\\n]|\\.)+\"|'[^'\n]+'|[^\s\"',;&\\]+)"
 )
 """`password=...`, also quoted, and quoted within JSON."""
+
+_HOOK = re.compile(r"https?://[^\s/\"'<>]+/[^\s\"'<>{}\[\],]{8,}")
+"""Whose path may be all that one needs to know."""
 
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -110,7 +114,7 @@ def redactor(secrets: Iterable[Mapping[str, Any]]) -> Redactor:
 
 def _forms(value: bytes) -> Iterator[str]:
     """A value as it may stand in a text: plain, by lines, as JSON and URLs write it, and in Base64 and hexadecimal."""
-    pieces = {value, value.strip(), *(line.strip() for line in value.splitlines())}
+    pieces = {value, value.strip(), *(line.strip() for line in value.splitlines()), *_inside(value)}
     for piece in pieces:
         if len(piece) < SHORTEST or piece.decode(errors="replace").lower() in _COMMON:
             continue
@@ -119,6 +123,15 @@ def _forms(value: bytes) -> Iterator[str]:
         for _ in range(2):  # JSON within JSON, as in annotations
             plain |= {escape(text) for text in plain for escape in _ESCAPES}
         yield from plain
+
+
+def _inside(value: bytes) -> Iterator[bytes]:
+    """What is secret in a file that is a Secret's value, as `alertmanager.yml`: passwords, and addresses of hooks."""
+    text = value.decode("utf-8", "replace")
+    for match in _ASSIGNED.finditer(text):
+        if not _NO_VALUE.fullmatch(said := match["value"].strip("\\\"'")):
+            yield said.encode()
+    yield from (found.encode() for found in _HOOK.findall(text))
 
 
 _ESCAPES: tuple[Callable[[str], str], ...] = (

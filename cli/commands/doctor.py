@@ -80,7 +80,7 @@ def doctor(context: typer.Context, config: ConfigOption = None, *, as_json: Json
     if as_json:
         typer.echo(json.dumps(as_data(facts, found), indent=1))
     else:
-        print_findings(facts, found, fine="Nothing is wrong, as far as could be seen.")
+        print_findings(facts, found, fine="Nothing is wrong, as far as could be seen.", stack=config)
     if found:
         raise typer.Exit(FAILED)
 
@@ -114,13 +114,26 @@ def job(
         )
     found = diagnose_job(facts, id_)
     if not found:
+        _refuse_unless_asked(facts, id_)
         raise Failure(f"neither slurmctld nor accounting knows a job {id_}", hint="`squeue`, `sacct`", code=USAGE)
     if as_json:
         typer.echo(json.dumps(as_data(facts, found, job=id_), indent=1))
     else:
-        print_findings(facts, found, fine="")
+        print_findings(facts, found, fine="", stack=config)
     if any(item.severity != "note" or " waits: " in item.cause for item in found):
         raise typer.Exit(FAILED)
+
+
+def _refuse_unless_asked(facts: Facts, id_: str) -> None:
+    """A job that nobody knows may be one that nobody could be asked about. Raises Failure then."""
+    silent = {part: why for part, why in facts.unread.items() if part in {"jobs", "accounting"}}
+    if silent:
+        raise Failure(
+            f"no job {id_} was found where it could be looked for; not asked: "
+            + ", ".join(f"{part} ({why})" for part, why in silent.items()),
+            hint="`slurmstack doctor` says what is wrong; then try again",
+            code=COULD_NOT_LOOK,
+        )
 
 
 @app.command()
@@ -148,7 +161,8 @@ def node(
     if as_json:
         typer.echo(json.dumps(as_data(facts, found, node=name, state=state), indent=1))
     else:
-        print_findings(facts, found, fine=f"Nothing is wrong with {name} ({state}), as far as could be seen.")
+        fine = f"Nothing is wrong with {name} ({state}), as far as could be seen."
+        print_findings(facts, found, fine=fine, stack=config)
     if found:
         raise typer.Exit(FAILED)
 
@@ -162,8 +176,9 @@ def _look(config: Path | None, *, job: str = "") -> Facts:
     stack = open_stack(config)
     with _could_not_look():
         ask_pulumi = partial(unfinished, stack, SILENT)
-        facts = collect(reach(stack, seconds=SILENT), stack.config, job=job, ask_pulumi=ask_pulumi)
+        facts = collect(reach(stack, seconds=SILENT, ask=False), stack.config, job=job, ask_pulumi=ask_pulumi)
         if not facts.pods and not facts.owners and "slurm" in facts.unread:
+            reach(stack, seconds=SILENT)  # says it better where there is no such cluster, or it is silent
             whys = "; ".join(dict.fromkeys(f"{part}: {why}" for part, why in facts.unread.items()))
             missing = facts.knows("pods", "workloads")
             raise Failure(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 _JOB = re.compile(
     r"""(?ix)
-    (?: (?<! [a-z0-9] ) (?: job | step ) [ _]? (?: id )? \\?["']? [ ]* [:=\#]? [ ]* | \[ (?= \d+\. ) )
+    (?: (?<! [a-z0-9] ) (?: job | step ) [ _]? (?: id )? \\?["']? [ ]* (?: [:=\#] [ ]* )? | \[ (?= \d+\. ) )
     ( \d+ )                                              # of the job, or of the array that it belongs to
     (?: [_+] (?: ( \d+ ) | \* | \[ [\d,%-]+ \] ) )?      # of the task; all that wait together are 5_*
     (?: \( ( \d+ ) \) )?                                 # of the task as a job: JobId=5_3(7)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -160,10 +161,21 @@ def event_line(item: dict[str, Any]) -> Line | None:
     return Line(at=at, component=EVENT, place=f"{about.get('kind', '').lower()}/{about.get('name', '')}", text=text)
 
 
+@contextmanager
+def side_by_side() -> Iterator[ThreadPoolExecutor]:
+    """Threads for calls of kubectl. After Ctrl-C those that wait for their turn do not begin any more."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 def read_all(sources: dict[str, Source], matches: Callable[[str], bool] = lambda _: True) -> Found:
     """Read side by side, and keep the lines whose text matches. What fails is noted and stops nothing."""
     found = Found()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with side_by_side() as pool:
         asked = {name: pool.submit(source) for name, source in sources.items()}
         for name, answer in asked.items():
             try:

@@ -30,8 +30,9 @@ class Workers:
     """The workers of the stack file, of all pools together."""
 
     ready: int
-    """Those that run and do not leave."""
+    """Those of `wanted` that run and do not leave."""
     wanted: int
+    """Those that always have to be there: of an elastic pool its `min`."""
     fewer: tuple[str, ...] = ()
     """Pools of which the cluster itself was told to have less, or which it does not have."""
 
@@ -141,7 +142,9 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         configuration=configuration,
         login_address=addresses.get("login"),
         rest_address=f"https://{rest}:{REST_PORT}" if rest else None,
-        healthy=_is_whole(items, pods) and not missing_workers(workers) and _is_fine(slurm, workers, configuration),
+        healthy=_is_whole(items, pods, config)
+        and not missing_workers(workers)
+        and _is_fine(slurm, workers, configuration),
         pools=_pools(config, items, slurm.nodes),
         queue=slurm.queue,
         jail=jail,
@@ -200,10 +203,16 @@ def _may_be_missing(item: Mapping[str, Any]) -> bool:
     return _owner(item) == "Job" or pod_of(item).component == PLACEHOLDER
 
 
-def _is_whole(items: Sequence[Mapping[str, Any]], pods: Sequence[Pod]) -> bool:
-    """Whether all pods run. A pool's leaving node may wait for jobs for days, and is none of those that are counted."""
+def _is_whole(items: Sequence[Mapping[str, Any]], pods: Sequence[Pod], config: ClusterConfig) -> bool:
+    """Whether all pods run. A pool's leaving node may wait for jobs for days, and is none of those that are counted.
+
+    Nodes of elastic pools come and go as they should; those that always have to be there are counted, too.
+    """
+    elastic = {name for name, pool in config.worker_nodes.items() if pool.is_elastic}
     return bool(pods) and all(
-        pod.ready and (pod.phase != LEAVING or _may_leave(item)) for item, pod in zip(items, pods, strict=True)
+        (pod.ready and (pod.phase != LEAVING or _may_leave(item)))
+        or (item["metadata"].get("labels") or {}).get(POOL_LABEL) in elastic
+        for item, pod in zip(items, pods, strict=True)
     )
 
 
@@ -220,7 +229,11 @@ def _is_fine(slurm: Answers, workers: Workers, configuration: str) -> bool:
 
 
 def _workers(config: ClusterConfig, pods: Sequence[Pod], sets: Sequence[Mapping[str, Any]]) -> Workers:
-    nodes = {node_name(name, number) for name, pool in config.worker_nodes.items() for number in range(pool.most)}
+    up = {pod.name for pod in pods if pod.ready and pod.phase != LEAVING}
+    ready = {
+        name: sum(node_name(name, number) in up for number in range(pool.most))
+        for name, pool in config.worker_nodes.items()
+    }
     fixed = {name: pool.least for name, pool in config.worker_nodes.items() if not pool.is_elastic}
     told = {
         item["metadata"]["name"]: int(item["spec"].get("replicas", 1))
@@ -228,7 +241,8 @@ def _workers(config: ClusterConfig, pods: Sequence[Pod], sets: Sequence[Mapping[
         if "deletionTimestamp" not in item["metadata"]
     }
     return Workers(
-        ready=sum(pod.name in nodes and pod.ready and pod.phase != LEAVING for pod in pods),
+        # More of an elastic pool than have to be there stand in for none of another.
+        ready=sum(min(ready[name], pool.least) for name, pool in config.worker_nodes.items()),
         wanted=sum(pool.least for pool in config.worker_nodes.values()),
         fewer=tuple(name for name, size in fixed.items() if told.get(name, 0) < size),
     )

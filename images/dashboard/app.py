@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from images.dashboard import views
 from images.dashboard.plots import HEIGHT, WIDTH, PrometheusAwayError
 from images.dashboard.slurm import SlurmAwayError, Token, TokenRefusedError
-from images.dashboard.text import clean, moment
+from images.dashboard.text import clean, duration, moment
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse
@@ -101,7 +101,7 @@ class App:
         self._routes: Mapping[tuple[str, str], Callable[[Request], Response]] = {
             ("GET", "/dashboard"): lambda _: _redirect(HOME),
             ("GET", "/dashboard/style.css"): lambda _: Response(body=self._style, headers=STYLE_HEADERS),
-            ("GET", "/dashboard/login"): lambda _: self._page("login", message=""),
+            ("GET", "/dashboard/login"): lambda _: self._login_page(),
             ("POST", "/dashboard/login"): self._login,
             ("POST", "/dashboard/logout"): self._logout,
             ("GET", HOME): lambda request: self._for_bearer(request, self._overview),
@@ -132,11 +132,18 @@ class App:
             self._slurm.nodes(token)
         except TokenRefusedError:
             self._log("a login was refused")
-            return self._page("login", HTTPStatus.UNAUTHORIZED, message=REFUSED)
+            return self._login_page(HTTPStatus.UNAUTHORIZED, message=REFUSED)
         except SlurmAwayError as error:
             return self._away(error)
         self._log(f"login of {token.user}")
         return _redirect(HOME, cookie=_cookie(token.text, max(0, token.ends - int(self._clock()))))
+
+    def _login_page(
+        self, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None, *, message: str = ""
+    ) -> Response:
+        """With the command that makes a token, as far as users may here."""
+        seconds = self._slurm.lifespan()
+        return self._page("login", status, headers, message=message, lifespan=seconds, good_for=duration(seconds))
 
     def _logout(self, request: Request) -> Response:
         return _redirect(f"{HOME}login", cookie=_cookie("", 0)) if request.from_here else self._foreign()
@@ -147,8 +154,7 @@ class App:
         try:
             return page(request, Token(request.token))
         except TokenRefusedError:
-            headers = {"Set-Cookie": _cookie("", 0)}
-            return self._page("login", HTTPStatus.UNAUTHORIZED, headers, message=REFUSED)
+            return self._login_page(HTTPStatus.UNAUTHORIZED, {"Set-Cookie": _cookie("", 0)}, message=REFUSED)
         except SlurmAwayError as error:
             return self._away(error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ def collect(
 
     `job`: the number of one that is asked about. `ask_pulumi`: what its state says is not finished; may raise Failure.
     """
-    namespace, now = config.cluster.namespace, time.time()
+    namespace, here = config.cluster.namespace, time.time()
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
         asked = [(kinds, pool.submit(_get, kubectl, namespace, verb)) for kinds, verb in kubernetes.ASKED]
         slurm = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled, job=job)
@@ -36,19 +37,23 @@ def collect(
         found, missing = _answer(answer, kinds)
         items += found
         unread |= missing
-    parts, odd = kubernetes.parse(items, now)
     of_slurm, silent = _of_slurm(slurm)
+    # One that is ahead, here or there, would have a pod deleted by force that has just begun to end.
+    now = min(of_slurm.get("clock") or here, here)
+    parts, odd = kubernetes.parse(items, now)
     try:
         unfinished = tuple(pulumi.result())
     except Failure as failure:
         unfinished, silent = (), {**silent, "pulumi": failure.message}
     return Facts(
         namespace=namespace,
+        reached_by=shlex.join(["kubectl", *kubectl.command()[1:]]),
         now=now,
         pools={
             name: Pool(size=pool.most, gpus=pool.resources.gpus.count, elastic=pool.is_elastic)
             for name, pool in config.worker_nodes.items()
         },
+        partition_pools={name: partition.pools for name, partition in config.partitions.items()},
         wanted_configuration=wanted,
         accounting=config.accounting.enabled,
         unread={**unread, **odd, **silent},

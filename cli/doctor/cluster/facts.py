@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from cli.health.nodes import Node as CheckedNode
@@ -49,6 +50,10 @@ class Pod:
     kept_by: tuple[str, ...] = ()
     """Its finalizers: Kubernetes keeps its record until whoever set them has taken them away."""
     created_at: float = 0.0
+    placed_at: float = 0.0
+    """Since when it has a machine; 0 if it has none."""
+    ready_at: float = 0.0
+    """Since when it is ready; 0 if it is not."""
     containers: tuple[Container, ...] = ()
     warnings: tuple[str, ...] = ()
     """Events of Kubernetes about it, the last one first."""
@@ -187,9 +192,13 @@ class Facts:
     """The whole cluster."""
 
     namespace: str
+    reached_by: str = "kubectl"
+    """kubectl with what leads into this cluster, as a shell takes it: its own default may be another cluster."""
     now: float
-    """By this machine's clock, in seconds since 1970."""
+    """By the clock of the controller or of this machine, whichever is behind, in seconds since 1970."""
     pools: Mapping[str, Pool] = field(default_factory=dict)
+    partition_pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Partition of the stack file -> its pools."""
     wanted_configuration: str = ""
     """Hash of the configuration that the stack file makes."""
     accounting: bool = True
@@ -230,6 +239,15 @@ class Facts:
     def knows(self, *parts: str) -> bool:
         """Whether all of these parts were read whole, so that what is not there does not exist."""
         return not any(part in self.unread for part in parts)
+
+    @cached_property
+    def jobs_on(self) -> Mapping[str, Sequence[QueuedJob]]:
+        """Node -> jobs that run there. Looked up for each of a thousand pods, of ten thousand jobs."""
+        found: dict[str, list[QueuedJob]] = {}
+        for job in self.jobs:
+            for node in job.queued.nodes:
+                found.setdefault(node, []).append(job.queued)
+        return found
 
     def pod(self, name: str) -> Pod | None:
         """The pod of this name."""

@@ -124,6 +124,7 @@ def _pod(item: Mapping[str, Any], warnings: Warnings) -> Pod:
     metadata, status = item["metadata"], item.get("status", {})
     owner: Mapping[str, Any] = next(iter(metadata.get("ownerReferences", [])), {})
     scheduled = [one for one in status.get("conditions", []) if one["type"] == "PodScheduled"]
+    ready = [one for one in status.get("conditions", []) if (one["type"], one["status"]) == ("Ready", "True")]
     placed = not scheduled or scheduled[0]["status"] == "True"
     containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
     return Pod(
@@ -141,6 +142,8 @@ def _pod(item: Mapping[str, Any], warnings: Warnings) -> Pod:
         killed_at=_at(metadata.get("deletionTimestamp")),
         kept_by=tuple(map(str, metadata.get("finalizers", []))),
         created_at=_at(metadata.get("creationTimestamp")),
+        placed_at=_at(scheduled[0].get("lastTransitionTime")) if scheduled and placed else 0.0,
+        ready_at=_at(ready[0].get("lastTransitionTime")) if ready else 0.0,
         containers=tuple(map(_container, containers)),
         warnings=warnings.get(metadata.get("uid", ""), ()),
     )
@@ -213,5 +216,7 @@ def _lease(item: Mapping[str, Any], now: float) -> Lease | None:
     if item["metadata"]["name"] != LEASE:
         return None
     spec = item.get("spec", {})
-    heard = _at(spec.get("renewTime") or spec.get("acquireTime"))
+    # The times that its holder writes are by that machine's clock; the API server notes its own for each change.
+    noted = max((_at(entry.get("time")) for entry in item["metadata"].get("managedFields", [])), default=0.0)
+    heard = noted or _at(spec.get("renewTime") or spec.get("acquireTime"))
     return Lease(holder=str(spec.get("holderIdentity") or "somebody"), age=now - heard)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.console import Console
@@ -23,6 +25,7 @@ def as_data(facts: Facts, findings: Sequence[Finding], **about: str) -> dict[str
     """Plain data for scripts. Keys are only ever added."""
     return {
         "namespace": facts.namespace,
+        "kubectl": facts.reached_by,
         **about,
         "findings": [item.as_data() for item in findings],
         "looked_at": _looked_at(facts),
@@ -30,8 +33,11 @@ def as_data(facts: Facts, findings: Sequence[Finding], **about: str) -> dict[str
     }
 
 
-def print_findings(facts: Facts, findings: Sequence[Finding], *, fine: str) -> None:
-    """The findings, what was looked at, and what could not be. `fine` is said where there is none."""
+def print_findings(facts: Facts, findings: Sequence[Finding], *, fine: str, stack: Path | None = None) -> None:
+    """The findings, what was looked at, and what could not be. `fine` is said where there is none.
+
+    `stack`: the file of --config.
+    """
     console = Console(highlight=False, emoji=False)
     console.width = min(console.width, _MOST) if console.is_terminal else _MOST
     for number, item in enumerate(findings, 1):
@@ -50,9 +56,22 @@ def print_findings(facts: Facts, findings: Sequence[Finding], *, fine: str) -> N
         console.print()
     if not findings:
         _print(console, Text(fine))
+    for line in _meant(facts, findings, stack):
+        console.print(Text(line), soft_wrap=True)
     _print(console, Text(f"looked at: {_looked_at(facts)}", style="dim"))
     for part, why in facts.unread.items():
         _print(console, Text(f"could not look at {part}: {plain(why)}", style="magenta"))
+
+
+def _meant(facts: Facts, findings: Sequence[Finding], stack: Path | None) -> Iterator[str]:
+    """For which cluster the commands are: as they stand they may be for another, to which the defaults lead."""
+    meant = {
+        "kubectl ": facts.reached_by,
+        "slurmstack ": f"slurmstack ... --config {quote(str(stack))}" if stack else "",
+    }
+    for program, command in meant.items():
+        if command and any(program in item.mend for item in findings):
+            yield f"{program}here: {plain(command)}"
 
 
 def _print(console: Console, text: Text, indent: int = 0) -> None:

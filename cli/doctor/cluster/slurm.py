@@ -74,7 +74,13 @@ def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool, job: str) -
     if not answers:
         why = " ".join(complaint(done).split())[:200]
         return {}, {"slurm": "not allowed to run commands in controller-0" if "forbidden" in why else why}
-    return parse(answers)
+    parts, unread = parse(answers)
+    # One that nobody knows is told from one that nobody could be asked about. sacct complains of no unknown job.
+    if "job" in then and answers.get("job", (_LATE, ""))[0] == _LATE and not parts.get("slurmctld"):
+        unread.setdefault("jobs", "no answer")
+    if "past" in then and answers.get("past", (_LATE, ""))[0] and not parts.get("slurmctld"):
+        unread.setdefault("accounting", "no answer")
+    return parts, unread
 
 
 def questions(*, accounting: bool, job: str) -> dict[str, str]:

@@ -34,10 +34,12 @@ _MEMORY: Final = 512 << 20
 
 _SECONDS: Final = 2.0
 """For a request and its answer together, without the time in which the figures are read: others wait meanwhile."""
-_NEARLY: Final = 0.9
-_REFUSED_SECONDS: Final = 20.0
-"""How long an address is refused that took nearly all of its time. Prometheus waits 10 s for an answer: five such
-addresses, one after the other, are as much."""
+_ENOUGH: Final = 0.5
+"""As a part of that time: what an address may have had lately. Who asks again and again, and each time takes a little
+less than all of it, keeps others out as well as who says nothing."""
+_FORGOTTEN: Final = 0.025
+"""The same: what is forgotten in a second. After all of it an address is refused for 20 s. Prometheus waits 10 s for an
+answer: five such addresses, one after the other, are as much."""
 _REQUEST_BYTES: Final = 8192
 _SHARE: Final = 20
 _PAUSE_SECONDS: Final = 5.0
@@ -83,22 +85,26 @@ class Figures:
 
 
 class Slow:
-    """Addresses that took their time, each for a while. They are few, as each has had nearly all of its time."""
+    """What each address has had of the server lately, of the time for one request; who has had too much is refused."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self.until: dict[str, float] = {}
-        """When each may come again."""
+        self.had: dict[str, tuple[float, float]] = {}
+        """How much, and as of when: it is forgotten little by little."""
 
-    def add(self, address: str) -> None:
-        """Refuse it from now on."""
-        now = self._now()
-        self.until = {one: until for one, until in self.until.items() if until > now}
-        self.until[address] = now + _REFUSED_SECONDS
+    def add(self, address: str, share: float) -> None:
+        """Note that it has had so much."""
+        now, had = self._now(), self._had(address) + share
+        self.had = {one: told for one, told in self.had.items() if self._had(one) > 0}
+        self.had[address] = (had, now)
+
+    def _had(self, address: str) -> float:
+        share, at = self.had.get(address, (0.0, 0.0))
+        return max(share - (self._now() - at) * _FORGOTTEN, 0.0)
 
     def __contains__(self, address: str) -> bool:
         """Whether it is refused now."""
-        return self.until.get(address, float("-inf")) > self._now()
+        return self._had(address) >= _ENOUGH
 
 
 def answer(
@@ -147,7 +153,7 @@ def attend(
     seconds: float = _SECONDS,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Answer one request unless its address is refused, and refuse it if it takes its time."""
+    """Answer one request unless its address is refused, and note what time it took."""
     if address in slow:
         return
     reading = 0.0
@@ -163,8 +169,7 @@ def attend(
     began = now()
     with contextlib.suppress(OSError):
         answer(connection, measured, seconds, lambda: now() - reading)
-    if now() - began - reading >= _NEARLY * seconds:
-        slow.add(address)
+    slow.add(address, min((now() - began - reading) / seconds, 1.0))
 
 
 def serve(listening: socket.socket, get: Callable[[], bytes]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +74,18 @@ def test_an_output_that_takes_nothing_gets_one_line(what: str, redirection: str,
     line = f"exec {sys.executable} -m cli.entry {what} {redirection}"
     done = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (status, said)
+
+
+def test_a_letter_that_the_terminal_does_not_have_ends_nothing(tmp_path: Path) -> None:
+    """As in a name of a job, an account or a reason, on one with ISO-8859-1."""
+    stack = tmp_path / "Pulumi.日.yaml"
+    stack.write_bytes((ROOT / "Pulumi.dev.yaml").read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.entry", "validate", "--config", str(stack)],
+        cwd=ROOT, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "iso-8859-1"}, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"Pulumi.?.yaml" in done.stdout
 
 
 def test_status_loads_what_logs_in_and_templates_only_where_they_are_needed() -> None:

@@ -319,3 +319,35 @@ def test_a_plot_says_in_words_what_it_shows(tmp_path: Path, prometheus: tuple[st
     assert 'role="img" aria-labelledby="plot-1 plot-1-text"' in page
     assert '<title id="plot-1">CPUs over the last day</title>' in page
     assert '<desc id="plot-1-text">in use: last 3, highest 3, mean 3.0. there: no figures. </desc>' in page
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("all", False), ("Job", False), ("node,users", False), ("jobs", False), ("users,events", True), ("none", True)],
+)
+def test_plots_are_kept_back_as_slurm_reads_privatedata(
+    tmp_path: Path, prometheus: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch, value: str, shown: bool
+) -> None:
+    """It looks for parts of words, in any case, and for `all` (src/common/read_config.c)."""
+    (tmp_path / "slurm.conf").write_text(f"PrivateData={value}\n")
+    slurm = Fixed(tmp_path, [], [])
+    monkeypatch.setattr(slurm, "administers", lambda _: False)
+    page = served(App(slurm, Prometheus(prometheus[0], lambda: NOW), lambda _: None), "/dashboard/", token=made_token())
+    assert ("CPUs over the last day" in page[2]) is shown
+    assert ("Plots are for operators" in page[2]) is not shown
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("max_token_lifespan=86400", "scontrol token lifespan=28800</code> makes a token that is good for 8 h."),
+        ("max_token_lifespan=3600", "scontrol token lifespan=3600</code> makes a token that is good for 1 h."),
+        ("max_token_lifespan=86400,disable_token_creation", "Administrators make the tokens here"),
+    ],
+)
+def test_the_command_for_a_token_is_one_that_slurm_takes_here(tmp_path: Path, options: str, said: str) -> None:
+    """As rest.max_token_lifespan and rest.token_creation have it."""
+    (tmp_path / "slurm.conf").write_text(f"AuthAltParameters=jwt_key=/run/jwt.key,{options}\n")
+    app = App(Fixed(tmp_path, [], []), None, lambda _: None)
+    assert said in served(app, "/dashboard/login")[2]
+    assert ("lifespan" in served(app, "/dashboard/", token="x.y.z")[2]) is ("disable" not in options)

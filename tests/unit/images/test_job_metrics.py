@@ -205,7 +205,7 @@ def test_an_address_that_says_nothing_is_refused_for_a_while_and_others_are_not(
     assert attended(slow, "192.0.2.1", request=REQUEST[:-1]) == b""
     assert attended(slow, "192.0.2.1") == b""
     assert attended(slow, "192.0.2.2").endswith(b"figures\n")
-    now[0] = 20.1
+    now[0] = 25.0
     assert attended(slow, "192.0.2.1").endswith(b"figures\n")
 
 
@@ -239,9 +239,36 @@ def test_addresses_that_are_refused_no_more_are_forgotten() -> None:
     now = [0.0]
     slow = Slow(lambda: now[0])
     for number in range(1000):
-        slow.add(f"192.0.2.{number}")
-        now[0] += 2
-    assert len(slow.until) <= 11
+        slow.add(f"192.0.2.{number}", 1.0)
+        now[0] += 4
+    assert len(slow.had) <= 11
+
+
+def test_an_address_that_stays_a_little_below_its_time_again_and_again_is_refused() -> None:
+    """Ten such connections at once, and Prometheus, which waits 10 s, never had an answer."""
+    now = [0.0]
+    slow, had = Slow(lambda: now[0]), 0.0
+
+    def get() -> bytes:
+        return b"figures\n"
+
+    class Dripping:
+        def settimeout(self, _: float) -> None:
+            pass
+
+        def recv(self, _: int) -> bytes:
+            now[0] += 1.7
+            return REQUEST
+
+        def sendall(self, _: bytes) -> None:
+            pass
+
+    for _ in range(10):
+        before = now[0]
+        attend(Dripping(), "192.0.2.1", get, slow, now=lambda: now[0])  # type: ignore[arg-type]
+        had += now[0] - before
+    assert had < 5
+    assert "192.0.2.2" not in slow
 
 
 def test_addresses_of_this_pod_are_known_in_both_ways_to_write_them() -> None:

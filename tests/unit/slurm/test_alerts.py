@@ -37,7 +37,10 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'up{job="slurmstack-jobs",instance="n0:9306"}': "0x200"},
         {'up{job="slurmstack-jobs",instance="n0:9306"}': "1x200", 'up{job="prometheus"}': "0x200"},
     ),
-    "SlurmNodesDown": ({"slurm_nodes_down": "2x200"}, {"slurm_nodes_down": "0x200"}),
+    "SlurmNodesDown": (
+        {f'slurmstack_node_down{{node="n{n}"}}': "1x200" for n in range(2)},
+        {"slurm_nodes_down": "2x200", 'slurmstack_elastic_pool_set_aside{pool="gpu"}': "1x200"},
+    ),
     "SlurmNodeDrained": ({DRAINED.format(0, "health", "dns"): "1x200"}, {DRAINED.format(0, "health", "dns"): "0x200"}),
     "SlurmManyNodesDrained": (
         {DRAINED.format(n, "health", "dns"): "1x200" for n in range(3)},

@@ -33,7 +33,7 @@ OWN, FOREIGN = 'namespace="slurm"', 'namespace="other"'
 SERIES = (
     ("SlurmctldDown", "slurmstack_slurmctld_up{{{}}}", "0x200"),
     ("SlurmPrologFailed", 'slurmstack_node_drained{{{},node="n0",reason_kind="prolog"}}', "1x200"),
-    ("SlurmNodesDown", "slurm_nodes_down{{{}}}", "2x200"),
+    ("SlurmNodesDown", 'slurmstack_node_down{{{},node="n0"}}', "1x200"),
 )
 
 

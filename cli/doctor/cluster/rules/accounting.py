@@ -31,7 +31,7 @@ def find(facts: Facts) -> Iterator[Finding]:
             about="accounting",
             severity="warning",
             cause=f"the database is behind: {facts.records_waiting} records of jobs wait in slurmctld",
-            evidence=("slurmctld keeps 10,000 of them at least (MaxDBDMsgs), then it drops some",),
+            evidence=("slurmctld keeps 1,000,000 of them (MaxDBDMsgs, as we set it), then it drops some",),
             mend=facts.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20")
             + f"; {facts.kubectl(f'logs {DATABASE}-0 --tail 20')}",
             after=(f"pod {DATABASE}-0",),

@@ -27,30 +27,52 @@ def find(facts: Facts) -> Iterator[Finding]:
     """What is wrong with jobs as a whole. Those that wait for their turn or for limits are as they should be."""
     groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
     meanings: dict[tuple[object, ...], Meaning] = {}
+    looping: dict[str, list[Job]] = defaultdict(list)
     for job in facts.jobs:
         if job.restarts >= LOOP:
-            yield _looping(facts, job)
+            looping[job.queued.user].append(job)
         if job.queued.waits:
-            queued = job.queued
-            alike = (job.reason, job.detail, queued.partitions, queued.min_nodes, queued.min_cpus, queued.min_memory)
+            alike = _asked(job)
             said = meanings[alike] = meanings.get(alike) or _meaning(facts, job)  # thousands may wait
             if said.kind == "never" or (said.kind == "held" and job.reason != "JobHeldUser"):
                 groups[said.kind, job.reason].append(job)
+    for jobs in looping.values():
+        yield _looping(facts, jobs[0], len(jobs) - 1, max(job.restarts for job in jobs))
     for (kind, reason), jobs in groups.items():
-        said, first = _meaning(facts, jobs[0]), jobs[0]
+        first, all_said = jobs[0], [meanings[_asked(job)] for job in jobs]
+        said = all_said[0]
+        differ = (
+            kind == "never" and len({one.words for one in all_said}) > 1
+        )  # each asks for something else that is not there
         number = f"{len(jobs)} jobs" if len(jobs) > 1 else f"job {first.queued.id} of {first.queued.user}"
         fate = "never start as they are" if len(jobs) > 1 else "never starts as it is"
         yield Finding(
             about=f"job {first.queued.id}",
             severity="warning",
-            cause=f"{number} {fate if kind == 'never' else 'held'}: {said.words}",
-            evidence=(reason, *(f"{job.queued.id} of {job.queued.user}" for job in jobs[:_LISTED])),
+            cause=f"{number} {fate if kind == 'never' else 'held'}: "
+            + (meaning("BadConstraints").words if differ else said.words),
+            evidence=(
+                reason,
+                *(
+                    f"{job.queued.id} of {job.queued.user}" + (f": {one.words}" if differ else "")
+                    for job, one in zip(jobs[:_LISTED], all_said, strict=False)
+                ),
+            ),
             mend=_mend(facts, first, said),
             after=tuple(f"partition {name}" for name in first.queued.partitions if kind == "never"),
             weight=len(jobs),
         )
     yield from _no_nodes(facts)
     yield from _stuck(facts)
+
+
+def _asked(job: Job) -> tuple[object, ...]:
+    """What `_meaning` looks at: jobs that are alike in it are told the same. One too few, and it is said of others."""
+    queued = job.queued
+    return (
+        *(job.reason, job.detail, queued.partitions, queued.min_nodes, queued.min_cpus, queued.min_memory),
+        *(queued.constraint, job.node_gpus, job.job_gpus, job.licenses),
+    )
 
 
 def _stuck(facts: Facts) -> Iterator[Finding]:
@@ -109,7 +131,7 @@ def _no_licenses(facts: Facts, job: Job) -> str:
 def _no_such_nodes(facts: Facts, job: Job) -> str:
     queued = job.queued
     nodes = [node for node in facts.nodes if set(node.partitions) & set(queued.partitions)]
-    if not nodes or not facts.knows("nodes", "slurm", "pods") or len(nodes) < sum(p.size for p in facts.pools.values()):
+    if not nodes or not facts.knows("nodes", "slurm", "pods") or len(nodes) < _most_nodes(facts, job):
         return ""  # more may come
     # Anything else than one feature is Slurm's own language.
     feature = queued.constraint if re.fullmatch(r"[\w.-]+", queued.constraint) else ""
@@ -132,6 +154,12 @@ def _no_such_nodes(facts: Facts, job: Job) -> str:
     return f"asks for {job.job_gpus} GPUs, and its nodes have {gpus or 'none'}" if job.job_gpus > gpus else ""
 
 
+def _most_nodes(facts: Facts, job: Job) -> int:
+    """Nodes that its partitions may have in the end; of a partition that is not in the stack file nobody knows less."""
+    pools = {pool for name in job.queued.partitions for pool in facts.partition_pools.get(name, tuple(facts.pools))}
+    return sum(pool.size for name, pool in facts.pools.items() if name in pools)
+
+
 def _each(job: Job) -> str:
     queued = job.queued
     nodes = f"{queued.min_nodes} node{'s' if queued.min_nodes > 1 else ''}"
@@ -140,16 +168,19 @@ def _each(job: Job) -> str:
     return f"{nodes} with {queued.min_cpus} CPUs and {queued.min_memory:.0f} MiB each{gpus}{feature}"
 
 
-def _looping(facts: Facts, job: Job) -> Finding:
+def _looping(facts: Facts, job: Job, more: int = 0, most: int = 0) -> Finding:
+    """`more`: how many others of its user do the same, `most`: how often; a prolog that fails does it to thousands."""
     id_ = job.queued.id
+    others = f" and {more} more of {job.queued.user} were" if more else f" of {job.queued.user} was"
+    times = f"up to {most} times: they start and fail" if more else f"{job.restarts} times: it starts and fails"
     return Finding(
         about=f"job {id_}",
         severity="warning",
-        cause=f"job {id_} of {job.queued.user} was requeued {job.restarts} times: it starts and fails again",
+        cause=f"job {id_}{others} requeued {times} again",
         evidence=(f"now {job.queued.state.lower()}" + (f", {job.detail or job.reason}" if job.queued.waits else ""),),
         mend=f"{facts.slurm(f'sacct -j {id_} --duplicates --format=JobID,State,ExitCode,NodeList')}, then "
         f"{facts.slurm(f'scontrol requeuehold {id_}')}",
-        weight=1,
+        weight=1 + more,
     )
 
 

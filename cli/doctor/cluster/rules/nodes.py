@@ -12,7 +12,7 @@ from cli.doctor.cluster.facts import Facts, Pod, SlurmNode
 from cli.doctor.cluster.findings import Finding
 from cli.health.nodes import Found
 from images.common.slurm_node import LEAVING_REASON, TOPOLOGY_REASON
-from slurm.names import CONTROLLER_HOST, WORKER
+from slurm.names import CONTROLLER_HOST, WORKER, node_name
 
 _BUSY_THREADS = 200
 """Of slurmctld's 256: above, commands begin to be refused."""
@@ -21,7 +21,7 @@ _MUNGE = re.compile(r"munge|credential|authentication", re.IGNORECASE)
 _CLOCK = re.compile(r"expired|rewound|clock|time", re.IGNORECASE)
 
 _JOINING = 120
-"""Seconds that the pod of a node may run before Slurm knows the node."""
+"""Seconds that the pod of a node may be ready before Slurm knows the node."""
 
 _REASONS = (
     (
@@ -68,8 +68,8 @@ def find(facts: Facts) -> Iterator[Finding]:
         )
     for node in facts.nodes:
         yield from _node(facts, node)
-    if not facts.slurmctld and facts.knows("slurm", "nodes", "pods"):
-        yield from _strangers(facts)
+    if not facts.slurmctld and facts.knows("slurm", "nodes"):
+        yield from _strangers(facts) if facts.knows("pods") else _missing(facts)
 
 
 def _silent(facts: Facts) -> Finding:
@@ -184,7 +184,7 @@ def _strangers(facts: Facts) -> Iterator[Finding]:
     """Workers that run, and that Slurm does not know."""
     known = {node.name for node in facts.nodes}
     for pod in facts.pods:
-        late = facts.now - pod.created_at > _JOINING
+        late = facts.now - (pod.ready_at or pod.created_at) > _JOINING  # its machine and image may have taken long
         if pod.component == WORKER and pod.ready and not pod.leaving and late and pod.name not in known:
             yield Finding(
                 about=f"node {pod.name}",
@@ -192,5 +192,23 @@ def _strangers(facts: Facts) -> Iterator[Finding]:
                 cause=f"pod {pod.name} runs, and Slurm has no such node",
                 mend=facts.kubectl(f"logs {pod.name} -c slurmd --tail 20"),
                 after=(f"pod {pod.name}", "slurmctld", "configuration"),
+                weight=1,
+            )
+
+
+def _missing(facts: Facts) -> Iterator[Finding]:
+    """Nodes of the stack file that Slurm does not have, where nobody may look at their pods."""
+    known = {node.name for node in facts.nodes}
+    told = {owner.name: owner.wanted for owner in facts.owners}  # less where the stack file is not applied yet
+    fixed = {name: pool.size for name, pool in facts.pools.items() if not pool.elastic}
+    sizes = {name: min(size, told.get(name, size)) for name, size in fixed.items()}
+    for name in (node_name(pool, number) for pool, size in sizes.items() for number in range(size)):
+        if name not in known:
+            yield Finding(
+                about=f"node {name}",
+                severity="error",
+                cause=f"Slurm has no node {name}, which the stack file wants; its pod could not be looked at",
+                mend="`slurmstack doctor` with rights to read pods",
+                after=("slurmctld", "configuration"),
                 weight=1,
             )

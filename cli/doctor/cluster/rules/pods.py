@@ -31,6 +31,12 @@ _UNPLACED = (
     ),
     (r"Too many pods", "every machine that fits has as many pods as it may", "add machines to the Kubernetes cluster"),
     (
+        # Kubernetes' own, which say that a machine is ill: to tolerate one, or to take it away, would mend nothing.
+        r"untolerated taint(?:\(s\))? ?\{node\.kubernetes\.io/([\w-]+)",
+        "machines that may fit are {0}, as Kubernetes says",
+        "kubectl get nodes, then kubectl describe node MACHINE; mend or replace it",
+    ),
+    (
         r"untolerated taint(?:\(s\))? ?(\{[^}]*\})",
         "the machines have the taint {0}, which the pod does not tolerate",
         "add it to worker_nodes.{pool}.tolerations and `slurmstack up`, or: kubectl taint nodes MACHINE KEY-",
@@ -200,7 +206,7 @@ def _unplaced(facts: Facts, pod: Pod) -> tuple[str, str]:
 def _containers(facts: Facts, pod: Pod, about: str, after: tuple[str, ...], weight: int) -> Iterator[Finding]:
     """A pod that has a machine, and does not run well there."""
     logs = facts.kubectl(f"logs {pod.name}")
-    age = facts.now - pod.created_at
+    age = facts.now - (pod.placed_at or pod.created_at)  # a machine that is made for it takes minutes
     for item in pod.containers:
         cause, evidence, mend = _container(item, logs)
         if pod.component == LOG_SHIPPER and item.waiting in _OF_THE_SITE:
@@ -274,7 +280,7 @@ def _needs(facts: Facts, pod: Pod, after: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _leaving(facts: Facts, pod: Pod) -> Iterator[Finding]:
-    jobs = [job.queued for job in facts.jobs if pod.name in job.queued.nodes]
+    jobs = facts.jobs_on.get(pod.name, ())
     left = pod.killed_at - facts.now
     if pod.component == WORKER and jobs:
         listed = tuple(f"job {job.id} of {job.user}, {job.state.lower()}" for job in jobs[:8])

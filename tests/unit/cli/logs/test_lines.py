@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -166,6 +167,14 @@ def test_node_a_1_is_not_a_10_nor_a_node_of_another_pool(text: str) -> None:
 def test_a_list_of_hosts_names_the_nodes_within_it(number: int, first: int, last: int) -> None:
     assert names_node(f"a-{number}")(f"NodeList=a-[{first}-{last}] #CPUs=2") is (first <= number <= last)
     assert names_node(f"a-{number}")(f"NodeList=a-{first}") is (first == number)
+
+
+def test_blanks_that_a_user_has_written_into_a_log_cost_no_time() -> None:
+    """slurmctld logs the name of a partition that is not there, as sbatch was given it: 5 s for each such line."""
+    begun = time.process_time()
+    assert not names_job({"1"})(f"slurmctld: invalid partition specified: job{' ' * 16_000}x")
+    assert names_job({"1"})(f"job{' ' * 100}:{' ' * 100}1")
+    assert time.process_time() - begun < 1
 
 
 def test_a_number_of_thousands_of_digits_names_no_node() -> None:

@@ -20,6 +20,7 @@ from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
 from tests.fakes.kubectl import FakeKubectl, listed
+from tests.stacks import with_change
 
 CONFIG = load_config(stacks.dev())
 ACTIVE = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
@@ -348,3 +349,30 @@ def test_no_reason_of_a_node_is_taken_for_another_node_or_moves_the_cursor(
 
 def test_a_node_that_says_something_endless_says_nothing() -> None:
     assert node_of("n|idle|Unknown|Unknown|none|" + "[" * 100_000).confinement == ""
+
+
+@pytest.mark.parametrize(
+    ("least", "up", "healthy"), [(0, 0, True), (0, 2, True), (1, 0, False), (1, 1, True), (1, 3, True)]
+)
+def test_an_elastic_pool_is_whole_with_its_least_nodes_and_with_any_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], least: int, up: int, healthy: bool
+) -> None:
+    """With one that has just been asked for, and has no machine yet."""
+    config = load_config(with_change(stacks.dev(), "worker_nodes.default.size", {"min": least, "max": 4}))
+    active = {**ACTIVE, "active": config_hash(render(config))}
+    coming = pod("default-3", owner="PodTemplate", pool="default")
+    coming["status"] = {"phase": "Pending"}
+    sinfo = "".join(f"default-{number}|idle|Unknown|Unknown|none|\n" for number in range(4))
+    there = [pod(f"default-{number}", owner="PodTemplate", pool="default") for number in range(up)]
+    found = read_status(cluster(CONTROLLER, *there, coming, agent=active, sinfo=sinfo), config)
+    assert found.healthy == healthy
+    assert ("workers:" in printed(found, monkeypatch, capsys)) is not healthy
+
+
+def test_nodes_of_an_elastic_pool_do_not_stand_in_for_others_that_are_missing() -> None:
+    fixed = stacks.dev()["worker_nodes"]["default"]
+    pools = {"default": fixed, "more": {**fixed, "size": {"min": 0, "max": 4}}}
+    config = load_config(with_change(stacks.dev(), "worker_nodes", pools))
+    there = [worker(0), pod("more-0", owner="PodTemplate", pool="more")]
+    found = read_status(cluster(CONTROLLER, *there, pool_of(2)), config)
+    assert (found.workers.ready, found.workers.wanted, found.healthy) == (1, 2, False)

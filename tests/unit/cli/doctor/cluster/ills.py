@@ -8,14 +8,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.unit.cli.doctor.cluster.recorded import RecordedCluster
+from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster
 
 Ill = Callable[[RecordedCluster], object]
 
 
 def ago(seconds: float) -> str:
-    """A time as Kubernetes writes it."""
-    return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """A time by the recorded cluster's clock, as Kubernetes writes it."""
+    return (datetime.fromtimestamp(CLOCK, UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def both(*steps: Ill) -> Ill:

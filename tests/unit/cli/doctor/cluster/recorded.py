@@ -19,6 +19,8 @@ from tests import stacks
 
 CONFIG = load_config(stacks.dev())
 RECORDED = Path(__file__).with_name("data") / "healthy.json"
+CLOCK = int(json.loads(RECORDED.read_text(encoding="utf-8"))["slurm"]["clock"][1])
+"""When it was recorded, by the controller's clock, in seconds since 1970."""
 NOW = "2099-01-01T00:00:00Z"
 
 
@@ -27,7 +29,12 @@ def recorded() -> RecordedCluster:
     document = json.loads(RECORDED.read_text(encoding="utf-8"))
     slurm = {name: (code, text) for name, (code, text) in document["slurm"].items()}
     active = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
-    slurm |= {"completing": (0, ""), "licenses": (0, "LicenseName=matlab Total=2 Used=0 Free=2 Reserved=0 Remote=no")}
+    slurm |= {
+        "job": (1, ""),
+        "past": (0, ""),
+        "completing": (0, ""),
+        "licenses": (0, "LicenseName=matlab Total=2 Used=0 Free=2 Reserved=0 Remote=no"),
+    }
     slurm["configuration"] = (0, json.dumps(active))
     return RecordedCluster(objects=document["objects"], events=document["events"], slurm=slurm)
 

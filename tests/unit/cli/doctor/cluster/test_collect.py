@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cli.doctor.cluster.diagnose import diagnose, diagnose_job, diagnose_node
-from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
+from tests.unit.cli.doctor.cluster.ills import ago, lease
+from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster, recorded
 
 GARBAGE: tuple[Any, ...] = (None, 7, "", "text", [], [None], {}, {"a": {}})
 
@@ -117,3 +118,22 @@ def use(cluster: RecordedCluster) -> None:
     diagnose(facts)
     diagnose_job(facts, "12")
     diagnose_node(facts, "default-0")
+
+
+@pytest.mark.parametrize(("here", "there"), [(CLOCK + 86400, CLOCK), (CLOCK, CLOCK + 86400)])
+def test_a_clock_that_is_ahead_has_no_pod_deleted_by_force(
+    monkeypatch: pytest.MonkeyPatch, here: int, there: int
+) -> None:
+    """That of who looks, or the controller's: a pod that has just begun to end would be overdue by a day."""
+    cluster = recorded()
+    cluster.thing("Pod", "default-1")["metadata"]["deletionTimestamp"] = ago(-20)
+    cluster.slurm["clock"] = (0, str(there))
+    monkeypatch.setattr("cli.doctor.cluster.collect.time.time", lambda: float(here))
+    assert diagnose(cluster.look()) == ()
+
+
+def test_a_command_at_work_is_told_from_a_dead_one_whatever_its_machine_s_clock_says() -> None:
+    cluster = recorded()
+    lease(600)(cluster)
+    cluster.thing("Lease", "slurmstack")["metadata"]["managedFields"] = [{"manager": "kubectl", "time": ago(3)}]
+    assert [item.cause for item in diagnose(cluster.look())] == ["another command is changing the cluster just now"]

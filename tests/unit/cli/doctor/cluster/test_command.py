@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import typer
 
 from cli.commands import doctor
 from cli.errors import USAGE, Failure
+from tests.stacks import ROOT
 from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
 
 Ill = Callable[[RecordedCluster], object]
@@ -139,6 +141,29 @@ def test_what_nobody_knows_is_wrong_usage(cluster: RecordedCluster, arguments: t
     assert run(*arguments) == USAGE
 
 
+@pytest.mark.parametrize(
+    ("question", "answer", "words"),
+    [
+        ("past", (1, ""), "not asked: accounting (no answer)"),  # slurmdbd is away
+        ("past", (124, ""), "not asked: accounting (no answer)"),
+        ("job", (124, ""), "not asked: jobs (no answer)"),
+        ("queue", (124, ""), "not asked: jobs (no answer)"),
+    ],
+)
+def test_a_job_that_nobody_could_be_asked_about_is_not_called_unknown(
+    cluster: RecordedCluster,
+    capsys: pytest.CaptureFixture[str],
+    question: str,
+    answer: tuple[int, str],
+    words: str,
+) -> None:
+    cluster.slurm[question] = answer
+    assert run("job", "12") == 3
+    said = capsys.readouterr().out
+    assert words in said
+    assert "neither" not in said
+
+
 def test_a_job_cannot_be_explained_without_slurmctld(cluster: RecordedCluster) -> None:
     cluster.slurm["slurmctld"] = (124, "")
     assert run("job", "12") == 3
@@ -157,3 +182,50 @@ def test_a_node_suffers_from_its_machine(cluster: RecordedCluster, capsys: pytes
     assert run("node", "default-1") == 1
     assert capsys.readouterr().out.startswith("1. error: the Kubernetes machine node-0 is not ready")
     assert run("node", "default-0") == 0
+
+
+def test_a_node_that_slurm_lacks_is_told_also_where_no_pod_may_be_looked_at(
+    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.refused["Pod"] = 'Error from server (Forbidden): pods is forbidden: User "bob"'
+    nodes = cluster.slurm["nodes"][1]["nodes"]
+    nodes.remove(next(one for one in nodes if one["name"] == "default-1"))
+    assert run("node", "default-1") == 1
+    assert "Slurm has no node default-1, which the stack file wants" in " ".join(capsys.readouterr().out.split())
+    assert run("node", "default-0") == 0
+
+
+def test_commands_to_be_copied_are_said_to_be_for_this_cluster(
+    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Another one may have the same namespace and nodes, and be what kubectl and slurmstack lead to by themselves."""
+    stack = tmp_path / "Pulumi.prod.yaml"
+    stack.write_bytes((ROOT / "Pulumi.dev.yaml").read_bytes())
+    assert run("--config", str(stack)) == 0
+    assert "here:" not in capsys.readouterr().out
+    cluster.node("default-1", "IDLE", "DRAIN", reason="bad disk", by="root")
+    cluster.job("12", "DependencyNeverSatisfied")
+    cluster.thing("StatefulSet", "default")["spec"]["replicas"] = 5
+    assert run("--config", str(stack)) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "kubectl here: kubectl --context test" in lines
+    assert f"slurmstack here: slurmstack ... --config {stack}" in lines
+    assert run() == 1
+    assert "slurmstack here" not in capsys.readouterr().out
+
+
+def test_a_slow_api_server_is_not_asked_whether_it_is_there_before_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 2.9 s an answer took 6.3 s; the help says 5."""
+    made, asked = recorded(), []
+
+    def connect(_: object, **more: object) -> RecordedCluster:
+        asked.append(more.get("ask", True))
+        return made
+
+    monkeypatch.setattr("cli.access.reach.connect", connect)
+    assert run() == 0
+    assert asked == [False]
+    made.objects.clear()
+    made.refused["exec"] = "nothing"
+    assert run() == 3
+    assert asked == [False, False, True]

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 
+from cli.doctor.cluster.collect import collect
 from cli.doctor.cluster.diagnose import diagnose
+from cli.doctor.cluster.facts import Pool
+from config import load_config
+from images.common.slurm_conf import setting
+from slurm.conf import render
 from slurm.names import LOG_SHIPPER
-from tests.unit.cli.doctor.cluster.ills import Ill, both, ending, queued
-from tests.unit.cli.doctor.cluster.recorded import recorded
+from tests import stacks
+from tests.stacks import with_change
+from tests.unit.cli.doctor.cluster.ills import Ill, ago, both, ending, queued
+from tests.unit.cli.doctor.cluster.recorded import CONFIG, recorded
 from tests.unit.cli.doctor.cluster.situations import SITUATIONS
 
 
@@ -111,3 +120,107 @@ def test_what_the_log_shipper_takes_from_the_site_is_for_the_site_to_mend(reason
     cluster.waiting("log-shipper-abcde", reason)
     (first,) = diagnose(cluster.look())
     assert mend in first.mend
+
+
+def test_a_job_that_never_starts_is_not_taken_for_others_of_its_size() -> None:
+    cluster = recorded()
+    cluster.job("12", "Priority", node_tres="gres/gpu:8")
+    cluster.job("13", "Priority")
+    cluster.job("14", "Priority", licenses="matlab:7")
+    cluster.job("15", "Priority", feature="nosuch")
+    cluster.job("16", "Resources")
+    (found,) = diagnose(cluster.look())
+    assert found.cause.startswith("3 jobs never start as they are: asks for what no node has")
+    said = [line.partition(" of alice: ") for line in found.evidence[1:]]
+    assert [(id_, words[:23]) for id_, _, words in said] == [
+        ("12", "asks for 1 node with 1 "),
+        ("14", "asks for 7 of license m"),
+        ("15", "asks for 1 node with 1 "),
+    ]
+
+
+def test_how_many_records_are_kept_for_a_database_that_is_behind_is_what_slurm_conf_says() -> None:
+    cluster = recorded()
+    cluster.slurm["statistics"] = (0, "DBD Agent queue size: 9999\n")
+    (found,) = diagnose(cluster.look())
+    kept = setting(render(CONFIG), "MaxDBDMsgs")
+    assert kept is not None
+    assert found.evidence[0].startswith(f"slurmctld keeps {int(kept):,} of them")
+
+
+def test_many_jobs_on_many_nodes_that_leave_are_told_within_the_time_of_a_look() -> None:
+    """As while a pool of large jobs gets another image: each pod was looked for in the nodes of each job."""
+    cluster = recorded()
+    nodes, jobs = 500, 5000
+    worker = cluster.thing("Pod", "default-1")
+    worker["metadata"]["deletionTimestamp"] = "2099-01-01T00:00:00Z"
+    for number in range(2, nodes):
+        pod = deepcopy(worker)
+        pod["metadata"] |= {"name": f"default-{number}", "uid": f"u{number}"}
+        cluster.objects.append(pod)
+    cluster.job("1", "None", state="RUNNING", nodes=f"default-[0-{nodes - 1}]")
+    facts = cluster.look()
+    facts = replace(facts, jobs=facts.jobs * jobs)
+    begun = time.process_time()
+    found = diagnose(facts)
+    assert sum(f"waits for {jobs} jobs" in item.cause for item in found) == nodes - 1
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize(("pools", "told"), [(("default",), True), (("default", "gpu"), False)])
+def test_a_job_is_compared_with_the_pools_of_its_own_partition(pools: tuple[str, ...], told: bool) -> None:
+    """Where another pool has nodes that are still to come, they may only be meant for it if it is in there."""
+    cluster = recorded()
+    cluster.job("12", "Priority", node_tres="gres/gpu:8")
+    facts = cluster.look()
+    both_pools = {**facts.pools, "gpu": Pool(size=4, elastic=True)}
+    found = diagnose(replace(facts, pools=both_pools, partition_pools={"main": pools}))
+    assert any("never starts as it is: asks for" in item.cause for item in found) is told
+
+
+def test_pools_of_partitions_are_those_of_the_stack_file() -> None:
+    partitions = {"main": {"pools": ["cpu"], "default": True}, "every": {"pools": ["cpu", "gpu"]}}
+    config = load_config(with_change(stacks.existing_full(), "partitions", partitions))
+    facts = collect(recorded(), config)
+    assert facts.partition_pools == {"main": ("cpu",), "every": ("cpu", "gpu")}
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(5, False), (600, True)])
+def test_a_worker_that_has_just_become_ready_is_not_yet_unknown_to_slurm(seconds: int, told: bool) -> None:
+    """However long its machine and its image took: slurmd registers after that."""
+    cluster = recorded()
+    nodes = cluster.slurm["nodes"][1]["nodes"]
+    nodes[:] = [one for one in nodes if one["name"] != "default-1"]
+    conditions = cluster.thing("Pod", "default-1")["status"]["conditions"]
+    next(one for one in conditions if one["type"] == "Ready")["lastTransitionTime"] = ago(seconds)
+    assert bool(diagnose(cluster.look())) is told
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(30, False), (600, True)])
+def test_a_pod_that_waited_for_its_machine_has_its_time_to_get_ready_from_then_on(seconds: int, told: bool) -> None:
+    cluster = recorded()
+    cluster.unready("default-1")
+    conditions = cluster.thing("Pod", "default-1")["status"]["conditions"]
+    next(one for one in conditions if one["type"] == "PodScheduled")["lastTransitionTime"] = ago(seconds)
+    assert any("is not ready after" in item.cause for item in diagnose(cluster.look())) is told
+
+
+def test_many_jobs_of_a_user_that_are_requeued_are_one_finding() -> None:
+    """As with a prolog that fails: each was one, with its commands."""
+    cluster = recorded()
+    for number in range(5):
+        cluster.job(str(20 + number), "BeginTime", restarts=3 + number)
+    (found,) = diagnose(cluster.look())
+    assert found.cause == "job 20 and 4 more of alice were requeued up to 7 times: they start and fail again"
+    assert found.weight == 5
+
+
+@pytest.mark.parametrize("ill", ["unreachable", "not-ready", "disk-pressure"])
+def test_a_taint_that_says_a_machine_is_ill_is_not_to_be_tolerated(ill: str) -> None:
+    cluster = recorded()
+    taint = f"untolerated taint {{node.kubernetes.io/{ill}: }}"
+    cluster.unplaced("default-1", f"0/3 nodes are available: 1 node(s) had untolerated taint {{a: b}}, 2 had {taint}.")
+    (found,) = diagnose(cluster.look())
+    assert found.cause == f"pod default-1 cannot be placed: machines that may fit are {ill}, as Kubernetes says"
+    assert "taint" not in found.mend
+    assert "toler" not in found.mend

@@ -1,0 +1,36 @@
+"""Logs are read side by side, until somebody has had enough."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cli.bundle.archive import Bundle
+from cli.logs.sources import AT_ONCE, read_all
+
+
+@pytest.mark.parametrize(
+    ("read", "answer"),
+    [(read_all, []), (lambda sources: Bundle().read(sources, lambda *_: None), "")],
+    ids=["logs", "support-bundle"],
+)
+def test_after_ctrl_c_nothing_more_is_begun(read: Callable[[Any], object], answer: object) -> None:
+    """Of a sick cluster each of hundreds may take a minute."""
+    begun: list[int] = []
+
+    def source() -> Any:
+        begun.append(1)
+        if len(begun) == AT_ONCE:
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        time.sleep(0.5)
+        return answer
+
+    with pytest.raises(KeyboardInterrupt):
+        read({str(number): source for number in range(10 * AT_ONCE)})
+    assert len(begun) <= 2 * AT_ONCE
