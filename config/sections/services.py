@@ -152,8 +152,8 @@ class Login(Section):
     open sessions need (docs/elastic.md)."""
 
     sessions_per_node: int = Field(default=20, ge=1, le=10_000, strict=True)
-    """With `size: {min, max}`: sessions for each login node. Where there are more, another node is added. It keeps
-    nobody out, as `user_limits.logins` does."""
+    """With `size: {min, max}`: sessions for each login node. Where there are more, another node is added. Nobody
+    is kept out by it; `user_limits.logins` does that."""
 
     idle_timeout: Annotated[Span, span_of(10, 30 * 86400)] = "10m"
     """With `size: {min, max}`: how long the sessions must have had ample room on one node less before one leaves."""

@@ -119,8 +119,9 @@ class LoginRounds:
             all_known=len(known) == len(told),
         )
         now = self._clock.now()
-        self._roomy_since = (self._roomy_since or now) if is_roomy(self._bounds, seen) else None
-        wanted = replicas_wanted(self._bounds, seen, 0.0 if self._roomy_since is None else now - self._roomy_since)
+        since = now if self._roomy_since is None else self._roomy_since
+        self._roomy_since = since if is_roomy(self._bounds, seen) else None
+        wanted = replicas_wanted(self._bounds, seen, now - since)
         if wanted != replicas:
             change = {"spec": {"replicas": wanted}}
             self._kube.send(

@@ -16,7 +16,9 @@ from images.common.jail_view import JailViewError, sssd_binds
 from images.login import access, shares
 from images.login import make_home as make_home_program
 from images.login.access import OUR_MODULE, limits_file, pam_service, parse_limits, sshd_options
+from images.login.leave import QUIET_SECONDS, wait_for_sessions
 from images.login.sessions import all_sessions, sessions_of
+from tests.fakes.commands import FakeClock
 
 LIMITS = {"nproc": 200, "as": 4194304, "maxlogins": 3}
 
@@ -201,6 +203,17 @@ def test_all_sessions_are_those_that_sshd_itself_serves(tmp_path: Path) -> None:
     process(tmp_path, 40, "sshd-session", 10002, 1)  # called so by a user, and left by its parent
     process(tmp_path, 41, "sshd-session", 10002, 40)
     assert all_sessions(tmp_path) == 2
+
+
+def test_a_leaving_login_node_waits_until_nobody_has_been_there_for_a_moment() -> None:
+    clock, log = FakeClock(), list[str]()
+
+    def count() -> int:
+        return int(clock.time < 7200 or 7203 <= clock.time < 9000) * 2
+
+    wait_for_sessions(log.append, count, clock)
+    assert 9000 < clock.time - QUIET_SECONDS + 2 < 9003
+    assert log[0] == "waiting for 2 sessions to end"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from cli.doctor.cluster.diagnose import diagnose
 from slurm.names import LOG_SHIPPER
-from tests.unit.cli.doctor.cluster.ills import Ill, both, ending, queued
+from tests.unit.cli.doctor.cluster.ills import Ill, ago, both, ending, queued
 from tests.unit.cli.doctor.cluster.recorded import recorded
 from tests.unit.cli.doctor.cluster.situations import SITUATIONS
 
@@ -21,6 +21,16 @@ def test_the_cause_comes_first_with_what_mends_it(name: str) -> None:
     first = diagnose(cluster.look())[0]
     assert cause in first.cause
     assert mend in first.mend
+
+
+def test_login_nodes_that_a_program_has_scaled_are_no_change_by_hand() -> None:
+    cluster = recorded()
+    login = cluster.thing("StatefulSet", "login")
+    login["spec"]["replicas"] = 1
+    owner = {"manager": "slurmstack-elastic", "operation": "Update", "subresource": "scale", "time": ago(60)}
+    login["metadata"]["managedFields"].append({**owner, "fieldsV1": {"f:spec": {"f:replicas": {}}}})
+    cluster.remove("Pod", "login-1")
+    assert diagnose(cluster.look()) == ()
 
 
 def test_a_healthy_cluster_has_no_finding_and_all_of_it_was_looked_at() -> None:
