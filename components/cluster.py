@@ -94,8 +94,14 @@ class SlurmCluster(pulumi.ComponentResource):
         if self.accounting is not None:
             self._create_policy(config, self.accounting)
         self.health = self._create_health(config) if config.health.enabled else None
-        if any(pool.is_elastic for pool in config.worker_nodes.values()):
-            elastic = ElasticArgs(scope=scope, secrets=self.secrets, configuration=self.configuration)
+        if config.has_elastic_pools or config.login.is_elastic:
+            elastic = ElasticArgs(
+                scope=scope,
+                secrets=self.secrets,
+                configuration=self.configuration,
+                pools=config.has_elastic_pools,
+                login=config.login if config.login.is_elastic else None,
+            )
             Elastic(f"{name}-elastic", elastic, self._inside)
         self.pools = {pool: self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()}
         self._create_placeholders(config)

@@ -1,4 +1,4 @@
-"""Elastic pools: the program that makes and ends their pods as Slurm's power saving wants it."""
+"""The program that makes and ends the pods of elastic pools as Slurm wants it, and login nodes as sessions need it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from components.kit.workload import (
     service_port,
 )
 from components.secrets import Secrets
-from slurm.names import ELASTIC, ELASTIC_PORT
+from config.sections.services import Login as LoginConfig
+from slurm.elastic import login_settings
+from slurm.names import ELASTIC, ELASTIC_PORT, LOGIN
 
 LEAVES_AFTER = 5
 """Seconds until it is started elsewhere when its machine is lost: until then no node comes or goes."""
@@ -36,13 +38,28 @@ class ElasticArgs:
     scope: Scope
     secrets: Secrets
     configuration: Configuration
+    pools: bool
+    """Whether there are elastic pools."""
+    login: LoginConfig | None
+    """Login nodes that follow their sessions; None: there is a fixed number of them."""
+
+    @property
+    def rules(self) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+        """The program's rights."""
+        if self.pools:
+            found = [rule("pods", "list", "watch", "create", "delete"), rule("podtemplates", "list", "watch")]
+        else:
+            found = [rule("pods", "list", "watch")]
+        scale = rule("statefulsets/scale", "get", "patch", group="apps", only=LOGIN)
+        return found if self.login is None else [*found, scale]
 
 
 class Elastic(pulumi.ComponentResource):
     """A Deployment of one pod, and the Service by which slurmctld's programs ask it.
 
     What it needs to know is in Slurm's records and in the pools' PodTemplates, so it may be restarted at any point. It
-    is in a pod of its own so that slurmctld does not have its rights: who may make pods may make any.
+    is in a pod of its own so that slurmctld does not have its rights: who may make pods may make any. Without elastic
+    pools it has nothing to do with Slurm, and none of its keys.
     """
 
     def __init__(self, name: str, args: ElasticArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -52,32 +69,29 @@ class Elastic(pulumi.ComponentResource):
         self._account = k8s.core.v1.ServiceAccount(
             f"{name}-account", metadata=scope.metadata(ELASTIC, ELASTIC), opts=self._child
         )
-        rules = [rule("pods", "list", "watch", "create", "delete"), rule("podtemplates", "list", "watch")]
-        allow(name, scope.metadata(ELASTIC, ELASTIC), self._account, rules, self._child)
-        k8s.core.v1.Service(
-            f"{name}-service",
-            metadata=scope.metadata(ELASTIC, ELASTIC),
-            spec=k8s.core.v1.ServiceSpecArgs(
-                type="ClusterIP", selector=scope.selector(ELASTIC), ports=[service_port("http", ELASTIC_PORT)]
-            ),
-            opts=self._child,
-        )
+        allow(name, scope.metadata(ELASTIC, ELASTIC), self._account, args.rules, self._child)
+        if args.pools:
+            k8s.core.v1.Service(
+                f"{name}-service",
+                metadata=scope.metadata(ELASTIC, ELASTIC),
+                spec=k8s.core.v1.ServiceSpecArgs(
+                    type="ClusterIP", selector=scope.selector(ELASTIC), ports=[service_port("http", ELASTIC_PORT)]
+                ),
+                opts=self._child,
+            )
         self.deployment = self._create_deployment(name, args)
         self.register_outputs({})
 
     def _create_deployment(self, name: str, args: ElasticArgs) -> k8s.apps.v1.Deployment:
         scope = args.scope
+        of_slurm = [*munge_volumes(args.secrets.munge.metadata.name), args.configuration.files_as("config")]
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=self._account.metadata.name,
             termination_grace_period_seconds=10,
             dns_config=scope.node_dns,
-            init_containers=[munge_sidecar(scope.image("controller"))],
+            init_containers=[munge_sidecar(scope.image("controller"))] if args.pools else None,
             containers=[_elastic(args)],
-            volumes=[
-                *munge_volumes(args.secrets.munge.metadata.name),
-                args.configuration.files_as("config"),
-                token_volume(),
-            ],
+            volumes=[*(of_slurm if args.pools else []), token_volume()],
         )
         placement = scope.cloud.placement("system")
         return k8s.apps.v1.Deployment(
@@ -96,13 +110,18 @@ class Elastic(pulumi.ComponentResource):
 
 def _elastic(args: ElasticArgs) -> k8s.core.v1.ContainerArgs:
     healthy = k8s.core.v1.HTTPGetActionArgs(port=ELASTIC_PORT, path="/healthz")
+    of_slurm = [munge_mount(), mount("config", "/config/slurm", read_only=True)]
     return k8s.core.v1.ContainerArgs(
         name=ELASTIC,
         image=args.scope.image("controller"),
         command=program(ELASTIC),
-        env=env(SLURM_CONF="/config/slurm/slurm.conf", NAMESPACE=args.scope.name),
+        env=env(
+            **({"SLURM_CONF": "/config/slurm/slurm.conf"} if args.pools else {"POOLS": "none"}),
+            NAMESPACE=args.scope.name,
+            **({"LOGIN": login_settings(args.login)} if args.login is not None else {}),
+        ),
         ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=ELASTIC_PORT)],
         readiness_probe=k8s.core.v1.ProbeArgs(http_get=healthy, period_seconds=10, failure_threshold=3),
-        volume_mounts=[munge_mount(), mount("config", "/config/slurm", read_only=True), token_mount()],
+        volume_mounts=[*(of_slurm if args.pools else []), token_mount()],
         resources=resources(cpu="20m", memory="64Mi"),
     )

@@ -40,10 +40,17 @@ from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.secrets import Secrets
 from components.sssd import with_sssd
 from config.sections.services import Login as LoginConfig
-from slurm.names import JAIL_DIR, SSH_PORT
+from slurm.names import JAIL_DIR, LOGIN, SESSIONS_PORT, SSH_PORT
+from slurm.rights import WITHOUT_SET_UP
 from slurm.users import login_limits
 
-COMPONENT = "login"
+COMPONENT = LOGIN
+
+ONE_READY = "jsonpath={.status.readyReplicas}"
+"""`pulumi.com/waitFor` of login nodes that follow their sessions: an update must not wait until these have ended."""
+
+GRACE_SECONDS = 30
+"""For sshd itself to end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +68,9 @@ class Login(pulumi.ComponentResource):
     """Several equal pods behind one Service; each connection goes to one of them at random.
 
     All have the same host key, so that a client sees one machine. `sackd` keeps Slurm's configuration current for them.
+
+    Where their number follows the sessions, the program `elastic` scales them, and one that leaves waits until nobody
+    is logged in on it any more. `sackd` is a sidecar then, which ends after sshd.
     """
 
     service: k8s.core.v1.Service
@@ -70,7 +80,7 @@ class Login(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self.service = self._create_service(name, args)
         self.stateful_set = self._create_stateful_set(name, args)
-        if args.login.size > 1:
+        if args.login.most > 1:
             disruption_budget(name, args.scope, COMPONENT, self._child)
         self.register_outputs({"service": self.service.metadata})
 
@@ -78,7 +88,7 @@ class Login(pulumi.ComponentResource):
         login = args.login
         metadata = args.scope.metadata(COMPONENT, COMPONENT)
         # A login Service without login nodes is allowed, and Pulumi would wait for its endpoints in vain.
-        skip = {"pulumi.com/skipAwait": "true"} if login.size == 0 else {}
+        skip = {"pulumi.com/skipAwait": "true"} if login.most == 0 else {}
         # Those in the stack file win over those that the cloud asks for.
         metadata.annotations = {**args.scope.cloud.login_annotations, **login.annotations, **skip} or None
         return k8s.core.v1.Service(
@@ -96,12 +106,15 @@ class Login(pulumi.ComponentResource):
     def _create_stateful_set(self, name: str, args: LoginArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
         image = scope.image("login")
+        elastic = args.login.is_elastic
+        sackd = _sackd(args)
+        sackd.restart_policy = "Always" if elastic else None
         pod = k8s.core.v1.PodSpecArgs(
-            termination_grace_period_seconds=30,
+            termination_grace_period_seconds=GRACE_SECONDS + (args.login.drain_timeout if elastic else 0),
             dns_config=scope.node_dns,
             topology_spread_constraints=spread(scope.label_selector(COMPONENT)),
-            init_containers=[munge_sidecar(image, for_jail=True)],
-            containers=[_sshd(args), _sackd(args)],
+            init_containers=[munge_sidecar(image, for_jail=True), *([sackd] if elastic else [])],
+            containers=[_sshd(args), *([] if elastic else [sackd])],
             volumes=[
                 *munge_volumes(args.secrets.munge.metadata.name),
                 claim_volume("jail", args.jail.claim.metadata.name),
@@ -112,13 +125,16 @@ class Login(pulumi.ComponentResource):
             ],
         )
         labels = {**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"}
+        metadata = scope.metadata(COMPONENT, COMPONENT)
+        metadata.annotations = {"pulumi.com/waitFor": ONE_READY} if elastic else None
         return stateful_set(
             name,
-            scope.metadata(COMPONENT, COMPONENT),
+            metadata,
             scope.label_selector(COMPONENT),
             pod_template(scope, labels, scope.cloud.placement("login"), with_sssd(scope, pod, image), stays=True),
             self._child.merge(waits(FILLING)),
-            replicas=args.login.size,
+            replicas=None if elastic else args.login.most,
+            scaled=elastic,
         )
 
 
@@ -128,12 +144,20 @@ def _limits(args: LoginArgs) -> dict[str, str]:
 
 
 def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
+    leave = k8s.core.v1.ExecActionArgs(command=[*WITHOUT_SET_UP, f"{LIBEXEC}/leave"])
+    hooks = k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave))
+    counted = {"COUNT_SESSIONS": "yes"} if args.login.is_elastic else {}
+    sessions = k8s.core.v1.ContainerPortArgs(name="sessions", container_port=SESSIONS_PORT)
     return k8s.core.v1.ContainerArgs(
         name="sshd",
         image=args.scope.image("login"),
         command=[f"{LIBEXEC}/sshd"],
-        env=env(JAIL=JAIL_DIR, **_limits(args), **args.jail.env, **mounts_env(args.mounts, in_jail=True)),
-        ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
+        env=env(JAIL=JAIL_DIR, **counted, **_limits(args), **args.jail.env, **mounts_env(args.mounts, in_jail=True)),
+        ports=[
+            k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT),
+            *([sessions] if args.login.is_elastic else []),
+        ],
+        lifecycle=hooks if args.login.is_elastic else None,
         readiness_probe=tcp_probe(SSH_PORT, period=10),
         startup_probe=starting(tcp_probe(SSH_PORT, period=10)),
         security_context=into_jail("sshd"),

@@ -12,7 +12,7 @@ from components.kit.context import Scope
 from components.kit.workload import SLURM_NODE_LABEL
 from config.cluster import ClusterConfig
 from config.sections.rest import Rest
-from slurm.names import KUBE_STATE, REST, REST_PORT, SSH_PORT, WORKER
+from slurm.names import KUBE_STATE, LOGIN, REST, REST_PORT, SSH_PORT, WORKER
 from slurm.network import API_PORTS, DNS_PORTS, FREE, NODES, Destination, Link, links, outside, scraped
 
 Ingress = k8s.networking.v1.NetworkPolicyIngressRuleArgs
@@ -49,6 +49,8 @@ class NetworkPolicies(pulumi.ComponentResource):
         self._create_policy("default-deny", k8s.meta.v1.LabelSelectorArgs(), [], [])
         ends = (end for link in table for end in (link.source, link.target))
         for component in dict.fromkeys((*ends, *beyond)):
+            if component == LOGIN:  # below, beside that of all nodes
+                continue
             ingress = [self._from(port, found) for port, found in _by_port(table, target=component)]
             if component == REST and (others := _rest_peers(rest)) is not None:
                 ingress.append(Ingress(from_=others or None, ports=_ports((REST_PORT,))))
@@ -63,7 +65,8 @@ class NetworkPolicies(pulumi.ComponentResource):
         if WORKER in outsiders:  # beside that of all nodes
             figures = Ingress(from_=[self._readers()], ports=_ports((outsiders[WORKER],)))
             self._create_policy(WORKER, self._selector(WORKER), [figures], None)
-        self._create_policy("login", self._selector("login"), [Ingress(ports=_ports((SSH_PORT,)))], None)
+        ways = [self._from(port, found) for port, found in _by_port(table, target=LOGIN)]
+        self._create_policy(LOGIN, self._selector(LOGIN), [Ingress(ports=_ports((SSH_PORT,))), *ways], None)
         self.register_outputs({})
 
     def _selector(self, component: str) -> k8s.meta.v1.LabelSelectorArgs:

@@ -128,6 +128,11 @@ class ClusterConfig(Section):
         return not self.cloud.is_local if self.protect is None else self.protect
 
     @property
+    def has_elastic_pools(self) -> bool:
+        """Whether Slurm starts and ends nodes of a pool."""
+        return any(pool.is_elastic for pool in self.worker_nodes.values())
+
+    @property
     def queue_outlives_destroy(self) -> bool:
         """Whether slurmctld's state is in a directory that stays: the next `up` goes on with the same queue."""
         return self.cloud.is_local and self.controller.storage_class is None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from config.cluster import ClusterConfig
+from config.sections.services import Login
 from config.sections.workers import WorkerPool
 from config.times import span_seconds
 from slurm.sizing import node_conf
@@ -80,5 +81,16 @@ def settings(name: str, pool: WorkerPool) -> str:
         "conf": _conf(name, pool),
         "resume_timeout": span_seconds(pool.resume_timeout),
         "all_or_nothing": pool.launch == "all_or_nothing",
+    }
+    return json.dumps(said, sort_keys=True)
+
+
+def login_settings(login: Login) -> str:
+    """What the program is told of login nodes that follow their sessions (images/elastic/logins.py)."""
+    said = {
+        "min": login.least,
+        "max": login.most,
+        "sessions_per_node": login.sessions_per_node,
+        "idle_timeout": span_seconds(login.idle_timeout),
     }
     return json.dumps(said, sort_keys=True)

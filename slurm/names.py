@@ -50,6 +50,12 @@ PLACEHOLDER = "placeholder"
 ELASTIC_PORT = 8818
 """Where slurmctld's programs ask it."""
 
+LOGIN = "login"
+"""Name of the login nodes' StatefulSet and Service and of their pods' component."""
+
+SESSIONS_PORT = 8819
+"""Where a login node tells `elastic` how many sessions it has, if there are as many nodes as these need."""
+
 SUSPEND_TIMEOUT = 5
 """Seconds for the pod of an idle node to end; Slurm starts the node again after them at the earliest."""
 

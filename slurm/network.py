@@ -28,12 +28,14 @@ from slurm.names import (
     KUBE_STATE,
     KUBE_STATE_PORT,
     LOG_SHIPPER,
+    LOGIN,
     NODE_EXPORTER,
     NODE_EXPORTER_PORT,
     PROMETHEUS,
     PROMETHEUS_PORT,
     REST,
     REST_PORT,
+    SESSIONS_PORT,
     SLURMCTLD_PORT,
     SLURMD_PORT,
     SLURMDBD_PORT,
@@ -115,7 +117,7 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         POLICY: config.accounting.enabled,
         DATABASE: config.accounting.own_database is not None,
         WATCH: config.health.enabled,
-        ELASTIC: any(pool.is_elastic for pool in config.worker_nodes.values()),
+        ELASTIC: config.has_elastic_pools,
         REST: config.rest.enabled,
         EXPORTER: config.monitoring.is_on,
         PROMETHEUS: config.monitoring.install,
@@ -129,6 +131,7 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         *found,
         *((Link(REST, PROMETHEUS, PROMETHEUS_PORT),) if plots else ()),
         *((Link(PROMETHEUS, CONTROLLER, SLURMCTLD_PORT),) if reads else ()),
+        *((Link(ELASTIC, LOGIN, SESSIONS_PORT),) if config.login.is_elastic else ()),
     )
 
 

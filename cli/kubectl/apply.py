@@ -16,6 +16,7 @@ from cli.kubectl.apply_set import forget_unknown_kinds, members
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, is_true, message
 from cli.kubectl.diff import APPLY, changes, key, live_objects, objects_in
 from cli.kubectl.lock import Lock
+from cli.kubectl.scale import with_scale
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest, manifests
 from cli.program.recording import Recording, program_loading, record
@@ -124,8 +125,8 @@ def _reading(kubectl: Kubectl, namespace: str) -> Iterator[_Present]:
 def _compare(
     kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept: KeptValues, present: _Present
 ) -> Plan:
-    objects = manifests(recording)
     inside = present.inside.result()
+    objects = [with_scale(item, inside) for item in manifests(recording)]
     live = live_objects(kubectl, objects, inside)
     wanted = {key(item.document): item.document for item in objects}
     return Plan(

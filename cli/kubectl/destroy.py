@@ -15,6 +15,9 @@ from local.report import Report
 POLL = 0.5
 """Seconds between two looks at the cluster."""
 
+SESSIONS_END = 30
+"""Seconds that open sessions have at the end of the whole cluster."""
+
 PATIENCE = 10
 """Seconds that slurmctld may take to show its queue: scancel alone would try for many minutes."""
 
@@ -41,6 +44,8 @@ def destroy_cluster(
         while leaving := kubectl.items("pod", "-n", namespace, "-l", "app.kubernetes.io/component=worker"):
             step.progress(0, 0, f"{_names(leaving)}, {len(running_jobs(kubectl, namespace))} running jobs")
             time.sleep(POLL)
+    if config.login.is_elastic:
+        _end_sessions(kubectl, namespace)
     if pods_only:
         with report.step("Ending all other pods") as step:
             _delete_workloads(kubectl, namespace, cluster_labels(namespace))
@@ -50,6 +55,13 @@ def destroy_cluster(
     else:
         with report.step(f"Deleting namespace {namespace}"):
             _delete_namespace(kubectl, namespace)
+
+
+def _end_sessions(kubectl: Kubectl, namespace: str) -> None:
+    """Let the login nodes end although somebody is logged in: all else would wait for these sessions."""
+    login = ("-n", namespace, "-l", "app.kubernetes.io/component=login", "--ignore-not-found", "--wait=false")
+    kubectl.run("delete", "statefulset", *login)
+    kubectl.run("delete", "pod", *login, f"--grace-period={SESSIONS_END}")
 
 
 def _cancel_all(kubectl: Kubectl, namespace: str, report: Report) -> None:

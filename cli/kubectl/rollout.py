@@ -26,6 +26,9 @@ _AWAITED = frozenset({"Job", "Deployment", "StatefulSet", "DaemonSet"})
 _JOB_UID = "batch.kubernetes.io/controller-uid"
 """The label with a Job's uid that Kubernetes gives to its pods."""
 
+_ONE_READY = "jsonpath={.status.readyReplicas}"
+"""What Pulumi waits for where one ready pod is enough (components/login.py)."""
+
 _CONFIGURATION = "config"
 """What the name of the Job begins with that waits for slurmctld."""
 
@@ -34,7 +37,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
     """Return when all jobs have completed and all StatefulSets, Deployments and DaemonSets are up to date and ready.
 
     Worker pools are not waited for: a leaving node may wait for its jobs for days. Placeholders neither: their machines
-    come later. Raises Failure when a job fails,
+    come later. Of login nodes that follow their sessions one has to be ready. Raises Failure when a job fails,
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
     deadline = time.monotonic() + timeout
@@ -97,7 +100,12 @@ def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
 
 
 def _is_left_alone(manifest: Manifest) -> bool:
-    return manifest.document["metadata"].get("annotations", {}).get("pulumi.com/waitFor") is not None
+    return _waits_for(manifest.document) not in {None, _ONE_READY}
+
+
+def _waits_for(item: Mapping[str, Any]) -> str | None:
+    annotations: Mapping[str, str] = item["metadata"].get("annotations") or {}
+    return annotations.get("pulumi.com/waitFor")
 
 
 def _missing(
@@ -187,6 +195,10 @@ def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
     missing = []
     for item in sets:
         status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
+        if _waits_for(item) == _ONE_READY:
+            if not status.get("readyReplicas"):
+                missing.append(f"{item['metadata']['name']} (none ready)")
+            continue
         seen = status.get("observedGeneration") == item["metadata"]["generation"]
         same = status.get("currentRevision") == status.get("updateRevision")
         updated = wanted if same else int(status.get("updatedReplicas", 0))

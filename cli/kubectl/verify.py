@@ -28,7 +28,7 @@ def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) ->
     """
     users = stack.config.users
     size = sum(pool.most for pool in stack.config.worker_nodes.values())
-    if not users or not size or not stack.config.login.size:
+    if not users or not size or not stack.config.login.most:
         raise Failure("the stack needs a user, a login node and a worker for this", hint="leave out --verify")
     user, count = next(iter(users)), min(NODES, size)
     namespace = stack.config.cluster.namespace

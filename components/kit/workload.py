@@ -249,15 +249,22 @@ def stateful_set(
     opts: pulumi.ResourceOptions,
     *,
     replicas: int | None = None,
+    scaled: bool = False,
 ) -> k8s.apps.v1.StatefulSet:
-    """Pods with names and hosts that stay. `replicas`: of equal ones, which start together; None: there is one."""
+    """Pods with names and hosts that stay. `replicas`: of equal ones, which start together; None: there is one.
+
+    `scaled`: a program says how many there are, beginning with one, and no apply has a word in it. Pulumi ignores what
+    is there; in the manifest there is nothing (cli/kubectl/apply.py).
+    """
+    if scaled:
+        opts = opts.merge(pulumi.ResourceOptions(ignore_changes=["spec.replicas"]))
     return k8s.apps.v1.StatefulSet(
         f"{name}-pods",
         metadata=metadata,
         spec=k8s.apps.v1.StatefulSetSpecArgs(
-            replicas=1 if replicas is None else replicas,
+            replicas=None if scaled else 1 if replicas is None else replicas,
             service_name=NODES_SERVICE,
-            pod_management_policy=None if replicas is None else "Parallel",
+            pod_management_policy=None if replicas is None and not scaled else "Parallel",
             selector=selector,
             template=template,
         ),

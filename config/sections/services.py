@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from config.base import (
     Cpu,
@@ -24,6 +25,7 @@ from config.base import (
 from config.names import LabelKey, PriorityClassName
 from config.sections.storage import Filesystem
 from config.servers import Registry
+from config.times import Span, span_of
 
 
 def _namespace(name: str) -> str:
@@ -109,14 +111,56 @@ class UserLimits(Section):
     """Sessions at the same time on one login node (`maxlogins`)."""
 
 
+MAX_LOGINS = 100
+
+
+class LoginRange(Section):
+    """Bounds of a login that follows its sessions."""
+
+    min: int = Field(default=1, ge=1, le=MAX_LOGINS, strict=True)
+    """Login nodes that are there even while nobody is logged in."""
+
+    max: int = Field(ge=1, le=MAX_LOGINS, strict=True)
+    """Login nodes at most."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> LoginRange:
+        if self.min > self.max:
+            raise ValueError(f"has min {self.min}, which is more than its max, {self.max}")
+        return self
+
+
+def _number_or_range(given: object) -> str:
+    return "[range]" if isinstance(given, Mapping | LoginRange) else "[number]"
+
+
+_ELASTIC_ALONE = ("sessions_per_node", "idle_timeout", "drain_timeout")
+
+
 class Login(Section):
     """Login nodes: sshd into the jail."""
 
     user_limits: UserLimits = Field(default_factory=UserLimits)
     """What one user may take of a login node."""
 
-    size: int = Field(default=2, ge=0, le=100, strict=True)
-    """Number of login nodes behind the one Service; a connection goes to a random one."""
+    size: Annotated[
+        Annotated[int, Field(ge=0, le=MAX_LOGINS, strict=True), Tag("[number]")]
+        | Annotated[LoginRange, Tag("[range]")],
+        Discriminator(_number_or_range),
+    ] = 2
+    """Number of login nodes behind the one Service; a connection goes to a random one. Or `{min, max}`: as many as the
+    open sessions need (docs/elastic.md)."""
+
+    sessions_per_node: int = Field(default=20, ge=1, le=10_000, strict=True)
+    """With `size: {min, max}`: sessions for each login node. Where there are more, another node is added. Nobody
+    is kept out by it; `user_limits.logins` does that."""
+
+    idle_timeout: Annotated[Span, span_of(10, 30 * 86400)] = "10m"
+    """With `size: {min, max}`: how long the sessions must have had ample room on one node less before one leaves."""
+
+    drain_timeout: int = Field(default=24 * 3600, ge=30, le=30 * 86400, strict=True)
+    """With `size: {min, max}`: seconds that a leaving login node may wait for its sessions to end before Kubernetes
+    ends it with them. Default: a day."""
 
     service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the Kubernetes Service for SSH."""
@@ -143,6 +187,31 @@ class Login(Section):
     tmp: Volume = "20Gi"
     """Size of `/tmp` of a login node; at least 100Mi. Kubernetes ends a pod that has more in it, and starts it with an
     empty one."""
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the number of login nodes follows the sessions."""
+        return isinstance(self.size, LoginRange)
+
+    @property
+    def most(self) -> int:
+        """Login nodes that there can be."""
+        return self.size.max if isinstance(self.size, LoginRange) else self.size
+
+    @property
+    def least(self) -> int:
+        """Login nodes that there are in any case."""
+        return self.size.min if isinstance(self.size, LoginRange) else self.size
+
+    @model_validator(mode="after")
+    def _of_elastic_ones_alone(self) -> Login:
+        given = [name for name in _ELASTIC_ALONE if name in self.model_fields_set]
+        if given and not self.is_elastic:
+            raise ValueError(
+                f"has {given[0]}, which is for a login that follows its sessions; write size: {{min: 1, max: "
+                f"{max(self.most, 2)}}}, or leave it out"
+            )
+        return self
 
     @property
     def most_memory(self) -> str:

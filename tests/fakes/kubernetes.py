@@ -199,8 +199,8 @@ class FakeKubernetes:
             raise Refused(409, "Conflict", _conflict(question, "the object has been modified; please apply your "
                           "changes to the latest version and try again"))  # fmt: skip
         new = merged(old, change, by_type="strategic" in question.content_type)
-        # Status is a resource of its own: neither change touches what the other is for.
-        theirs = ("spec", "data") if question.subresource else ("status",)
+        # Status is a resource of its own: neither change touches what the other is for. A scale is in `spec`.
+        theirs = ("spec", "data") if question.subresource not in {"", "scale"} else ("status",)
         kept = {key: value for key, value in new.items() if key not in theirs}
         kept |= {key: value for key, value in old.items() if key in theirs}
         return self._store(question.collection, question.name, kept)

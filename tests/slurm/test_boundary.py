@@ -57,7 +57,7 @@ def cluster(
     assert done.returncode == 0, done.stdout + done.stderr
     login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail", secret: "/secrets/ssh"})
     login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
-    login.start_program("sshd", {"JAIL": "/jail"})
+    login.start_program("sshd", {"JAIL": "/jail", "COUNT_SESSIONS": "yes"})
     wait_until(lambda: ssh_to(sandbox, "alice", "sinfo")[0] == 0, sandbox.logs, 30)
     return sandbox
 
@@ -133,6 +133,13 @@ def test_the_daemons_have_given_up_what_set_the_pod_up(cluster: SlurmSandbox, sc
     assert has - {"bash", "cat", "grep"} == {"login-0": set(), "default-0": {"warden"}}[pod], "and this look itself"
     assert wardens == [[OF_WARDEN, OF_WARDEN]] * {"login-0": 0, "default-0": 2}[pod]
     assert {"login-0": "sshd", "default-0": "slurmstepd"}[pod] in done.stdout
+
+
+def test_nobody_looks_into_what_counts_the_sessions(cluster: SlurmSandbox) -> None:
+    """It is outside of the jail, and root's: root in the jail would get there by it."""
+    found = cluster.run("pgrep -f libexec/slurmstack/sessions", pod="login-0").stdout.split()
+    assert len(found) == 1, cluster.pods["login-0"].log("sshd")
+    assert "Permission denied" in shell(cluster, "alice", f"sudo ls /proc/{found[0]}/root/ 2>&1; :")
 
 
 def test_nobody_looks_into_slurmstepd(cluster: SlurmSandbox) -> None:

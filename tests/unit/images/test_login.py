@@ -16,7 +16,9 @@ from images.common.jail_view import JailViewError, sssd_binds
 from images.login import access, shares
 from images.login import make_home as make_home_program
 from images.login.access import OUR_MODULE, limits_file, pam_service, parse_limits, sshd_options
-from images.login.admit import sessions
+from images.login.leave import QUIET_SECONDS, wait_for_sessions
+from images.login.sessions import all_sessions, sessions_of
+from tests.fakes.commands import FakeClock
 
 LIMITS = {"nproc": 200, "as": 4194304, "maxlogins": 3}
 
@@ -182,9 +184,36 @@ def test_a_session_is_a_connection_of_that_user(tmp_path: Path) -> None:
     process(tmp_path, 20, "sshd-session", 10002, 19)
     (tmp_path / "30").mkdir()  # has just ended
 
-    assert sessions(10001, tmp_path) == 1
-    assert sessions(10002, tmp_path) == 1
-    assert sessions(10003, tmp_path) == 0
+    assert sessions_of(10001, tmp_path) == 1
+    assert sessions_of(10002, tmp_path) == 1
+    assert sessions_of(10003, tmp_path) == 0
+
+
+def test_all_sessions_are_those_that_sshd_itself_serves(tmp_path: Path) -> None:
+    process(tmp_path, 1, "tini", 0, 0)
+    process(tmp_path, 7, "sshd", 0, 1)
+    process(tmp_path, 10, "sshd-session", 0, 7)
+    process(tmp_path, 11, "sshd-session", 10001, 10)
+    process(tmp_path, 12, "sshd-session", 10001, 11)  # sftp of the same connection
+    process(tmp_path, 20, "sshd-session", 0, 7)
+    process(tmp_path, 21, "sshd-auth", 101, 20)  # has not shown its key yet
+    process(tmp_path, 30, "sshd-session", 0, 7)
+    process(tmp_path, 31, "sshd-session", 10002, 30)
+    assert all_sessions(tmp_path) == 2
+    process(tmp_path, 40, "sshd-session", 10002, 1)  # called so by a user, and left by its parent
+    process(tmp_path, 41, "sshd-session", 10002, 40)
+    assert all_sessions(tmp_path) == 2
+
+
+def test_a_leaving_login_node_waits_until_nobody_has_been_there_for_a_moment() -> None:
+    clock, log = FakeClock(), list[str]()
+
+    def count() -> int:
+        return int(clock.time < 7200 or 7203 <= clock.time < 9000) * 2
+
+    wait_for_sessions(log.append, count, clock)
+    assert 9000 < clock.time - QUIET_SECONDS + 2 < 9003
+    assert log[0] == "waiting for 2 sessions to end"
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Container, Facts, Owner, Pod
 from cli.doctor.cluster.findings import Finding
-from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, PLACEHOLDER, WORKER
+from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, LOGIN, PLACEHOLDER, WORKER
 
 RECENT = 900
 """Seconds for which a restart is told."""
@@ -17,6 +17,9 @@ OFTEN = 3
 
 SLOW = 180
 """Seconds that a pod may take to get ready before that is told; workers and login nodes wait for the jail."""
+
+ENDS_ANYWAY = 60
+"""Seconds that a pod has at most to end where it waits for nobody."""
 
 _UNPLACED = (
     (
@@ -291,6 +294,15 @@ def _leaving(facts: Facts, pod: Pod) -> Iterator[Finding]:
             cause=f"{pod.name} leaves and waits for {len(jobs)} job{'s' if len(jobs) > 1 else ''}",
             evidence=(*listed, limit),
             mend=f"wait, or end them: {facts.slurm('scancel ' + ' '.join(job.id for job in jobs[:8]))}",
+            after=(f"machine {pod.machine}",),
+        )
+    elif pod.component == LOGIN and left > ENDS_ANYWAY:
+        yield Finding(
+            about=f"pod {pod.name}",
+            severity="note",
+            cause=f"{pod.name} leaves and waits for its sessions to end",
+            evidence=("new ones go to other login nodes", f"it is ended in {left / 3600:.1f} h at the latest"),
+            mend=f"wait, or end it with its sessions: {facts.kubectl(f'delete pod {pod.name} --grace-period=30')}",
             after=(f"machine {pod.machine}",),
         )
     elif left < -60 and pod.kept_by and pod.phase in {"Succeeded", "Failed"}:

@@ -22,6 +22,7 @@ from config import load_config
 from local.report import open_report
 from tests import stacks
 from tests.fakes.kubectl import FakeCluster, thing
+from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
 
 
@@ -86,6 +87,17 @@ def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_n
 def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(kubectl: Leaving) -> None:
     assert set(deleted(kubectl, pods_only=True)) == {"statefulset,deployment,job,podtemplate", "(looked"}
     assert kubectl.deleted[-1] == "(looked for pods)"
+
+
+@pytest.mark.parametrize("pods_only", [True, False])
+def test_open_sessions_do_not_hold_up_the_end_of_everything(kubectl: Leaving, pods_only: bool) -> None:
+    config = load_config(with_change(stacks.dev(), "login", {"size": {"max": 3}}))
+    destroy_cluster(kubectl, config, open_report(), kill_jobs=False, pods_only=pods_only)
+    login = "-n slurm -l app.kubernetes.io/component=login --ignore-not-found --wait=false"
+    ended = [command for command in kubectl.deleted if "component=login" in command]
+    assert ended == [f"statefulset {login}", f"pod {login} --grace-period=30"]
+    workers = next(index for index, command in enumerate(kubectl.deleted) if "slurmstack/pool" in command)
+    assert kubectl.deleted.index(ended[0]) > workers, "people see their jobs end"
 
 
 def test_all_jobs_are_cancelled_those_that_wait_first_and_suspended_ones_too(

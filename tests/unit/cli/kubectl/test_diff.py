@@ -301,3 +301,14 @@ def test_a_deployment_is_waited_for_until_all_its_pods_are_new_and_ready(status:
 def test_worker_pools_are_not_waited_for() -> None:
     document = stateful_set(2, annotations={"pulumi.com/waitFor": "jsonpath={.status.observedGeneration}"})
     await_rollout(FakeKubectl(), [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
+
+
+@pytest.mark.parametrize(("ready", "missing"), [(0, r"login \(none ready\)"), (1, "")])
+def test_of_login_nodes_that_follow_their_sessions_one_is_enough(ready: int, missing: str) -> None:
+    """One that leaves for another image may wait for its sessions for a day."""
+    annotations = {"pulumi.com/waitFor": "jsonpath={.status.readyReplicas}"}
+    document = {"kind": "StatefulSet", "metadata": {"name": "login", "annotations": annotations}, "spec": {}}
+    there = {**document, "status": {"replicas": 3, "readyReplicas": ready, "currentRevision": "a"}}
+    kubectl = FakeKubectl(answers=[({"get", "statefulset"}, listed(there), ""), *NOTHING])
+    with pytest.raises(Failure, match=missing) if missing else nullcontext():
+        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)

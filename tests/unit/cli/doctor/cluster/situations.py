@@ -122,6 +122,11 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "pod does not get ready": (lambda c: c.unready("login-0"), "pod login-0 is not ready after", "kubectl logs"),
     "machine is lost": (lost_machine, "the Kubernetes machine node-0 is not ready", "describe node node-0"),
     "scale-in waits for jobs": (leaving, "default-1 leaves and waits for 1 job", "scancel 17"),
+    "a login node waits for its sessions": (
+        lambda c: c.thing("Pod", "login-1")["metadata"].update(deletionTimestamp=ago(-7200)),
+        "login-1 leaves and waits for its sessions to end",
+        "delete -n slurm pod login-1 --grace-period=30",
+    ),
     "pod does not end": (
         lambda c: c.thing("Pod", "login-0")["metadata"].update(deletionTimestamp=ago(600)),
         "should have ended 10 min ago",

@@ -1,0 +1,56 @@
+"""Login nodes that follow their sessions: how that is written, and what does not go with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config import load_config
+from config.nebius.cloud import NebiusCloud
+from tests import stacks
+from tests.stacks import dev, with_change
+from tests.unit.config.messages import complaints
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no login node": ({"size": {"min": 0, "max": 2}}, "login.size.min: 0 is not allowed: input should be greater than"),
+    "too many": ({"size": {"max": 101}}, "login.size.max: 101 is not allowed: input should be less than"),
+    "no max": ({"size": {"min": 1}}, "login.size.max: is required but not set"),
+    "less than min": ({"size": {"min": 3, "max": 2}}, "login.size: has min 3, which is more than its max, 2"),
+    "a slip": ({"size": {"mni": 1, "max": 2}}, "login.size.mni: 'mni' is not a known key (valid: max, min); did"),
+    "no number": ({"size": "x"}, "login.size: 'x' is not a whole number"),
+    "a list": ({"size": [1, 2]}, "login.size: "),
+    "no sessions": ({"size": {"max": 2}, "sessions_per_node": 0}, "login.sessions_per_node: 0 is not allowed"),
+    "no time": ({"size": {"max": 2}, "idle_timeout": 600}, "login.idle_timeout: 600 is not a span of time"),
+    "for ever": ({"size": {"max": 2}, "drain_timeout": 10**8}, "login.drain_timeout: 100000000 is not allowed"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_size_of_it_is_told_as_it_was_written(name: str) -> None:
+    login, said = WRONG[name]
+    (told,) = complaints(dev() | {"login": login})
+    assert told.startswith(said), told
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("sessions_per_node", 20), ("idle_timeout", "10m"), ("drain_timeout", 86400)]
+)
+def test_what_is_for_a_range_is_refused_with_a_number(key: str, value: object) -> None:
+    (told,) = complaints(dev() | {"login": {"size": 3, key: value}})
+    said = f"login: has {key}, which is for a login that follows its sessions; write size: {{min: 1, max: 3}}, or leave"
+    assert told.startswith(said), told
+
+
+def test_a_range_and_a_number_say_how_many_there_are() -> None:
+    login = load_config(dev() | {"login": {"size": {"max": 5}}}).login
+    assert (login.is_elastic, login.least, login.most) == (True, 1, 5)
+    fixed = load_config(dev() | {"login": {"size": 3}}).login
+    assert (fixed.is_elastic, fixed.least, fixed.most) == (False, 3, 3)
+
+
+def test_on_nebius_there_is_room_for_all_of_them() -> None:
+    sections = with_change(stacks.nebius(), "login", {"size": {"max": 50}, "cpu": "8"})
+    (told,) = complaints(with_change(sections, "cloud.login_nodes", {"max_size": 4}))
+    assert "and login.size is 50" in told
+    assert isinstance(load_config(stacks.nebius()).cloud, NebiusCloud)

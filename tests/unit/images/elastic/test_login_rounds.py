@@ -1,0 +1,166 @@
+"""Looks at the sessions of login nodes, against a Kubernetes API, and nodes that do not answer as they should."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from images.common.http_server import Answer, start_server
+from images.common.kubernetes import Kube
+from images.elastic import login_rounds
+from images.elastic.login_rounds import LoginPod, LoginRounds, ask_sessions, login_pod_of
+from images.elastic.logins import Bounds
+from images.login import session_server
+from slurm.names import SESSIONS_PORT
+from tests.fakes.commands import FakeClock
+from tests.fakes.kubernetes import FakeKubernetes
+
+SETS = "/apis/apps/v1/namespaces/slurm/statefulsets"
+BOUNDS = Bounds(least=1, most=3, sessions_per_node=2, idle_seconds=60.0)
+
+
+class Logins:
+    """Login nodes of a cluster."""
+
+    def __init__(self, fake: FakeKubernetes) -> None:
+        self.fake = fake
+        self.sessions: dict[str, int | None] = {"login-0": 0}
+        self.leaving: set[str] = set()
+        self.pending: set[str] = set()
+        self.synced = True
+        self.clock, self.log = FakeClock(), list[str]()
+        fake.put(SETS, "login", spec={"replicas": 1, "template": {}})
+        self.rounds = LoginRounds(
+            kube=Kube(host="127.0.0.1", port=fake.port, namespace="slurm", tls=False),
+            bounds=BOUNDS, pods=self.pods, synced=lambda: self.synced, log=self.log.append,
+            ask=lambda address: self.sessions[address], clock=self.clock,
+        )  # fmt: skip
+
+    def pods(self) -> dict[str, LoginPod]:
+        return {
+            name: LoginPod(
+                number=int(name[-1]), leaves=name in self.leaving, runs=name not in self.pending, address=name
+            )
+            for name in self.sessions
+        }
+
+    @property
+    def replicas(self) -> int:
+        return int(self.fake.collections[SETS]["login"]["spec"]["replicas"])
+
+
+@pytest.fixture
+def logins() -> Iterator[Logins]:
+    fake = FakeKubernetes()
+    yield Logins(fake)
+    fake.close()
+
+
+def test_it_follows_the_sessions_there_and_back(logins: Logins) -> None:
+    logins.sessions["login-0"] = 3
+    logins.rounds.look()
+    assert logins.replicas == 2
+    assert logins.log == ["login: 1 -> 2 nodes, for 3 sessions on 1"]
+    logins.sessions |= {"login-1": 1, "login-0": 0}
+    for _ in range(13):
+        assert logins.replicas == 2
+        logins.rounds.look()
+        logins.clock.sleep(5.0)
+    assert logins.replicas == 1
+    changed = [question for question in logins.fake.questions if question.method == "PATCH"]
+    assert {question.path for question in changed} == {f"{SETS}/login/scale"}
+    assert {question.query["fieldManager"] for question in changed} == {"slurmstack-elastic"}
+
+
+def test_a_moment_with_more_sessions_begins_the_wait_anew(logins: Logins) -> None:
+    logins.fake.put(SETS, "login", spec={"replicas": 2})
+    logins.sessions["login-1"] = 0
+    for step in range(24):
+        logins.sessions["login-0"] = 2 if step == 10 else 0
+        logins.rounds.look()
+        assert logins.replicas == (2 if step < 23 else 1), step
+        logins.clock.sleep(5.0)
+
+
+def test_a_node_that_says_nothing_or_has_not_started_is_not_taken_for_empty_or_for_full(logins: Logins) -> None:
+    logins.fake.put(SETS, "login", spec={"replicas": 2})
+    logins.sessions["login-1"] = None
+    for _ in range(30):
+        logins.rounds.look()
+        logins.clock.sleep(5.0)
+    assert logins.replicas == 2
+    logins.pending = {"login-1"}  # waits for a machine: nobody can be logged in there
+    for _ in range(30):
+        logins.rounds.look()
+        logins.clock.sleep(5.0)
+    assert logins.replicas == 1
+
+
+def test_nodes_that_leave_are_not_asked_and_made_up_for(logins: Logins) -> None:
+    logins.sessions["login-0"] = 2
+    logins.leaving = {"login-0"}
+    logins.rounds.look()
+    assert logins.replicas == 2
+
+
+def test_nothing_is_done_before_all_pods_are_known(logins: Logins) -> None:
+    logins.sessions["login-0"] = 9
+    logins.synced = False
+    logins.rounds.look()
+    assert logins.replicas == 1
+
+
+def test_a_pod_is_read_as_kubernetes_has_it() -> None:
+    pod: dict[str, Any] = {"metadata": {"name": "login-12"}, "status": {"phase": "Running", "podIP": "10.0.0.7"}}
+    assert login_pod_of(pod) == LoginPod(number=12, leaves=False, runs=True, address="10.0.0.7")
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert login_pod_of(pod).leaves
+    assert login_pod_of({"metadata": {"name": "login-0"}}) == LoginPod(number=0, leaves=False, runs=False, address="")
+
+
+def test_the_answer_is_that_of_the_login_node_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (login_rounds.PORT, login_rounds.PATH) == (session_server.PORT, session_server.PATH)
+    assert session_server.PORT == SESSIONS_PORT
+    monkeypatch.setattr(session_server, "all_sessions", lambda: 17)
+    server = start_server(session_server.answer, 0)
+    port = int(server.server_address[1])
+    assert ask_sessions("127.0.0.1", port) == 17
+    server.shutdown()
+    server.server_close()
+    assert ask_sessions("127.0.0.1", port) is None
+    for text in ("-1", "1e3", "", "9" * 10, "many"):
+        server = start_server(partial(Answer, text=text), 0)
+        assert ask_sessions("127.0.0.1", int(server.server_address[1])) is None, text
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("drip", [b"", b"x"])
+def test_who_answers_without_an_end_is_not_waited_for(drip: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_rounds, "ANSWER_SECONDS", 0.4)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        over = threading.Event()
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                while not over.wait(0.02) and drip:
+                    try:
+                        connection.sendall(drip)
+                    except OSError:
+                        return
+                over.wait(5)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        began = time.monotonic()
+        assert ask_sessions("127.0.0.1", server.getsockname()[1]) is None
+        assert time.monotonic() - began < 2
+        over.set()
+        thread.join()
