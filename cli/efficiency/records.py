@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from cli.usage.records import UNKNOWN, RecordError, between, counts, gpus, rows, sacct
 
@@ -104,6 +105,10 @@ def _changes(step: Step) -> list[tuple[int, int]]:
     return [(step.start, memory), (step.start + max(step.seconds, 1), -memory)]
 
 
+_NO_TIME: Final = frozenset({"", "INVALID", "UNLIMITED"})
+"""What sacct also prints for one (secs2time_str of Slurm): one such record must not take all others away."""
+
+
 def jobs_between(start: datetime, end: datetime) -> list[str]:
     """The command line for all runs between two times, each as a whole."""
     return [*sacct(FIELDS), "--duplicates", *between(start, end)]
@@ -182,8 +187,9 @@ def size(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Seconds of `[DAYS-][HOURS:]MINUTES:SECONDS[.FRACTION]`; 0 of nothing. Raises RecordError."""
-    match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)", text or "00:00")
+    """Seconds of `[DAYS-][HOURS:]MINUTES:SECONDS[.FRACTION]`; 0 of nothing, and of no time. Raises RecordError."""
+    said = "00:00" if text in _NO_TIME else text
+    match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)", said)
     if match is None:
         raise RecordError(f"sacct printed a time that is not understood: {text[:200]!r}")
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())

@@ -109,7 +109,9 @@ def _size(text: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    """Of `[DAYS-][HOURS:]MINUTES:SECONDS[.FRACTION]`."""
+    """Of `[DAYS-][HOURS:]MINUTES:SECONDS[.FRACTION]`; 0 of what is no time, as Slurm's `INVALID`."""
+    if text.isalpha():
+        return 0.0
     days, _, rest = text.rpartition("-")
     seconds = 0.0
     for part in rest.split(":"):

@@ -289,8 +289,19 @@ _ENDS = {
 }
 
 
+_NOT_ENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
+
+
 def _end(facts: Facts, wanted: str, states: tuple[str, ...], seen: tuple[str, ...]) -> Finding:
     words = next((_ENDS[name] for state in states for name in _ENDS if state.startswith(name)), "")
+    if going := _NOT_ENDED & set(states):
+        return Finding(
+            about=f"job {wanted}",
+            severity="note",
+            cause=f"job {wanted} is {', '.join(sorted(going)).lower()}",
+            evidence=() if facts.knows("jobs") else ("the queue, which says more, could not be read",),
+            mend=facts.slurm(f"scontrol show job {wanted}"),
+        )
     fine = any(state.startswith("COMPLETED") for state in states)
     helps = {"TIMEOUT": "sbatch --time=...", "OUT_OF_MEMORY": "sbatch --mem=...", "NODE_FAIL": "slurmstack health"}
     mend = next((helps[state] for state in states if state in helps), "")

@@ -73,7 +73,7 @@ def test_a_job_without_steps_or_account_is_no_trouble() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("00:00.026", 0.026), ("01:02", 62), ("01:02:03", 3723), ("2-01:00:00.5", 176400.5), ("", 0)],
+    [("00:00.026", 0.026), ("01:02", 62), ("01:02:03", 3723), ("2-01:00:00.5", 176400.5), ("", 0), ("INVALID", 0)],
 )
 def test_times_are_read_in_all_their_forms(text: str, seconds: float) -> None:
     assert duration(text) == pytest.approx(seconds)

@@ -136,6 +136,17 @@ def test_a_job_that_has_ended_is_known_from_accounting(
     assert words in capsys.readouterr().out
 
 
+def test_a_job_that_runs_has_not_ended_though_the_queue_could_not_be_read(
+    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.slurm.update(queue=(124, ""), past=(0, "RUNNING|0:0|default-0|a|b|None"))
+    assert run("job", "12") == 0
+    said = capsys.readouterr().out
+    assert "job 12 is running" in said
+    assert "could not be read" in said
+    assert "exit status" not in said
+
+
 @pytest.mark.parametrize("arguments", [("job", "12"), ("job", "nonsense"), ("job", "1;id"), ("node", "gpu-0")])
 def test_what_nobody_knows_is_wrong_usage(cluster: RecordedCluster, arguments: tuple[str, ...]) -> None:
     assert run(*arguments) == USAGE
