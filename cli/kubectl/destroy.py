@@ -15,6 +15,9 @@ from local.report import Report
 POLL = 0.5
 """Seconds between two looks at the cluster."""
 
+WORKLOADS = ("statefulset", "deployment", "daemonset", "job", "podtemplate")
+"""Kinds whose objects have pods."""
+
 SESSIONS_END = 30
 """Seconds that open sessions have at the end of the whole cluster."""
 
@@ -86,7 +89,7 @@ def _delete_workloads(kubectl: Kubectl, namespace: str, labels: str) -> None:
     """Let everything go that has pods. Returns before they have ended."""
     kubectl.run(
         "delete",
-        "statefulset,deployment,job,podtemplate",
+        ",".join(WORKLOADS),
         "-n",
         namespace,
         "-l",

@@ -78,7 +78,7 @@ def test_a_login_node_tells_how_many_are_logged_in_and_waits_for_them_before_it_
     for user in ("alice", "bob"):
         held = f"ssh {options} {user}@login-0 'echo in; sleep 300' </dev/null >/tmp/{user} 2>/dev/null &"
         client.run(["bash", "-c", f"{held} echo $! >/tmp/{user}.pid"])
-    silent = "exec 3<>/dev/tcp/login-0/22; sleep 300"
+    silent = "exec 3<>/dev/tcp/login-0/22; echo SSH-2.0-silent >&3; sleep 300"
     client.run(["bash", "-c", f"bash -c '{silent}' </dev/null >/dev/null 2>&1 & echo $! >/tmp/silent.pid"])
     try:
         wait_until(lambda: client.run("cat /tmp/alice /tmp/bob").stdout == "in\nin\n", "two sessions", 20)

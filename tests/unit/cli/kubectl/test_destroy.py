@@ -68,11 +68,11 @@ def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_n
     kubectl: Leaving,
 ) -> None:
     assert deleted(kubectl, pods_only=False) == [
-        "statefulset,deployment,job,podtemplate",
+        "statefulset,deployment,daemonset,job,podtemplate",
         "(looked",
         "(looked",
         "(looked",
-        "statefulset,deployment,job,podtemplate",
+        "statefulset,deployment,daemonset,job,podtemplate",
         "persistentvolumeclaim",
         "persistentvolume",
         "clusterrolebinding,clusterrole,priorityclass",
@@ -85,7 +85,7 @@ def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_n
 
 
 def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(kubectl: Leaving) -> None:
-    assert set(deleted(kubectl, pods_only=True)) == {"statefulset,deployment,job,podtemplate", "(looked"}
+    assert set(deleted(kubectl, pods_only=True)) == {"statefulset,deployment,daemonset,job,podtemplate", "(looked"}
     assert kubectl.deleted[-1] == "(looked for pods)"
 
 

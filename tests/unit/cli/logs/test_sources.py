@@ -22,6 +22,7 @@ from cli.logs.sources import AT_ONCE, read_all
 )
 def test_after_ctrl_c_nothing_more_is_begun(read: Callable[[Any], object], answer: object) -> None:
     """Of a sick cluster each of hundreds may take a minute."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as a command has it
     begun: list[int] = []
 
     def source() -> Any:
@@ -31,6 +32,9 @@ def test_after_ctrl_c_nothing_more_is_begun(read: Callable[[Any], object], answe
         time.sleep(0.5)
         return answer
 
-    with pytest.raises(KeyboardInterrupt):
-        read({str(number): source for number in range(10 * AT_ONCE)})
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            read({str(number): source for number in range(10 * AT_ONCE)})
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert len(begun) <= 2 * AT_ONCE
