@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.findings import Finding
 from cli.kubectl.lock import DURATION
+from slurm.elastic import HIDDEN
 
 
 def find(facts: Facts) -> Iterator[Finding]:
@@ -16,6 +17,8 @@ def find(facts: Facts) -> Iterator[Finding]:
     yield from _apply(facts)
     yield from _drift(facts)
     for name, state in facts.partitions.items():
+        if name.startswith(HIDDEN) and state == "INACTIVE":
+            continue  # it only carries the times of an elastic pool, and never takes a job
         leaving = state == "DRAIN"
         yield Finding(
             about=f"partition {name}",

@@ -31,6 +31,10 @@ def off(cluster: RecordedCluster, *states: str, reason: str = "") -> None:
 def test_nodes_that_are_off_are_no_finding() -> None:
     cluster = recorded()
     off(cluster)
+    cluster.slurm["partitions"] = (
+        0,
+        "PartitionName=elastic-default Hidden=YES Nodes=default-[0-1] State=INACTIVE TotalCPUs=4",
+    )
     assert diagnose(look(cluster)) == ()
 
 
