@@ -28,7 +28,7 @@ STEPS = ("first pod asked for", "last pod asked for", "last slurmd started", "al
 
 PROGRAMS = ("slurmctld", "elastic")
 
-_REGISTERED = re.compile(rf"Node {POOL}-\d+ now responding")
+_REGISTERED = re.compile(rf"Node {POOL}-\d+ now responding".encode())
 
 
 class _Run:
@@ -37,14 +37,15 @@ class _Run:
     def __init__(self, sandbox: PoolSandbox, nodes: int) -> None:
         assert sandbox.api is not None
         self.sandbox, self.nodes = sandbox, nodes
-        self._heard = self._registered()
+        self._log = sandbox.controller.work / "slurmctld.log"
+        self._from = self._log.stat().st_size
         sandbox.asked.clear()
         sandbox.started.clear()
         sandbox.api.questions.clear()
         before = {name: cpu_seconds(sandbox.controller, name) for name in PROGRAMS}
         submitted = time.time()
         sandbox.as_user(f"sbatch --quiet --nodes={nodes} --output=/tmp/began --wrap 'date +%s.%N'")
-        wait_until(lambda: self._registered() - self._heard >= nodes, self._why, 300)
+        wait_until(lambda: self._registered() >= nodes, self._why, 300)
         registered = time.time()
         began = sandbox.machine.root / "tmp/began"
         wait_until(lambda: began.exists() and bool(began.read_text().strip()), self._why, 120)
@@ -60,15 +61,16 @@ class _Run:
         self.to_gone = time.time() - runs - IDLE_SECONDS
 
     def _registered(self) -> int:
-        """How often nodes have come, by slurmctld's log, which costs it nothing."""
-        return len(_REGISTERED.findall(self.sandbox.controller.log("slurmctld")))
+        """How many nodes have come, by slurmctld's log, which costs it nothing."""
+        with self._log.open("rb") as log:
+            log.seek(self._from)
+            return len(set(_REGISTERED.findall(log.read())))
 
     def _why(self) -> str:
         sandbox = self.sandbox
         assert sandbox.problem is None, sandbox.problem
         logs = "\n".join(sandbox.controller.log(name)[-3000:] for name in PROGRAMS)
-        heard = self._registered() - self._heard
-        return f"{self.nodes} nodes come and go: {heard} have\n{ask(sandbox, 'sinfo; squeue')}\n{logs}"
+        return f"{self.nodes} nodes come and go: {self._registered()} have\n{ask(sandbox, 'sinfo; squeue')}\n{logs}"
 
 
 def resume(bench: Measuring) -> None:
