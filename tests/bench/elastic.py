@@ -17,6 +17,18 @@ STEPS = ("allocated", "pods asked for", "slurmd runs", "registered", "started")
 """Each until it is reached, from the one before."""
 
 
+SUBMIT = """
+rm -f began
+submitted=$(date +%s.%N)
+sbatch --quiet -p {pool} -N{nodes} --output=/dev/null --wrap '{began} > .began; mv .began began'
+until [ -e began ]; do sleep 0.05; done
+echo $submitted $(cat began) $(date +%s.%N)
+"""
+"""srun would ask only after 0.1, 1.1, 2.6, 4.6 and 7.1 s whether its nodes are there (src/srun/allocate.c)."""
+
+SRUN = "a=$(date +%s.%N); b=$(srun -p {pool} -N{nodes} date +%s.%N); echo $a $b $(date +%s.%N)"
+
+
 def elastic(bench: Measuring, cluster: Cluster) -> None:
     """With the images on the machines, which are there: what an autoscaler takes is not measured here."""
     pool = {**cluster.sections["worker_nodes"]["default"], "size": {"max": MOST}, "idle_timeout": f"{IDLE_SECONDS}s"}
@@ -27,34 +39,39 @@ def elastic(bench: Measuring, cluster: Cluster) -> None:
     }
     cluster.up()
     released: list[float] = []
-    for nodes, runs, goal in ((1, 20, 3), (MOST, 10, 5)):
+    for of, nodes, script, runs, goal in (
+        ("a node", 1, SUBMIT, 20, 3),
+        (f"{MOST} nodes", MOST, SUBMIT, 6, 5),
+        ("a node, with srun,", 1, SRUN, 4, None),
+    ):
         split: list[list[float]] = []
 
-        def once(_: int, nodes: int = nodes, split: list[list[float]] = split) -> float:
+        def once(_: int, nodes: int = nodes, script: str = script, split: list[list[float]] = split) -> float:
             _await_none(cluster)
-            submitted, started, ended = _run(cluster, nodes)
+            submitted, started, ended = _run(cluster, nodes, script)
             split.append(_split(cluster, submitted, started, nodes))
-            _await_none(cluster)
+            wait_until(lambda: not _pods(cluster), "the pool is empty", timeout=120, slowest=0.3)
             released.append(time.time() - ended - IDLE_SECONDS)
             return started - submitted
 
-        of = "a node" if nodes == 1 else f"{nodes} nodes"
         row = bench.measure(f"submit -> start on {of} of an empty pool", once, runs=runs, goal=goal)
         _note(row, split)
     bench.take("idle timeout over -> the last pod of the pool is gone", released, goal=5)
-    _run(cluster, 1)
+    _await_none(cluster)
+    _run(cluster, 1, SUBMIT)
 
     def warm(_: int) -> float:
-        submitted, started, _ended = _run(cluster, 1)
+        submitted, started, _ended = _run(cluster, 1, SRUN)
         return started - submitted
 
-    bench.measure("submit -> start on an idle node of an elastic pool", warm, runs=20, goal=0.2)
+    bench.measure("submit (srun) -> start on an idle node of an elastic pool", warm, runs=20, goal=0.2)
 
 
-def _run(cluster: Cluster, nodes: int) -> tuple[float, float, float]:
-    """When a job was submitted, began, and had ended."""
-    script = f"a=$(date +%s.%N); b=$(srun -p {POOL} -N{nodes} date +%s.%N | sort | tail -1); echo $a $b $(date +%s.%N)"
-    submitted, started, ended = map(float, cluster.as_alice(script).split())
+def _run(cluster: Cluster, nodes: int, script: str) -> tuple[float, float, float]:
+    """When a job was submitted, ran on all of its nodes, and had ended."""
+    began = "date +%s.%N" if nodes == 1 else "srun date +%s.%N | sort | tail -1"
+    printed = cluster.as_alice(script.format(pool=POOL, nodes=nodes, began=began))
+    submitted, started, ended = map(float, printed.split())
     return submitted, started, ended
 
 
@@ -64,7 +81,7 @@ def _pods(cluster: Cluster) -> list[str]:
 
 def _await_none(cluster: Cluster) -> None:
     """Wait until the pool is empty, and its nodes may be started again."""
-    wait_until(lambda: not _pods(cluster), "the pool is empty", timeout=120, slowest=0.3)
+    wait_until(lambda: not _pods(cluster), "the pool is empty", timeout=120)
     free = f"sinfo --noheader --partition={POOL} --states=powered_down --format=%D"
     wait_until(lambda: cluster.slurm(free).strip() == str(MOST), "its nodes are off", timeout=120, slowest=0.3)
 
@@ -76,13 +93,25 @@ def _split(cluster: Cluster, submitted: float, started: float, nodes: int) -> li
     slurmds = [_logged(cluster, f"{POOL}-{number}", "slurmd", submitted)[0][0] for number in range(nodes)]
     times = [
         submitted,
-        next(at for at, line in slurmctld if "Allocate" in line or f"NodeList={POOL}" in line),
-        next(at for at, line in asked if "making the pods" in line),
+        _first(slurmctld, r"NodeList=" + POOL),
+        _first(asked, "making the pods"),
         max(slurmds),
-        max(at for at, line in slurmctld if re.search(rf"Node {POOL}-\d+ now responding", line)),
+        max(at for at, _ in _found(slurmctld, rf"Node {POOL}-\d+ now responding")),
         started,
     ]
     return [end - begin for begin, end in itertools.pairwise(times)]
+
+
+def _first(lines: list[tuple[float, str]], pattern: str) -> float:
+    return _found(lines, pattern)[0][0]
+
+
+def _found(lines: list[tuple[float, str]], pattern: str) -> list[tuple[float, str]]:
+    """The lines with this, of which there is one at least."""
+    found = [(at, line) for at, line in lines if re.search(pattern, line)]
+    said = "\n".join(line for _, line in lines)
+    assert found, f"no {pattern!r} in\n{said}"
+    return found
 
 
 def _logged(cluster: Cluster, pod: str, container: str, since: float) -> list[tuple[float, str]]:

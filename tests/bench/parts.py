@@ -15,6 +15,7 @@ from tests.bench import accounting, apply, command_line, confinement, elastic, h
 from tests.bench.cluster import Cluster
 from tests.bench.row import Measuring
 from tests.bench.scale.part import scale
+from tests.bench.scale.resume import resume
 from tests.bench.scale.scrape import scrape
 from tests.bench.scale.watching import watching
 
@@ -68,6 +69,7 @@ PARTS = (
         alone=confinement.cgroups,
     ),
     Part(name="scale", about="100, 300, 1,000 slurmd on this machine, without Kubernetes", alone=scale),
+    Part(name="resume", about="100, 500, 1,000 nodes of an elastic pool for a job, without Kubernetes", alone=resume),
     Part(name="watching", about="what looking at 5,000 nodes costs, without Kubernetes", alone=watching),
     Part(name="scrape", about="figures and page with 1,000 slurmd, 10,000 jobs, without Kubernetes", alone=scrape),
 )

@@ -63,7 +63,7 @@ SHOWN = {
     "idle_timeout": "tests/e2e/test_elastic.py",
     "resume_timeout": "tests/e2e/test_elastic.py",
     "launch": "tests/unit/images/elastic, tests/graph/test_elastic.py",
-    "warm_machines": "tests/graph/test_placeholders.py",
+    "warm_machines": "tests/e2e/test_elastic_machines.py",
 }
 """Option of a pool -> the test that shows it; those of elastic pools are not in this file."""
 

@@ -83,12 +83,12 @@ def lacking(nodes: int) -> str:
 
 def _measure(bench: Measuring, sandbox: ScaleSandbox, nodes: int) -> None:
     bench.take("slurmd started, one after the other -> all idle", [_register(sandbox)], nodes=nodes)
-    bench.take("slurmctld: resident memory, nodes idle", [_resident(sandbox)], unit="MiB", nodes=nodes)
+    bench.take("slurmctld: resident memory, nodes idle", [resident(sandbox)], unit="MiB", nodes=nodes)
     _commands(bench, sandbox, nodes)
     step = min(nodes, STEP_NODES)
     bench.measure(f"srun -N{STEP_NODES} hostname", lambda _: _srun(sandbox, step), runs=3, nodes=nodes)
     scheduling(bench, sandbox, nodes)
-    bench.take("slurmctld: resident memory after that", [_resident(sandbox)], unit="MiB", nodes=nodes)
+    bench.take("slurmctld: resident memory after that", [resident(sandbox)], unit="MiB", nodes=nodes)
     bench.take("slurmctld killed and started -> all registered again", [_restart(sandbox)], nodes=nodes)
     _health(bench, sandbox, nodes)
     _topology(bench, sandbox, nodes)
@@ -183,7 +183,8 @@ def _in_tree(sandbox: ScaleSandbox) -> int:
     return len(sandbox.run(["scontrol", "show", "hostnames", ",".join(lists)]).stdout.split())
 
 
-def _resident(sandbox: ScaleSandbox) -> float:
+def resident(sandbox: ScaleSandbox) -> float:
+    """MiB of slurmctld."""
     status = Path(f"/proc/{sandbox.slurmctld}/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
     return int(line.split()[1]) / 1024

@@ -86,7 +86,6 @@ class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
         self.names = [f"default-{number}" for number in range(nodes)]
         self._open = ExitStack()
         self._networks = Networks(0, 0)
-        self._slurmds: list[subprocess.Popen[bytes]] = []
         machines = {f"machine-{number}": labels(number) for number in range(nodes)}
         super().__init__(config.slurm.version, config=render(config), workers=0, nodes=machines)
         self.node_conf = node_conf("default", config.worker_nodes["default"])
@@ -145,13 +144,19 @@ class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
 
     def start_nodes(self) -> None:
         """Start every slurmd; none of them has to be there yet when this returns."""
+        for number in range(len(self.names)):
+            self.start_node(number)
+
+    def start_node(self, number: int, mark: str = "") -> subprocess.Popen[bytes]:
+        """Start a slurmd. `mark`: of an elastic pool's node."""
+        name = self.names[number]
+        command = slurmd_command("controller-0:6817", self.node_conf, name, "nothing", mark)
+        inside = ["unshare", "--mount", "--uts", "sh", "-ec", NODE, "node", name, *command]
+        argv = self._with_network(self.machine.command(inside), self._networks.path(number))
         with (self.machine.work / "slurmd.log").open("ab") as log:
-            for number, name in enumerate(self.names):
-                command = slurmd_command("controller-0:6817", self.node_conf, name, "nothing")
-                inside = ["unshare", "--mount", "--uts", "sh", "-ec", NODE, "node", name, *command]
-                argv = self._with_network(self.machine.command(inside), self._networks.path(number))
-                self._slurmds.append(subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
-        self.machine.processes += self._slurmds
+            slurmd = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self.machine.processes.append(slurmd)
+        return slurmd
 
     def start_whole_worker(self) -> Pod:
         """One node more, in a pod of its own as in Kubernetes, with a list of processes that has only its own."""

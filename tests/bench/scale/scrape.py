@@ -145,9 +145,9 @@ def _endpoints(bench: Measuring, sandbox: ScaleSandbox, nodes: int) -> None:
     cpu: dict[str, list[float]] = {path: [] for path in PATHS}
     sizes = {}
     for path in PATHS * bench.times(5):
-        before, began = _used(sandbox.controller, "slurmctld"), time.monotonic()
+        before, began = cpu_seconds(sandbox.controller, "slurmctld"), time.monotonic()
         lines = ask(sandbox, f"python3 -c '{READ_SLURMCTLD}' {path} {READINGS}").splitlines()
-        used = _used(sandbox.controller, "slurmctld") - before - base * (time.monotonic() - began)
+        used = cpu_seconds(sandbox.controller, "slurmctld") - before - base * (time.monotonic() - began)
         seconds[path] += [float(line.split()[0]) for line in lines]
         cpu[path].append(used / READINGS)
         sizes[path] = int(lines[-1].split()[1])
@@ -180,9 +180,9 @@ def _page(bench: Measuring, sandbox: ScaleSandbox, nodes: int) -> None:
     token = ask(sandbox, "scontrol token username=root lifespan=600").strip().removeprefix("SLURM_JWT=")
     asking = ["python3", "-c", PAGE, token]
     wait_until(lambda: pod.run(asking).returncode == 0, lambda: f"{pod.run(asking).stderr}{sandbox.logs()}", 60)
-    name, before = "the dashboard's page with 10,000 jobs", _used(pod, "dashboard")
+    name, before = "the dashboard's page with 10,000 jobs", cpu_seconds(pod, "dashboard")
     row = bench.measure(name, lambda _: float(pod.run(asking).stdout.split()[0]), runs=7, goal=0.3, nodes=nodes)
-    used = (_used(pod, "dashboard") - before) / len(row.samples)
+    used = (cpu_seconds(pod, "dashboard") - before) / len(row.samples)
     bench.take("the same page: CPU seconds of the dashboard", [used], nodes=nodes)
 
 
@@ -202,11 +202,12 @@ def _processes(pod: Pod, name: str) -> list[str]:
 
 def _spent(sandbox: ScaleSandbox, programs: Mapping[str, Pod]) -> dict[str, float]:
     """CPU seconds of programs, with the commands that they have run, in a window."""
-    before = {name: _used(pod, name) for name, pod in programs.items()}
+    before = {name: cpu_seconds(pod, name) for name, pod in programs.items()}
     time.sleep(WINDOW_SECONDS)
-    return {name: _used(pod, name) - before[name] for name, pod in programs.items()}
+    return {name: cpu_seconds(pod, name) - before[name] for name, pod in programs.items()}
 
 
-def _used(pod: Pod, name: str) -> float:
+def cpu_seconds(pod: Pod, name: str) -> float:
+    """CPU seconds of a program, with the commands that it has run."""
     stats = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in _processes(pod, name))
     return sum(sum(map(int, fields[11:15])) for fields in stats) / os.sysconf("SC_CLK_TCK")

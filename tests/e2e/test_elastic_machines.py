@@ -1,0 +1,85 @@
+"""An elastic pool on machines that come and go, with a stand-in for the autoscaler (tests/e2e/played_machines.py).
+
+No slurmd runs there, so that the nodes never register: what is shown is who gets which machine, and when it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.e2e.played_machines import PlayedMachines
+
+pytestmark = pytest.mark.disruptive  # others would find their machines beside their own
+
+POOL, LABEL = "cloud", "slurmstack-test/played"
+RESUME_SECONDS = 30
+SETTINGS = {
+    "size": {"max": 2},
+    "idle_timeout": "10s",
+    "resume_timeout": f"{RESUME_SECONDS}s",
+    "warm_machines": 1,
+    "node_selector": {LABEL: "yes"},
+    "tolerations": [{"key": LABEL}],
+    "resources": {"cpus": 1, "memory": "768Mi", "cpu_request": "10m"},
+}
+ROOM = {"cpu": "2", "memory": "1200Mi", "ephemeral-storage": "20Gi"}
+"""Of a machine: one worker, or one placeholder."""
+
+
+@pytest.fixture
+def machines(two_nodes: SlurmOnKubernetes) -> Iterator[PlayedMachines]:
+    slurm, before = two_nodes, two_nodes.sections
+    with PlayedMachines(LABEL, room=ROOM) as played:
+        try:
+            slurm.sections = {**before, "partitions": {**before["partitions"], POOL: {"pools": [POOL]}}}
+            slurm.change("worker_nodes", {**before["worker_nodes"], POOL: SETTINGS})
+            yield played
+        finally:
+            slurm.slurm("scancel --user=alice", check=False)
+            slurm.sections = before
+            slurm.up()
+            wait_until(lambda: not machines_of(slurm), "no pod is left on those machines")
+            slurm.await_idle("default-0", "default-1")
+
+
+def machines_of(slurm: SlurmOnKubernetes) -> dict[str, str]:
+    """Which machine has each worker and placeholder of the pool; none: it waits."""
+    pods = slurm.pods().items()
+    return {name: pod["spec"].get("nodeName", "") for name, pod in pods if LABEL in pod["spec"].get("nodeSelector", {})}
+
+
+def placed(slurm: SlurmOnKubernetes) -> list[tuple[str, str]]:
+    """The same, sorted, by kinds of pods."""
+    return sorted((name.partition("-")[0], machine) for name, machine in machines_of(slurm).items())
+
+
+def test_machines_come_for_pods_stay_while_one_holds_them_and_go_after_it(
+    two_nodes: SlurmOnKubernetes, machines: PlayedMachines
+) -> None:
+    slurm = two_nodes
+    warm = [("placeholder", "played-0")]
+    wait_until(lambda: placed(slurm) == warm, "a machine has come that nobody needs yet", timeout=30)
+
+    job = slurm.submit("true", f"--partition={POOL}")
+    both = [("cloud", "played-0"), ("placeholder", "played-1")]
+    wait_until(lambda: placed(slurm) == both, "the worker has that machine, and another one is warm", timeout=30)
+
+    uid = slurm.pod_uids()["cloud-0"]
+    machines.least = 3
+    wait_until(lambda: len(machines.machines()) == 3, "one machine too many", timeout=20)
+    machines.least = 0
+    wait_until(lambda: len(machines.machines()) == 2, "one of the two that nothing holds is taken away", timeout=30)
+    assert slurm.pod_uids()["cloud-0"] == uid
+    assert slurm.pods()["cloud-0"]["spec"]["nodeName"] == "played-0"
+    wait_until(lambda: placed(slurm)[1:] == [("placeholder", machines.machines()[-1])], "one is warm", timeout=20)
+
+    # Its slurmd never comes: the pool gives it up, and the autoscaler what it was on.
+    shown = f"sinfo --noheader --partition={POOL} --format=%E"
+    wait_until(lambda: "no capacity, 1 in vain" in slurm.slurm(shown), "the pool pauses", timeout=2 * RESUME_SECONDS)
+    assert slurm.job_state(job) == "PENDING"
+    wait_until(lambda: len(machines.machines()) == 1, "its machine goes", timeout=30)
+    assert placed(slurm) == [("placeholder", *machines.machines())]
+    assert machines.problem is None
