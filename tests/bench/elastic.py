@@ -7,6 +7,7 @@ import re
 import time
 from datetime import datetime
 
+from images.common.hostlist import expand
 from tests.bench.cluster import Cluster
 from tests.bench.row import Measuring, Row
 from tests.e2e.harness import wait_until
@@ -90,7 +91,9 @@ def _split(cluster: Cluster, submitted: float, started: float, nodes: int) -> li
     """Seconds of each step, by what the programs have logged; of several nodes by the last of them."""
     slurmctld = _logged(cluster, "controller-0", "slurmctld", submitted)
     asked = _logged(cluster, "deployment/elastic", "elastic", submitted)
-    slurmds = [_logged(cluster, f"{POOL}-{number}", "slurmd", submitted)[0][0] for number in range(nodes)]
+    (made,) = {re.search(r"(\S+): making the pods", line)[1] for _, line in _found(asked, "making the pods")}  # type: ignore[index]
+    assert len(expand(made)) == nodes, f"{made} for {nodes} nodes"
+    slurmds = [_logged(cluster, name, "slurmd", submitted)[0][0] for name in expand(made)]
     times = [
         submitted,
         _first(slurmctld, r"NodeList=" + POOL),
@@ -115,8 +118,9 @@ def _found(lines: list[tuple[float, str]], pattern: str) -> list[tuple[float, st
 
 
 def _logged(cluster: Cluster, pod: str, container: str, since: float) -> list[tuple[float, str]]:
-    """Lines with their times, as kubelet has them."""
-    printed = cluster.kubectl.run("logs", pod, "-c", container, "-n", cluster.namespace, "--timestamps").stdout
+    """Lines with their times, as kubelet has them, which may not yet know that a container runs whose job has ended."""
+    command = ("logs", pod, "-c", container, "-n", cluster.namespace, "--timestamps")
+    printed = wait_until(lambda: cluster.kubectl.run(*command, check=False).stdout, f"{pod} has a log", timeout=10)
     lines = []
     for text in printed.splitlines():
         stamp, _, line = text.partition(" ")
