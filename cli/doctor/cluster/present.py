@@ -17,6 +17,9 @@ from cli.health.present import plain
 _STYLES = {"error": "red bold", "warning": "yellow", "note": "cyan"}
 _MOST = 80
 _CONSEQUENCES = 5
+_APART = 3
+"""Findings that say the same of different things are one from here on, in which the others are named."""
+_NAMED = 8
 _LONGEST = 300
 """Characters of one line of evidence."""
 
@@ -40,20 +43,8 @@ def print_findings(facts: Facts, findings: Sequence[Finding], *, fine: str, stac
     """
     console = Console(highlight=False, emoji=False)
     console.width = min(console.width, _MOST) if console.is_terminal else _MOST
-    for number, item in enumerate(findings, 1):
-        head = Text(f"{number}. ", style="bold") + Text(f"{item.severity}: ", style=_STYLES[item.severity])
-        _print(console, head + Text(plain(item.cause)))
-        for line in item.evidence:
-            if line:
-                _print(console, Text(f"seen: {_short(line)}", style="dim"), indent=3)
-        for line in item.consequences[:_CONSEQUENCES]:
-            _print(console, Text(f"therefore: {plain(line)}"), indent=3)
-        if len(item.consequences) > _CONSEQUENCES:
-            _print(console, Text(f"therefore: {len(item.consequences) - _CONSEQUENCES} more"), indent=3)
-        if item.mend:
-            # Not folded: what is to be copied stays in one line.
-            console.print(Text("   mend: ") + Text(plain(item.mend), style="green"), soft_wrap=True)
-        console.print()
+    for number, alike in enumerate(_alike(findings), 1):
+        _print_finding(console, number, *alike)
     if not findings:
         _print(console, Text(fine))
     for line in _meant(facts, findings, stack):
@@ -61,6 +52,37 @@ def print_findings(facts: Facts, findings: Sequence[Finding], *, fine: str, stac
     _print(console, Text(f"looked at: {_looked_at(facts)}", style="dim"))
     for part, why in facts.unread.items():
         _print(console, Text(f"could not look at {part}: {plain(why)}", style="magenta"))
+
+
+def _print_finding(console: Console, number: int, item: Finding, *others: Finding) -> None:
+    """`others`: of which the same is to be said."""
+    head = Text(f"{number}. ", style="bold") + Text(f"{item.severity}: ", style=_STYLES[item.severity])
+    _print(console, head + Text(plain(item.cause)))
+    for line in item.evidence:
+        if line:
+            _print(console, Text(f"seen: {_short(line)}", style="dim"), indent=3)
+    if others:
+        names = ", ".join(one.about.partition(" ")[2] for one in others[:_NAMED])
+        _print(console, Text(f"the same: {len(others)} more, {names}{', ...' if others[_NAMED:] else ''}"), indent=3)
+    for line in item.consequences[:_CONSEQUENCES]:
+        _print(console, Text(f"therefore: {plain(line)}"), indent=3)
+    if len(item.consequences) > _CONSEQUENCES:
+        _print(console, Text(f"therefore: {len(item.consequences) - _CONSEQUENCES} more"), indent=3)
+    if item.mend:
+        # Not folded: what is to be copied stays in one line.
+        console.print(Text("   mend: ") + Text(plain(item.mend), style="green"), soft_wrap=True)
+    console.print()
+
+
+def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Those that say the same of different things together, where there are many: a lost switch is a thousand nodes."""
+    found: dict[tuple[str, ...], list[Finding]] = {}
+    for item in findings:
+        name = item.about.partition(" ")[2]
+        said = (item.cause, item.mend)
+        key = (item.severity, *(text.replace(name, "*") if name else text for text in said))
+        found.setdefault(key, []).append(item)
+    return [part for group in found.values() for part in ([group] if len(group) > _APART else [[one] for one in group])]
 
 
 def _meant(facts: Facts, findings: Sequence[Finding], stack: Path | None) -> Iterator[str]:

@@ -240,3 +240,21 @@ def test_a_slow_api_server_is_not_asked_whether_it_is_there_before_it_is_asked(m
     made.refused["exec"] = "nothing"
     assert run() == 3
     assert asked == [False, False, True]
+
+
+def test_what_is_the_same_of_many_nodes_is_said_once_and_scripts_have_all(
+    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = cluster.slurm["nodes"][1]["nodes"]
+    nodes += [{**nodes[0], "name": f"default-{number}"} for number in range(2, 1000)]
+    for number in range(2, 1000):
+        cluster.node(f"default-{number}", "DOWN", "NOT_RESPONDING", reason="Not responding", by="slurm")
+    cluster.node("default-1", "DOWN", reason="a fan", by="root")
+    assert run() == 1
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) < 30
+    assert "the same: 997 more, default-3, default-4" in " ".join(said.split())
+    assert "a fan" in said
+    assert run("--json") == 1
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert sum(one["about"].startswith("node default-") for one in found) == 999
