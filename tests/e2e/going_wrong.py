@@ -26,17 +26,21 @@ from tests.e2e.small_volumes import Disk
 
 @contextmanager
 def nodes_drained_and_down(slurm: SlurmOnKubernetes) -> Iterator[None]:
-    """Of an elastic pool, whose nodes are off: three drained for one check, one down, and one set aside.
+    """Of an elastic pool, whose nodes are off: three drained for one check, one set aside. Of a fixed one: one down.
 
-    There is no such pool, and the configuration agent would delete its records, if they were not reserved.
+    There are no such pools, and the configuration agent would delete these records, if they were not reserved.
     """
-    create = "scontrol create nodename=other-[0-4] state=cloud feature=default cpus=2 realmemory=1000"
+    like = "feature=default cpus=2 realmemory=1000"
+    create = " && ".join(
+        f"scontrol create nodename={nodes} state={state} {like}"
+        for nodes, state in (("other-[0-2,4]", "cloud"), ("other-3", "future"))
+    )
+    down = "scontrol update nodename=other-3 state=down reason=broken"
     reserve = "scontrol create reservationname=others starttime=now duration=60 nodes=other-[0-4] users=root"
-    slurm.slurm(f"{create} && {reserve}")
+    slurm.slurm(f"{create} && {down} && {reserve}")
     health = "health/infiniband [hardware]: lost"
     for nodes, state, reason in (
         ("other-[0-2]", "drain", health),
-        ("other-3", "down", "broken"),
         ("other-4", "drain", f"{SET_ASIDE} after 10 starts in vain"),
     ):
         slurm.slurm(f"scontrol update nodename={nodes} state={state} reason='{reason}'")
