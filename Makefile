@@ -37,8 +37,6 @@ PYTEST := $(BIN)/pytest --no-loadscope-reorder --reruns=$(RERUNS) --rerun-show-t
 	--durations=60 --durations-min=10
 STAGE = TIMEFORMAT='stage $(1): %R s, %U s of CPU + %S s in the kernel, without what runs in pods'; time
 LANES ?= 3
-# Real daemons mostly wait: two processes kept two cores busy for 63 % of the time.
-DAEMONS ?= 3
 
 LOGS := test-logs
 # What runs beside something else keeps its output in a file, and prints its end, or all of it where it failed.
@@ -47,7 +45,7 @@ QUIET = ( log=$(LOGS)/$(1).log; { $(call STAGE,$(1)) $(2) --junitxml=$(LOGS)/$(1
 
 test: $(VENV)/.ready-dev ## Run all tests: unit, graph, real Slurm daemons, real Kubernetes
 	@mkdir -p $(LOGS)
-	@$(call STAGE,1) $(PYTEST) -n $(DAEMONS) --junitxml=$(LOGS)/1-daemons.xml tests/slurm
+	@$(call STAGE,1) $(PYTEST) -n auto --junitxml=$(LOGS)/1-daemons.xml tests/slurm
 	@$(call STAGE,2) $(PYTEST) -n 0 --maxfail=5 --junitxml=$(LOGS)/2-make-up.xml tests/e2e/test_make_up.py
 	@$(MAKE) --no-print-directory --keep-going -j2 test-machines test-guests
 	@$(MAKE) --no-print-directory --keep-going -j2 test-lanes test-program
