@@ -50,23 +50,33 @@ def nodes_drained_and_down(slurm: SlurmOnKubernetes) -> Iterator[None]:
         slurm.slurm("scontrol delete reservationname=others; scontrol delete nodename=other-[0-4]")
 
 
-@contextmanager
-def requeued_often(slurm: SlurmOnKubernetes) -> Iterator[None]:
+def requeue(slurm: SlurmOnKubernetes, times: int) -> str:
+    """Submit a job, and give it back to the queue each time that it runs; its id."""
     job = slurm.submit("sleep 600", "--requeue")
+    for _ in range(times):
+        await_again(slurm, job)
+        slurm.slurm(f"scontrol requeue {job}")
+        # Within the same second slurmd takes the job that starts again for the one that it has just ended.
+        time.sleep(2)
+    return job
+
+
+def await_again(slurm: SlurmOnKubernetes, job: str) -> None:
+    """Wait until a job runs that was requeued, but not for two minutes each time, as Slurm would have it."""
 
     def runs() -> bool:
-        """It does not wait for two minutes after each time, as Slurm would have it."""
         if slurm.job_state(job) == "RUNNING":
             return True
         slurm.slurm(f"scontrol update jobid={job} starttime=now", check=False)
         return False
 
-    for _ in range(5):
-        wait_until(runs, f"job {job} runs again", timeout=120)
-        slurm.slurm(f"scontrol requeue {job}")
-        # Within the same second slurmd takes the job that starts again for the one that it has just ended.
-        time.sleep(2)
     wait_until(runs, f"job {job} runs again", timeout=120)
+
+
+@contextmanager
+def requeued_often(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    job = requeue(slurm, 5)
+    await_again(slurm, job)
     slurm.slurm(f"scontrol requeuehold {job}")
     try:
         yield

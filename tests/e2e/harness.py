@@ -174,6 +174,11 @@ class SlurmOnKubernetes:
         assert not check or status == 0, f"{command}: {status}\n{printed}\n{complained}"
         return printed
 
+    def lose_pods(self, *names: str) -> None:
+        """Have pods gone at once, without a goodbye: their processes may live a moment longer, and nobody asks them."""
+        self.kubectl.run("delete", "pod", *names, "-n", self.namespace, "--force", "--grace-period=0")
+        self._beside_slurmctld.close()
+
     def ssh(self, command: str, *, user: str = "alice", at: str = "", check: bool = True) -> str:
         """What a command prints that a user runs on a login node, over real ssh, in the jail.
 

@@ -39,7 +39,7 @@ def test_no_record_is_lost_when_pods_are_killed_in_a_burst_of_jobs(
     before = slurm.pod_uids()
     submit = "sbatch --parsable --output=/dev/null --wrap true"
     jobs = {int(job) for job in slurm.ssh(f"for n in $(seq {BURST // 3}); do {submit}; done").split()}
-    slurm.kubectl.run("delete", "pod", *pods, "-n", slurm.namespace, "--force", "--grace-period=0")
+    slurm.lose_pods(*pods)
     jobs |= {int(job) for job in slurm.ssh(f"for n in $(seq {BURST - BURST // 3}); do {submit}; done").split()}
     assert len(jobs) == BURST
     wait_until(lambda: all(slurm.pod_uids().get(pod, before[pod]) != before[pod] for pod in pods), "other pods")

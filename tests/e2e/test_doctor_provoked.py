@@ -73,12 +73,7 @@ def apply_again(slurm: SlurmOnKubernetes) -> None:
 
 
 def requeue_often(slurm: SlurmOnKubernetes) -> None:
-    job = slurm.submit("sleep 600", "--requeue")
-    for _ in range(4):
-        slurm.await_job(job, "RUNNING")
-        slurm.slurm(f"scontrol requeue {job}")
-        slurm.await_reason(job, "BeginTime", "None", "Resources")
-        slurm.slurm(f"scontrol update jobid={job} starttime=now", check=False)  # Slurm would wait for two minutes
+    going_wrong.requeue(slurm, 4)
 
 
 def close_all_for_a_job(slurm: SlurmOnKubernetes) -> None:

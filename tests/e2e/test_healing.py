@@ -74,7 +74,7 @@ def test_all_pods_may_be_deleted_at_once(two_nodes: SlurmOnKubernetes) -> None:
 def test_pods_may_be_killed_without_a_goodbye(two_nodes: SlurmOnKubernetes) -> None:
     before = Before(two_nodes)
     names = ("controller-0", "default-1")
-    two_nodes.kubectl.run("delete", "pod", *names, "-n", two_nodes.namespace, "--force", "--grace-period=0")
+    two_nodes.lose_pods(*names)
     before.check(replaced=set(names))
 
 
