@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+from contextlib import suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -35,7 +36,10 @@ COMMANDS = {
         "Show what `up` would change. Objects that were changed by hand are shown too. Changes nothing.",
     ),
     "up": ("cli.commands.cluster:up", "Bring the cluster in line with the stack file, and wait until it is."),
-    "destroy": ("cli.commands.cluster:destroy", "Delete the cluster: running jobs are waited for, then all goes."),
+    "destroy": (
+        "cli.commands.destroy:destroy",
+        "Delete the cluster: running jobs are waited for, then all goes but its data and keys.",
+    ),
     "status": (
         "cli.commands.status:status",
         "Show on one screen what runs: pods, pools, the queue, the jail, accounting, versions and addresses.",
@@ -79,6 +83,27 @@ COMMANDS = {
         "The local cluster: a real two-node Kubernetes on this machine, for development and trying out.",
     ),
     "doctor": ("cli.commands.doctor:app", "Say what is wrong with the running cluster, and what mends it."),
+    "jail": (
+        "cli.commands.jail:app",
+        "Roots in the jail's volume: list them, see what users have changed in one, remove one.",
+    ),
+    "backup": (
+        "cli.commands.backup:app",
+        "Make backups, list them, see whether they can be read, and whether a cluster starts from them.",
+    ),
+    "restore": (
+        "cli.commands.backup:restore",
+        "Put a backup back, into the same cluster or an empty one of the same stack file.",
+    ),
+    "upgrade": (
+        "cli.commands.upgrade:app",
+        "Try another release of Slurm on the last backup, before the cluster gets it.",
+    ),
+    "chaos": (
+        "cli.commands.chaos:chaos",
+        "Break the cluster on purpose while a user submits small jobs, and see whether each has run exactly once.",
+    ),
+    "rotate": ("cli.commands.rotate:rotate", "Give the running cluster another key. Running and waiting jobs stay."),
     "images": (
         "cli.commands.images:app",
         "The container images: build them, push them to a registry, load them into kind, k3s or the local cluster.",
@@ -178,9 +203,10 @@ def _complain_interrupted() -> None:
 
 def _complain(message: str, hint: str) -> None:
     console = Console(stderr=True, highlight=False, emoji=False)
-    console.print(f"[red bold]error:[/] {_shown(message)}", soft_wrap=True)
-    if hint:
-        console.print(f"[dim]{_shown(hint)}[/]", soft_wrap=True)
+    with suppress(OSError, SystemExit):  # nobody reads it any more (Rich exits then): the exit status still says what
+        console.print(f"[red bold]error:[/] {_shown(message)}", soft_wrap=True)
+        if hint:
+            console.print(f"[dim]{_shown(hint)}[/]", soft_wrap=True)
 
 
 def _shown(text: str) -> str:

@@ -127,7 +127,7 @@ class Accounting(pulumi.ComponentResource):
         placement = scope.cloud.placement("controller")
         return stateful_set(
             name,
-            scope.metadata(ACCOUNTING, ACCOUNTING),
+            scope.metadata_of_slurm(ACCOUNTING, ACCOUNTING),
             scope.label_selector(ACCOUNTING),
             pod_template(scope, scope.labels(ACCOUNTING), placement, with_sssd(scope, pod, image), stays=True),
             self._child.merge(waits(CONVERTING)),

@@ -10,6 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.accounting import Accounting, AccountingArgs
+from components.backup import Backup, BackupArgs
 from components.clouds.base import CloudResources
 from components.configuration import Configuration, ConfigurationArgs
 from components.controller import Controller, ControllerArgs
@@ -30,6 +31,7 @@ from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from components.node_exporter import NodeExporter, NodeExporterArgs
 from components.placeholders import Placeholders, PlaceholdersArgs
 from components.policy import Policy, PolicyArgs
+from components.priority import FIRST, Priority, PriorityArgs
 from components.prometheus_operator import PrometheusOperator, PrometheusOperatorArgs
 from components.rest import Rest, RestArgs
 from components.secrets import Secrets, SecretsArgs
@@ -44,7 +46,7 @@ from slurm.health import SETTINGS_FILE, TESTS_FILE, check_settings, node_test_se
 from slurm.images import image_tags
 from slurm.local_cluster import KUBE_STATE_IMAGE
 from slurm.monitoring import is_private, names_people, slurmctld_gives_figures
-from slurm.names import NODES_SERVICE
+from slurm.names import NODES_SERVICE, STACK
 from slurm.policy import environment, policy_document
 from slurm.topology import uses_tree
 from slurm.users import accounts, group_numbers
@@ -78,10 +80,12 @@ class SlurmCluster(pulumi.ComponentResource):
         self.namespace = self._create_namespace(config)
         self._inside = pulumi.ResourceOptions(parent=self, deleted_with=self.namespace)
         scope = self._scope = self._create_scope(config, args.cloud)
-        self._job_metrics = config.monitoring.is_on
+        self._job_metrics, self._rolling = config.monitoring.is_on, config.rolling
         self._create_nodes_service()
         self.secrets = Secrets(f"{name}-secrets", SecretsArgs(scope=scope), self._inside)
-        self.jail = Jail(f"{name}-jail", JailArgs(scope=scope, jail=config.jail), self._inside)
+        self.jail = Jail(
+            f"{name}-jail", JailArgs(scope=scope, jail=config.jail, release=config.slurm.version), self._inside
+        )
         self.mounts = [self._create_mount(mount, settings) for mount, settings in sorted(config.mounts.items())]
         self.users = self._create_users(config, args.cloud.login_keys)
         files = ConfigurationArgs(scope=scope, files=render(config))
@@ -94,15 +98,7 @@ class SlurmCluster(pulumi.ComponentResource):
         if self.accounting is not None:
             self._create_policy(config, self.accounting)
         self.health = self._create_health(config) if config.health.enabled else None
-        if config.has_elastic_pools or config.login.is_elastic:
-            elastic = ElasticArgs(
-                scope=scope,
-                secrets=self.secrets,
-                configuration=self.configuration,
-                pools=config.has_elastic_pools,
-                login=config.login if config.login.is_elastic else None,
-            )
-            Elastic(f"{name}-elastic", elastic, self._inside)
+        self._create_elastic(config)
         self.pools = {pool: self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()}
         self._create_placeholders(config)
         self.login = self._create_login(config)
@@ -110,6 +106,18 @@ class SlurmCluster(pulumi.ComponentResource):
         if config.monitoring.is_on:
             self._create_exporter(config)
             self._create_monitoring(config)
+        if config.backup is not None:
+            saved = BackupArgs(
+                scope=scope,
+                backup=config.backup,
+                cluster_name=config.slurm.cluster_name,
+                secrets=self.secrets,
+                controller=self.controller,
+                jail=self.jail,
+                users=self.users,
+                accounting=self.accounting,
+            )
+            Backup(f"{name}-backup", saved, self._inside)
         if config.logs.otlp is not None:
             shipping = LogShippingArgs(scope=scope, config=config, otlp=config.logs.otlp)
             LogShipping(f"{name}-logs", shipping, self._inside)
@@ -140,21 +148,32 @@ class SlurmCluster(pulumi.ComponentResource):
             cloud=cloud,
             images=config.images,
             tags=image_tags(config.slurm.version, config.images),
+            release=config.slurm.version,
             protect=config.protects_data,
             root=self,
             sssd=config.sssd,
             user_namespaces=config.cluster.user_namespaces,
             priority_class=config.cluster.priority_class,
+            first=FIRST,
+            first_class=self._create_priority(config),
         )
+
+    def _create_priority(self, config: ClusterConfig) -> pulumi.Output[str] | None:
+        """None where the stack file names a class for all pods, which then are alike."""
+        if config.cluster.priority_class is not None:
+            return None
+        args = PriorityArgs(cluster=config.cluster.namespace)
+        return Priority(f"{self._name}-priority", args, pulumi.ResourceOptions(parent=self)).name
 
     def _create_namespace(self, config: ClusterConfig) -> k8s.core.v1.Namespace:
         # The workers' capability for the jail is what Pod Security calls privileged; saying so here keeps clusters that
         # enforce a stricter default from refusing the pods one by one.
         name = config.cluster.namespace
         labels = {**recommended_labels(name, "namespace"), "pod-security.kubernetes.io/enforce": "privileged"}
+        made_by = {STACK: pulumi.get_stack()}  # a wrong stack file, or one with a wrong context, is told by it
         return k8s.core.v1.Namespace(
             f"{self._name}-namespace",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, labels=labels),
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, labels=labels, annotations=made_by),
             opts=pulumi.ResourceOptions(
                 parent=self, protect=config.protects_data, custom_timeouts=pulumi.CustomTimeouts(delete="30m")
             ),
@@ -203,6 +222,7 @@ class SlurmCluster(pulumi.ComponentResource):
             controller=config.controller,
             secrets=self.secrets,
             configuration=self.configuration,
+            after=[self.accounting.stateful_set] if self.accounting is not None else [],
             policy_figures=config.monitoring.is_on and config.accounting.enabled,
         )
         return Controller(f"{self._name}-controller", args, self._inside)
@@ -233,6 +253,16 @@ class SlurmCluster(pulumi.ComponentResource):
             configuration=self.configuration,
         )
         return Health(f"{self._name}-health", args, self._inside)
+
+    def _create_elastic(self, config: ClusterConfig) -> Elastic:
+        args = ElasticArgs(
+            scope=self._scope,
+            secrets=self.secrets,
+            configuration=self.configuration,
+            pools=config.has_elastic_pools,
+            login=config.login if config.login.is_elastic else None,
+        )
+        return Elastic(f"{self._name}-elastic", args, self._inside)
 
     def _create_exporter(self, config: ClusterConfig) -> Exporter:
         args = ExporterArgs(
@@ -275,6 +305,7 @@ class SlurmCluster(pulumi.ComponentResource):
             mounts=self.mounts,
             health=self.health,
             configuration=self.configuration,
+            rolling=self._rolling,
             job_metrics=self._job_metrics,
         )
         return WorkerPool(f"{self._name}-pool-{name}", args, self._inside)

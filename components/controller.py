@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -15,9 +16,13 @@ from components.kit.volumes import DataVolume, data_volume
 from components.kit.workload import (
     LIBEXEC,
     SMALL,
+    apart_on_machines,
     claim_volume,
+    disruption_budget,
     empty_dir,
     env,
+    field_env,
+    http_probe,
     jwt_mount,
     jwt_volume,
     mount,
@@ -35,7 +40,17 @@ from components.kit.workload import (
 from components.secrets import Secrets
 from components.sssd import with_sssd
 from config.sections.services import Controller as ControllerConfig
-from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST, SLURMCTLD_PORT, STATE_DIR
+from slurm.names import (
+    ACTIVE,
+    AGENT_PORT,
+    CONFIG_MAP,
+    CONTROLLER,
+    CONTROLLER_HOST,
+    SHARED_STATE,
+    SLURMCTLD_PORT,
+    STATE_DIR,
+    SUPERVISOR_PORT,
+)
 
 LAST_JOB_SECONDS = 366 * 24 * 3600
 """How long the pod may take to end: where the whole cluster goes, slurmctld stays until the workers' last job has ended
@@ -47,6 +62,8 @@ STATE_CLAIM = "controller-state"
 ACTIVE_CONF = f"{STATE_DIR}/slurmstack/current/slurm.conf"
 """Where the configuration agent publishes what slurmctld runs with."""
 
+_SPOOL = STATE_DIR.rpartition("/")[0]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerArgs:
@@ -56,12 +73,22 @@ class ControllerArgs:
     controller: ControllerConfig
     secrets: Secrets
     configuration: Configuration
+    after: Sequence[pulumi.Resource] = ()
+    """What gets another release of Slurm first: slurmdbd, which must not be older than slurmctld."""
     policy_figures: bool
     """Whether the agent tells how the policy's jobs have ended."""
+
+    @property
+    def of_two(self) -> bool:
+        """Whether there are two controllers."""
+        return self.controller.replicas > 1
 
 
 class Controller(pulumi.ComponentResource):
     """A StatefulSet of one pod with slurmctld and the configuration agent, its state claim and its Service.
+
+    Or of two, of which one is active and the other stands by: the Service then leads to the pod that has given itself
+    the label of the active one, and what the cluster knows of its controller is the same as before.
 
     The Service has an address of its own that survives the pod: with a headless one, clients kept the dead pod's
     address and `sbatch` took 20 s after a restart instead of 3 s (measured).
@@ -76,14 +103,17 @@ class Controller(pulumi.ComponentResource):
         super().__init__("slurmstack:index:Controller", name, None, apart(opts))
         self._child = children_of(self, opts)
         controller = args.controller
-        self._volume = data_volume(
+        self.volume = data_volume(
             f"{name}-state", args.scope, STATE_CLAIM, CONTROLLER,
-            size=controller.storage, storage_class=controller.storage_class, shared=False, opts=self._child,
+            size=controller.storage, storage_class=controller.storage_class,
+            shared=controller.replicas > 1, keeps_mode=True, opts=self._child,
         )  # fmt: skip
-        self.claim = self._volume.claim
+        self.claim = self.volume.claim
         self.account = self._create_account(name, args)
-        self.service = self._create_service(name, args.scope)
+        self.service = self._create_service(name, args)
         self.stateful_set = self._create_stateful_set(name, args)
+        if args.of_two:
+            disruption_budget(name, args.scope, CONTROLLER, self._child)
         self.register_outputs({"service": self.service.metadata})
 
     def _create_account(self, name: str, args: ControllerArgs) -> k8s.core.v1.ServiceAccount:
@@ -102,17 +132,20 @@ class Controller(pulumi.ComponentResource):
             rule("statefulsets", "get", "list", group="apps"),
             rule("namespaces", "get", only=scope.name),
             *([rule("jobs", "list", group="batch")] if args.policy_figures else []),
+            *(_rules_of_two() if args.of_two else []),
         ]
         allow(name, scope.metadata(CONTROLLER, CONTROLLER), account, rules, self._child)
         return account
 
-    def _create_service(self, name: str, scope: Scope) -> k8s.core.v1.Service:
+    def _create_service(self, name: str, args: ControllerArgs) -> k8s.core.v1.Service:
+        scope = args.scope
+        one = {ACTIVE: "yes"} if args.of_two else {"statefulset.kubernetes.io/pod-name": CONTROLLER_HOST}
         return k8s.core.v1.Service(
             f"{name}-service",
             metadata=scope.metadata(CONTROLLER_HOST, CONTROLLER),
             spec=k8s.core.v1.ServiceSpecArgs(
                 type="ClusterIP",
-                selector={**scope.selector(CONTROLLER), "statefulset.kubernetes.io/pod-name": CONTROLLER_HOST},
+                selector={**scope.selector(CONTROLLER), **one},
                 # The agent answers before slurmctld does: it is what says why a configuration is not active yet.
                 publish_not_ready_addresses=True,
                 ports=[service_port("slurmctld", SLURMCTLD_PORT), service_port("config-agent", AGENT_PORT)],
@@ -127,13 +160,15 @@ class Controller(pulumi.ComponentResource):
             service_account_name=self.account.metadata.name,
             termination_grace_period_seconds=LAST_JOB_SECONDS,
             dns_config=scope.node_dns,
+            affinity=apart_on_machines(scope.label_selector(CONTROLLER)) if args.of_two else None,
             init_containers=[munge_sidecar(image)],
-            containers=[_slurmctld(args), _config_agent(args, self._volume)],
+            containers=[_slurmctld(args, self.volume), _config_agent(args, self.volume)],
             volumes=[
                 *munge_volumes(args.secrets.munge.metadata.name),
                 jwt_volume(args.secrets.jwt.metadata.name),
                 claim_volume("state", self.claim.metadata.name),
                 empty_dir("run", size_limit=SMALL),
+                *([empty_dir("spool", size_limit=SMALL)] if args.of_two else []),
                 token_volume(),
                 args.configuration.files_as("config"),
             ],
@@ -141,36 +176,73 @@ class Controller(pulumi.ComponentResource):
         placement = scope.cloud.placement("controller")
         return stateful_set(
             name,
-            scope.metadata(CONTROLLER, CONTROLLER),
+            scope.metadata_of_slurm(CONTROLLER, CONTROLLER),
             scope.label_selector(CONTROLLER),
             pod_template(scope, scope.labels(CONTROLLER), placement, with_sssd(scope, pod, image), stays=True),
             pulumi.ResourceOptions(
                 parent=self,
+                depends_on=[*args.after],
                 custom_timeouts=pulumi.CustomTimeouts(create=STARTING, update=STARTING, delete=f"{LAST_JOB_SECONDS}s"),
             ),
+            # The second one is made once the first is ready: a set that has been of one pod stays of the same kind.
+            ordered=args.controller.replicas,
         )
 
 
-def _mounts() -> list[k8s.core.v1.VolumeMountArgs]:
-    return [munge_mount(), mount("state", STATE_DIR), mount("run", "/run/slurmstack")]
+def _rules_of_two() -> list[k8s.rbac.v1.PolicyRuleArgs]:
+    """To hold the Lease, which nobody can be allowed to create by its name, and to give itself the label or take it.
+
+    What a pod runs cannot be changed but for its image, and that of no other pod than these two.
+    """
+    leases = "coordination.k8s.io"
+    return [
+        rule("leases", "create", group=leases),
+        rule("leases", "get", "patch", group=leases, only=CONTROLLER),
+        *(rule("pods", "patch", only=f"{CONTROLLER}-{ordinal}") for ordinal in range(2)),
+    ]
 
 
-def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
+def _mounts(args: ControllerArgs) -> list[k8s.core.v1.VolumeMountArgs]:
+    state = [mount("state", SHARED_STATE), mount("spool", _SPOOL)] if args.of_two else [mount("state", STATE_DIR)]
+    return [munge_mount(), *state, mount("run", "/run/slurmstack")]
+
+
+def _slurmctld(args: ControllerArgs, state: DataVolume) -> k8s.core.v1.ContainerArgs:
     leave = k8s.core.v1.ExecActionArgs(command=[f"{LIBEXEC}/leave"])
+    ready = http_probe("/ready", SUPERVISOR_PORT, period=5) if args.of_two else tcp_probe(SLURMCTLD_PORT, period=5)
     return k8s.core.v1.ContainerArgs(
         name="slurmctld",
         image=args.scope.image("controller"),
-        command=program("slurmctld"),
+        command=program("supervisor" if args.of_two else "slurmctld"),
         ports=[k8s.core.v1.ContainerPortArgs(name="slurmctld", container_port=SLURMCTLD_PORT)],
-        # For Slurm's own commands in this container: `kubectl exec controller-0 -c slurmctld -- sinfo`.
-        env=env(SLURM_CONF=ACTIVE_CONF),
+        # For Slurm's own commands in this container: `kubectl exec service/controller-0 -c slurmctld -- sinfo`.
+        env=[*env(SLURM_CONF=ACTIVE_CONF), *_env_of_two(args, state)],
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
-        readiness_probe=tcp_probe(SLURMCTLD_PORT, period=5),
-        startup_probe=starting(tcp_probe(SLURMCTLD_PORT, period=5)),
-        # The token is for the preStop hook.
-        volume_mounts=[*_mounts(), jwt_mount(), token_mount()],
+        readiness_probe=ready,
+        startup_probe=starting(ready),
+        liveness_probe=_hangs() if args.of_two else None,
+        # The token is for the preStop hook, and for the supervisor.
+        volume_mounts=[*_mounts(args), jwt_mount(), token_mount()],
         resources=resources(cpu=args.controller.cpu, memory=args.controller.memory),
     )
+
+
+def _hangs() -> k8s.core.v1.ProbeArgs:
+    """A controller that answers nothing for half a minute is started again: the other one has long been active."""
+    probe = http_probe("/live", SUPERVISOR_PORT, period=10)
+    probe.timeout_seconds = 5
+    probe.termination_grace_period_seconds = 5  # the pod's own is for the end of the cluster, and a year
+    return probe
+
+
+def _env_of_two(args: ControllerArgs, state: DataVolume) -> list[k8s.core.v1.EnvVarArgs]:
+    """For the programs of two controllers: which pod this is, and the name by which all others know the active one.
+
+    The supervisor looks at the volume before anybody else does.
+    """
+    if not args.of_two:
+        return []
+    return [field_env("POD_UID", "metadata.uid"), *env(SLURMSTACK_HOST=CONTROLLER_HOST, **state.env)]
 
 
 def _config_agent(args: ControllerArgs, state: DataVolume) -> k8s.core.v1.ContainerArgs:
@@ -179,15 +251,11 @@ def _config_agent(args: ControllerArgs, state: DataVolume) -> k8s.core.v1.Contai
         image=args.scope.image("controller"),
         command=program("config-agent"),
         env=[
-            k8s.core.v1.EnvVarArgs(
-                name="NAMESPACE",
-                value_from=k8s.core.v1.EnvVarSourceArgs(
-                    field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path="metadata.namespace")
-                ),
-            ),
+            field_env("NAMESPACE", "metadata.namespace"),
             *env(CONFIG_MAP=CONFIG_MAP, **state.env),
+            *(env(SLURMSTACK_HOST=CONTROLLER_HOST) if args.of_two else []),
         ],
         ports=[k8s.core.v1.ContainerPortArgs(name="config-agent", container_port=AGENT_PORT)],
-        volume_mounts=[*_mounts(), mount("config", "/config/slurm", read_only=True), token_mount()],
+        volume_mounts=[*_mounts(args), mount("config", "/config/slurm", read_only=True), token_mount()],
         resources=resources(cpu="20m", memory="64Mi"),
     )

@@ -1,4 +1,4 @@
-"""The program that makes and ends the pods of elastic pools as Slurm wants it, and login nodes as sessions need it."""
+"""The program that makes and ends pods of elastic pools and login nodes as needed, and replaces old workers."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ class ElasticArgs:
     @property
     def rules(self) -> list[k8s.rbac.v1.PolicyRuleArgs]:
         """The program's rights."""
-        if self.pools:
-            found = [rule("pods", "list", "watch", "create", "delete"), rule("podtemplates", "list", "watch")]
-        else:
-            found = [rule("pods", "list", "watch")]
+        found = [
+            rule("pods", "list", "watch", "delete", *(["create"] if self.pools else [])),
+            rule("statefulsets", "list", "watch", group="apps"),
+            *([rule("podtemplates", "list", "watch")] if self.pools else []),
+        ]
         scale = rule("statefulsets/scale", "get", "patch", group="apps", only=LOGIN)
         return found if self.login is None else [*found, scale]
 
@@ -58,8 +59,7 @@ class Elastic(pulumi.ComponentResource):
     """A Deployment of one pod, and the Service by which slurmctld's programs ask it.
 
     What it needs to know is in Slurm's records and in the pools' PodTemplates, so it may be restarted at any point. It
-    is in a pod of its own so that slurmctld does not have its rights: who may make pods may make any. Without elastic
-    pools it has nothing to do with Slurm, and none of its keys.
+    is in a pod of its own so that slurmctld does not have its rights: who may make or end pods may any.
     """
 
     def __init__(self, name: str, args: ElasticArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -89,9 +89,9 @@ class Elastic(pulumi.ComponentResource):
             service_account_name=self._account.metadata.name,
             termination_grace_period_seconds=10,
             dns_config=scope.node_dns,
-            init_containers=[munge_sidecar(scope.image("controller"))] if args.pools else None,
+            init_containers=[munge_sidecar(scope.image("controller"))],
             containers=[_elastic(args)],
-            volumes=[*(of_slurm if args.pools else []), token_volume()],
+            volumes=[*of_slurm, token_volume()],
         )
         placement = scope.cloud.placement("system")
         return k8s.apps.v1.Deployment(
@@ -116,12 +116,13 @@ def _elastic(args: ElasticArgs) -> k8s.core.v1.ContainerArgs:
         image=args.scope.image("controller"),
         command=program(ELASTIC),
         env=env(
-            **({"SLURM_CONF": "/config/slurm/slurm.conf"} if args.pools else {"POOLS": "none"}),
+            **({} if args.pools else {"POOLS": "none"}),
+            SLURM_CONF="/config/slurm/slurm.conf",
             NAMESPACE=args.scope.name,
             **({"LOGIN": login_settings(args.login)} if args.login is not None else {}),
         ),
         ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=ELASTIC_PORT)],
         readiness_probe=k8s.core.v1.ProbeArgs(http_get=healthy, period_seconds=10, failure_threshold=3),
-        volume_mounts=[*(of_slurm if args.pools else []), token_mount()],
+        volume_mounts=[*of_slurm, token_mount()],
         resources=resources(cpu="20m", memory="64Mi"),
     )

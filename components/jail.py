@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from components.kit.context import Scope
+from components.kit.jail_volume import JailVolume
 from components.kit.jobs import create_job, job_spec
-from components.kit.volumes import data_volume
-from components.kit.workload import LIBEXEC, claim_volume, env, jail_mount, resources
-from config.sections.services import Jail as JailConfig
-
-CLAIM = "jail"
+from components.kit.volumes import DataVolume, data_volume
+from components.kit.workload import LIBEXEC, claim_volume, env, resources
+from config.sections.jail import Jail as JailConfig
+from slurm.names import HOMES, JAIL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +23,15 @@ class JailArgs:
 
     scope: Scope
     jail: JailConfig
+    release: str
+    """Of Slurm, which a root has to have: daemons of another one would not fit to it."""
 
 
 class Jail(pulumi.ComponentResource):
-    """The claim and the job that fills it once.
+    """The claim and the job that fills it, or the root in it that the stack file names, once.
 
-    A jail that has been filled is never overwritten: another image gives another job, which finds the marker and ends.
-    Pods do not wait for this job but for its marker in the volume.
+    What has been filled is never overwritten: another image gives another job, which finds the marker and ends. Pods do
+    not wait for this job but for its marker in the volume.
     """
 
     claim: k8s.core.v1.PersistentVolumeClaim
@@ -37,13 +40,25 @@ class Jail(pulumi.ComponentResource):
         super().__init__("slurmstack:index:Jail", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
         jail = args.jail
-        self.volume = data_volume(
-            f"{name}-claim", args.scope, CLAIM, "jail",
+        volume = data_volume(
+            f"{name}-claim", args.scope, JAIL, "jail",
             size=jail.size, storage_class=jail.storage_class, shared=True, opts=self._child,
         )  # fmt: skip
-        self.claim = self.volume.claim
+        self.claim = volume.claim
+        self.volume = JailVolume(
+            claim=volume.claim, filesystem=volume.filesystem, root=jail.root, homes=self._create_homes(name, args)
+        )
         self.populate = self._create_populate_job(name, args)
         self.register_outputs({"claim": self.claim.metadata})
+
+    def _create_homes(self, name: str, args: JailArgs) -> DataVolume | None:
+        homes = args.jail.homes
+        if homes is None:
+            return None
+        return data_volume(
+            f"{name}-homes", args.scope, HOMES, "jail",
+            size=homes.size, storage_class=homes.storage_class, shared=True, opts=self._child,
+        )  # fmt: skip
 
     def _create_populate_job(self, name: str, args: JailArgs) -> k8s.batch.v1.Job:
         return create_job(
@@ -57,12 +72,20 @@ class Jail(pulumi.ComponentResource):
                     name="populate",
                     image=args.scope.image("jail"),  # its root file system is copied into an empty volume
                     command=[f"{LIBEXEC}/populate"],
-                    env=env(JAIL_VERSION=args.scope.tags["jail"], **self.volume.env),
-                    volume_mounts=[jail_mount()],
+                    env=env(JAIL_VERSION=args.scope.tags["jail"], **self._told(args), **self.volume.env),
+                    volume_mounts=[self.volume.whole()],
                     resources=resources(cpu="100m", memory="64Mi"),
                 ),
-                [claim_volume("jail", CLAIM)],
+                [claim_volume("jail", JAIL)],
             ),
             self._child,
             self.claim,
         )
+
+    def _told(self, args: JailArgs) -> dict[str, str]:
+        """Of a named root."""
+        jail = args.jail
+        if jail.root is None:
+            return {}
+        carried = {"CARRY": json.dumps(jail.carry), "CARRY_FROM": jail.carry_from or ""} if jail.carry else {}
+        return {"SLURM_RELEASE": args.release, **carried}

@@ -9,19 +9,17 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.kit.context import FILLING, Scope, waits
-from components.kit.volumes import DataVolume
+from components.kit.jail_volume import JailVolume
 from components.kit.workload import (
     CONTROLLER_ADDRESS,
     LIBEXEC,
     SLURM_NODE_LABEL,
     SMALL,
-    claim_volume,
     disk_for,
     disruption_budget,
     empty_dir,
     env,
     into_jail,
-    jail_mount,
     mount,
     munge_mount,
     munge_sidecar,
@@ -60,7 +58,7 @@ class LoginArgs:
     scope: Scope
     login: LoginConfig
     secrets: Secrets
-    jail: DataVolume
+    jail: JailVolume
     mounts: Sequence[Mount]
 
 
@@ -117,7 +115,7 @@ class Login(pulumi.ComponentResource):
             containers=[_sshd(args), *([] if elastic else [sackd])],
             volumes=[
                 *munge_volumes(args.secrets.munge.metadata.name),
-                claim_volume("jail", args.jail.claim.metadata.name),
+                *args.jail.volumes(),
                 *mount_volumes(args.mounts),
                 secret_volume("host-keys", args.secrets.ssh_host_keys.metadata.name),
                 empty_dir("run", size_limit=SMALL),
@@ -125,11 +123,10 @@ class Login(pulumi.ComponentResource):
             ],
         )
         labels = {**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"}
-        metadata = scope.metadata(COMPONENT, COMPONENT)
-        metadata.annotations = {"pulumi.com/waitFor": ONE_READY} if elastic else None
+        waited_for = {"pulumi.com/waitFor": ONE_READY} if elastic else None
         return stateful_set(
             name,
-            metadata,
+            scope.metadata_of_slurm(COMPONENT, COMPONENT, waited_for),
             scope.label_selector(COMPONENT),
             pod_template(scope, labels, scope.cloud.placement("login"), with_sssd(scope, pod, image), stays=True),
             self._child.merge(waits(FILLING)),
@@ -152,7 +149,13 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
         name="sshd",
         image=args.scope.image("login"),
         command=[f"{LIBEXEC}/sshd"],
-        env=env(JAIL=JAIL_DIR, **counted, **_limits(args), **args.jail.env, **mounts_env(args.mounts, in_jail=True)),
+        env=env(
+            JAIL=JAIL_DIR,
+            **counted,
+            **_limits(args),
+            **args.jail.env,
+            **mounts_env(args.mounts, in_jail=True, shared=args.jail.shared()),
+        ),
         ports=[
             k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT),
             *([sessions] if args.login.is_elastic else []),
@@ -163,7 +166,7 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
         security_context=into_jail("sshd"),
         volume_mounts=[
             munge_mount(),
-            jail_mount(),
+            *args.jail.mounts(),
             *container_mounts(args.mounts, in_jail=True),
             mount("host-keys", "/secrets/ssh", read_only=True),
             mount("run", "/run/slurm"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -63,11 +63,16 @@ def container_mounts(mounts: Sequence[Mount], *, in_jail: bool) -> list[k8s.core
     return [mount(each.name, each.source if in_jail else each.path) for each in mounts]
 
 
-def mounts_env(mounts: Sequence[Mount], *, in_jail: bool) -> dict[str, str]:
-    """`MOUNTS` for the worker's or login node's start (images/common/jail_view.py); nothing without mounts."""
-    if not mounts:
+def mounts_env(mounts: Sequence[Mount], *, in_jail: bool, shared: Sequence[Mapping[str, str]] = ()) -> dict[str, str]:
+    """`MOUNTS` for the worker's or login node's start (images/common/jail_view.py); nothing without mounts.
+
+    `shared`: what all roots of the jail share, in the same form; a mount at the same path wins.
+    """
+    paths = {each.path for each in mounts}
+    own = [dict(each) for each in shared if in_jail and each["path"] not in paths]
+    if not mounts and not own:
         return {}
-    entries = [
+    entries = own + [
         {"source": each.source if in_jail else each.path, "path": each.path}
         | ({"filesystem": each.filesystem} if each.filesystem else {})
         for each in mounts

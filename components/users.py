@@ -10,9 +10,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.kit.context import Scope
+from components.kit.jail_volume import JailVolume
 from components.kit.jobs import create_job, job_spec, named_by_content
-from components.kit.volumes import DataVolume
-from components.kit.workload import LIBEXEC, claim_volume, config_volume, env, jail_mount, mount, resources
+from components.kit.workload import LIBEXEC, config_volume, env, mount, resources
 from slurm.content_names import content_name
 
 USERS_FILE = "users.json"
@@ -27,11 +27,11 @@ class UsersArgs:
     """What `slurm.users.accounts` returns."""
     groups: Mapping[str, Mapping[str, object]]
     """What `slurm.users.group_numbers` returns."""
-    jail: DataVolume
+    jail: JailVolume
 
 
 class Users(pulumi.ComponentResource):
-    """A list of accounts and the job that brings the jail in line with it.
+    """A list of accounts and the job that brings the jail in line with it: each root, as old pods are in old ones.
 
     Both are named after their content: a changed list is a new job, and the update waits until the accounts are there.
     An account that left the list is locked; its home stays. A group that left it stays, without members of ours.
@@ -50,29 +50,30 @@ class Users(pulumi.ComponentResource):
             immutable=True,
             opts=named_by_content(self._child),
         )
-        self.job = self._create_job(name, args)
-        self.register_outputs({"accounts": self.accounts.metadata})
-
-    def _create_job(self, name: str, args: UsersArgs) -> k8s.batch.v1.Job:
-        return create_job(
+        self._args = args
+        self.job = create_job(
             f"{name}-job",
             args.scope.metadata("users", "users"),
-            job_spec(
-                args.scope,
-                "users",
-                args.scope.cloud.placement("system"),
-                k8s.core.v1.ContainerArgs(
-                    name="users",
-                    image=args.scope.image("jail"),
-                    command=[f"{LIBEXEC}/users", f"/config/users/{USERS_FILE}"],
-                    env=env(**args.jail.env) or None,
-                    volume_mounts=[jail_mount(), mount("users", "/config/users", read_only=True)],
-                    resources=resources(cpu="50m", memory="32Mi"),
-                ),
-                [
-                    claim_volume("jail", args.jail.claim.metadata.name),
-                    config_volume("users", self.accounts.metadata.name),
-                ],
-            ),
+            job_spec(args.scope, "users", args.scope.cloud.placement("system"), self.container(), self.volumes()),
             self._child,
         )
+        self.register_outputs({"accounts": self.accounts.metadata})
+
+    def container(self) -> k8s.core.v1.ContainerArgs:
+        """What brings the jail in line with the list. It can be done at any time, and as often as one likes."""
+        jail = self._args.jail
+        return k8s.core.v1.ContainerArgs(
+            name="users",
+            image=self._args.scope.image("jail"),
+            command=[f"{LIBEXEC}/users", f"/config/users/{USERS_FILE}"],
+            env=env(**jail.env) or None,
+            volume_mounts=[jail.whole(), *jail.of_homes(), mount("users", "/config/users", read_only=True)],
+            resources=resources(cpu="50m", memory="32Mi"),
+        )
+
+    def volumes(self) -> list[k8s.core.v1.VolumeArgs]:
+        """Those of its pod."""
+        return [
+            *self._args.jail.volumes(),
+            config_volume("users", self.accounts.metadata.name),
+        ]

@@ -12,19 +12,18 @@ from components.clouds.base import Placement
 from components.configuration import Configuration
 from components.health import Health
 from components.kit.context import Scope, apart
-from components.kit.volumes import DataVolume
+from components.kit.jail_volume import JailVolume
 from components.kit.workload import (
     CONTROLLER_ADDRESS,
     LIBEXEC,
     SLURM_NODE_LABEL,
     SMALL,
-    claim_volume,
+    STAY_UNTIL_NOTICE,
     config_volume,
     disk_for,
     empty_dir,
     env,
     into_jail,
-    jail_mount,
     mount,
     munge_mount,
     munge_sidecar,
@@ -40,12 +39,13 @@ from components.secrets import Secrets
 from components.sssd import with_sssd
 from config.base import parse_cpus
 from config.sections.gpus import Gpus
+from config.sections.rolling import Rolling
 from config.sections.workers import Toleration
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.elastic import mark, settings
 from slurm.gpus import extended_resources
 from slurm.health import SETTINGS_DIR
-from slurm.names import ELASTIC_SETTINGS, JAIL_DIR, JOB_METRICS_PORT, SLURMD_PORT, WORKER
+from slurm.names import ELASTIC_SETTINGS, JAIL_DIR, JOB_METRICS_PORT, MAX_UNAVAILABLE, SLURMD_PORT, WORKER
 from slurm.rights import WITHOUT_JAIL, WITHOUT_SET_UP
 from slurm.sizing import node_conf, shared_memory
 from slurm.users import EXTRAUSERS, FILES
@@ -75,12 +75,14 @@ class WorkerPoolArgs:
     """Of the pool."""
     pool: WorkerPoolConfig
     secrets: Secrets
-    jail: DataVolume
+    jail: JailVolume
     mounts: Sequence[Mount]
     health: Health | None
     """Settings for the checks; None where there are none."""
     configuration: Configuration
     """Slurm's, which has the declared users in it."""
+    rolling: Rolling
+    """How its pods are replaced."""
     job_metrics: bool = False
     """Whether the nodes tell what their jobs use (images/worker/job_metrics)."""
 
@@ -98,9 +100,9 @@ class WorkerPoolArgs:
 class WorkerPool(pulumi.ComponentResource):
     """Slurm compute nodes of one kind: a StatefulSet of slurmd pods.
 
-    Scaling changes `replicas` only. A removed pod drains its node, waits for the jobs and deletes the node record. A
-    changed template is rolled out one pod at a time, each after its jobs. The pool is deleted before the namespace is,
-    and while slurmctld answers.
+    Scaling changes `replicas` only. A removed pod drains its node, waits for the jobs and deletes the node record. Of a
+    changed template the program `elastic` makes new pods as nodes fall idle. The pool is deleted before the namespace
+    is, and while slurmctld answers.
 
     An elastic pool is a PodTemplate: from it the program `elastic` makes the pods of the nodes that Slurm wants just
     now. They go with it, each after its jobs.
@@ -122,13 +124,14 @@ class WorkerPool(pulumi.ComponentResource):
 
     def _create_stateful_set(self, name: str, args: WorkerPoolArgs) -> k8s.apps.v1.StatefulSet:
         metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
-        metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT, **_deletion(args.placement)}
+        metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT, **_rolling(args), **_deletion(args.placement)}
         selector = args.scope.label_selector(WORKER, pool=args.name)
-        return stateful_set(name, metadata, selector, self.template, self._opts, replicas=args.pool.least)
+        return stateful_set(name, metadata, selector, self.template, self._opts, replicas=args.pool.least, rolled=True)
 
     def _create_template(self, name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodTemplate:
         metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
-        metadata.annotations = {ELASTIC_SETTINGS: settings(args.name, args.pool), **_deletion(args.placement)}
+        told = {ELASTIC_SETTINGS: settings(args.name, args.pool), **_rolling(args)}
+        metadata.annotations = {**told, **_deletion(args.placement)}
         return k8s.core.v1.PodTemplate(f"{name}-template", metadata=metadata, template=self.template, opts=self._opts)
 
 
@@ -137,7 +140,13 @@ def _template(args: WorkerPoolArgs) -> k8s.core.v1.PodTemplateSpecArgs:
     labels = {**scope.labels(WORKER, pool=args.name), SLURM_NODE_LABEL: "true"}
     pod = with_sssd(scope, _pod(args), scope.image("worker"))
     placement = placement_of(args.pool, args.placement)
-    return pod_template(scope, labels, placement, pod, stays=True, annotations=_scraped(args))
+    gives_back = args.pool.gives_back
+    noted = {**_scraped(args), **(STAY_UNTIL_NOTICE if gives_back else {})}
+    return pod_template(scope, labels, placement, pod, stays=not gives_back, annotations=noted)
+
+
+def _rolling(args: WorkerPoolArgs) -> dict[str, str]:
+    return {MAX_UNAVAILABLE: str(args.rolling.max_unavailable)}
 
 
 def _deletion(placement: Placement) -> dict[str, str]:
@@ -171,7 +180,7 @@ def _scraped(args: WorkerPoolArgs) -> dict[str, str]:
 
 def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
     pool = args.pool
-    root = claim_volume("jail", args.jail.claim.metadata.name) if args.in_jail else _users_volume(args)
+    root = args.jail.volumes() if args.in_jail else [_users_volume(args)]
     shm = empty_dir("shm", medium="Memory", size_limit=shared_memory(pool))
     return k8s.core.v1.PodSpecArgs(
         # The `preStop` hook waits for jobs; the rest is for slurmd itself to end.
@@ -183,7 +192,7 @@ def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
         containers=[_slurmd(args)],
         volumes=[
             *munge_volumes(args.secrets.munge.metadata.name),
-            root,
+            *root,
             *mount_volumes(args.mounts),
             *([] if args.health is None else [config_volume("health", args.health.settings.metadata.name)]),
             shm,
@@ -226,8 +235,9 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
                 **_confinement(args),
                 **({"JOB_METRICS": "yes"} if args.job_metrics else {}),
                 **({"ELASTIC": mark(args.name, pool)} if pool.is_elastic else {}),
+                **({"PREEMPTIBLE": "yes"} if pool.gives_back else {}),
                 **(args.jail.env if args.in_jail else {}),
-                **mounts_env(args.mounts, in_jail=args.in_jail),
+                **mounts_env(args.mounts, in_jail=args.in_jail, shared=args.jail.shared()),
                 **_gpu_env(pool.resources.gpus),
             ),
             *scratch_env(pool),
@@ -245,7 +255,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
         security_context=_security_context(args),
         volume_mounts=[
             munge_mount(),
-            jail_mount() if args.in_jail else mount("users", EXTRAUSERS, read_only=True),
+            *(args.jail.mounts() if args.in_jail else [mount("users", EXTRAUSERS, read_only=True)]),
             *container_mounts(args.mounts, in_jail=args.in_jail),
             *([mount("health", SETTINGS_DIR, read_only=True)] if args.health is not None else []),
             mount("shm", "/dev/shm"),

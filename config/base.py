@@ -26,13 +26,13 @@ def once(names: tuple[str, ...]) -> tuple[str, ...]:
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
-_QUANTITY = re.compile(r"^(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)$")
+_QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)$")
 
 _NO_SIZE = "is not a size: write a number with a unit, for example 512Mi, 20Gi or 1Ti"
 
 _HOST_LABEL = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?$")
 
-_NUMBER = re.compile(r"\d+|0[xX][0-9A-Fa-f]*")
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 """What programs take for a part of an address of IPv4."""
 
 _DNS_LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
@@ -79,7 +79,7 @@ Quantity = Annotated[
 """A size in bytes with a unit: `512Mi`, `20Gi`, `1.5Ti` (binary) or `20G` (decimal)."""
 
 
-_CPUS = re.compile(r"^(\d+(\.\d+)?|\d+m)$")
+_CPUS = re.compile(r"^([0-9]+(\.[0-9]+)?|[0-9]+m)$")
 
 MOST_CPUS = 100_000
 """CPUs that one pod may ask for: more than any machine has, and less than what Kubernetes cannot count."""

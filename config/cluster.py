@@ -9,9 +9,11 @@ from pydantic import Field
 from config.base import Section
 from config.names import AccountName, GroupName, QosName
 from config.sections.accounting import Accounting
+from config.sections.backup import Backup
 from config.sections.cloud import Cloud, ExistingCloud
 from config.sections.dashboard import Dashboard
 from config.sections.health import Health
+from config.sections.jail import Jail
 from config.sections.logs import Logs
 from config.sections.monitoring import Monitoring
 from config.sections.network_policies import NetworkPolicies
@@ -19,8 +21,9 @@ from config.sections.partitions import Partition, PartitionName
 from config.sections.policy import Account, Qos
 from config.sections.prices import Prices
 from config.sections.rest import Rest
+from config.sections.rolling import Rolling
 from config.sections.scheduling import JobSubmit, LicenseName, Preemption, Priority, Reservation, ReservationName
-from config.sections.services import Cluster, Controller, Images, Jail, Login
+from config.sections.services import Cluster, Controller, Images, Login
 from config.sections.slurm import Slurm
 from config.sections.sssd import Sssd
 from config.sections.storage import Mount, MountName
@@ -104,6 +107,9 @@ class ClusterConfig(Section):
     images: Images = Field(default_factory=Images)
     """Where the container images come from."""
 
+    rolling: Rolling = Field(default_factory=Rolling)
+    """How worker nodes get new pods."""
+
     monitoring: Monitoring = Field(default_factory=Monitoring)
     """Figures for Prometheus."""
 
@@ -115,6 +121,9 @@ class ClusterConfig(Section):
 
     network_policies: NetworkPolicies = Field(default_factory=NetworkPolicies)
     """Who may connect to what."""
+
+    backup: Backup | None = None
+    """Backups to an S3 store. Default: none."""
 
     prices: Prices = Field(default_factory=Prices)
     """What the parts of the stack cost, for `slurmstack cost` and previews."""

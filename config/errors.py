@@ -142,6 +142,10 @@ def _number_instead(given: Any, description: str) -> str:
         return ": write it without the leading 0"
     if re.fullmatch(r"-?\d+", given):
         return ": write it without quotes"
+    if "{min, max}" in description:
+        bounds = re.fullmatch(r"(\d{1,9})\D+(\d{1,9})", given)
+        least, most = bounds.groups() if bounds else (1, 5)
+        return f": write a number, or {{min: {least}, max: {most}}}"
     unit = next((unit for unit in ("seconds", "minutes") if unit in description.lower()), None)
     if unit is None:
         return ""

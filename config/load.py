@@ -86,7 +86,9 @@ def read_document(path: Path) -> Any:
         document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  it is a safe one
         endless = _contains_itself(document, set(), set())
     except FileNotFoundError:
-        raise ConfigError([Problem(where, "there is no such file")]) from None
+        meant = path.with_name(f"Pulumi.{path.name}.yaml")
+        instead = f"; did you mean {meant}?" if meant.exists() else ""
+        raise ConfigError([Problem(where, f"there is no such file{instead}")]) from None
     except OSError as error:
         raise ConfigError([Problem(where, f"cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:
@@ -131,15 +133,36 @@ def sections_of(document: Any, *, where: Path) -> dict[str, Any]:
         raise ConfigError([Problem(str(where), f"has no map 'config:' with keys such as '{PROJECT}:worker_nodes'")])
     keys.check_keys(config, beside_config=document)
     prefix = f"{PROJECT}:"
-    return {str(key)[len(prefix) :]: plain(value) for key, value in config.items() if str(key).startswith(prefix)}
+    ours = {str(key): value for key, value in config.items() if str(key).startswith(prefix)}
+    return {key[len(prefix) :]: plain(value, key) for key, value in ours.items()}
 
 
-def plain(value: Any) -> Any:
-    """A section as Pulumi hands it to the program: `pulumi config set` writes text, which is read as JSON if it is."""
-    if isinstance(value, str):
-        with suppress(ValueError):
-            return json.loads(value)
-    return value
+def plain(value: Any, where: str) -> Any:
+    """A section as Pulumi hands it to the program: `pulumi config set` writes text, which is read as JSON if it is.
+
+    Raises ConfigError about the key `where`.
+    """
+    if not isinstance(value, str):
+        return value
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ConfigError([Problem(where, f"has the key {twice!r} twice in its JSON text: leave one of them")])
+        return made
+
+    try:
+        read = json.loads(value, object_pairs_hook=once)
+        _contains_itself(read, set(), set())  # goes as deep as all that looks at it later
+        return read
+    except ConfigError:
+        raise
+    except ValueError:
+        return value
+    except RecursionError:
+        raise ConfigError([Problem(where, "is nested too deeply")]) from None
 
 
 def encrypted_problem(name: str) -> Problem:

@@ -9,7 +9,10 @@ from pydantic import AfterValidator, Field
 
 from config.base import check_dns_label, matching
 
-LABEL_KEY = re.compile(r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")
+_NAMES = "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+"""Of DNS, with dots between them: names of objects, and what stands before those of labels."""
+
+LABEL_KEY = re.compile(rf"^((?=[^/]{{1,253}}/){_NAMES}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?$")
 """Key of a label, an annotation or a taint of Kubernetes."""
 
 LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")
@@ -36,14 +39,34 @@ LabelValue = Annotated[
     Field(json_schema_extra={"pattern": LABEL_VALUE.pattern}),
 ]
 
-_SECRET = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
+_SECRET = re.compile(rf"^(?=.{{1,253}}$){_NAMES}$")
 _NAMESPACE = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 _ACCOUNT = re.compile(r"^[a-z0-9_][a-z0-9_.-]{0,62}$")
 
 
+_PERSON = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}$")
+_GROUP = re.compile(
+    r"""^[^\s\x00-\x1f\x7f,="'#\\]([^\x00-\x1f\x7f-\x9f\u2028\u2029,="'#\\]{0,253}[^\s\x00-\x1f\x7f,="'#\\])?$"""
+)
+
+
+DirectoryUser = Annotated[
+    str,
+    matching(_PERSON, "is not the name of a user: letters, digits, '_', '.', '@' and '-'"),
+    Field(json_schema_extra={"pattern": _PERSON.pattern}),
+]
+"""Somebody who may be of a directory, which has names that a stack file could not declare."""
+
+DirectoryGroup = Annotated[
+    str,
+    matching(_GROUP, "is not the name of a group: without control characters, commas, quotes, '=', '#' and '\\'"),
+    Field(json_schema_extra={"pattern": _GROUP.pattern}),
+]
+"""A group that may be of a directory: `domain users`."""
+
 SecretName = Annotated[
     str,
-    matching(_SECRET, "is not the name of a Secret: small letters, digits, '-' and '.', at most 253"),
+    matching(_SECRET, "is not the name of a Secret: small letters, digits and '-', with '.' between them, at most 253"),
     Field(json_schema_extra={"pattern": _SECRET.pattern}),
 ]
 """Name of a Secret in the cluster's namespace."""
@@ -54,6 +77,13 @@ PriorityClassName = Annotated[
     Field(json_schema_extra={"pattern": _SECRET.pattern}),
 ]
 """Name of a PriorityClass that others have made."""
+
+StorageClassName = Annotated[
+    str,
+    matching(_SECRET, "is not the name of a StorageClass: small letters, digits, '-' and '.', at most 253"),
+    Field(json_schema_extra={"pattern": _SECRET.pattern}),
+]
+"""Name of a StorageClass that others have made."""
 
 NamespaceName = Annotated[
     str,

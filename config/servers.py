@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_network
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
@@ -21,12 +22,20 @@ _LONGEST = 255
 """Characters of an image's name without tag and digest (`distribution/reference`)."""
 
 
+def address_range(value: str) -> str:
+    """A range as Kubernetes takes it: without the name of an interface. Raises ValueError."""
+    if "%" in value:
+        raise ValueError(f"{value!r} has the name of an interface")
+    return str(ip_network(value))
+
+
 def check_server(url: str) -> SplitResult:
     """A URL's parts if a server can be there, else ValueError: what no host can be called, no port."""
     address = urlsplit(url)
-    _, colon, port = address.netloc.rpartition(":")
-    if colon and port.isdigit() and not 1 <= int(port) <= 65535:
-        raise ValueError(f"has the port {port}, which there is not: 1 to 65535")
+    _, _, behind = address.netloc.rpartition("]")  # an IPv6 address has colons of its own
+    _, colon, port = behind.partition(":")
+    if colon and not (port.isascii() and port.isdecimal() and len(port) < 6 and 1 <= int(port) <= 65535):
+        raise ValueError(f"has the port {port or '(none)'}, which there is not: 1 to 65535")
     check_host(address.hostname or "")
     return address
 

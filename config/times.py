@@ -11,7 +11,7 @@ _UNLIMITED = frozenset({"INFINITE", "UNLIMITED"})
 _PATTERN = (
     r"^(\d{1,9}|\d{1,9}:\d\d|\d{1,9}:\d\d:\d\d|\d{1,6}-\d{1,9}|\d{1,6}-\d{1,9}:\d\d|\d{1,6}-\d{1,9}:\d\d:\d\d"
     r"|[Uu][Nn][Ll][Ii][Mm][Ii][Tt][Ee][Dd]|[Ii][Nn][Ff][Ii][Nn][Ii][Tt][Ee])$"
-)
+).replace(r"\d", "[0-9]")  # digits of other scripts are none to Slurm
 _TIME = re.compile(_PATTERN)
 
 
@@ -50,7 +50,7 @@ def longer(limit: str, other: str) -> bool:
 
 
 _SPAN_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_SPAN_PATTERN = r"^[1-9]\d{0,6}[smhd]$"
+_SPAN_PATTERN = r"^[1-9][0-9]{0,6}[smhd]$"
 
 
 def _span(value: object) -> object:

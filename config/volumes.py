@@ -15,7 +15,8 @@ class DataVolume:
     """A volume as its section describes it."""
 
     name: str
-    """Key in the stack file: `jail`, `controller`, `accounting.database`, `monitoring`, `mounts.<name>`."""
+    """Key in the stack file: `jail`, `jail.homes`, `controller`, `accounting.database`, `monitoring`, or
+    `mounts.<name>`."""
     size_gib: int
     """Capacity in GiB, rounded up."""
     storage_class: str | None
@@ -27,6 +28,8 @@ def data_volumes(config: ClusterConfig) -> Iterator[DataVolume]:
     """All of them, in the order in which people are told of them."""
     jail, controller, database = config.jail, config.controller, config.accounting.own_database
     yield _volume("jail", jail.size, jail.storage_class, jail.filesystem)
+    if jail.homes is not None:
+        yield _volume("jail.homes", jail.homes.size, jail.homes.storage_class, jail.homes.filesystem)
     yield _volume("controller", controller.storage, controller.storage_class, controller.filesystem)
     if database is not None:
         yield _volume("accounting.database", database.storage, database.storage_class, database.filesystem)

@@ -35,6 +35,7 @@ from local import (
     shell,
     teardown,
     tools,
+    volumes,
 )
 from local import status as status_module
 from local.api import Api, ApiUnreachableError, has_condition
@@ -91,6 +92,8 @@ def down(report: Report, *, purge: bool = False) -> None:
         shell.use(tools.available_tools().env())
         with report.step("Stop the local Kubernetes"):
             teardown.stop_everything()
+        if lost := volumes.remaining():
+            report.info(f"the files of all volumes go with it: {', '.join(lost)}")
         with report.step("Remove its network, mounts and data"):
             problems = teardown.remove_everything()
         if purge:

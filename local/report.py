@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from rich.console import Console
@@ -96,9 +96,10 @@ class PlainReport:
         self._stream = stream or sys.stdout
 
     def info(self, text: str) -> None:
-        """Print one line at once."""
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        """Print one line at once. Where it cannot be written (a full disk, a reader that is gone) the work goes on."""
+        with suppress(OSError):
+            self._stream.write(text + "\n")
+            self._stream.flush()
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:

@@ -50,7 +50,7 @@ def discard_files() -> list[str]:
             problems.append(f"{directory}: something is still mounted in it")
         elif directory.exists():
             directory.rename(paths.removed() / f"{directory.name}-{secrets.token_hex(4)}")
-    return problems + _remove_tree(paths.removed())
+    return problems + remove_tree(paths.removed())
 
 
 def finish_removal() -> list[str]:
@@ -62,13 +62,14 @@ def purge() -> list[str]:
     """Remove the caches too, and our directory when nothing else is in it."""
     problems = mounts.unmount_all(paths.root())
     if not mounts.mounted_below(paths.cache()):
-        problems += _remove_tree(paths.cache())
+        problems += remove_tree(paths.cache())
     if paths.root().is_dir() and not any(paths.root().iterdir()):
         paths.root().rmdir()
     return problems
 
 
-def _remove_tree(directory: Path) -> list[str]:
+def remove_tree(directory: Path) -> list[str]:
+    """Delete a directory; returns what would not go, in words."""
     problems: list[str] = []
 
     def on_error(_function: object, path: str, info: tuple[type[BaseException], BaseException, object]) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from slurm.names import JOB_METRICS_PORT
+from config.cluster import ClusterConfig
+from config.times import span_seconds
+from slurm.names import BACKUP, BACKUPS, JOB_METRICS_PORT
 
 RUNBOOKS: Final = "docs/runbooks"
 """Where each alert has its page, in the repository: `docs/runbooks/NAME.md`."""
@@ -40,8 +42,38 @@ def _alert(
 
 _NODE = "{{ $labels.node }}"
 
+_DISK = "slurmstack_health_disk_used_ratio"
+
 _GPU = "Hostname, hostname, gpu, UUID"
 """Labels of DCGM's exporter that tell GPUs apart."""
+
+
+def _backup(figure: str, cronjob: str = BACKUP) -> str:
+    """A figure of kube-state-metrics about the CronJob of backups."""
+    return f'kube_cronjob_{figure}{{cronjob="{cronjob}"}}'
+
+
+def _unrehearsed(seconds: int) -> Alert:
+    """`slurmstack backup rehearse` writes the time into the CronJob that its Jobs are made from (cli/backup)."""
+    return _alert(
+        "BackupUnrehearsed",
+        f"time() - ({_backup('status_last_successful_time', BACKUPS)} or on (namespace, cronjob) "
+        f"{_backup('created', BACKUPS)}) > {seconds}",
+        "1h",
+        "Nobody has seen for long whether a cluster starts from the backups (backup.rehearse_every)",
+    )
+
+
+def _nearly_full(*, homes: bool) -> Alert:
+    """Each worker says it of the same volumes. `homes`: whether they have one of their own."""
+    what = "the volume at {{ $labels.path }}" if homes else "the jail's volume"
+    return _alert(
+        "JailNearlyFull",
+        f'max by (path) ({_DISK}{{path=~"/jail(/home)?"}}) > 0.9' if homes else f'max({_DISK}{{path="/jail"}}) > 0.9',
+        "10m",
+        f"Less than a tenth of {what} is free",
+    )
+
 
 ALERTS: Final = (
     _alert("SlurmctldDown", "slurmstack_slurmctld_up == 0", "2m", "slurmctld does not answer", "critical"),
@@ -130,13 +162,7 @@ ALERTS: Final = (
         "10m",
         "The jail answers slowly on node {{ $labels.instance }}",
     ),
-    _alert(
-        # Each worker says it of the same volume.
-        "JailNearlyFull",
-        'max(slurmstack_health_disk_used_ratio{path="/jail"}) > 0.9',
-        "10m",
-        "Less than a tenth of the jail's volume is free",
-    ),
+    _nearly_full(homes=False),
     _alert(
         "StateVolumeNearlyFull",
         'slurmstack_volume_free_bytes{volume="state"} / slurmstack_volume_size_bytes{volume="state"} < 0.1',
@@ -180,6 +206,16 @@ ALERTS: Final = (
         "critical",
     ),
     _alert(
+        # One that hangs ends at its time limit. That none was due yet is no fault.
+        "BackupFailed",
+        f"{_backup('spec_suspend')} == 1 or {_backup('status_active')} == 0 and on (namespace, cronjob) "
+        f"({_backup('status_last_schedule_time')} > on (namespace, cronjob) "
+        f"({_backup('status_last_successful_time')} or on (namespace, cronjob) {_backup('created')}))",
+        "30m",
+        "The last backup that was due has failed, or none is made since a restore that was not finished",
+    ),
+    _unrehearsed(30 * 86_400),
+    _alert(
         # The exporter writes the error and its text, and perhaps the job, into labels (err_code, err_msg, hpc_job), so
         # that each is a series of its own, which never changes. `hostname`: as it is called after 4.5.3.
         "GpuErrors",
@@ -189,6 +225,17 @@ ALERTS: Final = (
         "GPU {{ $labels.gpu }} on {{ $labels.Hostname }}{{ $labels.hostname }} has reported an error",
     ),
 )
+
+
+def alerts_of(config: ClusterConfig) -> tuple[Alert, ...]:
+    """The alerts as a stack has them."""
+    own = []
+    if config.backup is not None:
+        own.append(_unrehearsed(span_seconds(config.backup.rehearse_every)))
+    if config.jail.homes is not None:
+        own.append(_nearly_full(homes=True))
+    named = {alert.name: alert for alert in own}
+    return tuple(named.get(alert.name, alert) for alert in ALERTS)
 
 
 _WHOSE: Final = ("cluster", "namespace")

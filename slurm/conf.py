@@ -37,7 +37,7 @@ SLURMDBD = "slurmdbd.conf"
 _CONFIGLESS = "enable_configless"
 """The one of SlurmctldParameters that no setting can take away: without it no worker would find its configuration."""
 
-_POWER = ("power_save_interval=1", "power_save_min_interval=0")
+_POWER = ("power_save_interval=0", "power_save_min_interval=0")
 """Those that elastic pools need: by itself Slurm looks only every ten seconds which nodes are to come or go."""
 
 _NODES_DIFFER = "NO_CONF_HASH"
@@ -89,14 +89,19 @@ def slurm_conf(config: ClusterConfig) -> str:
         most_memory=None if "maxmempercpu" in written else most_memory_mib(pools),
     )
     settings = merge(settings_of(text), config.slurm.settings)
-    parameters = settings["SlurmctldParameters"].split(",")
+    parameters = _parts(settings["SlurmctldParameters"])
     needed = [_CONFIGLESS, *(_POWER if elastic_pools(config) else ())]
     if missing := [parameter for parameter in needed if parameter not in parameters]:
         settings["SlurmctldParameters"] = ",".join([*missing, *parameters])
-    flags = settings["DebugFlags"].split(",")
+    flags = _parts(settings["DebugFlags"])
     if _NODES_DIFFER not in flags:
         settings["DebugFlags"] = ",".join([_NODES_DIFFER, *flags])
     return _with_settings(text, settings)
+
+
+def _parts(value: str) -> list[str]:
+    """Of a list, which may have blanks where it is quoted."""
+    return [part for part in map(str.strip, value.strip('"').split(",")) if part]
 
 
 def effective_settings(config: ClusterConfig) -> dict[str, str]:
@@ -112,7 +117,7 @@ def slurmdbd_conf(config: ClusterConfig) -> str:
 
 def settings_of(text: str) -> dict[str, str]:
     """Every setting of a file as `slurm_templates/` have it: one a line."""
-    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    pairs = (line.partition("=") for line in text.removesuffix("\n").split("\n") if not line.startswith("#"))
     return {key: value for key, equals, value in pairs if equals and key.lower() not in _OBJECTS}
 
 
@@ -120,7 +125,7 @@ def _with_settings(text: str, settings: Mapping[str, str]) -> str:
     """The file with these values in place of its own, each where its key stands; the others come at the end."""
     left = dict(settings)
     lines = []
-    for line in text.splitlines():
+    for line in text.removesuffix("\n").split("\n"):
         key = line.partition("=")[0]
         lines.append(f"{key}={left.pop(key)}" if key in left else line)
     return "\n".join([*lines, *(f"{key}={value}" for key, value in left.items())]) + "\n"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from config.cluster import ClusterConfig
 from config.sections.services import Login
-from config.sections.workers import WorkerPool
+from config.sections.windows import Window, days_of, minutes_of
+from config.sections.workers import Range, WorkerPool
 from config.times import span_seconds
 from slurm.sizing import node_conf
 
@@ -53,9 +54,14 @@ def elastic_pools(config: ClusterConfig) -> list[ElasticPool]:
 
 
 def kept_up(config: ClusterConfig) -> str:
-    """`SuspendExcNodes`: how many nodes of which pools stay without jobs."""
-    pools = {name: pool for name, pool in config.worker_nodes.items() if pool.is_elastic and pool.least}
-    return ",".join(f"{name}-[0-{pool.most - 1}]:{pool.least}" for name, pool in pools.items())
+    """`SuspendExcNodes`: how many nodes of which pools stay without jobs.
+
+    Of a pool with windows as many as it keeps at any time; `elastic` ends those that are too many at others. Slurm
+    could be told another number by and by, but forgets it with each reconfigure.
+    """
+    kept = {name: max(pool.kept) for name, pool in config.worker_nodes.items() if pool.is_elastic}
+    most = config.worker_nodes
+    return ",".join(f"{name}-[0-{most[name].most - 1}]:{number}" for name, number in kept.items() if number)
 
 
 def elastic_files(config: ClusterConfig) -> dict[str, str]:
@@ -65,7 +71,7 @@ def elastic_files(config: ClusterConfig) -> dict[str, str]:
 
 
 def mark(name: str, pool: WorkerPool) -> str:
-    """What records of its nodes say, and slurmd repeats: another one is of an older configuration."""
+    """What records of its nodes say: another one is of an older configuration."""
     return hashlib.sha256(_conf(name, pool).encode()).hexdigest()[:12]
 
 
@@ -75,14 +81,29 @@ def _conf(name: str, pool: WorkerPool) -> str:
 
 def settings(name: str, pool: WorkerPool) -> str:
     """What the program `elastic` is told of a pool (images/elastic/view.py)."""
-    said = {
-        "min": pool.least,
+    assert isinstance(pool.size, Range)
+    said: dict[str, Any] = {
+        "min": pool.size.min,
         "max": pool.most,
         "conf": _conf(name, pool),
         "resume_timeout": span_seconds(pool.resume_timeout),
         "all_or_nothing": pool.launch == "all_or_nothing",
     }
+    if pool.windows:
+        said |= {
+            "idle_timeout": span_seconds(pool.idle_timeout),
+            "windows": [_window(pool, window) for window in pool.windows],
+            "timezone": pool.timezone,
+        }
     return json.dumps(said, sort_keys=True)
+
+
+def _window(pool: WorkerPool, window: Window) -> dict[str, str | int | list[int]]:
+    begin, end = minutes_of(window.hours)
+    least, most = pool.bounds_in(window)
+    return {
+        "name": window.name, "days": [*days_of(window.days)], "begin": begin, "end": end, "min": least, "max": most,
+    }  # fmt: skip
 
 
 def login_settings(login: Login) -> str:

@@ -14,6 +14,7 @@ RESOURCES: Final = {
     "statefulsets": "apps",
     "deployments": "apps",
     "daemonsets": "apps",
+    "cronjobs": "batch",
 }
 """What it lists and watches, with the API group of each."""
 

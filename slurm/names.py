@@ -8,6 +8,18 @@ CONTROLLER = "controller"
 CONTROLLER_HOST = "controller-0"
 """slurmctld's host: the pod's name, and the name of the ClusterIP Service whose address survives the pod."""
 
+SUPERVISOR_PORT = 8820
+"""HTTP port on which each of two controllers says whether it is ready, for kubelet alone."""
+
+ACTIVE = "slurmstack/active"
+"""Label of the active one of two controller pods, which it sets itself (images/controller/endpoint.py)."""
+
+STACK = "slurmstack/stack"
+"""Annotation of the cluster's namespace: name of the stack that makes it."""
+
+SHARED_STATE = "/var/lib/slurmstack/state"
+"""Where the pods of two controllers mount the state volume; STATE_DIR is a link into it (images/common/terms.py)."""
+
 NODES_SERVICE = "nodes"
 """Headless Service over all workers and login nodes: it gives `<node>` a DNS name."""
 
@@ -39,10 +51,17 @@ WORKER = "worker"
 """Component of the worker pods, in their label `app.kubernetes.io/component`."""
 
 ELASTIC = "elastic"
-"""Name of the Deployment and of the Service of the program that makes and ends the pods of elastic pools."""
+"""Name of the Deployment and of the Service of the program that makes and ends the pods of elastic pools, and replaces
+those of an older template."""
+
+MAX_UNAVAILABLE = "slurmstack/max-unavailable"
+"""Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods."""
 
 ELASTIC_SETTINGS = "slurmstack/elastic"
 """Annotation of an elastic pool's PodTemplate: what the program is told of the pool."""
+
+CONTROL = "control"
+"""What is first where machines have no room for all (components/priority.py)."""
 
 PLACEHOLDER = "placeholder"
 """Component of the pods that keep machines warm for elastic pools. They are no workers, and have no label of a pool."""
@@ -53,11 +72,27 @@ ELASTIC_PORT = 8818
 LOGIN = "login"
 """Name of the login nodes' StatefulSet and Service and of their pods' component."""
 
+END_SESSIONS = "pkill -u 0 -f slurmstack/leave"
+"""In the container `sshd` of a login node that leaves: it ends with its sessions. A shorter grace period comes too late
+for it: kubelet goes on waiting for the hook that it has started (seen with Kubernetes 1.34)."""
+
 SESSIONS_PORT = 8819
 """Where a login node tells `elastic` how many sessions it has, if there are as many nodes as these need."""
 
 SUSPEND_TIMEOUT = 5
 """Seconds for the pod of an idle node to end; Slurm starts the node again after them at the earliest."""
+
+BACKUP = "backup"
+"""Name of the CronJob that saves the cluster, and component of its pods and of those that look at backups."""
+
+BACKUPS = "backups"
+"""Name of the suspended CronJob that `slurmstack backup list` and `verify` make their Jobs from."""
+
+RESTORE = "restore"
+"""The same for `slurmstack restore`."""
+
+REHEARSALS = "backup-rehearsals"
+"""ConfigMap in which `slurmstack backup rehearse` keeps how each one ended, by the id of the backup."""
 
 EXPORTER = "exporter"
 """Name of the exporter's Deployment and of its Service."""
@@ -98,8 +133,29 @@ JWT_KEY = "/run/slurmstack/keys/jwt_hs256.key"
 STATE_DIR = "/var/spool/slurmctld"
 JAIL_DIR = "/jail"
 
+JAIL_ROOTS = ".slurmstack-roots"
+"""At the top of the jail's volume: the roots besides the first one. images/common/jail_roots.py has the same."""
+
+JAIL_ROOT = "JAIL_ROOT"
+"""In the environment of containers that mount a root, or fill it: its name. Not set for the first one."""
+
+JAIL = "jail"
+"""Claim of the jail's volume."""
+
+HOMES = "homes"
+"""Claim of the volume of homes, where they have one."""
+
+HOMES_ENV = "HOMES"
+"""In the environment of containers that mount it: where. images/common/homes.py reads it."""
+
 CONFIG_MAP = "slurm-config"
 """ConfigMap with Slurm's files. Its name is fixed: the configuration agent follows its changes."""
+
+GENERATED = "slurmstack-generated"
+"""Secret with the seeds of all keys, where `slurmstack` applies with kubectl."""
+
+RELEASE_ANNOTATION = "slurmstack/slurm-release"
+"""Of a StatefulSet whose image is named by a digest, which does not tell the release of Slurm."""
 
 SIZE_ANNOTATION = "slurmstack/size"
 """On volume claims that ask for less than their volume has: the size in the stack file."""

@@ -17,6 +17,7 @@ from slurm.monitoring import slurmctld_gives_figures
 from slurm.names import (
     ACCOUNTING,
     AGENT_PORT,
+    BACKUP,
     CONTROLLER,
     DATABASE,
     DATABASE_PORT,
@@ -93,12 +94,11 @@ _LINKS = (
     *(Link(waiting, CONTROLLER, AGENT_PORT) for waiting in (CONFIGURATION, POLICY)),
     # sacct and sacctmgr ask slurmdbd themselves.
     *(Link(client, ACCOUNTING, SLURMDBD_PORT) for client in (NODES, CONTROLLER, POLICY, REST)),
-    *(Link(client, DATABASE, DATABASE_PORT) for client in (ACCOUNTING, POLICY)),
+    *(Link(client, DATABASE, DATABASE_PORT) for client in (ACCOUNTING, POLICY, BACKUP)),
     # MPI programs, srun and steps connect to each other on ports of their own choice.
     *(Link(source, NODES, None) for source in (NODES, CONTROLLER)),
     # The watcher asks slurmd whether it is there when Kubernetes has lost the machine.
     Link(WATCH, NODES, SLURMD_PORT),
-    Link(CONTROLLER, ELASTIC, ELASTIC_PORT),
     Link(NODES, REST, REST_PORT),
     Link(EXPORTER, CONTROLLER, SLURMCTLD_PORT),
     Link(EXPORTER, CONTROLLER, AGENT_PORT),
@@ -117,12 +117,12 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         POLICY: config.accounting.enabled,
         DATABASE: config.accounting.own_database is not None,
         WATCH: config.health.enabled,
-        ELASTIC: config.has_elastic_pools,
         REST: config.rest.enabled,
         EXPORTER: config.monitoring.is_on,
         PROMETHEUS: config.monitoring.install,
         NODE_EXPORTER: config.monitoring.has_node_exporter,
         KUBE_STATE: config.monitoring.has_kube_state,
+        BACKUP: config.backup is not None,
     }
     found = tuple(link for link in _LINKS if there.get(link.source, True) and there.get(link.target, True))
     plots = config.dashboard.enabled and there[REST] and there[PROMETHEUS]
@@ -131,6 +131,7 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         *found,
         *((Link(REST, PROMETHEUS, PROMETHEUS_PORT),) if plots else ()),
         *((Link(PROMETHEUS, CONTROLLER, SLURMCTLD_PORT),) if reads else ()),
+        *((Link(CONTROLLER, ELASTIC, ELASTIC_PORT),) if config.has_elastic_pools else ()),
         *((Link(ELASTIC, LOGIN, SESSIONS_PORT),) if config.login.is_elastic else ()),
     )
 
@@ -148,6 +149,7 @@ def outside(config: ClusterConfig) -> dict[str, tuple[Destination, ...]]:
         # Whom Alertmanager tells is in a Secret.
         PROMETHEUS: _everywhere(()) if config.monitoring.alertmanager_secret is not None else (),
         LOG_SHIPPER: _log_server(config.logs),
+        BACKUP: (*_everywhere((config.backup.port,)), *database) if config.backup is not None else (),
         # Kubernetes' API, as FREE; but its image may be somebody else's.
         KUBE_STATE: _everywhere(()) if config.monitoring.has_kube_state else (),
     }

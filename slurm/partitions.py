@@ -84,9 +84,14 @@ def _access(partition: Partition) -> dict[str, str]:
         "PriorityJobFactor": partition.priority_job_factor,
     }
     return {
-        **{key: ",".join(names) for key, names in lists.items() if names},
+        **{key: _quoted(",".join(names)) for key, names in lists.items() if names},
         **{key: str(value) for key, value in values.items() if value is not None},
     }
+
+
+def _quoted(value: str) -> str:
+    """As Slurm reads a value with a blank, such as that of a directory's group."""
+    return f'"{value}"' if " " in value else value
 
 
 def _preemption(preemption: Preemption, partition: Partition) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
-from slurm.alerts import GROUP_BY, INHIBITIONS, rules_file
+from slurm.alerts import GROUP_BY, INHIBITIONS, alerts_of, rules_file
 from slurm.dashboards.boards import machine_figures
 from slurm.monitoring import PATHS, slurmctld_gives_figures
 from slurm.names import (
@@ -70,7 +70,10 @@ _SHARE: Final = 0.8
 
 def prometheus_files(config: ClusterConfig) -> dict[str, str]:
     """What Prometheus reads at its start: its configuration and its rules."""
-    return {PROMETHEUS_FILE: _text(_prometheus(config)), RULES_FILE: rules_file(runbooks=config.monitoring.runbooks)}
+    return {
+        PROMETHEUS_FILE: _text(_prometheus(config)),
+        RULES_FILE: rules_file(alerts_of(config), runbooks=config.monitoring.runbooks),
+    }
 
 
 def targets_file(config: ClusterConfig) -> str:

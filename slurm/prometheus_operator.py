@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from config.cluster import ClusterConfig
-from slurm.alerts import ALERTS, rules_file
+from slurm.alerts import alerts_of, rules_file
 from slurm.monitoring import PATHS, of_cluster
 from slurm.names import CONTROLLER_HOST, JOB_METRICS_PORT, SLURMCTLD_PORT
 from slurm.prometheus import (
@@ -59,7 +59,7 @@ def rules(config: ClusterConfig) -> Spec:
 
     Sums and counts have lost these labels, by which Alertmanager knows what follows from what.
     """
-    own = [replace(alert, expression=of_cluster(alert.expression, config)) for alert in ALERTS]
+    own = [replace(alert, expression=of_cluster(alert.expression, config)) for alert in alerts_of(config)]
     labels = {"cluster": config.slurm.cluster_name, "namespace": config.cluster.namespace}
     return dict(json.loads(rules_file(own, runbooks=config.monitoring.runbooks, labels=labels)))
 

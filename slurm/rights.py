@@ -28,6 +28,9 @@ capabilities, and what it reads there was written by a daemon that has not."""
 WITHOUT_JAIL: Final = (*IN_JAIL, "SETPCAP")
 """slurmd in a pool without the jail."""
 
+_NO_LINKS: Final = ("SYS_ADMIN", "SETPCAP")
+"""To mount the jail so that no link in it leads anywhere; SYS_ADMIN is given up before a path in it is opened."""
+
 CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "munged": (*_OWN_FILES, *_BECOME_ANOTHER),
     "sssd": (*_OWN_FILES, *_BECOME_ANOTHER, "KILL"),
@@ -42,6 +45,13 @@ CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "populate": (*_OWN_FILES, "FSETID", "SETFCAP"),
     "users": (*_OWN_FILES, "FSETID"),
     "health-tests": _BECOME_ANOTHER,
+    # To read files of others. Not DAC_READ_SEARCH, which sounds like less: with it open_by_handle_at reaches files of
+    # the machine beyond the container's mounts, and these volumes are mounted read-only anyway.
+    "backup-state": ("DAC_OVERRIDE",),
+    "backup-jail": ("DAC_OVERRIDE", *_NO_LINKS),
+    "restore-look": _OWN_FILES,
+    "restore-state": _OWN_FILES,
+    "restore-jail": (*_OWN_FILES, "FSETID", "SETFCAP", *_NO_LINKS),
 }
 """By container. slurmctld and the configuration agent act on each other's files and processes."""
 

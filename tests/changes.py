@@ -36,6 +36,7 @@ ELSEWHERE: Mapping[str, str] = {
     "accounting.database.storage": "a volume cannot shrink back",
     "controller.storage": "a volume cannot shrink back",
     "jail": "a volume cannot shrink back; other classes and file systems are a cloud's",
+    "backup": "needs an S3 store",
     "logs": "needs a collector and a server that takes logs",
     "monitoring.existing": "needs the Prometheus operator",
     "mounts": "volumes of a cloud",

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Nobody looks for garbage in what is loaded by now: it lives until the end."""
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _same_directory() -> Iterator[None]:
+    """A test leaves the working directory as it was: the next one may name its files from it."""
+    before = Path.cwd()
+    yield
+    assert Path.cwd() == before
 
 
 @pytest.fixture(scope="session")

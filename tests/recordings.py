@@ -16,6 +16,14 @@ from cli.program.values import Unknown
 copyreg.pickle(Unknown, lambda _: "UNKNOWN")  # there is only one of it, also in a copy
 
 
+def pod_template(inputs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The template of the pods of a workload, a CronJob's too; None for what has none."""
+    spec = inputs.get("spec")
+    if not isinstance(spec, dict):
+        return None
+    return (spec.get("jobTemplate", {}).get("spec") or spec).get("template")
+
+
 def record(sections: Mapping[str, Any], *, stack: str, preview: bool = False, **given: Any) -> Recording:
     """What `cli.program.recording.record` gives, which takes half a second of CPU.
 

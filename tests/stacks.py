@@ -47,7 +47,8 @@ def existing() -> dict[str, Any]:
 
 def existing_full() -> dict[str, Any]:
     """The same with what is off by default."""
-    return {**existing(), "rest": {"enabled": True, "size": 2}}
+    backup = {"endpoint": "https://storage.example.com", "bucket": "site-backups", "credentials_secret": "backup"}
+    return {**existing(), "rest": {"enabled": True, "size": 2}, "backup": backup}
 
 
 def nebius() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from config.errors import unknown_name
 from local.report import open_report
 from local.tools import ensure_tools
 from slurm.local_cluster import login_key
-from slurm.names import SSH_PORT
+from slurm.names import LOGIN, SSH_PORT
 
 CONNECT_TIMEOUT = 10
 """Seconds until sshd has answered: ssh means its greeting too, which is what fails behind `kubectl port-forward`."""
@@ -61,7 +61,8 @@ def open_session(
             [ssh_program(is_local=config.cloud.is_local), *arguments, f"{name}@{host}", *command], check=False
         ).returncode
     if status == SSH_FAILED:
-        hint = f"`slurmstack status` shows the login nodes; `kubectl logs -n {namespace} login-0 -c sshd` what they say"
+        logs = f"{kubectl.shown} logs -n {namespace} -l app.kubernetes.io/component={LOGIN} -c sshd --prefix"
+        hint = f"`slurmstack status` shows the login nodes; `{logs}` what they say"
         typer.echo(f"if there was no session: {hint}", err=True)
     return status
 

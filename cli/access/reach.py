@@ -34,6 +34,12 @@ def reach(stack: Stack, *, seconds: float = 600, ask: bool = True) -> Kubectl:
     return kubectl
 
 
+def whereabouts(stack: Stack, kubectl: Kubectl | None) -> str:
+    """Which cluster that is, for a question: all that could have been another one."""
+    context = f" of context {kubectl.context}" if kubectl is not None else ""
+    return f"namespace {stack.config.cluster.namespace}{context} (stack {stack.name}, {stack.file})"
+
+
 def reach_if_made(stack: Stack, *, seconds: float = 600) -> Kubectl | None:
     """The same; None where the stack makes its cluster, and has not made it yet."""
     cloud = stack.config.cloud

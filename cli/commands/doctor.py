@@ -19,6 +19,7 @@ from config.nebius.cloud import NebiusCloud
 
 if TYPE_CHECKING:
     from cli.doctor.cluster.facts import Facts
+    from cli.kubectl.client import Kubectl
 
 COULD_NOT_LOOK = 3
 """Exit status where neither Kubernetes nor Slurm could be asked."""
@@ -178,9 +179,11 @@ def _look(config: Path | None, *, job: str = "") -> Facts:
         ask_pulumi = partial(unfinished, stack, SILENT)
         facts = collect(reach(stack, seconds=SILENT, ask=False), stack.config, job=job, ask_pulumi=ask_pulumi)
         if not facts.pods and not facts.owners and "slurm" in facts.unread:
-            reach(stack, seconds=SILENT)  # says it better where there is no such cluster, or it is silent
+            kubectl = reach(stack, seconds=SILENT)  # says it better where there is no such cluster, or it is silent
             whys = "; ".join(dict.fromkeys(f"{part}: {why}" for part, why in facts.unread.items()))
             missing = facts.knows("pods", "workloads")
+            if missing:
+                _refuse_only_kept(kubectl, facts.namespace)
             raise Failure(
                 f"nothing of a cluster is in namespace {facts.namespace}"
                 if missing
@@ -188,6 +191,16 @@ def _look(config: Path | None, *, job: str = "") -> Facts:
                 hint="`slurmstack up` makes it" if missing else "ask for rights to read in the namespace",
             )
     return facts
+
+
+def _refuse_only_kept(kubectl: Kubectl, namespace: str) -> None:
+    """Raise Failure if `destroy` has left nothing but data."""
+    from cli.kubectl.kept import AFTERWARDS, only_kept  # noqa: PLC0415
+
+    kept = only_kept(kubectl, namespace)
+    if kept is not None:
+        what = "; ".join(kept.lines)
+        raise Failure(f"no cluster runs in namespace {namespace}: `destroy` has kept its data: {what}", hint=AFTERWARDS)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,8 +15,9 @@ from cli.cost.present import span
 from cli.errors import USAGE, Failure
 from cli.preview.document import Preview, exit_status
 from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
+from cli.preview.notes import notes_of
 from cli.preview.sources import of_files
-from cli.preview.text import counted, print_effects
+from cli.preview.text import counted, print_effects, print_notes
 from cli.program.cloudless import without_cloud
 from cli.program.generated import read_file, write_file
 from cli.program.graph import as_data, as_svg
@@ -56,7 +57,10 @@ def validate(
     stack = open_stack(config)
     render_slurm(stack.config)
     nodes = sum(pool.most for pool in stack.config.worker_nodes.values())
-    summary = {"file": str(stack.file), "stack": stack.name, "pools": len(stack.config.worker_nodes), "nodes": nodes}
+    summary: dict[str, Any] = {
+        "file": str(stack.file), "stack": stack.name, "pools": len(stack.config.worker_nodes), "nodes": nodes,
+        "notes": list(notes_of(stack.config)),
+    }  # fmt: skip
     document = of_files(stack, against) if against is not None else None
     if form == "markdown" and document is not None:
         typer.echo(text_of(document, form))
@@ -69,6 +73,7 @@ def validate(
             soft_wrap=True,
             markup=False,
         )
+        print_notes(summary["notes"])
         if document is not None:
             _print_comparison(document, against)
     if document is not None:

@@ -55,8 +55,8 @@ def status(
     --json has the keys namespace, healthy, pods, workers, pools, nodes, queue (running, pending, other, reasons,
     longest_wait in s), slurmctld (why it does not answer; empty if it does), slurmdbd_answers, configuration, jail
     (seen_by, mounted, size and free in bytes, version), versions (slurm, images, slurmstack), last_apply (time,
-    engine), login_address, rest_address and unread (part: why). Keys are only ever added. What is not known is null.
-    With --watch each round is a line.
+    engine), kept (what `destroy` has left), login_address, rest_address and unread (part: why). Keys are only ever
+    added. What is not known is null. With --watch each round is a line.
 
     Exit status: 0 if all is whole, else 1; with --watch 0.
 

@@ -22,7 +22,8 @@ def line(cost: Cost) -> str:
     missing = list(cost.without_price)
     more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
     named = f" (no price: {', '.join(missing[:_NAMED])}{more})" if missing else ""
-    return f"costs {span(cost)} an hour{named}"
+    usual = f", {_amount(cost.usual)} on average over a week at least" if cost.weeks else ""
+    return f"costs {span(cost)} an hour{usual}{named}"
 
 
 def span(cost: Cost) -> str:
@@ -41,7 +42,7 @@ def as_data(cost: Cost) -> dict[str, Any]:
     return {
         "currency": cost.currency,
         "hour": {"min": round(cost.least, _DIGITS), "max": round(cost.most, _DIGITS)},
-        "month": {"min": _monthly(cost.least), "max": _monthly(cost.most)},
+        "month": {"min": _monthly(cost.usual), "max": _monthly(cost.most)},
         "complete": not cost.without_price,
         "without_price": dict(cost.without_price),
         "parts": [
@@ -49,6 +50,7 @@ def as_data(cost: Cost) -> dict[str, Any]:
                 "name": part.name,
                 "price_key": part.key,
                 "min": part.least,
+                "min_average": round(part.usual, _DIGITS),
                 "max": part.most,
                 "price_hour": _rounded(part.price),
                 "hour_min": _rounded(part.price, part.least),
@@ -80,9 +82,11 @@ def print_table(cost: Cost) -> None:
     least = " at least" if cost.without_price else ""
     table.add_section()
     table.add_row(f"an hour{least}", "", "", "", f"{cost.least:,.4f}", f"{cost.most:,.4f}", style="bold")
-    month = [f"{_monthly(value):,.2f}" for value in (cost.least, cost.most)]
+    month = [f"{_monthly(value):,.2f}" for value in (cost.usual, cost.most)]
     table.add_row(f"{HOURS_A_MONTH} hours{least}", "", "", "", *month, style="bold")
     console.print(table)
+    for week in cost.weeks:
+        console.print(week, markup=False)
     for key, names in cost.without_price.items():
         console.print(f"no price in prices.{key}: {', '.join(names)}", markup=False)
 

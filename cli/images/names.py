@@ -66,6 +66,13 @@ def choose_names(stack: Stack, *, registry: str | None, tag: str | None, slurm_v
     )
     _check("--tag", "tag", tag, "up to 128 letters, digits, dots, dashes and underscores")
     images = stack.config.images
+    others = tag or registry or images.digests  # of which none takes the place of what runs
+    if images.tag is not None and not others and version != stack.config.slurm.version:
+        raise Failure(
+            f"images.tag of the stack file, {images.tag!r}, names what runs: Slurm {stack.config.slurm.version}",
+            hint=f"--tag gives those of Slurm {version} another one",
+            code=USAGE,
+        )
     if images.jail.cuda and version not in CUDA_VERSIONS:
         raise Failure(f"images.jail.cuda: {NO_CUDA.format(version=version)}", code=USAGE)
     tags = image_tags(version, images, tag)

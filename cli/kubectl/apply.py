@@ -13,8 +13,9 @@ from typing import Any
 
 from cli.errors import Failure
 from cli.kubectl.apply_set import forget_unknown_kinds, members
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, is_true, message
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, cluster_labels, is_true, message
 from cli.kubectl.diff import APPLY, changes, key, live_objects, objects_in
+from cli.kubectl.kept import refuse_left_behind, unmark
 from cli.kubectl.lock import Lock
 from cli.kubectl.scale import with_scale
 from cli.program.generated import KeptValues
@@ -22,14 +23,20 @@ from cli.program.manifests import Manifest, manifests
 from cli.program.recording import Recording, program_loading, record
 from cli.safety.change import Change, of_object
 from cli.safety.effects import Effect, effects
-from cli.safety.owner import refuse_foreign, refuse_takeover
+from cli.safety.owner import (
+    KEPT,
+    refuse_foreign,
+    refuse_half_restored,
+    refuse_half_rotated,
+    refuse_other_kept,
+    refuse_other_stack,
+    refuse_takeover,
+)
 from config.cluster import ClusterConfig
+from slurm.names import GENERATED, JAIL
 
 APPLY_SET = "slurmstack"
 """Name of the Secret that is the parent of the apply set."""
-
-KEPT_VALUES = "slurmstack-generated"
-"""Name of the Secret that keeps generated keys where no Pulumi state does."""
 
 _PART_OF = "applyset.kubernetes.io/part-of"
 
@@ -62,8 +69,9 @@ class Plan:
 
     @property
     def pools(self) -> list[dict[str, Any]]:
-        """The worker pools' StatefulSets that are there, also those of pools that are no longer in the stack."""
-        return [item for item in self.inside.values() if item["kind"] == "StatefulSet" and _POOL in _labels(item)]
+        """The worker pools that are there, also those that are no longer in the stack."""
+        kinds = {"StatefulSet", "PodTemplate"}
+        return [item for item in self.inside.values() if item["kind"] in kinds and _POOL in _labels(item)]
 
     @property
     def pool_leaves(self) -> bool:
@@ -71,25 +79,39 @@ class Plan:
         return not {key(item) for item in self.pools} <= {key(item.document) for item in self.objects}
 
     @property
+    def is_only_kept(self) -> bool:
+        """Whether `destroy` has left nothing of the cluster but its data and keys."""
+        return KEPT in _labels(self.live.get(("Namespace", self.namespace), {"metadata": {}}))
+
+    @property
     def exists(self) -> bool:
         """Whether the cluster's namespace is there."""
         return ("Namespace", self.namespace) in self.live
 
 
-def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *, stack: str) -> Plan:
+def plan(
+    kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *, stack: str, adopt: bool = False
+) -> Plan:
     """Read what is there and make the stack's objects, with the keys that the cluster already has.
 
-    Raises Failure if the cluster is not one that kubectl may change.
+    Raises Failure if the cluster is not one that kubectl may change. `adopt`: that of a stack of another name, too.
     """
     with program_loading(), _reading(kubectl, config.cluster.namespace) as present:
         kept = _kept(present.inside.result(), config.cluster.namespace)
         planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept, present)
     if kept.damaged:
         raise Failure(
-            f"Secret {KEPT_VALUES}: {', '.join(kept.damaged)} has not the length of such a key",
+            f"Secret {GENERATED}: {', '.join(kept.damaged)} has not the length of such a key",
             hint='put the Secret back from its backup (docs/operations.md, "Back up the keys")',
         )
-    refuse_takeover(planned.live.get(("Namespace", planned.namespace)))
+    there = planned.live.get(("Namespace", planned.namespace))
+    refuse_takeover(there)
+    if not adopt:
+        refuse_other_stack(there, stack)
+    refuse_half_restored(planned.inside.values())
+    refuse_half_rotated(planned.inside.values())
+    refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
+    refuse_left_behind(kubectl, planned.namespace, planned.objects, planned.live)
     return planned
 
 
@@ -102,6 +124,7 @@ def effects_there(kubectl: Kubectl, config: ClusterConfig, recording: Recording)
     with _reading(kubectl, config.cluster.namespace) as present:
         planned = _compare(kubectl, config, recording, KeptValues({}), present)
     refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
+    refuse_half_restored(planned.inside.values())
     return planned.effects
 
 
@@ -148,11 +171,9 @@ def _expected(
         Change(action="update", resource=of_object(wanted[at]), before=of_object(present))
         for at, present in live.items()
     ]
-    left = [
-        of_object(item)
-        for at, item in inside.items()
-        if at not in wanted and item["kind"] in {"StatefulSet", "Deployment"} and _PART in _labels(item).items()
-    ]
+    kinds = {"StatefulSet", "PodTemplate", "Deployment"}
+    ours = [item for at, item in inside.items() if at not in wanted and _PART in _labels(item).items()]
+    left = [of_object(item) for item in ours if item["kind"] in kinds]
     return updates + [Change(action="delete", resource=item, before=item) for item in left]
 
 
@@ -208,6 +229,8 @@ def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[]
 
     for kind, name in sorted(map(key, planned.outside)):
         kubectl.run("delete", kind.lower(), name, "--ignore-not-found")
+    if planned.is_only_kept:
+        unmark(kubectl, planned.namespace)
 
 
 def _stays(planned: Plan, item: Manifest) -> bool:
@@ -264,11 +287,6 @@ def _apply_set(
         pruning.run(*APPLY, *arguments, stdin=as_list(pruned))
 
 
-def cluster_labels(namespace: str) -> str:
-    """Selector of all that belongs to the cluster in a namespace."""
-    return f"app.kubernetes.io/part-of=slurmstack,app.kubernetes.io/instance={namespace}"
-
-
 def _set_id(namespace: str) -> str:
     """The apply set's id, as KEP-3659 defines it for a Secret as parent."""
     digest = hashlib.sha256(f"{APPLY_SET}.{namespace}.Secret.".encode()).digest()
@@ -280,15 +298,15 @@ def _labels(item: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _kept(inside: Mapping[tuple[str, str], dict[str, Any]], namespace: str) -> KeptValues:
-    found = inside.get(("Secret", KEPT_VALUES))
+    found = inside.get(("Secret", GENERATED))
     if not found and ("Secret", "munge-key") in inside:
         raise Failure(
             f"the cluster in namespace {namespace!r} has keys that were not made by this command, or somebody has "
-            f"deleted the Secret {KEPT_VALUES}, in which it keeps them; it would get others",
+            f"deleted the Secret {GENERATED}, in which it keeps them; it would get others",
             hint=f"where it was deleted, put its backup back: kubectl create -f FILE "
             '(docs/operations.md, "Back up the keys"). If they came from `slurmstack render`, keep them: write each '
             "value of its keys.json into a file of its name, in a directory of your own, and kubectl create secret "
-            f"generic {KEPT_VALUES} -n {namespace} --from-file=DIRECTORY",
+            f"generic {GENERATED} -n {namespace} --from-file=DIRECTORY",
         )
     if not found:
         return KeptValues({})
@@ -303,8 +321,8 @@ def _write_kept(kubectl: Kubectl, planned: Plan) -> None:
     """
     if not planned.kept.changed:
         return
-    metadata = {"name": KEPT_VALUES, "namespace": planned.namespace}
-    read = planned.inside.get(("Secret", KEPT_VALUES))
+    metadata = {"name": GENERATED, "namespace": planned.namespace}
+    read = planned.inside.get(("Secret", GENERATED))
     if read is not None:
         metadata["resourceVersion"] = read["metadata"]["resourceVersion"]
     secret = {

@@ -25,6 +25,11 @@ def members(kubectl: Kubectl, namespace: str, parent: str, selector: str) -> lis
         return kubectl.items(",".join(served), "-n", namespace, "-l", selector) if served else []
 
 
+def served_kinds(kubectl: Kubectl, namespace: str, parent: str) -> list[str]:
+    """Kinds of the set's objects, of those that the cluster still knows; none where there is no set."""
+    return _served(kubectl, namespace, _kinds(kubectl, namespace, parent))
+
+
 def forget_unknown_kinds(kubectl: Kubectl, namespace: str, parent: str) -> bool:
     """Strike kinds off that left the cluster with all their objects; kubectl prunes nothing any more because of them.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from config.nebius.cloud import NebiusCloud
 from config.sections.cloud import Cloud, ExistingCloud
 from slurm.local_cluster import LOCAL_CONTEXT, local_directory
 from slurm.local_cluster import kubeconfig as local_kubeconfig
-from slurm.names import CONTROLLER_HOST
+from slurm.names import ACTIVE, CONTROLLER_HOST
 
 FIELD_MANAGER = "slurmstack"
 """Owner of the fields that we set, in server-side apply."""
@@ -91,6 +92,11 @@ class Kubectl:
         """The command line up to kubectl's own verb, for a program that replaces this one."""
         kubeconfig = ["--kubeconfig", self.kubeconfig] if self.kubeconfig else []
         return [self.program, *kubeconfig, "--context", self.context]
+
+    @property
+    def shown(self) -> str:
+        """As a shell takes it, with what leads into this cluster: kubectl by itself may lead into another one."""
+        return shlex.join(["kubectl", *self.command()[1:]])
 
     def json(self, *arguments: str) -> Any:
         """What kubectl prints with `-o json`; an empty list if that is nothing."""
@@ -166,9 +172,37 @@ def nothing_served(complaint: str) -> Failure:
 def in_controller(
     kubectl: Kubectl, namespace: str, *command: str, stdin: str | None = None, seconds: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command beside slurmctld, for so many seconds at most. Its exit status is kubectl's; nothing is raised."""
-    where = ("exec", *(["-i"] if stdin is not None else []), "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--")
-    return kubectl.run(*where, *command, stdin=stdin, check=False, seconds=seconds)
+    """Run a command beside slurmctld, for so many seconds at most. Its exit status is kubectl's; nothing is raised.
+
+    Where it fails it may be that another controller is the active one: in a pod that stands by no command of Slurm
+    finds its configuration.
+    """
+
+    def there(pod: str) -> subprocess.CompletedProcess[str]:
+        where = ("exec", *(["-i"] if stdin is not None else []), "-n", namespace, pod, "-c", "slurmctld", "--")
+        return kubectl.run(*where, *command, stdin=stdin, check=False, seconds=seconds)
+
+    asked = _active.get(namespace, CONTROLLER_HOST)
+    done = there(asked)
+    if done.returncode == 0:
+        return done
+    active = _active_controller(kubectl, namespace)
+    if active == asked:
+        return done
+    _active[namespace] = active
+    return there(active)
+
+
+_active: dict[str, str] = {}
+"""Namespace -> the pod that was the active controller when it was last looked for."""
+
+
+def _active_controller(kubectl: Kubectl, namespace: str) -> str:
+    """The pod that has the label of the active one of two, or the only one."""
+    which = ("-n", namespace, "-l", f"{ACTIVE}=yes", "-o", "jsonpath={.items[*].metadata.name}")
+    found = kubectl.run("get", "pod", *which, check=False, seconds=_TIMEOUT)
+    named = found.stdout.split() if found.returncode == 0 else []
+    return named[0] if len(named) == 1 else CONTROLLER_HOST
 
 
 def if_slurmdbd_answers(command: Sequence[str]) -> list[str]:
@@ -282,6 +316,11 @@ def is_true(item: Mapping[str, Any], *conditions: str) -> bool:
     """Whether Kubernetes says any of these conditions of an object."""
     found = item.get("status", {}).get("conditions", [])
     return any(condition["type"] in conditions and condition["status"] == "True" for condition in found)
+
+
+def cluster_labels(namespace: str) -> str:
+    """Selector of all that belongs to the cluster in a namespace."""
+    return f"app.kubernetes.io/part-of=slurmstack,app.kubernetes.io/instance={namespace}"
 
 
 def as_list(documents: Sequence[dict[str, Any]]) -> str:

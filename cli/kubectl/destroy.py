@@ -1,25 +1,34 @@
-"""Takes a cluster down in the order that hurts no job: workers first, then everything."""
+"""Takes a cluster down in the order that hurts no job: workers first, then everything, or everything but its data."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from cli.errors import Failure
-from cli.kubectl.apply import RIGHTS_OUTSIDE, cluster_labels
-from cli.kubectl.client import Kubectl, complaint, in_controller, slurm
+from cli.kubectl.apply import APPLY_SET, RIGHTS_OUTSIDE
+from cli.kubectl.apply_set import served_kinds
+from cli.kubectl.client import Kubectl, cluster_labels, complaint, in_controller, slurm
+from cli.kubectl.diff import KINDS
+from cli.kubectl.kept import Kept, data_of, mark, note_identity
 from config.cluster import ClusterConfig
 from local.report import Report
+from slurm.names import END_SESSIONS
 
 POLL = 0.5
 """Seconds between two looks at the cluster."""
 
-WORKLOADS = ("statefulset", "deployment", "daemonset", "job", "podtemplate")
-"""Kinds whose objects have pods."""
+WORKLOADS = ("cronjob", "statefulset", "deployment", "daemonset", "job", "podtemplate")
+"""Kinds whose objects have pods, or make some that have."""
+
+What = Literal["pods", "all but data", "all"]
 
 SESSIONS_END = 30
 """Seconds that open sessions have at the end of the whole cluster."""
+
+GONE_SECONDS = 300.0
+"""Seconds that objects may take to go: a load balancer in a cloud goes before its Service."""
 
 PATIENCE = 10
 """Seconds that slurmctld may take to show its queue: scancel alone would try for many minutes."""
@@ -32,14 +41,25 @@ def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
 
 
 def destroy_cluster(
-    kubectl: Kubectl, config: ClusterConfig, report: Report, *, kill_jobs: bool, pods_only: bool
-) -> None:
-    """Delete the worker pools and wait until their jobs have ended, then (unless `pods_only`) all the rest.
+    kubectl: Kubectl,
+    config: ClusterConfig,
+    report: Report,
+    *,
+    kill_jobs: bool,
+    what: What,
+    files_go: Callable[[], None] | None = None,
+) -> Kept | None:
+    """Delete the worker pools and wait until their jobs have ended, then the rest. Returns the data that is kept.
 
-    With `pods_only` nothing runs on return, and whoever deletes the rest has nothing to wait for. Static volumes lose
-    their object but not their data. Interrupted, it can be run again.
+    `what`: with `pods` nothing runs on return, and whoever deletes the rest has nothing to wait for. With `all but
+    data` the namespace stays, with claims and keys. `files_go` is called when all pods are ending, before anybody can
+    make the cluster anew. Interrupted, it can be run again.
     """
     namespace = config.cluster.namespace
+    data = data_of(kubectl, namespace)
+    keeps = what == "all but data" and bool(data.volumes)
+    if keeps:
+        note_identity(kubectl, namespace)
     if kill_jobs:
         _cancel_all(kubectl, namespace, report)
     with report.step("Waiting for worker nodes to leave") as step:
@@ -47,24 +67,59 @@ def destroy_cluster(
         while leaving := kubectl.items("pod", "-n", namespace, "-l", "app.kubernetes.io/component=worker"):
             step.progress(0, 0, f"{_names(leaving)}, {len(running_jobs(kubectl, namespace))} running jobs")
             time.sleep(POLL)
-    if config.login.is_elastic:
-        _end_sessions(kubectl, namespace)
-    if pods_only:
-        with report.step("Ending all other pods") as step:
-            _delete_workloads(kubectl, namespace, cluster_labels(namespace))
-            while ending := kubectl.items("pod", "-n", namespace, "-l", cluster_labels(namespace)):
-                step.progress(0, 0, _names(ending))
-                time.sleep(POLL)
-    else:
+    _end_sessions(kubectl, namespace)
+    if not keeps and what != "pods":
         with report.step(f"Deleting namespace {namespace}"):
-            _delete_namespace(kubectl, namespace)
+            _delete_namespace(kubectl, namespace, files_go)
+        return None
+    with report.step("Ending all other pods") as step:
+        _delete_workloads(kubectl, namespace, cluster_labels(namespace))
+        while ending := kubectl.items("pod", "-n", namespace, "-l", cluster_labels(namespace)):
+            step.progress(0, 0, _names(ending))
+            time.sleep(POLL)
+    if what == "pods":
+        if files_go is not None:
+            files_go()
+        return None
+    with report.step(f"Deleting all but data and keys in namespace {namespace}"):
+        _delete_all_but_data(kubectl, namespace)
+    mark(kubectl, data)
+    return data
+
+
+def _delete_all_but_data(kubectl: Kubectl, namespace: str) -> None:
+    """Delete what the stack has made: all with its labels but claims, and the keys, which have none."""
+    others = [
+        kind for kind in served_kinds(kubectl, namespace, APPLY_SET) if kind.partition(".")[0].lower() not in KINDS
+    ]
+    kinds = ",".join([*(kind for kind in KINDS if kind != "persistentvolumeclaim"), *others])
+    ours = ("-n", namespace, "-l", cluster_labels(namespace))
+    kubectl.run("delete", kinds, *ours, "--ignore-not-found", "--wait=false")
+    kubectl.run("delete", RIGHTS_OUTSIDE, "-l", cluster_labels(namespace), "--ignore-not-found")
+    deadline = time.monotonic() + GONE_SECONDS
+    while left := kubectl.items(kinds, *ours):
+        if time.monotonic() > deadline:
+            names = ", ".join(f"{item['kind']} {item['metadata']['name']}" for item in left[:8])
+            raise Failure(f"still there after {GONE_SECONDS:g} s: {names}", hint="run this again; data is not touched")
+        time.sleep(POLL)
+    # Last: it says which kinds there are.
+    kubectl.run("delete", "secret", APPLY_SET, "-n", namespace, "--ignore-not-found")
 
 
 def _end_sessions(kubectl: Kubectl, namespace: str) -> None:
-    """Let the login nodes end although somebody is logged in: all else would wait for these sessions."""
-    login = ("-n", namespace, "-l", "app.kubernetes.io/component=login", "--ignore-not-found", "--wait=false")
+    """Let the login nodes end although somebody is logged in: all else would wait for these sessions.
+
+    Whatever the stack file says of them now: those from when their number followed the sessions may still wait.
+    """
+    labels = ("-n", namespace, "-l", "app.kubernetes.io/component=login")
+    leaving = [
+        pod["metadata"]["name"] for pod in kubectl.items("pod", *labels) if "deletionTimestamp" in pod["metadata"]
+    ]
+    login = (*labels, "--ignore-not-found", "--wait=false")
     kubectl.run("delete", "statefulset", *login)
     kubectl.run("delete", "pod", *login, f"--grace-period={SESSIONS_END}")
+    for name in leaving:  # these wait already, and for as long as they were told at first
+        kubectl.run("exec", "-n", namespace, name, "-c", "sshd", "--", *END_SESSIONS.split(), check=False, seconds=30)
 
 
 def _cancel_all(kubectl: Kubectl, namespace: str, report: Report) -> None:
@@ -99,7 +154,7 @@ def _delete_workloads(kubectl: Kubectl, namespace: str, labels: str) -> None:
     )
 
 
-def _delete_namespace(kubectl: Kubectl, namespace: str) -> None:
+def _delete_namespace(kubectl: Kubectl, namespace: str, files_go: Callable[[], None] | None) -> None:
     """Delete the cluster's objects, those in no namespace first: once the namespace has gone, others may make anew."""
     present = kubectl.items("namespace", namespace)
     volumes = [
@@ -111,6 +166,8 @@ def _delete_namespace(kubectl: Kubectl, namespace: str) -> None:
     # Kubernetes comes to the namespace after five seconds, and to one in which it then finds pods or claims again only
     # after five more, or after half of the pods' longest grace period.
     _delete_workloads(kubectl, namespace, cluster_labels(namespace))
+    if files_go is not None:
+        files_go()
     claims = ("-n", namespace, "-l", cluster_labels(namespace))
     kubectl.run("delete", "persistentvolumeclaim", *claims, "--ignore-not-found", "--wait=false")
     if volumes:  # they stay until their claims have gone
@@ -122,12 +179,13 @@ def _delete_namespace(kubectl: Kubectl, namespace: str) -> None:
         _await_gone(kubectl, item)
 
 
-def _await_gone(kubectl: Kubectl, item: Mapping[str, Any], *, timeout: float = 300) -> None:
+def _await_gone(kubectl: Kubectl, item: Mapping[str, Any], *, timeout: float = GONE_SECONDS) -> None:
     kind, name, uid = item["kind"].lower(), item["metadata"]["name"], item["metadata"]["uid"]
     deadline = time.monotonic() + timeout
     while any(found["metadata"]["uid"] == uid for found in kubectl.items(kind, name)):
         if time.monotonic() > deadline:
             raise Failure(
-                f"{kind} {name} is still there after {timeout:.0f} s", hint=f"`kubectl describe {kind} {name}` says why"
+                f"{kind} {name} is still there after {timeout:.0f} s",
+                hint=f"`{kubectl.shown} describe {kind} {name}` says why",
             )
         time.sleep(POLL)

@@ -15,12 +15,14 @@ from cli.safety.change import Change, differences, of_object
 
 KINDS = (
     "configmap",
+    "cronjob",
     "daemonset",
     "deployment",
     "job",
     "networkpolicy",
     "persistentvolumeclaim",
     "poddisruptionbudget",
+    "podtemplate",
     "role",
     "rolebinding",
     "secret",

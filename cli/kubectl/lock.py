@@ -1,4 +1,4 @@
-"""One `up` or `destroy` of a cluster at a time: a Lease in its namespace, held for as long as the command works.
+"""One command that changes a cluster at a time: a Lease in its namespace, held while the command works.
 
 Only where kubectl applies: the Pulumi engine locks its own state.
 """
@@ -9,12 +9,14 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from types import FrameType
 from typing import Any, Literal
 
 from cli.errors import Failure
@@ -33,17 +35,19 @@ RENEWAL = 4.0
 POLL = 0.5
 """Seconds between two looks at a lease that somebody else holds."""
 
-Work = Literal["up", "destroy"]
+Work = Literal["up", "destroy", "restore", "rehearse", "rotate", "chaos", "jail remove"]
 
 
 @contextmanager
-def held(kubectl: Kubectl, namespace: str, work: Work, report: Report, *, timeout: float = 900) -> Iterator[Lock]:
-    """The cluster's lock. Raises Failure if others hold it for `timeout` seconds, or take it away in the end."""
-    lock = Lock(kubectl, namespace, work, report, timeout)
-    # What a script's shell starts with `&` ignores SIGINT, by which a command that has lost its lock is stopped.
-    deaf = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    if deaf:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def held(
+    kubectl: Kubectl, namespace: str, work: Work, report: Report, *, timeout: float = 900, lease: str = LEASE
+) -> Iterator[Lock]:
+    """The cluster's lock. Raises Failure if others hold it for `timeout` seconds, or take it away in the end.
+
+    `lease`: another one, for work that changes nothing of the cluster and may be done once at a time.
+    """
+    lock = Lock(kubectl, namespace, work, report, timeout, lease=lease)
+    before = _interruptible()
     try:
         lock.take()
         yield lock
@@ -51,21 +55,58 @@ def held(kubectl: Kubectl, namespace: str, work: Work, report: Report, *, timeou
         try:
             lock.release()
         finally:
-            if deaf:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _interruptible() -> dict[signal.Signals, Any]:
+    """Have all that ends a command do so as Ctrl-C does, which takes back what is half done; the handlers before.
+
+    A session that is cut off (SIGHUP, unless `nohup` ignores it), a pipeline that is cancelled (SIGTERM). What a
+    script's shell starts with `&` ignores SIGINT, by which a command that has lost its lock is stopped.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    ends = {signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before: dict[signal.Signals, Any] = {}
+    for number, as_is in ends.items():
+        if signal.getsignal(number) == as_is:
+            before[number] = as_is
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _end)
+    return before
+
+
+def _end(ended_by: int, _: FrameType | None) -> None:
+    """End as by Ctrl-C, once: the next such signal would end what is taken back now.
+
+    A shell that is cut off sends SIGHUP to what it has started, and the kernel sends it again when that shell ends.
+    """
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    if ended_by == signal.SIGHUP:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (1, 2):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nothing, descriptor)  # the terminal is gone, and a word more to it would end this as well
+    raise KeyboardInterrupt
 
 
 class Lock:
     """The right to change a cluster."""
 
-    def __init__(self, kubectl: Kubectl, namespace: str, work: Work, report: Report, timeout: float) -> None:
+    def __init__(
+        self, kubectl: Kubectl, namespace: str, work: Work, report: Report, timeout: float, *, lease: str = LEASE
+    ) -> None:
         self._kubectl = kubectl
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._work = work
         self._report = report
         self._timeout = timeout
+        self._name = lease
         self._held: dict[str, Any] = {}
         self._lost = ""
+        self.waited_for = ""
+        """Who had it before, for people; empty if there was nobody to wait for."""
         self._going = False
         """Whether the namespace is being deleted. A lease in it can still be written, but goes with it."""
         self._ended = threading.Event()
@@ -76,11 +117,17 @@ class Lock:
         """Whether nobody else changes the cluster. False after `take` where there was no namespace to hold it in."""
         return bool(self._held)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another command has taken it, as nothing was heard of this one for long."""
+        return bool(self._lost)
+
     def take(self) -> None:
         """Hold the lock, after all others. Where the namespace is not there yet, nobody can: take it again then."""
         if not self._create():
             other = self._read()
             first = _holder(other)
+            self.waited_for = first
             with self._report.step(f"Waiting for {first}") as step:
                 self._wait(other, lambda holder: step.progress(0, 0, holder if holder != first else ""))
         if self._held:
@@ -98,7 +145,7 @@ class Lock:
             )
         if self._held:
             ours = {name: self._held["metadata"][name] for name in ("uid", "resourceVersion")}
-            self._ask("delete", f"/{LEASE}", {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": ours})
+            self._ask("delete", f"/{self._name}", {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": ours})
 
     def _wait(self, other: Mapping[str, Any] | None, tell: Callable[[str], None]) -> None:
         deadline = time.monotonic() + self._timeout
@@ -114,12 +161,13 @@ class Lock:
                 raise Failure(
                     f"{_holder(other)} has not ended after {self._timeout:.0f} s", hint="run this again later"
                 )
+            self.waited_for = _holder(other) if other is not None else self.waited_for
             tell(_holder(other))
             time.sleep(POLL)
 
     def _create(self) -> bool:
         """Whether there is nothing to wait for: the lease is made, or there is no namespace for it."""
-        done = self._ask("create", "", self._lease({"name": LEASE}))
+        done = self._ask("create", "", self._lease({"name": self._name}))
         self._going = "is being terminated" in done.stderr
         if done.returncode == 0:
             self._held = understood(done.stdout)
@@ -136,7 +184,7 @@ class Lock:
         """The lease as it is; None where there is none. Raises Failure if the cluster does not answer."""
         if self._going:
             return None
-        done = self._kubectl.run("get", "--raw", f"{self._path}/{LEASE}", check=False)
+        done = self._kubectl.run("get", "--raw", f"{self._path}/{self._name}", check=False)
         if done.returncode != 0 and "(NotFound)" not in done.stderr:
             raise Failure(message(done.stderr))
         return understood(done.stdout) if done.returncode == 0 else None
@@ -144,7 +192,7 @@ class Lock:
     def _put(self, present: Mapping[str, Any]) -> str:
         """Write ourselves into a lease that nobody has touched meanwhile; else what kubectl complains about."""
         kept = {name: present["metadata"][name] for name in ("name", "uid", "resourceVersion")}
-        done = self._ask("replace", f"/{LEASE}", self._lease(kept))
+        done = self._ask("replace", f"/{self._name}", self._lease(kept))
         if done.returncode == 0:
             self._held = understood(done.stdout)
         return "" if done.returncode == 0 else done.stderr or "no answer"

@@ -12,6 +12,7 @@ from cli.kubectl.diff import key
 from cli.program.manifests import Manifest
 from cli.safety.queue import read_patiently
 from cli.status.configuration import configuration_state
+from slurm.names import END_SESSIONS, LOGIN
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""
@@ -20,6 +21,9 @@ SLOWEST_POLL = 1.0
 """Seconds between two looks after a while: each is a process, and what has taken long may take a second longer."""
 
 Tell = Callable[[str], None]
+
+STUCK = 5.0
+"""Seconds after which a pod of an older template that does not run is not on its way any more."""
 
 _AWAITED = frozenset({"Job", "Deployment", "StatefulSet", "DaemonSet"})
 
@@ -40,7 +44,8 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
     come later. Of login nodes that follow their sessions one has to be ready. Raises Failure when a job fails,
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
-    deadline = time.monotonic() + timeout
+    begun = time.monotonic()
+    deadline = begun + timeout
     pauses = _pauses()
     awaited = [item for item in objects if item.kind in _AWAITED and not _is_left_alone(item)]
     kinds = ",".join(sorted({item.kind.lower() for item in awaited}))
@@ -52,7 +57,29 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
         tell("waiting for " + ", ".join(missing))
         if time.monotonic() > deadline:
             raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}", missing)
+        if time.monotonic() > begun + STUCK:
+            _end_stuck(kubectl, namespace, [item for item in found.values() if item["kind"] == "StatefulSet"])
         time.sleep(next(pauses))
+
+
+def _end_stuck(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]]) -> None:
+    """Delete pods of an older template that do not run, whose StatefulSets wait for them first, for ever.
+
+    That is a known trait of those that start their pods in order: a version that does not start stays, also when the
+    one before is applied again. One that runs is left alone, ready or not: slurmdbd may be converting its database.
+    """
+    newest = {
+        item["metadata"]["name"]: item["status"].get("updateRevision")
+        for item in sets
+        if item["spec"].get("podManagementPolicy") == "OrderedReady" and _unready([item])
+    }
+    for pod in kubectl.items("pod", "-n", namespace) if newest else []:
+        metadata = pod["metadata"]
+        owners = [newest[owner["name"]] for owner in metadata.get("ownerReferences", []) if owner["name"] in newest]
+        containers = pod.get("status", {}).get("containerStatuses") or [{}]
+        runs = all("running" in item.get("state", {}) for item in containers)
+        if owners and metadata["labels"].get("controller-revision-hash") not in owners and not runs:
+            kubectl.run("delete", "pod", metadata["name"], "-n", namespace, "--ignore-not-found", "--wait=false")
 
 
 def _late(kubectl: Kubectl, namespace: str, what: str, missing: Sequence[str] = ()) -> Failure:
@@ -294,6 +321,10 @@ def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[st
                 reasons.extend(f"  {line}" for line in _said_at_its_end(container))
         if any(_maker(owner) in late for owner in pod["metadata"].get("ownerReferences", [])):
             reasons.extend(_unready_containers(pod, events))
+            if latest := pod["metadata"].get("deletionTimestamp"):
+                sessions = pod["metadata"].get("labels", {}).get("app.kubernetes.io/component") == LOGIN
+                ends = f"; `{kubectl.shown} exec -n {namespace} {name} -c sshd -- {END_SESSIONS}` ends its sessions"
+                reasons.append(f"{name}: leaves, and is ended at {latest} at the latest{ends if sessions else ''}")
     return reasons
 
 

@@ -9,11 +9,13 @@ import typer
 
 from cli.errors import Failure
 from cli.health.present import printable
+from cli.kubectl.as_user import in_jail
 from cli.kubectl.client import Kubectl, in_controller
 from cli.kubectl.rollout import await_workers
 from cli.stack import Stack
+from cli.status.pods import LEAVING, pod_of
 from local.report import Report
-from slurm.names import JAIL_DIR
+from slurm.names import LOGIN
 
 Tell = Callable[[int, int, str], None]
 
@@ -34,10 +36,14 @@ def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) ->
     namespace = stack.config.cluster.namespace
     with report.step("Waiting for the worker pods") as step:
         await_workers(kubectl, namespace, timeout=timeout, tell=lambda text: step.progress(0, 0, text))
-    with report.step(f"Waiting for {count} idle nodes") as step:
-        _await_nodes(kubectl, namespace, count, timeout, step.progress)
+    # Slurm starts others for the job.
+    there = min(count, sum(pool.least for pool in stack.config.worker_nodes.values()))
+    with report.step(f"Waiting for {there} idle nodes") as step:
+        _await_nodes(kubectl, namespace, there, timeout, step.progress)
+    with report.step("Waiting for a login node"):
+        node = _login_node(kubectl, namespace, timeout)
     typer.echo(f"{user}@login:~$ srun -N{count} hostname")
-    printed = as_user(kubectl, stack, user, f"srun -N{count} hostname")
+    printed = as_user(kubectl, stack, user, node, f"srun -N{count} hostname")
     names = printed.split()
     typer.echo(printed.rstrip())
     if len(set(names)) != count:
@@ -45,22 +51,33 @@ def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) ->
     _print_next_steps(stack, user)
 
 
-def as_user(kubectl: Kubectl, stack: Stack, user: str, command: str) -> str:
-    """What a command prints that runs as this user in the jail of the first login node, fit to be shown.
+def as_user(kubectl: Kubectl, stack: Stack, user: str, node: str, command: str) -> str:
+    """What a command prints that runs as this user in the jail of this login node, fit to be shown.
 
     The user's own profile may print something before. Raises Failure if it fails.
     """
     account = stack.config.users[user]
-    gid = account.uid if account.gid is None else account.gid
+    numbers = f"{account.uid}:{account.uid if account.gid is None else account.gid}"
+    words = ("/usr/bin/env", "-i", f"HOME=/home/{user}", f"USER={user}", "/bin/bash", "-lc", f"cd && {command}")
     done = kubectl.run(
-        *("exec", "-n", stack.config.cluster.namespace, "login-0", "-c", "sshd", "--"),
-        *("chroot", f"--userspec={account.uid}:{gid}", JAIL_DIR),
-        *("/usr/bin/env", "-i", f"HOME=/home/{user}", f"USER={user}", "/bin/bash", "-lc", f"cd && {command}"),
+        *("exec", "-n", stack.config.cluster.namespace, node, "-c", "sshd", "--", *in_jail(numbers, *words)),
         check=False,
     )
     if done.returncode != 0:
         raise Failure(f"{command!r} failed as {user}: {(done.stderr or done.stdout).strip()}")
     return "\n".join(map(printable, done.stdout.split("\n")))
+
+
+def _login_node(kubectl: Kubectl, namespace: str, timeout: float) -> str:
+    """One that takes sessions, when there is one: where their number follows these, an update lets all others leave."""
+    deadline = time.monotonic() + timeout
+    while True:
+        pods = map(pod_of, kubectl.items("pod", "-n", namespace, "-l", f"app.kubernetes.io/component={LOGIN}"))
+        if found := next((pod.name for pod in pods if pod.ready and pod.phase != LEAVING), ""):
+            return found
+        if time.monotonic() > deadline:
+            raise Failure("no login node takes sessions", hint="`slurmstack status` shows why")
+        time.sleep(0.2)
 
 
 def _await_nodes(kubectl: Kubectl, namespace: str, count: int, timeout: float, tell: Tell) -> None:

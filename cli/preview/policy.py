@@ -112,7 +112,7 @@ def require_answer(kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan 
     if planned is not None and planned.silent and (again := planned_policy(kubectl, config)) and again.silent:
         raise Failure(
             f"all else is applied, but {SILENT_SLURMDBD}: the policy was not compared",
-            hint=f"`kubectl logs -n {config.cluster.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}` may say why",
+            hint=f"`{kubectl.shown} logs -n {config.cluster.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}` may say why",
         )
 
 

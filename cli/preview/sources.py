@@ -14,6 +14,7 @@ from cli.kubectl.apply import preview as compare
 from cli.kubectl.client import Kubectl
 from cli.preview import policy as policies
 from cli.preview.document import NOT_COMPARED, Preview
+from cli.preview.notes import notes_of
 from cli.preview.summary import summarize
 from cli.program.recording import record
 from cli.safety.both_ways import expected_effects, of_kubectl, of_pulumi, refuse_foreign_namespace
@@ -33,7 +34,10 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
         asked = ask(pool, kubectl, stack.config.cluster.namespace)
         policy = pool.submit(policies.planned_policy, kubectl, stack.config)
         planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
-        first = Preview(stack=stack.name, against="cluster", summary=summarize(stack.config), effects=planned.effects)
+        first = Preview(
+            stack=stack.name, against="cluster", summary=summarize(stack.config), effects=planned.effects,
+            notes=notes_of(stack.config),
+        )  # fmt: skip
         if first.refused:
             return replace(first, notes=(NOT_COMPARED,))
         found = tuple(compare(kubectl, planned))
@@ -69,7 +73,7 @@ def of_engine(stack: Stack) -> Preview:
         preview,
         changes=steps.changes,
         effects=effects(steps.changes, stack.config, old=of_export(state)),
-        notes=tuple(f"Pulumi: {warning}" for warning in steps.warnings),
+        notes=(*notes_of(stack.config), *(f"Pulumi: {warning}" for warning in steps.warnings)),
         jobs=of_pulumi(stack, steps.changes, steps.resources),
     )
 
@@ -88,6 +92,7 @@ def of_files(stack: Stack, file: Path) -> Preview:
         # Keys are made once, whatever the stack file says.
         changes=tuple(item for item in comparison.changes if not item.resource.type.startswith("random:")),
         effects=comparison.effects,
+        notes=notes_of(stack.config),
     )
 
 

@@ -143,9 +143,10 @@ class _Mocks(mocks.Mocks):
 class _RecordingMonitor(mocks.MockMonitor):
     """A mock monitor that keeps the requests, and makes URNs as the engine does (with all ancestors' types)."""
 
-    def __init__(self, recording: Recording, answers: _Mocks) -> None:
+    def __init__(self, recording: Recording, answers: _Mocks, loops: list[asyncio.AbstractEventLoop]) -> None:
         super().__init__(answers)
         self._recording = recording
+        self._loops = loops
         self._registered: dict[str, Registration] = {}
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
@@ -155,12 +156,21 @@ class _RecordingMonitor(mocks.MockMonitor):
 
     def RegisterResource(self, request: resource_pb2.RegisterResourceRequest) -> Any:  # noqa: N802  the wire's own name
         urn = self.make_urn(request.parent, request.type, request.name)
+        self._give_loop()
         response = super().RegisterResource(request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
         if request.type != _STACK_TYPE:
             _inherit(request, self._registered.get(request.parent))
             self._registered[urn] = _registration(urn, request, response.id)
             self._recording.registrations.append(self._registered[urn])
         return response
+
+    def _give_loop(self) -> None:
+        """The mocks would give this thread an event loop otherwise, which nobody closes."""
+        try:
+            asyncio.get_event_loop()
+        except RuntimeError:
+            self._loops.append(asyncio.new_event_loop())
+            asyncio.set_event_loop(self._loops[-1])
 
     def RegisterResourceOutputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> empty_pb2.Empty:  # noqa: N802
         if f"::{_STACK_TYPE}::" not in request.urn:
@@ -194,12 +204,13 @@ def record(
     still to be made, and what only their providers can tell is unknown.
     """
     recording = Recording()
+    loops: list[asyncio.AbstractEventLoop] = []
     values = {f"{PROJECT}:{name}": json.dumps(value) for name, value in sections.items()}
 
     async def run() -> None:
         # The runtime keeps contexts per task: mocks and configuration are set where the program runs.
         answers = _Mocks(generated or GeneratedValues(), made or {}, preview=preview)
-        monitor = _RecordingMonitor(recording, answers)
+        monitor = _RecordingMonitor(recording, answers, loops)
         pulumi.runtime.set_mocks(answers, project=PROJECT, stack=stack, preview=preview, logger=_log(), monitor=monitor)
         pulumi.runtime.set_all_config(values, [])
         await run_pulumi_func(_run_program)
@@ -208,7 +219,11 @@ def record(
             for name, output in getattr(root, "outputs", {}).items():
                 recording.outputs[name] = await _resolve(output)
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    finally:
+        for loop in loops:
+            loop.close()
     recording.registrations = _in_order(recording.registrations)
     return recording
 

@@ -16,7 +16,7 @@ from cli.safety.changed import POOL_LABEL
 from cli.safety.comparison import Comparison
 from cli.safety.effects import Effect
 from cli.safety.jobs import Asked, JobsTouched, ask, jobs_touched
-from cli.safety.owner import refuse_foreign
+from cli.safety.owner import refuse_foreign, refuse_other_stack
 from cli.stack import Stack
 from config.nebius.cloud import NebiusCloud
 from slurm.names import CONFIG_MAP, CONTROLLER
@@ -57,7 +57,7 @@ def of_pulumi(stack: Stack, found: Iterable[Change], resources: Iterable[Resourc
         with ThreadPoolExecutor() as pool:
             asked = ask(pool, kubectl, namespace)
             conf = pool.submit(kubectl.items, "configmap", CONFIG_MAP, "-n", namespace)
-            old = kubectl.items("statefulset", "-n", namespace) + conf.result()
+            old = kubectl.items("statefulset,podtemplate", "-n", namespace) + conf.result()
     except Failure as failure:
         return JobsTouched(unread=str(failure))
     return jobs_touched(
@@ -70,10 +70,16 @@ def of_pulumi(stack: Stack, found: Iterable[Change], resources: Iterable[Resourc
     )
 
 
-def refuse_foreign_namespace(stack: Stack) -> None:
-    """Raise Failure if the namespace in a cluster that is there belongs to something else."""
+def refuse_foreign_namespace(stack: Stack, *, adopt: bool = False) -> None:
+    """Raise Failure if the namespace in a cluster that is there belongs to something else.
+
+    `adopt`: a stack of another name may have made it.
+    """
     if not isinstance(stack.config.cloud, NebiusCloud):
-        refuse_foreign(next(iter(reach(stack).items("namespace", stack.config.cluster.namespace)), None))
+        there = next(iter(reach(stack).items("namespace", stack.config.cluster.namespace)), None)
+        refuse_foreign(there)
+        if not adopt:
+            refuse_other_stack(there, stack.name)
 
 
 def expected_effects(stack: Stack, comparison: Comparison) -> Iterator[Effect]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from config.times import seconds
@@ -32,6 +32,9 @@ class Pool:
     features: frozenset[str]
     grace: int
     """Seconds that a leaving pod may wait for its jobs."""
+    is_elastic: bool = False
+    gives_back: bool = False
+    """Whether a pod that is told to go gives its jobs back at once (`preemptible`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +64,7 @@ class ClusterChange:
     pools: Mapping[str, Pool]
     new_pools: Mapping[str, Pool]
     rolled: frozenset[str]
-    """Pools that stay and whose pods are made anew, each after its jobs."""
+    """Pools that stay and whose pods are made anew, each when its node is idle."""
     conf: SlurmConf
     new_conf: SlurmConf
     keeps_partitions: bool = True
@@ -71,6 +74,21 @@ class ClusterChange:
     def leaving_partitions(self) -> tuple[str, ...]:
         """Partitions that this change takes out of the stack."""
         return tuple(name for name in self.conf.partitions if name not in self.new_conf.partitions)
+
+    def gives_back(self, name: str) -> bool:
+        """Whether all pods of a pool are told to go with its template, as when the cloud takes their machines."""
+        before, after = self.pools.get(name), self.new_pools.get(name)
+        return before is not None and before.gives_back and (after is None or not after.is_elastic)
+
+    def stays_elastic(self, name: str) -> bool:
+        """Whether nodes leave a pool by their records: their pods go after their jobs, however long that takes."""
+        both = (self.pools.get(name), self.new_pools.get(name))
+        return all(pool is not None and pool.is_elastic for pool in both)
+
+    def changes_kind(self, name: str) -> bool:
+        """Whether a pool that stays becomes elastic, or fixed."""
+        before, after = self.pools.get(name), self.new_pools.get(name)
+        return before is not None and after is not None and before.is_elastic != after.is_elastic
 
     @property
     def smaller_pools(self) -> tuple[str, ...]:
@@ -100,7 +118,7 @@ def pools_of(documents: Iterable[Document]) -> dict[str, Pool]:
 def _elastic_pool(item: Document) -> Pool:
     """Of as many nodes as there can be: jobs wait for any of them."""
     most = json.loads((item["metadata"].get("annotations") or {}).get(ELASTIC_SETTINGS, "{}")).get("max", 0)
-    return _pool({"template": item["template"], "replicas": most})
+    return replace(_pool({"template": item["template"], "replicas": most}), is_elastic=True)
 
 
 def _pool(spec: Mapping[str, Any]) -> Pool:
@@ -115,6 +133,7 @@ def _pool(spec: Mapping[str, Any]) -> Pool:
         tmp=int(node.get("TmpDisk", 0)),
         features=frozenset(node.get("Feature", "").split(",")),
         grace=int(pod.get("terminationGracePeriodSeconds", 30)),
+        gives_back=variables.get("PREEMPTIBLE") == "yes",
     )
 
 

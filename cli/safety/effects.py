@@ -10,20 +10,22 @@ from typing import Literal
 from cli.errors import Refused
 from cli.program.resource import Resource
 from cli.safety.change import Action, Change, PropertyChange
-from cli.safety.in_place import judge
+from cli.safety.in_place import Verdict, judge
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from slurm.health import WATCH
-from slurm.names import CONTROLLER
+from slurm.names import CONTROLLER, HOMES
 
 _STATE_CLAIM = "controller-state"
 _STATE = "the job queue and Slurm's other state"
-_DATA: Mapping[str, str] = {
+DATA: Mapping[str, str] = {
     "jail": "all users' files and the software in the jail",
+    HOMES: "all users' homes",
     _STATE_CLAIM: _STATE,
     "database-data": "the records of all jobs, and the accounts, QOS and users in them",
     "prometheus-data": "the figures of the past, and silenced alerts",
 }
+"""Claim -> what lies on its volume."""
 
 _SECTIONS: Mapping[str, str] = {
     _STATE_CLAIM: "controller",
@@ -127,7 +129,7 @@ class _Judge:
                 return None
             case "update":
                 verdict = judge(self.change, self._size_key(), has_state=self.has_state)
-                return self._effect(verdict.cost, verdict.refused, verdict.because) if verdict else None
+                return self._effect(self._with_backup(verdict), verdict.refused, verdict.because) if verdict else None
             case "replace":
                 if self.way == "kubectl":
                     return self._stuck()
@@ -155,6 +157,15 @@ class _Judge:
 
     # What it costs
 
+    def _with_backup(self, verdict: Verdict) -> str:
+        """What an update in place costs, and who saves what it converts."""
+        if (self.kind, self._name()) != ("StatefulSet", CONTROLLER) or not verdict.cost:
+            return verdict.cost
+        if self.config.backup is None:
+            return f"{verdict.cost}, and none is configured (slurmstack:backup)"
+        saves = "which `up` makes first" if self.way == "kubectl" else "`slurmstack backup now` makes one"
+        return f"{verdict.cost}, {saves}"
+
     def _cost(self) -> str:
         was = self.change.before or self.change.resource
         match self.kind:
@@ -166,18 +177,22 @@ class _Judge:
                 return self._data_cost("what lies there stays where it is" if static or was.retained else "")
             case "node group":
                 return self._machines_cost()
-            case "Deployment" if self.change.action == "delete" and self._name() == WATCH and not self.whole:
+            case "Deployment" if self.change.action == "delete" and self._name() == WATCH and self._health_leaves():
                 return HEALTH_LEAVES
-            case "StatefulSet":
+            case "StatefulSet" | "PodTemplate":
                 return self._pods_cost(was)
             case _:
                 return _COSTS.get(self.kind, "")
 
     def _data_cost(self, stays: str) -> str:
-        data = _DATA.get(self._key(), f"the files of {self._where()}")
+        data = DATA.get(self._key(), f"the files of {self._where()}")
         if self.change.action == "replace":
             return f"{data}: {stays}, but pods get an empty one" if stays else f"{data} are lost: the new one is empty"
         return f"{data}: {stays}, without being managed" if stays else f"{data} are lost"
+
+    def _health_leaves(self) -> bool:
+        """Not where the watcher moves to another namespace, or all goes."""
+        return not self.whole and not self.config.health.enabled
 
     def _machines_cost(self) -> str:
         pool = self._pool()
@@ -191,11 +206,13 @@ class _Judge:
         pool = ((was.inputs.get("metadata") or {}).get("labels") or {}).get("slurmstack/pool")
         if self.change.action == "replace":
             return "all its pods are made anew at once"
-        if pool is None:
+        if pool is None or pool in self.config.worker_nodes:  # which becomes elastic, or fixed
             return ""
-        size = was.inputs.get("spec", {}).get("replicas", 0)
+        size, unless = f"{was.inputs.get('spec', {}).get('replicas', 0)} ", ""
+        if self.kind == "PodTemplate":
+            size, unless = "", " unless they are preemptible"
         return (
-            f"pool {pool!r} leaves: its {size} nodes take no more jobs, wait for those that run, and disappear. "
+            f"pool {pool!r} leaves: its {size}nodes take no more jobs, wait for those that run{unless}, and disappear. "
             "A pool cannot be renamed: another name is another pool"
         )
 
@@ -292,8 +309,8 @@ class _Judge:
     def _where(self) -> str:
         """The key of the stack file that describes the volume."""
         key = self._key()
-        if key in _SECTIONS:
-            return _SECTIONS[key]
+        if key in _SECTIONS or key == HOMES:
+            return _SECTIONS.get(key, "jail.homes")
         return f"mounts.{key.removeprefix('mount-')}" if key.startswith("mount-") else key
 
     def _size_key(self) -> str:

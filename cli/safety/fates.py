@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from cli.safety.changed import ClusterChange, Partition, Pool, parse_conf, size_of
 from cli.safety.queue import Job, Queue
 from cli.safety.settings import ended_by_settings, hurting
+from images.elastic.members import members
+from images.elastic.view import Node
+from images.elastic.view import Pool as ElasticPool
 
 Fate = Literal["nothing", "waits", "stays_pending", "never_starts", "ends"]
 
@@ -89,7 +93,8 @@ def dangers(change: ClusterChange) -> tuple[str, ...]:
     waiting = {
         name: pool.grace
         for name, pool in change.pools.items()
-        if name in change.smaller_pools or name in change.rolled  # any may have a job that takes longer
+        if (name in change.smaller_pools or change.changes_kind(name))  # any may have a job that takes longer
+        and not (change.gives_back(name) or change.stays_elastic(name))
     }
     return (
         *hurting(change.conf.settings, change.new_conf.settings),
@@ -99,6 +104,7 @@ def dangers(change: ClusterChange) -> tuple[str, ...]:
             if gone.issuperset(change.conf.partitions[name].pools)
         ),
         *(f"nodes of pool {name!r} leave and wait {span(grace)} at most" for name, grace in waiting.items()),
+        *(f"nodes of pool {name!r} give their jobs back at once" for name in change.pools if change.gives_back(name)),
     )
 
 
@@ -109,6 +115,7 @@ class _Judge:
         self._change = change
         self._grace = grace
         self._going = going
+        self._staying = {name: _members(change, name, queue.jobs) for name in change.smaller_pools}
         self._ended = ended_by_settings(change.conf.settings, change.new_conf.settings, queue.jobs)
         self._leaving = frozenset(change.leaving_partitions)
         # Those that left the stack earlier are in force as long as they have jobs.
@@ -137,10 +144,20 @@ class _Judge:
         if self._leaving.issuperset(job.partitions):
             yield self._kept("nothing", job, "leaves when its jobs have ended")
         for node in job.nodes:
-            why = self._node_goes(node)
-            if why:
-                grace = self._grace.get(node, self._change.pools[node.rpartition("-")[0]].grace)
-                yield _outlasts(job, node, grace, why)
+            name, why = node.rpartition("-")[0], self._node_goes(node)
+            if self._change.gives_back(name):
+                yield "ends", f"{why}, and {node} gives its jobs back at once"
+            elif why and (self._change.stays_elastic(name) or self._only_rolls(node)):
+                yield "waits", f"{why}; {node} waits for it"
+            elif why:
+                known = self._change.pools.get(name)
+                yield _outlasts(job, node, self._grace.get(node, known.grace if known else 0), why)
+
+    def _only_rolls(self, node: str) -> bool:
+        """Whether a node only gets a new pod, for which it is waited however long its jobs take."""
+        name = node.rpartition("-")[0]
+        leaves = name in self._staying and node not in self._staying[name]
+        return name in self._change.new_pools and not leaves and not self._change.changes_kind(name)
 
     def _kept(self, fate: Fate, job: Job, how: str) -> tuple[Fate, str]:
         name = job.partitions[0]
@@ -155,13 +172,15 @@ class _Judge:
         """Why a node leaves or is made anew; empty if it stays."""
         name, _, ordinal = node.rpartition("-")
         pools, new = self._change.pools, self._change.new_pools
-        if name not in pools or not ordinal.isdigit():
+        if not ordinal.isdigit() or (name not in pools and new):
             return ""
-        if name not in new:
+        if name not in new:  # also one of which a `destroy` that was cut off has left the pods
             return f"pool {name!r} leaves"
-        if int(ordinal) >= new[name].size:
+        if name in self._staying and node not in self._staying[name]:
             return f"pool {name!r} shrinks to {new[name].size}"
-        return f"pool {name!r} gets new pods, one after the other" if name in self._change.rolled else ""
+        if self._change.changes_kind(name):
+            return f"pool {name!r} becomes {'elastic' if new[name].is_elastic else 'fixed'}"
+        return f"pool {name!r} gets new pods as its nodes fall idle" if name in self._change.rolled else ""
 
     def _of_waiting(self, job: Job) -> Iterator[tuple[Fate, str]]:
         name, change = job.partitions[0], self._change
@@ -237,6 +256,18 @@ class _Judge:
             for partitions in (self._before, self._after)
         )
         return any(before) and not any(after)
+
+
+def _members(change: ClusterChange, name: str, jobs: Iterable[Job]) -> Collection[str]:
+    """Nodes that stay in a pool which becomes smaller. Those without jobs are off, as far as that matters."""
+    most, ends = size_of(change.new_pools, name), dict[str, float]()
+    if not change.stays_elastic(name):
+        return {f"{name}-{number}" for number in range(most)}
+    for job in jobs:
+        left = math.inf if job.left is None else job.left
+        ends.update((node, max(left, ends.get(node, 0))) for node in job.nodes)
+    busy = {node: Node(name=node, states=frozenset({"CLOUD", "ALLOCATED"})) for node in ends}
+    return members(ElasticPool(name=name, least=0, most=most, conf="", resume_timeout=0), busy, ends)
 
 
 def _outlasts(job: Job, node: str, grace: int, why: str) -> tuple[Fate, str]:

@@ -121,7 +121,11 @@ def jobs_touched(
     change = ClusterChange(
         pools=pools,
         new_pools=new_pools,
-        rolled=frozenset(rolled) & pools.keys() & new_pools.keys(),
+        rolled=frozenset(
+            name
+            for name in pools.keys() & new_pools.keys()
+            if name in rolled or pools[name].is_elastic != new_pools[name].is_elastic
+        ),
         conf=parse_conf(slurm_conf_in(old)),
         new_conf=parse_conf(slurm_conf_in(new)),
         keeps_partitions=keeps_partitions(item for item in old if item.get("kind") != "ConfigMap"),
@@ -156,9 +160,10 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
 
     Where nobody can read the queue, jobs may be on each worker that runs.
     """
-    pools = pools_of(kubectl.items("statefulset", "-n", namespace, "-l", POOL_LABEL))
+    there = kubectl.items("statefulset,podtemplate", "-n", namespace)
+    pools = pools_of(there)
     grace, leaving = _worker_pods(kubectl, namespace)
-    if not pools and not grace:
+    if not there and not grace:
         return JobsTouched()
     try:
         queue = read_patiently(kubectl, namespace)
@@ -166,7 +171,8 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
         lost = tuple(
             f"{name} waits {span(seconds)} at most for jobs that it may have" for name, seconds in grace.items()
         )
-        return JobsTouched(unread=str(failure), dangers=lost)
+        queue_goes = () if keeps_queue else ("the queue is deleted, and nobody knows what is in it",)
+        return JobsTouched(unread=str(failure), dangers=(*lost, *queue_goes))
     conf = parse_conf(queue.slurm_conf)
     change = ClusterChange(pools=pools, new_pools={}, rolled=frozenset(), conf=conf, new_conf=conf)
     running = replace(queue, jobs=tuple(job for job in queue.jobs if not job.waits))

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from cli.kubectl.client import Kubectl, complaint
 from images.common.readiness import JAIL_MARKER
-from slurm.names import JAIL_DIR
+from slurm.names import HOMES_ENV, JAIL_DIR
 
 _SECONDS = 5
 """For the answer: a file server that is away never gives one."""
 
-_SCRIPT = f"timeout -k 1 {_SECONDS} df -Pk {JAIL_DIR} && echo && timeout 1 head -c 4096 {JAIL_DIR}/{JAIL_MARKER}"
+_SCRIPT = (
+    f"timeout -k 1 {_SECONDS} df -Pk {JAIL_DIR} ${HOMES_ENV} && echo && timeout 1 head -c 4096 {JAIL_DIR}/{JAIL_MARKER}"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,8 @@ class Jail:
     """Bytes."""
     version: str = ""
     """Of the image that it was populated from; empty if it was not."""
+    homes: tuple[int, int] | None = None
+    """Size and free bytes of the volume of homes, where they have one."""
 
 
 def read_jail(kubectl: Kubectl, namespace: str, places: Sequence[tuple[str, str]]) -> tuple[Jail | None, str]:
@@ -48,12 +52,13 @@ def read_jail(kubectl: Kubectl, namespace: str, places: Sequence[tuple[str, str]
 
 def _jail(pod: str, printed: str) -> Jail | None:
     table, _, marker = printed.partition("\n\n")
-    fields = table.strip().rpartition("\n")[2].split()
-    if len(fields) < 6 or not (fields[1].isdecimal() and fields[3].isdecimal()):
+    rows = [line.split() for line in table.splitlines()[1:]]
+    if not rows or not all(len(row) >= 6 and row[1].isdecimal() and row[3].isdecimal() for row in rows):
         return None
     try:
         version = str(json.loads(marker)["version"])[:64]
     except (ValueError, KeyError, TypeError, RecursionError):  # root in the jail may write anything there
         version = ""
-    mounted = fields[5] == JAIL_DIR
-    return Jail(seen_by=pod, mounted=mounted, size=1024 * int(fields[1]), free=1024 * int(fields[3]), version=version)
+    (size, free), *homes = [(1024 * int(row[1]), 1024 * int(row[3])) for row in rows]
+    mounted = rows[0][5] == JAIL_DIR
+    return Jail(seen_by=pod, mounted=mounted, size=size, free=free, version=version, homes=homes[0] if homes else None)

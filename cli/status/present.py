@@ -13,6 +13,7 @@ from rich.text import Text
 from cli.health.present import ago, printable
 from cli.kubectl.client import SILENT_SLURMDBD
 from cli.status.read import Pool, Status, missing_workers
+from cli.status.rolls import Roll
 from cli.status.slurm import SlurmNode, is_down
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, WORKER
 
@@ -50,9 +51,16 @@ class Screen:
         status = self._status
         if not status.pods and "pods" not in status.unread and not status.nodes:
             yield Text(f"nothing runs in namespace {status.namespace}")
+            if status.kept:
+                from cli.kubectl.kept import AFTERWARDS  # noqa: PLC0415  what it loads takes long
+
+                yield from (Text("kept there by `destroy`:"), *(Text(f"  {printable(line)}") for line in status.kept))
+                yield Text(AFTERWARDS)
             return
         yield from _pods(status)
         yield Text()
+        for roll in status.rolls:
+            yield from (_roll(roll), Text())
         if told := missing_workers(status.workers):
             yield from (Text(told, style="red"), Text())
         yield from self._nodes()
@@ -67,7 +75,7 @@ class Screen:
     def _nodes(self) -> Iterator[Table | Text]:
         status = self._status
         if status.slurmctld:
-            logs = f"`kubectl logs -n {status.namespace} {CONTROLLER_HOST} -c slurmctld` and `-c munged`"
+            logs = f"`{status.reached_by} logs -n {status.namespace} {CONTROLLER_HOST} -c slurmctld` and `-c munged`"
             yield Text(f"slurmctld does not answer: {printable(status.slurmctld)}; see {logs}", style="red")
             return
         if not status.nodes:
@@ -105,7 +113,7 @@ class Screen:
             if confinement:
                 yield "jobs held to", Text(f"{printable(confinement)} ({_listed(names)})")
         if status.slurmdbd_answers is not None:
-            logs = f"`kubectl logs -n {status.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}`"
+            logs = f"`{status.reached_by} logs -n {status.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}`"
             fine = status.slurmdbd_answers
             yield (
                 "accounting",
@@ -150,6 +158,14 @@ def _pods(status: Status) -> Iterator[Table | Text]:
         yield Text(f"and {len(ill) - _LISTED} more workers that are not ready")
 
 
+def _roll(roll: Roll) -> Text:
+    """How far the new pods of a pool are."""
+    told = f"new pods for pool {printable(roll.pool)}: {roll.old} of {roll.size} nodes wait until they are idle"
+    if not roll.failing:
+        return Text(told)
+    return Text(f"{told}, and for new pods that are not ready: {_listed(roll.failing)}", style="red")
+
+
 def _count(pool: Pool, column: str) -> Text:
     value = int(getattr(pool, column))
     bad = (column in {"drained", "down"} and value) or (column == "ready" and value < pool.wanted)
@@ -161,10 +177,13 @@ def _jail(status: Status) -> Text:
     assert jail is not None
     if not jail.mounted:
         return Text(f"not mounted in {jail.seen_by}", style="red")
-    share = 100 * jail.free // max(jail.size, 1)
-    free = f"{jail.free / _GIB:.1f} of {jail.size / _GIB:.1f} GiB free ({share} %)"
     version = f"populated with version {printable(jail.version)}" if jail.version else "not populated"
-    return Text(f"mounted in {jail.seen_by}, {free}, {version}")
+    homes = f", homes: {_free(*jail.homes)}" if jail.homes is not None else ""
+    return Text(f"mounted in {jail.seen_by}, {_free(jail.size, jail.free)}, {version}{homes}")
+
+
+def _free(size: int, free: int) -> str:
+    return f"{free / _GIB:.1f} of {size / _GIB:.1f} GiB free ({100 * free // max(size, 1)} %)"
 
 
 def _versions(status: Status) -> str:

@@ -17,9 +17,10 @@ from cli.safety.changed import POOL_LABEL
 from cli.status.configuration import describe_configuration
 from cli.status.jail import Jail, read_jail
 from cli.status.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
+from cli.status.rolls import Roll, rolls_in
 from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, is_down
 from config.cluster import ClusterConfig
-from slurm.names import PLACEHOLDER, REST, REST_PORT, node_name
+from slurm.names import LOGIN, PLACEHOLDER, REST, REST_PORT, node_name
 
 _SECONDS = 20
 """For Kubernetes' answer."""
@@ -89,14 +90,20 @@ class Status:
     """None without a REST API."""
     healthy: bool
     pools: tuple[Pool, ...] = ()
+    rolls: tuple[Roll, ...] = ()
+    """Pools of which nodes still have pods of an older template."""
     queue: Queue | None = None
     """None where slurmctld does not answer."""
     jail: Jail | None = None
     """None where no pod could be asked."""
     versions: Versions = field(default_factory=lambda: Versions(slurm="", images=(), slurmstack=""))
     last_apply: Apply | None = None
+    kept: tuple[str, ...] = ()
+    """What `destroy` has kept, where nothing else is there."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """Part -> why it could not be read."""
+    reached_by: str = "kubectl"
+    """kubectl with what leads into this cluster, as a shell takes it: its own default may be another cluster."""
 
 
 _FINE = ("active", "unknown")
@@ -146,6 +153,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         and not missing_workers(workers)
         and _is_fine(slurm, workers, configuration),
         pools=_pools(config, items, slurm.nodes),
+        rolls=rolls_in(objects),
         queue=slurm.queue,
         jail=jail,
         versions=Versions(
@@ -154,7 +162,9 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
             slurmstack=_own_version(),
         ),
         last_apply=last_apply(objects),
+        kept=() if objects or unread.keys() & KINDS.keys() else _kept(kubectl, namespace),
         unread=unread,
+        reached_by=kubectl.shown,
     )
 
 
@@ -170,6 +180,16 @@ def _objects(kubectl: Kubectl, namespace: str) -> tuple[list[dict[str, Any]], di
     if done.returncode == 0:
         return found, {}
     return found, _refusals(done, {item["kind"] for item in found})
+
+
+def _kept(kubectl: Kubectl, namespace: str) -> tuple[str, ...]:
+    from cli.kubectl.kept import only_kept  # noqa: PLC0415  what it loads takes long
+
+    try:
+        found = only_kept(kubectl, namespace)
+    except Failure:  # whoever may not read claims sees that nothing runs
+        return ()
+    return tuple(found.lines) if found is not None else ()
 
 
 def _refusals(done: subprocess.CompletedProcess[str], read: set[str]) -> dict[str, str]:
@@ -206,14 +226,23 @@ def _may_be_missing(item: Mapping[str, Any]) -> bool:
 def _is_whole(items: Sequence[Mapping[str, Any]], pods: Sequence[Pod], config: ClusterConfig) -> bool:
     """Whether all pods run. A pool's leaving node may wait for jobs for days, and is none of those that are counted.
 
-    Nodes of elastic pools come and go as they should; those that always have to be there are counted, too.
+    Nodes of elastic pools, and login nodes that follow their sessions, come and go as they should; those that always
+    have to be there are counted, too.
     """
     elastic = {name for name, pool in config.worker_nodes.items() if pool.is_elastic}
+    follows = config.login.is_elastic
+    if follows and sum(_is_login(pod) and pod.ready and pod.phase != LEAVING for pod in pods) < config.login.least:
+        return False
     return bool(pods) and all(
         (pod.ready and (pod.phase != LEAVING or _may_leave(item)))
         or (item["metadata"].get("labels") or {}).get(POOL_LABEL) in elastic
+        or (follows and _is_login(pod))
         for item, pod in zip(items, pods, strict=True)
     )
+
+
+def _is_login(pod: Pod) -> bool:
+    return pod.component == LOGIN
 
 
 def _may_leave(item: Mapping[str, Any]) -> bool:

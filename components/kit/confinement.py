@@ -57,8 +57,8 @@ def _confine_container(container: Any) -> None:
     if context.capabilities is None:
         allowed = CAPABILITIES.get(container.name, ())
         context.capabilities = k8s.core.v1.CapabilitiesArgs(drop=["ALL"], add=[*allowed] or None)
-    if container.name not in ALLOWS_SUDO:
-        context.allow_privilege_escalation = False
+    if container.name not in ALLOWS_SUDO and "SYS_ADMIN" not in CAPABILITIES.get(container.name, ()):
+        context.allow_privilege_escalation = False  # which Kubernetes refuses together with SYS_ADMIN
     if container.name not in SEALED_LATER:
         context.read_only_root_filesystem = True
     container.security_context = context

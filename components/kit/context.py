@@ -13,7 +13,7 @@ from components.clouds.base import CloudResources
 from config.sections.services import ImageRole, Images
 from config.sections.sssd import Sssd
 from slurm.images import DEFAULT_REGISTRY, image_reference
-from slurm.names import NODES_SERVICE
+from slurm.names import NODES_SERVICE, RELEASE_ANNOTATION
 
 
 def selector_labels(cluster: str, component: str) -> dict[str, str]:
@@ -43,6 +43,8 @@ class Scope:
     images: Images
     tags: Mapping[str, str]
     """Of each role's image, where no digest is given."""
+    release: str
+    """Of Slurm, as the stack file says."""
     protect: bool
     """Whether Pulumi refuses to delete what holds data."""
     root: pulumi.ComponentResource
@@ -51,6 +53,10 @@ class Scope:
     user_namespaces: bool = False
     priority_class: str | None = None
     """Of pods that have none of their own."""
+    first: frozenset[str] = frozenset()
+    """Components whose pods come first where there is no room for all, ..."""
+    first_class: pulumi.Input[str] | None = None
+    """... and their PriorityClass."""
 
     def labels(self, component: str, **more: str) -> dict[str, str]:
         """The labels that Kubernetes recommends, for one component of this cluster."""
@@ -68,10 +74,23 @@ class Scope:
         """Name, namespace and labels of an object."""
         return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self.namespace, labels=self.labels(component, **more))
 
+    def metadata_of_slurm(
+        self, name: str, component: str, annotations: Mapping[str, str] | None = None
+    ) -> k8s.meta.v1.ObjectMetaArgs:
+        """The same of pods with Slurm's daemons, whose release an update must be able to tell."""
+        noted = {RELEASE_ANNOTATION: self.release} if "controller" in self.images.digests else {}
+        metadata = self.metadata(name, component)
+        metadata.annotations = {**noted, **(annotations or {})} or None
+        return metadata
+
     def image(self, role: ImageRole) -> str:
         """Reference of the image of one role."""
         registry, digest = self.images.registry or DEFAULT_REGISTRY, self.images.digests.get(role)
         return image_reference(role, registry=registry, tag=self.tags[role], digest=digest)
+
+    def priority_of(self, component: str) -> pulumi.Input[str] | None:
+        """PriorityClass of a component's pods, where they name none themselves."""
+        return self.priority_class or (self.first_class if component in self.first else None)
 
     @property
     def pull_secrets(self) -> list[k8s.core.v1.LocalObjectReferenceArgs] | None:

@@ -12,7 +12,7 @@ from components.kit.confinement import confine
 from components.kit.context import Scope
 from config.base import parse_bytes
 from config.sections.workers import Toleration
-from slurm.names import CONTROLLER_HOST, JAIL_DIR, NODES_SERVICE, SLURMCTLD_PORT
+from slurm.names import CONTROLLER_HOST, NODES_SERVICE, SLURMCTLD_PORT
 from slurm.rights import CAPABILITIES
 
 LIBEXEC = "/usr/libexec/slurmstack"
@@ -27,6 +27,10 @@ SLURM_NODE_LABEL = "slurmstack/slurm-node"
 STAY = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 """Annotations of pods whose machine no autoscaler may take away, however idle it looks to it: Cluster Autoscaler, from
 which the clouds' own ones are made, and Karpenter."""
+
+STAY_UNTIL_NOTICE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+"""Of pods that are to be told when the cloud takes their machine back: Karpenter evicts no pod with its annotation then
+either, and the machine would go without a word (`IsEvictable`, pkg/utils/pod/scheduling.go)."""
 
 _START_SECONDS = 7 * 86_400
 """Until kubelet starts a container again that is not ready: what it waits for, a jail being filled, may take long."""
@@ -45,6 +49,12 @@ def program(name: str, *arguments: str) -> list[str]:
 def env(**values: str) -> list[k8s.core.v1.EnvVarArgs]:
     """Environment variables, for values that are no secrets."""
     return [k8s.core.v1.EnvVarArgs(name=name, value=value) for name, value in values.items()]
+
+
+def field_env(name: str, field: str) -> k8s.core.v1.EnvVarArgs:
+    """An environment variable with a field of the pod itself."""
+    source = k8s.core.v1.EnvVarSourceArgs(field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=field))
+    return k8s.core.v1.EnvVarArgs(name=name, value_from=source)
 
 
 def mount(name: str, path: str, *, read_only: bool | None = None) -> k8s.core.v1.VolumeMountArgs:
@@ -136,13 +146,8 @@ def jwt_mount() -> k8s.core.v1.VolumeMountArgs:
     return mount("jwt-key", "/secrets/jwt", read_only=True)
 
 
-def jail_mount() -> k8s.core.v1.VolumeMountArgs:
-    """The shared root file system."""
-    return mount("jail", JAIL_DIR)
-
-
 def into_jail(container: str, *more: str) -> k8s.core.v1.SecurityContextArgs:
-    """What a container needs that leads users into the jail, and nothing more. `more`: further capabilities.
+    """What a container needs that mounts something at the jail, and nothing more. `more`: further capabilities.
 
     AppArmor's default profile forbids mounts to containers, so it is off for this one.
     """
@@ -196,6 +201,13 @@ def tcp_probe(port: int, *, period: int) -> k8s.core.v1.ProbeArgs:
     )
 
 
+def http_probe(path: str, port: int, *, period: int) -> k8s.core.v1.ProbeArgs:
+    """Well when the port answers with success; asked every `period` seconds."""
+    return k8s.core.v1.ProbeArgs(
+        http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port=port), period_seconds=period, failure_threshold=3
+    )
+
+
 def starting(probe: k8s.core.v1.ProbeArgs) -> k8s.core.v1.ProbeArgs:
     """A readiness probe as a startup probe: asked each second until it succeeds for the first time.
 
@@ -231,7 +243,8 @@ def pod_template(
     """
     confine(spec, user_namespaces=scope.user_namespaces)
     spec.enable_service_links = False
-    spec.priority_class_name = spec.priority_class_name or scope.priority_class
+    component = labels["app.kubernetes.io/component"]
+    spec.priority_class_name = spec.priority_class_name or scope.priority_of(component)
     spec.image_pull_secrets = scope.pull_secrets
     spec.node_selector = dict(placement.node_selector) or None
     tolerations = [_toleration(toleration) for toleration in placement.tolerations]
@@ -249,9 +262,14 @@ def stateful_set(
     opts: pulumi.ResourceOptions,
     *,
     replicas: int | None = None,
+    ordered: int = 1,
     scaled: bool = False,
+    rolled: bool = False,
 ) -> k8s.apps.v1.StatefulSet:
-    """Pods with names and hosts that stay. `replicas`: of equal ones, which start together; None: there is one.
+    """Pods with names and hosts that stay.
+
+    `replicas`: of equal ones, which start together; None: `ordered` ones, each of which waits for the one before.
+    `rolled`: a program replaces pods of an older template (images/elastic/rolls.py), and not Kubernetes.
 
     `scaled`: a program says how many there are, beginning with one, and no apply has a word in it. Pulumi ignores what
     is there; in the manifest there is nothing (cli/kubectl/apply.py).
@@ -262,11 +280,12 @@ def stateful_set(
         f"{name}-pods",
         metadata=metadata,
         spec=k8s.apps.v1.StatefulSetSpecArgs(
-            replicas=None if scaled else 1 if replicas is None else replicas,
+            replicas=None if scaled else ordered if replicas is None else replicas,
             service_name=NODES_SERVICE,
             pod_management_policy=None if replicas is None and not scaled else "Parallel",
             selector=selector,
             template=template,
+            update_strategy=k8s.apps.v1.StatefulSetUpdateStrategyArgs(type="OnDelete") if rolled else None,
         ),
         opts=opts,
     )
@@ -303,6 +322,14 @@ def spread(selector: k8s.meta.v1.LabelSelectorArgs) -> list[k8s.core.v1.Topology
         label_selector=selector,
     )
     return [constraint]
+
+
+def apart_on_machines(selector: k8s.meta.v1.LabelSelectorArgs) -> k8s.core.v1.AffinityArgs:
+    """No two such pods on one machine."""
+    term = k8s.core.v1.PodAffinityTermArgs(label_selector=selector, topology_key="kubernetes.io/hostname")
+    return k8s.core.v1.AffinityArgs(
+        pod_anti_affinity=k8s.core.v1.PodAntiAffinityArgs(required_during_scheduling_ignored_during_execution=[term])
+    )
 
 
 def _stays_on_lost(seconds: int) -> list[k8s.core.v1.TolerationArgs]:

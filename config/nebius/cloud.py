@@ -44,10 +44,10 @@ class SystemNodes(Section):
 class Kubernetes(Section):
     """The managed Kubernetes cluster."""
 
-    version: str = Field(default="1.36", pattern=r"^1\.\d\d$")
+    version: str = Field(default="1.36", pattern=r"^1\.[0-9]{2}$")
     """Kubernetes version. It can go up by one minor version at a time."""
 
-    node_version: str | None = Field(default=None, pattern=r"^1\.\d\d(-nebius-node\.[1-9]\d*)?$")
+    node_version: str | None = Field(default=None, pattern=r"^1\.[0-9]{2}(-nebius-node\.[1-9][0-9]*)?$")
     """Version of the machines' system, for example `1.36-nebius-node.75`. Default: the newest of `version`."""
 
     control_plane_size: Literal[1, 3] = 3

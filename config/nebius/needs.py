@@ -13,9 +13,10 @@ from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud, Role
 from config.nebius.platforms import Preset, nebius_catalogue
 from config.sections.accounting import Accounting, Database
+from config.sections.jail import Jail
 from config.sections.machines import CountOrPercent
-from config.sections.services import Controller, Jail
-from config.sections.storage import Filesystem, Mount
+from config.sections.services import Controller
+from config.sections.storage import Filesystem, Homes, Mount
 from config.sections.workers import WorkerPool
 
 ROLE_MAX_PODS = 110
@@ -73,8 +74,8 @@ class FilesystemNeed:
     """A shared file system."""
 
     tag: str
-    """`jail`, `controller-state`, `database-data` or `mount-<name>`: the tag that machines mount it by, and the name of
-    the claim that gets it."""
+    """`jail`, `homes`, `controller-state`, `database-data` or `mount-<name>`: the tag that machines mount it by, and
+    the name of the claim that gets it."""
     section: str
     """Section of the stack file that describes it."""
     size_key: str
@@ -151,7 +152,7 @@ def needs(config: ClusterConfig) -> Needs:
     pools = config.worker_nodes
     balanced = config.login.service_type == "LoadBalancer"
     return Needs(
-        nodes=tuple(node_needs(config.cloud, pools, config.login.most)),
+        nodes=tuple(node_needs(config.cloud, pools, config.login.most, config.controller.replicas)),
         filesystems=tuple(filesystems_of(config)),
         volume_gib=_sums((STATE_DISK_TYPE, gibibytes(size)) for size in _disks(config)),
         fabrics=_platforms_by(pools, "infiniband_fabric"),
@@ -171,9 +172,12 @@ def pod_addresses(max_pods: int) -> int:
     return 1 << (2 * max_pods - 1).bit_length()
 
 
-def node_needs(cloud: NebiusCloud, pools: Mapping[str, WorkerPool], logins: int) -> Iterator[NodeNeed]:
+def node_needs(
+    cloud: NebiusCloud, pools: Mapping[str, WorkerPool], logins: int, controllers: int
+) -> Iterator[NodeNeed]:
     """Machines of our own roles and of the pools, as far as their platforms and presets are known."""
-    begin, most = {"system": 1, "controller": 1, "login": min(1, logins)}, {"controller": 1, "login": logins}
+    begin = {"system": 1, "controller": controllers, "login": min(1, logins)}
+    most = {"controller": controllers, "login": logins}
     for role, nodes in cloud.roles.items():
         size = nebius_catalogue().preset(nodes.platform, nodes.preset)
         if size is not None:
@@ -198,9 +202,14 @@ def node_needs(cloud: NebiusCloud, pools: Mapping[str, WorkerPool], logins: int)
             yield _worker_nodes(name, pool, size)
 
 
+def machines_for(pool: WorkerPool, nodes: int) -> int:
+    """Machines that a pool has at least, where it keeps so many nodes."""
+    return max(nodes + pool.warm_machines, pool.node_groups * pool.kept_in_group)
+
+
 def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
     groups = pool.node_groups
-    count = max(pool.least + pool.warm_machines, groups * pool.kept_in_group)
+    count = machines_for(pool, pool.least)
     return NodeNeed(
         where=f"worker_nodes.{name}",
         role="worker",
@@ -233,7 +242,8 @@ def shared_filesystems(
     The order is that of the names: another order would be another template, and roll all machines.
     """
     database = accounting.own_database
-    volumes: list[tuple[str, str, Jail | Controller | Database | Mount]] = [("jail", "jail", jail)]
+    volumes: list[tuple[str, str, Jail | Homes | Controller | Database | Mount]] = [("jail", "jail", jail)]
+    volumes += [("homes", "jail.homes", jail.homes)] if jail.homes is not None else []
     volumes.append(("controller-state", "controller", controller))
     volumes += [("database-data", "accounting.database", database)] if database is not None else []
     volumes += [(f"mount-{name}", f"mounts.{name}", mount) for name, mount in sorted(mounts.items())]
@@ -241,7 +251,7 @@ def shared_filesystems(
         FilesystemNeed(
             tag=tag,
             section=section,
-            size_key=(key := "size" if isinstance(volume, Jail | Mount) else "storage"),
+            size_key=(key := "size" if isinstance(volume, Jail | Homes | Mount) else "storage"),
             size=(size := getattr(volume, key)),
             size_gib=gibibytes(size),
             filesystem=volume.filesystem,

@@ -14,7 +14,8 @@ from config.nebius.pools import boot_disk_problems, machine, pool_problems, whol
 from config.nebius.quotas import quota_problems
 from config.rules.stack_file import Sections
 from config.sections.accounting import Accounting
-from config.sections.services import Cluster, Controller, Jail, Login
+from config.sections.jail import Jail
+from config.sections.services import Cluster, Controller, Login
 from config.sections.workers import WorkerPool
 
 SYSTEM_VCPUS = 4
@@ -36,16 +37,17 @@ def nebius_problems(cloud: NebiusCloud, sections: Sections) -> Iterator[Problem]
     prefix = cloud.prefix((sections.get("cluster") or Cluster()).namespace)
     yield from _settings(cloud, prefix, catalogue)
     yield from _names(cloud, prefix, sections, catalogue)
-    yield from _roles(cloud, login, sections.get("controller") or Controller(), catalogue)
+    controller: Controller = sections.get("controller") or Controller()
+    yield from _roles(cloud, login, controller, catalogue)
     yield from pool_problems(cloud, pools, catalogue)
     filesystems = shared_filesystems(
         sections.get("jail") or Jail(),
-        sections.get("controller") or Controller(),
+        controller,
         sections.get("accounting") or Accounting(),
         sections.get("mounts"),
     )
     yield from _filesystems(filesystems)
-    nodes = sorted(node_needs(cloud, pools, login.most), key=lambda node: node.pool is None)
+    nodes = sorted(node_needs(cloud, pools, login.most, controller.replicas), key=lambda node: node.pool is None)
     most, total = catalogue.limits["cluster_nodes"], sum(node.at_once for node in nodes)
     if total > most:
         message = f"{total:,} machines with those of our own roles; Kubernetes is tested to {most:,} in one cluster"

@@ -9,7 +9,6 @@ from config.errors import Problem
 from config.rules.stack_file import Sections
 from config.sections.partitions import Partition
 from config.sections.slurm import SettingValue, Slurm, folded
-from config.sections.topology import Topology
 from config.sections.workers import WorkerPool
 from config.times import span_seconds
 
@@ -18,7 +17,7 @@ _HIDDEN: Final = "elastic-"
 
 _OURS: Final = (
     "resumeprogram", "suspendprogram", "resumefailprogram", "prologslurmctld", "suspendtime", "suspendtimeout",
-    "resumetimeout", "resumerate", "suspendrate", "suspendexcnodes",
+    "resumetimeout", "resumerate", "suspendrate", "suspendexcnodes", "suspendexcstates", "suspendexcparts",
 )  # fmt: skip
 
 
@@ -40,18 +39,10 @@ def elastic_problems(sections: Sections) -> Iterator[Problem]:
             yield _ours(f"partitions.{name}.settings.{key}", elastic[0])
         if name.removeprefix(_HIDDEN) in elastic and name.startswith(_HIDDEN):
             yield Problem(f"partitions.{name}", "is the name of a partition that we make for the elastic pool")
-    topology: Topology | None = sections.get("topology")
-    for name in elastic:
-        plugin = topology.plugin if topology is not None else None
-        in_settings = str(written.get("topologyplugin", "")).lower().rpartition("/")[2]
-        if (
-            plugin == "tree"
-            or in_settings in {"tree", "block"}
-            or (plugin is None and pools[name].gpu_cluster is not None)
-        ):
-            message = "is elastic, and Slurm has a tree of switches (topology.plugin, or a gpu_cluster), whose nodes "
-            message += "must stay; set topology.plugin: none, or give the pool a fixed size"
-            yield Problem(f"worker_nodes.{name}.size", message)
+    if str(written.get("topologyplugin", "")).lower().rpartition("/")[2] == "block":
+        message = f"is block, in which nodes of the elastic pool {elastic[0]!r} have no place while they are off; "
+        message += "leave it out and set topology.plugin: tree, or give the pool a fixed size"
+        yield Problem("slurm.settings.TopologyPlugin", message)
 
 
 def _ours(where: str, pool: str) -> Problem:

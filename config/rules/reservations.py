@@ -115,7 +115,9 @@ def _node(
 ) -> Iterator[Problem]:
     """One name of a node. A pool's nodes are numbered from 0. `members`: the pools from which it must be."""
     name, _, number = node.rpartition("-")
-    numbered = number.isdecimal() and len(number) < 10 and (number == "0" or not number.startswith("0"))
+    numbered = (
+        number.isascii() and number.isdecimal() and len(number) < 10 and (number == "0" or not number.startswith("0"))
+    )
     if "[" in node or "," in node:
         yield Problem(where, f"{node!r} is no node; write the names one by one")
         return

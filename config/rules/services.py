@@ -11,13 +11,14 @@ from config.rules.stack_file import Sections
 from config.sections.accounting import Accounting
 from config.sections.cloud import Cloud
 from config.sections.dashboard import Dashboard
+from config.sections.jail import Jail
 from config.sections.monitoring import Monitoring
 from config.sections.network_policies import NetworkPolicies
 from config.sections.partitions import Partition
 from config.sections.policy import Qos
 from config.sections.rest import Rest
 from config.sections.scheduling import JobSubmit
-from config.sections.services import CUDA_VERSIONS, LEAST_WITH_CUDA, NO_CUDA, Cluster, ImageRole, Images, Jail
+from config.sections.services import CUDA_VERSIONS, LEAST_WITH_CUDA, NO_CUDA, Cluster, ImageRole, Images
 from config.sections.slurm import Slurm
 from config.times import longer
 
@@ -41,7 +42,7 @@ def accounting_problems(sections: Sections) -> Iterator[Problem]:
             if getattr(database, field) is not None:
                 message = "is for a MariaDB in the cluster, and external names another server; remove one of them"
                 yield Problem(f"accounting.database.{field}", message)
-    yield from slurmdbd_setting_problems(accounting.settings)
+    yield from slurmdbd_setting_problems(accounting)
 
 
 def _without_accounting(accounting: Accounting, sections: Sections) -> Iterator[Problem]:

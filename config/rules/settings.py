@@ -6,7 +6,7 @@ was meant, so that is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -111,7 +111,7 @@ def _setting(key: str, sections: Sections) -> Iterator[Problem]:
 
 def _unkillable(key: str, sections: Sections) -> Iterator[Problem]:
     value = str(sections.get("slurm").settings[key])
-    if key.lower() == "unkillablesteptimeout" and value.isdecimal() and int(value) < UNKILLABLE:
+    if key.lower() == "unkillablesteptimeout" and not (value.isdecimal() and int(value) >= UNKILLABLE):
         message = (
             f"has {key}={value}, and slurmstepd waits 300 s for a job's own srun that somebody has stopped: any user "
             f"could have a node drained; make it {UNKILLABLE} at least, or remove it"
@@ -158,7 +158,7 @@ def _not_recorded(slurm: Slurm, sections: Sections) -> Iterator[Problem]:
     accounting: Accounting | None = sections.get("accounting")
     if tracked is None or accounting is None or not accounting.enabled:
         return
-    parts = tracked if isinstance(tracked, tuple) else str(tracked).split(",")
+    parts = tracked if isinstance(tracked, tuple) else str(tracked).strip('"').split(",")
     needed = {resource for _, resource in named_resources(sections.get) if "/" in resource}
     needed |= ({"gres/gpu"} if has_gpus(sections) else set()) | ({"gres/shard"} if has_shards(sections) else set())
     missing = sorted(needed - {str(part).strip() for part in parts})
@@ -222,9 +222,11 @@ _DBD_KEYS = {
 }
 
 
-def slurmdbd_setting_problems(settings: Mapping[str, object]) -> Iterator[Problem]:
+def slurmdbd_setting_problems(accounting: Accounting) -> Iterator[Problem]:
     """Keys of slurmdbd.conf that other fields write, and the one that must never be in a stack file."""
-    for key in settings:
+    external = accounting.database.external
+    has_tls = external is not None and external.tls is not None
+    for key in accounting.settings:
         if key.lower() in {"storagepass", "storagepassscript"}:
             message = (
                 f"has the key {key!r}: a password never belongs into a stack file; put it into a Secret and name that "
@@ -233,4 +235,7 @@ def slurmdbd_setting_problems(settings: Mapping[str, object]) -> Iterator[Proble
             yield Problem("accounting.settings", message)
         elif key.lower() in _DBD_KEYS:
             message = f"has the key {key!r}, which belongs to {_DBD_KEYS[key.lower()]}; remove it"
+            yield Problem("accounting.settings", message)
+        elif key.lower() == "storageparameters" and has_tls:
+            message = f"has the key {key!r}, which would take the place of accounting.database.external.tls; remove it"
             yield Problem("accounting.settings", message)

@@ -11,6 +11,7 @@ from config.errors import Problem, unknown_name
 from config.limits import MAX_NODES
 from config.nebius.cloud import NebiusCloud
 from config.nebius.rules import nebius_problems
+from config.rules.availability import availability_problems
 from config.rules.confinement import confinement_problems
 from config.rules.elastic import elastic_problems
 from config.rules.identities import identity_problems
@@ -31,10 +32,11 @@ from config.rules.services import (
 )
 from config.rules.settings import setting_problems
 from config.rules.stack_file import Sections
-from config.rules.volumes import ignored_problems, mount_problems, shared_memory_problems
+from config.rules.volumes import ignored_problems, mount_problems, root_problems, shared_memory_problems
 from config.sections.cloud import Cloud
 from config.sections.health import Health
 from config.sections.partitions import Partition
+from config.sections.rest import Rest
 from config.sections.services import Cluster, Login
 from config.sections.workers import WorkerPool
 
@@ -54,6 +56,11 @@ def _login(sections: Sections) -> Iterator[Problem]:
         yield Problem("login.node_port", "is only for service_type NodePort")
     if login is not None and login.source_ranges and login.service_type != "LoadBalancer":
         yield Problem("login.source_ranges", "is only for service_type LoadBalancer")
+    rest: Rest | None = sections.get("rest")
+    if login is None or rest is None or login.node_port is None or not rest.enabled:
+        return
+    if rest.node_port == login.node_port:
+        yield Problem("rest.node_port", "is login.node_port, too: a machine's port leads to one Service")
 
 
 def _cloud(sections: Sections) -> Iterator[Problem]:
@@ -160,11 +167,13 @@ _RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     image_problems,
     setting_problems,
     mount_problems,
+    root_problems,
     shared_memory_problems,
     default_memory_problems,
     confinement_problems,
     elastic_problems,
     price_problems,
+    availability_problems,
     _cloud,
 )
 """In the order in which their problems are told."""

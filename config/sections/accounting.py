@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from config.base import Cpu, Memory, Quantity, Section, Volume, at_least, matching
-from config.names import SecretName
+from config.names import SecretName, StorageClassName
 from config.sections.slurm import Settings
 from config.sections.storage import Filesystem
 from config.servers import Host
 
-_PURGE = re.compile(r"^([1-9]\d{0,3})(hours?|days?|months?)$")
+_PURGE = re.compile(r"^([1-9][0-9]{0,3})(hours?|days?|months?)$")
 
 Enforce = Literal["associations", "limits", "qos", "safe", "wckeys", "nojobs", "nosteps"]
 """What `AccountingStorageEnforce` in slurm.conf knows."""
@@ -75,7 +75,7 @@ class Database(Section):
     storage: Volume = "10Gi"
     """Size of the volume of the cluster's own MariaDB; at least 100Mi. A million jobs need about 1 GiB."""
 
-    storage_class: str | None = Field(default=None, min_length=1)
+    storage_class: StorageClassName | None = None
     """Storage class of that volume. Default: a static volume where the cloud or the local cluster offers one, else the
     cluster's default class."""
 

@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from config.base import Quantity, Section, parse_bytes
-from config.names import LABEL_KEY, LABEL_VALUE
+from config.names import LABEL_KEY, LABEL_VALUE, LabelKey
 
 DiskType = Literal["NETWORK_SSD", "NETWORK_HDD", "NETWORK_SSD_NON_REPLICATED", "NETWORK_SSD_IO_M3"]
 
 MAX_GROUP_SIZE = 100
 """Nodes of one node group at most (Nebius API, `fixed_node_count` and `max_node_count`: 0..100)."""
 
-_PERCENT = re.compile(r"^(100|\d{1,2})%$")
+_PERCENT = re.compile(r"^(100|[0-9]{1,2})%$")
 
 
 def _boot_disk_size(quantity: str) -> str:
@@ -169,7 +169,7 @@ Labels = Annotated[dict[str, str], AfterValidator(_labels), Field(max_length=64)
 class Taint(Section):
     """Keeps pods off the machines that do not tolerate it."""
 
-    key: str = Field(pattern=LABEL_KEY.pattern)
+    key: LabelKey
     """Key of the taint."""
     value: str = Field(min_length=1, max_length=63, pattern=LABEL_VALUE.pattern)
     """Value of the taint. The service refuses an empty one."""
@@ -178,7 +178,7 @@ class Taint(Section):
 
 
 class Machines(Section):
-    """What a pool asks the cloud for. Only for clouds that make machines (`cloud.kind: nebius`)."""
+    """What a pool asks the cloud for. Only for clouds that make machines (`cloud.kind: nebius`), but `preemptible`."""
 
     platform: str | None = Field(default=None, max_length=64)
     """Kind of machine, for example `gpu-h100-sxm`."""
@@ -193,7 +193,9 @@ class Machines(Section):
     """Disk that each machine starts from."""
 
     preemptible: bool = Field(default=False, strict=True)
-    """Cheaper machines that the cloud may stop at any time."""
+    """Machines that the cloud may take back at any time; where the cloud makes them, it is asked for such cheaper ones.
+    In an elastic pool, on every cloud: when the pod of a node is told to go, its batch jobs go back to the queue at
+    once, and start elsewhere. Others run on until the machine goes."""
 
     reservation: Reservation | None = None
     """Reserved capacity. Default: the service's own rule."""

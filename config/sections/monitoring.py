@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from config.base import Section, Volume, matching
-from config.names import LabelKey, LabelValue, NamespaceName, SecretName
+from config.names import LabelKey, LabelValue, NamespaceName, SecretName, StorageClassName
 from config.servers import Image, check_server
 
 _OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nodes", "kube_state", "kube_state_image")
@@ -88,7 +88,7 @@ class Monitoring(Section):
     storage: Volume = "20Gi"
     """Size of Prometheus' volume, with `install`; at least 100Mi. It can grow but never shrink. Four fifths of it are
     for figures: where they need more, the oldest go before `retention` is over."""
-    storage_class: str | None = Field(default=None, min_length=1)
+    storage_class: StorageClassName | None = None
     """Storage class of that volume. Default: a static volume where the local cluster offers one, else the cluster's
     default class."""
     retention: int = Field(default=15, ge=1, le=3650, strict=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from config.base import Section
+from config.servers import address_range
 
 INTERNET: Final = "internet"
 
@@ -16,7 +16,7 @@ def _target(value: str) -> str:
     if value == INTERNET:
         return value
     try:
-        return str(ip_network(value))
+        return address_range(value)
     except ValueError as error:
         raise ValueError(
             f"is neither {INTERNET!r} nor an address range such as 10.3.0.0/24 or 10.3.0.7/32: {error}"

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from config.base import Section, once
+from config.names import DirectoryGroup
 from config.sections.slurm import Settings
 from config.times import TimeLimit, seconds
 
@@ -52,7 +53,7 @@ class Partition(Section):
     deny_accounts: tuple[str, ...] = ()
     """Accounts whose jobs may not run here, with all accounts below them. Not together with `allow_accounts`."""
 
-    allow_groups: tuple[str, ...] = ()
+    allow_groups: tuple[DirectoryGroup, ...] = ()
     """Groups whose members may run jobs here: names in `slurmstack:groups`, or a user's own. Default: all."""
 
     allow_qos: tuple[str, ...] = ()

@@ -96,14 +96,18 @@ class Association(Limits):
     """Part of a job's priority that comes from the association."""
 
 
+_WORDS = r"^[^\"'|=\x00-\x1f\x7f\x85\u2028\u2029]*$"
+"""Nothing that sacctmgr's lists have between values or lines."""
+
+
 class Account(Association):
     """A team, a project or whatever jobs are booked on."""
 
     parent: AccountName | None = None
     """The account above in the tree. Default: the root."""
-    description: str = Field(default="", max_length=200, pattern=r"^[^\"'|=\n]*$")
+    description: str = Field(default="", max_length=200, pattern=_WORDS)
     """For people. Default: the account's name."""
-    organization: str = Field(default="", max_length=200, pattern=r"^[^\"'|=\n]*$")
+    organization: str = Field(default="", max_length=200, pattern=_WORDS)
     """For people. Default: the name of the topmost account above."""
 
 
@@ -116,7 +120,7 @@ QosFlag = Literal[
 class Qos(Section):
     """A quality of service: priority, limits and preemption that a job asks for with `--qos`."""
 
-    description: str = Field(default="", max_length=200, pattern=r"^[^\"'|=\n]*$")
+    description: str = Field(default="", max_length=200, pattern=_WORDS)
     """For people."""
     priority: Count = 0
     """Weighed by `priority.weights.qos`."""

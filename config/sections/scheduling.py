@@ -9,15 +9,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from config.base import Section, matching
-from config.names import AccountName
+from config.names import AccountName, DirectoryUser
 from config.sections.partitions import PartitionName
 from config.sections.policy import TresName
-from config.sections.users import UserName
 from config.times import TimeLimit
 
 Weight = Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)]
 
-_TIMESTAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?$")
+_TIMESTAMP = re.compile(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?$")
 _POLICY_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$")
 
 
@@ -106,7 +105,7 @@ class Reservation(Section):
     """How many nodes Slurm shall choose."""
     partition: PartitionName | None = None
     """Partition from which they are chosen. Default: the default partition."""
-    users: tuple[UserName, ...] = ()
+    users: tuple[DirectoryUser, ...] = ()
     """Users whose jobs may use it; with `accounts` too, only their jobs in these accounts."""
     accounts: tuple[AccountName, ...] = ()
     """Accounts whose jobs may use it."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from ipaddress import ip_network
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Tag, model_validator
 
 from config.base import (
     Cpu,
@@ -22,9 +20,10 @@ from config.base import (
     parse_bytes,
     parse_cpus,
 )
-from config.names import LabelKey, PriorityClassName
+from config.names import LabelKey, PriorityClassName, StorageClassName
+from config.sections.sizes import FORM, Bounds, Sized
 from config.sections.storage import Filesystem
-from config.servers import Registry
+from config.servers import Registry, address_range
 from config.times import Span, span_of
 
 
@@ -37,7 +36,7 @@ def _namespace(name: str) -> str:
 
 def _cidr(value: str) -> str:
     try:
-        return str(ip_network(value))
+        return address_range(value)
     except ValueError as error:
         raise ValueError(f"is not an address range such as 203.0.113.0/24: {error}") from None
 
@@ -58,16 +57,28 @@ class Cluster(Section):
 
     priority_class: PriorityClassName | None = None
     """PriorityClass of all pods but those of pools that name their own: which pods Kubernetes ends for others where
-    machines are full. It must be there. Default: the Kubernetes cluster's own."""
+    machines are full. It must be there. Default: one that we make for Slurm's daemons and login nodes, so that they get
+    room before workers (it ends no pod for them), and the Kubernetes cluster's own for all others."""
+
+
+def _no_bool(value: object) -> object:
+    # To Python it is one of the numbers.
+    if value is True or value is False:
+        raise ValueError("is no number; write 1, or 2 for a second one that stands by")
+    return value
 
 
 class Controller(Section):
     """slurmctld and its state."""
 
+    replicas: Annotated[Literal[1, 2], BeforeValidator(_no_bool)] = 1
+    """How many controllers there are. With 2 the second one stands by on another machine and goes on within seconds
+    where the first one is lost or hangs (docs/availability.md). Both need the volume of the state at the same time."""
+
     storage: Volume = "10Gi"
     """Size of the volume with the job queue and Slurm's other state; at least 100Mi."""
 
-    storage_class: str | None = Field(default=None, min_length=1)
+    storage_class: StorageClassName | None = None
     """Storage class of that volume. Default: a static volume where the cloud or the local cluster offers one, else the
     cluster's default class."""
 
@@ -114,7 +125,7 @@ class UserLimits(Section):
 MAX_LOGINS = 100
 
 
-class LoginRange(Section):
+class LoginRange(Bounds):
     """Bounds of a login that follows its sessions."""
 
     min: int = Field(default=1, ge=1, le=MAX_LOGINS, strict=True)
@@ -123,21 +134,11 @@ class LoginRange(Section):
     max: int = Field(ge=1, le=MAX_LOGINS, strict=True)
     """Login nodes at most."""
 
-    @model_validator(mode="after")
-    def _in_order(self) -> LoginRange:
-        if self.min > self.max:
-            raise ValueError(f"has min {self.min}, which is more than its max, {self.max}")
-        return self
-
-
-def _number_or_range(given: object) -> str:
-    return "[range]" if isinstance(given, Mapping | LoginRange) else "[number]"
-
 
 _ELASTIC_ALONE = ("sessions_per_node", "idle_timeout", "drain_timeout")
 
 
-class Login(Section):
+class Login(Section, Sized):
     """Login nodes: sshd into the jail."""
 
     user_limits: UserLimits = Field(default_factory=UserLimits)
@@ -146,7 +147,7 @@ class Login(Section):
     size: Annotated[
         Annotated[int, Field(ge=0, le=MAX_LOGINS, strict=True), Tag("[number]")]
         | Annotated[LoginRange, Tag("[range]")],
-        Discriminator(_number_or_range),
+        FORM,
     ] = 2
     """Number of login nodes behind the one Service; a connection goes to a random one. Or `{min, max}`: as many as the
     open sessions need (docs/elastic.md)."""
@@ -188,21 +189,6 @@ class Login(Section):
     """Size of `/tmp` of a login node; at least 100Mi. Kubernetes ends a pod that has more in it, and starts it with an
     empty one."""
 
-    @property
-    def is_elastic(self) -> bool:
-        """Whether the number of login nodes follows the sessions."""
-        return isinstance(self.size, LoginRange)
-
-    @property
-    def most(self) -> int:
-        """Login nodes that there can be."""
-        return self.size.max if isinstance(self.size, LoginRange) else self.size
-
-    @property
-    def least(self) -> int:
-        """Login nodes that there are in any case."""
-        return self.size.min if isinstance(self.size, LoginRange) else self.size
-
     @model_validator(mode="after")
     def _of_elastic_ones_alone(self) -> Login:
         given = [name for name in _ELASTIC_ALONE if name in self.model_fields_set]
@@ -233,20 +219,6 @@ class Login(Section):
                 "all (memory_limit); that bounds nothing. Take less, or raise memory_limit"
             )
         return self
-
-
-class Jail(Section):
-    """The root file system that all login nodes and all jobs share."""
-
-    size: Volume = "20Gi"
-    """Size of the shared volume; at least 100Mi. It can grow but never shrink."""
-
-    storage_class: str | None = Field(default=None, min_length=1)
-    """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers
-    one, else the cluster's default class."""
-
-    filesystem: Filesystem = Field(default_factory=Filesystem)
-    """The cloud's file system behind it."""
 
 
 ImageRole = Literal["controller", "worker", "login", "jail", "accounting", "database", "rest", "exporter", "monitoring"]

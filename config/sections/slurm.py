@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
@@ -33,13 +34,39 @@ Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 def _setting_value(value: object) -> object:
     """Looked at before its type: else there is a problem for each of the types."""
     parts = value if isinstance(value, tuple | list) else (value,)
-    if not all(isinstance(part, bool | int | float | str) for part in parts):
+    if not all(isinstance(part, bool | int | str) or (isinstance(part, float) and isfinite(part)) for part in parts):
         raise ValueError("is no value of slurm.conf: write text, a number, true, false or a list of these")
     return value
 
 
 SettingValue = Annotated[Scalar | tuple[Scalar, ...], BeforeValidator(_setting_value)]
 """A value of slurm.conf. true and false become YES and NO, a list is joined by commas."""
+
+
+_VALUE = re.compile(r'"[^"]*"|[^\s"]*[^\s"\\]')
+"""What Slurm reads as one value to the end of the line (`keyvalue_pattern` of its src/common/parse_config.c): behind a
+blank comes another key, quotes count where they begin a value, and a backslash at the end joins the next line."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def _problem_of(value: SettingValue) -> str | None:
+    """What is wrong with a value, before the words "in the value of KEY" and after them."""
+    text = _as_text(value)
+    if re.search(r"[\n\r#]", text):
+        return "has a line break or '#' in the value of {}, which would end the line in slurm.conf"
+    if _CONTROL.search(text):
+        return "has a control character in the value of {}"
+    if not text:
+        return "has no value for {}, which Slurm can't read: leave the key out"
+    if text.endswith("\\"):
+        return "has a backslash at the end of the value of {}, which would join the next line to it"
+    if _VALUE.fullmatch(text) is None:
+        return (
+            "has a blank or a double quote in the value of {}: take it away, or put one pair of double quotes around "
+            "all of the value, within those of YAML, as in '\"CPU=1.0, Mem=0.25G\"'; another KEY= is a setting itself"
+        )
+    return None
 
 
 def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
@@ -56,12 +83,18 @@ def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
         elif key.lower() in seen:
             wrong.append(f"has {seen[key.lower()]!r} and {key!r}, which Slurm takes for the same key")
         seen[key.lower()] = key
-        parts = value if isinstance(value, tuple) else (value,)
-        if any(isinstance(part, str) and re.search(r"[\n\r#]", part) for part in parts):
-            wrong.append(f"has a line break or '#' in the value of {key!r}, which would end the line in slurm.conf")
+        if (problem := _problem_of(value)) is not None:
+            wrong.append(problem.format(repr(key)))
     if wrong:
         raise ValueError("; ".join(wrong))
-    return settings
+    return {key: _without_quotes(value) for key, value in settings.items()}
+
+
+def _without_quotes(value: SettingValue) -> SettingValue:
+    """Those that Slurm needs no more than we do are away, so that a list in them can be told from one value."""
+    if isinstance(value, str) and re.fullmatch(r'"[^\s"]*[^\s"\\]"', value):
+        return value[1:-1]
+    return value
 
 
 Settings = Annotated[dict[str, SettingValue], AfterValidator(_settings)]

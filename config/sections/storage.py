@@ -8,11 +8,15 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from config.base import Section, Volume, check_dns_label
+from config.names import StorageClassName
 from config.sections.machines import BlockSize
 
 FilesystemType = Literal["NETWORK_SSD", "NETWORK_HDD", "WEKA", "VAST"]
 
-_TAKEN_PATHS = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "var")
+_TAKEN_PATHS = (
+    "bin", "boot", "dev", "etc", "jail", "lib", "lib32", "lib64", "libx32", "proc", "root", "run", "sbin", "sys", "tmp",
+    "usr", "var",
+)  # fmt: skip
 
 
 def _mount_name(name: str) -> str:
@@ -61,7 +65,21 @@ class Mount(Section):
     size: Volume = "1Ti"
     """Capacity; at least 100Mi. It can grow but never shrink."""
 
-    storage_class: str | None = Field(default=None, min_length=1)
+    storage_class: StorageClassName | None = None
+    """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers
+    one, else the cluster's default class."""
+
+    filesystem: Filesystem = Field(default_factory=Filesystem)
+    """The cloud's file system behind it."""
+
+
+class Homes(Section):
+    """A shared volume for users' homes, apart from the jail."""
+
+    size: Volume = "100Gi"
+    """Capacity; at least 100Mi. It can grow but never shrink."""
+
+    storage_class: StorageClassName | None = None
     """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers
     one, else the cluster's default class."""
 

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
 from config.base import Cpu, Quantity, Section, Volume, at_least, check_dns_label, matching, parse_cpus
-from config.names import LabelKey, LabelValue, PriorityClassName
+from config.names import LabelKey, LabelValue, PriorityClassName, StorageClassName
 from config.sections.gpus import Gpus, GpusOfNode, dotted
 from config.sections.machines import MAX_GROUP_SIZE, Machines
+from config.sections.sizes import FORM, Bounds, Sized
+from config.sections.windows import WEEK, Window, Windows, Zone, by_minutes
 from config.times import Span, span_of
 
 MAX_POOL_SIZE = 5000
@@ -121,7 +123,7 @@ class Scratch(Section):
     """Size of the volume of one worker. Of a directory of the machine: what there is at least. A worker that finds less
     does not start, and nothing keeps it from using more."""
 
-    storage_class: str | None = Field(default=None, min_length=1)
+    storage_class: StorageClassName | None = None
     """Class of a volume that is made for each pod and deleted with it."""
 
     host_path: Annotated[str, AfterValidator(_machine_path)] | None = None
@@ -138,7 +140,7 @@ class Scratch(Section):
         return self
 
 
-class Range(Section):
+class Range(Bounds):
     """Bounds of a pool that follows the queue: Slurm starts its nodes for jobs and ends them when they are idle."""
 
     min: int = Field(default=0, ge=0, le=MAX_POOL_SIZE, strict=True)
@@ -147,31 +149,11 @@ class Range(Section):
     max: int = Field(ge=1, le=MAX_POOL_SIZE, strict=True)
     """Nodes at most. Users see all of them: those that are off are `idle~` in sinfo, and take jobs."""
 
-    @model_validator(mode="after")
-    def _in_order(self) -> Range:
-        if self.min > self.max:
-            raise ValueError(f"has min {self.min}, which is more than its max, {self.max}")
-        return self
+
+_ELASTIC_ALONE = ("idle_timeout", "resume_timeout", "launch", "warm_machines", "windows", "timezone")
 
 
-def _number_or_range(given: object) -> str:
-    return "[range]" if isinstance(given, Mapping | Range) else "[number]"
-
-
-def _is_either(given: object) -> object:
-    if isinstance(given, Mapping | Range):
-        return given
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise ValueError("is neither a number of nodes nor a map with min and max")  # noqa: TRY004 - pydantic's own type
-    if not 0 <= given <= MAX_POOL_SIZE:
-        raise ValueError(f"is no number of nodes of one pool: 0 to {MAX_POOL_SIZE}")
-    return given
-
-
-_ELASTIC_ALONE = ("idle_timeout", "resume_timeout", "launch", "warm_machines")
-
-
-class WorkerPool(Machines):
+class WorkerPool(Machines, Sized):
     """Slurm nodes of one kind, named `<pool>-0`, `<pool>-1`, ..."""
 
     model_config = ConfigDict(json_schema_extra=_preset_or_resources)
@@ -179,8 +161,7 @@ class WorkerPool(Machines):
     size: Annotated[
         Annotated[Annotated[int, Field(strict=True, ge=0, le=MAX_POOL_SIZE)], Tag("[number]")]
         | Annotated[Range, Tag("[range]")],
-        Discriminator(_number_or_range),
-        BeforeValidator(_is_either),
+        FORM,
     ]
     """Number of nodes: changing it and applying is the whole scaling procedure; zero is allowed. Or `{min, max}` for an
     elastic pool, whose nodes Slurm starts when jobs need them and ends when they are idle."""
@@ -200,6 +181,13 @@ class WorkerPool(Machines):
     warm_machines: int = Field(default=0, ge=0, le=MAX_POOL_SIZE, strict=True)
     """Of an elastic pool: machines that run beside those of its nodes, each with room for one more, which then starts
     in seconds. Pods of a low priority keep them and give way at once. At most `max`; they cost what machines cost."""
+
+    windows: Windows = ()
+    """Of an elastic pool: hours of the week with another `min` or `max`: `[{days: mon-fri, hours: 08:00-19:00,
+    min: 4}]`. No two at the same time."""
+
+    timezone: Zone = "UTC"
+    """Of an elastic pool: time zone of its windows' clock, such as `Europe/Berlin`, with its daylight saving time."""
 
     resources: Resources
     """What one node has. Default where the cloud makes the machines: what `preset` leaves beside the system's need."""
@@ -297,7 +285,8 @@ class WorkerPool(Machines):
         given = [name for name in _ELASTIC_ALONE if name in self.model_fields_set]
         if given and not self.is_elastic:
             raise ValueError(
-                f"has {given[0]}, which is for elastic pools; write size: {{min: 0, max: {self.most}}}, or leave it out"
+                f"has {given[0]}, which is for elastic pools; write size: {{min: 0, max: {self.most or 1}}}, or leave "
+                "it out"
             )
         if self.warm_machines > self.most:
             raise ValueError(
@@ -306,20 +295,46 @@ class WorkerPool(Machines):
             )
         return self
 
-    @property
-    def is_elastic(self) -> bool:
-        """Whether Slurm itself starts and ends its nodes."""
-        return isinstance(self.size, Range)
+    @model_validator(mode="after")
+    def _windows_within_the_size(self) -> WorkerPool:
+        if not isinstance(self.size, Range):
+            return self
+        for window in self.windows:
+            least, most = self.bounds_in(window)
+            if most > self.size.max:
+                raise ValueError(
+                    f"has the window {window.name!r} with max {most}, and size.max is {self.size.max}, which no window "
+                    "exceeds: raise size.max, and give a window a smaller max for the other hours"
+                )
+            if least > most:
+                raise ValueError(
+                    f"has the window {window.name!r} with min {least} and max {most}; what it does not say itself is "
+                    "that of size. Write a min of at most max"
+                )
+        return self
+
+    def bounds_in(self, window: Window) -> tuple[int, int]:
+        """Nodes that are kept in a window, and at most."""
+        assert isinstance(self.size, Range)
+        least, most = window.min, window.max
+        return self.size.min if least is None else least, self.size.max if most is None else most
 
     @property
-    def most(self) -> int:
-        """Nodes that there can be."""
-        return self.size.max if isinstance(self.size, Range) else self.size
+    def gives_back(self) -> bool:
+        """Whether its nodes put their jobs back into the queue when their pods are told to go."""
+        return self.preemptible and self.is_elastic
+
+    @property
+    def kept(self) -> Mapping[int, int]:
+        """Nodes that stay without jobs -> minutes of a week in which it is so many (config/sections/windows.py)."""
+        if isinstance(self.size, Range):
+            return by_minutes(self.windows, self.size.min)
+        return {self.size: WEEK}
 
     @property
     def least(self) -> int:
-        """Nodes that there are in any case."""
-        return self.size.min if isinstance(self.size, Range) else self.size
+        """Nodes that there are in any case, at any time."""
+        return min(self.kept)
 
     @property
     def gpu_types(self) -> tuple[str, ...]:

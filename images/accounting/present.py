@@ -6,6 +6,7 @@ JSON leaves the comment of a reservation out (tried with both). Text that may co
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ class Slurm:
         """
         printed = self.call(["sacctmgr", "--noheader", "--parsable2", "list", *what.split(), *where,
                              f"format={','.join(columns)}"])  # fmt: skip
-        rows = (line.split("|", len(columns) - 1) for line in printed.splitlines())
+        rows = (line.split("|", len(columns) - 1) for line in printed.split("\n") if line)
         return [row for row in rows if len(row) == len(columns)]
 
     def has_cluster(self) -> bool:
@@ -128,10 +129,14 @@ def _read_texts(slurm: Slurm, column: str) -> dict[str, str]:
 def active_jobs(slurm: Slurm) -> Iterator[Job]:
     """Jobs that wait, run or are suspended, as slurmdbd knows them."""
     states = "PENDING,RUNNING,SUSPENDED,REQUEUED,RESIZING"
+    # Where no association is asked for an account is whatever its user has written, lines of other jobs as well.
+    between = f"|{secrets.token_hex(4)}|"
     printed = slurm.call(
         ["sacct", "--allusers", "--allocations", "--noheader", "--parsable2", f"--clusters={slurm.cluster}",
-         f"--state={states}", "--format=JobID,User,Account,QOS"]
+         f"--state={states}", f"--delimiter={between}", "--format=JobID,User,QOS,Account"]
     )  # fmt: skip
-    for line in printed.splitlines():
-        job, user, account, qos = line.split("|")
-        yield Job(id=job, user=user, account=account, qos=qos)
+    for line in printed.split("\n"):
+        job, *values = line.split(between, 3)
+        if len(values) == 3 and job[:1].isdecimal():
+            user, qos, account = values
+            yield Job(id=job, user=user, account=account, qos=qos)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 TIMED_OUT: Final = 124
+NOT_STARTED: Final = 126
 NO_PROGRAM: Final = 127
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a command ended. `code` is 124 when it did not end in time and 127 when there is no such program."""
+    """How a command ended. `code` is 124 without an end in time, 127 without such a program, 126 without a process."""
 
     code: int
     stdout: str = ""
@@ -44,8 +45,6 @@ def run(argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | 
         done = subprocess.run(
             list(argv),
             capture_output=True,
-            text=True,
-            errors="replace",
             timeout=timeout,
             env=None if env is None else dict(env),
             check=False,
@@ -55,4 +54,8 @@ def run(argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | 
         return Result(code=TIMED_OUT, stderr=f"{argv[0]}: no answer within {timeout:g} s")
     except FileNotFoundError:
         return Result(code=NO_PROGRAM, stderr=f"{argv[0]}: no such program")
-    return Result(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    except OSError as error:  # no memory, or no more processes for this pod just now
+        return Result(code=NOT_STARTED, stderr=f"{argv[0]}: {error.strerror}")
+    # Not as text of Python's, in which a carriage return ends a line (lines.py).
+    stdout, stderr = (said.decode(errors="replace") for said in (done.stdout, done.stderr))
+    return Result(code=done.returncode, stdout=stdout, stderr=stderr)

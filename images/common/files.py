@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from images.common.untrusted import read_untrusted
 
 Owner = tuple[int, int]
 """User and group, by their numbers."""
@@ -49,3 +53,18 @@ def swap_symlink(link: Path, target: str) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     temporary.replace(link)
+
+
+def read_document(path: Path, *, most: int = 65536) -> dict[str, Any] | None:
+    """A JSON document that strangers may have written; None if it is not there, empty where it is none.
+
+    `most`: bytes; what has more is none.
+    """
+    try:
+        content = read_untrusted(path, most)
+        if content is None:
+            return None
+        found = json.loads(content)
+    except (OSError, ValueError, RecursionError):  # a number of thousands of digits is a ValueError, too
+        return {}
+    return found if isinstance(found, dict) else {}

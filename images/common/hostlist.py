@@ -10,11 +10,11 @@ _NUMBERED: Final = re.compile(r"^(?P<prefix>.*?)(?P<number>0|[1-9]\d{0,8})$")
 
 
 def expand(hosts: str) -> tuple[str, ...]:
-    """Names in a host list such as `gpu-[0-3,7],cpu-0`."""
-    names: list[str] = []
+    """Names in a host list such as `gpu-[0-3,7],cpu-0`, each once."""
+    names: set[str] = set()  # a user's list may name each node thousands of times
     for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", hosts):
         prefix, _, inside = part.strip(",").partition("[")
-        names += [prefix + number for number in _numbers(inside.rstrip("]"))] if inside else [prefix]
+        names.update((prefix + number for number in _numbers(inside.rstrip("]"))) if inside else (prefix,))
     return tuple(sorted(names))
 
 

@@ -14,6 +14,7 @@ PROGRAMS = {
     "common": {"munged": "images.common.munged", "sssd": "images.common.sssd"},
     "controller": {
         "slurmctld": "images.controller.slurmctld",
+        "supervisor": "images.controller.supervisor",
         "config-agent": "images.controller.config_agent",
         "await-config": "images.controller.await_config",
         "leave": "images.controller.leave",
@@ -32,6 +33,11 @@ PROGRAMS = {
         "check-database": "images.accounting.check_database",
         "policy": "images.accounting.policy",
     },
+    "backup": {
+        "backup": "images.backup.save",
+        "backups": "images.backup.repository",
+        "restore": "images.backup.restore",
+    },
     "database": {"mariadbd": "images.database.mariadbd"},
     "elastic": {
         "elastic": "images.elastic.program",
@@ -48,6 +54,7 @@ PROGRAMS = {
     "jail": {
         "populate": "images.jail.populate",
         "users": "images.jail.users",
+        "roots": "images.jail.roots",
         "seff": "images.jail.seff",
         "install-packages": "images.jail.packages",
     },

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from images.common.lines import lines_in, text_of
+
 SCOPE: Final = "system.slice/*_slurmstepd.scope"
 """The cgroup of all jobs, by Slurm's own name, where cgroups are mounted."""
 
@@ -112,7 +114,7 @@ def locked_by(proc: Path = PROC) -> Counter[int]:
     found = Counter[int]()
     for status in proc.glob("[0-9]*/status"):
         with contextlib.suppress(OSError):  # it has just ended
-            text = status.read_text(encoding="utf-8", errors="replace")
+            text = text_of(status)
             user, size = _USER.search(text), _LOCKED.search(text)
             if user and size:
                 found[int(user[1])] += int(size[1]) * 1024
@@ -122,7 +124,7 @@ def locked_by(proc: Path = PROC) -> Counter[int]:
 def _table(file: Path) -> Counter[str]:
     """Nothing of a cgroup that has just gone."""
     try:
-        lines = file.read_text(encoding="ascii").splitlines()
+        lines = lines_in(file.read_text(encoding="ascii"))
     except OSError:
         return Counter()
     return Counter({name: int(number) for name, _, number in (line.partition(" ") for line in lines)})

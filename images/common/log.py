@@ -25,12 +25,17 @@ class Log:
         """Write one event; several lines of text become several lines with the same prefix."""
         with _lock:
             for line in message.splitlines() or [""]:
-                self._stream.write(f"{self._program}: {line}\n")
+                self._stream.write(f"{self._program}: {_shown(line)}\n")
             self._stream.flush()
 
     def failure(self, message: str) -> None:
         """What keeps the program from its work."""
         self("\n".join(f"error: {line}" for line in message.splitlines() or [""]))
+
+
+def _shown(line: str) -> str:
+    """What would write elsewhere on a terminal, or is no text, is spelled out: users give names in the jail."""
+    return "".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in line)
 
 
 def open_pod_log(stdout_of_pid_1: Path = Path("/proc/1/fd/1")) -> TextIO:

@@ -6,6 +6,8 @@ import os
 import pwd
 import signal
 import sys
+import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -36,6 +38,21 @@ def program(name: str, stream: TextIO | None = None) -> Iterator[Log]:
     except CannotGoOnError as error:
         log.failure(str(error))
         sys.exit(error.status)
+
+
+def end_with_threads(log: Log) -> None:
+    """End the program where one of its threads ends by an error: nobody would do that thread's work any more.
+
+    Kubernetes starts the container again, and shows that it did.
+    """
+
+    def end(ended: threading.ExceptHookArgs) -> None:
+        name = ended.thread.name if ended.thread else "a thread"
+        trace = "".join(traceback.format_exception(ended.exc_type, ended.exc_value, ended.exc_traceback))
+        log.failure(f"{name} has ended, and this program with it:\n{trace}")
+        os._exit(CannotGoOnError.status)
+
+    threading.excepthook = end
 
 
 def end_on_sigterm() -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from images.common.files import read_document
+from images.common.homes import homes_directory
 from images.common.mountinfo import expect_volume
 from images.common.wait import wait_for
 
 MUNGE_SOCKET: Final = Path("/run/munge/munge.socket.2")
 JAIL_MARKER: Final = Path(".slurmstack/populated")
 """Relative to the jail's root; populate writes it last: a half-populated jail is never taken for a whole one."""
+
+ACCOUNTS_MARKER: Final = Path(".slurmstack/accounts")
+"""In a named root nobody is known before the program `users` has been there. It says where it has made homes, too."""
+
+HOMES_APART: Final = {"homes": "apart"}
+"""In that file, where homes are on a volume of their own."""
 
 SLURMCTLD_PORT: Final = 6817
 
@@ -50,6 +59,16 @@ def wait_for_jail(jail: Path, log: Callable[[str], None]) -> None:
     wait_for(
         f"the jail: no {marker} yet (the job that populates it writes it last)", marker.is_file, log, poll_seconds=0.1
     )
+    known, apart = jail / ACCOUNTS_MARKER, homes_directory() is not None
+
+    def is_settled() -> bool:
+        found = read_document(known)
+        if found is None:
+            return not (apart or os.environ.get("JAIL_ROOT"))
+        return (found == HOMES_APART) == apart
+
+    missing = f"no {known} yet, or it says that homes are elsewhere than this pod has them"
+    wait_for(f"accounts: {missing} (the job `users` writes it, or tells why not)", is_settled, log, poll_seconds=0.1)
 
 
 def wait_for_controller(address: str, log: Callable[[str], None]) -> None:

@@ -58,7 +58,7 @@ class Line:
 def lines_of(text: str, keyword: str) -> dict[str, Line]:
     """The lines that begin with a keyword, by name. `DEFAULT` is no name: it sets options of the lines below it."""
     found = {}
-    for line in text.replace("\\\n", " ").splitlines():
+    for line in text.replace("\\\n", " ").split("\n"):
         options = _OPTION.findall(re.split(r"(?<!\\)#", line, maxsplit=1)[0])
         if options and options[0][0].lower() == keyword.lower() and options[0][1].upper() != "DEFAULT":
             found[options[0][1]] = Line(name=options[0][1], options=tuple(options[1:]))

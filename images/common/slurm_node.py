@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +14,10 @@ from images.common.slurm_records import NodeRecord, NotUnderstoodError, entries_
 
 LEAVING_REASON: Final = "slurmstack: pod leaving"
 """Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
+
+ROLLS: Final = f"{LEAVING_REASON} for a new one"
+"""Reason of the drain of a node whose pod gets a new one when its jobs have ended (images/elastic/rolls.py). Its pod
+takes it for its own at its end, as it would another one that begins like this."""
 
 TOPOLOGY_REASON: Final = "slurmstack:waiting-for-topology"
 """Reason of the drain that a worker registers with where Slurm has a switch tree: the configuration agent lifts it when
@@ -24,15 +29,28 @@ OURS: Final = "slurmstack"
 ELASTIC: Final = "slurmstack/elastic:"
 """What the reasons begin with that the program `elastic` gives."""
 
-MARK: Final = "elastic"
-"""Key of the `Extra` of an elastic node: a digest of what its record was made with."""
+ELASTIC_PARTITION: Final = "elastic-"
+"""What the names of elastic pools' hidden partitions begin with (slurm/elastic.py)."""
 
 NO_CAPACITY: Final = f"{ELASTIC} no capacity"
 SET_ASIDE: Final = f"{ELASTIC} set aside"
 """Drains of a pool that is off: for a pause, or until an administrator resumes it (images/elastic/pauses.py)."""
 
+HELD_BACK: Final = f"{ELASTIC} held back"
+IN_WINDOW: Final = f"{HELD_BACK} in the window"
+"""Drain of a node that is off and stays so, as its pool may have fewer nodes now (images/elastic/bounds.py)."""
+
+STAYS_LEAVING: Final = f"{HELD_BACK} until its last pod has gone"
+"""Of one whose machine is dead, or whose kubelet: a job that got it would wait in vain (images/elastic/rounds.py)."""
+
+PLACED: Final = f"{HELD_BACK} until its pool has room"
+"""Of a new one that is in the switch tree: the configuration agent does not know how many nodes there may be now."""
+
 _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have the node."""
+
+_BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+"""States of a node that has jobs."""
 
 UNKNOWN_NODE: Final = ("not found", "Invalid node name")
 """What Slurm's commands say where there is no record of that name."""
@@ -48,6 +66,11 @@ that asks for a node it does not know (measured with 24.11 and 26.05). While the
 def wanted_nodes(listed: str) -> frozenset[str]:
     """Names in what `WANTED_NODES` prints."""
     return frozenset(name for line in set(listed.split()) if line != "(null)" for name in expand(line))
+
+
+def shows_switch_tree(config: str) -> bool:
+    """Whether what `scontrol show config` prints has one."""
+    return re.search(r"(?im)^TopologyPlugin\s*=\s*topology/tree\s*$", config) is not None
 
 
 class ControllerUnreachableError(Exception):
@@ -96,14 +119,42 @@ class Node:
             return None
         raise ControllerUnreachableError(result.message)
 
-    def has_jobs(self) -> bool:
-        """Whether a job is on the node, one that is still completing included. Raises ControllerUnreachableError."""
+    def has_jobs(self, record: NodeRecord) -> bool:
+        """Whether a job is on the node, one that is still completing included. Raises ControllerUnreachableError.
+
+        `record`: as it has just been read. Suspended jobs do not show there. squeue knows, and reads the whole queue,
+        for which a node with jobs may have no memory left.
+        """
+        if record.states & _BUSY:
+            return True
         result = self._run("squeue", "--noheader", f"--states={_ON_NODE}", f"--nodelist={self.name}", "--format=%i")
         if result.ok:
             return bool(result.stdout.strip())
         if any(text in result.stderr for text in UNKNOWN_NODE):
             return False
         raise ControllerUnreachableError(result.message)
+
+    def running_jobs(self) -> frozenset[str]:
+        """Jobs on the node that have not begun to end, as `scontrol requeue` names them.
+
+        Raises ControllerUnreachableError.
+        """
+        states = "running,suspended,configuring,stopped"
+        result = self._run("squeue", "--noheader", f"--states={states}", f"--nodelist={self.name}", "--format=%i")
+        if not result.ok and not any(text in result.stderr for text in UNKNOWN_NODE):
+            raise ControllerUnreachableError(result.message)
+        return frozenset(job.partition("+")[0] for job in result.stdout.split())  # 7+1: a part of job 7
+
+    def requeue(self, jobs: Iterable[str]) -> Result:
+        """Put jobs back into the queue, those of `sbatch` that may be; the result names the others.
+
+        By itself Slurm would have jobs run once more that have ended, or were cancelled, meanwhile.
+        """
+        return self._run("scontrol", "requeue", "incomplete", ",".join(sorted(jobs)))
+
+    def notify(self, job: str, text: str) -> Result:
+        """Tell a job's user, where its `srun`, `salloc` or script writes its errors."""
+        return self._run("scontrol", "notify", job, text)
 
     def is_wanted(self) -> bool:
         """Whether a pending job asks for this node by name. Raises ControllerUnreachableError."""
@@ -117,7 +168,7 @@ class Node:
         result = self._run("scontrol", "show", "config")
         if not result.ok:
             raise ControllerUnreachableError(result.message)
-        return re.search(r"(?im)^TopologyPlugin\s*=\s*topology/tree\s*$", result.stdout) is not None
+        return shows_switch_tree(result.stdout)
 
     def drain(self) -> Result:
         """Let no new job start on it; running ones go on."""

@@ -23,6 +23,9 @@ _REASON: Final = re.compile(r"\sReason=(\S+)")
 _KEY: Final = re.compile(r"(?:^| )([A-Za-z]+)=")
 
 
+MARK: Final = "elastic"
+"""Key of the `Extra` of an elastic node: a digest of what its record was made with."""
+
 SHORT: Final = 6
 """Characters that tell `(null)` from a text."""
 
@@ -40,6 +43,8 @@ class NodeRecord:
     """`IDLE`, `DYNAMIC_NORM`, `NOT_RESPONDING` and the like."""
     reason: str = ""
     """Why it is drained or down; from a line, the first word of that."""
+    mark: str = ""
+    """Of an elastic pool's node: a digest of what the record was made with; from a line, nothing."""
 
     @property
     def is_drained(self) -> bool:
@@ -81,7 +86,17 @@ def entries_in(text: str, kind: str) -> list[Mapping[str, Any]]:
 def node_of(entry: Mapping[str, Any]) -> NodeRecord | None:
     """A node; None without a name or a state: what is not known is not touched."""
     name, states = text_of(entry.get("name")), states_of(entry.get("state"))
-    return NodeRecord(name=name, states=states, reason=text_of(entry.get("reason"))) if name and states else None
+    reason, mark = text_of(entry.get("reason")), mark_in(text_of(entry.get("extra")))
+    return NodeRecord(name=name, states=states, reason=reason, mark=mark) if name and states else None
+
+
+def mark_in(extra: str) -> str:
+    """The mark in an `Extra`, behind which more may follow; empty where there is none."""
+    try:
+        said, _ = json.JSONDecoder().raw_decode(extra)
+    except ValueError:
+        return ""
+    return str(said.get(MARK, "")) if isinstance(said, dict) else ""
 
 
 class Columns:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from images.common.lines import lines_in, text_of
+
 PROC: Final = Path("/proc")
 
 SLURMSTEPD: Final = "usr/sbin/slurmstepd"
@@ -20,7 +22,7 @@ def user_of(pid: int, proc: Path = PROC) -> int | None:
     From `status`: the owner of the directory is root for programs that the kernel protects from looks.
     """
     try:
-        for line in (proc / str(pid) / "status").read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in lines_in(text_of(proc / str(pid) / "status")):
             if line.startswith("Uid:"):
                 return int(line.split()[1])
     except (OSError, ValueError, IndexError):

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import TIMED_OUT
+from images.common.files import write_atomically
 from images.common.wait import Clock
 from images.controller.check import Verdict
 from images.controller.cluster_id import ClusterId
-from images.controller.configuration import READY, Files, Store, stack_part, version_of
+from images.controller.configuration import READ, READY, Files, Store, stack_part, version_of
 from images.controller.control import Slurmctld
 from images.controller.leaving import drop_partitions, keep_partitions
 from images.controller.server import Rejection, StatusBoard
@@ -71,6 +72,7 @@ class Agent:
         board: StatusBoard,
         log: Callable[[str], None],
         ready: Path = READY,
+        read: Path = READ,
         clock: Clock | None = None,
         first_topology: Callable[[tuple[str, ...]], str] = lambda _keys: render({}),
         too_small: Callable[[Files, Files], str | None] = lambda _files, _before: None,
@@ -90,8 +92,9 @@ class Agent:
         self._slurmctld = slurmctld
         self._board = board
         self._log = log
-        self._ready = ready
+        self._ready, self._read = ready, read
         self._clock = clock or Clock()
+        self._again_at = 0.0
         self._complaints: dict[str, tuple[str, ...]] = {}
 
     def take(self, files: Files) -> None:
@@ -108,8 +111,46 @@ class Agent:
             self._decide(files)
             return
         pending = self._board.get().pending
-        if pending is not None and self._slurmctld.is_up() and pending == stack_part(self._store.current()):
+        version = self._store.current()
+        if pending is None or pending != stack_part(version) or not self._slurmctld.is_up():
+            return
+        before = self._read_for_sure()
+        if self._last_read() == version:
             self._activate(pending)
+        elif version is not None and before != version and self._store.has(before):
+            self._change(version, before, self.published())
+        else:
+            self._read_again(pending)
+
+    def _read_again(self, pending: str) -> None:
+        """Make slurmctld read what is in force, where there is nothing to go back to."""
+        files = self.published()
+        if self._clock.now() < self._again_at:
+            return
+        failure = self._cluster_id.obstacle(files)
+        if failure is None:
+            self._cluster_id.prepare(files)
+            failure = self._reconfigure()
+        if failure is None:
+            self._activate(pending)
+            return
+        self._again_at = self._clock.now() + LOOK_AGAIN_SECONDS
+        self._log(f"slurmctld has not read configuration {self._store.current()} yet: {failure}")
+
+    def _last_read(self) -> str:
+        """What slurmctld has read, when it started or since; empty where that may be another one by now."""
+        noted = self._noted()
+        return noted if not noted.endswith("?") else ""
+
+    def _read_for_sure(self) -> str:
+        """The same, whatever it was told to read afterwards; empty where nobody knows."""
+        return self._noted().removesuffix("?")
+
+    def _noted(self) -> str:
+        try:
+            return self._read.read_text(encoding="ascii")
+        except FileNotFoundError:
+            return ""
 
     def published(self) -> Files:
         """The files in force; none before the first."""
@@ -128,8 +169,8 @@ class Agent:
     def _reread(self, what: str, change: Callable[[Files], Files]) -> bool:
         """Change what the agent adds to the stack's files."""
         previous = self._store.current()
-        if previous is None or not self._slurmctld.is_up():
-            return False
+        if previous is None or self._last_read() != previous or not self._slurmctld.is_up():
+            return False  # what is published may have to wait for slurmdbd
         files = change(self._store.files(previous))
         version = version_of(files)
         if version != previous:
@@ -147,6 +188,7 @@ class Agent:
             return True
         self._log(f"{what} is taken back: {failure}")
         self._store.select(previous)
+        self._update(pending=stack_part(previous))  # which it has to read again, whatever it has read by now
         return False
 
     def _with_topology(self, files: Files) -> Files:
@@ -202,8 +244,11 @@ class Agent:
     def _change(self, version: str, previous: str | None, files: Files) -> None:
         """Change the configuration of a slurmctld that runs."""
         if obstacle := self._cluster_id.obstacle(files):
-            self._log(f"configuration {version} passed its check; before slurmctld reads it: waiting for {obstacle}")
-            self._later = files, lambda: self._cluster_id.obstacle(files) is None
+            if self._later is None:  # else others wait already, for a limit or for room
+                self._log(
+                    f"configuration {version} passed its check; before slurmctld reads it: waiting for {obstacle}"
+                )
+                self._later = files, lambda: self._cluster_id.obstacle(files) is None
             return
         self._cluster_id.prepare(files)
         if not self._has_published(files):
@@ -261,6 +306,14 @@ class Agent:
 
         Where it gave no answer it is asked once more as soon as it answers at all: it may not have read them.
         """
+        version = self._store.current() or ""
+        write_atomically(self._read, f"{self._read_for_sure()}?", sync=False)
+        failure = self._make_read()
+        if failure is None:
+            write_atomically(self._read, version, sync=False)
+        return failure
+
+    def _make_read(self) -> str | None:
         result, asked = self._slurmctld.reconfigure(), 1
         started = self._clock.now()
         deadline, patience = started + SURVIVAL_SECONDS, started + PATIENCE_SECONDS
@@ -318,7 +371,8 @@ class Agent:
         self._log(f"configuration {version} is rejected:\n{message}")
         status, current = self._board.get(), self._store.current()
         # After a restart of this agent nothing is known to be active yet: the version on disk is what slurmctld has.
-        pending = stack_part(current) if current != version and stack_part(current) != status.active else None
+        is_active = stack_part(current) == status.active and self._last_read() == current
+        pending = stack_part(current) if current != version and not is_active else None
         rejected = Rejection(hash=stack_part(version) or version, message=message)
         self._board.set(replace(status, pending=pending, rejected=rejected))
 

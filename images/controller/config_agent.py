@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import queue
+import sys
 import threading
 import time
 from functools import partial
 from typing import Final, NoReturn
 
+from images.common import terms
 from images.common.kubernetes import Kube, own_namespace
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
-from images.common.process import program
+from images.common.process import end_with_threads, program
+from images.common.wait import wait_for
 from images.controller.agent import Agent
 from images.controller.capacity import too_small
 from images.controller.check import Checker
@@ -55,12 +58,15 @@ def _start_source(kube: Kube | None, changes: Changes, log: Log) -> None:
     follow_config_map(kube, name, changes, log).start()
 
 
+TURN_SECONDS: Final = 0.2
+"""Between two looks at whether this controller is still the active one."""
+
 ELASTIC_POOLS: Final = "elastic.pools"
 """File with the names of the elastic pools (slurm/elastic.py)."""
 
 
 def _serve(log: Log) -> NoReturn:
-    expect_volume(STATE)
+    expect_volume(terms.VOLUME if terms.is_shared() else STATE)
     slurmctld = Slurmctld()
     board = StatusBoard(Status(slurm_version=slurmctld.version()), STATE_FILE)
     kube = Kube.in_cluster(own_namespace())
@@ -97,7 +103,26 @@ def _serve(log: Log) -> NoReturn:
             leaving.round()
 
 
+def _stand_by(log: Log) -> None:
+    """Return when slurmctld of this pod is the active one. When it is no longer, this program begins anew."""
+    wait_for("the turn of this controller; standing by", STATE.exists, log)
+    turn = STATE.readlink()
+
+    def watch() -> None:
+        while STATE.is_symlink() and STATE.readlink() == turn and STATE.exists():
+            time.sleep(TURN_SECONDS)
+        log("another controller has taken over; standing by")
+        os.execv(sys.argv[0], sys.argv)  # noqa: S606
+
+    threading.Thread(target=watch, daemon=True, name="turn").start()
+
+
 def main() -> None:
     """Entry point."""
     with program("config-agent") as log:
+        end_with_threads(log)
+        if terms.is_shared():
+            _stand_by(log)
+        else:
+            terms.return_to_one_of_pod(STATE)
         _serve(log)

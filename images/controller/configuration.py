@@ -36,6 +36,10 @@ SLURM_CONF: Final = STORE / "current/slurm.conf"
 READY: Final = Path("/run/slurmstack/ready")
 """On an emptyDir shared by the containers of the pod; made once a checked configuration is in place."""
 
+READ: Final = READY.with_name("read")
+"""Beside it: the version that the pod's slurmctld has read for sure, and `?` after it once it was told to read another
+one, which it then may have read as well."""
+
 MOUNTED: Final = Path("/config/slurm")
 BOOT_PATIENCE_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 0.5
@@ -164,7 +168,11 @@ class Store:
             name = self.current_link.readlink().name
         except OSError:
             return None
-        return name if (self._directory(name) / "slurm.conf").is_file() else None
+        return name if self.has(name) else None
+
+    def has(self, version: str) -> bool:
+        """Whether a version is still on disk."""
+        return (self._directory(version) / "slurm.conf").is_file() if version else False
 
     def files(self, version: str) -> dict[str, str]:
         """Content of a published version."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from images.common.command import TIMED_OUT, Result, Runner, run
 from images.common.readiness import can_connect
-from images.common.slurm_node import WANTED_NODES, wanted_nodes
+from images.common.slurm_node import PLACED, WANTED_NODES, wanted_nodes
 from images.controller.configuration import SLURM_CONF
 
 RECONFIGURE_TIMEOUT_SECONDS: Final = 60.0
@@ -67,6 +67,10 @@ class Slurmctld:
     def undrain(self, nodes: str) -> Result:
         """Lift a drain, and nothing else: a node that is down stays down."""
         return self.runner(["scontrol", "update", f"nodename={nodes}", "state=undrain"], env=self._env)
+
+    def leave_to_elastic(self, nodes: str) -> Result:
+        """Leave a drain for `elastic` to lift, of nodes that are in the switch tree now."""
+        return self.runner(["scontrol", "update", f"nodename={nodes}", f"reason={PLACED}"], env=self._env)
 
     def delete_node(self, name: str) -> Result:
         """Remove the record of a dynamic node. Slurm refuses while a job or a reservation has it."""

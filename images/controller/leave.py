@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, TypeVar
 
+from images.common import terms
 from images.common.command import Runner, run
 from images.common.kubernetes import Kube, KubeError, Object, own_namespace
 from images.common.log import Log, open_pod_log
 from images.common.wait import Clock, Reminder
+from images.controller.configuration import STATE
 
 STATEFUL_SET: Final = "controller"
 
@@ -136,6 +138,8 @@ def kill_later() -> None:
 def main() -> int:
     """Entry point."""
     log = Log("leave", open_pod_log())
+    if terms.is_shared() and not STATE.is_symlink():
+        return 0  # it stands by, and nobody needs it to leave
     try:
         kube = Kube.in_cluster(own_namespace())
         ending = Leaving(kube, log).run() if kube is not None else Ending.UNKNOWN

@@ -47,6 +47,11 @@ class NodeList:
         self._forget()
         return self.slurmctld.undrain(nodes)
 
+    def leave_to_elastic(self, nodes: str) -> Result:
+        """Let `elastic` decide which of its nodes take jobs."""
+        self._forget()
+        return self.slurmctld.leave_to_elastic(nodes)
+
     def delete_node(self, name: str) -> Result:
         """Remove the record of one."""
         self._forget()

@@ -6,15 +6,15 @@ import pwd
 from pathlib import Path
 from typing import Final
 
-from images.common import preload
-from images.common.files import own_tree
+from images.common import preload, saves, terms
+from images.common.files import own_tree, write_atomically
 from images.common.process import become, program
 from images.common.readiness import wait_for_munge
 from images.common.room import Volume, watch
 from images.common.secret_files import install_jwt_key
 from images.common.wait import wait_for, wait_while
 from images.controller.cluster_id import ClusterId
-from images.controller.configuration import READY, SLURM_CONF, STATE, read_files
+from images.controller.configuration import READ, READY, SLURM_CONF, STATE, Store, read_files
 
 VOLUME: Final = Volume(
     name="controller-state",
@@ -42,14 +42,23 @@ def command(state: Path) -> list[str]:
 def main() -> None:
     """Entry point."""
     with program("slurmctld") as log:
+        of_two = terms.is_shared()
+        if not of_two:
+            terms.return_to_one_of_pod(STATE)
         wait_for(f"a checked configuration from config-agent ({READY})", READY.exists, log)
         wait_for_munge(log)
         user = pwd.getpwnam("slurm")
         owner = (user.pw_uid, user.pw_gid)
         install_jwt_key(owner, log)
         files, cluster_id = read_files(SLURM_CONF.parent), ClusterId()
+        if again := saves.finish(STATE):
+            log(f"an earlier slurmctld was ended while it saved; whole again: {', '.join(again)}")
         wait_while(lambda: cluster_id.obstacle(files), log, poll_seconds=0.2)
         cluster_id.prepare(files)
         own_tree(STATE, owner, but=lambda path: _OWNED_BY_AGENT in path.relative_to(STATE).parts)
         watch(VOLUME, user, log)
-        become(command(STATE), log, env=preload.environment(preload.LOST_PEERS, preload.NO_TRIGGERS))
+        # Should another one be published right now, the agent finds that this is not it.
+        write_atomically(READ, Store().current() or "", sync=False)
+        more = (preload.SAVED_FIRST, preload.ACTIVE_HOST) if of_two else ()
+        env = preload.environment(preload.LOST_PEERS, preload.NO_TRIGGERS, *more)
+        become(command(STATE), log, env={**env, preload.STATE: str(STATE)} if of_two else env)

@@ -26,6 +26,9 @@ UNKNOWN: Final = "unknown"
 LONGEST_NAME: Final = 40
 """Of a switch. Slurm takes 64 characters; with 200 slurmctld does not start (measured with 24.11 and 26.05)."""
 
+UNPLACED: Final = "unplaced"
+"""Behind the pool's name: leaf switch of the nodes of an elastic pool that have no machine, or one without labels."""
+
 _NO_NODE: Final = "none"
 """Slurm has no empty leaf switch, and 26.05 does not start without any switch (measured). Nodes are named
 `<pool>-<number>`, so none has this name."""
@@ -43,6 +46,11 @@ def path_of(labels: Mapping[str, str], keys: Iterable[str]) -> Path:
     """Where a node with these labels is."""
     values = tuple(labels.get(key, "") for key in keys)
     return tuple(value or UNKNOWN for value in values) if any(values) else ()
+
+
+def unplaced(node: str) -> Path:
+    """Where a node of an elastic pool is as long as nobody knows: beside the others of its pool, as it takes jobs."""
+    return (f"{node.rpartition('-')[0]}-{UNPLACED}",)
 
 
 def switch_name(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from images.common.follow import Follower
 from images.common.kubernetes import WORKER_PODS, Kube, Object
@@ -32,17 +32,19 @@ class Places:
         """Whether the API server has told all."""
         return self._pods.synced and self._nodes.synced
 
-    def of(self, names: Iterable[str], keys: Iterable[str]) -> dict[str, Path]:
+    def of(self, names: Iterable[str], keys: Iterable[str], off: Container[str] = ()) -> dict[str, Path]:
         """Where these nodes are.
 
         A node whose pod or machine is away just now keeps its place, so that the tree does not change twice while it
-        is replaced; one that was never seen has none.
+        is replaced; one that was never seen, or is `off` and comes back on another machine, has none.
         """
         keys = tuple(keys)
         pods, nodes = self._pods.values(), self._nodes.values()
         found: dict[str, Mapping[str, str]] = {}
         for name in names:
             labels = nodes.get(pods.get(name, ""))
+            if name in off:
+                labels = {}
             found[name] = labels if labels is not None else self._last.get(name, {})
         self._last = found
         return {name: path_of(labels, keys) for name, labels in found.items()}
@@ -56,9 +58,9 @@ class Nowhere(Places):
     def __init__(self) -> None:
         """Nobody is followed."""
 
-    def of(self, names: Iterable[str], keys: Iterable[str]) -> dict[str, Path]:
+    def of(self, names: Iterable[str], keys: Iterable[str], off: Container[str] = ()) -> dict[str, Path]:
         """All unlabelled."""
-        del keys
+        del keys, off
         return dict.fromkeys(names, ())
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from images.common.command import Result
 from images.common.hostlist import compress
 from images.common.slurm_node import waits_for_topology
 from images.common.slurm_records import NodeRecord
 from images.common.wait import Clock
 from images.controller.configuration import Files
 from images.controller.node_list import NodeList
-from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, Path, label_keys, render
+from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, Path, label_keys, render, unplaced
 from images.controller.topology_places import Places
 
 POLL_SECONDS: Final = 1.0
@@ -28,9 +29,12 @@ LONGEST_SETTLE_SECONDS: Final = 10.0
 SPACING_SECONDS: Final = 10.0
 """Between two reconfigurations: each makes every slurmd read its configuration again."""
 REMOVAL_SECONDS: Final = 60.0
-"""Names of nodes that have left do no harm in the tree; they go with the next change, or after this time."""
+"""Nodes that have left, or are off, do no harm where they were; they go with the next change, or after this time."""
 PATIENCE_SECONDS: Final = 10.0
 """How long to wait for a first answer of the API server before nodes are taken for unlabelled."""
+
+OFF: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"})
+"""A node of an elastic pool without a machine, or whose job waits for it: the tree is not read under that."""
 
 
 class TopologyKeeper:
@@ -73,8 +77,10 @@ class TopologyKeeper:
         files = self._published()
         if LABELS_FILE in files and TOPOLOGY_CONF in files:
             self._keep(files, now)
-        elif self._locations is not None:
-            # There was a tree until a moment ago: a worker may have asked before and registered after.
+        else:
+            # There was a tree until a moment ago, perhaps of another agent's time: a worker may have asked before and
+            # registered after, or nodes of an elastic pool are off and waited.
+            self._next = now + SPACING_SECONDS
             self._release(self._nodes.nodes() or [])
 
     def _keep(self, files: Files, now: float) -> None:
@@ -90,7 +96,10 @@ class TopologyKeeper:
             self._loaded, self._pending = places, ""
             return
         self._note(wanted, now)
-        only_removed = not waiting and all(self._loaded.get(name) == path for name, path in places.items())
+        only_removed = not waiting and all(
+            self._loaded.get(name) == path or (name in self._loaded and path == unplaced(name))
+            for name, path in places.items()
+        )
         if only_removed:
             due = self._first + REMOVAL_SECONDS
         else:
@@ -115,7 +124,10 @@ class TopologyKeeper:
         if self._locations is None:
             self._locations = self._make_locations()
             self._started = self._clock.now()
-        return self._locations.of((node.name for node in nodes), keys)
+        off = {node.name for node in nodes if node.states & OFF}
+        found = self._locations.of((node.name for node in nodes), keys, off)
+        elastic = {node.name for node in nodes if "CLOUD" in node.states}
+        return {name: path or (unplaced(name) if name in elastic else ()) for name, path in found.items()}
 
     def _is_known(self, now: float, *, urgent: bool) -> bool:
         """Whether the API server has told where nodes are. Without it, a tree from before stays unless nodes wait."""
@@ -123,14 +135,15 @@ class TopologyKeeper:
         return locations is not None and (locations.synced or (urgent and now - self._started >= PATIENCE_SECONDS))
 
     def _release(self, nodes: list[NodeRecord]) -> None:
-        """Let nodes that waited for their place take jobs."""
-        waiting = [node.name for node in nodes if waits_for_topology(node)]
-        if not waiting:
-            return
-        result = self._nodes.undrain(compress(waiting))
-        if not result.ok:
+        """Let nodes that waited for their place take jobs; of elastic pools as many as `elastic` finds room for."""
+        waiting = [node for node in nodes if waits_for_topology(node)]
+        elastic = [node.name for node in waiting if "CLOUD" in node.states]
+        self._let_go(elastic, self._nodes.leave_to_elastic)
+        self._let_go([node.name for node in waiting if node.name not in elastic], self._nodes.undrain)
+
+    def _let_go(self, waiting: list[str], let: Callable[[str], Result]) -> None:
+        if waiting and not let(compress(waiting)).ok:
             # One that has left meanwhile spoils the command for all.
-            failed = [name for name in waiting if not self._nodes.undrain(name).ok]
-            waiting = [name for name in waiting if name not in failed]
+            waiting = [name for name in waiting if let(name).ok]
         if waiting:
-            self._log(f"nodes that waited for the topology take jobs now: {compress(waiting)}")
+            self._log(f"nodes that waited for the topology have their places now: {compress(waiting)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +24,9 @@ LOOK_SECONDS: Final = 5.0
 """Between two looks."""
 ANSWER_SECONDS: Final = 3.0
 """For one node's answer, all in all."""
+SILENT_SECONDS: Final = 60.0
+"""After which a node that says nothing is told in the log: none leaves meanwhile. And the longest time without a look
+after which it is still known that the sessions have had room all the time."""
 _LONGEST_ANSWER: Final = 4096
 _AT_ONCE: Final = 16
 
@@ -36,6 +39,7 @@ class LoginPod:
     """The pod of a login node."""
 
     number: int
+    """-1: it is somebody's copy of one, for debugging."""
     leaves: bool
     runs: bool
     address: str
@@ -43,9 +47,9 @@ class LoginPod:
 
 def login_pod_of(item: Object) -> LoginPod:
     """A pod as Kubernetes has it."""
-    status = item.get("status", {})
+    status, number = item.get("status", {}), item["metadata"]["name"].removeprefix("login-")
     return LoginPod(
-        number=int(item["metadata"]["name"].rpartition("-")[2]),
+        number=int(number) if number.isdecimal() else -1,
         leaves="deletionTimestamp" in item["metadata"],
         runs=status.get("phase") == "Running",
         address=status.get("podIP", ""),
@@ -92,6 +96,9 @@ class LoginRounds:
         self._log, self._ask, self._clock = log, ask, clock or Clock()
         self._scale = f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets/login/scale"
         self._roomy_since: float | None = None
+        self._looked_at = 0.0
+        self._silent: dict[int, float] = {}
+        """Nodes that say nothing, and since when; for ever: it was told."""
 
     def run(self) -> None:
         """Look for ever."""
@@ -100,7 +107,7 @@ class LoginRounds:
             try:
                 self.look()
                 reminder = Reminder(self._log, self._clock)
-            except (KubeError, KeyError, TypeError, ValueError) as error:
+            except (KubeError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
                 reminder.waiting(f"the scale of the login nodes: {error}")
             self._clock.sleep(LOOK_SECONDS)
 
@@ -109,9 +116,9 @@ class LoginRounds:
         if not self._synced():
             return
         replicas = int(self._kube.get(self._scale)["spec"].get("replicas", 0))
-        pods = [pod for pod in self._pods().values() if pod.number < replicas]
-        told = self._ask_all(pod for pod in pods if pod.runs and not pod.leaves)
-        known = [number for number in told if number is not None]
+        pods = [pod for pod in self._pods().values() if 0 <= pod.number < replicas]
+        told = self._ask_all([pod for pod in pods if pod.runs and not pod.leaves])
+        known = [sessions for sessions in told.values() if sessions is not None]
         seen = Seen(
             replicas=replicas,
             leaving={pod.number for pod in pods if pod.leaves},
@@ -119,7 +126,10 @@ class LoginRounds:
             all_known=len(known) == len(told),
         )
         now = self._clock.now()
-        since = now if self._roomy_since is None else self._roomy_since
+        self._tell_silent([number for number, sessions in told.items() if sessions is None], now)
+        unbroken = now - self._looked_at <= SILENT_SECONDS
+        since = self._roomy_since if self._roomy_since is not None and unbroken else now
+        self._looked_at = now
         self._roomy_since = since if is_roomy(self._bounds, seen) else None
         wanted = replicas_wanted(self._bounds, seen, now - since)
         if wanted != replicas:
@@ -130,7 +140,15 @@ class LoginRounds:
             self._log(f"login: {replicas} -> {wanted} nodes, for {seen.sessions} sessions on {seen.nodes}")
             self._roomy_since = None
 
-    def _ask_all(self, pods: Iterable[LoginPod]) -> list[int | None]:
-        addresses = [pod.address for pod in pods]
+    def _ask_all(self, pods: Sequence[LoginPod]) -> dict[int, int | None]:
+        """Sessions by the number of the node."""
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as askers:
-            return list(askers.map(self._ask, addresses))
+            told = askers.map(self._ask, [pod.address for pod in pods])
+            return dict(zip((pod.number for pod in pods), told, strict=True))
+
+    def _tell_silent(self, numbers: Iterable[int], now: float) -> None:
+        self._silent = {number: self._silent.get(number, now) for number in numbers}
+        for number, since in self._silent.items():
+            if now - since > SILENT_SECONDS:
+                self._log(f"login-{number} does not say how many sessions it has: until it does, no login node leaves")
+                self._silent[number] = float("inf")

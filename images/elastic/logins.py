@@ -58,7 +58,7 @@ class Seen:
     @property
     def nodes(self) -> int:
         """Those that take sessions, or will when they have started."""
-        return sum(number not in self.leaving for number in range(self.replicas))
+        return self.replicas - sum(number < self.replicas for number in self.leaving)
 
 
 def is_roomy(bounds: Bounds, seen: Seen) -> bool:

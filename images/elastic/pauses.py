@@ -49,13 +49,14 @@ class Pauses:
     def decide(self, plan: Plan, view: View, jobs: Mapping[str, frozenset[str]], now: float) -> None:
         """Add what is to be done to the plan. `jobs`: nodes that were started for each job. `now`: since 1970."""
         for pool in view.pools.values():
-            nodes = [view.nodes[name] for name in pool.nodes() if name in view.nodes and view.nodes[name].is_cloud]
+            known = [view.nodes[name] for name in view.members(pool) if name in view.nodes]
+            nodes = [node for node in known if node.is_cloud]
             failed = [node for node in nodes if _has_failed(node)]
             self._watch(pool, nodes, is_failing=bool(failed))
             for node in failed:
-                if reason := _others_reason(node):  # Slurm has lifted this drain
+                if reason := others_reason(node):  # Slurm has lifted this drain
                     plan.change(node.name, "drain", reason)
-            failed = [node for node in failed if not _others_reason(node)]
+            failed = [node for node in failed if not others_reason(node)]
             if failed:
                 self._failed(pool, failed, nodes, plan, now)
                 if pool.all_or_nothing:
@@ -76,7 +77,7 @@ class Pauses:
         self._coming[pool.name] = coming
 
     def _failed(self, pool: Pool, failed: Iterable[Node], nodes: Collection[Node], plan: Plan, now: float) -> None:
-        reason = _reason_in_force(nodes, now) or self._count(pool, now)
+        reason = reason_in_force(nodes, now) or self._count(pool, now)
         names = {node.name for node in failed}
         names |= {node.name for node in nodes if node.is_powered_down and node.is_free}
         plan.drop("power_up", names)
@@ -100,22 +101,22 @@ class Pauses:
         waiting = {node.name: found for node in nodes if node.is_drained and (found := _PAUSED.match(node.reason))}
         for name, found in waiting.items():
             self.failures[pool.name] = max(self.failures.get(pool.name, 0), int(found["tries"]))
-            if _time(found["until"]) <= now:
+            if not _lasts(found, now):
                 plan.change(name, "resume")
         if self.failures.get(pool.name, 0) >= MOST_FAILURES and not any(is_set_aside(node) for node in nodes):
             del self.failures[pool.name]
 
 
-def _reason_in_force(nodes: Iterable[Node], now: float) -> str:
+def reason_in_force(nodes: Iterable[Node], now: float) -> str:
     """Of a pool that is paused or set aside already: nodes that were started before fail later, and are no new try."""
     for node in nodes:
         if is_set_aside(node):
             return _ASIDE
     paused = [found for node in nodes if node.is_drained and (found := _PAUSED.match(node.reason))]
-    return next((found[0] for found in paused if _time(found["until"]) > now), "")
+    return next((found[0] for found in paused if _lasts(found, now)), "")
 
 
-def _others_reason(node: Node) -> str:
+def others_reason(node: Node) -> str:
     """Why somebody had drained a node that was not there in time; empty where nobody had."""
     before, divider, _ = node.reason.partition(f" : {TOO_LATE}")
     return before if divider and not before.startswith((OURS, *_SLURM_S)) else ""
@@ -143,12 +144,14 @@ def _give_back(failed: Iterable[Node], view: View, jobs: Mapping[str, frozenset[
             continue
         for name in sorted(started - names):
             node = view.nodes.get(name)
-            if node is not None and node.is_up and node.is_idle and not node.goes_down:
+            if node is not None and node.is_up and node.is_idle and not (node.goes_down or node.is_others):
                 plan.change(name, "power_down", f"{ELASTIC} others of its job did not come")
 
 
-def _time(text: str) -> float:
+def _lasts(pause: re.Match[str], now: float) -> bool:
+    """Whether it is not over. One that is longer than any was written by a clock that was ahead."""
     try:
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+        until = datetime.strptime(pause["until"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError:
-        return 0.0
+        return False
+    return now < until <= now + LONGEST_PAUSE_SECONDS

@@ -33,21 +33,13 @@ class Pods:
         """
         wanted = list(names)
         self._log(f"{compress(wanted)}: making the pods")
-        refusals: list[str] = []
+        return self._all(lambda name: self._make(pool, name), wanted)
 
-        def make(name: str) -> None:
-            if not refusals and (refusal := self._make(pool, name)):
-                refusals.append(refusal)
-
-        self._all(make, wanted)
-        return refusals[0] if refusals else ""
-
-    def end(self, pods: Iterable[Pod]) -> None:
-        """End pods, each after its jobs; those of which nothing runs, at once."""
+    def end(self, pods: Iterable[Pod]) -> str:
+        """End pods, each after its jobs; those of which nothing runs, at once. The silence after which no more were."""
         unwanted = list(pods)
-        if unwanted:
-            self._log(f"{compress(pod.name for pod in unwanted)}: ending the pods")
-        self._all(self._delete, unwanted)
+        self._log(f"{compress(pod.name for pod in unwanted)}: ending the pods")
+        return self._all(self._delete, unwanted)
 
     def _make(self, pool: Pool, name: str) -> str:
         try:
@@ -57,23 +49,34 @@ class Pods:
                 return f"cannot make the pod {name}: {error}"
         return ""
 
-    def _delete(self, pod: Pod) -> None:
+    def _delete(self, pod: Pod) -> str:
         options: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
         if pod.has_ended:
             options["gracePeriodSeconds"] = 0
         try:
             self._kube.send("DELETE", f"{self._kube.path('pods')}/{pod.name}", options)
         except KubeError as error:
+            said = f"cannot end the pod {pod.name}: {error}"
+            if error.status is None:  # each of a hundred would wait for as long
+                return said
             if error.status not in {http.client.NOT_FOUND, http.client.CONFLICT}:
-                self._log(f"cannot end the pod {pod.name}: {error}")
+                self._log(said)
+        return ""
 
-    def _all(self, do: Callable[[Any], None], items: Iterable[Any]) -> None:
-        wanted = list(items)
-        if len(wanted) == 1:
-            do(wanted[0])
-        elif wanted:
-            with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(wanted))) as workers:
-                list(workers.map(do, wanted))
+    def _all(self, do: Callable[[Any], str], items: list[Any]) -> str:
+        """What went wrong first, after which no more is done; or empty."""
+        wrong: list[str] = []
+
+        def once(item: Any) -> None:
+            if not wrong and (said := do(item)):
+                wrong.append(said)
+
+        if len(items) == 1:
+            once(items[0])
+        elif items:
+            with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(items))) as workers:
+                list(workers.map(once, items))
+        return wrong[0] if wrong else ""
 
 
 def manifest(pool: Pool, name: str) -> Mapping[str, Any]:

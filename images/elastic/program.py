@@ -1,13 +1,15 @@
-"""elastic: makes and ends the pods of elastic pools as Slurm's power saving wants it.
+"""elastic: makes and ends the pods of worker pools as Slurm's power saving wants it, and as new templates need it.
 
 A pod of its own, of which there must be one at a time. Slurm decides: it powers a node up for a job and down when it
 has been idle. ResumeProgram and SuspendProgram have this program look at once (`resume.py`); what is to be done it sees
 in Slurm's records (`decide.py`), so that a call too many or too few changes nothing.
 
-It also scales the login nodes by their sessions where the stack file wants that (`logins.py`).
+In every cluster it replaces the pods of fixed pools whose template has changed, as their nodes fall idle (`rolls.py`),
+and scales the login nodes by their sessions where the stack file wants that (`logins.py`).
 
-The rights that the ServiceAccount needs, in the cluster's namespace: `list`, `watch`, `create`, `delete` of pods;
-`list`, `watch` of podtemplates. For login nodes: `list`, `watch` of pods; `get`, `patch` of their StatefulSet's scale.
+The rights that the ServiceAccount needs, in the cluster's namespace: `list`, `watch`, `delete` of pods; `list`, `watch`
+of statefulsets. For elastic pools: `create` of pods; `list`, `watch` of podtemplates. For login nodes: `get`, `patch`
+of their StatefulSet's scale.
 """
 
 from __future__ import annotations
@@ -19,39 +21,50 @@ from typing import Final
 from images.common.follow import Follower
 from images.common.kubernetes import WORKER_PODS, Kube, own_namespace
 from images.common.log import Log
-from images.common.process import RefusedError, program
+from images.common.process import RefusedError, end_with_threads, program
 from images.common.wait import Clock, Reminder
 from images.elastic import server
 from images.elastic.login_rounds import LOGIN_PODS, LoginRounds, login_pod_of
 from images.elastic.logins import Bounds
 from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.pods import Pods
+from images.elastic.roll_rounds import RollRounds
+from images.elastic.rolls import fixed_pool_of
 from images.elastic.rounds import Ready, Rounds
-from images.elastic.view import Pool, pod_of, pool_of
+from images.elastic.view import Pod, Pool, pod_of, pool_of
+from images.elastic.wake import Wake
 
 SILENT_SECONDS: Final = 2.0
 """Until the next try where slurmctld does not answer."""
 LONGEST_SILENT_SECONDS: Final = 30.0
 """For which jobs wait for an answer while slurmctld gives none."""
-SHORTEST_SECONDS: Final = 0.1
-"""Between two looks, however many programs ask for one."""
 
 
 def main() -> int:
     """Entry point."""
     with program("elastic") as log:
+        end_with_threads(log)
         kube = Kube.in_cluster(own_namespace(), os.environ)
         if kube is None:
             raise RefusedError("there is no Kubernetes around this program")
         if logins := os.environ.get("LOGIN"):
             _follow_sessions(kube, Bounds.parse(logins), log)
+        wake, rolls = Wake(), Wake()
+
+        def changed(_: object) -> None:
+            wake.change()
+            rolls.change()
+
+        pods = Follower(kube, kube.path("pods"), pod_of, log, selector=WORKER_PODS, changed=changed)
+        _roll(kube, pods, rolls, log)
         if os.environ.get("POOLS") == "none":
-            server.start(Ready(), lambda: None)
+            pods.start()
+            nobody = Ready()
+            nobody.put({})
+            server.start(nobody, lambda: None)
             threading.Event().wait()
-        woken = threading.Event()
-        pods = Follower(kube, kube.path("pods"), pod_of, log, selector=WORKER_PODS, changed=lambda _: woken.set())
         pools = Follower(
-            kube, kube.path("podtemplates"), pool_of, log, selector=WORKER_PODS, changed=lambda _: woken.set()
+            kube, kube.path("podtemplates"), pool_of, log, selector=WORKER_PODS, changed=lambda _: wake.change()
         )
 
         def known() -> dict[str, Pool]:
@@ -63,11 +76,11 @@ def main() -> int:
         )  # fmt: skip
         pods.start()
         pools.start()
-        server.start(rounds.ready, woken.set)
+        server.start(rounds.ready, wake.ask)
         clock, reminder = Clock(), Reminder(log, Clock())
         silent_since = clock.now()
         while True:
-            woken.clear()
+            wake.forget()
             try:
                 pause = rounds.look()
                 reminder = Reminder(log, clock)
@@ -77,8 +90,21 @@ def main() -> int:
                 pause = SILENT_SECONDS
                 if clock.now() - silent_since > LONGEST_SILENT_SECONDS:
                     rounds.ready.give_up()
-            clock.sleep(SHORTEST_SECONDS)
-            woken.wait(max(0.0, pause - SHORTEST_SECONDS))
+            wake.wait(pause, rounds.quick_seconds)
+
+
+def _roll(kube: Kube, pods: Follower[Pod], wake: Wake, log: Log) -> None:
+    """Replace the pods of fixed pools in the background."""
+    sets = Follower(
+        kube, f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets", fixed_pool_of, log, selector=WORKER_PODS,
+        changed=lambda _: wake.change(),
+    )  # fmt: skip
+    rounds = RollRounds(
+        nodes=Nodes(log), pods=Pods(kube, log), pools=sets.values, there=pods.values,
+        synced=lambda: pods.synced and sets.synced, log=log,
+    )  # fmt: skip
+    sets.start()
+    threading.Thread(target=rounds.run, args=(wake,), daemon=True, name="rolls").start()
 
 
 def _follow_sessions(kube: Kube, bounds: Bounds, log: Log) -> None:

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from images.common.slurm_node import STAYS_LEAVING
+from images.elastic.bounds import Bounds, keep_within
 from images.elastic.decide import Plan, View, decide
+from images.elastic.members import are_too_many
 from images.elastic.nodes import Nodes, nodes_of_jobs
 from images.elastic.pauses import Pauses
 from images.elastic.pods import Pods
+from images.elastic.rolls import hold_outdated
 from images.elastic.view import Node, Pod, Pool
+from images.elastic.wake import SHARE
 
 QUICK_SECONDS: Final = 0.25
 """Between two looks while nodes come: a job waits for the one that sees them."""
 USUAL_SECONDS: Final = 10.0
 """While nothing happens. Who starts or ends nodes has us look at once."""
-SHARE: Final = 4.0
-"""A look that takes long, with thousands of nodes, is followed by a pause of this many times its length."""
 LONGEST_REFUSAL_SECONDS: Final = 30.0
-"""Between two tries to make pods that Kubernetes refuses (a quota, an admission)."""
+"""Between two tries to make pods that Kubernetes refuses (a quota, an admission), or to end some without an answer."""
+ENDS: Final = ""
+"""What of pods that end is remembered under, beside pools' names."""
 ASKED_SECONDS: Final = 5.0
 """Between two looks whether a job still waits for its nodes."""
+OLD_SECONDS: Final = 1.0
+"""After which what was seen is too old to change nodes by: the API server has taken long."""
+STUCK_SECONDS: Final = 60.0
+"""How long a pod may take to go whose node is off. It waits for no job then; most are gone after a few seconds."""
 GONE_SECONDS: Final = 5.0
 """How long a pod has to be missing until its node is given up: the copy of the pods may be a moment old."""
 
@@ -34,6 +44,8 @@ class Ready:
 
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _nodes: Mapping[str, Node] = field(default_factory=dict)
+    most: int = 65536
+    """Nodes that a list can have: as many as the latest look has seen, or, before the first, any cluster."""
     _looks: int = 0
     _deaf: int = 0
 
@@ -46,8 +58,13 @@ class Ready:
     def put(self, nodes: Mapping[str, Node]) -> None:
         """What the latest look has seen."""
         with self._changed:
-            self._nodes, self._looks = nodes, self._looks + 1
+            self._nodes, self._looks, self.most = nodes, self._looks + 1, len(nodes)
             self._changed.notify_all()
+
+    def are_up(self, names: frozenset[str]) -> bool:
+        """Whether the latest look has seen all of these nodes up."""
+        with self._changed:
+            return all(name in self._nodes and self._nodes[name].is_up for name in names)
 
     def wait(self, names: frozenset[str], seconds: float, is_wanted: Callable[[], bool] = lambda: True) -> bool:
         """Return when all of these nodes are up (True), when one of them will not be, or after `seconds`.
@@ -86,15 +103,20 @@ class Rounds:
         synced: Callable[[], bool],
         log: Callable[[str], None],
         now: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`now`: seconds since 1970. `steady`: seconds on a clock that nobody sets."""
         self.ready = Ready()
+        self.quick_seconds = QUICK_SECONDS
+        """From one look to the next one for events of pods: by what it costs to see, not by what was done then."""
         self._nodes, self._pods, self._pools, self._there, self._synced = nodes, pods, pools, there, synced
-        self._log, self._now = log, now
-        self._pauses = Pauses()
+        self._log, self._now, self._steady = log, now, steady
+        self._pauses, self._bounds = Pauses(), Bounds(log)
         self._jobs: dict[str, frozenset[str]] = {}
         self._missing_since: dict[str, float] = {}
+        self._leaving_since: dict[str, float] = {}
         self._refused: dict[str, tuple[float, float, str]] = {}
-        """Until when a pool is not asked for again, after which pause, and why."""
+        """Until when a pool's pods or records are not made, or, for ENDS, none is ended; after which pause, and why."""
 
     def look(self) -> float:
         """One look; seconds until the next one. Raises SlurmError."""
@@ -102,38 +124,64 @@ class Rounds:
         nodes = self._nodes.read()
         self.ready.put(nodes)
         if not self._synced():
-            return QUICK_SECONDS
-        view = View(pools=self._pools(), nodes=nodes, pods=self._there())
+            return self._pause(started)
+        now = self._now()
+        pools = self._bounds.of(self._pools(), now)
+        there = self._there()
+        ends = self._nodes.ends() if _ends_matter(pools, nodes, there) else {}
+        view = View(pools=pools, nodes=nodes, pods=there, ends=ends, stuck=self._stuck(nodes, there))
         if any(node.is_coming for node in nodes.values()):
             self._jobs = nodes_of_jobs(self._jobs, self._nodes.starting())
         plan = decide(view)
-        self._pauses.decide(plan, view, self._jobs, self._now())
+        self._pauses.decide(plan, view, self._jobs, now)
+        self._jobs = {
+            job: of for job, of in self._jobs.items() if any(one in nodes and nodes[one].is_coming for one in of)
+        }
+        keep_within(plan, view, now)
+        hold_outdated(plan, view, now)
         self._wait_for_the_missing(plan)
+        self.quick_seconds = self._pause(started)
         self._do(plan, view)
         # A record that Slurm does not let go, as a job asks for it by name, is no reason to hurry.
-        acts = plan.create or plan.start or plan.end or plan.update
-        moving = acts or any(node.is_coming or node.goes_down for node in nodes.values())
-        took = time.monotonic() - started
-        return min(max(QUICK_SECONDS, SHARE * took), USUAL_SECONDS) if moving else USUAL_SECONDS
+        creates = any(_records_of(pool) not in self._refused for pool in plan.create)
+        acts = creates or plan.place or plan.start or plan.end or plan.update
+        moving = acts or any(node.is_moving for node in nodes.values())
+        return self._pause(started) if moving else USUAL_SECONDS
 
-    def _start(self, pool: Pool, names: list[str]) -> None:
-        """Make pods; where they are refused, try again after one second, two, four, at last thirty."""
-        now = self._now()
-        until, pause, said = self._refused.get(pool.name, (0.0, 0.5, ""))
+    @staticmethod
+    def _pause(started: float) -> float:
+        """Until the next look while something happens."""
+        return min(max(QUICK_SECONDS, SHARE * (time.monotonic() - started)), USUAL_SECONDS)
+
+    def _try(self, what: str, do: Callable[[], str]) -> None:
+        """Do what tells why it is refused; where it is, again after one second, two, four, at last thirty."""
+        now = self._steady()
+        until, pause, said = self._refused.get(what, (0.0, 0.5, ""))
         if now < until:
             return
-        refusal = self._pods.start(pool, names)
+        refusal = do()
         if not refusal:
-            self._refused.pop(pool.name, None)
+            self._refused.pop(what, None)
             return
         pause = min(2 * pause, LONGEST_REFUSAL_SECONDS)
-        self._refused[pool.name] = (now + pause, pause, refusal)
+        self._refused[what] = (self._steady() + pause, pause, refusal)
         if refusal != said:
             self._log(refusal)
 
+    def _stuck(self, nodes: Mapping[str, Node], pods: Mapping[str, Pod]) -> Collection[str]:
+        """Nodes whose pods should have gone: the machine is dead, or its kubelet, and nobody has told Kubernetes."""
+        now = self._steady()
+        leaving = [nodes[pod.name] for pod in pods.values() if pod.is_leaving and pod.name in nodes]
+        self._leaving_since = {
+            node.name: now - STUCK_SECONDS if node.reason == STAYS_LEAVING else self._leaving_since.get(node.name, now)
+            for node in leaving
+            if node.is_powered_down
+        }
+        return {name for name, since in self._leaving_since.items() if now - since >= STUCK_SECONDS}
+
     def _wait_for_the_missing(self, plan: Plan) -> None:
         """Give a node up only when its pod has been missing for a while."""
-        now = self._now()
+        now = self._steady()
         suspects = {name for (state, _), names in plan.update.items() if state == "down" for name in names}
         self._missing_since = {name: self._missing_since.get(name, now) for name in suspects}
         for (state, reason), names in list(plan.update.items()):
@@ -143,13 +191,33 @@ class Rounds:
                     del plan.update[state, reason]
 
     def _do(self, plan: Plan, view: View) -> None:
-        """Pods first: a job waits for them."""
-        for pool, names in plan.start.items():
-            self._start(view.pools[pool], names)
-        self._pods.end(plan.end.values())
+        """What keeps jobs from nodes first, before they get them; then pods, for which jobs wait."""
         for (state, reason), names in plan.update.items():
-            self._nodes.update(names, state, reason)
+            if state == "drain":
+                self._nodes.drain(names, reason)
+        began = self._steady()
+        for pool, names in plan.start.items():
+            self._try(pool, functools.partial(self._pods.start, view.pools[pool], names))
+        if plan.end:
+            self._try(ENDS, functools.partial(self._pods.end, plan.end.values()))
+        if self._steady() - began > OLD_SECONDS:
+            return
+        # Before a drain is lifted: the record that comes in its place may have other CPUs, memory and GPUs.
+        gone = self._nodes.delete(plan.delete) if plan.delete else frozenset()
+        for (state, reason), names in plan.update.items():
+            if state != "drain" and (left := [name for name in names if name not in gone]):
+                self._nodes.update(left, state, reason)
         for pool, names in plan.create.items():
-            self._nodes.create(view.pools[pool], names)
-        if plan.delete:
-            self._nodes.delete(plan.delete)
+            self._try(_records_of(pool), functools.partial(self._nodes.create, view.pools[pool], names))
+        for pool, names in plan.place.items():
+            self._nodes.place(view.pools[pool], names)
+
+
+def _ends_matter(pools: Mapping[str, Pool], nodes: Mapping[str, Node], pods: Mapping[str, Pod]) -> bool:
+    """Whether some nodes must leave that have jobs, or have old pods, so that it matters when those end."""
+    old = (pod for pod in pods.values() if pod.digest and pod.pool in pools and pod.digest != pools[pod.pool].digest)
+    return any(True for _ in old) or any(are_too_many(pool, nodes) for pool in pools.values())
+
+
+def _records_of(pool: str) -> str:
+    return f"records of {pool}"

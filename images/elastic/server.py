@@ -12,38 +12,46 @@ import socket
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from images.common.hostlist import expand
+from images.common.http_server import BoundedHandler, BoundedServer, Shares
 from images.elastic.rounds import Ready
 
 PORT: Final = 8818
 LONGEST_LIST: Final = 32768
-MOST_NODES: Final = 65536
-"""Characters of a host list, and nodes in its ranges."""
+"""Characters of a host list."""
 LONGEST_SECONDS: Final = 2 * 3600.0
 """No pool may give its nodes more time (config/sections/workers.py)."""
 MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
+MOST_CONNECTIONS: Final = 1000
+EACH: Final = 8
+"""Of any address, where many share these numbers: users reach the port, too, where no policies are enforced, and
+slurmctld, which alone has many, must not find all taken."""
+
+_RANGE: Final = r"\d{1,9}(?:-\d{1,9})?"
+_NODES: Final = rf"[A-Za-z0-9._-]{{1,63}}(?:\[{_RANGE}(?:,{_RANGE})*\])?"
+_LIST: Final = re.compile(rf"{_NODES}(?:,{_NODES})*", re.ASCII)
 
 
-class Server(ThreadingHTTPServer):
+class Server(BoundedServer):
     """One thread for each job that waits for its nodes."""
 
-    daemon_threads = True
     request_queue_size = 1024
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a client that went away is no matter of the log."""
 
+def is_short(hosts: str, most: int) -> bool:
+    """Whether a host list has no more than `most` nodes: who asks need not be slurmctld.
 
-def is_short(hosts: str) -> bool:
-    """Whether a host list has not more nodes than any cluster can have: who asks need not be slurmctld."""
-    ranges = re.findall(r"(\d{1,9})-(\d{1,9})", hosts)
-    return len(hosts) <= LONGEST_LIST and sum(abs(int(last) - int(first)) for first, last in ranges) <= MOST_NODES
+    And whether it is one as Slurm writes it: `expand` takes numbers as Python does, `9_999_999_999` too.
+    """
+    if len(hosts) > LONGEST_LIST or not _LIST.fullmatch(hosts):
+        return False
+    ranges = re.findall(r"(\d+)-(\d+)", hosts)
+    return hosts.count(",") + 1 + sum(abs(int(last) - int(first)) for first, last in ranges) <= most
 
 
 def _is_there(connection: socket.socket) -> bool:
@@ -59,34 +67,37 @@ def _is_there(connection: socket.socket) -> bool:
 
 def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> Server:
     """Answer in the background. The caller may `shutdown()` it."""
-    waiting = threading.Semaphore(MOST_WAITING)
+    waiting = Shares(each=EACH, most=MOST_WAITING)
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10
+    class Handler(BoundedHandler):
+        longest_head = 2 * LONGEST_LIST
 
-        def do_GET(self) -> None:
+        def do_GET(self) -> None:  # noqa: N802
             """`/ready?nodes=LIST`: answered when these nodes are up, or one of them will not be."""
             url = urlsplit(self.path)
             if url.path == "/healthz":
                 self._answer(HTTPStatus.OK, "fine\n")
             elif url.path == "/ready" and (hosts := parse_qs(url.query).get("nodes")):
-                wake()
                 self._wait(hosts[0])
             else:
                 self._answer(HTTPStatus.NOT_FOUND, "")
 
         def _wait(self, hosts: str) -> None:
-            if not waiting.acquire(blocking=False):
+            address = self.client_address[0]
+            if not waiting.take(address):
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many wait\n")
                 return
             try:
-                names = frozenset(expand(hosts)) if is_short(hosts) else frozenset()
+                names = frozenset(expand(hosts)) if is_short(hosts, ready.most) else frozenset()
+                # Of a job on nodes that are up nothing is to be learned, and a look would take a core from its start.
+                if not ready.are_up(names):
+                    wake()
                 there = ready.wait(names, LONGEST_SECONDS, lambda: _is_there(self.connection))
             finally:
-                waiting.release()
+                waiting.give(address)
             self._answer(HTTPStatus.OK if there else HTTPStatus.GONE, "ready\n" if there else "not there\n")
 
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802
             """`/look`: something has changed."""
             wake()
             self._answer(HTTPStatus.OK, "")
@@ -98,9 +109,6 @@ def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> Server:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Say nothing: each job would have its line."""
-
-    server = Server(("", port), Handler)
+    server = Server(("", port), Handler, shares=Shares(each=EACH, most=MOST_CONNECTIONS))
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True, name="http").start()
     return server

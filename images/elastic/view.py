@@ -7,20 +7,34 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from images.common.kubernetes import WORKER_PODS, Object
-from images.common.slurm_node import MARK, OURS
+from images.common.slurm_node import OURS, TOPOLOGY_REASON
+from images.common.slurm_records import MARK, mark_in
+from images.elastic.windows import Window, windows_in
 
 SETTINGS: Final = "slurmstack/elastic"
 """Annotation of a pool's PodTemplate with its settings, which components/elastic.py writes."""
 
+MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"
+"""Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods (rolls.py)."""
+
 TEMPLATE: Final = "slurmstack/template"
 """Label of a pod: the digest of the template that it was made from."""
 
+SLURM: Final = "slurm"
+"""Who sets slurmctld's own reasons."""
+
+FEATURES: Final = "Feature="
+"""In what slurmctld is told of a node."""
+
 _OF_US: Final = re.compile(r"NodeName=(?P<name>[a-z0-9][a-z0-9-]*-\d+) ")
 _STATE: Final = re.compile(r" State=(?P<states>\S+) ")
+_BUSY: Final = re.compile(r" LastBusyTime=(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d) ")
 _REASON: Final = re.compile(r" Reason=(?P<reason>.*)")
+_BARE: Final = " AvailableFeatures=(null) "
 _FREE_TEXT: Final = re.compile(r" (?:Comment|Extra)=")
 """Where a line of scontrol begins to have what jobs can write: names of processes in what the health checks say."""
 
@@ -34,22 +48,43 @@ class Pool:
 
     name: str
     least: int
-    """Nodes that stay up without jobs."""
+    """Nodes that stay up without jobs; where the pool is in a window, of that."""
     most: int
+    """Nodes that there are records of."""
     conf: str
     """What slurmctld is told of each node: `CPUs=8 RealMemory=...`."""
     resume_timeout: float
     """Seconds that a node may take to be there."""
     all_or_nothing: bool = True
+    idle_timeout: float = 600.0
+    """Seconds that a node stays when its last job has ended."""
+    windows: tuple[Window, ...] = ()
+    timezone: str = "UTC"
+    limit: int | None = None
+    """Nodes that may have a machine just now. None: as many as there are."""
+    max_unavailable: str = "10%"
+    """Nodes that are powered down at once for new pods: a number, or a percentage of those that have pods."""
+    window: str = ""
+    """The one that it is in, for people (bounds.py)."""
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Metadata and specification of a pod."""
     uid: str = ""
     """Of the PodTemplate, whose pods go when it goes."""
     digest: str = ""
 
+    @property
+    def features(self) -> str:
+        """Of its nodes, with commas; empty: none."""
+        return next((word.partition("=")[2] for word in self.conf.split() if word.startswith(FEATURES)), "")
+
     def nodes(self) -> tuple[str, ...]:
         """Names of all nodes that there can be."""
         return tuple(f"{self.name}-{number}" for number in range(self.most))
+
+    @property
+    def most_now(self) -> int:
+        """Nodes that may have a machine just now."""
+        return self.most if self.limit is None else self.limit
 
     @property
     def mark(self) -> str:
@@ -67,6 +102,9 @@ class Pod:
     digest: str = ""
     """Of the template that it was made from; empty for one that is not of an elastic pool."""
     is_leaving: bool = False
+    revision: str = ""
+    """Of the template that it was made from, where a StatefulSet has made it."""
+    is_ready: bool = False
     has_ended: bool = False
     """It was evicted, or its machine was shut down: nothing of it runs, and nothing will."""
 
@@ -82,6 +120,10 @@ class Node:
     """Who has set it: a user's name, `slurm` for slurmctld itself."""
     mark: str = ""
     """Of the configuration that the record was made with."""
+    busy_at: float = 0.0
+    """When a job was last on it, or it came, in seconds since 1970."""
+    is_bare: bool = False
+    """It has no features: no partition has it, as partitions find nodes by those."""
 
     @property
     def is_cloud(self) -> bool:
@@ -104,6 +146,11 @@ class Node:
         return "POWERING_UP" in self.states
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether a job has it that Slurm is about to power it up for, which takes it up to a second."""
+        return self.is_powered_down and bool(self.states & {"ALLOCATED", "MIXED"}) and not self.goes_down
+
+    @property
     def is_down(self) -> bool:
         """Whether Slurm has given it up."""
         return "DOWN" in self.states
@@ -114,14 +161,29 @@ class Node:
         return "DRAIN" in self.states
 
     @property
+    def is_moving(self) -> bool:
+        """Whether Slurm or the configuration agent is about to do something with it."""
+        return self.is_coming or self.goes_down or (self.is_drained and self.reason == TOPOLOGY_REASON)
+
+    @property
     def goes_down(self) -> bool:
         """Whether it is to be powered down when its jobs have ended."""
         return bool(self.states & {"POWER_DOWN", "POWERING_DOWN"})
 
     @property
+    def is_to_be_off(self) -> bool:
+        """Whether slurmctld has not yet begun to power it down."""
+        return "POWER_DOWN" in self.states
+
+    @property
     def is_idle(self) -> bool:
         """Whether no job is on it."""
         return "IDLE" in self.states and "COMPLETING" not in self.states
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the scheduler keeps it for a job that waits for others, too."""
+        return "PLANNED" in self.states
 
     @property
     def is_reserved(self) -> bool:
@@ -134,9 +196,24 @@ class Node:
         return self.is_drained and not self.reason.startswith(OURS)
 
     @property
+    def is_set_down(self) -> bool:
+        """Whether an administrator has set it down, or Slurm for his reason."""
+        return self.is_down and self.reason_by != SLURM and not self.reason.startswith(OURS)
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether it is off, and an administrator or a health check does not want it started."""
+        return self.is_off and (self.is_others or self.is_set_down)
+
+    @property
     def is_free(self) -> bool:
         """Whether no job is on it, and it may have one."""
         return self.is_idle and not (self.is_drained or self.goes_down)
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether it is off, and no job waits for it."""
+        return self.is_powered_down and (self.is_idle or self.is_down)
 
     @property
     def is_silent(self) -> bool:
@@ -164,43 +241,48 @@ def nodes_in(lines: str) -> dict[str, Node]:
             set_by = _SET_AT.search(said)
             reason, by = (said[: set_by.start()], set_by["by"]) if set_by else (said, "")
             states = frozenset(word.strip("*~#!%$@^-") for word in state["states"].split("+"))
-            mark = _mark(line.rpartition(" Extra=")[2])
+            mark = mark_in(line.rpartition(" Extra=")[2])  # more may follow: ReservationName=...
             name = named["name"]
-            found[name] = Node(name=name, states=states, reason=reason, reason_by=by, mark=mark)
+            busy = _BUSY.search(front)
+            busy_at = datetime.fromisoformat(busy["at"]).timestamp() if busy else 0.0  # on the clock of both programs
+            found[name] = Node(
+                name=name,
+                states=states,
+                reason=reason,
+                reason_by=by,
+                mark=mark,
+                busy_at=busy_at,
+                is_bare=_BARE in front,
+            )
     return found
 
 
 def marked(mark: str) -> str:
-    """The `Extra` of a new record. slurmd writes another one that has the same mark (images/worker/slurmd.py)."""
+    """The `Extra` of a new record. slurmd writes another one with the mark that it finds (images/worker/slurmd.py)."""
     return json.dumps({MARK: mark})
-
-
-def _mark(extra: str) -> str:
-    try:
-        said, _ = json.JSONDecoder().raw_decode(extra)  # more may follow: ReservationName=...
-    except ValueError:
-        return ""
-    return str(said.get(MARK, "")) if isinstance(said, dict) else ""
 
 
 def pod_of(item: Object) -> Pod:
     """A pod of the API."""
     metadata = item["metadata"]
-    labels = metadata.get("labels") or {}
+    labels, status = metadata.get("labels") or {}, item.get("status") or {}
     return Pod(
         name=metadata["name"],
         pool=labels.get(WORKER_PODS, ""),
         uid=metadata.get("uid", ""),
         digest=labels.get(TEMPLATE, ""),
+        revision=labels.get("controller-revision-hash", ""),
         is_leaving="deletionTimestamp" in metadata,
-        has_ended=(item.get("status") or {}).get("phase") in {"Failed", "Succeeded"},
+        is_ready=any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ()),
+        has_ended=status.get("phase") in {"Failed", "Succeeded"},
     )
 
 
 def pool_of(item: Object) -> Pool | None:
     """A pool of its PodTemplate; None for one that is not ours. Raises ValueError, KeyError, TypeError."""
     metadata = item["metadata"]
-    settings = (metadata.get("annotations") or {}).get(SETTINGS)
+    annotations = metadata.get("annotations") or {}
+    settings = annotations.get(SETTINGS)
     if settings is None:
         return None
     said = json.loads(settings)
@@ -213,6 +295,10 @@ def pool_of(item: Object) -> Pool | None:
         conf=str(said["conf"]),
         resume_timeout=float(said["resume_timeout"]),
         all_or_nothing=bool(said["all_or_nothing"]),
+        idle_timeout=float(said.get("idle_timeout", 600)),
+        windows=windows_in(said.get("windows", ())),
+        timezone=str(said.get("timezone", "UTC")),
+        max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
         template=template,
         uid=metadata.get("uid", ""),
         digest=hashlib.sha256(canonical.encode()).hexdigest()[:16],

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Self
 
-from images.common.slurm_node import ELASTIC, NO_CAPACITY, SET_ASIDE
+from images.common.slurm_node import ELASTIC, NO_CAPACITY, ROLLS, SET_ASIDE
 from images.exporter.records import OTHERS, Job, Node, largest, mib
 from images.exporter.text import Family
 from images.health.reason import parse
@@ -146,9 +146,9 @@ def _fits(job: Job, has: _Has) -> bool:
 
 
 def put_drained(figures: Figures, nodes: Iterable[Node], *, by_person: bool) -> None:
-    """Who has drained what. `by_person`: also people by name."""
+    """Who has drained what. `by_person`: also people by name. That a node waits for its new pod is nothing to mend."""
     for node in nodes:
-        if "DRAIN" in node.states and not node.reason.startswith(ELASTIC):
+        if "DRAIN" in node.states and not node.reason.startswith((ELASTIC, ROLLS)):
             kind, own = _kind_of(node.reason, node.reason_by), parse(node.reason)
             by = node.reason_by or "unknown"
             labels = {"check": own.check if own else "", "by": by if by_person or by in _DAEMONS else ""}

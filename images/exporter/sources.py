@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from images.common.command import Result, Runner, run
+from images.common.slurm_node import ELASTIC_PARTITION
 from images.common.slurm_records import Columns, NotUnderstoodError, states_of, text_of
 from images.controller.configuration import config_hash, read_files
 from images.exporter.records import (
@@ -32,7 +33,7 @@ from images.exporter.records import (
 QUESTION_SECONDS: Final = 25.0
 """For one command of Slurm's. An overloaded slurmctld lets them wait and say nothing until then."""
 
-_BOUND: Final = ("prlimit", f"--as={1 << 30}")
+_BOUND: Final = ("prlimit", "--core=0", f"--as={1 << 30}")
 """Users write into what squeue reads, tens of kB a job, and must not fill the exporter. 10,000 usual jobs need less
 (docs/benchmarks); as JSON 1.5 GiB."""
 JOBS: Final = (*_BOUND, "squeue", "--all", "--array", "--states=all", "--noheader", "--noconvert")
@@ -42,8 +43,7 @@ _NAMED: Final = 5000
 NODES: Final = ("scontrol", "show", "nodes", "--all", "--json")
 PARTITIONS: Final = ("scontrol", "show", "partitions", "--all", "--json")
 ELASTIC_POOLS: Final = "elastic.pools"
-ELASTIC_PARTITION: Final = "elastic-"
-"""File with the elastic pools' names, and what their hidden partitions' names begin with (slurm/elastic.py)."""
+"""File with the elastic pools' names (slurm/elastic.py)."""
 MUNGE: Final = ("munge", "--no-input")
 SCHEDULER: Final = ("sdiag", "--json")
 SLURMDBD: Final = ("sacctmgr", "ping")

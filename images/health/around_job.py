@@ -36,6 +36,7 @@ class AroundJob:
     environment: Mapping[str, str]
     """What slurmd tells about the job."""
     jobs: Path = job_directory.JOBS
+    spool: Path = job_directory.SPOOL
     gpu_jobs: GpuJobs = field(default_factory=GpuJobs)
     seconds: float = SECONDS
 

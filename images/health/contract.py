@@ -68,6 +68,8 @@ class Node:
     """Whether it should have InfiniBand."""
     jail: Path | None = Path("/jail")
     """The shared root file system; None on a pool without one."""
+    homes: Path | None = None
+    """Homes, where they are on a volume of their own."""
     local_disks: tuple[Path, ...] = (Path("/"),)
     """Other file systems whose room matters."""
     job: str = ""

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,11 @@ REMOVAL_SECONDS: Final = 2.0
 ASK_SECONDS: Final = 3.0
 
 
+_SQUEUE_BYTES: Final = 48 << 20
+"""Enough for some 20,000 usual jobs of one user (docs/metrics.md). As many ask at once as jobs end, in slurmd's part of
+the node's memory."""
+
+
 @dataclass(kw_only=True)
 class Epilog(AroundJob):
     """After one job."""
@@ -52,8 +58,8 @@ class Epilog(AroundJob):
         self._hide_gpus(node.job)
         removals: list[Callable[[], int]] = []
         gone = self._retire(node.job)
-        if gone is not None:
-            removals.append(lambda: leftovers.remove_tree(gone))
+        there = [*job_directory.left(self.jobs), *job_directory.left(self.spool)]
+        others = [path for path in there if path not in gone]
         uid = node.job_uid
         if uid is not None and uid not in leftovers.PROTECTED and self._may_clean(node, uid):
             self._end_processes(node, uid, before)
@@ -62,6 +68,9 @@ class Epilog(AroundJob):
             objects = list(leftovers.ipc_objects(uid, until, self._proc))
             removals.append(lambda: leftovers.remove_ipc_objects(uid, objects))
             removals.append(lambda: leftovers.remove_files(uid, until, self.places))
+        # Last: another job of its user may go on making files there, which keeps whoever removes them.
+        removals += [partial(leftovers.remove_tree, path) for path in gone]
+        removals += [partial(leftovers.remove_tree, path, alone=True) for path in others]
         if removals:
             in_background(removals, REMOVAL_SECONDS, lambda text: self.log(f"job {node.job}: {text}"))
         self.look(node, "epilog")
@@ -76,12 +85,15 @@ class Epilog(AroundJob):
         except (OSError, ValueError) as error:
             self.log(f"job {job}: its GPUs stay shown as its own: {error}")
 
-    def _retire(self, job: str) -> Path | None:
+    def _retire(self, job: str) -> list[Path]:
+        gone: list[Path] = []
         try:
-            return job_directory.retire(job, self.jobs)
+            if (own := job_directory.retire(job, self.jobs)) is not None:
+                gone.append(own)
+            gone += job_directory.retire_steps(job, self.spool)
         except (OSError, ValueError) as error:
-            self.log(f"cannot remove the temporary directory of job {job}: {error}")
-            return None
+            self.log(f"cannot remove directories of job {job}: {error}")
+        return gone
 
     def _may_clean(self, node: Node, uid: int) -> bool:
         """Whether something is left of the user's, and the user has no other job here.
@@ -98,6 +110,8 @@ class Epilog(AroundJob):
         try:
             return not self._other_jobs(node, uid)
         except SlurmError as error:
+            if self._is_empty(node):
+                return True
             self.log(f"job {node.job}: what its user has left stays, as slurmctld does not say who is here: {error}")
             return False
 
@@ -105,13 +119,22 @@ class Epilog(AroundJob):
         """Whether a process of the user's outside of steps is seen, or cannot be seen: a chain of them may be fast."""
         return sees(lambda: bool(leftovers.left_processes(uid, leftovers.EVER, self._proc)), self._proc) is not False
 
+    def _is_empty(self, node: Node) -> bool:
+        """Whether nobody has another job here, which a node's record shows whatever users have put into the queue."""
+        if jobs_here(self._proc) - {node.job}:
+            return False
+        with contextlib.suppress(SlurmError):
+            record = Slurm(runner=self.runner, timeout=ASK_SECONDS).node(node.name)
+            return record is not None and not record.has_jobs
+        return False
+
     def _other_jobs(self, node: Node, uid: int) -> bool:
         """Whether the user has another job here. One that ends just now has, as long as a step of it lives.
 
         Raises SlurmError.
         """
         slurm = Slurm(runner=self.runner, timeout=ASK_SECONDS)
-        lines = slurm.jobs_of(node.name, f"--user={uid}", form="%A %T")
+        lines = slurm.jobs_of(node.name, f"--user={uid}", form="%A %T", most=_SQUEUE_BYTES)
         steps = jobs_here(self._proc)
         for line in lines:
             job, _, state = line.partition(" ")

@@ -8,13 +8,15 @@ moment `before` is touched, so that a job of the same user that starts meanwhile
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import signal
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +40,17 @@ _DEPTH: Final = 64
 """Levels of directories that are open at a time. What lies deeper is moved up first."""
 _MOST_ENTRIES: Final = 10_000
 """So many are looked at in one place for one of the user's: with more, something may be left."""
+_AT_ONCE: Final = 64
+"""Names that are in memory at a time, for each level: a user makes millions, and this is in no job's limit."""
+_MOST_MOVED: Final = 1000
+"""Names of what lay too deep that are in memory at a time, for the same reason."""
+_PASSES: Final = 3
+"""Through all of it, while each removes something: what is removed may make a file system pass over others. Not through
+each directory: whoever goes on making files at each level would have it done three times more for each."""
+_SECONDS: Final = 600.0
+"""So long one removal goes on, which is in no job's limit. A million files take a minute."""
+_SECONDS_OF_OTHERS: Final = 60.0
+"""The same for what an earlier epilog has left: another job of its user may go on making files there."""
 _NO_USER: Final = 2**32 - 2
 """A user's number that nobody has."""
 _ENTER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -133,8 +146,11 @@ def has_files(uid: int, places: tuple[Path, ...] = PLACES) -> bool:
     for place in places:
         with contextlib.suppress(OSError), os.scandir(place) as entries:
             for number, entry in enumerate(entries):
-                if number >= _MOST_ENTRIES or entry.stat(follow_symlinks=False).st_uid == uid:
+                if number >= _MOST_ENTRIES:
                     return True
+                with contextlib.suppress(FileNotFoundError):  # somebody makes and removes names all the time
+                    if entry.stat(follow_symlinks=False).st_uid == uid:
+                        return True
     return False
 
 
@@ -150,74 +166,134 @@ def remove_files(uid: int, before: Moment, places: tuple[Path, ...] = PLACES) ->
     return removed
 
 
-def remove_tree(directory: Path) -> int:
-    """Remove a directory with all that is in it, whoever it belongs to. Returns how many entries were removed."""
+def remove_tree(directory: Path, *, alone: bool = False) -> int:
+    """Remove a directory with all that is in it, whoever it belongs to. Returns how many entries were removed.
+
+    `alone`: not where another process is at it.
+    """
     removed = 0
     with contextlib.suppress(OSError):
-        removed = _empty_whole(os.open(directory, _ENTER), None, float("inf"))
+        top = os.open(directory, _ENTER)
+        try:
+            fcntl.flock(top, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if alone:
+                os.close(top)
+                return 0
+        removed = _empty_whole(top, None, float("inf"), _SECONDS_OF_OTHERS if alone else _SECONDS)
         directory.rmdir()
     return removed
 
 
-def _empty_whole(top: int, uid: int | None, before: float) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _Removal:
+    """What is removed, and where what is too deep waits for its turn."""
+
+    uid: int | None
+    """None: whoever it belongs to."""
+    before: float
+    top: int
+    """The directory that is emptied."""
+    moved: list[str]
+    """Names in it of what lay too deep."""
+    until: float
+    """By the monotonic clock: what is left then, is left."""
+    entered: set[tuple[int, int]] = field(default_factory=set)
+    """Directories to come back to, by device and inode: what was removed in them has made them newer than `before`."""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it has gone on for too long."""
+        return time.monotonic() > self.until
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what was moved has to go before more is."""
+        return len(self.moved) >= _MOST_MOVED
+
+    def takes(self, status: os.stat_result) -> bool:
+        """Whether it is to go."""
+        is_older = status.st_ctime <= self.before or (status.st_dev, status.st_ino) in self.entered
+        return self.uid is None or (status.st_uid == self.uid and is_older)
+
+
+def _empty_whole(top: int, uid: int | None, before: float, seconds: float = _SECONDS) -> int:
     """Remove what is in an open directory, which is closed, however deep it goes."""
     removed = 0
     try:
-        moved = list[str]()
-        removed += _empty(os.dup(top), uid, before, moved=moved, top=top)
-        while moved:
-            name = moved.pop()
-            with contextlib.suppress(OSError):
-                inner = os.open(name, _ENTER, dir_fd=top)
-                if uid is not None and os.fstat(inner).st_uid != uid:  # its time was looked at before it was moved
-                    os.close(inner)
-                    continue
-                removed += _empty(inner, uid, before, moved=moved, top=top)
-                os.rmdir(name, dir_fd=top)
-                removed += 1
+        removal = _Removal(uid=uid, before=before, top=top, moved=[], until=time.monotonic() + seconds)
+        passes = 0
+        while passes < _PASSES:
+            so_far = removed
+            removed += _empty(os.dup(top), removal)
+            passes += not removal.is_full
+            while removal.moved and not removal.is_late:
+                name = removal.moved.pop()
+                with contextlib.suppress(OSError):
+                    inner = os.open(name, _ENTER, dir_fd=top)
+                    if uid is not None and os.fstat(inner).st_uid != uid:  # its time was looked at before it was moved
+                        os.close(inner)
+                        continue
+                    removed += _empty(inner, removal)
+                    status = os.stat(name, dir_fd=top, follow_symlinks=False)
+                    os.rmdir(name, dir_fd=top)
+                    removal.entered.discard((status.st_dev, status.st_ino))
+                    removed += 1
+            if removed == so_far or removal.is_late:
+                break
     finally:
         os.close(top)
     return removed
 
 
-def _empty(directory: int, uid: int | None, before: float, *, moved: list[str], top: int, depth: int = _DEPTH) -> int:
+def _empty(directory: int, removal: _Removal, depth: int = _DEPTH) -> int:
     """Remove what is in an open directory, which is closed.
 
-    By descriptors and never through a symbolic link: this is root at work where users write. A directory that is too
-    deep to be entered from here is moved into `top` under a name that is added to `moved`.
+    By descriptors and never through a symbolic link: this is root at work where users write.
     """
     removed = 0
     try:
         device = os.fstat(directory).st_dev
         with os.scandir(directory) as found:
-            entries = list(found)
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                status = os.stat(entry.name, dir_fd=directory, follow_symlinks=False)
-                if status.st_dev != device or not _is_prey(status, uid, before):
-                    continue
-                if not stat.S_ISDIR(status.st_mode):
-                    os.unlink(entry.name, dir_fd=directory)
-                elif not depth:
-                    name = f".left-{secrets.token_hex(16)}"
-                    os.rename(entry.name, name, src_dir_fd=directory, dst_dir_fd=top)
-                    moved.append(name)
-                    continue
-                else:
-                    inner = os.open(entry.name, _ENTER, dir_fd=directory)
-                    if not _is_prey(os.fstat(inner), uid, before):  # another one has taken its place
-                        os.close(inner)
-                        continue
-                    removed += _empty(inner, uid, before, moved=moved, top=top, depth=depth - 1)
-                    os.rmdir(entry.name, dir_fd=directory)
-                removed += 1
+            while names := [] if removal.is_late or removal.is_full else [e.name for e in islice(found, _AT_ONCE)]:
+                for name in names:
+                    with contextlib.suppress(OSError):
+                        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                        if status.st_dev == device and removal.takes(status):
+                            removed += _remove(directory, name, status, removal, depth)
+        if removal.is_full:
+            here = os.fstat(directory)
+            removal.entered.add((here.st_dev, here.st_ino))
     finally:
         os.close(directory)
     return removed
 
 
-def _is_prey(status: os.stat_result, uid: int | None, before: float) -> bool:
-    return uid is None or (status.st_uid == uid and status.st_ctime <= before)
+def _remove(directory: int, name: str, status: os.stat_result, removal: _Removal, depth: int) -> int:
+    """One entry, with what is below it; how many that were. Raises OSError.
+
+    A directory that is too deep to be entered from here is moved up under a name that is noted.
+    """
+    if not stat.S_ISDIR(status.st_mode):
+        os.unlink(name, dir_fd=directory)
+        return 1
+    if not depth:
+        if removal.is_full:
+            return 0
+        new = f".left-{secrets.token_hex(16)}"
+        os.rename(name, new, src_dir_fd=directory, dst_dir_fd=removal.top)
+        removal.moved.append(new)
+        return 0
+    inner = os.open(name, _ENTER, dir_fd=directory)
+    if not removal.takes(os.fstat(inner)):  # another one has taken its place
+        os.close(inner)
+        return 0
+    removed = _empty(inner, removal, depth - 1)
+    with contextlib.suppress(OSError):
+        os.rmdir(name, dir_fd=directory)
+        removal.entered.discard((status.st_dev, status.st_ino))  # another one may get this number
+        removed += 1
+    return removed
 
 
 def ipc_objects(uid: int, before: Moment, proc: Path) -> Iterator[tuple[str, int]]:

@@ -74,6 +74,7 @@ def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Loc
         gpus=whole + bool(parts) if shares else promised,
         shares_gpus=shares or divided or re.search(_SHARES, described) is not None,
         jail=Path(jail) if jail else None,
+        homes=Path(jail, "home") if jail and environment.get("HOMES") else None,
     )
     try:
         return _with_settings(node, environment.get("POOL", ""), json.loads(settings.read_text(encoding="utf-8")))

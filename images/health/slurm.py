@@ -198,14 +198,22 @@ class Slurm:
         """Lift a drain, and nothing else: a node that is down stays down."""
         return self.update(name, state="undrain", reason=reason)
 
-    def jobs_of(self, name: str, *options: str, states: str = ON_NODE, form: str = "%A") -> list[str]:
-        """A line for each job that has the node. Raises SlurmError."""
-        argv = ["squeue", "--noheader", f"--states={states}", f"--nodelist={name}", *options, f"--format={form}"]
+    def jobs_of(
+        self, name: str, *options: str, states: str = ON_NODE, form: str = "%A", most: int | None = None
+    ) -> list[str]:
+        """A line for each job that has the node. Raises SlurmError.
+
+        squeue reads all jobs, or all of one user, with the texts that people have written into them. `most`: so many
+        bytes of memory for it, in a pod where more would be taken from jobs.
+        """
+        bound = ["prlimit", "--core=0", f"--data={most}"] if most is not None else []
+        argv = [*bound, "squeue", "--noheader", f"--states={states}", f"--nodelist={name}", *options]
+        argv.append(f"--format={form}")
         return [line.strip() for line in self._ask(argv, self.timeout).splitlines() if line.strip()]
 
     def requeue(self, job: str) -> Result:
         """Have a job start again, elsewhere. Slurm refuses for interactive ones and those with `--no-requeue`."""
-        return self._do("scontrol", "requeue", job)
+        return self._do("scontrol", "requeue", "incomplete", job)
 
     def reservations(self) -> list[Reservation]:
         """All of them. Raises SlurmError.

@@ -5,7 +5,6 @@ Pure: nothing is read or written here, so that all is decided before anything is
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -52,6 +51,12 @@ class User:
     ssh_authorized_keys: tuple[str, ...] = ()
     sudo: bool = False
 
+    def __post_init__(self) -> None:
+        """Raise TypeError: what was declared once is read where whoever is root in the jail can write."""
+        _expect_number(self.uid, self.gid)
+        if not all(isinstance(word, str) for word in (self.shell, *self.groups, *self.ssh_authorized_keys)):
+            raise TypeError("shell, groups and ssh_authorized_keys are texts")
+
     @staticmethod
     def from_json(value: Mapping[str, object]) -> User:
         """From one entry of users.json."""
@@ -68,6 +73,16 @@ class Group:
     """A group as declared. Who is in it is said by the users."""
 
     gid: int
+
+    def __post_init__(self) -> None:
+        """Raise TypeError."""
+        _expect_number(self.gid)
+
+
+def _expect_number(*numbers: object) -> None:
+    for number in numbers:
+        if type(number) is not int or not 0 <= number < 2**32:
+            raise TypeError("uid and gid are numbers of 32 bits")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,31 +102,45 @@ class Table:
     """A file of lines with fields that are separated by colons, the first of which is a name."""
 
     rows: list[list[str]]
+    least: int = 1
+    """Fields without which a line is none."""
+    _at: dict[str, int] = field(init=False, repr=False, compare=False)
+    """The first line of each name: whoever is root in the jail can write any number of them."""
+
+    def __post_init__(self) -> None:
+        self._at = {row[0]: index for index, row in reversed(list(enumerate(self.rows)))}
 
     @staticmethod
-    def parse(text: str) -> Table:
+    def parse(text: str, least: int = 1) -> Table:
         """Read a file; lines without a colon are kept as they are."""
-        return Table([line.split(":") for line in text.splitlines() if line])
+        # Not `splitlines`: a comment may have what only Unicode takes for the end of a line.
+        return Table([line.split(":") for line in text.split("\n") if line], least)
 
     def find(self, name: str) -> list[str] | None:
-        """The fields of a name."""
-        return next((row for row in self.rows if row[0] == name), None)
+        """The fields of a name. A line that lacks some is none, and is replaced by `put`."""
+        row = self.rows[self._at[name]] if name in self._at else []
+        return row if len(row) >= self.least else None
 
     def numbers(self) -> dict[int, str]:
         """The name of each number in the third field."""
-        return {int(row[2]): row[0] for row in self.rows if len(row) > 2 and row[2].isdigit()}
+        return {int(row[2]): row[0] for row in self.rows if len(row) > 2 and _is_number(row[2])}
 
     def put(self, row: list[str]) -> None:
         """Replace the line of this name, or add it."""
-        for index, old in enumerate(self.rows):
-            if old[0] == row[0]:
-                self.rows[index] = row
-                return
-        self.rows.append(row)
+        if row[0] in self._at:
+            self.rows[self._at[row[0]]] = row
+        else:
+            self._at[row[0]] = len(self.rows)
+            self.rows.append(row)
 
     def text(self) -> str:
         """The file again."""
         return "".join(":".join(row) + "\n" for row in self.rows)
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is one that the C library reads as such. Python takes other digits, and any number of them."""
+    return text.isascii() and text.isdigit() and len(text) <= 10
 
 
 @dataclass
@@ -123,20 +152,33 @@ class Accounts:
     group: Table
     gshadow: Table = field(default_factory=lambda: Table([]))
 
+    def copy(self) -> Accounts:
+        """Another one of the same lines."""
+        tables = (self.passwd, self.shadow, self.group, self.gshadow)
+        return Accounts(*(Table(list(table.rows), table.least) for table in tables))
 
-def conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[str]:
+
+def conflicts(
+    accounts: Accounts, declared: Declared, ours: Declared, elsewhere: frozenset[str] = frozenset()
+) -> list[str]:
     """Everything that speaks against what is declared. `ours`: what the run before declared.
+
+    `elsewhere`: groups that other roots have. In a new one they appear when what makes them is installed there, for
+    which somebody has to log in first.
 
     Names and numbers by themselves were checked when they were written (config/rules/identities.py). Here they become
     lines of the files that say who is root, so they are looked at once more.
     """
     found = _unusable("group", "gid", {name: group.gid for name, group in declared.groups.items()})
     found += _unusable("user", "uid", {name: user.uid for name, user in declared.users.items()})
+    uids, known_gids = accounts.passwd.numbers(), accounts.group.numbers()
     for name, group in sorted(declared.groups.items()):
-        found += _number_conflict(f"group {name}", "gid", group.gid, accounts.group, is_ours=name in ours.groups)
-    gids = {*accounts.group.numbers(), *(group.gid for group in declared.groups.values())}
+        who, holder = ("group", name, group.gid), known_gids.get(group.gid)
+        found += _number_conflict(who, holder, accounts.group, is_ours=name in ours.groups)
+    gids = {*known_gids, *(group.gid for group in declared.groups.values())}
     for name, user in sorted(declared.users.items()):
-        found += _number_conflict(f"user {name}", "uid", user.uid, accounts.passwd, is_ours=name in ours.users)
+        who, holder = ("user", name, user.uid), uids.get(user.uid)
+        found += _number_conflict(who, holder, accounts.passwd, is_ours=name in ours.users)
         if user.gid < 1:
             found.append(f"user {name}: gid {user.gid} is root's")
         own = accounts.group.find(name)
@@ -151,7 +193,7 @@ def conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[st
             f"user {name}: the group {wanted} is neither declared nor in the jail; add it to slurmstack:groups, or "
             "install what makes it"
             for wanted in user.groups
-            if wanted not in declared.groups and accounts.group.find(wanted) is None
+            if wanted not in declared.groups and wanted not in elsewhere and accounts.group.find(wanted) is None
         ]
     return found
 
@@ -171,32 +213,38 @@ def _unusable(kind: str, what: str, numbers: Mapping[str, int]) -> list[str]:
     return found
 
 
-def _number_conflict(who: str, what: str, number: int, table: Table, *, is_ours: bool) -> list[str]:
-    """What is wrong with the number of `user NAME` or `group NAME`: they have another one, or others have it."""
-    name = who.partition(" ")[2]
-    row, holder = table.find(name), table.numbers().get(number)
-    found = [f"{who}: {what} {number} belongs to {holder} in the jail"] if holder not in {None, name} else []
+def _number_conflict(who: tuple[str, str, int], holder: str | None, table: Table, *, is_ours: bool) -> list[str]:
+    """What is wrong with the number of a user or group: they have another one, or others have it."""
+    kind, name, number = who
+    what, row = f"{kind[0]}id", table.find(name)
+    found = [] if holder in {None, name} else [f"{kind} {name}: {what} {number} belongs to {holder} in the jail"]
     if row is not None and row[2] != str(number):
         whose = "has" if is_ours else "was not made by slurmstack and has"
-        found.append(f"{who}: {whose} {what} {row[2]} in the jail, not {number}; files carry that number")
+        found.append(f"{kind} {name}: {whose} {what} {row[2]} in the jail, not {number}; files carry that number")
     return found
 
 
-def apply(accounts: Accounts, declared: Declared, ours: Declared, today: int) -> Accounts:
+def apply(
+    accounts: Accounts, declared: Declared, ours: Declared, today: int, elsewhere: frozenset[str] = frozenset()
+) -> Accounts:
     """The account files with what is declared in, and users of `ours` that are no longer declared locked.
 
     Declared groups have exactly the declared members. Any other group keeps the members that somebody added by hand,
     and loses those whom `ours` had put there. `today`: days since 1970. Raises AccountError and leaves its arguments
     as they are.
     """
-    problems = conflicts(accounts, declared, ours)
+    problems = conflicts(accounts, declared, ours, elsewhere)
     if problems:
         raise AccountError("\n".join(problems))
-    result = copy.deepcopy(accounts)
+    result = accounts.copy()
     for name, group in sorted(declared.groups.items()):
         if result.group.find(name) is None:
             _add_group(result, name, group.gid)
+    gids = set(result.group.numbers())
     for name, user in sorted(declared.users.items()):
+        if user.gid not in gids:
+            _add_group(result, name, user.gid)
+            gids.add(user.gid)
         _put_user(result, name, user, today)
     for name in sorted(set(ours.users) - set(declared.users)):
         _lock(result, name)
@@ -212,8 +260,6 @@ def apply(accounts: Accounts, declared: Declared, ours: Declared, today: int) ->
 
 
 def _put_user(accounts: Accounts, name: str, user: User, today: int) -> None:
-    if not any(row[2] == str(user.gid) for row in accounts.group.rows if len(row) > 2):
-        _add_group(accounts, name, user.gid)
     old = accounts.passwd.find(name)
     comment, home = (old[4], old[5]) if old else ("", f"/home/{name}")
     accounts.passwd.put([name, "x", str(user.uid), str(user.gid), comment, home, user.shell])
@@ -238,7 +284,7 @@ def _lock(accounts: Accounts, name: str) -> None:
 def _expire_locked(accounts: Accounts, declared: Declared) -> None:
     """Let accounts that are locked and have no shell be expired, too: those of this run, and of earlier versions."""
     for row in accounts.passwd.rows:
-        if len(row) < 7 or row[0] in declared.users or row[6] != NOLOGIN or not row[2].isdigit():
+        if len(row) < 7 or row[0] in declared.users or row[6] != NOLOGIN or not _is_number(row[2]):
             continue
         if not FIRST_ID <= int(row[2]) <= LAST_ID:
             continue

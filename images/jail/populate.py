@@ -1,4 +1,4 @@
-"""populate: fills the shared volume with the jail's root file system, once.
+"""populate: fills the shared volume, or a named root in it, with a root file system, once.
 
 The image's own root file system is copied. The marker is written last, so that a half-populated jail is never taken for
 a whole one; a jail that is there is never touched, whatever version it has.
@@ -6,33 +6,60 @@ a whole one; a jail that is there is never touched, whatever version it has.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from images.common import jail_roots
 from images.common.files import write_atomically
+from images.common.homes import homes_directory
+from images.common.jail_roots import Filled
+from images.common.jail_view import open_inside
 from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
 from images.common.process import RefusedError, program, required_env
-from images.jail.copy_tree import Progress, Tree, copy, scan
-from images.jail.prepare import make_mount_targets
+from images.jail.carry import MOST, SECONDS, Carrying
+from images.jail.fill import NO_SPACE, fill
+from images.jail.manifest import read_manifest, write_manifest
+from images.jail.removal import empty_root
+from images.jail.walk import Bounds
+
+__all__ = ["IN_PROGRESS", "JAIL", "MARKER", "NO_SPACE", "REFUSED", "STATE", "main", "populate", "populate_root"]
 
 JAIL: Final = Path("/jail")
 STATE: Final = ".slurmstack"
 MARKER: Final = f"{STATE}/populated"
 IN_PROGRESS: Final = f"{STATE}/populating"
 
-SKIPPED: Final = frozenset({"/proc", "/sys", "/dev", "/jail", "/secrets", "/config"})
-"""Of the pod, not of the image. Mount points are skipped besides; each is left as an empty target for a later mount."""
-
-OURS_IN_AN_EMPTY_VOLUME: Final = frozenset({"lost+found", STATE})
-REPORT_SECONDS: Final = 2.0
+OURS_IN_AN_EMPTY_VOLUME: Final = frozenset({"lost+found", STATE, jail_roots.ROOTS})
 REFUSED: Final = 2
-NO_SPACE: Final = 3
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A root that is to be there."""
+
+    volume: Path
+    name: str = ""
+    """Empty: the volume itself."""
+    version: str
+    """Tag of the image."""
+    release: str = ""
+    """Of Slurm in it, if somebody says so."""
+    carried: tuple[str, ...] = ()
+    """Paths that it gets from another root."""
+    carried_from: str = ""
+
+    @property
+    def root(self) -> Path:
+        """Where it is."""
+        return jail_roots.root_of(self.volume, self.name)
 
 
 def main() -> int:
@@ -42,16 +69,29 @@ def main() -> int:
             expect_volume(JAIL)
         except WrongFilesystemError as error:
             raise RefusedError(f"nothing was written: {error}") from error
-        return populate(Path("/"), JAIL, required_env("JAIL_VERSION"), log, mount_points())
+        jail_roots.refuse_other_homes(JAIL, apart=homes_directory() is not None)
+        version, name = required_env("JAIL_VERSION"), os.environ.get("JAIL_ROOT", "")
+        if not name:
+            return populate(Path("/"), JAIL, version, log, mount_points())
+        carried = tuple(json.loads(os.environ.get("CARRY", "[]")))
+        source, release = os.environ.get("CARRY_FROM", ""), os.environ.get("SLURM_RELEASE", "")
+        wanted = Wanted(volume=JAIL, name=name, version=version, release=release, carried=carried, carried_from=source)
+        return populate_root(Path("/"), wanted, log, mount_points())
 
 
-def populate(source: Path, jail: Path, version: str, log: Callable[[str], None], mounted: frozenset[str]) -> int:
-    """Fill `jail` from `source`; returns the exit code."""
-    marker = jail / MARKER
-    if marker.exists():
-        log(f"the jail is populated already, with version {_version_of(marker)}; nothing is changed")
+def populate(source: Path, jail: Path, version: str, log: Log, mounted: frozenset[str]) -> int:
+    """Fill the volume itself from `source`; returns the exit code."""
+    known = jail_roots.filled(jail, "")
+    if known is not None:
+        log(f"the jail is populated already, with version {known.version}; nothing is changed")
+        # Where root in it does not come: without its own marker it would be filled again, through links that are there.
+        jail_roots.make_directory_of(jail, "")
+        jail_roots.write_filled(jail, "", known)
+        _mark(jail, known.version)
         return 0
-    foreign = sorted({entry.name for entry in jail.iterdir()} - OURS_IN_AN_EMPTY_VOLUME)
+    # Named roots that were here first: kubelet has made what they share, and users have written there.
+    ours = OURS_IN_AN_EMPTY_VOLUME | (set(jail_roots.SHARED) if jail_roots.names(jail) else set())
+    foreign = sorted({entry.name for entry in jail.iterdir()} - ours)
     if foreign and not (jail / IN_PROGRESS).exists():
         log(
             f"the volume has {', '.join(foreign[:5])} and {max(0, len(foreign) - 5)} more in it, not from us: "
@@ -61,64 +101,118 @@ def populate(source: Path, jail: Path, version: str, log: Callable[[str], None],
         return REFUSED
     if foreign:
         log("going on where an earlier run was interrupted")
-    jail.chmod(0o755)  # sshd insists, for a ChrootDirectory
-    (jail / STATE).mkdir(mode=0o755, exist_ok=True)
-    write_atomically(jail / IN_PROGRESS, version + "\n")
+    return _fill(source, Wanted(volume=jail, version=version), log, mounted)
 
-    started = time.monotonic()
-    skipped = frozenset({*SKIPPED, *(point for point in mounted if point != "/")})
-    tree = scan(source, skipped)
-    free = os.statvfs(jail)
-    log(f"{len(tree.files)} files, {tree.bytes / 1e6:.0f} MB; free: {free.f_bavail * free.f_frsize / 1e6:.0f} MB")
-    try:
-        copy(tree, source, jail, _reporter(log, tree))
-        make_mount_targets(jail)
-    except OSError as error:
-        return _explain(error, tree, jail, log)
-    _write_marker(jail, version)
-    log(f"the jail is populated with version {version} after {time.monotonic() - started:.1f} s")
+
+def populate_root(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> int:
+    """Fill a root beside the others from `source`; returns the exit code. Raises RefusedError."""
+    name, root = wanted.name, wanted.root
+    if not jail_roots.is_name(name):
+        raise RefusedError(f"{name!r} is no name for a root")
+    there = jail_roots.filled(wanted.volume, name)
+    if there is not None:
+        refuse_release(name, there, wanted.release)
+        log(f"the root {name!r} is populated already, with version {there.version}; nothing is changed")
+        _mark(root, there.version)
+        return 0
+    if wanted.carried and jail_roots.filled(wanted.volume, wanted.carried_from) is None:
+        which = jail_roots.called(wanted.carried_from)
+        raise RefusedError(
+            f"jail.carry_from: {which} is not whole, so nothing can be carried from it; name another one"
+        )
+    _go_on_or_begin(wanted, log)
+    _make_shared(wanted.volume)
+    return _fill(source, wanted, log, mounted)
+
+
+def _go_on_or_begin(wanted: Wanted, log: Log) -> None:
+    jail_roots.make_directory_of(wanted.volume, wanted.name)
+    begun = wanted.root / IN_PROGRESS
+    if begun.exists() and begun.read_text(encoding="utf-8").strip() == wanted.version:
+        log("going on where an earlier run was interrupted")
+    elif wanted.root.exists():
+        # Another image's, or kubelet's: pods that wait for the root have mounted it, so it stays the same directory.
+        empty_root(wanted.volume, wanted.name, log)
+    wanted.root.mkdir(mode=0o755, exist_ok=True)
+
+
+def refuse_release(name: str, there: Filled, release: str) -> None:
+    """Raise RefusedError where a root has another release of Slurm: its daemons would not fit to the plugins in it."""
+    if release and there.release and release != there.release:
+        raise RefusedError(
+            f"jail.root: the root {name!r} was filled with Slurm {there.release}, and slurm.version is {release}; set "
+            "another jail.root, which is filled anew"
+        )
+
+
+def _make_shared(volume: Path) -> None:
+    """What all roots share. Kubelet, which may have been here first, gives directories the mode of the volume."""
+    is_new = not jail_roots.whole(volume)
+    for name in jail_roots.SHARED:
+        path = volume / name
+        if not path.is_symlink():
+            path.mkdir(mode=0o755, exist_ok=True)
+            if is_new and path.stat().st_uid == 0:
+                path.chmod(0o755)
+
+
+def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> int:
+    started, root, version = time.monotonic(), wanted.root, wanted.version
+    jail_roots.note_homes(wanted.volume, apart=homes_directory() is not None)
+    root.chmod(0o755)  # sshd insists, for a ChrootDirectory
+    (root / STATE).mkdir(mode=0o755, exist_ok=True)
+    write_atomically(root / IN_PROGRESS, version + "\n")
+    code = fill(source, root, log, mounted)
+    if code != 0:
+        return code
+    manifest = jail_roots.make_directory_of(wanted.volume, wanted.name) / jail_roots.MANIFEST
+    if not (wanted.carried and manifest.exists()):  # what an interrupted run has carried is not the image's
+        write_manifest(root, manifest)
+    left_out = _carry(wanted, manifest, log) if wanted.carried else 0
+    os.sync()  # everything else is on the disk before somebody is told that it is there
+    release = wanted.release or jail_roots.release_of(version)
+    known = Filled(
+        version=version,
+        release=release,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        carried_from=wanted.carried_from if wanted.carried else None,
+        left_out=left_out,
+    )
+    jail_roots.write_filled(wanted.volume, wanted.name, known)
+    _mark(root, version)
+    which = f"the root {wanted.name!r}" if wanted.name else "the jail"
+    log(f"{which} is populated with version {version} after {time.monotonic() - started:.1f} s")
     return 0
 
 
-def _write_marker(jail: Path, version: str) -> None:
-    """Last of all, when everything else is on the disk."""
-    os.sync()
-    content = {"version": version, "time": datetime.now(UTC).isoformat(timespec="seconds")}
-    write_atomically(jail / MARKER, json.dumps(content) + "\n")
-    (jail / IN_PROGRESS).unlink(missing_ok=True)
-
-
-def _version_of(marker: Path) -> str:
+def _carry(wanted: Wanted, manifest: Path, log: Log) -> int:
+    """Copy what the stack file names from another root; returns how much of it was left out."""
+    stage = manifest.with_name("carrying")
+    stage.mkdir(mode=0o700, exist_ok=True)
+    was = read_manifest(jail_roots.directory_of(wanted.volume, wanted.carried_from) / jail_roots.MANIFEST)
+    if was is None:
+        log(f"nobody knows what {jail_roots.called(wanted.carried_from)} was at first: files of the new image win")
+    bounds = Bounds(time.monotonic() + SECONDS, MOST)
+    descriptor = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return str(json.loads(marker.read_text(encoding="utf-8"))["version"])
-    except (ValueError, KeyError, TypeError):
-        return "unknown"
+        carrying = Carrying(was=was, new=read_manifest(manifest) or {}, stage=descriptor, log=log, bounds=bounds)
+        carrying.run(jail_roots.root_of(wanted.volume, wanted.carried_from), wanted.root, wanted.carried)
+    finally:
+        os.close(descriptor)
+    (stage / "carried").unlink(missing_ok=True)
+    stage.rmdir()
+    return carrying.left_out
 
 
-def _explain(error: OSError, tree: Tree, jail: Path, log: Callable[[str], None]) -> int:
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        state = os.statvfs(jail)
-        size = state.f_blocks * state.f_frsize / 1e6
-        log(
-            f"the volume is full: it needs {tree.bytes / 1e6:.0f} MB and room for your users; "
-            f"the volume has {size:.0f} MB in all"
-        )
-        log("Make it larger and run this again; it goes on where it stopped.")
-        return NO_SPACE
-    log(str(error))
-    return 1
-
-
-def _reporter(log: Callable[[str], None], tree: Tree) -> Progress:
-    """Writes a line every few seconds."""
-    due = time.monotonic() + REPORT_SECONDS
-
-    def report(files: int, size: int) -> None:
-        nonlocal due
-        if time.monotonic() < due:
-            return
-        due = time.monotonic() + REPORT_SECONDS
-        percent = 100 * size // max(1, tree.bytes)
-        log(f"{files} of {len(tree.files)}, {size / 1e6:.0f} of {tree.bytes / 1e6:.0f} MB ({percent}%)")
-
-    return report
+def _mark(root: Path, version: str) -> None:
+    """Last of all: what pods wait for. Whoever is root in a root that is whole already can have put links there."""
+    descriptor = open_inside(root, STATE, make=True, kind="directory")
+    state = Path(f"/proc/self/fd/{descriptor}")
+    marker = state / Path(MARKER).name
+    try:
+        if not os.path.lexists(marker):
+            content = {"version": version, "time": datetime.now(UTC).isoformat(timespec="seconds")}
+            write_atomically(marker, json.dumps(content) + "\n")
+        (state / Path(IN_PROGRESS).name).unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)

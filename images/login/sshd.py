@@ -18,6 +18,7 @@ from images.common.boundary import (
     without_set_up,
 )
 from images.common.command import run
+from images.common.jail_roots import hidden
 from images.common.jail_view import LOGIN_BINDS, bind_into_jail, sssd_binds, user_volumes
 from images.common.process import CannotGoOnError, become, program
 from images.common.readiness import wait_for_jail, wait_for_munge
@@ -53,7 +54,7 @@ def prepare(jail: Path, log: Callable[[str], None]) -> None:
     wait_for_munge(log)
     wait_for_jail(jail, log)
     volumes = user_volumes(os.environ.get("MOUNTS", ""))
-    bind_into_jail(jail, (*LOGIN_BINDS, *sssd_binds(jail, log), *volumes), log)
+    bind_into_jail(jail, (*LOGIN_BINDS, *hidden(), *sssd_binds(jail, log), *volumes), log)
     protect_cgroups(jail, run)
     check_chroot(jail)
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

@@ -3,6 +3,10 @@
 Drains the node, waits for its jobs, and deletes its record. It never ends a job: how long it may wait is the pod's
 termination grace period, and whoever shortens that decides about the jobs. What an administrator has drained stays on
 record with its reason, and so does a node that a pending job asks for by name.
+
+On a preemptible machine the pod's end is the notice that the machine will be taken, and there may be seconds left: its
+batch jobs go back to the queue at once, so that they start elsewhere and are not lost with the machine. They get
+SIGTERM, and KillWait for their last files. Jobs that cannot start again by themselves run on, and their users are told.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
+from images.common.command import TIMED_OUT
 from images.common.log import open_pod_log
 from images.common.process import program
 from images.common.slurm_node import ControllerUnreachableError, Node, is_ours
@@ -35,6 +40,14 @@ that looks idle and takes jobs.
 
 COMMAND_TIMEOUT_SECONDS: Final = 5.0
 
+
+LOST: Final = (
+    "the machine of this job is taken back by the cloud: it ends in a moment, and will not start again by itself"
+)
+"""What users of jobs are told that cannot go back to the queue."""
+
+AT_ONCE: Final = 20
+"""Jobs that are put back by one command, which asks slurmctld for one after the other."""
 
 _ENDED: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN"})
 
@@ -61,7 +74,11 @@ class Leaving:
         *,
         steps: Callable[[], int] = local_steps,
         clock: Clock | None = None,
+        preemptible: bool = False,
     ) -> None:
+        self._preemptible = preemptible
+        self._asked: set[str] = set()
+        """Jobs that were to go back to the queue."""
         self._node = node
         self._log = log
         self._steps = steps
@@ -110,7 +127,7 @@ class Leaving:
             if again is None:
                 return Ending.NO_RECORD
             record = again
-        if self._node.has_jobs():
+        if self._node.has_jobs(record):
             self._reminder.waiting(f"the jobs on node {self._node.name} to end")
             return None
         if not record.is_drained:
@@ -128,16 +145,44 @@ class Leaving:
             if record.is_drained and not is_ours(record):
                 return self._leave_drained(record)
             result = self._node.power_down()
-            if not result.ok:  # no pool of the stack is elastic any more, and Slurm's power saving is off
+            if result.code == TIMED_OUT:  # asked again in the next round; on notice jobs cannot wait for that
+                self._reminder.waiting("slurmctld, to power the node down")
+            elif not result.ok:  # no pool of the stack is elastic any more, and Slurm's power saving is off
                 return self._leave_pool(record)
-            self._log(f"powering down node {self._node.name}")
-        if self._node.has_jobs():
+            else:
+                self._log(f"powering down node {self._node.name}")
+        if "POWERING_UP" in record.states:
+            # Made for a job that was cancelled, and another one has got the node: nobody takes its machine. Where
+            # somebody does, what this job has done since the notice is lost.
+            self._preemptible = False
+        self._give_jobs_back()
+        if self._node.has_jobs(record):
             self._reminder.waiting(f"the jobs on node {self._node.name} to end")
         return None
 
+    def _give_jobs_back(self) -> None:
+        """On notice; each job once."""
+        if not self._preemptible:
+            return
+        jobs = frozenset(sorted(self._node.running_jobs() - self._asked)[:AT_ONCE])
+        if not jobs:
+            return
+        done = self._node.requeue(jobs)
+        if done.code == TIMED_OUT:  # of some the question may not have come to slurmctld: all are asked for again
+            self._reminder.waiting("slurmctld, to put jobs back into the queue")
+            return
+        self._asked |= jobs
+        self._log(f"the machine is taken back, jobs go back to the queue: {', '.join(sorted(jobs))}")
+        if done.ok:
+            return
+        self._log(f"not all of them: {done.message}")
+        for job in sorted(self._node.running_jobs() & jobs):
+            self._node.notify(job, LOST)
+
     def _leave_drained(self, record: NodeRecord) -> Ending | None:
         """What somebody has drained stays so: Slurm would lift that when it powers the node down."""
-        if self._node.has_jobs():
+        self._give_jobs_back()
+        if self._node.has_jobs(record):
             self._reminder.waiting(f"the jobs on node {self._node.name} to end")
             return None
         self._log(f"the node stays drained: {record.reason}")
@@ -164,6 +209,6 @@ def main() -> None:
     """Entry point."""
     with program("leave", open_pod_log()) as log:
         node = Node(name=socket.gethostname(), timeout=COMMAND_TIMEOUT_SECONDS)
-        ending = Leaving(node, log).run()
+        ending = Leaving(node, log, preemptible=os.environ.get("PREEMPTIBLE") == "yes").run()
         log(f"node {node.name} left: {ending.value}")
         scratch.give_back(os.environ.get("SCRATCH", ""), log)

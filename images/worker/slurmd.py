@@ -23,11 +23,14 @@ from images.common.boundary import (
 )
 from images.common.command import run
 from images.common.gpu_view import bind_driver
+from images.common.jail_roots import hidden
 from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, bind_into_jail, sssd_binds, user_volumes
 from images.common.mountinfo import expect_filesystem
 from images.common.process import become, program, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
-from images.common.slurm_node import MARK, TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
+from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
+from images.common.slurm_records import MARK
+from images.common.wait import Clock, Reminder
 from images.worker import confine, cpus, scratch, warden_process
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres, write_gres_conf
@@ -39,8 +42,13 @@ CONFINEMENT: Final = "confinement"
 """Key of the node's `Extra`, as `slurmstack status` looks for it."""
 
 
+POWER_UP_SECONDS: Final = 10.0
+POWER_UP_AGAIN_SECONDS: Final = 0.1
+"""slurmctld powers up what jobs wait for once a second (power_save.c)."""
+
+
 def slurmd_command(controller: str, node_conf: str, name: str, confinement: str, mark: str = "") -> list[str]:
-    """The daemon's command line. `confinement`: what the node says of that. `mark`: of an elastic pool's node.
+    """The daemon's command line. `confinement`: what the node says of that. `mark`: of an elastic node's record.
 
     -Z: a dynamic node, which registers itself. -b: reports this start as its boot; a pod would report the host's boot
     time, and a node that Slurm powered on would then never count as started.
@@ -90,11 +98,39 @@ def forget_elastic(node: Node, log: Callable[[str], None]) -> None:
     log("deleted its record as an elastic node" if deleted.ok else f"its old record stays: {deleted.message}")
 
 
+def await_power_up(node: Node, mark: str, log: Callable[[str], None], clock: Clock | None = None) -> str:
+    """Return when Slurm waits for this node of an elastic pool, at the latest after POWER_UP_SECONDS with slurmctld.
+
+    The pod is made when a job gets the node, up to a second before Slurm powers it up. A slurmd that was started before
+    that and registers after it never counts as there (`waiting_for_node_boot` in slurmctld's node_mgr.c).
+
+    The result is the mark to register with: the pod's own where there is no record. One that is there keeps the CPUs,
+    memory and GPUs that it was made with, and with another mark nobody would know that they are older than the pod.
+    """
+    clock = clock or Clock()
+    reminder, deadline = Reminder(log, clock), clock.now() + POWER_UP_SECONDS
+    while clock.now() < deadline:
+        try:
+            record = node.record()
+        except ControllerUnreachableError as error:
+            reminder.waiting(f"slurmctld, to ask for the node's record: {error}")
+            deadline = clock.now() + POWER_UP_SECONDS  # it may power this node up only when it is back
+        else:
+            if record is None:
+                return mark
+            mark = record.mark
+            if "POWERED_DOWN" not in record.states:
+                return mark
+        clock.sleep(POWER_UP_AGAIN_SECONDS)
+    log("Slurm does not power this node up: going on")
+    return mark
+
+
 def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None:
     """Everything of the pod that jobs need inside the jail. Raises CannotGoOnError."""
     wait_for_jail(jail, log)
     volumes = user_volumes(os.environ.get("MOUNTS", ""))
-    bind_into_jail(jail, (*WORKER_BINDS, *sssd_binds(jail, log), *volumes), log)
+    bind_into_jail(jail, (*WORKER_BINDS, *hidden(), *sssd_binds(jail, log), *volumes), log)
     # Jobs bring AMD's libraries along: they go with any driver, and no runtime brings them.
     if not bind_driver(jail, run, log) and "Gres=gpu" in node_conf and "GPU_VENDOR" not in os.environ:
         log(
@@ -170,7 +206,9 @@ def main() -> None:
         wait_for_controller(controller, log)
         node = Node(name=name, controller=controller)
         waits = waits_for_place(node, log)
-        if not (mark := os.environ.get("ELASTIC", "")):
+        if mark := os.environ.get("ELASTIC", ""):
+            mark = await_power_up(node, mark, log)
+        else:
             forget_elastic(node, log)
         lift_own_drain(node, log, keep_waiting=waits)
         if waits:

@@ -23,8 +23,8 @@ WORSE, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
 
 DESCRIPTION = """\
 Measures how long the things take that a user waits for, each several times, and shows median and spread beside the
-goal. Without PARTS everything is measured, in about 40 minutes; a goal that is missed is marked, never hidden. The
-machine should do nothing else meanwhile.
+goal. Without PARTS everything is measured, in about an hour and a half; a goal that is missed is marked, never hidden.
+The machine should do nothing else meanwhile.
 """
 
 EPILOG = """\

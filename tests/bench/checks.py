@@ -72,8 +72,9 @@ _ROW: Mapping[str, tuple[Check, str]] = {
     "goal": (_or_none(_is_number), "a number or null"),
     "note": (_is_text, "text"),
     "nodes": (_or_none(_is_count), "null or a whole number of at least 1"),
+    "worst": (_is_truth, "true or false"),
 }
-_OPTIONAL = {"failed", "left_out", "unit", "goal", "note", "nodes"}
+_OPTIONAL = {"failed", "left_out", "unit", "goal", "note", "nodes", "worst"}
 
 
 def check_record(document: Mapping[str, Any]) -> None:

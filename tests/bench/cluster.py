@@ -48,8 +48,22 @@ class Cluster(SlurmOnKubernetes):
             self.up()
         self.await_idle(*WORKERS)
 
-    def destroy(self) -> None:
-        slurmstack("destroy", "--yes", "--kill-jobs", "--engine", self.engine, "--config", str(self.file))
+    def destroy(self, *, delete_data: bool = False) -> None:
+        options = ("--yes", "--kill-jobs", *(["--delete-data"] if delete_data else []))
+        slurmstack("destroy", *options, "--engine", self.engine, "--config", str(self.file))
+
+    def await_ready(self) -> None:
+        """Wait until all pods are ready."""
+
+        def unready() -> list[str]:
+            ready = {"type": "Ready", "status": "True"}
+            return [
+                name
+                for name, pod in self.pods().items()
+                if not any(ready.items() <= item.items() for item in pod["status"].get("conditions", []))
+            ]
+
+        wait_until(lambda: not unready(), lambda: f"ready: {unready()}", timeout=180)
 
     def await_srun(self, nodes: int) -> None:
         """Wait until a job of so many nodes runs."""

@@ -96,7 +96,7 @@ def _split(cluster: Cluster, submitted: float, started: float, nodes: int) -> li
     slurmds = [_logged(cluster, name, "slurmd", submitted)[0][0] for name in expand(made)]
     times = [
         submitted,
-        _first(slurmctld, r"NodeList=" + POOL),
+        _first(slurmctld, rf"(NodeList=| on ){POOL}-"),  # by the main scheduler, or by backfill
         _first(asked, "making the pods"),
         max(slurmds),
         max(at for at, _ in _found(slurmctld, rf"Node {POOL}-\d+ now responding")),

@@ -11,10 +11,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from local import cluster as local_cluster
-from tests.bench import accounting, apply, command_line, confinement, elastic, health, jobs, look, rest, scaling, start
+from tests.bench import (
+    accounting,
+    apply,
+    backup,
+    command_line,
+    confinement,
+    elastic,
+    health,
+    jobs,
+    look,
+    memory,
+    rest,
+    scaling,
+    start,
+    upgrade,
+)
 from tests.bench.cluster import Cluster
+from tests.bench.failover import failover
+from tests.bench.faults import faults
 from tests.bench.row import Measuring
 from tests.bench.scale.part import scale
+from tests.bench.scale.restart import restart
 from tests.bench.scale.resume import resume
 from tests.bench.scale.scrape import scrape
 from tests.bench.scale.watching import watching
@@ -61,6 +79,8 @@ PARTS = (
     Part(name="records", about="sacct with 10,000 jobs", measure=accounting.records),
     Part(name="health", about="what checks cost; faults, until they are acted on", measure=health.health),
     Part(name="look", about="status, doctor, the page; monitoring at rest", measure=look.look),
+    Part(name="memory", about="memory of each control pod at rest", measure=memory.memory),
+    Part(name="upgrade", about="another release of Slurm, under submissions", measure=upgrade.upgrade),
     Part(name="engine", about="unchanged, setting and scaling with Pulumi's engine", measure=_engine, engine="pulumi"),
     Part(name="render", about="render of 1, 10, 100 pools", alone=command_line.render),
     Part(
@@ -70,6 +90,10 @@ PARTS = (
     ),
     Part(name="scale", about="100, 300, 1,000 slurmd on this machine, without Kubernetes", alone=scale),
     Part(name="resume", about="100, 500, 1,000 nodes of an elastic pool for a job, without Kubernetes", alone=resume),
+    Part(name="restart", about="slurmctld ended in order with 10,000 jobs queued, without Kubernetes", alone=restart),
+    Part(name="failover", about="two controllers: kills and pauses, without Kubernetes", alone=failover),
+    Part(name="faults", about="10,000 jobs through 200 faults of two controllers, without Kubernetes", alone=faults),
+    Part(name="backup", about="a backup and its restore, without Kubernetes", alone=backup.backup),
     Part(name="watching", about="what looking at 5,000 nodes costs, without Kubernetes", alone=watching),
     Part(name="scrape", about="figures and page with 1,000 slurmd, 10,000 jobs, without Kubernetes", alone=scrape),
 )
@@ -122,9 +146,9 @@ def _cluster(engine: str, bench: Measuring) -> Iterator[Cluster]:
         cluster = Cluster(engine, Path(directory))
         if cluster.pods():
             bench.say("an earlier run has left its cluster; it is taken away")
-            cluster.destroy()
+            cluster.destroy(delete_data=True)
         try:
             yield cluster
         finally:
             bench.say("the cluster is taken away")
-            cluster.destroy()
+            cluster.destroy(delete_data=True)

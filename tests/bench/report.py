@@ -51,8 +51,8 @@ def read_peers(path: Path = PEERS) -> list[Peer]:
 
 def cells(row: Row) -> list[str]:
     """A row below `HEAD`."""
-    goal = NONE if row.goal is None else f"{row.goal:g} {row.unit}"
-    met = NONE if row.goal is None else "yes" if row.met else f"no, by {show(row.median - row.goal, row.unit)}"
+    goal = NONE if row.goal is None else f"{row.goal:g} {row.unit}{' (worst)' if row.worst else ''}"
+    met = NONE if row.beyond is None else "yes" if row.met else f"no, by {show(row.beyond, row.unit)}"
     spread = f"{number(min(row.samples))}-{number(max(row.samples))}"
     return [row.name, show(row.median, row.unit), spread, str(len(row.samples)), goal, met]
 

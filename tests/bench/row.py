@@ -22,6 +22,8 @@ class Row:
     note: str = ""
     nodes: int | None = None
     """Of how many nodes this is the figure, where the same is measured for several numbers."""
+    worst: bool = False
+    """Whether the goal is for the largest sample, not for the median."""
 
     @property
     def key(self) -> tuple[str, int | None]:
@@ -33,9 +35,15 @@ class Row:
         return statistics.median(self.samples)
 
     @property
+    def beyond(self) -> float | None:
+        """By how much the goal is missed, at most 0 where it is reached; None where there is none."""
+        judged = max(self.samples) if self.worst else self.median
+        return None if self.goal is None else judged - self.goal
+
+    @property
     def met(self) -> bool | None:
         """Whether the goal is reached; None where there is none."""
-        return None if self.goal is None else self.median <= self.goal
+        return None if self.beyond is None else self.beyond <= 0
 
 
 def timed(action: Callable[[], object]) -> float:
@@ -71,9 +79,10 @@ class Measuring:
         unit: str = "s",
         note: str = "",
         nodes: int | None = None,
+        worst: bool = False,
     ) -> Row:
         """Call an action several times, which returns a sample each time; it gets the number of the run."""
-        row = Row(part=self.part, name=name, unit=unit, goal=goal, note=note, nodes=nodes)
+        row = Row(part=self.part, name=name, unit=unit, goal=goal, note=note, nodes=nodes, worst=worst)
         for number in range(self.times(runs)):
             row.samples.append(action(number))
             self.say(f"{_named(row)}: {show(row.samples[-1], unit)}")
@@ -89,9 +98,12 @@ class Measuring:
         unit: str = "s",
         note: str = "",
         nodes: int | None = None,
+        worst: bool = False,
     ) -> Row:
         """A row of samples that were measured on the way."""
-        row = Row(part=self.part, name=name, samples=list(samples), unit=unit, goal=goal, note=note, nodes=nodes)
+        row = Row(
+            part=self.part, name=name, samples=list(samples), unit=unit, goal=goal, note=note, nodes=nodes, worst=worst
+        )
         self.say(f"{_named(row)}: {', '.join(show(value, unit) for value in samples)}")
         self.rows.append(row)
         return row
@@ -111,7 +123,7 @@ def show(value: float, unit: str) -> str:
 
 
 def number(value: float) -> str:
-    """Two decimals; three where it is small, one or none where it is large."""
+    """Two decimals; three where it is small, one or none where it is large, none of nothing."""
     size = abs(value)
-    decimals = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 0.1 else 3
+    decimals = 0 if size >= 1000 or not size else 1 if size >= 100 else 2 if size >= 0.1 else 3
     return f"{value:,.{decimals}f}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,6 +91,13 @@ def local_kubernetes() -> Iterator[None]:
         slurmstack("local", "down")
 
 
+def keep_state(engine: str, directory: Path) -> None:
+    """Have Pulumi's engine keep its state there."""
+    if engine == "pulumi":
+        os.environ["PULUMI_BACKEND_URL"] = f"file://{directory}"
+        os.environ["PULUMI_CONFIG_PASSPHRASE"] = "test"
+
+
 @pytest.fixture(scope="session", params=ENGINES)
 def slurm(
     request: pytest.FixtureRequest, local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory
@@ -99,11 +107,11 @@ def slurm(
     directory = tmp_path_factory.mktemp(engine)
     sections: dict[str, Any] = dev()
     sections["cluster"] = {"namespace": "-".join(filter(None, ("e2e", engine, LANE)))}
+    # What others see of it is the same; clusters of single tests have homes in the jail, as it is by default.
+    sections["jail"] = {**sections.get("jail", {}), "homes": {"size": "1Gi"}}
     public_key = make_key(directory / "key")
     sections["users"] = {"alice": {"uid": 10001, "ssh_authorized_keys": [public_key], "sudo": True}}
-    if engine == "pulumi":
-        os.environ["PULUMI_BACKEND_URL"] = f"file://{directory}"
-        os.environ["PULUMI_CONFIG_PASSPHRASE"] = "test"
+    keep_state(engine, directory)
     slurm = SlurmOnKubernetes(engine=engine, directory=directory, sections=sections)
     try:
         slurm.up()
@@ -115,7 +123,7 @@ def slurm(
     try:
         destroy_under_a_job(slurm)
     except BaseException:
-        options = ("--yes", "--kill-jobs", "--engine", engine, "--config", str(slurm.file))
+        options = ("--yes", "--kill-jobs", "--delete-data", "--engine", engine, "--config", str(slurm.file))
         slurmstack("destroy", *options, check=False, timeout=300)
         raise
 

@@ -47,7 +47,8 @@ def nodes_drained_and_down(slurm: SlurmOnKubernetes) -> Iterator[None]:
     try:
         yield
     finally:
-        slurm.slurm("scontrol delete reservationname=others; scontrol delete nodename=other-[0-4]")
+        # Without it the agent deletes them, too, and may be the first.
+        slurm.slurm("scontrol delete reservationname=others; scontrol delete nodename=other-[0-4]", check=False)
 
 
 def requeue(slurm: SlurmOnKubernetes, times: int) -> str:
@@ -235,6 +236,28 @@ def claim_without_a_class(slurm: SlurmOnKubernetes) -> Iterator[None]:
         yield
     finally:
         slurm.kubectl.run("delete", "pvc", "of-a-test", "-n", slurm.namespace)
+
+
+@contextmanager
+def suspended_backups(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    """As a restore leaves them that was not finished."""
+    for suspended in ("true", "false"):
+        change = f'{{"spec": {{"suspend": {suspended}}}}}'
+        slurm.kubectl.run("patch", "cronjob", "backup", "-n", slurm.namespace, "--type=merge", "-p", change)
+        if suspended == "true":
+            yield
+
+
+@contextmanager
+def unrehearsed_backups(slurm: SlurmOnKubernetes) -> Iterator[None]:
+    """As if the last rehearsal were forty days ago; and then as after one that ended well."""
+    for days in (40, 0):
+        moment = datetime.now(UTC) - timedelta(days=days)
+        change = json.dumps({"status": {"lastSuccessfulTime": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}})
+        at = ("cronjob", "backups", "-n", slurm.namespace)
+        slurm.kubectl.run("patch", *at, "--subresource=status", "--type=merge", "-p", change)
+        if days:
+            yield
 
 
 @contextmanager

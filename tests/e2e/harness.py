@@ -21,14 +21,16 @@ from cli.access.addresses import host_public_key, login_address
 from cli.access.login import ssh_arguments, ssh_program
 from cli.engine import pulumi as engines
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, connect
+from cli.kubectl.client import Kubectl, cluster_labels, connect
+from cli.kubectl.diff import KINDS
 from cli.kubectl.rollout import await_workers
 from cli.logs.gather import Asked, gather
 from cli.logs.lines import in_order
+from cli.safety.owner import KEPT
 from cli.stack import open_stack
 from config import load_config
 from slurm.local_cluster import local_directory
-from slurm.names import SSH_PORT
+from slurm.names import GENERATED, SSH_PORT
 from tests import command
 from tests.e2e.shell import Shell
 from tests.stacks import ROOT, with_change
@@ -90,8 +92,31 @@ def slurmstack(
     return done
 
 
+def only_data_is_left(slurm: SlurmOnKubernetes) -> None:
+    """Nothing of the cluster is in its namespace but claims, all bound, and the keys; status and doctor say so.
+
+    What tests have put there stays, as what people have.
+    """
+    there = ("-n", slurm.namespace)
+    for kind in sorted({*KINDS, "pod"}):
+        ours = slurm.kubectl.items(kind, *there, "-l", cluster_labels(slurm.namespace))
+        left = {item["metadata"]["name"] for item in ours}
+        if kind == "persistentvolumeclaim":
+            assert {"jail", "controller-state", "database-data"} <= left
+        else:
+            assert left <= {GENERATED}, kind
+    assert slurm.kubectl.items("secret", GENERATED, *there)
+    assert not slurm.kubectl.items("lease", "slurmstack", *there)
+    claims = slurm.kubectl.items("persistentvolumeclaim", "-n", slurm.namespace, "-l", KEPT)
+    assert {item["status"]["phase"] for item in claims} == {"Bound"}
+    for verb, status in (("status", 1), ("doctor", 3)):
+        said = slurmstack(verb, "--config", str(slurm.file), check=False)
+        assert said.returncode == status, said
+        assert "all users' files and the software in the jail" in said.stdout + said.stderr
+
+
 def destroy_under_a_job(slurm: SlurmOnKubernetes) -> None:
-    """Take the cluster of all tests down while a job runs: it ends well, and nothing stays but what lies on volumes.
+    """Take the cluster of all tests down while a job runs: it ends well, only data stays, and later not even that.
 
     Pulumi's own command is what people use, so it is what is tried, without ours, which deletes the workers first.
     """
@@ -101,14 +126,20 @@ def destroy_under_a_job(slurm: SlurmOnKubernetes) -> None:
     if slurm.engine == "pulumi":
         assert engines.run(open_stack(slurm.file), ["destroy", "--yes", "--skip-preview"]) == 0
     else:
-        slurmstack("destroy", "--yes", "--config", str(slurm.file), "--engine", slurm.engine, timeout=300)
+        destroy = ("destroy", "--yes", "--config", str(slurm.file), "--engine", slurm.engine)
+        told = slurmstack(*destroy, timeout=300).stdout
+        assert "`slurmstack destroy --delete-data` deletes it for good" in told
+    files = local_directory() / "volumes" / slurm.namespace
+    assert (files / "homes/alice/at-the-end").read_text(encoding="utf-8") == "done\n"
+    if slurm.engine == "kubectl":
+        only_data_is_left(slurm)
+        slurmstack(*destroy, "--delete-data", timeout=300)
+        assert not files.exists()
     of_cluster = f"app.kubernetes.io/part-of=slurmstack,app.kubernetes.io/instance={slurm.namespace}"
     left = slurm.kubectl.items("namespace,clusterrole,clusterrolebinding,priorityclass", "-l", of_cluster)
     volumes = slurm.kubectl.items("persistentvolume", "-l", "app.kubernetes.io/part-of=slurmstack")
     left += [item for item in volumes if item["spec"]["claimRef"]["namespace"] == slurm.namespace]
     assert not left, [f"{item['kind']} {item['metadata']['name']}" for item in left]
-    jail = local_directory() / "volumes" / slurm.namespace / "jail"
-    assert (jail / "home/alice/at-the-end").read_text(encoding="utf-8") == "done\n"
 
 
 @dataclass
@@ -186,7 +217,7 @@ class SlurmOnKubernetes:
         `at`: the address of one login node; by default the Service chooses.
         """
         done = self._ssh(command, user, at)
-        if done.returncode == SSH_FAILED and not at and self._find_login():
+        if done.returncode == SSH_FAILED and not at and self.know_login():
             done = self._ssh(command, user)
         if check:
             assert done.returncode == 0, f"ssh {command!r}: {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -200,7 +231,7 @@ class SlurmOnKubernetes:
     def _ssh(self, command: str, user: str, at: str = "") -> subprocess.CompletedProcess[str]:
         known_hosts = self.directory / "known_hosts"
         if not self._login_address:
-            self._find_login()
+            self.know_login()
         arguments = ssh_arguments(known_hosts, str(self.directory / "key"), SSH_PORT)
         return subprocess.run(
             [
@@ -218,7 +249,7 @@ class SlurmOnKubernetes:
             timeout=1200,
         )
 
-    def _find_login(self) -> bool:
+    def know_login(self) -> bool:
         """Look up where the login Service is, and its host key. Whether that is news: a new Service has another."""
         before = self._login_address
         self._login_address = login_address(self.kubectl, self.namespace) or ""

@@ -85,7 +85,9 @@ class PlayedMachines:
             self._ask("PATCH", f"/api/v1/nodes/{name}/status", {"status": _ready(self._room)}, MERGE)
         for pod in (pod for those in on.values() for pod in those):
             self._play_kubelet(pod)
-        self._make_machines(sum(map(_finds_no_room, pods)), len(machines))
+        # One that has just come is for a pod that the scheduler has not looked at again yet.
+        new = [name for name, those in on.items() if not those and not self._is_unneeded(name)]
+        self._make_machines(sum(map(_finds_no_room, pods)) - len(new), len(machines))
         self._take_a_machine(on)
 
     def _play_kubelet(self, pod: Object) -> None:
@@ -115,7 +117,7 @@ class PlayedMachines:
         may = [name for name, pods in on.items() if pods and empty and not any(map(_is_held, pods))] + empty
         spare = len(on) > self.least
         self._unneeded = {name: self._unneeded.get(name, 0) + 1 for name in may if spare}
-        chosen = next((name for name in self._unneeded if self._unneeded[name] * LOOK_SECONDS >= UNNEEDED_SECONDS), "")
+        chosen = next(filter(self._is_unneeded, self._unneeded), "")
         if not chosen:
             return
         self._ask("PATCH", f"/api/v1/nodes/{chosen}", {"spec": {"unschedulable": True}}, MERGE)
@@ -125,6 +127,9 @@ class PlayedMachines:
         if not on[chosen]:
             self._ask("DELETE", f"/api/v1/nodes/{chosen}")
             self._unneeded = {}
+
+    def _is_unneeded(self, name: str) -> bool:
+        return self._unneeded.get(name, 0) * LOOK_SECONDS >= UNNEEDED_SECONDS
 
     def _evict(self, pod: Object) -> None:
         """As autoscalers end pods: the API server refuses what a budget forbids, and it is asked again."""

@@ -49,7 +49,7 @@ def slurm(disk: Disk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slur
     }
     slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=tmp_path_factory.mktemp("jail"), sections=sections)
     yield slurm
-    options = ("--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file))
+    options = ("--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file))
     slurmstack("destroy", *options, timeout=300)
 
 

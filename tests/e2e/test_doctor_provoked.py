@@ -145,7 +145,8 @@ def test_what_happens_is_named_first_and_nothing_when_it_is_over(two_nodes: Slur
     slurm, situation = two_nodes, SITUATIONS[name]
     situation.provoke(slurm)
     try:
-        said = wait_until(lambda: doctor(slurm)[0]["findings"], "something is found")
+        # A pod that Slurm does not know may be about to join for the first two minutes that it is ready.
+        said = wait_until(lambda: doctor(slurm)[0]["findings"], "something is found", timeout=180)
         assert re.fullmatch(situation.cause, said[0]["cause"]), said
     finally:
         situation.undo(slurm)

@@ -17,10 +17,10 @@ from tests.stacks import with_change
 AWAY = "localhost/slurmstack/none:1"
 
 
-def inside(slurm: SlurmOnKubernetes, pod: str, container: str, user: str, script: str, *, check: bool = True) -> None:
-    """Run a script as the user of a daemon: in its container root may not touch what is another's."""
+def inside(slurm: SlurmOnKubernetes, pod: str, container: str, user: str, script: str, *, check: bool = True) -> str:
+    """What a script prints, run as the user of a daemon: in its container root may not touch what is another's."""
     become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sh", "-c", script)
-    slurm.exec(pod, *become, container=container, check=check)
+    return slurm.exec(pod, *become, container=container, check=check)
 
 
 @contextmanager
@@ -48,11 +48,14 @@ def silent_slurmdbd(slurm: SlurmOnKubernetes) -> Iterator[None]:
 def locked_jobs(slurm: SlurmOnKubernetes) -> Iterator[None]:
     """Somebody holds the table of jobs, and each job's records wait."""
     lock = "LOCK TABLES slurm_acct_db.slurm_job_table WRITE; SELECT SLEEP(600)"
-    client = f"exec mariadb --no-defaults --user=mysql --socket=/run/mysqld/mysqld.sock -e '{lock}'"
+    client = "exec mariadb --no-defaults --user=mysql --socket=/run/mysqld/mysqld.sock -e"
+    shown = f"{client} 'SHOW OPEN TABLES FROM slurm_acct_db WHERE In_use > 0'"
     at = (slurm, "database-0", "mariadbd", "mysql")
-    holder = Thread(target=inside, args=(*at, client), kwargs={"check": False})  # it is killed in the end
+    holder = Thread(target=inside, args=(*at, f"{client} '{lock}'"), kwargs={"check": False})  # it is killed in the end
     holder.start()
     try:
+        # What comes before that is recorded, and does not wait.
+        wait_until(lambda: "slurm_job_table" in inside(*at, shown, check=False), "the table is locked")
         slurm.slurm("for n in $(seq 110); do sbatch --parsable --uid=alice --output=/dev/null --hold --wrap true; done")
         slurm.slurm("scancel --state=pending")
         yield

@@ -3,6 +3,7 @@ nodes that follow their sessions."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ from cli.access.addresses import login_address
 from cli.access.login import ssh_arguments, ssh_program
 from slurm.names import SSH_PORT
 from tests.e2e.asking_doctor import doctor, first
-from tests.e2e.conftest import ENGINES
+from tests.e2e.conftest import ENGINES, keep_state
+from tests.e2e.elastic_events import World
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
+from tests.elastic_events import events
 from tests.stacks import dev, with_change
 
 NAMESPACE = "e2e-elastic"
@@ -30,8 +33,19 @@ POOLS = {
         "node_selector": {LABEL: "yes"},
         "resources": TINY,
     },
+    "spot": {
+        "size": {"max": 2},
+        "idle_timeout": "10s",
+        "resume_timeout": "90s",
+        "preemptible": True,
+        # Always on, so that a node is warm at whatever hour the test runs.
+        "windows": [{"min": 1}],
+        "timezone": "Asia/Kathmandu",
+        "resources": TINY,
+    },
 }
 LOGIN = {"size": {"min": 1, "max": 2}, "sessions_per_node": 2, "idle_timeout": "10s"}
+EVENTS = events(12)
 BURST = [f"burst-{number}" for number in range(4)]
 
 
@@ -46,7 +60,9 @@ def elastic(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) ->
         "partitions": {name: {"pools": [name], "default": name == "burst"} for name in POOLS},
         "accounting": {"enabled": False},
     }
-    slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
+    sections = with_change(sections, "slurm.settings.MinJobAge", 86400)  # to know of each job how it has ended
+    keep_state(ENGINES[-1], directory)
+    slurm = SlurmOnKubernetes(engine=ENGINES[-1], directory=directory, sections=sections)
     try:
         slurm.up()
         await_off(slurm)
@@ -54,7 +70,9 @@ def elastic(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) ->
         print(f"logs: {slurm.collect_logs('setup-elastic')}")
         raise
     yield slurm
-    slurmstack("destroy", "--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file))
+    slurmstack(
+        "destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file)
+    )
 
 
 def workers(slurm: SlurmOnKubernetes, pool: str = "burst") -> dict[str, str]:
@@ -74,7 +92,7 @@ def records(slurm: SlurmOnKubernetes) -> dict[str, set[str]]:
 
 
 def await_off(slurm: SlurmOnKubernetes, *, timeout: float = 120) -> None:
-    """Wait until no node is up, and no pod is there."""
+    """Wait until no node is up, and no pod is there, but of the pool with a window."""
     off = {"IDLE", "CLOUD", "DYNAMIC_NORM", "POWERED_DOWN"}
 
     def is_off() -> bool:
@@ -130,6 +148,34 @@ def test_a_pool_without_a_machine_pauses_and_runs_the_job_when_there_is_one(elas
     await_off(elastic)
 
 
+def test_a_window_keeps_a_node_warm_and_a_machine_that_is_taken_back_gives_its_job_back_at_once(
+    elastic: SlurmOnKubernetes,
+) -> None:
+    """Notice is the eviction of the pod, by whatever program tells the cluster of it."""
+    wait_until(lambda: "spot-0" in workers(elastic, "spot"), "a warm node", timeout=90)
+    job = elastic.submit("sleep 300", "--partition=spot", "--requeue")
+    elastic.await_job(job, "RUNNING")
+    evicted = workers(elastic, "spot")["spot-0"]
+    named = {"name": "spot-0", "namespace": elastic.namespace}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": named}
+    path = f"/api/v1/namespaces/{elastic.namespace}/pods/spot-0/eviction"
+    told = time.monotonic()
+    elastic.kubectl.run("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+    wait_until(lambda: elastic.job_state(job) == "PENDING", "the job is back in the queue", timeout=30)
+    print(f"back in the queue {time.monotonic() - told:.1f} s after the notice")
+
+    def is_running() -> bool:
+        if elastic.job_state(job) == "PENDING":  # Slurm itself would wait for two minutes
+            elastic.slurm(f"scontrol update jobid={job} starttime=now", check=False)
+        return elastic.job_state(job) == "RUNNING"
+
+    wait_until(is_running, "the job runs again", timeout=90, slowest=1)
+    assert elastic.job_field(job, "Restarts") == "1"
+    assert workers(elastic, "spot")[elastic.job_field(job, "NodeList")] != evicted
+    elastic.slurm(f"scancel {job}")
+    wait_until(lambda: evicted not in workers(elastic, "spot").values(), "the pod that was told to go has gone")
+
+
 def lose(slurm: SlurmOnKubernetes, pod: str) -> None:
     """All of it ends within a second. By force it would run on for a while beside the next pod of its name."""
     slurm.kubectl.run("delete", "pod", pod, "-n", slurm.namespace, "--grace-period=1", "--wait=false")
@@ -174,6 +220,12 @@ def test_what_is_killed_while_nodes_come_run_and_go_costs_no_job(elastic: SlurmO
     await_off(elastic)
     elastic.await_job(elastic.submit("true", "--nodes=4"), "COMPLETED", timeout=120)
     assert elastic.ssh(f"cat ran-{job}").split() == ["done"]
+
+
+@pytest.mark.timeout(900 + 10 * EVENTS)
+def test_whatever_happens_no_job_is_lost_and_no_node_or_pod_is_stuck(elastic: SlurmOnKubernetes) -> None:
+    """A few random events; with 200 of them by hand: SLURMSTACK_EVENTS=200."""
+    World(elastic, "burst").run(EVENTS, settle_every=50)
 
 
 class Session:
@@ -230,6 +282,8 @@ def test_login_nodes_come_for_sessions_and_one_that_leaves_keeps_its_own(elastic
         found, _ = doctor(elastic)
         said = {one["cause"] for one in found["findings"] if "restarts: " not in one["cause"]}  # of the tests before
         assert said == {"login-1 leaves and waits for its sessions to end"}
+        status = slurmstack("status", "--json", "--config", str(elastic.file), check=False).stdout
+        assert json.loads(status)["healthy"], status  # one that leaves may take a day
         assert {elastic.ssh("hostname").strip() for _ in range(8)} == {"login-0"}, "new sessions go elsewhere"
         assert held[0].run("hostname") == "login-1"
         assert held[0].run("sinfo --noheader --partition=burst --format=%t") == "idle~", "Slurm's commands work there"
@@ -237,6 +291,19 @@ def test_login_nodes_come_for_sessions_and_one_that_leaves_keeps_its_own(elastic
         for session in held:
             session.end()
     wait_until(lambda: logins(elastic) == {"login-0": False}, "it ends after its last session")
+    session = Session(elastic)
+    try:
+        elastic.change("login", {**LOGIN, "memory_limit": "4Gi"})  # another template, as another image is
+        changed = time.monotonic()
+        wait_until(lambda: logins(elastic) == {"login-0": True, "login-1": False}, "another one comes", timeout=60)
+        wait_until(
+            lambda: elastic.ssh("hostname", check=False).strip() == "login-1", "new sessions go there", timeout=60
+        )
+        print(f"new sessions {time.monotonic() - changed:.1f} s after the change")
+        assert session.run("hostname") == "login-0", "who was there stays"
+    finally:
+        session.end()
+    wait_until(lambda: not logins(elastic).get("login-0", True), "it is made anew after its last session")
 
 
 def test_a_pool_becomes_fixed_and_elastic_again_while_a_job_runs(elastic: SlurmOnKubernetes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,32 @@ case " $* " in *" --applyset="*) kill -KILL $PPID; exit 1;; esac
 exec {kubectl} "$@"
 """
 """A kubectl at which the command that calls it dies: the namespace, claims and keys are applied then, all else not."""
+
+
+DEAF = """\
+#!/bin/sh
+echo >>{calls}
+[ "$(wc -l <{calls})" -lt "$CUT_AT" ] || { kill -KILL $PPID; exit 1; }
+exec {kubectl} "$@"
+"""
+"""A kubectl at whose call number CUT_AT the command that calls it dies."""
+
+SEED = int(os.environ.get("CUT_SEED", "18"))
+CUTS = 3
+
+
+def shim(directory: Path, text: str) -> str:
+    """PATH with a kubectl of this text."""
+    file = directory / "bin/kubectl"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o755)
+    return f"{file.parent}:{os.environ['PATH']}"
+
+
+def await_nodes(slurm: SlurmOnKubernetes, names: set[str]) -> None:
+    """Until Slurm has these nodes and no others."""
+    wait_until(lambda: slurm.nodes().keys() == names, lambda: str(slurm.nodes()), timeout=120)
 
 
 def begin(slurm: SlurmOnKubernetes, directory: Path, **environment: str) -> subprocess.Popen[str]:
@@ -43,13 +70,10 @@ def test_two_at_once_after_one_that_was_killed_midway_come_one_after_the_other(
     slurm = two_nodes
     if slurm.engine != "kubectl":
         pytest.skip("Pulumi locks its own state")
-    shim = tmp_path / "bin" / "kubectl"
-    shim.parent.mkdir()
-    shim.write_text(POWER_CUT.format(kubectl=slurm.kubectl.program), encoding="utf-8")
-    shim.chmod(0o755)
+    path = shim(tmp_path, POWER_CUT.format(kubectl=slurm.kubectl.program))
     before = slurm.sections
     slurm.sections = with_change(before, "slurm.settings.MessageTimeout", 33)
-    killed = begin(slurm, tmp_path / "killed", PATH=f"{shim.parent}:{os.environ['PATH']}")
+    killed = begin(slurm, tmp_path / "killed", PATH=path)
     killed.communicate()
     assert killed.returncode < 0
     assert slurm.kubectl.items("lease", "slurmstack", "-n", slurm.namespace), "nobody gave the lock back"
@@ -70,3 +94,37 @@ def test_two_at_once_after_one_that_was_killed_midway_come_one_after_the_other(
         assert slurm.preview()["changes"] == [], "parts of one and parts of the other"
         slurm.sections = before
         slurm.up()
+
+
+def test_a_change_that_is_cut_anywhere_is_whole_after_the_next_one_and_costs_no_job(
+    two_nodes: SlurmOnKubernetes, tmp_path: Path
+) -> None:
+    """A pool comes and goes with a setting of slurm.conf, and each time the command is killed somewhere in it."""
+    slurm = two_nodes
+    if slurm.engine != "kubectl":
+        pytest.skip("what Pulumi leaves of an update that is cut is Pulumi's (docs/operations.md)")
+    calls, chance = tmp_path / "calls", random.Random(SEED)
+    text = DEAF.replace("{calls}", str(calls)).replace("{kubectl}", slurm.kubectl.program)
+    environment = {"PATH": shim(tmp_path, text)}
+    states = [slurm.sections]
+    more = {**slurm.sections["worker_nodes"]["default"], "size": 1}
+    changed = with_change(slurm.sections, "worker_nodes.more", more)
+    changed = with_change(changed, "partitions.main.pools", ["default", "more"])
+    states.append(with_change(changed, "slurm.settings.MessageTimeout", 34))
+    job = slurm.submit("sleep 600", "--exclusive", "--nodelist=default-1")
+    slurm.await_job(job, "RUNNING")
+    most = 0
+    for number in range(CUTS + 1):
+        slurm.sections = states[(number + 1) % 2]
+        calls.write_text("")
+        cut_at = chance.randint(1, most) if most else 10**6  # the first one is whole, and counts the calls
+        up = begin(slurm, tmp_path / f"cut-{number}", CUT_AT=str(cut_at), **environment)
+        said = up.communicate()[0]
+        assert (up.returncode < 0) is (number > 0), f"cut at call {cut_at} of about {most}: {up.returncode}\n{said}"
+        most = most or len(calls.read_text().splitlines()) * 2 // 3  # the way back has fewer of them
+        slurm.up()
+        assert slurm.preview()["changes"] == [], f"cut at call {cut_at}"
+        wanted = {"default-0", "default-1", *(["more-0"] if "more" in slurm.sections["worker_nodes"] else [])}
+        await_nodes(slurm, wanted)
+        assert slurm.job_state(job) == "RUNNING"
+    slurm.slurm(f"scancel {job}")

@@ -45,6 +45,13 @@ def monitored(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) 
         "cluster": {"namespace": NAMESPACE},
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}},
         "rest": {"enabled": True},
+        # None is made here.
+        "backup": {
+            "endpoint": "http://192.0.2.1",
+            "bucket": "none",
+            "credentials_secret": "backup",
+            "schedule": "0 0 29 2 *",
+        },
         "monitoring": {"install": True, "nodes": True, "kube_state": True, "dashboards": True, "storage": "1Gi"},
         "health": {"interval": 10, "report_only": ["disks", "filesystem"]},
     }
@@ -58,7 +65,9 @@ def monitored(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) 
             raise
         with dcgm(slurm) as gpus:
             yield Monitored(slurm=slurm, disks=disks, gpus=gpus)
-        slurmstack("destroy", "--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file))
+        slurmstack(
+            "destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +174,8 @@ def nodes_and_queue(at: Monitored) -> Iterator[AbstractContextManager[None]]:
     yield going_wrong.refused_configuration(at.slurm)
     yield going_wrong.nodes_drained_and_down(at.slurm)
     yield going_wrong.claim_without_a_class(at.slurm)
+    yield going_wrong.suspended_backups(at.slurm)
+    yield going_wrong.unrehearsed_backups(at.slurm)
     yield going_wrong.certificate_near_its_end(at.slurm)  # after it: an apply puts it right
     yield at.gpus.with_errors()
 
@@ -191,6 +202,8 @@ def figures_gone_and_a_container_restarting(at: Monitored) -> Iterator[AbstractC
 
 TOLD: Final[dict[Callable[[Monitored], Iterator[AbstractContextManager[None]]], set[str]]] = {
     nodes_and_queue: {
+        "BackupFailed",
+        "BackupUnrehearsed",
         "CertificateNearItsEnd",
         "ClaimNotBound",
         "ElasticPoolSetAside",

@@ -62,7 +62,7 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
         print(f"logs: {cluster.collect_logs('setup-policy')}")
         raise
     yield cluster
-    slurmstack("destroy", "--yes", "--kill-jobs", "--engine", engine, "--config", str(cluster.file))
+    slurmstack("destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", engine, "--config", str(cluster.file))
 
 
 @pytest.fixture(autouse=True)
@@ -121,11 +121,13 @@ def test_users_see_their_shares_and_priorities(slurm: SlurmOnKubernetes) -> None
 
 
 def test_a_high_qos_preempts_and_the_victim_runs_again_to_its_end(slurm: SlurmOnKubernetes) -> None:
+    slurm.ssh("rm -f runs")  # of a try before this one
     script = 'echo "run ${SLURM_RESTART_COUNT:-0}" >>runs; test -n "$SLURM_RESTART_COUNT" || sleep 600'
     victim = slurm.submit(script, ALL, "--qos=low", "--output=/dev/null")
     slurm.await_job(victim, "RUNNING")
     wait_until(lambda: slurm.ssh("cat runs", check=False) == "run 0\n", "the victim is at work")
-    urgent = slurm.submit("hostname", ALL, "--qos=high", "--output=urgent.out", user="bob")
+    # Within the same second slurmd takes a job that starts again for the one that it has just ended.
+    urgent = slurm.submit("sleep 2; hostname", ALL, "--qos=high", "--output=urgent.out", user="bob")
     slurm.await_job(urgent)
     wait_until(lambda: slurm.job_field(victim, "Restarts") == "1", "the victim is queued again")
     slurm.await_job(victim, "PENDING")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import ENGINES
+from tests.e2e.conftest import ENGINES, keep_state
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack
 from tests.stacks import dev
 
@@ -39,9 +38,7 @@ def slurm(
     user = {"uid": 10001, "ssh_authorized_keys": [key], "accounts": {"ml": {"fairshare": 3}, "vision": {}}}
     sections = dev() | POLICY | {"cluster": {"namespace": f"e2e-applied-{engine}"}, "users": {"alice": user}}
     sections["login"] = {"size": 1, "service_type": "ClusterIP"}
-    if engine == "pulumi":
-        os.environ["PULUMI_BACKEND_URL"] = f"file://{directory}"
-        os.environ["PULUMI_CONFIG_PASSPHRASE"] = "test"
+    keep_state(engine, directory)
     cluster = SlurmOnKubernetes(engine=engine, directory=directory, sections=sections)
     try:
         (directory / "preview.json").write_text(json.dumps(cluster.preview()["policy"]))
@@ -54,7 +51,7 @@ def slurm(
     # The database lies on a static volume, which outlives the cluster: the next one would find this policy.
     cluster.sections = {**cluster.sections, "accounts": {}, "qos": {}, "users": {}, "accounting": {"prune": True}}
     cluster.up()
-    slurmstack("destroy", "--yes", "--kill-jobs", "--engine", engine, "--config", str(cluster.file))
+    slurmstack("destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", engine, "--config", str(cluster.file))
 
 
 def policy(slurm: SlurmOnKubernetes) -> Any:

@@ -64,6 +64,8 @@ SHOWN = {
     "resume_timeout": "tests/e2e/test_elastic.py",
     "launch": "tests/unit/images/elastic, tests/graph/test_elastic.py",
     "warm_machines": "tests/e2e/test_elastic_machines.py",
+    "windows": "tests/e2e/test_elastic.py, tests/slurm/test_elastic.py",
+    "timezone": "tests/slurm/test_elastic.py, tests/unit/images/elastic/test_windows.py",
 }
 """Option of a pool -> the test that shows it; those of elastic pools are not in this file."""
 

@@ -72,7 +72,7 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
         print(f"logs: {cluster.collect_logs('setup-rendered')}")
         raise
     yield cluster
-    slurmstack("destroy", "--yes", "--kill-jobs", "--engine", "kubectl", "--config", str(cluster.file))
+    slurmstack("destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", "kubectl", "--config", str(cluster.file))
 
 
 def await_job_of_a_user(slurm: SlurmOnKubernetes) -> None:

@@ -48,7 +48,9 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
         print(f"logs: {slurm.collect_logs('setup-rest')}")
         raise
     yield slurm
-    slurmstack("destroy", "--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file))
+    slurmstack(
+        "destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file)
+    )
 
 
 def authority(slurm: SlurmOnKubernetes) -> str:

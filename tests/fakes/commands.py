@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -54,8 +55,9 @@ class FakeRunner:
         command = " ".join(argv)
         self.commands.append(command)
         self.environments.append(env)
+        asked = re.sub(r"^prlimit --core=0 --data=\d+ ", "", command)  # which changes no answer
         for beginning in sorted(self.answers, key=len, reverse=True):
-            if command.startswith(beginning):
+            if asked.startswith(beginning):
                 answer = self.answers[beginning]
                 return answer if isinstance(answer, Result) else answer(argv)
         return Result(code=0)

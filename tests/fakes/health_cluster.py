@@ -90,6 +90,8 @@ class FakeCluster(Kubectl):
             case ("get", "--ignore-not-found", "pod", "-n", "slurm", "-l", selector, "-o", "json"):
                 assert selector == "app.kubernetes.io/component=worker"
                 return answer(json.dumps({"items": list(self.pods)}))
+            case ("get", "pod", "-n", "slurm", "-l", "slurmstack/active=yes", *_):
+                return answer()  # there is one controller
             case ("get", "--ignore-not-found", "namespace", "slurm", "-o", "name"):
                 return self.namespace
             case ("exec", "-n", "slurm", _, "-c", "slurmd", "--", *command):

@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 KINDS: Final = {
     "configmaps": "ConfigMap", "events": "Event", "namespaces": "Namespace", "nodes": "Node", "pods": "Pod",
-    "podtemplates": "PodTemplate", "statefulsets": "StatefulSet", "jobs": "Job",
+    "podtemplates": "PodTemplate", "statefulsets": "StatefulSet", "jobs": "Job", "leases": "Lease",
 }  # fmt: skip
 
 
@@ -76,7 +76,8 @@ class FakeKubernetes:
             self._server.socket.close()
             self._server.socket = listener
         if tls is not None:
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+            # Each connection's own thread does the handshake: a client that is paused holds up nobody else.
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._server.daemon_threads = True
         self._server.kubernetes = self  # type: ignore[attr-defined]
         serve = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -255,7 +256,8 @@ def _status(text: str) -> Object:
 
 
 def _kind(collection: str) -> Object:
-    group = "apps/v1" if collection.startswith("/apis/apps/v1/") else "v1"
+    words = collection.split("/")
+    group = "/".join(words[2:4]) if words[1] == "apis" else "v1"
     return {"kind": KINDS[collection.rpartition("/")[2]], "apiVersion": group}
 
 

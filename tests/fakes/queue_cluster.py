@@ -13,7 +13,10 @@ from cli.safety.jobs import (
 )
 from cli.safety.queue import FIELDS, SEPARATOR
 from config import load_config
+from config.sections.workers import WorkerPool
 from slurm.conf import render
+from slurm.elastic import settings
+from slurm.names import ACTIVE, ELASTIC_SETTINGS
 from slurm.sizing import node_conf
 from tests.fakes.slurmctld import AWAY
 
@@ -34,25 +37,20 @@ def without(sections: dict[str, Any], section: str, name: str) -> dict[str, Any]
 def objects(sections: dict[str, Any]) -> list[dict[str, Any]]:
     """What the program makes of a stack file, as far as jobs depend on it (tests/graph holds it against the real)."""
     config = load_config(sections)
-    sets = [
-        {
-            "kind": "StatefulSet",
-            "metadata": {"name": name, "labels": {"slurmstack/pool": name}},
-            "spec": {
-                "replicas": pool.size,
-                "template": {
-                    "spec": {
-                        "terminationGracePeriodSeconds": pool.drain_timeout + 30,
-                        "containers": [
-                            {"name": "slurmd", "env": [{"name": "NODE_CONF", "value": node_conf(name, pool)}]}
-                        ],
-                    }
-                },
-            },
-        }
-        for name, pool in config.worker_nodes.items()
-    ]
-    return [*sets, {"kind": "ConfigMap", "metadata": {"name": "slurm-config"}, "data": render(config)}]
+    pools = [_pool(name, pool) for name, pool in config.worker_nodes.items()]
+    return [*pools, {"kind": "ConfigMap", "metadata": {"name": "slurm-config"}, "data": render(config)}]
+
+
+def _pool(name: str, pool: WorkerPool) -> dict[str, Any]:
+    env = [{"name": "NODE_CONF", "value": node_conf(name, pool)}]
+    env += [{"name": "PREEMPTIBLE", "value": "yes"}] if pool.gives_back else []
+    containers = [{"name": "slurmd", "env": env}]
+    template = {"spec": {"terminationGracePeriodSeconds": pool.drain_timeout + 30, "containers": containers}}
+    metadata: dict[str, Any] = {"name": name, "labels": {"slurmstack/pool": name}}
+    if pool.is_elastic:
+        metadata["annotations"] = {ELASTIC_SETTINGS: settings(name, pool)}
+        return {"kind": "PodTemplate", "metadata": metadata, "template": template}
+    return {"kind": "StatefulSet", "metadata": metadata, "spec": {"replicas": pool.size, "template": template}}
 
 
 def slurm_conf(sections: dict[str, Any]) -> str:
@@ -91,11 +89,13 @@ class FakeKubectl(Kubectl):
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
     ) -> subprocess.CompletedProcess[str]:
+        if f"{ACTIVE}=yes" in arguments:  # there is one controller
+            return subprocess.CompletedProcess(arguments, 0, "", "")
         assert check is (arguments[0] == "get")
         self.calls.append((arguments, stdin))
         if arguments[:2] == ("get", "--ignore-not-found"):
             there = [(item["kind"].lower(), item) for item in self.there]
-            asked = {kind for kind, _ in there} & set(arguments)
+            asked = {kind for kind, _ in there} & set(",".join(arguments).split(","))
             found = [item for kind, item in there if kind in asked or f"{kind}/{item['metadata']['name']}" in arguments]
             return subprocess.CompletedProcess(arguments, 0, json.dumps({"items": found}), "")
         if arguments[0] == "get":

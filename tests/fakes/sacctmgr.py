@@ -86,7 +86,8 @@ class FakeSlurm:
     associations: dict[Key, dict[str, Any]] = field(default_factory=dict)
     users: dict[str, dict[str, Any]] = field(default_factory=dict)
     reservations: str = ""
-    jobs: str = ""
+    jobs: list[tuple[str, str, str, str]] = field(default_factory=list)
+    """Number, user, QOS and account."""
     commands: list[list[str]] = field(default_factory=list)
     refuse: Callable[[list[str]], str | None] = lambda _: None
     """The message with which a changing command is refused, or None."""
@@ -99,7 +100,8 @@ class FakeSlurm:
         assert env is None or "SLURM_CONF" in env
         words = list(argv)
         if words[0] == "sacct":
-            return Result(code=0, stdout=self.jobs)
+            (between,) = (word.partition("=")[2] for word in words if word.startswith("--delimiter="))
+            return Result(code=0, stdout="".join(f"{between.join(job)}\n" for job in self.jobs))
         if words[:3] == ["scontrol", "show", "reservation"]:
             return Result(code=0, stdout=self.reservations)
         if "list" in words:
@@ -276,8 +278,8 @@ class FakeSlurm:
         self.users = {name: values for name, values in self.users.items() if name in left}
 
     def _refuse_busy(self, **used: str) -> None:
-        for line in self.jobs.splitlines():
-            job = dict(zip(("id", "user", "account", "qos"), line.split("|"), strict=True))
+        for values in self.jobs:
+            job = dict(zip(("id", "user", "qos", "account"), values, strict=True))
             if used.items() <= job.items():
                 raise RefusedBySlurmError(
                     f"Error with request: Job(s) active, cancel job(s) before remove: {job['id']}"

@@ -56,6 +56,7 @@ class FakeSlurmctld:
                 "scontrol show node ": self._ask_one,
                 "scontrol update": self._answers("slurm_update error", self._update),
                 "scontrol requeue": self._answers("slurm_requeue error", self._requeue),
+                "scontrol notify": self._answers("slurm_notify_job error", lambda _: Result(code=0)),
                 "scontrol delete": self._delete,
                 "squeue": self._answers("slurm_load_jobs error", self._squeue),
             }
@@ -88,7 +89,7 @@ class FakeSlurmctld:
     def _record(self, name: str, node: FakeNode) -> dict[str, Any]:
         return {
             "name": name,
-            "state": sorted(node.states),
+            "state": sorted({"ALLOCATED" if state == "IDLE" and node.jobs else state for state in node.states}),
             "reason": node.reason,
             "reason_changed_at": number(node.reason_at),
             "comment": node.comment,
@@ -136,13 +137,15 @@ class FakeSlurmctld:
             node.jobs = ()
 
     def _requeue(self, argv: Sequence[str]) -> Result:
-        job = argv[2]
-        if job in self.refuses:
-            return Result(code=1, stderr=self.refuses[job])
-        self.requeued.append(job)
+        """Each job of a list, whatever becomes of the others."""
+        asked = argv[3].split(",")
+        assert argv[2] == "incomplete", "jobs that have ended would run once more"
+        refused = [self.refuses[job] for job in asked if job in self.refuses]
+        gone = {job for job in asked if job not in self.refuses}
+        self.requeued += [job for job in asked if job in gone]
         for node in self.nodes.values():
-            node.jobs = tuple(other for other in node.jobs if other != job)
-        return Result(code=0)
+            node.jobs = tuple(job for job in node.jobs if job not in gone)
+        return Result(code=1, stderr="\n".join(refused)) if refused else Result(code=0)
 
     def _delete(self, argv: Sequence[str]) -> Result:
         name = argv[2].partition("=")[2]

@@ -119,6 +119,6 @@ class FakeCluster(Kubectl):
             "pod": self.pods,
             "pods": self.pods,
             "events": self.machine_events if of_machines else self.events,
-            "namespace": [{"kind": "Namespace"}],
+            "namespace": [{"kind": "Namespace", "metadata": {"name": "slurm"}}],
         }
         return json.dumps(listed(*self.objects.get(kind, found.get(kind, ())))), ""

@@ -9,6 +9,7 @@ from typing import Any
 
 from cli.program.recording import Recording
 from cli.program.values import reveal
+from tests.recordings import pod_template
 
 Labels = Mapping[str, str]
 
@@ -57,8 +58,8 @@ def network(recording: Recording) -> Network:
         inputs = reveal(item.inputs)
         if item.type.endswith(":NetworkPolicy"):
             policies.append(inputs["spec"])
-        elif "template" in inputs.get("spec", {}) and "slurmstack:index:GpuStack" not in item.parent:
-            labels = inputs["spec"]["template"]["metadata"]["labels"]
+        elif (template := pod_template(inputs)) and "slurmstack:index:GpuStack" not in item.parent:
+            labels = template["metadata"]["labels"]
             pods[labels["app.kubernetes.io/component"]] = End(labels=labels)
     return Network(pods, policies)
 

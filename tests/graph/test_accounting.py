@@ -77,6 +77,14 @@ def test_another_slurmdbd_conf_is_another_pod_and_no_password_is_in_it(own: Reco
     assert "StoragePass=" not in reveal(item.inputs)["data"]["slurmdbd.conf"]
 
 
+def test_no_probe_ends_a_slurmdbd_that_converts_the_records_of_years() -> None:
+    """It opens its port afterwards. Nor does an update give up before."""
+    (slurmdbd,) = _pod(record(stacks.existing(), stack="test"), "slurmdbd")["containers"]
+    startup = slurmdbd["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 7 * 86_400
+    assert "livenessProbe" not in slurmdbd, "it may be busy, and no restart makes it faster"
+
+
 def test_without_accounting_there_is_neither_and_no_policy() -> None:
     recording = record(stacks.existing() | {"accounting": {"enabled": False}}, stack="test")
     names = {item.name for item in recording}

@@ -12,24 +12,26 @@ from cli.program.values import reveal
 from components.kit.confinement import ALLOWS_SUDO, SEALED_LATER
 from slurm.rights import CAPABILITIES, TEMPORARY, WITHOUT_JAIL
 from tests import stacks
-from tests.recordings import record
+from tests.recordings import pod_template, record
 from tests.security import pod_table
 from tests.stacks import ROOT, with_change
 
 NOT_OURS = {"slurm-gpu-stack-rdma-plugin"}
 """NVIDIA's device plugin: what it needs beyond root was not tried, as that takes a machine with InfiniBand."""
 
-TOKENS = {"slurmctld", "config-agent", "health-watch"}
+TOKENS = {"slurmctld", "config-agent", "health-watch", "elastic"}
 """Containers that talk to the API server. slurmctld's preStop hook waits for the workers to leave."""
 
 OPENS_JAIL = {"sshd", "slurmd"}
+MOUNTS = {*OPENS_JAIL, "backup-jail", "restore-jail"}
+"""Containers with SYS_ADMIN, which they give up."""
 
 
 def pods(recording: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
     for item in recording:
-        spec = reveal(item.inputs).get("spec", {}) if item.type.startswith("kubernetes:") else {}
-        if isinstance(spec, dict) and "template" in spec:
-            yield item.name, spec["template"]["spec"]
+        template = pod_template(reveal(item.inputs)) if item.type.startswith("kubernetes:") else None
+        if template:
+            yield item.name, template["spec"]
 
 
 def containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -57,7 +59,7 @@ def test_containers_have_the_capabilities_that_are_written_down_and_no_others(re
             assert context["capabilities"]["drop"] == ["ALL"], (owner, name)
             assert context["capabilities"].get("add", []) == expected, (owner, name)
             assert not context.get("privileged"), (owner, name)
-            assert ("SYS_ADMIN" in expected) == (in_jail and name in OPENS_JAIL), (owner, name)
+            assert ("SYS_ADMIN" in expected) == (in_jail and name in MOUNTS), (owner, name)
             assert ("appArmorProfile" in context) == ("SYS_ADMIN" in expected), (owner, name)
 
 
@@ -66,7 +68,7 @@ def test_containers_neither_write_their_root_nor_gain_rights_by_executing(record
         for container in containers(spec) if owner not in NOT_OURS else ():
             name, context = container["name"], container["securityContext"]
             assert context.get("readOnlyRootFilesystem", False) is (name not in SEALED_LATER), (owner, name)
-            assert context.get("allowPrivilegeEscalation", True) is (name in ALLOWS_SUDO), (owner, name)
+            assert context.get("allowPrivilegeEscalation", True) is (name in {*ALLOWS_SUDO, *MOUNTS}), (owner, name)
             mounted = {mount["mountPath"] for mount in container.get("volumeMounts", [])}
             assert ("/tmp" in mounted) == (name in {*TEMPORARY, *OPENS_JAIL}), (owner, name)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cli.program.manifests import manifests
 from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
@@ -54,11 +55,31 @@ def test_no_budget_keeps_a_machine_from_being_drained_for_ever() -> None:
         assert reveal(owner.inputs)["spec"]["replicas"] > 1
 
 
+FIRST = {"controller", "slurmdbd", "database", "login", "elastic"}
+
+
+def test_slurm_s_daemons_and_login_nodes_get_room_before_workers_and_end_no_pod_for_it() -> None:
+    recording = record(sections(), stack="prod")
+    (made,) = [item for item in manifests(recording) if item.kind == "PriorityClass"]
+    assert made.name == "slurm-control", "two stacks in one Kubernetes have two"
+    assert made.cluster_scoped
+    assert made.document["metadata"]["labels"]["app.kubernetes.io/instance"] == "slurm", "destroy finds it by it"
+    assert made.document["value"] > 0
+    assert made.document["preemptionPolicy"] == "Never"
+    assert not made.document.get("globalDefault")
+    classes = {
+        pod["metadata"]["labels"]["app.kubernetes.io/component"]: pod["spec"].get("priorityClassName")
+        for pod in pods(recording).values()
+    }
+    assert {name for name, of_it in classes.items() if of_it == "slurm-control"} == FIRST
+    assert {classes[name] for name in classes.keys() - FIRST} == {None}
+
+
 def test_pods_have_the_priority_class_of_the_stack_or_of_their_pool() -> None:
-    assert not [pod for pod in pods(record(sections(), stack="prod")).values() if "priorityClassName" in pod["spec"]]
     mine = {"cluster": {"priority_class": "slurm"}, "worker_nodes__gpu__priority_class": "slurm-gpu"}
     found = {
         name: pod["spec"].get("priorityClassName") for name, pod in pods(record(sections(**mine), stack="prod")).items()
     }
     assert found.pop("slurm-pool-gpu-template") == "slurm-gpu"
     assert set(found.values()) == {"slurm"}
+    assert not objects(record(sections(**mine), stack="prod"), "PriorityClass"), "who names one may lack the right"

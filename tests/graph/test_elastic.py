@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cli.kubectl.diff import KINDS
 from cli.program.recording import Recording
 from cli.safety.change import of_recording
 from cli.safety.compare import compare
@@ -52,7 +53,7 @@ def test_slurm_powers_its_nodes_by_our_programs_and_no_others() -> None:
     hidden = "PartitionName=elastic-gpu Nodes=gpu Hidden=YES State=INACTIVE SuspendTime=600 ResumeTimeout=900"
     assert hidden in lines
     (parameters,) = [line for line in lines if line.startswith("SlurmctldParameters=")]
-    assert {"power_save_interval=1", "power_save_min_interval=0"} <= set(parameters.partition("=")[2].split(","))
+    assert {"power_save_interval=0", "power_save_min_interval=0"} <= set(parameters.partition("=")[2].split(","))
     assert objects(recorded(ELASTIC), "ConfigMap")["slurm-config"]["data"]["elastic.pools"] == "gpu\n"
     fixed = slurm_conf(recorded(2))
     assert not [line for line in fixed if line.startswith(("Resume", "Suspend", "PrologSlurmctld")) or "power_" in line]
@@ -62,7 +63,11 @@ def test_who_may_make_pods_is_in_a_pod_of_its_own_and_may_nothing_else() -> None
     elastic = recorded(ELASTIC)
     rules = objects(elastic, "Role")["elastic"]["rules"]
     allowed = {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
-    assert allowed == {"pods": ["list", "watch", "create", "delete"], "podtemplates": ["list", "watch"]}
+    assert allowed == {
+        "pods": ["list", "watch", "delete", "create"],
+        "statefulsets": ["list", "watch"],
+        "podtemplates": ["list", "watch"],
+    }
     makers = [
         name
         for name, item in objects(elastic, "Role").items()
@@ -81,6 +86,36 @@ def test_a_larger_size_changes_the_template_and_slurm_s_configuration_at_most() 
     assert kinds <= {"PodTemplate", "ConfigMap", "Job"}
     only = compare(of_recording(recorded({"max": 64})), of_recording(recorded({"max": 32})))
     assert {change.resource.type.rpartition(":")[2] for change in only} == {"PodTemplate"}
+
+
+WINDOWS = [{"days": "mon-fri", "hours": "22:00-06:00", "min": 4}, {"days": "sun", "hours": "08:00-24:00", "max": 2}]
+
+
+def test_windows_are_in_the_settings_alone_and_slurm_keeps_what_is_kept_at_any_time() -> None:
+    before, after = recorded(ELASTIC), recorded(ELASTIC, windows=WINDOWS, timezone="Europe/Berlin", idle_timeout="5m")
+    pool, same = (pool_of(objects(one, "PodTemplate")["gpu"]) for one in (after, before))
+    assert pool is not None
+    assert same is not None
+    assert pool.digest == same.digest, "no pod is made anew"
+    assert (pool.least, pool.most, pool.idle_timeout, pool.timezone) == (1, 64, 300, "Europe/Berlin")
+    night, sunday = pool.windows
+    assert (sorted(night.days), night.begin, night.end) == ([0, 1, 2, 3, 4], 1320, 360)
+    assert (night.least, night.most) == (4, 64)
+    assert (sunday.name, sunday.end, sunday.least, sunday.most) == ("sun 08:00-24:00", 1440, 1, 2)
+    assert "SuspendExcNodes=gpu-[0-63]:4" in slurm_conf(after)
+    assert "SuspendExcNodes=gpu-[0-63]:1" in slurm_conf(recorded(ELASTIC, windows=[{"min": 0, "days": "sun"}]))
+    assert not [line for line in slurm_conf(recorded({"max": 2})) if line.startswith("SuspendExcNodes")]
+
+
+def test_a_preemptible_pool_s_pods_may_be_evicted_and_know_what_that_means() -> None:
+    usual, spot = (objects(recorded(ELASTIC, preemptible=one), "PodTemplate")["gpu"] for one in (False, True))
+    env = spot["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "PREEMPTIBLE", "value": "yes"} in env
+    env.remove({"name": "PREEMPTIBLE", "value": "yes"})
+    annotations = usual["template"]["metadata"]["annotations"]
+    assert annotations.pop("karpenter.sh/do-not-disrupt") == "true"
+    assert annotations == {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    assert spot == usual
 
 
 def test_other_pools_are_as_they_were() -> None:
@@ -136,12 +171,12 @@ def rights(recording: Recording) -> list[tuple[tuple[str, ...], tuple[str, ...],
 SCALE = (("statefulsets/scale",), ("get", "patch"), ("login",))
 
 
-def test_login_nodes_alone_give_the_program_no_right_to_make_pods_and_no_key_of_slurm() -> None:
+def test_without_elastic_pools_the_program_may_end_pods_and_make_none_and_nobody_asks_it() -> None:
     alone = with_logins()
-    assert rights(alone) == [(("pods",), ("list", "watch"), ()), SCALE]
+    ends = [(("pods",), ("list", "watch", "delete"), ()), (("statefulsets",), ("list", "watch"), ())]
+    assert rights(alone) == [*ends, SCALE]
+    assert rights(recorded(3)) == ends
     pod = objects(alone, "Deployment")["elastic"]["spec"]["template"]["spec"]
-    assert "initContainers" not in pod
-    assert [volume["name"] for volume in pod["volumes"]] == ["token"]
     assert {"name": "POOLS", "value": "none"} in pod["containers"][0]["env"]
     assert "elastic" not in objects(alone, "Service")
 
@@ -155,3 +190,10 @@ def test_with_elastic_pools_the_program_has_one_right_more() -> None:
         if one["name"] == "LOGIN"
     ]
     assert Bounds.parse(said) == Bounds(least=2, most=5, sessions_per_node=3, idle_seconds=600.0)
+
+
+def test_a_look_at_the_namespace_finds_elastic_pools() -> None:
+    kinds = {
+        item.inputs["kind"].lower() for item in recorded(ELASTIC) if "namespace" in item.inputs.get("metadata", {})
+    }
+    assert "podtemplate" in kinds <= set(KINDS)

@@ -21,6 +21,7 @@ from components.cluster import SlurmCluster
 from config import ConfigError, load_config
 from config.base import parse_bytes
 from tests import stacks
+from tests.recordings import pod_template
 
 KUBERNETES = "1.34"
 OUTSIDE = (
@@ -28,6 +29,7 @@ OUTSIDE = (
     "kubernetes:core/v1:PersistentVolume",
     "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole",
     "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding",
+    "kubernetes:scheduling.k8s.io/v1:PriorityClass",
 )
 """Objects of the cluster that are in no namespace."""
 AT_THE_TOP = {
@@ -53,8 +55,7 @@ def _objects(recording: Recording) -> list[Registration]:
 
 def _pod_specs(recording: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
     for item in _all_objects(recording):
-        template = reveal(item.inputs).get("spec", {}).get("template")
-        if template:
+        if template := pod_template(reveal(item.inputs)):
             yield item.name, template["spec"]
 
 
@@ -250,6 +251,10 @@ def test_everything_that_a_pod_refers_to_exists(recording: Recording) -> None:
     for owner, spec in _pod_specs(recording):
         for volume in spec.get("volumes", []):
             match volume:
+                case {"secret": {"optional": True}}:
+                    pass
+                case {"secret": {"secretName": "backup"}}:
+                    assert owner.startswith("slurm-backup-"), "the stack file names it, and a person makes it"
                 case {"secret": source}:
                     assert ("Secret", source["secretName"]) in names, owner
                 case {"configMap": source}:
@@ -384,3 +389,11 @@ def test_the_cluster_registers_what_the_stack_exports_of_it() -> None:
     assert set(registered.call_args.args[0]) == set(exported) == {
         "namespace", "login_service", "ssh_host_key", "rest", "rest_ca",
     }  # fmt: skip
+
+
+def test_slurmctld_gets_another_release_after_slurmdbd(recording: Recording) -> None:
+    """Slurm wants slurmdbd no older: the engine goes by what depends on what."""
+    sets = {item.name: item for item in recording.of_type("kubernetes:apps/v1:StatefulSet")}
+    slurmdbd = sets.get("slurm-accounting-pods")
+    assert slurmdbd is not None
+    assert slurmdbd.urn in sets["slurm-controller-pods"].dependencies

@@ -32,6 +32,7 @@ def test_it_lists_pods_claims_and_what_makes_pods_in_its_namespace_and_nothing_e
     assert allowed == {
         ("", "pods"), ("", "persistentvolumeclaims"),
         ("apps", "statefulsets"), ("apps", "deployments"), ("apps", "daemonsets"),
+            ("batch", "cronjobs"),
     }  # fmt: skip
     assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
     everywhere = [item.name for item in recording if "ClusterRole" in item.kind and "kube-state" in item.name]

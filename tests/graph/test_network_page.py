@@ -19,7 +19,7 @@ CALLED: Final = {
     "configuration": "the Jobs that wait for the configuration", "prometheus": "Prometheus",
     "node-exporter": "node exporters", "kube-state": "kube-state-metrics", "log-shipper": "log shipper",
     "jail": "the Job that fills the jail", "users": "the Job that makes users",
-    "elastic": "`elastic`", "login": "each login node",
+    "backup": "backups", "elastic": "`elastic`", "login": "each login node",
 }  # fmt: skip
 """Component -> its name on the page."""
 

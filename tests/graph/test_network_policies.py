@@ -18,20 +18,21 @@ USERS = ("login", "worker")
 EXPECTED = {
     # Steps, MPI, X11: ports of their own choice.
     *((source, target, port) for source in (*USERS, "controller") for target in USERS for port in ("other", *PORTS)),
-    *((source, "controller", "slurmctld") for source in (*USERS, "slurmdbd", "health-watch", "policy", "rest")),
+    *((one, "controller", "slurmctld") for one in (*USERS, "slurmdbd", "elastic", "health-watch", "policy", "rest")),
     ("configuration", "controller", "agent"),
     ("policy", "controller", "agent"),
     *((source, "slurmdbd", "slurmdbd") for source in (*USERS, "controller", "policy", "rest")),
     ("slurmdbd", "database", "database"),
     ("policy", "database", "database"),
+    ("backup", "database", "database"),
     *((source, "rest", "rest") for source in USERS),
     *(("health-watch", target, "slurmd") for target in USERS),
     # Whoever reaches anything outside at all reaches sshd, which is open to the world.
-    ("health-watch", "login", "ssh"),
+    *((source, "login", "ssh") for source in ("health-watch", "elastic")),
 }
 COMPONENTS = {
-    "configuration", "controller", "database", "health-watch", "jail", "login", "policy", "rest", "slurmdbd", "users",
-    "worker",
+    "backup", "configuration", "controller", "database", "elastic", "health-watch", "jail", "login", "policy", "rest",
+    "slurmdbd", "users", "worker",
 }  # fmt: skip
 
 METADATA = ("169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254")
@@ -83,11 +84,11 @@ def test_users_reach_the_internet_and_no_private_address_and_no_credentials_of_t
 
 
 def test_daemons_that_need_nothing_outside_reach_nothing(full: Network) -> None:
-    for component in COMPONENTS - {*USERS, "controller", "health-watch"}:
+    for component in COMPONENTS - {*USERS, "controller", "elastic", "health-watch", "backup"}:
         assert not any(full.allows(component, address, 443) for address in (*PUBLIC, *PRIVATE, *METADATA))
 
 
-@pytest.mark.parametrize("component", ["controller", "health-watch"])
+@pytest.mark.parametrize("component", ["controller", "elastic", "health-watch"])
 def test_those_that_follow_objects_of_kubernetes_reach_its_api_wherever_it_is(full: Network, component: str) -> None:
     assert all(full.allows(component, address, port) for address in (*PUBLIC, *PRIVATE) for port in (443, 6443))
 
@@ -157,7 +158,7 @@ def test_the_rest_api_is_open_to_whom_the_stack_names(rest: dict[str, Any], outs
 def test_there_is_no_policy_for_what_a_stack_does_not_have() -> None:
     bare = record(with_change(stacks.existing(), "accounting.enabled", value=False), stack="prod")
     names = {item.name.removeprefix("slurm-network-policies-") for item in bare if item.type.endswith(":NetworkPolicy")}
-    assert names == {"configuration", "controller", "default-deny", "health-watch", "login", "slurm-nodes"}
+    assert names == {"configuration", "controller", "default-deny", "elastic", "health-watch", "login", "slurm-nodes"}
 
 
 def test_one_program_alone_asks_login_nodes_for_their_sessions_and_ssh_stays_open() -> None:
@@ -170,5 +171,6 @@ def test_one_program_alone_asks_login_nodes_for_their_sessions_and_ssh_stays_ope
         assert not found.allows("elastic", "worker", 8819)
         assert found.allows("203.0.113.7", "login", 22)
         assert not found.allows("203.0.113.7", "login", 8819)
-        assert found.allows("elastic", "controller", 6817) == (size != 2)
+        assert found.allows("elastic", "controller", 6817)
+        assert found.allows("controller", "elastic", 8818) == (size != 2)
         assert found.allows("elastic", "10.0.0.1", 6443)

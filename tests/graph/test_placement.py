@@ -173,8 +173,9 @@ def test_on_a_cluster_that_is_there_pods_go_where_the_stack_file_says_and_carry_
     for item in record(stacks.dev(), stack="dev"):
         pod = reveal(item.inputs).get("spec", {}).get("template") if item.type.startswith("kubernetes:") else None
         if pod:
-            # The watcher's are about the controller's machine, and how long it stays on a lost one (test_health.py).
-            more = set() if item.name == "slurm-health-pods" else {"affinity", "tolerations"}
+            # The watcher's are about the controller's machine, and both say how long they stay on a lost one.
+            stays = {"slurm-health-pods": {"affinity", "tolerations"}, "slurm-elastic-pods": {"tolerations"}}
+            more = {"affinity", "tolerations"} - stays.get(item.name, set())
             assert not {"nodeSelector", *more} & pod["spec"].keys(), item.name
             assert pod["spec"].get("affinity", {}).keys() <= {"podAffinity"}, item.name
             assert (pod["metadata"].get("annotations") or {}).keys() <= SAFE.keys(), item.name

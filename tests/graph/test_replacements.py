@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from cli.safety.change import counts_of
 from cli.safety.comparison import Comparison, against_state, removal
 from cli.safety.effects import refused
+from config.sections.services import ImageRole
 from tests import stacks
 from tests.graph.state import compare_files, stack_of, state_of
 from tests.recordings import record
@@ -57,10 +58,27 @@ def test_a_smaller_volume_is_refused_with_or_without_protection(tmp_path: Path) 
     assert "jail.size: 512Gi is less than the 1Ti that it has, and it cannot shrink" in effect.refused
 
 
-def test_another_release_of_slurm_is_refused(tmp_path: Path) -> None:
-    found = compare_files(tmp_path, stacks.existing(), with_change(stacks.existing(), "slurm.version", "26.05"))
+@pytest.mark.parametrize("pinned", [False, True], ids=["by tag", "by digest"])
+def test_another_release_of_slurm_is_refused(tmp_path: Path, *, pinned: bool) -> None:
+    """A digest, as `images push --pin` writes it, does not tell which release it is of."""
+    old, new = (
+        with_change(stacks.existing(), "images.digests", dict.fromkeys(get_args(ImageRole), f"sha256:{number * 64}"))
+        if pinned
+        else stacks.existing()
+        for number in "12"
+    )
+    found = compare_files(tmp_path, old, with_change(new, "slurm.version", "26.05"))
     (effect,) = refused(found.effects)
     assert effect.refused.startswith("slurm.version: the jail was filled with Slurm 24.11, and daemons of 26.05")
+
+
+def test_another_release_with_the_digests_of_before_is_refused(tmp_path: Path) -> None:
+    """It would be noted as the new one, and a new root be filled from the old one's image."""
+    digests = dict.fromkeys(get_args(ImageRole), f"sha256:{'1' * 64}")
+    pinned = with_change(stacks.existing(), "images.digests", digests)
+    new = with_change(with_change(pinned, "slurm.version", "26.05"), "jail.root", "slurm-26.05")
+    (effect,) = refused(compare_files(tmp_path, pinned, new).effects)
+    assert effect.refused.startswith("images.digests: they are those of Slurm 24.11, and slurm.version is 26.05")
 
 
 def test_another_name_of_the_cluster_is_refused(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ FILES = {
 }
 EXTRA = """\
 GresTypes=gpu
+JobAcctGatherType=jobacct_gather/linux
 DebugFlags=NO_CONF_HASH
 Epilog=/usr/libexec/slurmstack/health-epilog
 KillWait=5
@@ -121,6 +122,21 @@ def test_a_job_over_its_memory_is_ended_alone_and_slurm_says_why(slurm: SlurmMac
     assert "fine" in wait_for(slurm, neighbour, "COMPLETED")
     assert slurm.worker().look("pgrep -x slurmd").stdout == slurmd
     assert "oom_group_kill 0" in slurm.worker().read("memory.events")
+
+
+def test_what_a_step_uses_is_counted_by_its_cgroup(slurm: SlurmMachine) -> None:
+    """A file in /dev/shm is in no process of the step."""
+    hold = "open('/dev/shm/held', 'wb').write(bytes(120 * 2**20)); print('holds', flush=True); time.sleep(100)"
+    job = submit(slurm, f"srun python3 -c {quote(f'import time; {hold}')}", "-n1 --mem=300")
+    says(slurm, job, "holds")
+
+    def most() -> float:
+        asked = slurm.run(f"sstat --noheader --parsable2 --noconvert --format=MaxRSS --jobs={job}.0").stdout.strip()
+        return float(asked or 0) / 2**20
+
+    wait_until(lambda: 120 <= most() < 300, lambda: f"{most()}{slurm.logs()}", 60)
+    slurm.run(f"scancel {job}")
+    wait_for(slurm, job, "CANCELLED")
 
 
 @one_version

@@ -1,4 +1,8 @@
-"""What jobs have used and how they are bound, as the program's own configuration and users' own programs show it."""
+"""What jobs have used and how they are bound, as the program's own configuration and users' own programs show it.
+
+With one version, as a guest with a database takes seven minutes to start: that either counts by the job's cgroup is
+told in test_confinement.py, and that either's records have what was counted in tests/slurm/test_usage.py.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from tests.machine.conftest import one_version
 from tests.machine.slurm_machine import JAIL, SlurmMachine
 from tests.slurm.pod import wait_until
 
-pytestmark = pytest.mark.versions
+pytestmark = one_version
 
 ALICE = 10001
 AFFINITY = r"""
@@ -94,7 +98,6 @@ def test_sacct_says_what_memory_and_time_a_job_has_used_and_that_it_was_over(slu
     assert found[step][0] == "COMPLETED", str(found)
 
 
-@one_version
 def test_efficiency_tells_what_a_confined_job_has_used(slurm: SlurmMachine) -> None:
     """Counted by the job's cgroup (jobacct_gather/cgroup), unlike in tests/slurm/test_usage.py."""
     assert "jobacct_gather/cgroup" in slurm.worker().look("cat /run/slurmstack/node/slurm.conf").stdout
@@ -117,7 +120,6 @@ def test_efficiency_tells_what_a_confined_job_has_used(slurm: SlurmMachine) -> N
     assert 256 <= filed.memory_used / 2**20 < 330  # with the file in /dev/shm, which the job has from its memory
 
 
-@one_version
 def test_mpi_and_openmp_programs_run_where_slurm_has_bound_them(slurm: SlurmMachine) -> None:
     slurm.machine.put(f"{JAIL}/home/alice/affinity.c", AFFINITY)
     as_alice(slurm, "srun -n1 --chdir=/home/alice sh -c 'mpicc -O0 -fopenmp -o affinity affinity.c'")

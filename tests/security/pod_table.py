@@ -9,6 +9,7 @@ from cli.program.recording import record
 from cli.program.values import reveal
 from slurm.rights import IN_JAIL
 from tests import stacks
+from tests.recordings import pod_template
 from tests.stacks import ROOT, with_change
 
 FILE: Final = ROOT / "docs/security.md"
@@ -38,9 +39,8 @@ def table() -> str:
     sections = with_change(sections, "logs", {"otlp": {"endpoint": "https://loki.example.com/otlp", "image": image}})
     rows: dict[str, None] = {}
     for item in record(sections, stack="prod"):
-        spec = reveal(item.inputs).get("spec", {}) if item.type.startswith("kubernetes:") else {}
-        if isinstance(spec, dict) and "template" in spec:
-            template = spec["template"]
+        template = pod_template(reveal(item.inputs)) if item.type.startswith("kubernetes:") else None
+        if template:
             pod = template["metadata"]["labels"]["app.kubernetes.io/component"]
             for container in [*template["spec"].get("initContainers", []), *template["spec"]["containers"]]:
                 rows[_row(pod, container, template["spec"])] = None

@@ -49,7 +49,9 @@ SLURMDBD = {
 
 def accounting_config(version: str, extra: str = "", **files: str) -> dict[str, str]:
     """The least configuration with accounting; `extra` is added to slurm.conf."""
-    return minimal_config(version, ACCOUNTING + extra, **files)
+    found = minimal_config(version, ACCOUNTING + extra, **files)
+    # As ours has it: a slurmctld with restored state takes its worker for one that has rebooted.
+    return {**found, "slurm.conf": found["slurm.conf"].replace("ReturnToService=1", "ReturnToService=2")}
 
 
 def _directory(sandbox: SlurmSandbox, name: str, files: Mapping[str, str | bytes] | None = None) -> Path:

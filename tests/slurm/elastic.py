@@ -15,30 +15,34 @@ from slurm.conf import slurm_conf
 from slurm.elastic import HIDDEN, POOLS_FILE
 from tests.slurm.kubernetes import ENVIRONMENT, NAMESPACE, PODS, KubernetesSandbox
 from tests.slurm.minimal import minimal_config
-from tests.slurm.pod import Pod
+from tests.slurm.pod import Pod, wait_until
 
 TEMPLATES = f"/api/v1/namespaces/{NAMESPACE}/podtemplates"
 
 KEYS = (
     "ResumeProgram", "SuspendProgram", "ResumeFailProgram", "PrologSlurmctld", "SuspendTime", "SuspendTimeout",
-    "ResumeTimeout", "ResumeRate", "SuspendRate",
+    "ResumeTimeout", "ResumeRate", "SuspendRate", "SuspendExcStates",
 )  # fmt: skip
-POWER = "power_save_interval=1,power_save_min_interval=0"
+POWER = "power_save_interval=0,power_save_min_interval=0"
 
 CONF = "CPUs=2 RealMemory=1000 Feature=gpu"
 
 
-def elastic_config(version: str, stack: ClusterConfig) -> dict[str, str]:
-    """The least configuration with what the stack's slurm.conf has about elastic pools."""
+def elastic_config(version: str, stack: ClusterConfig, *more: str, **files: str) -> dict[str, str]:
+    """The least configuration with what the stack's slurm.conf has about elastic pools; `more`: lines of slurm.conf."""
     text = slurm_conf(stack)
     assert POWER in text
     kept = [line for line in text.splitlines() if line.partition("=")[0] in KEYS or f"={HIDDEN}" in line]
-    kept += ["NodeSet=gpu Feature=gpu", "PartitionName=gpu Nodes=gpu"]
-    files = minimal_config(version, "\n".join(kept), **{POOLS_FILE: "gpu\n"})
+    kept += ["NodeSet=gpu Feature=gpu", "PartitionName=gpu Nodes=gpu", *more]
+    files = minimal_config(version, "\n".join(kept), **{POOLS_FILE: "gpu\n", **files})
     configless = "SlurmctldParameters=enable_configless"
     conf = files["slurm.conf"].replace(configless, f"{configless},{POWER}")
     conf = conf.replace("ReturnToService=1", "ReturnToService=2")  # as ours has it
     return {**files, "slurm.conf": conf}
+
+
+NONE = {f"gpu-{number}": "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN" for number in range(4)}
+"""All nodes of the usual pool are off."""
 
 
 class ElasticSandbox(KubernetesSandbox):
@@ -47,11 +51,15 @@ class ElasticSandbox(KubernetesSandbox):
     def __init__(self, version: str, *, config: Mapping[str, str], most: int = 4, **more: Any) -> None:
         self.machines = 100
         """How many pods have room. Those beyond wait."""
+        self.preemptible = False
+        """Whether the machines of pods that leave are taken back."""
+        self.machine_of: dict[str, str] = {}
+        """Pod -> its machine; `node-0` where nothing is said."""
         self.most = most
         self._over = threading.Event()
         self._kubelet = threading.Thread(target=self._run_pods)
         self._lock = threading.RLock()
-        super().__init__(version, config=config, **{**more, "nodes": {}, "workers": 0})
+        super().__init__(version, config=config, **{"nodes": {}, **more, "workers": 0})
 
     def start_controller(self, *, daemons: bool = True) -> Pod:
         pod = super().start_controller(daemons=daemons)
@@ -82,6 +90,10 @@ class ElasticSandbox(KubernetesSandbox):
         assert pool is not None
         return pool.mark
 
+    def worker_env(self) -> dict[str, str]:
+        """What its template tells slurmd's start."""
+        return {"NODE_CONF": CONF, "ELASTIC": self._mark()}
+
     def elastic_pods(self) -> dict[str, dict[str, Any]]:
         """Pods that the program has made and that are not gone."""
         assert self.api is not None
@@ -93,6 +105,9 @@ class ElasticSandbox(KubernetesSandbox):
         """What the programs that matter here have logged lately."""
         queue = self.run("squeue --all --format='%i %T %r %S %N'; sinfo --Node --all --long").stdout
         logs = "\n".join(self.controller.log(program)[-3000:] for program in ("elastic", "slurmctld"))
+        logs += "\n".join(
+            f"{name}: {pod.log('munged')[-500:]}\n{pod.log('slurmd')[-1500:]}" for name, pod in self.pods.items()
+        )
         return f"{logs}\n{queue}"
 
     def lose(self, name: str, uid: str = "") -> None:
@@ -143,13 +158,16 @@ class ElasticSandbox(KubernetesSandbox):
                 return
             leaves = "deletionTimestamp" in pod["metadata"]
             if not leaves and not runs and len(self.pods) - 1 < self.machines:
-                self.api.put(PODS, name, **{**pod, "spec": {**pod["spec"], "nodeName": "node-0"}})
-                self.start_worker_on(name, env={"NODE_CONF": CONF, "ELASTIC": self._mark()})
+                self.api.put(
+                    PODS, name, **{**pod, "spec": {**pod["spec"], "nodeName": self.machine_of.get(name, "node-0")}}
+                )
+                self.start_worker_on(name, env=self.worker_env())
         if not leaves:
             return
         if runs:
             with contextlib.suppress(KeyError):  # it is lost meanwhile
-                self.run("/usr/libexec/slurmstack/leave", pod=name, timeout=120)
+                notice = "env PREEMPTIBLE=yes " if self.preemptible else ""
+                self.run(f"{notice}/usr/libexec/slurmstack/leave", pod=name, timeout=120)
         self.lose(name, uid=pod["metadata"]["uid"])
 
     def _write_hosts(self) -> None:
@@ -165,3 +183,29 @@ class ElasticSandbox(KubernetesSandbox):
         if self._kubelet.is_alive():
             self._kubelet.join()
         super().__exit__(*arguments)
+
+
+def submit(elastic: ElasticSandbox, *options: str, script: str = "true") -> str:
+    done = elastic.run(["sbatch", "--parsable", "--partition=gpu", "--output=/dev/null", *options, "--wrap", script])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def state(elastic: ElasticSandbox, job: str) -> str:
+    return elastic.run(f"squeue --noheader --states=all --jobs={job} --format=%T").stdout.strip()
+
+
+def await_state(elastic: ElasticSandbox, job: str, *states: str, timeout: float = 60) -> None:
+    wait_until(
+        lambda: state(elastic, job) in states,
+        lambda: f"job {job} is {states}: {state(elastic, job)}, {elastic.states()}\n{elastic.said()}",
+        timeout,
+    )
+
+
+def await_none(elastic: ElasticSandbox, timeout: float = 60) -> None:
+    wait_until(
+        lambda: elastic.states() == NONE and not elastic.elastic_pods(),
+        lambda: f"all nodes are off: {elastic.states()}, {elastic.elastic_pods().keys()}\n{elastic.said()}",
+        timeout,
+    )

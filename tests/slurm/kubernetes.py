@@ -51,11 +51,11 @@ class KubernetesSandbox(SlurmSandbox):
         account = pod.root / SERVICE_ACCOUNT
         account.mkdir(parents=True)
         certificate = self.work / "api.pem"
-        (account / "ca.crt").write_bytes(_write_certificate(certificate))
+        (account / "ca.crt").write_bytes(write_certificate(certificate))
         (account / "token").write_text("token\n")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
-        self.api = FakeKubernetes(tls=context, listener=_listen_in(pod))
+        self.api = FakeKubernetes(tls=context, listener=listen_in(pod))
         self.api.token = "token"
         for (collection, name), content in self._wanted.items():
             self.api.put(collection, name, **content)
@@ -100,20 +100,20 @@ class KubernetesSandbox(SlurmSandbox):
         super().__exit__(*arguments)
 
 
-def _listen_in(pod: Pod) -> socket.socket:
+def listen_in(pod: Pod, address: str = "127.0.0.1") -> socket.socket:
     """A socket that listens in a pod's network; it stays there, whoever has it."""
 
     def listen() -> socket.socket:
         with Path(f"/proc/{pod.pid}/ns/net").open("rb") as network:
             assert ctypes.CDLL(None).setns(network.fileno(), CLONE_NEWNET) == 0
-        return socket.create_server(("127.0.0.1", PORT))
+        return socket.create_server((address, PORT))
 
     with ThreadPoolExecutor(max_workers=1) as one_thread:  # which alone enters that network
         return one_thread.submit(listen).result()
 
 
-def _write_certificate(path: Path) -> bytes:
-    """Write a key and a certificate that signs itself; the certificate."""
+def write_certificate(path: Path, address: str = "127.0.0.1") -> bytes:
+    """Write a key and a certificate of an address that signs itself; the certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
     now = datetime.now(UTC)
@@ -121,7 +121,7 @@ def _write_certificate(path: Path) -> bytes:
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(

@@ -43,6 +43,8 @@ mount --bind proc/sys proc/sys; mount -o remount,bind,ro proc/sys
 for pair in $BINDS; do mkdir -p "./${pair#*:}"; mount --bind "${pair%%:*}" "./${pair#*:}"; done
 hostname "$NAME"
 printf '%s\n' "$NAME" > "$WORK/hostname"
+# As in a cluster, that there is no such name is known at once. Slurm asks a server that is away for ten seconds.
+sed -i 's/^hosts:.*/hosts: files/' etc/nsswitch.conf
 for file in hosts resolv.conf hostname; do touch "$WORK/$file" etc/$file; mount --bind "$WORK/$file" etc/$file; done
 ip link set lo up
 # As a container's root is: not a chroot, in which the kernel makes no user namespace for anybody.
@@ -65,10 +67,11 @@ MORE_FOLDERS = {
     "controller": ("health/watch", "health/node_tests", "elastic"),
     "worker": ("health",),
     "rest": ("dashboard",),
+    "database": ("backup",),
 }
 """Role -> what images/Containerfile installs in it besides its own folder and `common`."""
 
-LIBRARIES = {"exporter": ("health", "controller")}
+LIBRARIES = {"exporter": ("health", "controller"), "database": ("accounting",)}
 """Role -> folders of which it only imports something."""
 
 
@@ -116,11 +119,15 @@ EMPTY_DIRECTORIES = {
 
 CONTAINER = r"""
 mount -o remount,bind,ro /
-[ "$0" = tmp ] || mount -t tmpfs -o ro tmpfs /tmp
+case $0 in *tmp*) ;; *) mount -t tmpfs -o ro tmpfs /tmp;; esac
+case $0 in *alone*) mount -t tmpfs -o ro tmpfs /secrets;; esac
 exec "$@"
 """
 """A container's root file system: only its volumes can be written."""
 
+
+WITHOUT_SECRETS = frozenset({"backup-jail", "restore-jail"})
+"""Containers that lack the Secrets which others of their pod have."""
 
 UIDS = {"slurmrestd": rest.UID, "rest-proxy": rest.UID, "dashboard": rest.UID, "exporter": exporter.UID}
 """Programs in containers that never are root, and who they are."""
@@ -146,7 +153,8 @@ def _container_of(program: str, env: Mapping[str, str]) -> list[str]:
         return rights
     apart = ["unshare", "--mount", "--propagation=private"]
     if program != "sssd":
-        apart += ["sh", "-ec", CONTAINER, "tmp" if program in TEMPORARY else "no-tmp"]
+        how = ("tmp" if program in TEMPORARY else "", "alone" if program in WITHOUT_SECRETS else "")
+        apart += ["sh", "-ec", CONTAINER, "-".join(how)]
     return [*apart, *rights, "--no-new-privs"]
 
 
@@ -260,12 +268,14 @@ class Pod:
         return {"SLURM_CONF": "/var/spool/slurmctld/slurmstack/current/slurm.conf"} if self.role == "controller" else {}
 
     def start_program(
-        self, program: str, env: Mapping[str, str] | None = None, *arguments: str
+        self, program: str, env: Mapping[str, str] | None = None, *arguments: str, container: str | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start one of the image's programs; its output is in `log(program)`."""
+        """Start one of the image's programs; its output is in `log(program)`. `container`: if its name is another."""
         with (self.work / f"{program}.log").open("ab") as log:
             process = subprocess.Popen(
-                self.command([*_container_of(program, env or {}), f"{LIBEXEC}/{program}", *arguments], env),
+                self.command(
+                    [*_container_of(container or program, env or {}), f"{LIBEXEC}/{program}", *arguments], env
+                ),
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -279,10 +289,11 @@ class Pod:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def stop(self) -> None:
-        """End everything that runs in the pod."""
+        """End everything that runs in the pod. Again it does nothing: its number may be another process's by then."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
+            self.pid = 0
         for process in [*self.processes, *([self.holder] if self.holder else [])]:
             process.wait(timeout=20)
         self.processes.clear()

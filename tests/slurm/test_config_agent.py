@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from images.controller.configuration import config_hash
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.configuring import change, edited, status
+from tests.slurm.configuring import change, edited, kill_programs, status
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -70,10 +72,12 @@ def test_taking_a_bad_change_back_clears_the_rejection(cluster: SlurmSandbox, go
 
 
 def test_a_good_change_is_active_while_a_job_runs_on(cluster: SlurmSandbox, good: dict[str, str]) -> None:
-    # Not only in slurmctld's list: a job whose start is under way when slurmctld reads its files is started again.
-    job = cluster.run("sbatch --parsable --output=/dev/null --wrap 'touch /tmp/at-work; sleep 600'").stdout.strip()
+    # Not only in slurmctld's list: a job whose start is under way when slurmctld reads its files is started again. Its
+    # script begins before slurmd has told slurmctld that it did: hence the second.
+    script = "sleep 1; touch /tmp/at-work-$SLURM_JOB_ID; sleep 600"
+    job = cluster.run(f"sbatch --parsable --output=/dev/null --wrap '{script}'").stdout.strip()
     workers = [pod for name, pod in cluster.pods.items() if name.startswith("default")]
-    wait_until(lambda: any((pod.root / "tmp/at-work").exists() for pod in workers), "the job to be at work")
+    wait_until(lambda: any((pod.root / f"tmp/at-work-{job}").exists() for pod in workers), "the job to be at work")
 
     files = edited(good, "MaxJobCount=4321")
     found = change(cluster, files)
@@ -82,6 +86,25 @@ def test_a_good_change_is_active_while_a_job_runs_on(cluster: SlurmSandbox, good
     assert "4321" in cluster.run("scontrol show config | grep MaxJobCount").stdout
     assert cluster.run(f"squeue -h -j {job} -o %t").stdout.strip() == "R", cluster.logs()
     cluster.run(f"scancel {job}")
+
+
+def test_a_change_that_comes_while_slurmctld_is_about_to_start_is_read(
+    cluster: SlurmSandbox, good: dict[str, str]
+) -> None:
+    """It has read the files before, and does not answer yet."""
+    read, agent = (len(cluster.controller.log(name)) for name in ("slurmctld", "config-agent"))
+    kill_programs(cluster, "slurmctld")
+    program = cluster.controller.start_program("slurmctld")
+    wait_until(lambda: " started on cluster" in cluster.controller.log("slurmctld")[read:], cluster.logs)
+    cluster.run("pkill -STOP -x slurmctld")
+    files = edited(good, "KillWait=31")
+    cluster.set_config(files)
+    told = "slurmctld will start with it"
+    wait_until(lambda: told in cluster.controller.log("config-agent")[agent:], cluster.logs, 40)
+    cluster.run("pkill -CONT -x slurmctld")
+    program.send_signal(signal.SIGCONT)  # nsenter stops with what it has started
+    wait_until(lambda: status(cluster)["active"] == config_hash(files), cluster.logs, 40)
+    assert "31 sec" in cluster.run("scontrol show config | grep KillWait").stdout
 
 
 def test_a_change_of_the_mounted_copy_is_seen_where_there_is_no_api_to_watch(

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from config import load_config
+from images.common.command import Result
+from images.common.slurm_node import HELD_BACK
+from images.elastic.nodes import Nodes
 from slurm.conf import config_hash
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.elastic import ElasticSandbox, elastic_config
+from tests.slurm.elastic import CONF, NONE, ElasticSandbox, await_none, await_state, elastic_config, state, submit
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 from tests.stacks import existing, with_change
-
-NONE = {f"gpu-{number}": "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN" for number in range(4)}
 
 
 @pytest.fixture(scope="module")
@@ -29,36 +34,17 @@ def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> ElasticSandbox
     return sandbox
 
 
-def submit(elastic: ElasticSandbox, *options: str, script: str = "true") -> str:
-    done = elastic.run(["sbatch", "--parsable", "--partition=gpu", "--output=/dev/null", *options, "--wrap", script])
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def state(elastic: ElasticSandbox, job: str) -> str:
-    return elastic.run(f"squeue --noheader --states=all --jobs={job} --format=%T").stdout.strip()
-
-
-def await_state(elastic: ElasticSandbox, job: str, *states: str, timeout: float = 60) -> None:
-    wait_until(
-        lambda: state(elastic, job) in states,
-        lambda: f"job {job} is {states}: {state(elastic, job)}, {elastic.states()}\n{elastic.said()}",
-        timeout,
-    )
-
-
-def await_none(elastic: ElasticSandbox, timeout: float = 60) -> None:
-    wait_until(
-        lambda: elastic.states() == NONE and not elastic.elastic_pods(),
-        lambda: f"all nodes are off: {elastic.states()}, {elastic.elastic_pods().keys()}\n{elastic.said()}",
-        timeout,
-    )
-
-
-def test_a_job_on_an_empty_pool_gets_its_nodes_which_leave_when_they_are_idle(elastic: ElasticSandbox) -> None:
+def test_a_job_on_an_empty_pool_gets_its_nodes_which_leave_when_they_are_idle_but_for_a_drained_one(
+    elastic: ElasticSandbox,
+) -> None:
     job = submit(elastic, "--nodes=2")
     await_state(elastic, job, "COMPLETED")
     assert sorted(elastic.elastic_pods()) == ["gpu-0", "gpu-1"]
+    elastic.run("scontrol update nodename=gpu-0 state=drain reason='a fan'")
+    only = {**NONE, "gpu-0": "IDLE+CLOUD+DRAIN+DYNAMIC_NORM"}
+    wait_until(lambda: elastic.states() == only, lambda: f"one stays: {elastic.states()}\n{elastic.said()}", 60)
+    assert sorted(elastic.elastic_pods()) == ["gpu-0"]
+    elastic.run("scontrol update nodename=gpu-0 state=power_down")
     await_none(elastic)
 
 
@@ -102,10 +88,24 @@ def test_a_pod_that_vanishes_under_a_job_gives_the_job_back_and_the_node_is_star
     await_none(elastic, timeout=90)
 
 
+def nodes_of(elastic: ElasticSandbox) -> Nodes:
+    """What `elastic` does to nodes, without it."""
+
+    def runner(argv: Sequence[str], **_: object) -> Result:
+        done = elastic.run([*argv])
+        return Result(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    return Nodes(print, runner)
+
+
 def test_slurmctld_that_is_killed_while_nodes_come_starts_the_job_all_the_same(elastic: ElasticSandbox) -> None:
     elastic.machines = 0
     job = submit(elastic, "--nodes=2")
     wait_until(lambda: len(elastic.elastic_pods()) == 2, "pods are made", 30)
+    # Slurm would give the job back, whose nodes `elastic` may have seen without it a moment ago.
+    nodes_of(elastic).drain(["gpu-0", "gpu-3"], f"{HELD_BACK} of a moment ago")
+    assert "DRAIN" not in elastic.states()["gpu-0"]
+    assert state(elastic, job) == "CONFIGURING"
     time.sleep(6)  # slurmctld writes what it has accepted every five seconds, and has lost the rest when it is killed
     elastic.run("pkill -KILL -x slurmctld")
     elastic.machines = 100
@@ -114,14 +114,32 @@ def test_slurmctld_that_is_killed_while_nodes_come_starts_the_job_all_the_same(e
     await_none(elastic, timeout=90)
 
 
-def test_nodes_beyond_a_smaller_size_leave_after_their_jobs_and_a_larger_one_brings_them_back(
-    elastic: ElasticSandbox,
-) -> None:
-    job = submit(elastic, "--nodelist=gpu-3", script="sleep 5")
+def test_idle_nodes_leave_a_smaller_pool_first_and_a_larger_one_brings_them_back(elastic: ElasticSandbox) -> None:
+    job = submit(elastic, "--nodelist=gpu-3", script="until [ -e /tmp/go ]; do sleep 0.2; done")
     await_state(elastic, job, "RUNNING")
     elastic.set_pool(max=2)
+    wait_until(lambda: sorted(elastic.states()) == ["gpu-0", "gpu-3"], lambda: f"they leave: {elastic.states()}", 60)
+    assert "POWER_DOWN" not in elastic.states()["gpu-3"]
+    elastic.run("touch /tmp/go", pod="gpu-3")
     wait_until(lambda: sorted(elastic.states()) == ["gpu-0", "gpu-1"], lambda: f"they leave: {elastic.states()}", 60)
     assert state(elastic, job) == "COMPLETED"
+    elastic.set_pool(max=4)
+    await_none(elastic)
+
+
+def test_where_too_many_have_jobs_those_leave_whose_jobs_end_soonest(elastic: ElasticSandbox) -> None:
+    limits = {"gpu-0": 20, "gpu-1": 10, "gpu-2": 30}
+    for name, minutes in limits.items():
+        job = submit(elastic, f"--nodelist={name}", f"--time={minutes}", script="sleep 300")
+        await_state(elastic, job, "RUNNING")
+    elastic.set_pool(max=1)
+
+    def leaving() -> set[str]:
+        return {name for name, states in elastic.states().items() if "POWER_DOWN" in states.split("+")}
+
+    wait_until(lambda: leaving() == {"gpu-0", "gpu-1"}, lambda: f"two leave: {elastic.states()}\n{elastic.said()}", 30)
+    wait_until(lambda: sorted(elastic.states()) == [*limits], lambda: f"each after its job: {elastic.states()}")
+    elastic.run("scancel --partition=gpu --state=running")
     elastic.set_pool(max=4)
     await_none(elastic)
 
@@ -137,6 +155,100 @@ def test_as_many_nodes_as_min_says_stay_up_and_one_with_a_job_twice_is_made_anew
     elastic.set_pool(min=0)
     elastic.run("scontrol update nodename=gpu-1 state=power_down")
     await_none(elastic)
+
+
+ZONE = "Asia/Kathmandu"
+"""5:45 before UTC, so that no other clock is taken for its."""
+
+
+def window(minutes: int, *, least: int, most: int) -> dict[str, Any]:
+    """Settings of the pool with a window of an hour that begins in so many minutes."""
+    begin = datetime.now(ZoneInfo(ZONE)) + timedelta(minutes=minutes)
+    first = begin.hour * 60 + begin.minute
+    hour = {"name": "test", "days": [begin.weekday()], "begin": first, "end": (first + 60) % 1440}
+    return {"windows": [{**hour, "min": least, "max": most}], "timezone": ZONE, "idle_timeout": 10}
+
+
+def test_a_window_keeps_more_nodes_warm_and_one_with_a_smaller_max_harms_no_job_and_refuses_none(
+    elastic: ElasticSandbox,
+) -> None:
+    up, held = "IDLE+CLOUD+DYNAMIC_NORM", "IDLE+CLOUD+DRAIN+DYNAMIC_NORM+POWERED_DOWN"
+    # As slurm.conf has it for a pool that keeps two at some time.
+    assert elastic.run("scontrol update SuspendExcNodes=gpu-[0-3]:2").returncode == 0
+    elastic.set_pool(**window(-5, least=2, most=4))
+    wait_until(lambda: [*elastic.states().values()].count(up) == 2, lambda: str(elastic.states()), 60)
+    job = submit(elastic, "--nodelist=gpu-0", script="sleep 25")
+    await_state(elastic, job, "RUNNING")
+
+    elastic.set_pool(**window(-5, least=0, most=1))
+    wait_until(
+        lambda: [elastic.states()[name] for name in ("gpu-1", "gpu-2", "gpu-3")] == [held] * 3,
+        lambda: f"{elastic.states()}\n{elastic.said()}",
+        60,
+    )
+    reason = f"slurmstack/elastic: held back in the window test {ZONE}"
+    assert elastic.run("sinfo --noheader -N -n gpu-[1-3] -p gpu -o %E").stdout.splitlines() == [reason] * 3
+    assert state(elastic, job) == "RUNNING", "the one node that there may be"
+    wide = submit(elastic, "--nodes=2")
+    elastic.run("pkill -KILL -f libexec/slurmstack/elastic")
+    elastic.start_elastic()
+    time.sleep(5)
+    assert (state(elastic, job), state(elastic, wide)) == ("RUNNING", "PENDING")
+
+    elastic.set_pool(**window(60, least=2, most=2))
+    await_state(elastic, wide, "COMPLETED")
+    await_state(elastic, job, "COMPLETED")
+    await_none(elastic)  # though Slurm itself would keep two
+    elastic.run("scontrol reconfigure")
+    elastic.set_pool()
+
+
+def test_records_of_older_resources_are_made_anew_also_where_they_are_held_back_or_a_job_names_one(
+    elastic: ElasticSandbox,
+) -> None:
+    def memory() -> list[str]:
+        shown = elastic.run("scontrol show nodes --all --oneliner").stdout
+        return [line.partition(" RealMemory=")[2].split()[0] for line in sorted(shown.splitlines())]
+
+    named = submit(elastic, "--hold", "--nodelist=gpu-3")
+    elastic.set_pool(**window(-5, least=0, most=1))
+    held = f"{NONE['gpu-0']}".replace("+DYNAMIC", "+DRAIN+DYNAMIC")
+    wait_until(lambda: [*elastic.states().values()].count(held) == 3, lambda: str(elastic.states()), 20)
+    wide = submit(elastic, "--nodes=3", "--exclude=gpu-3")
+    elastic.set_pool(conf=f"{CONF} Weight=1000".replace("RealMemory=1000", "RealMemory=900"))
+    await_state(elastic, wide, "COMPLETED")
+    assert memory() == ["900", "900", "900", "1000"]
+
+    elastic.run(f"scontrol release {named}")
+    await_state(elastic, named, "COMPLETED")
+    elastic.run("scontrol update nodename=gpu-[0-3] state=power_down")
+    wait_until(lambda: memory() == ["900"] * 4, lambda: f"{memory()}, {elastic.states()}\n{elastic.said()}", 30)
+    elastic.set_pool()
+    wait_until(lambda: memory() == ["1000"] * 4, lambda: f"{memory()}, {elastic.states()}\n{elastic.said()}", 30)
+    await_none(elastic)
+
+
+def test_on_notice_batch_jobs_go_back_to_the_queue_at_once_and_run_elsewhere(elastic: ElasticSandbox) -> None:
+    elastic.preemptible = True
+    try:
+        job = submit(elastic, "--mem=100", "--requeue", "--array=3", script="sleep 300")
+        await_state(elastic, job, "RUNNING")
+        kept = submit(elastic, "--mem=100", "--no-requeue", "--nodelist=gpu-0", script="sleep 20")
+        await_state(elastic, kept, "RUNNING")
+        told = time.monotonic()
+        elastic.ask_to_leave("gpu-0")
+        await_state(elastic, job, "PENDING", timeout=10)
+        print(f"back in the queue after {time.monotonic() - told:.1f} s")
+        assert state(elastic, kept) == "RUNNING"
+        elastic.run(f"scontrol update jobid={job} starttime=now")
+        await_state(elastic, job, "RUNNING")
+        assert elastic.run(f"squeue --noheader --jobs={job} --format=%N").stdout.strip() == "gpu-1"
+        await_state(elastic, kept, "COMPLETED")
+        wait_until(lambda: elastic.states()["gpu-0"] == NONE["gpu-0"], lambda: f"{elastic.states()}", 60)
+        elastic.run(f"scancel {job}")
+        await_none(elastic)
+    finally:
+        elastic.preemptible = False
 
 
 def test_a_cluster_without_elastic_pools_takes_a_configuration_with_one(

@@ -134,7 +134,7 @@ def jobs(asked: Asked) -> Said:
     job = asked.start(OTHER)
     told += [shown(asked, OTHER), on_node(asked, OTHER), update(asked, OTHER, "state=drain", "reason=leaving")]
     told += [outcome(asked.run(["scontrol", "delete", f"nodename={OTHER}"]))]
-    told += [outcome(asked.run(["scontrol", "requeue", job]))]
+    told += [outcome(asked.run(["scontrol", "requeue", "incomplete", job]))]
     return told
 
 

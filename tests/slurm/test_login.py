@@ -75,6 +75,8 @@ def test_a_login_node_tells_how_many_are_logged_in_and_waits_for_them_before_it_
     client, login = cluster.pods["client"], cluster.pods["login-0"]
     options = "-i /root/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes"
     wait_until(lambda: sessions(cluster) == "0", lambda: f"{sessions(cluster)}\n{login.log('sshd')}", 20)
+    login.run("pkill -KILL --newest --full [l]ibexec/slurmstack/sessions")  # it is started again
+    wait_until(lambda: sessions(cluster) == "0", lambda: f"{sessions(cluster)}\n{login.log('sshd')}", 20)
     for user in ("alice", "bob"):
         held = f"ssh {options} {user}@login-0 'echo in; sleep 300' </dev/null >/tmp/{user} 2>/dev/null &"
         client.run(["bash", "-c", f"{held} echo $! >/tmp/{user}.pid"])
@@ -84,10 +86,18 @@ def test_a_login_node_tells_how_many_are_logged_in_and_waits_for_them_before_it_
         wait_until(lambda: client.run("cat /tmp/alice /tmp/bob").stdout == "in\nin\n", "two sessions", 20)
         asked = "ps -eo args | grep -c '[s]shd-auth'"
         wait_until(lambda: login.run(asked).stdout.strip() not in {"", "0"}, "one that shows no key", 20)
-        assert sessions(cluster) == "2"
+        wait_until(lambda: sessions(cluster) == "2", lambda: sessions(cluster), 5)  # a count is told again for a while
         # A user's own process by that name, which has lost its parent.
         fake = "'exec -a sshd-session sleep 30 & cp /bin/sleep sshd-session; (setsid ./sshd-session 30 >/dev/null &)'"
         assert ssh_to(cluster, "bob", fake + " </dev/null >/dev/null 2>&1")[0] == 0
+        # And one that has a parent of root's by the name of sshd.
+        child = "setpriv --reuid=10001 ./sshd-session 60 & wait"
+        roots = (
+            f'cd /tmp; cp /bin/bash sshd; cp /bin/sleep sshd-session; (sudo -n ./sshd -c "{child}" >/dev/null 2>&1 &)'
+        )
+        assert ssh_to(cluster, "alice", f"'{roots}' </dev/null")[0] == 0
+        there = "ps -eo ruser,args | grep -c '^alice *[.]/sshd-session 60'"
+        wait_until(lambda: login.run(there).stdout.strip() == "1", lambda: login.run("ps -ef").stdout, 20)
         wait_until(lambda: sessions(cluster) == "2", lambda: sessions(cluster), 20)
         leave = login.start_program("leave")
         wait_until(lambda: "2 sessions to end" in login.log("leave"), lambda: login.log("leave"), 20)

@@ -166,7 +166,8 @@ def test_a_policy_is_made_from_nothing_and_the_second_time_nothing_changes(clust
 
     did = apply(cluster, document(FIRST))
 
-    assert json.loads(planned.stdout)["changes"] == did[:-1]
+    changes = [line for line in did if not line.endswith("commands done")]  # which a slow machine gets to see
+    assert json.loads(planned.stdout)["changes"] == changes[:-1]
     assert "+ account vision (parent ml, organization ml, fairshare 3, qos high,normal, default qos high)" in did
     expected = ["10", "cpu=100,gres/gpu=4,mem=1025M", "", "1-00:00:00", "high,normal", "normal", "root"]
     assert association(cluster, "ml") == expected

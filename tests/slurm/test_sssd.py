@@ -99,6 +99,18 @@ def test_the_home_stays_as_it_is_at_the_next_login(cluster: SlurmSandbox) -> Non
     assert ssh_to(cluster, "lena", "cat .bashrc") == (0, ": mine\n")
 
 
+def test_a_home_has_nothing_of_what_root_in_the_jail_cannot_read(cluster: SlurmSandbox) -> None:
+    def in_jail(command: str) -> None:
+        done = cluster.run(["chroot", "/jail", "sh", "-c", command], pod="login-0")
+        assert done.returncode == 0, done.stderr
+
+    in_jail("mv /home/lena /home/lena.old && mv /etc/skel /etc/skel.old && ln -s /secrets/ssh /etc/skel")
+    try:
+        assert ssh_to(cluster, "lena", "'pwd; ls -A'") == (0, "/home/lena\n")
+    finally:
+        in_jail("rm -r /home/lena /etc/skel; mv /etc/skel.old /etc/skel && mv /home/lena.old /home/lena")
+
+
 def test_the_user_runs_a_job_as_a_member_of_the_directory_s_group(cluster: SlurmSandbox) -> None:
     assert ssh_to(cluster, "lena", "srun -Q id") == (0, LENA + "\n")
     code, out = ssh_to(cluster, "lena", "'sbatch --wait --output=out.txt --wrap id >/dev/null; cat out.txt'")

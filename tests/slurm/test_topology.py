@@ -9,17 +9,7 @@ from tests.slurm.configuring import kill_programs
 from tests.slurm.kubernetes import ENVIRONMENT, KubernetesSandbox
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
-
-LABELS_FILE = {"topology.labels": "example/core\nexample/leaf\n"}
-TREE = "TopologyPlugin=topology/tree\nTopologyParam=SwitchAsNodeRank\nEnforcePartLimits=ALL"
-
-
-def leaf(name: str) -> dict[str, str]:
-    """Labels of a Kubernetes node below a leaf switch."""
-    return {"example/core": "core", "example/leaf": name}
-
-
-NODES = {"node-0": leaf("a"), "node-1": leaf("b"), "node-2": leaf("a"), "node-3": leaf("b"), "node-4": {}}
+from tests.slurm.switches import LABELS_FILE, NODES, TREE, leaf, leaves_of
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +31,8 @@ def four(cluster: KubernetesSandbox) -> KubernetesSandbox:
 
 
 def leaves(cluster: KubernetesSandbox) -> dict[int, str]:
-    """Leaf switch of each node, by the node's number, as a user sees it."""
-    shown = cluster.run("scontrol show topology").stdout
-    lines = [dict(word.partition("=")[::2] for word in line.split()) for line in shown.splitlines()]
-    return {
-        int(name.removeprefix("default-")): line["SwitchName"]
-        for line in lines
-        if line.get("Level") == "0" and line["Nodes"]
-        for name in cluster.run(["scontrol", "show", "hostnames", line["Nodes"]]).stdout.split()
-        if name != "none"
-    }
+    """Leaf switch of each node, by the node's number."""
+    return {int(name.removeprefix("default-")): leaf for name, leaf in leaves_of(cluster).items()}
 
 
 def await_leaves(cluster: KubernetesSandbox, wanted: dict[int, str], timeout: float = 60) -> None:
@@ -179,7 +161,9 @@ def test_a_tree_is_turned_on_and_off_under_a_running_job(own_cluster: ClusterFac
     plain = minimal_config(slurm_version, "EnforcePartLimits=ALL")
     cluster = own_cluster(slurm_version, kind=KubernetesSandbox, config=plain, workers=2, nodes=NODES)
     job = submit(cluster, "srun sleep 600", "-N2")
-    wait_until(lambda: state(cluster, job) == "RUNNING", "the job to run")
+    # Not only in slurmctld's list: a job whose start is under way when slurmctld starts anew is queued again.
+    steps = "squeue --noheader --steps --format=%i"
+    wait_until(lambda: f"{job}.0" in cluster.run(steps).stdout.split(), "the job's step to run")
 
     cluster.set_config(minimal_config(slurm_version, TREE, **LABELS_FILE))
 

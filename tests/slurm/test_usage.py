@@ -47,9 +47,12 @@ class Controller:
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, **_bounds: float
     ) -> subprocess.CompletedProcess[str]:
-        """`kubectl exec -n NAMESPACE POD -c CONTAINER -- COMMAND`."""
+        """`kubectl exec -n NAMESPACE POD -c CONTAINER -- COMMAND`; no pod has the label of the active one of two."""
+        assert (stdin, check) == (None, False)
+        if arguments[:2] == ("get", "pod"):
+            return subprocess.CompletedProcess(arguments, 0, stdout="", stderr="")
         verb, _, _, pod, _, _, _, *command = arguments
-        assert (verb, stdin, check) == ("exec", None, False)
+        assert verb == "exec"
         return self.sandbox.pods[pod].run(command)
 
 

@@ -90,6 +90,17 @@ def test_no_test_imports_another_test() -> None:
         assert not found, f"{path.relative_to(ROOT)}: {found[0]}"
 
 
+def test_what_users_name_makes_no_lines_in_what_the_kernel_or_a_tool_tells() -> None:
+    """Who takes lines by images/common/lines.py reads such names, and cuts nothing there in Python's own way."""
+    readers = 0
+    for path in sorted((ROOT / "images").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "images.common.lines import" in text:
+            readers += 1
+            assert ".splitlines(" not in text, path.relative_to(ROOT)
+    assert readers > 5
+
+
 @pytest.mark.parametrize("name", ["kubernetes", "sacctmgr", "slurmctld"])
 def test_a_stand_in_for_a_server_knows_nothing_of_what_it_tests(name: str) -> None:
     """One that took names or forms from our own tables would agree with any mistake in them."""

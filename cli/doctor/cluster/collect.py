@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,8 +13,12 @@ from cli.doctor.cluster.facts import Facts, Pool
 from cli.doctor.cluster.slurm import SECONDS, ask_slurm
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
+from cli.safety.in_place import has_put_back
+from cli.safety.owner import is_stopped
+from cli.safety.restoring import note_of
 from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
+from slurm.names import CONTROLLER
 
 
 def collect(
@@ -47,20 +50,42 @@ def collect(
         unfinished, silent = (), {**silent, "pulumi": failure.message}
     return Facts(
         namespace=namespace,
-        reached_by=shlex.join(["kubectl", *kubectl.command()[1:]]),
+        reached_by=kubectl.shown,
         now=now,
         pools={
             name: Pool(size=pool.most, gpus=pool.resources.gpus.count, elastic=pool.is_elastic)
             for name, pool in config.worker_nodes.items()
         },
+        login_least=config.login.least if config.login.is_elastic else None,
         partition_pools={name: partition.pools for name, partition in config.partitions.items()},
         wanted_configuration=wanted,
         accounting=config.accounting.enabled,
         unread={**unread, **odd, **silent},
         unfinished=unfinished,
+        restore=_restore(items),
         **parts,
         **of_slurm,
     )
+
+
+def _is_workload(item: Any) -> bool:
+    """Whether it is one of the form that commands write."""
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    notes = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return isinstance(notes, dict) and item["kind"] in {"StatefulSet", "Deployment"} and "name" in item["metadata"]
+
+
+def _restore(items: list[Any]) -> tuple[str, str] | None:
+    """Why Slurm is stopped, and what starts it, where a restore has stopped it."""
+    objects = [item for item in items if _is_workload(item)]
+    stopped = [str(item["metadata"]["name"]) for item in objects if is_stopped(item)]
+    if CONTROLLER not in stopped:
+        return None
+    if any(map(has_put_back, objects)):
+        return f"a restore has left {', '.join(stopped)} stopped", "slurmstack up"
+    note = note_of(objects)
+    cause = f"a restore that has stopped {', '.join(stopped)} runs, or was not finished"
+    return cause, note.command if note is not None else "slurmstack restore"
 
 
 def _get(kubectl: Kubectl, namespace: str, verb: tuple[str, ...]) -> subprocess.CompletedProcess[str]:

@@ -197,6 +197,8 @@ class Facts:
     now: float
     """By the clock of the controller or of this machine, whichever is behind, in seconds since 1970."""
     pools: Mapping[str, Pool] = field(default_factory=dict)
+    login_least: int | None = None
+    """Login nodes that there are in any case, where their number follows the sessions; None: it is fixed."""
     partition_pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Partition of the stack file -> its pools."""
     wanted_configuration: str = ""
@@ -210,6 +212,8 @@ class Facts:
     claims: tuple[Claim, ...] = ()
     machines: tuple[Machine, ...] = ()
     lease: Lease | None = None
+    restore: tuple[str, str] | None = None
+    """Why Slurm is stopped, and the command that starts it, where a restore has stopped it."""
     unfinished: tuple[str, ...] = ()
     """What Pulumi's state says is being done, or was when an update was cut short: `creating slurm-jail`."""
 
@@ -260,4 +264,4 @@ class Facts:
 
     def slurm(self, command: str) -> str:
         """A command of Slurm's, beside slurmctld."""
-        return f"kubectl exec -n {self.namespace} controller-0 -c slurmctld -- {command}"
+        return f"kubectl exec -n {self.namespace} service/controller-0 -c slurmctld -- {command}"

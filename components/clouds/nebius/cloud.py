@@ -90,6 +90,7 @@ class NebiusCloud(pulumi.ComponentResource):
             service_account_id=account.id if account else None,
             filesystems=self._filesystems,
             gpu_clusters=create_gpu_clusters(self._scope, pools),
+            saves_jail=self._config.backup is not None,
         )
         groups: dict[str, list[pulumi.Resource]] = {"": [*create_role_groups(self._scope, args)]}
         for name, pool in pools.items():

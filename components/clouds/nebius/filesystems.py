@@ -14,6 +14,9 @@ from config.nebius.needs import FilesystemNeed
 OF_CONTROLLER = ("controller-state", "database-data")
 """File systems that only the machines of the role `controller` mount."""
 
+OF_JAIL = ("jail", "homes")
+"""What Jobs that write users' accounts and homes have, and backups."""
+
 MOUNT_ROOT = "/mnt/slurmstack"
 """Directory of the machines below which each file system is mounted, under its tag."""
 

@@ -9,7 +9,7 @@ import pulumi
 import pulumi_nebius as nebius
 
 from components.clouds.nebius.cloud_init import cloud_init
-from components.clouds.nebius.filesystems import OF_CONTROLLER
+from components.clouds.nebius.filesystems import OF_CONTROLLER, OF_JAIL
 from components.clouds.nebius.placement import (
     drivers_preset,
     role_labels,
@@ -44,11 +44,14 @@ class NodeGroupsArgs:
     """Ids by tag."""
     gpu_clusters: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     """Ids by pool."""
+    saves_jail: bool = False
+    """Whether backups are made, which happens beside slurmctld."""
 
 
 def create_role_groups(scope: CloudScope, args: NodeGroupsArgs) -> list[nebius.Mk8sV1NodeGroup]:
     """The machines of our own roles, one group each, with the file systems that their pods mount."""
-    mounted = {"system": ("jail",), "controller": OF_CONTROLLER, "login": _of_users(args)}
+    of_controller = (*OF_CONTROLLER, *(OF_JAIL if args.saves_jail else []))
+    mounted = {"system": OF_JAIL, "controller": of_controller, "login": _of_users(args)}
     return [
         _create(scope, args, scope.name(role), _role_machines(role, nodes), _only(args, mounted[role]))
         for role, nodes in args.cloud.roles.items()

@@ -9,6 +9,8 @@
  * back to the queue by Slurm's ResumeTimeout.
  */
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +31,7 @@
 #define PORT "8818"
 #endif
 #define CONNECTS 5 /* seconds: a job on nodes that are up waits for it, too, while that pod's machine is lost */
+#define LOST 30 /* seconds: without a word from that machine, after which the job is not kept waiting for it */
 #define LONGEST 7230 /* seconds: config/sections/workers.py lets no pool have more than two hours */
 
 static char *read_pools(void)
@@ -45,6 +48,17 @@ static char *read_pools(void)
 	return text;
 }
 
+/* That machine may be lost while we wait, and then nobody says so. */
+static void notice_a_loss(int connection)
+{
+	int yes = 1, often = LOST / 6, tries = 5;
+
+	setsockopt(connection, IPPROTO_TCP, TCP_KEEPIDLE, &often, sizeof(often));
+	setsockopt(connection, IPPROTO_TCP, TCP_KEEPINTVL, &often, sizeof(often));
+	setsockopt(connection, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof(tries));
+	setsockopt(connection, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
+}
+
 static int connect_to(const char *host, const char *port)
 {
 	struct addrinfo wanted = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found, *at;
@@ -57,6 +71,7 @@ static int connect_to(const char *host, const char *port)
 		connection = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
 		if (connection < 0)
 			continue;
+		notice_a_loss(connection);
 		setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof(longest));
 		setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &to_connect, sizeof(to_connect)); /* of connect, too */
 		if (connect(connection, at->ai_addr, at->ai_addrlen) == 0)

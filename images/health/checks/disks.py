@@ -113,7 +113,7 @@ def try_to_write(directory: Path) -> Result:
 
 def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     """Look at all of them; one that cannot be looked at does not hide the others."""
-    paths = [*([node.jail] if node.jail else []), *node.local_disks]
+    paths = [*filter(None, (node.jail, node.homes)), *node.local_disks]
     found = [try_to_write(node.root / directory) for directory in WRITTEN]
     for path in dict.fromkeys(paths):
         try:
@@ -128,7 +128,7 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
 # Not before a job: a full jail is the same for all nodes, and nothing that a job's start elsewhere would help.
 CHECK: Final = Check(
     name=NAME,
-    summary="space and inodes of the jail and the local disks, and whether the local one can be written to",
+    summary="space and inodes of the jail, homes and the local disks, and whether the local one can be written to",
     run=run,
     seconds=SECONDS,
 )

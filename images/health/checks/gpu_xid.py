@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
+from images.common.lines import lines_in
 from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
 from images.health.nvidia import smi, xid_lines
 from images.health.nvidia.xid_lines import Event
@@ -30,6 +31,9 @@ TELL_SECONDS: Final = 600.0
 WARN_SECONDS: Final = 86400.0
 """For how long other errors are told that need no reset."""
 
+_LONG: Final = 65_536
+"""Characters: half of the smallest buffer that kernels of distributions have (CONFIG_LOG_BUF_SHIFT=17)."""
+
 _SEEN: Final = "gpus-seen"
 _DRIVER: Final = "proc/driver/nvidia/version"
 
@@ -43,7 +47,7 @@ def read_log(runner: Runner) -> str:
         raise UnknownError("there is no dmesg")
     if not answer.ok:
         raise UnknownError(answer.message[:160])
-    lines = [line for line in answer.stdout.splitlines() if line.strip()]
+    lines = [line for line in lines_in(answer.stdout) if line.strip()]
     if lines and not any(line.startswith("<") for line in lines):
         raise UnknownError(f"dmesg says something unexpected: {lines[0][:80]}")
     return answer.stdout
@@ -53,14 +57,15 @@ def with_remembered(node: Node, log: str) -> list[Event]:
     """What is in the log, and before it the faults that were in it once, unless somebody has emptied it.
 
     A log that has lost its oldest lines still ends in what was its last line at the run before; one that was emptied
-    does not have that line any more.
+    does not have that line any more. Nor has one that users have filled since, by programs that crash: that is long.
     """
-    lines = log.splitlines()
+    lines = lines_in(log)
     found = xid_lines.find(lines)
     boot, before = this_boot(node), recall(node, NAME)
     earlier: list[Event] = []
     failing_before = before.get("failing")
-    if before.get("boot") == boot and before.get("last") in lines and isinstance(failing_before, list):
+    goes_on = before.get("last") in lines or len(log) >= _LONG
+    if before.get("boot") == boot and goes_on and isinstance(failing_before, list):
         present = {(event.bus, event.number, event.seconds) for event in found}
         known = [event for event in map(_event, failing_before) if event is not None]
         earlier = [event for event in known if (event.bus, event.number, event.seconds) not in present]
@@ -173,7 +178,7 @@ def _unknown(log: str, uptime: float | None, thresholds: Thresholds) -> list[Res
     seconds = thresholds.get(NAME, "warn_seconds", WARN_SECONDS)
     lines = [
         line
-        for at, line in xid_lines.not_understood(log.splitlines())
+        for at, line in xid_lines.not_understood(lines_in(log))
         if at is None or uptime is None or uptime - at <= seconds
     ]
     return [not_checked(f"{len(lines)} lines about Xids are not understood: {lines[-1][:120]}")] if lines else []

@@ -39,6 +39,8 @@ FIRST_USER: Final = 1000
 """Numbers below are the system's own (Debian policy, 9.2.2)."""
 
 _SQUEUE_SECONDS: Final = 3.0
+_SQUEUE_BYTES: Final = 128 << 20
+"""Of all users' jobs, some 50,000 usual ones (docs/metrics.md). With more it is not checked."""
 _UNSEEN: Final = "stray ?"
 _OWN: Final = "health"
 """Beginning of our programs' names, which are root's. One of ours that is stuck is reported by the check that it was:
@@ -147,7 +149,7 @@ def _judge_steps(node: Node, runner: Runner, proc: Path, steps: list[tuple[Proce
     if not suspect:
         return ok(processes_steps_without_job=0.0)
     try:
-        known = set(Slurm(runner=runner, timeout=_SQUEUE_SECONDS).jobs_of(node.name))
+        known = set(Slurm(runner=runner, timeout=_SQUEUE_SECONDS).jobs_of(node.name, most=_SQUEUE_BYTES))
         why = "" if all(job.isdigit() for job in known) else "squeue said something that is no job's number"
     except SlurmError as error:
         why = str(error)[:100]

@@ -14,6 +14,7 @@
 
 #define DEEPEST 64 /* ancestors that are looked at */
 #define MOST_ENTRIES 10000 /* of a directory; the Python program has the same limit */
+#define GONE ".gone-" /* as in job_directory.py */
 #define LOOKS 20 /* at all processes, until one is whole; the Python program (proc.py) has the same limit */
 #define SKIP_2 " %*s %*s"
 #define SKIP_15 " %*s" SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2
@@ -267,6 +268,24 @@ static int has_ipc(const char *proc, uid_t uid)
 	       || has_listed(proc, "sem", "%*s %*s %*s %*s %lu %*s %lu", uid);
 }
 
+/* 1: something that was moved aside is still there, or it cannot be told: the Python program removes it. */
+static int has_gone(int jobs)
+{
+	struct dirent *entry;
+	int found = 0, copy = openat(jobs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = copy < 0 ? NULL : fdopendir(copy);
+
+	if (directory == NULL) {
+		if (copy >= 0)
+			close(copy);
+		return 1;
+	}
+	while (!found && (entry = readdir(directory)) != NULL)
+		found = strncmp(entry->d_name, GONE, strlen(GONE)) == 0;
+	closedir(directory);
+	return found;
+}
+
 int around_end(const struct places *places, const char *job, uid_t uid)
 {
 	const char *const *place;
@@ -274,7 +293,7 @@ int around_end(const struct places *places, const char *job, uid_t uid)
 
 	if (jobs < 0)
 		return -1;
-	removed = unlinkat(jobs, job, AT_REMOVEDIR) == 0 || errno == ENOENT;
+	removed = (unlinkat(jobs, job, AT_REMOVEDIR) == 0 || errno == ENOENT) && !has_gone(jobs);
 	close(jobs);
 	if (!removed)
 		return -1;

@@ -97,6 +97,11 @@ static void directories(uid_t uid)
 	expect("has a file", around_end(&places, "17", uid + 1), -1);
 	unlink(path);
 
+	mkdir(in(jobs, ".gone-16-1"), 0700);
+	expect("an earlier job's is still there", around_end(&places, "17", uid + 1), -1);
+	rmdir(in(jobs, ".gone-16-1"));
+	expect("it has gone", around_end(&places, "17", uid + 1), 0);
+
 	chmod(jobs, 0777);
 	expect("others may write", around_make(&places, "19", uid, getgid()), -1);
 	chmod(jobs, 0755);

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,11 +23,12 @@ Judgement = Literal["fail", "warn", "user", "ignore"]
 _TABLE: Final = Path(__file__).with_name("xid_table.json")
 
 _PREFIX: Final = r"(?:<\d+>)?(?:\[\s*(?P<seconds>\d+\.\d+)\]\s*)?"
+_STAMP: Final = re.compile(r"(?:<\d+>)?\[\s*\d+\.\d{6}\]")
 _XID: Final = (
     _PREFIX + r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})[^)]*\): (?P<number>\d+)"
     r"(?:, (?P<text>.*))?"
 )
-_ABOUT_XID: Final = _PREFIX + r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F]{4,8}[:.].*"
+_ABOUT_XID: Final = _PREFIX + r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}[:.].*"
 """Whatever the driver says of an Xid. Longer than a process' name may be: with that the kernel begins lines, too."""
 _SWITCH: Final = (
     _PREFIX + r"nvidia-(?P<switch>nvswitch\d+): SXid \([^)]*\): (?P<number>\d+), (?P<severity>Fatal|Non-fatal), .*"
@@ -70,7 +71,7 @@ def find(lines: Iterable[str]) -> list[Event]:
     """All Xids in lines of the kernel's log, oldest first."""
     found = []
     table: dict[str, Any] = {}
-    for line in lines:
+    for line in _records(lines):
         if "Xid (" not in line:
             continue
         table = table or json.loads(_TABLE.read_text(encoding="utf-8"))
@@ -80,10 +81,24 @@ def find(lines: Iterable[str]) -> list[Event]:
     return found
 
 
+def _records(lines: Iterable[str]) -> Iterator[str]:
+    """The first line of each record.
+
+    A record may have text of a user's in it, with line breaks: the name of a file that a program ended in. The kernel
+    then writes priority and time, in microseconds, before each of its lines. The driver's own have one line.
+    """
+    last = ""
+    for line in lines:
+        match = _STAMP.match(line)
+        if match is None or match[0] != last:
+            yield line
+        last = match[0] if match else ""
+
+
 def not_understood(lines: Iterable[str]) -> list[tuple[float | None, str]]:
     """Lines about Xids in a form that is unknown here: when, in seconds of the log, and the line."""
     found = []
-    for line in lines:
+    for line in _records(lines):
         match = re.fullmatch(_ABOUT_XID, line) if "Xid (" in line else None
         if match is not None and re.fullmatch(_XID, line) is None:
             found.append((None if match["seconds"] is None else float(match["seconds"]), line))

@@ -54,7 +54,8 @@ class _Run:
         self.requests = Counter(question.method for question in sandbox.api.questions)
         runs = float(began.read_text())
         began.unlink()
-        times = [submitted, min(sandbox.asked), max(sandbox.asked), max(sandbox.started), registered, runs]
+        asked = [at for at in sandbox.asked if at < runs]  # what is asked for after that is their end
+        times = [submitted, min(asked), max(asked), max(sandbox.started), registered, runs]
         self.steps = [end - begin for begin, end in itertools.pairwise(times)]
         self.to_asked, self.to_registered, self.to_run = (at - submitted for at in (times[2], registered, runs))
         wait_until(lambda: not sandbox.worker_pods(), self._why, 300)

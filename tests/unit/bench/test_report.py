@@ -39,6 +39,12 @@ def test_a_row_has_median_spread_runs_goal_and_whether_it_is_met() -> None:
     assert cells(row("a", 3.5))[-2:] == ["-", "-"]
 
 
+def test_a_goal_may_be_for_the_worst_of_all_runs() -> None:
+    assert cells(row("a", 1, 2, 5, goal=3, worst=True))[-2:] == ["3 s (worst)", "no, by 2.00 s"]
+    assert cells(row("a", 1, 2, 3, goal=3, worst=True))[-1] == "yes"
+    assert cells(row("a", 0, 0, unit="jobs", goal=0, worst=True))[1:] == ["0 jobs", "0-0", "2", "0 jobs (worst)", "yes"]
+
+
 def test_other_units_are_shown() -> None:
     assert cells(row("a", 1500, unit="MiB", goal=2000))[1:] == ["1,500 MiB", "1,500-1,500", "1", "2000 MiB", "yes"]
 

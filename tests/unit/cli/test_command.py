@@ -138,7 +138,7 @@ def test_pulumi_is_asked_for_by_name_only_where_it_is(tmp_path: Path) -> None:
 
 
 def test_a_protected_stack_is_not_destroyed(tmp_path: Path) -> None:
-    done = slurmstack("destroy", "--yes", "--config", str(stack_file(tmp_path, stacks.existing())))
+    done = slurmstack("destroy", "--yes", "--delete-data", "--config", str(stack_file(tmp_path, stacks.existing())))
     assert done.returncode == 3
     assert "this stack is protected" in done.stderr
 

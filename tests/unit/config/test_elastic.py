@@ -11,10 +11,10 @@ from tests.stacks import dev, with_change
 from tests.unit.config.messages import complaints
 
 WRONG = {
-    "no size": ("x", "worker_nodes.default.size: 'x' is neither a number of nodes nor a map with min and max"),
-    "a switch": (True, "worker_nodes.default.size: true is neither a number of nodes nor a map with min and max"),
-    "a text": ("3", "worker_nodes.default.size: '3' is neither a number of nodes nor a map with min and max"),
-    "less than none": (-1, "worker_nodes.default.size: -1 is no number of nodes of one pool: 0 to 5000"),
+    "no size": ("x", "worker_nodes.default.size: 'x' is not a whole number: write a number, or {min: 1, max: 5}"),
+    "a switch": (True, "worker_nodes.default.size: true is not a whole number"),
+    "a text": ("3", "worker_nodes.default.size: '3' is not a whole number: write it without quotes"),
+    "less than none": (-1, "worker_nodes.default.size: -1 is not allowed: input should be greater than or equal to 0"),
     "too many": ({"max": 5001}, "worker_nodes.default.size.max: 5001 is not allowed: input should be less than"),
     "no max": ({"min": 1}, "worker_nodes.default.size.max: is required but not set"),
     "more than max": ({"min": 3, "max": 2}, "worker_nodes.default.size: has min 3, which is more than its max, 2"),
@@ -52,6 +52,9 @@ def test_what_is_no_idle_time_is_refused(value: object) -> None:
 def test_times_of_an_elastic_pool_are_refused_for_a_fixed_one() -> None:
     (told,) = complaints(with_change(dev(), "worker_nodes.default.idle_timeout", "10m"))
     assert "has idle_timeout, which is for elastic pools; write size: {min: 0, max: 2}" in told
+    empty = with_change(dev(), "worker_nodes.default.size", 0)
+    (told,) = complaints(with_change(empty, "worker_nodes.default.idle_timeout", "10m"))
+    assert "write size: {min: 0, max: 1}" in told, "no other would be taken"
 
 
 BESIDE = {
@@ -59,7 +62,8 @@ BESIDE = {
         {"SuspendTime": 60},
         "is what starts and ends the nodes of the elastic pool 'default'",
     ),
-    "slurm.settings.TopologyPlugin": ("topology/tree", "is elastic, and Slurm has a tree of switches"),
+    "slurm.settings.SuspendExcStates": ("DOWN", "is what starts and ends the nodes of the elastic pool 'default'"),
+    "slurm.settings.TopologyPlugin": ("topology/block", "have no place while they are off; leave it out"),
     "slurm.settings.PrologEpilogTimeout": (30, "is 30 s, and a job waits for its nodes in PrologSlurmctld for up to"),
     "slurm.settings.SlurmctldParameters": ("enable_configless,idle_on_node_suspend", "has idle_on_node_suspend"),
 }
@@ -71,6 +75,21 @@ def test_settings_that_do_not_go_with_elastic_pools_are_refused(path: str) -> No
     (told,) = complaints(with_change(elastic(), path, value))
     assert said in told
     load_config(with_change(dev(), path, value))
+
+
+def test_preemptible_is_for_elastic_pools_where_the_machines_are_somebody_else_s() -> None:
+    assert load_config(elastic(preemptible=True)).worker_nodes["default"].gives_back
+    assert not load_config(elastic()).worker_nodes["default"].gives_back
+    (told,) = complaints(with_change(dev(), "worker_nodes.default.preemptible", True))
+    assert told == (
+        "worker_nodes.default.preemptible: does nothing for a pool of a fixed size; write size: {min: 0, max: 2}, or "
+        "remove it"
+    )
+
+
+def test_a_switch_tree_goes_with_an_elastic_pool() -> None:
+    load_config(with_change(elastic(), "topology.plugin", "tree"))
+    load_config(with_change(elastic(), "slurm.settings.TopologyPlugin", "topology/tree"))
 
 
 def test_machines_are_kept_warm_for_elastic_pools_alone_and_no_more_than_there_are_nodes() -> None:
@@ -94,7 +113,6 @@ def test_a_priority_class_has_a_name_that_kubernetes_takes(path: str) -> None:
 REFUSED = {
     "a program of Slurm's power saving": ("slurm.settings.ResumeProgram", "/bin/true", "slurm.settings.resumeprogram"),
     "the name of its partition": ("partitions.elastic-default", {"pools": ["default"]}, "partitions.elastic-default"),
-    "a tree of switches": ("topology.plugin", "tree", "worker_nodes.default.size"),
 }
 
 

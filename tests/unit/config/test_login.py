@@ -10,7 +10,7 @@ from config import load_config
 from config.nebius.cloud import NebiusCloud
 from tests import stacks
 from tests.stacks import dev, with_change
-from tests.unit.config.messages import complaints
+from tests.unit.config.messages import complaints, policy_complaint, with_sections
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no login node": ({"size": {"min": 0, "max": 2}}, "login.size.min: 0 is not allowed: input should be greater than"),
@@ -54,3 +54,27 @@ def test_on_nebius_there_is_room_for_all_of_them() -> None:
     (told,) = complaints(with_change(sections, "cloud.login_nodes", {"max_size": 4}))
     assert "and login.size is 50" in told
     assert isinstance(load_config(stacks.nebius()).cloud, NebiusCloud)
+
+
+@pytest.mark.parametrize(
+    ("memory", "limit", "expected"), [("128Mi", None, "8Gi"), ("16Gi", None, "16Gi"), ("1Gi", "2Gi", "2Gi")]
+)
+def test_a_login_node_may_have_more_memory_than_it_asks_for(memory: str, limit: str | None, expected: str) -> None:
+    config = load_config(with_sections(login={"memory": memory, "memory_limit": limit}))
+    assert config.login.most_memory == expected
+
+
+def test_a_limit_below_the_request_is_told() -> None:
+    assert policy_complaint(login={"memory": "4Gi", "memory_limit": "2Gi"}) == (
+        "login: has a memory_limit of 2Gi, which is less than its memory, 4Gi"
+    )
+
+
+def test_a_user_s_share_above_the_login_node_s_memory_is_told() -> None:
+    limits = {"total_memory": "100Gi"}
+    assert policy_complaint(login={"memory": "64Mi", "memory_limit": "64Mi", "user_limits": limits}) == (
+        "login: has user_limits.total_memory: 100Gi for one user, and the login node has 64Mi for all (memory_limit); "
+        "that bounds nothing. Take less, or raise memory_limit"
+    )
+    for fits in ({"memory_limit": "100Gi"}, {"memory": "100Gi"}):
+        assert load_config(with_sections(login={**fits, "user_limits": limits})).login.user_limits.total_memory

@@ -15,6 +15,7 @@ from tests.unit.config.messages import complaints
 
 POOL = {"size": 2, "resources": {"cpus": 2, "memory": "2Gi"}}
 NO_REGISTRY = "is not how an image's name begins: a host, with :PORT and /PATH if need be, without https://"
+A_SIZE = ": write a number, or {min: 1, max: 5}"
 NO_SETTING = "is no value of slurm.conf: write text, a number, true, false or a list of these"
 
 
@@ -47,15 +48,21 @@ NO_SETTING = "is no value of slurm.conf: write text, a number, true, false or a 
         ("partitions.main.pools", True, ": true is not a list; write a list: [true]"),
         ("partitions.main.pools", [], ": [] has 0 entries; at least 1"),
         ("partitions.main.max_time", date(2026, 1, 1), ": 2026-01-01 is not text: write it in quotes"),
-        ("login.size", "9" * 5000 + "s", f": '{'9' * 199}... is not a whole number"),
+        ("login.size", "9" * 5000 + "s", f": '{'9' * 199}... is not a whole number{A_SIZE}"),
         ("login.memory", "9" * 5000 + "Mi", f": '{'9' * 199}... is more than 100Pi, which is surely a slip"),
         ("login", {"[key]": 1}, ".[key]: '[key]' is not a known key"),
         ("login.cpu", "2 cores", ": '2 cores' is not a number of CPUs: write it as '2', '0.5' or 500m"),
         ("login.cpu", "9" * 23, f": '{'9' * 23}' is more than 100,000 CPUs, which is surely a slip"),
         ("login.cpu", "100000001m", ": '100000001m' is more than 100,000 CPUs, which is surely a slip"),
-        ("login.size", "two", ": 'two' is not a whole number"),
+        ("login.size", "two", f": 'two' is not a whole number{A_SIZE}"),
+        ("login.size", "1-5", f": '1-5' is not a whole number{A_SIZE}"),
+        (
+            "worker_nodes.default.size",
+            "0 .. 64",
+            ": '0 .. 64' is not a whole number: write a number, or {min: 0, max: 64}",
+        ),
         ("login.size", 1.5, ": 1.5 is not a whole number"),
-        ("login.size", "30s", ": '30s' is not a whole number"),
+        ("login.size", "30s", f": '30s' is not a whole number{A_SIZE}"),
         (
             "health.interval",
             "30s",

@@ -1,4 +1,4 @@
-"""Accounting, the REST API, images, rules at submission, and settings that say the same thing as a section."""
+"""The REST API, images, rules at submission, and settings that say the same thing as a section."""
 
 from __future__ import annotations
 
@@ -11,112 +11,13 @@ from config import load_config
 from config.schema import stack_file_schema
 from tests import stacks
 from tests.stacks import with_change
-from tests.unit.config.messages import complaints, policy_complaint, policy_complaints, with_sections
+from tests.unit.config.messages import complaints, policy_complaint, with_sections
 
 DIGEST = f"sha256:{'a' * 64}"
 EXTERNAL: dict[str, Any] = {"host": "db.example", "password": {"name": "db", "key": "password"}}
 TEAMS: dict[str, Any] = {"accounts": {"ml": {}}, "users": {"alice": {"uid": 10001, "accounts": ["ml"]}}}
 OFF = {"enabled": False}
 MAIN: dict[str, Any] = {"pools": ["cpu"]}
-
-
-@pytest.mark.parametrize(
-    ("sections", "where"),
-    [
-        ({"accounts": {"ml": {}}}, "accounts"),
-        ({"qos": {"high": {}}}, "qos"),
-        ({"priority": {"max_age": "1-0"}}, "priority"),
-        (
-            {
-                "reservations": {
-                    "r": {"start": "2999-01-01T00:00", "duration": "1", "node_count": 1, "users": ["alice"]}
-                }
-            },
-            "reservations",
-        ),
-        ({"accounting": OFF | {"prune": True}}, "accounting.prune"),
-        ({"accounting": OFF | {"enforce": ["nojobs"]}}, "accounting.enforce"),
-        ({"users": {"alice": {"uid": 10001, "admin_level": "operator"}}}, "users.alice.admin_level"),
-        ({"partitions": {"main": {**MAIN, "qos": "normal"}}}, "partitions.main.qos"),
-        ({"partitions": {"main": {**MAIN, "allow_accounts": ["root"]}}}, "partitions.main.allow_accounts"),
-    ],
-)
-def test_policy_needs_accounting(sections: dict[str, Any], where: str) -> None:
-    complaint = policy_complaint(**{"accounting": OFF, **sections})
-    assert complaint == (f"{where}: needs accounting, and accounting.enabled is false; set it to true, or remove this")
-
-
-def test_preemption_by_qos_needs_accounting() -> None:
-    found = policy_complaints(accounting=OFF, preemption={"type": "qos"}, qos={"a": {"preempt": ["b"]}, "b": {}})
-    assert any(line.startswith("preemption.type: qos needs accounting") for line in found)
-
-
-def test_a_cluster_without_accounting_is_accepted() -> None:
-    load_config(with_sections(accounting=OFF))
-
-
-@pytest.mark.parametrize("enforce", [["associations"], ["limits"], ["safe"], ["qos", "nosteps"]])
-def test_enforcement_without_accounts_would_let_nobody_run(enforce: list[str]) -> None:
-    complaint = policy_complaint(accounting={"enforce": enforce})
-    assert complaint.startswith("accounting.enforce: has ")
-    assert "no accounts are declared" in complaint
-    load_config(with_sections(accounting={"enforce": enforce}, **TEAMS))
-
-
-def test_access_by_account_needs_enforcement() -> None:
-    partitions = {"main": {**MAIN, "allow_accounts": ["ml"]}}
-    complaint = policy_complaint(accounting={"enforce": []}, partitions=partitions, **TEAMS)
-    assert complaint.startswith(
-        "partitions.main.allow_accounts: has no effect, as accounting.enforce lacks associations"
-    )
-    load_config(with_sections(partitions=partitions, **TEAMS))
-
-
-def test_an_unknown_kind_of_enforcement_is_named() -> None:
-    assert "did you mean 'limits'?" in policy_complaint(accounting={"enforce": ["limit"]})
-
-
-@pytest.mark.parametrize(("field", "value"), [("storage", "20Gi"), ("storage_class", "fast"), ("memory", "1Gi")])
-def test_an_external_database_has_no_volume_of_ours(field: str, value: str) -> None:
-    complaint = policy_complaint(accounting={"database": {"external": EXTERNAL, field: value}})
-    assert complaint.startswith(f"accounting.database.{field}: is for a MariaDB in the cluster, and external names")
-
-
-@pytest.mark.parametrize("user", ["a b", "x\nStoragePass=y", "", "x" * 81])
-def test_a_database_user_cannot_bring_another_line_in(user: str) -> None:
-    complaint = policy_complaint(accounting={"database": {"external": {**EXTERNAL, "user": user}}})
-    assert complaint.startswith("accounting.database.external.user: ")
-
-
-@pytest.mark.parametrize("host", ["db.example", "10.0.0.30", "fd12::1", "DB-1"])
-def test_a_database_is_at_a_host(host: str) -> None:
-    load_config(with_sections(accounting={"database": {"external": {**EXTERNAL, "host": host}}}))
-
-
-@pytest.mark.parametrize("host", ["a..b", "10.0.0.300", "0x7f000001", "fe80::1%\nStoragePass=y", "db.example:3306", ""])
-def test_a_database_is_at_no_host_that_cannot_be(host: str) -> None:
-    complaint = policy_complaint(accounting={"database": {"external": {**EXTERNAL, "host": host}}})
-    assert complaint.startswith("accounting.database.external.host: ")
-    assert "has the host" in complaint
-
-
-@pytest.mark.parametrize("age", ["90", "0days", "1 month", "70000hours", "3years"])
-def test_an_age_is_one_that_slurmdbd_knows(age: str) -> None:
-    assert policy_complaint(accounting={"retention": {"jobs": age}}).startswith("accounting.retention.jobs: ")
-
-
-def test_a_password_in_the_stack_file_is_refused() -> None:
-    complaint = policy_complaint(accounting={"settings": {"StoragePass": "secret"}})
-    assert "a password never belongs into a stack file" in complaint
-    assert "'secret'" not in complaint
-
-
-@pytest.mark.parametrize(
-    ("key", "field"),
-    [("StorageHost", "accounting.database.external.host"), ("purgejobafter", "accounting.retention.jobs")],
-)
-def test_slurmdbd_s_keys_that_fields_write_are_refused(key: str, field: str) -> None:
-    assert field in policy_complaint(accounting={"settings": {key: "x"}})
 
 
 @pytest.mark.parametrize(
@@ -374,30 +275,6 @@ def test_a_pod_asks_for_at_most_twice_the_cpus_of_its_node(request_: str, *, is_
         )
 
 
-@pytest.mark.parametrize(
-    ("memory", "limit", "expected"), [("128Mi", None, "8Gi"), ("16Gi", None, "16Gi"), ("1Gi", "2Gi", "2Gi")]
-)
-def test_a_login_node_may_have_more_memory_than_it_asks_for(memory: str, limit: str | None, expected: str) -> None:
-    config = load_config(with_sections(login={"memory": memory, "memory_limit": limit}))
-    assert config.login.most_memory == expected
-
-
-def test_a_limit_below_the_request_is_told() -> None:
-    assert policy_complaint(login={"memory": "4Gi", "memory_limit": "2Gi"}) == (
-        "login: has a memory_limit of 2Gi, which is less than its memory, 4Gi"
-    )
-
-
-def test_a_user_s_share_above_the_login_node_s_memory_is_told() -> None:
-    limits = {"total_memory": "100Gi"}
-    assert policy_complaint(login={"memory": "64Mi", "memory_limit": "64Mi", "user_limits": limits}) == (
-        "login: has user_limits.total_memory: 100Gi for one user, and the login node has 64Mi for all (memory_limit); "
-        "that bounds nothing. Take less, or raise memory_limit"
-    )
-    for fits in ({"memory_limit": "100Gi"}, {"memory": "100Gi"}):
-        assert load_config(with_sections(login={**fits, "user_limits": limits})).login.user_limits.total_memory
-
-
 _RANGE = "neither 'internet' nor an address range such as 10.3.0.0/24 or 10.3.0.7/32"
 
 
@@ -412,3 +289,11 @@ _RANGE = "neither 'internet' nor an address range such as 10.3.0.0/24 or 10.3.0.
 )
 def test_what_users_may_reach_outside_is_checked(policies: dict[str, Any], told: str) -> None:
     assert policy_complaint(network_policies=policies).startswith(f"network_policies.egress{told}")
+
+
+def test_two_services_cannot_have_one_port_of_the_machines() -> None:
+    both = {"service_type": "NodePort", "node_port": 30022}
+    sections = stacks.existing_full() | {"login": {"size": 1, **both}, "rest": {"enabled": True, **both}}
+    assert complaints(sections) == ["rest.node_port: is login.node_port, too: a machine's port leads to one Service"]
+    sections["rest"] = {**sections["rest"], "node_port": 30023}
+    load_config(sections)

@@ -139,3 +139,23 @@ def test_the_engine_s_own_table_is_searched_for_misspelt_prefixes() -> None:
             stack_config()
     finally:
         pulumi.runtime.set_all_config({}, [])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("jail.size", "\uff12\uff10Gi"),
+        ("worker_nodes.cpu.resources.memory", "\uff14Gi"),
+        ("login.cpu", "\uff12"),
+        ("partitions.gpu.max_time", "\u0666\u0660"),
+        ("jail.storage_class", "My Class"),
+        ("controller.storage_class", "a/b"),
+        ("accounts.ml.description", "two\u2028lines"),
+        ("accounts.ml.description", "a\x00b"),
+        ("accounts.ml.organization", "a\rb"),
+        ("qos.urgent.description", "a\x85b"),
+    ],
+)
+def test_what_kubernetes_or_slurm_would_read_otherwise_is_no_value(path: str, value: str) -> None:
+    (complaint,) = complaints(with_change(stacks.existing_full(), path, value))
+    assert complaint.startswith(f"{path}: ")

@@ -20,7 +20,6 @@ EVERY_MACHINE_KEY: dict[str, Any] = {
     "preset": "8gpu-128vcpu-1600gb",
     "gpu_cluster": {"infiniband_fabric": "fabric-6"},
     "boot_disk": {"size": "128Gi"},
-    "preemptible": False,
     "reservation": {"policy": "AUTO"},
     "local_disks": {"use": "ephemeral"},
     "autoscaling": {"max_size": 10},
@@ -34,7 +33,11 @@ EVERY_MACHINE_KEY: dict[str, Any] = {
 PATHS = st.lists(st.sampled_from(["data", "data2", "home", "x"]), min_size=1, max_size=3).map("/".join)
 
 
-@pytest.mark.parametrize("key", Machines.model_fields)
+def test_every_key_of_machines_is_tried_but_the_one_that_elastic_pools_have_on_every_cloud() -> None:
+    assert EVERY_MACHINE_KEY.keys() == Machines.model_fields.keys() - {"preemptible"}
+
+
+@pytest.mark.parametrize("key", EVERY_MACHINE_KEY)
 @pytest.mark.parametrize("sections", [stacks.dev(), stacks.existing()], ids=["local", "existing"])
 def test_a_machine_cannot_be_chosen_where_somebody_else_made_it(sections: dict[str, Any], key: str) -> None:
     pool = next(iter(sections["worker_nodes"]))
@@ -49,6 +52,7 @@ def test_a_machine_cannot_be_chosen_where_somebody_else_made_it(sections: dict[s
     ("path", "value"),
     [
         ("jail", {"filesystem": {"id": "computefilesystem-a"}}),
+        ("jail.homes", {"filesystem": {}}),
         ("controller", {"filesystem": {}}),
         ("accounting.database", {"filesystem": {}}),
     ],
@@ -83,6 +87,15 @@ def test_mounts_do_not_hide_each_other(sections: dict[str, Any], paths: tuple[st
     else:
         (complaint,) = complaints(changed)
         assert complaint.startswith(expected)
+
+
+@pytest.mark.parametrize(("path", "refused"), [("/home", True), ("/homes", False), ("/home/shared", False)])
+def test_no_mount_is_where_homes_have_a_volume_of_their_own(path: str, refused: bool) -> None:
+    changed = with_change(with_change(stacks.existing(), "mounts", {"a": {"path": path}}), "jail.homes", {})
+    if refused:
+        assert complaints(changed) == ["mounts.a.path: /home is the path of jail.homes; remove one of the two"]
+    else:
+        assert load_config(changed).jail.homes is not None
 
 
 @given(st.lists(PATHS.map("/{}".format), min_size=1, max_size=4))

@@ -23,8 +23,9 @@ DEADLY = "deadly"
 class FakeSlurmctld(Slurmctld):
     """Dies of deadly files."""
 
-    def __init__(self, store: Store, clock: FakeClock) -> None:
+    def __init__(self, store: Store, clock: FakeClock, told: Path) -> None:
         super().__init__(runner=FakeRunner())
+        self.told = told
         self.up = False
         self.store = store
         self.clock = clock
@@ -47,13 +48,22 @@ class FakeSlurmctld(Slurmctld):
     def listens(self) -> bool:
         return self.up
 
+    def begin(self) -> None:
+        """Read the files of now, as the program that becomes slurmctld has noted."""
+        self.told.parent.mkdir(exist_ok=True)
+        self.told.write_text(str(self.store.current()), encoding="ascii")
+
     def start(self) -> None:
+        self.begin()
+        self.come_up()
+
+    def come_up(self) -> None:
         self.up = DEADLY not in str(self.store.files(str(self.store.current())))
 
     def reconfigure(self) -> Result:
         self.read.append(self.store.files(str(self.store.current())))
         self.answers_at = self.clock.now() + self.silence
-        self.start()
+        self.come_up()
         return Result(code=0)
 
     def queue_text(self) -> str | None:
@@ -68,18 +78,18 @@ class World:
         self.directory = directory
         self.settings = settings
         self.store = Store(directory / "store")
-        self.ready = directory / "run/ready"
+        self.ready, self.read = directory / "run/ready", directory / "run/read"
         self.verdicts: dict[str, Verdict] = {}
         self.log: list[str] = []
         self.clock = FakeClock()
-        self.slurmctld = FakeSlurmctld(self.store, self.clock)
+        self.slurmctld = FakeSlurmctld(self.store, self.clock, self.read)
         self.restart_agent()
 
     def restart_agent(self) -> None:
         self.board = StatusBoard(Status())
         self.agent = Agent(
             store=self.store, check=self.check, slurmctld=self.slurmctld, board=self.board, log=self.log.append,
-            ready=self.ready, clock=self.clock, **self.settings,
+            ready=self.ready, read=self.read, clock=self.clock, **self.settings,
         )  # fmt: skip
 
     def check(self, files: Files) -> Verdict:

@@ -9,8 +9,9 @@ import pytest
 from images.common.command import TIMED_OUT, Result
 from images.controller.agent import DIED, PATIENCE_SECONDS, SILENT, SURVIVAL_SECONDS
 from images.controller.check import Verdict
+from images.controller.cluster_id import ClusterId
 from images.controller.configuration import config_hash
-from tests.unit.images.agents import COMPLAINT, MISSPELT, World
+from tests.unit.images.agents import COMPLAINT, DEADLY, MISSPELT, World
 
 GOOD = {"slurm.conf": "ClusterName=a\n"}
 BETTER = {"slurm.conf": "ClusterName=a\nMaxJobCount=5\n"}
@@ -215,6 +216,136 @@ def test_a_change_while_slurmctld_is_down_becomes_active_when_it_comes_up(world:
     assert world.board.get().pending == config_hash(BETTER)
     world.slurmctld.start()
     world.agent.tick()
+    assert world.board.get().active == config_hash(BETTER)
+    assert world.slurmctld.reconfigured == 0, "it has started with it"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_published_while_slurmctld_starts_with_the_files_before_is_read_when_it_is_up(
+    world: World, *, restarts: bool
+) -> None:
+    world.start(GOOD)
+    world.slurmctld.up = False
+    world.slurmctld.begin()
+    world.agent.take(BETTER)
+    if restarts:
+        world.restart_agent()
+        world.agent.take(BETTER)
+    world.slurmctld.come_up()
+    world.agent.tick()
+    assert world.board.get().active == config_hash(BETTER)
+    assert world.slurmctld.read == [BETTER]
+    world.agent.take(BETTER)
+    assert world.slurmctld.reconfigured == 1
+
+
+def end_before_it_is_read(world: World, files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent publishes files, is killed before slurmctld is told, and starts again."""
+
+    def killed() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.slurmctld, "reconfigure", killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.agent.take(files)
+    world.restart_agent()
+
+
+def test_an_agent_that_ends_before_slurmctld_has_read_what_it_has_published_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start(GOOD)
+
+    end_before_it_is_read(world, BETTER, monkeypatch)
+    world.agent.take(BETTER)
+    assert world.slurmctld.read == [BETTER]
+    assert world.board.get().active == config_hash(BETTER)
+
+
+def test_what_was_silent_about_new_files_reads_those_before_when_it_answers(world: World) -> None:
+    """It runs with the new ones by then, which are rejected."""
+    world.start(GOOD)
+    world.slurmctld.silence = PATIENCE_SECONDS + 60
+    world.agent.take(BETTER)
+    assert world.rejected.message == SILENT
+    world.agent.tick()
+    assert world.board.get().pending == config_hash(GOOD)
+    world.clock.sleep(world.slurmctld.silence)
+    world.slurmctld.silence = 0
+    world.agent.tick()
+    assert world.slurmctld.read == [BETTER, GOOD]
+    assert world.board.get().active == config_hash(GOOD)
+
+
+def test_who_cannot_have_the_files_in_force_read_tries_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.start(GOOD)
+    world.read.write_text(f"{config_hash(GOOD)}?", encoding="ascii")
+    world.restart_agent()
+    with monkeypatch.context() as patch:
+        patch.setattr(world.slurmctld, "reconfigure", lambda: Result(code=1, stderr="no"))
+        world.agent.take(GOOD)
+        assert (world.board.get().active, world.board.get().pending) == (None, config_hash(GOOD))
+    world.agent.tick()
+    assert world.slurmctld.read == [], "not at once"
+    world.clock.sleep(60)
+    world.agent.tick()
+    assert world.slurmctld.read == [GOOD]
+    assert world.board.get().active == config_hash(GOOD)
+
+
+@pytest.mark.parametrize("how", ["an agent that ended", "a silence before"])
+def test_what_slurmctld_dies_of_is_gone_back_from_also_where_it_was_told_another_one_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    world.start(GOOD)
+    deadly = {"slurm.conf": f"ClusterName={DEADLY}\n"}
+    if how == "a silence before":
+        world.slurmctld.silence = PATIENCE_SECONDS + 60
+        world.agent.take(BETTER)
+        world.agent.take(deadly)
+        world.clock.sleep(world.slurmctld.silence)
+        world.slurmctld.silence = 0
+    else:
+        end_before_it_is_read(world, deadly, monkeypatch)
+        world.agent.take(deadly)
+    for _ in range(3):
+        world.agent.tick()
+        world.slurmctld.start()
+    assert world.store.current() == config_hash(GOOD)
+    assert world.rejected.hash == config_hash(deadly)
+    world.agent.tick()
+    assert world.board.get().active == config_hash(GOOD)
+
+
+def test_what_was_put_back_while_slurmctld_started_is_read_though_the_next_one_is_rejected(world: World) -> None:
+    world.start(GOOD)
+    world.slurmctld.up = False
+    world.agent.take(BETTER)
+    world.slurmctld.begin()
+    world.agent.take(GOOD)
+    world.agent.take(BAD)
+    world.slurmctld.come_up()
+    world.agent.tick()
+    assert world.slurmctld.read == [GOOD]
+    assert (world.board.get().active, world.board.get().pending) == (config_hash(GOOD), None)
+
+
+def test_what_cannot_be_read_yet_by_a_slurmctld_that_comes_up_is_read_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start(GOOD)
+    world.slurmctld.up = False
+    world.slurmctld.begin()
+    world.agent.take(BETTER)
+    world.slurmctld.come_up()
+    monkeypatch.setattr(ClusterId, "obstacle", lambda *_: "slurmdbd")
+    world.agent.tick()
+    assert world.board.get().pending == config_hash(BETTER)
+    assert world.slurmctld.reconfigured == 0
+    monkeypatch.setattr(ClusterId, "obstacle", lambda *_: None)
+    world.agent.tick()
+    assert world.slurmctld.read == [BETTER]
     assert world.board.get().active == config_hash(BETTER)
 
 

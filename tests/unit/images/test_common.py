@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import io
+import signal
 import socket
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from images.common import terms
 from images.common.command import run
 from images.common.files import swap_symlink, write_atomically
 from images.common.install import PROGRAMS, USERS_FROM, install_programs, take_users
@@ -23,6 +27,8 @@ from images.common.process import CannotGoOnError, program
 from images.common.readiness import accepts_connections, can_connect, wait_for_jail
 from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
+from images.controller import config_agent
+from images.elastic import program as elastic
 from images.login.sshd import check_chroot
 from tests.fakes.commands import FakeClock, FakeMounts
 from tests.unit.images.health.processes import add_process
@@ -37,6 +43,12 @@ def test_each_line_names_its_program() -> None:
     Log("users", stream)("one\ntwo")
 
     assert stream.getvalue() == "users: one\nusers: two\n"
+
+
+def test_names_that_would_write_on_a_terminal_do_not_nor_do_those_that_are_no_text() -> None:
+    stream = io.StringIO()
+    Log("users", stream)("a\x1b[2Jb \udc80 \t\u00e9")
+    assert stream.getvalue() == "users: a\\x1b[2Jb \\udc80 \t\u00e9\n"
 
 
 def test_what_keeps_a_program_from_its_work_is_an_error_as_slurm_writes_it() -> None:
@@ -81,6 +93,14 @@ def test_a_command_that_does_not_exist_is_a_result() -> None:
     assert run(["/no/such/program"]).code == 127
 
 
+def test_a_command_for_which_there_is_no_process_just_now_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "run", full)
+    assert run(["sinfo"]).message == "sinfo: Resource temporarily unavailable"
+
+
 def test_a_commands_message_is_its_error_output() -> None:
     assert run(["sh", "-c", "echo out; echo err >&2; exit 3"]).message == "err"
 
@@ -96,6 +116,36 @@ def test_pid_1_ends_at_once_on_sigterm() -> None:
 
     assert process.wait(timeout=5) == 128 + 15
     process.stdout.close()
+
+
+def test_a_program_of_which_a_thread_has_died_ends_and_says_why() -> None:
+    code = (
+        "import threading, time\n"
+        "from images.common.log import Log\n"
+        "from images.common.process import end_with_threads\n"
+        "end_with_threads(Log('elastic'))\n"
+        "threading.Thread(target=lambda: {}['rolls'], daemon=True, name='rolls').start()\ntime.sleep(60)\n"
+    )
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, timeout=30, check=False)
+    assert done.returncode == 1
+    assert done.stdout.startswith("elastic: error: rolls has ended, and this program with it:")
+    assert "KeyError: 'rolls'" in done.stdout
+
+
+@pytest.mark.parametrize("main", [elastic.main, config_agent.main])
+def test_programs_whose_threads_work_alone_end_with_them(
+    monkeypatch: pytest.MonkeyPatch, main: Callable[[], object]
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    before = threading.excepthook
+    for name in ("KUBERNETES_SERVICE_HOST", "NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(terms, "return_to_one_of_pod", lambda _: sys.exit(1))
+    with pytest.raises(SystemExit):  # and for elastic there is no Kubernetes
+        main()
+    assert threading.excepthook is not before
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from images.common.gpu_jobs import Gpu, GpuJobs
 from images.worker.cpus import Topology
 from images.worker.gres import find_devices, own_lines, write_gres_conf
 from tests.fakes.commands import FakeRunner
+from tests.stacks import ROOT
 from tests.unit.images.gpu_machines import (
     DESCRIBED,
     LISTED,
@@ -187,7 +188,7 @@ def test_the_file_is_there_for_every_node_and_empty_where_there_is_nothing_to_sa
 
 def test_no_line_is_longer_than_the_cluster_s_file(tmp_path: Path) -> None:
     """Slurm takes that file's length for the longest line (images/common/native/reads.c)."""
-    template = Path("slurm_templates/gres.conf.j2").read_text(encoding="utf-8")
+    template = (ROOT / "slurm_templates/gres.conf.j2").read_text(encoding="utf-8")
     cluster = min(len(part.partition("%}")[2]) for part in template.split("{% el")[1:])
     minors = MINORS.replace("201", "9201").replace("202", "9202")
     write(divided(tmp_path) / "proc/driver/nvidia-caps/mig-minors", minors)

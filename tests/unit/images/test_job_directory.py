@@ -46,7 +46,14 @@ def test_a_place_that_a_user_has_prepared_is_refused(tmp_path: Path, kind: str) 
         jobs.chmod(0o777)
     with pytest.raises(OSError, match="jobs"):
         job_directory.make("17", UID, GID, jobs)
-    assert list(elsewhere.iterdir()) == []
+    for name in ("17", ".gone-16-1"):
+        (elsewhere / name).mkdir()
+        if kind == "open":
+            (jobs / name).mkdir()
+    with pytest.raises(OSError, match="jobs"):
+        job_directory.retire("17", jobs)
+    assert job_directory.left(jobs) == []
+    assert sorted(path.name for path in elsewhere.iterdir()) == [".gone-16-1", "17"]
 
 
 @pytest.mark.parametrize("job", ["", "..", "1/2", "a"])

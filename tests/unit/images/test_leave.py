@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from images.common.command import Result
+from images.common.command import TIMED_OUT, Result
 from images.common.slurm_node import LEAVING_REASON, ControllerUnreachableError, Node
-from images.worker.leave import PATIENCE_SECONDS, Ending, Leaving
+from images.worker.leave import LOST, PATIENCE_SECONDS, Ending, Leaving
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 
@@ -21,10 +21,15 @@ def slurm_with(*, states: set[str] | None = None, reason: str = "", jobs: int = 
 
 
 def leave(
-    slurm: FakeSlurmctld, *, steps: Callable[[], int] = lambda: 0, clock: FakeClock | None = None
+    slurm: FakeSlurmctld,
+    *,
+    steps: Callable[[], int] = lambda: 0,
+    clock: FakeClock | None = None,
+    preemptible: bool = False,
 ) -> tuple[Ending, list[str]]:
     log: list[str] = []
-    ending = Leaving(Node(name="w-0", runner=slurm.runner), log.append, steps=steps, clock=clock or FakeClock()).run()
+    node, clock = Node(name="w-0", runner=slurm.runner), clock or FakeClock()
+    ending = Leaving(node, log.append, steps=steps, clock=clock, preemptible=preemptible).run()
     return ending, log
 
 
@@ -82,6 +87,8 @@ def test_a_long_wait_is_told_at_most_every_ten_seconds_and_polled_gently() -> No
 
     assert 30 < sum("waiting" in line for line in log) <= 61
     assert len(slurm.runner.commands) < 700
+    asked = [command for command in slurm.runner.commands if command.startswith("squeue")]
+    assert len(asked) <= 3, "it reads the whole queue, whatever users have written into it"
 
 
 def test_an_administrators_drain_stays_on_record() -> None:
@@ -213,3 +220,107 @@ def test_where_slurm_no_longer_saves_power_it_leaves_as_any_node() -> None:
 
     assert ending is Ending.DELETED
     assert slurm.nodes == {}
+
+
+def test_on_notice_no_job_starts_on_the_node_any_more_and_then_its_jobs_go_back_to_the_queue() -> None:
+    slurm, node = slurm_with(states=set(ELASTIC))
+    node.jobs = ("7+1", "7+0", "8_3", "9")
+    clock = FakeClock()
+    clock.on_sleep = lambda: node.states.add("POWERING_DOWN")
+
+    ending, _ = leave(slurm, clock=clock, preemptible=True)
+
+    assert ending is Ending.ENDED_BY_SLURM
+    assert slurm.changes()[:2] == [
+        f"scontrol update nodename=w-0 state=power_down_asap reason={LEAVING_REASON}",
+        "scontrol requeue incomplete 7,8_3,9",
+    ]
+
+
+def test_a_job_that_cannot_start_again_runs_on_and_its_user_is_told_once() -> None:
+    slurm, node = slurm_with(states=set(ELASTIC))
+    node.jobs, slurm.refuses = ("1", "2"), {"2": "Requested operation is presently disabled"}
+    clock = FakeClock()
+
+    def later() -> None:
+        if clock.time > 60:
+            node.jobs = ()
+            node.states |= {"POWERING_DOWN"}
+
+    clock.on_sleep = later
+    ending, log = leave(slurm, clock=clock, preemptible=True)
+
+    assert ending is Ending.ENDED_BY_SLURM
+    assert slurm.requeued == ["1"]
+    assert [command for command in slurm.changes() if "requeue" in command] == ["scontrol requeue incomplete 1,2"]
+    assert [command for command in slurm.changes() if "notify" in command] == [f"scontrol notify 2 {LOST}"]
+    assert "not all of them: Requested operation is presently disabled" in log
+
+
+def test_a_request_that_was_not_answered_in_time_is_made_again_and_nobody_is_told_otherwise() -> None:
+    slurm, node = slurm_with(states=set(ELASTIC))
+    node.jobs = tuple(str(number) for number in range(100, 130))
+    answers, clock = [TIMED_OUT, TIMED_OUT], FakeClock()
+    usual = slurm.runner.answers["scontrol requeue"]
+    assert callable(usual)
+    slurm.runner.answers["scontrol requeue"] = lambda argv: Result(code=answers.pop()) if answers else usual(argv)
+    clock.on_sleep = lambda: node.states.add("POWERING_DOWN") if not node.jobs else None
+
+    ending, _ = leave(slurm, clock=clock, preemptible=True)
+
+    assert ending is Ending.ENDED_BY_SLURM
+    assert sorted(slurm.requeued) == [str(number) for number in range(100, 130)]
+    asked = [command.split()[3].split(",") for command in slurm.changes() if "requeue" in command]
+    assert [len(jobs) for jobs in asked] == [20, 20, 20, 10]
+    assert not [command for command in slurm.changes() if "notify" in command]
+
+
+def test_where_slurmctld_is_too_slow_to_power_down_jobs_go_back_all_the_same_and_nothing_is_drained() -> None:
+    """A hundred machines are taken back together."""
+    slurm, node = slurm_with(states=set(ELASTIC), jobs=1)
+    answers, clock = [TIMED_OUT, TIMED_OUT], FakeClock()
+    usual = slurm.runner.answers["scontrol update"]
+    assert callable(usual)
+    slurm.runner.answers["scontrol update"] = lambda argv: Result(code=answers.pop()) if answers else usual(argv)
+    clock.on_sleep = lambda: node.states.add("POWERING_DOWN") if "POWER_DOWN" in node.states else None
+
+    leave(slurm, clock=clock, preemptible=True)
+
+    assert slurm.requeued == ["0"]
+    asked = [command.split()[0:4] for command in slurm.changes()]
+    assert [words[1] for words in asked[:2]] == ["update", "requeue"]
+    assert not [words for words in asked if "state=drain" in words]
+
+
+def test_a_pod_that_was_made_in_vain_takes_no_job_from_who_gets_its_node_next() -> None:
+    """It is ended as its job was cancelled, and Slurm powers its node up for another one."""
+    slurm, node = slurm_with(states={"ALLOCATED", "CLOUD", "POWERING_UP"}, jobs=1)
+    clock = FakeClock()
+
+    def later() -> None:
+        node.states.discard("POWERING_UP")
+        if clock.time > 60:
+            node.states.add("POWERING_DOWN")
+
+    clock.on_sleep = later
+    leave(slurm, clock=clock, preemptible=True)
+
+    assert slurm.requeued == []
+
+
+def test_on_notice_jobs_of_a_node_that_somebody_has_drained_go_back_too_and_its_drain_stays() -> None:
+    slurm, node = slurm_with(states={*ELASTIC, "DRAIN"}, reason="bad fan", jobs=1)
+
+    ending, _ = leave(slurm, preemptible=True)
+
+    assert (ending, slurm.requeued, node.reason) == (Ending.KEPT, ["0"], "bad fan")
+
+
+def test_jobs_of_a_node_whose_machine_stays_are_waited_for() -> None:
+    slurm, node = slurm_with(states=set(ELASTIC), jobs=1)
+    clock = FakeClock()
+    clock.on_sleep = lambda: node.states.add("POWERING_DOWN") if clock.time > 600 else None
+
+    leave(slurm, clock=clock)
+
+    assert slurm.requeued == []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import resource
+import shutil
 from pathlib import Path
 
 import pytest
 
+from images.common import homes
 from images.common.cgroups import CannotConfineError, Subtree
 from images.common.command import Runner, run
 from images.common.homes import make_home
@@ -170,9 +172,11 @@ def test_a_session_has_the_room_that_its_connection_had_not(monkeypatch: pytest.
         assert f"* soft data {line}\n" in limits_file({}, print)
 
 
-def process(proc: Path, pid: int, name: str, uid: int, parent: int) -> None:
+def process(proc: Path, pid: int, name: str, uid: int, parent: int, *, capabilities: int = 0xA00405FB) -> None:
     (proc / str(pid)).mkdir()
-    (proc / str(pid) / "status").write_text(f"Name:\t{name}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nPPid:\t{parent}\n")
+    uids, permitted = "\t".join(4 * [str(uid)]), f"{0 if uid else capabilities:016x}"
+    text = f"Name:\t{name}\nUid:\t{uids}\nPPid:\t{parent}\nCapPrm:\t{permitted}\n"
+    (proc / str(pid) / "status").write_text(text)
 
 
 def test_a_session_is_a_connection_of_that_user(tmp_path: Path) -> None:
@@ -202,6 +206,8 @@ def test_all_sessions_are_those_that_sshd_itself_serves(tmp_path: Path) -> None:
     assert all_sessions(tmp_path) == 2
     process(tmp_path, 40, "sshd-session", 10002, 1)  # called so by a user, and left by its parent
     process(tmp_path, 41, "sshd-session", 10002, 40)
+    process(tmp_path, 50, "sshd", 0, 1, capabilities=0xA00000FB)  # called so by root in the jail
+    process(tmp_path, 51, "sshd-session", 10002, 50)
     assert all_sessions(tmp_path) == 2
 
 
@@ -238,19 +244,70 @@ def test_nobody_gets_into_a_home_while_it_is_given_away(jail: Path, monkeypatch:
     (jail / "etc/skel/.config/app").mkdir(parents=True)
     (jail / "etc/skel/.config/app/settings").touch()
     given: list[str] = []
-    lchown = os.lchown
+    fchown = os.fchown
 
-    def give(path: Path, uid: int, gid: int) -> None:
-        place = path.parent.resolve() / path.name
+    def give(descriptor: int, uid: int, gid: int) -> None:
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
         way = [parent for parent in place.relative_to(jail / "home").parents if parent.name]
-        assert (jail / "home" / way[-1]).stat().st_mode & 0o077 == 0, f"others could replace what leads to {path}"
-        given.append(path.name)
-        lchown(path, uid, gid)
+        assert (jail / "home" / way[-1]).stat().st_mode & 0o077 == 0, f"others could replace what leads to {place}"
+        given.append(place.name)
+        fchown(descriptor, uid, gid)
 
-    monkeypatch.setattr(os, "lchown", give)
+    monkeypatch.setattr(os, "fchown", give)
     assert make_home(jail, "/home/lena", os.getuid(), os.getgid())
-    assert {"settings", "app", ".config"} <= set(given)
+    assert {"settings", "app", ".config", "home"} <= set(given)
     assert (jail / "home/lena/.config/app/settings").exists()
+
+
+@pytest.mark.parametrize("link", ["etc", "etc/skel"])
+def test_no_link_of_root_in_the_jail_leads_to_another_skeleton(
+    jail: Path, tmp_path_factory: pytest.TempPathFactory, link: str
+) -> None:
+    secrets = tmp_path_factory.mktemp("secrets")
+    (secrets / "skel").mkdir()
+    for place in (secrets, secrets / "skel"):
+        (place / "ssh_host_ed25519_key").write_text("the key of the login nodes")
+    shutil.rmtree(jail / link)
+    (jail / link).symlink_to(secrets)
+
+    assert make_home(jail, "/home/lena", os.getuid(), os.getgid())
+
+    assert list((jail / "home/lena").iterdir()) == []
+
+
+def test_of_a_skeleton_links_are_taken_as_they_are_and_nothing_that_holds_up(jail: Path) -> None:
+    skeleton = jail / "etc/skel"
+    (skeleton / "key").symlink_to("/secrets/ssh/key")
+    (skeleton / "tool").write_text("tool")
+    (skeleton / "tool").chmod(0o4755)
+    os.mkfifo(skeleton / "pipe")
+
+    assert make_home(jail, "/home/lena", os.getuid(), os.getgid())
+
+    home = jail / "home/lena"
+    assert sorted(path.name for path in home.iterdir()) == [".bashrc", "key", "tool"]
+    assert str((home / "key").readlink()) == "/secrets/ssh/key"
+    assert (home / "tool").stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_skeleton_fills_no_volume(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skeleton = jail / "etc/skel"
+    os.truncate(skeleton / ".bashrc", 2**40)
+    way = skeleton
+    for _ in range(homes.DEEPEST + 2):
+        way /= "deep"
+        way.mkdir()
+    for number in range(20):
+        (skeleton / f"file{number}").touch()
+
+    assert make_home(jail, "/home/lena", os.getuid(), os.getgid())
+    monkeypatch.setattr(homes, "MOST_FILES", 30)
+    assert make_home(jail, "/home/adam", os.getuid(), os.getgid())
+
+    assert (jail / "home/lena/file19").exists()
+    assert not (jail / "home/lena/.bashrc").exists()
+    assert len(list((jail / "home/lena").rglob("deep"))) == homes.DEEPEST
+    assert len(list((jail / "home/adam").rglob("*"))) <= 30
 
 
 def test_a_home_is_never_made_through_a_symbolic_link(jail: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

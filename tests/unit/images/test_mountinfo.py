@@ -26,8 +26,9 @@ def mountinfo(tmp_path: Path) -> Path:
 
 
 def test_points_and_types_are_read(mountinfo: Path) -> None:
-    assert read_mounts(mountinfo)[2] == Mounted(point="/jail", filesystem="virtiofs")
-    assert read_mounts(mountinfo)[4] == Mounted(point="/mounts/data", filesystem="ext4")
+    rw = frozenset({"rw"})
+    assert read_mounts(mountinfo)[2] == Mounted(point="/jail", filesystem="virtiofs", options=rw)
+    assert read_mounts(mountinfo)[4] == Mounted(point="/mounts/data", filesystem="ext4", options=rw)
 
 
 def test_mount_points_with_spaces_are_read(mountinfo: Path) -> None:

@@ -58,7 +58,13 @@ def test_an_answer_that_took_long_serves_for_longer(takes: float, serves: float)
 
 
 @pytest.mark.parametrize(
-    "act", [lambda shared: shared.undrain("a-0"), lambda shared: shared.delete_node("a-0"), lambda _: None]
+    "act",
+    [
+        lambda shared: shared.undrain("a-0"),
+        lambda shared: shared.leave_to_elastic("a-0"),
+        lambda shared: shared.delete_node("a-0"),
+        lambda _: None,
+    ],
 )
 def test_after_a_change_or_where_it_matters_the_list_is_new(act: Callable[[NodeList], object]) -> None:
     clock = FakeClock()

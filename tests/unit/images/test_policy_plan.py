@@ -217,8 +217,8 @@ def test_the_default_qos_is_never_removed_and_loses_what_a_stack_file_had_given_
     assert present(slurm).qos[("normal",)] == unset(QOS) | {"description": "normal qos default"}
 
 
-def jobs_of(*used: tuple[str, str, str]) -> str:
-    return "".join(f"{number}|{'|'.join(names)}\n" for number, names in enumerate(used, 12))
+def jobs_of(*used: tuple[str, str, str]) -> list[tuple[str, str, str, str]]:
+    return [(str(number), user, qos, account) for number, (user, account, qos) in enumerate(used, 12)]
 
 
 @QUICK
@@ -242,7 +242,7 @@ def test_what_jobs_use_stays_until_they_end(first: dict[str, Any], second: dict[
     applier(slurm).bring_in_line(policy(second))
     assert slurm.commands == []
 
-    slurm.jobs = ""
+    slurm.jobs = []
     applier(slurm).bring_in_line(policy({**second, "prune": True}))
     assert present(slurm).associations.keys() == wanted.associations.keys()
     assert present(slurm).accounts.keys() == wanted.accounts.keys()
@@ -265,6 +265,15 @@ def test_lines_say_which_jobs_keep_something() -> None:
         "- user u001 (accounts t00)",
         "the policy is in force: 3 changes",
     ]
+
+
+def test_no_account_that_a_user_has_made_up_is_a_job_of_another_one() -> None:
+    """Where no association is asked for slurmctld takes any text."""
+    slurm = FakeSlurm()
+    applier(slurm).bring_in_line(policy(many(1, 1)))
+    slurm.jobs = jobs_of(("mallory", "a\n99|u000|normal|t00", "normal"))
+    applier(slurm).bring_in_line(policy(many(0, 0)))
+    assert ("u000", "t00", "") not in slurm.associations
 
 
 def test_the_number_of_a_single_job_does_not_read_as_a_count() -> None:

@@ -184,6 +184,13 @@ def test_a_comment_with_the_separator_and_a_line_break_does_no_harm() -> None:
     assert found.accounts.keys() == {("odd",)}
 
 
+def test_only_a_line_break_ends_a_line() -> None:
+    slurm = FakeSlurm()
+    slurm._change(["add", "account", "odd", "cluster=test", "parent=root"])
+    slurm.accounts["odd"]["description"] = "a\u2028b\x0cc"
+    assert read(Slurm(runner=slurm, cluster="test")).accounts[("odd",)]["description"] == "a\u2028b\x0cc"
+
+
 def test_reservations_are_read_as_scontrol_prints_them() -> None:
     found = parse(RESERVATIONS)
 

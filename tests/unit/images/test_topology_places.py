@@ -34,6 +34,16 @@ def test_a_node_that_is_being_replaced_keeps_its_place_until_the_new_one_is_know
     assert places.of(["gpu-0"], ["x"]) == {"gpu-0": ("b",)}
 
 
+def test_a_node_that_is_off_has_no_place_and_forgets_the_one_before() -> None:
+    pods, nodes = Copy({"gpu-0": "m1"}), Copy({"m1": {"x": "a"}})
+    places = Places(pods, nodes)  # type: ignore[arg-type]
+    assert places.of(["gpu-0"], ["x"], off={"gpu-0"}) == {"gpu-0": ()}
+    places.of(["gpu-0"], ["x"])
+    places.of(["gpu-0"], ["x"], off={"gpu-0"})
+    pods.content = {}
+    assert places.of(["gpu-0"], ["x"]) == {"gpu-0": ()}
+
+
 def test_labels_that_were_taken_away_take_the_place_away() -> None:
     pods, nodes = Copy({"gpu-0": "m1"}), Copy({"m1": {"x": "a"}})
     places = Places(pods, nodes)  # type: ignore[arg-type]

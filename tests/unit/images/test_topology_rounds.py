@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import pairwise
 
 import pytest
 
 from images.common.command import Result
 from images.common.hostlist import expand
-from images.common.slurm_node import TOPOLOGY_REASON
+from images.common.slurm_node import PLACED, TOPOLOGY_REASON
 from images.controller.control import Slurmctld
 from images.controller.node_list import NodeList
 from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, render
@@ -35,11 +35,15 @@ class World(Slurmctld, Nowhere):
         self.places: dict[str, SwitchPath] = {}
         self.synced = True
         self.nodes: dict[str, str] = {}
+        self.more: dict[str, str] = {}
+        """More states of nodes."""
         self.up = True
         self.files: dict[str, str] = {LABELS_FILE: "x\ny\n", TOPOLOGY_CONF: render({})}
         self.reloads: list[str] = []
         self.accepts = True
         self.undrained: list[str] = []
+        self.left: list[str] = []
+        """To `elastic`."""
         self.refused: set[str] = set()
         self.log: list[str] = []
         self.node_list = NodeList(slurmctld=self, clock=self.clock)
@@ -48,13 +52,14 @@ class World(Slurmctld, Nowhere):
             log=self.log.append, clock=self.clock,
         )  # fmt: skip
 
-    def of(self, names: Iterable[str], keys: Iterable[str]) -> dict[str, SwitchPath]:
+    def of(self, names: Iterable[str], keys: Iterable[str], off: Container[str] = ()) -> dict[str, SwitchPath]:
         assert tuple(keys) == ("x", "y")
-        return {name: self.places.get(name, ()) for name in names}
+        return {name: () if name in off else self.places.get(name, ()) for name in names}
 
     def nodes_text(self) -> str | None:
         lines = [
-            f"NodeName={name} Arch=x86_64 State=IDLE{'+DRAIN' if reason else ''}+DYNAMIC_NORM Weight=1 "
+            f"NodeName={name} Arch=x86_64 "
+            f"State=IDLE{'+DRAIN' if reason else ''}+DYNAMIC_NORM{self.more.get(name, '')} Weight=1 "
             + (f"Reason={reason} [slurm@2026-01-01T00:00:00]" if reason else "")
             for name, reason in self.nodes.items()
         ]
@@ -69,6 +74,11 @@ class World(Slurmctld, Nowhere):
             return Result(code=1, stderr="Invalid node name specified")
         self.undrained += names
         self.nodes.update(dict.fromkeys(names, ""))
+        return Result(code=0)
+
+    def leave_to_elastic(self, nodes: str) -> Result:
+        self.left += expand(nodes)
+        self.nodes.update(dict.fromkeys(expand(nodes), PLACED))
         return Result(code=0)
 
     def reload(self, text: str) -> bool:
@@ -214,12 +224,14 @@ def test_while_slurmctld_is_away_nothing_is_done(world: World) -> None:
     assert not world.reloads
 
 
-def test_without_a_tree_nobody_is_asked_anything(world: World) -> None:
+def test_without_a_tree_nothing_is_read_and_who_waited_for_another_agent_is_let_go(world: World) -> None:
+    """Nodes of an elastic pool wait while they are off, and the tree was turned off meanwhile."""
     world.files = {"slurm.conf": "x"}
     world.register("n-0")
+    world.nodes["n-1"] = "bad"
     world.run(20)
     assert not world.reloads
-    assert not world.undrained
+    assert world.undrained == ["n-0"]
 
 
 def test_a_node_that_waits_while_the_tree_is_turned_off_is_let_go(world: World) -> None:
@@ -236,3 +248,31 @@ def test_the_first_tree_has_every_node_that_is_there(world: World) -> None:
     assert tree(world.keeper.initial(("x", "y")))[0] == {"core.b": ["n-0"], "unknown": ["n-1"]}
     world.up = False
     assert world.keeper.initial(("x", "y")) == render({})
+
+
+def test_an_elastic_node_has_a_place_of_its_pool_s_until_it_is_up_and_again_when_it_is_off(world: World) -> None:
+    world.register("gpu-0")
+    world.more["gpu-0"] = "+CLOUD+POWERED_DOWN"
+    world.run(5)
+    assert tree(world.reloads[-1])[0] == {"gpu-unplaced": ["gpu-0"]}
+    assert (world.left, world.undrained) == (["gpu-0"], []), "its pool may have no room now"
+    world.more["gpu-0"] = "+CLOUD+POWERING_UP"
+    world.run(30)
+    assert len(world.reloads) == 1, "the tree is not read while a job waits for its node"
+    world.more["gpu-0"] = "+CLOUD"
+    world.run(5)
+    assert tree(world.reloads[-1])[0] == {"core.a": ["gpu-0"]}
+    world.more["gpu-0"] = "+CLOUD+POWERING_DOWN"
+    world.run(30)
+    assert len(world.reloads) == 2, "that a node is off is no reason to hurry"
+    world.run(40)
+    assert tree(world.reloads[-1])[0] == {"gpu-unplaced": ["gpu-0"]}
+
+
+def test_an_elastic_node_on_a_machine_without_labels_stays_where_it_is(world: World) -> None:
+    world.register("gpu-0", path=())
+    world.more["gpu-0"] = "+CLOUD+POWERED_DOWN"
+    world.run(5)
+    world.more["gpu-0"] = "+CLOUD"
+    world.run(80)
+    assert len(world.reloads) == 1

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from images.jail.accounts import AccountError, Declared, Group, Table, User
-from images.jail.users import account_lock, apply_users, read_declared
+from images.common.process import CannotGoOnError
+from images.jail.accounts import AccountError, Accounts, Declared, Group, Table, User
+from images.jail.accounts import apply as accounts_apply
+from images.jail.users import account_lock, apply_everywhere, apply_users, numbers_of, read_declared
 
 KEY = "ssh-ed25519 AAAA alice@laptop"
 
@@ -284,3 +287,84 @@ def test_a_broken_file_is_a_clear_error(tmp_path: Path, text: str) -> None:
 
     with pytest.raises(AccountError, match=r"users\.json"):
         read_declared(path)
+
+
+@pytest.mark.parametrize("place", [".slurmstack/users.json", "etc/passwd", "etc/group", "etc/shadow"])
+def test_no_pipe_link_or_endless_file_of_root_in_the_jail_holds_this_up(jail: Path, place: str) -> None:
+    path, elsewhere = jail / place, jail / "elsewhere"
+    path.unlink(missing_ok=True)
+    elsewhere.write_text("{}")
+
+    os.mkfifo(path)
+    with pytest.raises(AccountError, match=f"{path.name}.* it is no file"):
+        apply(jail, alice=user())
+    path.unlink()
+    path.symlink_to(elsewhere)
+    with pytest.raises(AccountError, match=f"{path.name}.* symbolic links"):
+        apply(jail, alice=user())
+    path.unlink()
+    path.touch()
+    os.truncate(path, 2**40)
+    with pytest.raises(AccountError, match=f"{path.name}.* more than"):
+        apply(jail, alice=user())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "1" * 5000,
+        '{"users": {"alice": {"uid": [], "gid": 1}}}',
+        '{"users": {"alice": {"uid": 1e99, "gid": 1}}}',
+        '{"users": {"alice": {"uid": 1, "gid": 1, "groups": [{}]}}}',
+        '{"groups": {"ml": {"gid": "x"}}}',
+    ],
+)
+def test_whatever_root_in_the_jail_writes_into_the_record_is_a_clear_error(jail: Path, text: str) -> None:
+    (jail / ".slurmstack/users.json").write_text(text)
+    with pytest.raises(AccountError, match=r"users\.json"):
+        numbers_of(jail)
+
+
+def test_odd_lines_of_the_account_files_are_no_users(jail: Path) -> None:
+    with (jail / "etc/passwd").open("a") as passwd:
+        passwd.write(f"x:x:\u00b2:1:::\ny:x:{'1' * 5000}:1:::\nalice\n")
+        passwd.write(f"bob:x:{user().uid + 1}:1:a\u2028b:/home/bob:/bin/bash\n")
+    for name in ("shadow", "group"):
+        with (jail / "etc" / name).open("a") as file:
+            file.write("alice\n")
+
+    apply(jail, alice=user())
+
+    assert line(jail, "passwd", "alice") == [
+        "alice",
+        "x",
+        str(user().uid),
+        str(user().gid),
+        "",
+        "/home/alice",
+        "/bin/bash",
+    ]
+    shadow = line(jail, "shadow", "alice")
+    assert shadow is not None
+    assert shadow[1] == "*"
+    assert (jail / "etc/passwd").read_text().count("a\u2028b:/home/bob") == 1
+
+
+def test_what_is_in_the_way_is_told_with_the_root(jail: Path) -> None:
+    (jail / ".slurmstack/populated").write_text('{"version": "24.11-a"}')
+    apply_everywhere(jail, Declared(users={"alice": user()}), lambda _: None)
+    key = jail / "etc/ssh/authorized_keys.d/alice"
+    key.unlink()
+    key.mkdir()
+    with pytest.raises(CannotGoOnError, match="the first root: alice: Is a directory"):
+        apply_everywhere(jail, Declared(users={"alice": user()}), lambda _: None)
+
+
+def test_many_lines_take_no_longer_for_many_users(jail: Path) -> None:
+    (jail / "etc/group").write_text("a:b:c\n" * 100_000)
+    names = {f"user{number}": user(uid=20000 + number, gid=20000 + number, groups=("ml",)) for number in range(300)}
+    tables = Accounts(*(Table.parse((jail / "etc" / name).read_text()) for name in ("passwd", "shadow", "group")))
+    begun = time.process_time()
+    accounts_apply(tables, Declared(users=names, groups={"ml": Group(gid=19999)}), Declared(), 1)
+    assert time.process_time() - begun < 5

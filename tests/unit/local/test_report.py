@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import io
 
 import pytest
@@ -37,3 +38,12 @@ def test_progress_says_how_far_of_how_much() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0.42, "0.4 s"), (12.3, "12 s"), (185, "3 min 05 s")])
 def test_durations_are_written_as_people_say_them(seconds: float, text: str) -> None:
     assert report.duration_text(seconds) == text
+
+
+def test_work_goes_on_where_nobody_can_be_told_of_it() -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with report.PlainReport(Full()).step("Build it"):
+        report.PlainReport(Full()).info("on the way")

@@ -30,7 +30,7 @@ def test_cut_short_it_has_moved_everything_out_of_sight(directory: Path, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(teardown, "_remove_tree", interrupted)
+        patch.setattr(teardown, "remove_tree", interrupted)
         with pytest.raises(KeyboardInterrupt):
             teardown.discard_files()
     assert not paths.cluster().exists()

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from config import load_config
 from images.exporter import own_figures, slurm_figures
 from images.health.checks import disks, filesystem
 from images.health.contract import Thresholds
 from images.health.metrics import metrics
 from images.health.runner import Outcome
 from images.health.verdict import ok
-from slurm.alerts import ALERTS, RUNBOOKS, rules_file
+from slurm.alerts import ALERTS, RUNBOOKS, alerts_of, rules_file
 from tests import alerts
+from tests.stacks import existing_full, with_change
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,6 +29,9 @@ JAIL = 'slurmstack_health_{0}",instance="n{1}:9306"}}'
 DRAINED = 'slurmstack_node_drained{{node="n{0}",reason_kind="{1}",check="{2}"}}'
 XID = 'DCGM_FI_DEV_XID_ERRORS{{Hostname="g",gpu="0",UUID="u",err_code="{0}",hpc_job="{1}"}}'
 EXPORTER = 'slurmstack_exporter_up{{source="{0}"}}'
+BACKUP = 'kube_cronjob_{0}{{namespace="slurm",cronjob="backup"}}'
+
+REHEARSED = BACKUP.replace("backup", "backups")
 
 # Name of the alert -> figures (one value a minute) with which it fires, and with which it does not.
 CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
@@ -99,6 +104,28 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
             'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="gpu-0-scratch",phase="Pending"}': "1x200",
         },
     ),
+    "BackupFailed": (
+        {
+            BACKUP.format("status_active"): "0x200",
+            BACKUP.format("status_last_schedule_time"): "_x9 600x190",
+            BACKUP.format("created"): "500x200",
+        },
+        {  # The next one, after one that failed.
+            BACKUP.format("status_active"): "1x200",
+            BACKUP.format("spec_suspend"): "0x200",
+            BACKUP.format("status_last_schedule_time"): "600x200",
+            BACKUP.format("status_last_successful_time"): "500x200",
+            BACKUP.format("created"): "0x200",
+        },
+    ),
+    "BackupUnrehearsed": (
+        {REHEARSED.format("created"): "-3000000x200"},  # promtool's clock starts at 0
+        {
+            REHEARSED.format("created"): "-3000000x200",
+            REHEARSED.format("status_last_successful_time"): "-2000000x200",
+            BACKUP.format("status_last_successful_time"): "-3000000x200",
+        },
+    ),
     "GpuErrors": (
         {XID.format(0, 1): "0x94 _x105", XID.format(79, 1): "_x95 79x104"},
         {  # An error of hours ago, and a job that begins on that GPU.
@@ -108,6 +135,34 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         },
     ),
 }
+
+
+def test_backups_that_none_makes_are_told_and_those_that_were_made_are_not(promtool: str, tmp_path: Path) -> None:
+    times = {BACKUP.format("status_last_schedule_time"): "600x200", BACKUP.format("created"): "0x200"}
+    made = {**times, BACKUP.format("status_active"): "0x200", BACKUP.format("status_last_successful_time"): "700x200"}
+    other = {'kube_cronjob_spec_suspend{namespace="slurm",cronjob="restore"}': "1x200"}
+    cases = [
+        ("BackupFailed", {BACKUP.format("spec_suspend"): "1x200"}, True),
+        ("BackupFailed", {**made, **other}, False),
+        ("BackupFailed", {**made, BACKUP.format("status_last_successful_time"): "500x200"}, True),
+    ]
+    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
+
+
+def test_how_often_backups_are_rehearsed_is_the_stack_s_own(promtool: str, tmp_path: Path) -> None:
+    sections = with_change(existing_full(), "backup.rehearse_every", "7d")
+    rehearsed = {REHEARSED.format("status_last_successful_time"): "-700000x200"}
+    weekly = alerts_of(load_config(sections))
+    assert alerts.wrong(promtool, tmp_path, rules_file(weekly), [("BackupUnrehearsed", rehearsed, True)]) == ""
+    assert alerts.wrong(promtool, tmp_path, rules_file(), [("BackupUnrehearsed", rehearsed, False)]) == ""
+
+
+def test_a_volume_of_homes_that_is_nearly_full_is_told_like_the_jail_s(promtool: str, tmp_path: Path) -> None:
+    apart = rules_file(alerts_of(load_config(with_change(existing_full(), "jail.homes", {}))))
+    full = {JAIL.format('disk_used_ratio{path="/jail/home', 0): "0.91x200"}
+    assert alerts.wrong(promtool, tmp_path, apart, [("JailNearlyFull", full, True)]) == ""
+    for figures, fires in (CASES["JailNearlyFull"][0], True), (CASES["JailNearlyFull"][1], False):
+        assert alerts.wrong(promtool, tmp_path, apart, [("JailNearlyFull", figures, fires)]) == ""
 
 
 def test_each_alert_fires_where_it_should_and_not_where_all_is_well(promtool: str, tmp_path: Path) -> None:

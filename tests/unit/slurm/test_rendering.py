@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from config import load_config
 from config.sections.services import Images
 from config.sections.slurm import merge
-from slurm.conf import FILES, PMIX, config_hash, effective_settings, render
+from slurm.conf import FILES, PMIX, config_hash, effective_settings, render, settings_of
 from slurm.content_names import content_name
 from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
 from slurm.images import ROLES, JailExtras, content_hash, image_reference, image_tag, image_tags
@@ -59,9 +59,20 @@ def test_no_key_stands_twice_and_no_comment_looks_like_one(sections: dict[str, A
     assert not [key for key in keys if not re.fullmatch("[A-Za-z]+", key)]
 
 
-def test_no_setting_can_cut_the_workers_off_from_their_configuration() -> None:
-    sections = with_change(stacks.dev(), "slurm.settings.SlurmctldParameters", "idle_on_node_suspend")
-    assert effective_settings(load_config(sections))["SlurmctldParameters"] == "enable_configless,idle_on_node_suspend"
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("idle_on_node_suspend", "enable_configless,idle_on_node_suspend"),
+        ('"idle_on_node_suspend, user_resv_delete"', "enable_configless,idle_on_node_suspend,user_resv_delete"),
+    ],
+)
+def test_no_setting_can_cut_the_workers_off_from_their_configuration(written: str, kept: str) -> None:
+    sections = with_change(stacks.dev(), "slurm.settings.SlurmctldParameters", written)
+    assert effective_settings(load_config(sections))["SlurmctldParameters"] == kept
+
+
+def test_a_line_ends_where_slurm_ends_it_and_nowhere_else() -> None:
+    assert settings_of("A=x\N{LINE SEPARATOR}B=y\nC=z\n") == {"A": "x\N{LINE SEPARATOR}B=y", "C": "z"}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.findings import Finding
 from cli.kubectl.lock import DURATION
 from slurm.elastic import HIDDEN
+from slurm.names import BACKUP
 
 
 def find(facts: Facts) -> Iterator[Finding]:
@@ -50,7 +51,7 @@ def _configuration(facts: Facts) -> Iterator[Finding]:
             about="configuration",
             severity="note",
             cause="a new Slurm configuration is on its way: slurmctld has not taken it yet",
-            mend="wait a minute; " + facts.kubectl("logs controller-0 -c config-agent --tail 20"),
+            mend="wait a minute; " + facts.kubectl("logs service/controller-0 -c config-agent --tail 20"),
         )
     elif active != facts.wanted_configuration:
         yield Finding(
@@ -67,6 +68,16 @@ def _jobs(facts: Facts) -> Iterator[Finding]:
     """Kubernetes Jobs of an `up` that have failed."""
     for owner in facts.owners:
         if owner.kind != "Job" or not owner.failed or owner.component in {"jail", "users"}:
+            continue
+        if owner.component == BACKUP:
+            yield Finding(
+                about=f"job {owner.name}",
+                severity="error",
+                cause=f"a backup, or a look at backups, has failed: {owner.name}",
+                evidence=(owner.failed,),
+                mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; docs/backups.md",
+                weight=2,
+            )
             continue
         policy = owner.component == "policy"
         yield Finding(

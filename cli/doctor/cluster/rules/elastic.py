@@ -1,4 +1,4 @@
-"""Elastic pools for which no machines came."""
+"""Elastic pools for which no machines came, and those that may have fewer nodes just now."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.findings import Finding
-from images.common.slurm_node import NO_CAPACITY, SET_ASIDE
+from images.common.slurm_node import IN_WINDOW, NO_CAPACITY, SET_ASIDE
 
 _PAUSED = re.compile(re.escape(NO_CAPACITY) + r", (?P<tries>\d+) in vain, again at (?P<until>\S+)")
 
 
 def find(facts: Facts) -> Iterator[Finding]:
-    """Pools that pause, and those that are set aside until a person resumes them."""
+    """Pools that pause, those that are set aside until a person resumes them, and those in a window."""
     for name in facts.pools:
         nodes = [node for node in facts.nodes if node.name.rpartition("-")[0] == name and "DRAIN" in node.states]
         aside = [node for node in nodes if node.reason.startswith(SET_ASIDE)]
+        held = [node for node in nodes if node.reason.startswith(IN_WINDOW)]
         paused = [found for node in nodes if (found := _PAUSED.match(node.reason))]
         events = facts.kubectl("get events --field-selector=reason=FailedScheduling")
         look = f"see why no machine came: {events}, and the log of what adds machines (the cloud's autoscaler)"
@@ -40,4 +41,14 @@ def find(facts: Facts) -> Iterator[Finding]:
                 evidence=(f"{len(paused)} nodes: {last[0]}",),
                 mend=look,
                 weight=len(paused),
+            )
+        elif held:
+            window = held[0].reason.removeprefix(IN_WINDOW).strip()
+            yield Finding(
+                about=f"pool {name}",
+                severity="note",
+                cause=f"pool {name} may have fewer nodes just now, in its window {window}",
+                evidence=(f"{len(held)} nodes: {held[0].reason}",),
+                mend=f"nothing: jobs wait until it ends; or raise its max (worker_nodes.{name}.windows), slurmstack up",
+                weight=len(held),
             )

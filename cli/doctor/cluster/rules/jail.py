@@ -45,8 +45,9 @@ def _populating(facts: Facts, owner: Owner, pods: list[Pod]) -> Finding:
     if code == _FULL:
         cause, mend = "the jail is half populated: its volume is full", "raise jail.size, then `slurmstack up`"
     elif code == _REFUSED or owner.failed:
-        cause = "the jail could not be populated: its volume has files of somebody else, or is no shared volume"
-        mend = f"{logs}; use an empty volume, or empty this one, then `slurmstack up`"
+        cause = "the jail could not be populated: its volume has files of somebody else, or is no shared volume, or "
+        cause += "jail.root or jail.homes does not fit"
+        mend = f"{logs}; use an empty volume, or empty this one, or do as the log says, then `slurmstack up`"
     elif unplaced:
         cause, mend = "the jail is empty: the pod that fills it cannot be placed", facts.kubectl("get pvc,events")
     elif waiting:
@@ -76,12 +77,14 @@ def _checks(facts: Facts) -> Iterator[Finding]:
             elif found.check == "filesystem" and (found.status == "fail" or _HANGS.search(found.message)):
                 slow[node.name] = found.message
     if full:
+        homes = all("/jail/home:" in message for message in full.values())
+        what, key = ("the volume of homes", "jail.homes.size") if homes else ("the jail", "jail.size")
         yield Finding(
             about="jail disks",
             severity="error",
-            cause="the jail is full: jobs cannot write, and its nodes are drained",
+            cause=f"{what} is full: jobs cannot write, and its nodes are drained",
             evidence=_told(full),
-            mend="delete files (`sudo du -xsh /home/*` on a login node), or raise jail.size and `slurmstack up`",
+            mend=f"delete files (`sudo du -xsh /home/*` on a login node), or raise {key} and `slurmstack up`",
             weight=10 + len(full),
         )
     if slow:

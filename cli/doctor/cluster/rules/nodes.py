@@ -11,7 +11,7 @@ from typing import Any
 from cli.doctor.cluster.facts import Facts, Pod, SlurmNode
 from cli.doctor.cluster.findings import Finding
 from cli.health.nodes import Found
-from images.common.slurm_node import LEAVING_REASON, TOPOLOGY_REASON
+from images.common.slurm_node import LEAVING_REASON, OURS, ROLLS, TOPOLOGY_REASON
 from slurm.names import CONTROLLER_HOST, WORKER, node_name
 
 _BUSY_THREADS = 200
@@ -73,8 +73,10 @@ def find(facts: Facts) -> Iterator[Finding]:
 
 
 def _silent(facts: Facts) -> Finding:
-    said, logs = facts.slurmctld, facts.kubectl(f"logs {CONTROLLER_HOST}")
-    if _MUNGE.search(said):
+    said, logs = facts.slurmctld, facts.kubectl(f"logs service/{CONTROLLER_HOST}")
+    if facts.restore is not None:
+        cause, mend = facts.restore
+    elif _MUNGE.search(said):
         late = bool(_CLOCK.search(said))
         cause = "slurmctld refuses everybody: " + ("the clocks of machines differ" if late else "munge does not work")
         mend = f"{logs} -c munged" + ("; set the machines' clocks (NTP)" if late else "")
@@ -158,15 +160,26 @@ def _closed(facts: Facts, node: SlurmNode, words: dict[str, str], told: Finding)
     if node.states & {"INVALID_REG", "INVAL"}:
         mend = facts.kubectl(f"logs {node.name} -c slurmd --tail 20")
         return _made(told, f"node {node.name} is not what Slurm expects", evidence, mend)
-    if node.reason.startswith(LEAVING_REASON):
-        return _made(told, f"node {node.name} is still drained for a pod that has left", evidence, words["resume"])
-    if node.reason == TOPOLOGY_REASON:
-        mend = facts.kubectl(f"logs {CONTROLLER_HOST} -c config-agent --tail 20")
-        return _made(told, f"node {node.name} waits for its place in the topology", evidence, mend)
+    if node.reason.startswith(OURS) and (found := _closed_by_us(facts, node, replace(told, evidence=evidence))):
+        return found
     state = "down" if "DOWN" in node.states else "drained"
     who = f" by {node.reason_by}" if node.reason_by else ""
     why = f": {node.reason}" if node.reason else ""
     return _made(told, f"node {node.name} is {state}{who}{why}", evidence, words["resume"], severity="warning")
+
+
+def _closed_by_us(facts: Facts, node: SlurmNode, told: Finding) -> Finding | None:
+    """For a pod that leaves, comes or gets another one in its place."""
+    if node.reason.startswith(ROLLS) and facts.pod(node.name) is not None:
+        cause = f"node {node.name} takes no more jobs: it gets a new pod when those that it has are done"
+        return replace(told, cause=cause, mend=facts.slurm(f"squeue --nodelist={node.name}"), severity="note")
+    if node.reason.startswith(LEAVING_REASON):
+        cause = f"node {node.name} is still drained for a pod that has left"
+        return replace(told, cause=cause, mend=_resume(facts, node))
+    if node.reason == TOPOLOGY_REASON:
+        mend = facts.kubectl(f"logs service/{CONTROLLER_HOST} -c config-agent --tail 20")
+        return replace(told, cause=f"node {node.name} waits for its place in the topology", mend=mend)
+    return None
 
 
 def _failing(node: SlurmNode, failing: list[Found], told: Finding) -> Finding:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Container, Facts, Owner, Pod
 from cli.doctor.cluster.findings import Finding
-from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, LOGIN, PLACEHOLDER, WORKER
+from slurm.names import CONTROLLER, CONTROLLER_HOST, END_SESSIONS, LOG_SHIPPER, LOGIN, PLACEHOLDER, WORKER
 
 RECENT = 900
 """Seconds for which a restart is told."""
@@ -170,8 +170,7 @@ def _pod(facts: Facts, pod: Pod) -> Iterator[Finding]:
     elif pod.unschedulable and not pod.machine:
         cause, mend = _unplaced(facts, pod)
         claims = tuple(f"claim {claim.name}" for claim in facts.claims) if "volume" in cause else ()
-        # What adds machines does so because such a pod waits; Slurm gives its node up where none comes.
-        awaited = pod.component == WORKER and pod.owner in facts.pools and facts.pools[pod.owner].elastic
+        awaited = _is_awaited(facts, pod)
         yield Finding(
             about=about,
             severity="note" if awaited else "error",
@@ -193,6 +192,17 @@ def _pod(facts: Facts, pod: Pod) -> Iterator[Finding]:
         )
     else:
         yield from _containers(facts, pod, about, after, weight)
+
+
+def _is_awaited(facts: Facts, pod: Pod) -> bool:
+    """Whether a pod without a machine is what machines are added for, and others do its work until one comes.
+
+    Slurm gives a node up where none comes; those who log in go to the login nodes that are there.
+    """
+    if pod.component == LOGIN and facts.login_least is not None:
+        others = [one for one in facts.pods if one.component == LOGIN and one.ready and not one.leaving]
+        return len(others) >= facts.login_least
+    return pod.component == WORKER and pod.owner in facts.pools and facts.pools[pod.owner].elastic
 
 
 def _unplaced(facts: Facts, pod: Pod) -> tuple[str, str]:
@@ -302,7 +312,7 @@ def _leaving(facts: Facts, pod: Pod) -> Iterator[Finding]:
             severity="note",
             cause=f"{pod.name} leaves and waits for its sessions to end",
             evidence=("new ones go to other login nodes", f"it is ended in {left / 3600:.1f} h at the latest"),
-            mend=f"wait, or end it with its sessions: {facts.kubectl(f'delete pod {pod.name} --grace-period=30')}",
+            mend=f"wait, or end it with its sessions: {facts.kubectl(f'exec {pod.name} -c sshd -- {END_SESSIONS}')}",
             after=(f"machine {pod.machine}",),
         )
     elif left < -60 and pod.kept_by and pod.phase in {"Succeeded", "Failed"}:

@@ -44,7 +44,8 @@ def test_a_login_node_that_does_not_answer_is_given_up_and_one_is_told_where_to_
     asked = (tmp_path / "asked").read_text(encoding="utf-8")
     assert "-o ConnectTimeout=10 " in asked
     assert asked.endswith("@203.0.113.7 id\n")
-    assert ("kubectl logs -n slurm login-0 -c sshd" in capsys.readouterr().err) == hint
+    logs = "`kubectl --context test logs -n slurm -l app.kubernetes.io/component=login -c sshd --prefix`"
+    assert (logs in capsys.readouterr().err) == hint
 
 
 def test_a_command_without_a_user_before_it_is_told_how_it_is_written(cluster: FakeKubectl) -> None:

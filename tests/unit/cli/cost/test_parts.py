@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cli.cost.parts import Cost, Part, cost_of
-from cli.cost.present import as_data
+from cli.cost.present import as_data, line
 from config import load_config
 from tests import stacks
 from tests.stacks import with_change
@@ -69,12 +69,14 @@ def test_on_somebody_s_cluster_nodes_volumes_and_load_balancers_are_counted() ->
     sections = with_change(stacks.existing_full(), "worker_nodes.gpu.size", {"min": 1, "max": 64})
     sections = with_change(sections, "worker_nodes.gpu.scratch", {"size": "730Gi", "storage_class": "fast"})
     sections = with_change(sections, "rest.service_type", "LoadBalancer")
+    sections = with_change(sections, "jail.homes", {"size": "2Ti"})
     storage = {"shared": 0.73, "default": 0.073, "fast": 1}
     found = cost(sections, pools={"cpu": 0.5, "gpu": 28}, storage=storage, load_balancer=0.02, other={"logs": 3})
     assert [(item.name, item.least, item.most, round(item.price or 0, 9)) for item in found.parts] == [
         ("cpu", 4, 4, 0.5),
         ("gpu", 1, 64, 28),
         ("jail 1,024 GiB", 1, 1, 1.024),
+        ("jail.homes 2,048 GiB", 1, 1, 0.2048),
         ("controller 10 GiB", 1, 1, 0.001),
         ("accounting.database 10 GiB", 1, 1, 0.001),
         ("gpu scratch 730 GiB", 1, 64, 1),
@@ -83,8 +85,8 @@ def test_on_somebody_s_cluster_nodes_volumes_and_load_balancers_are_counted() ->
         ("logs", 1, 1, 3),
     ]
     assert not found.without_price, "the pool without nodes needs none"
-    assert round(found.least, 9) == 35.066
-    assert round(found.most, 9) == 1862.066, "63 times 28 and 1 more"
+    assert round(found.least, 9) == 35.2708
+    assert round(found.most, 9) == 1862.2708, "63 times 28 and 1 more"
 
 
 def test_what_has_no_price_is_named_once_with_its_parts_and_is_in_no_sum() -> None:
@@ -111,11 +113,34 @@ def test_scripts_get_sums_that_are_rounded_only_at_the_end() -> None:
         "name": "gpu",
         "price_key": "pools.gpu",
         "min": 0,
+        "min_average": 0,
         "max": 3,
         "price_hour": 0.1,
         "hour_min": 0.0,
         "hour_max": 0.3,
     }
+
+
+WINDOWS = [{"days": "mon-fri", "hours": "08:00-20:00", "min": 7}, {"days": "sun", "max": 1}]
+"""60 of 168 hours."""
+
+
+def test_hours_of_windows_are_counted_on_average_over_a_week() -> None:
+    sections = with_change(stacks.existing(), "worker_nodes.gpu.size", {"min": 0, "max": 14})
+    sections = with_change(sections, "worker_nodes.gpu.windows", WINDOWS)
+    found = cost(sections, pools={"gpu": 2})
+    assert (found.least, found.usual, found.most) == (0, 5, 28)
+    assert found.weeks == ("nodes of gpu at least, in a week: 7 for 60 hours, 0 for 108 hours",)
+    assert as_data(found)["month"] == {"min": 3650, "max": 20440}
+    assert line(found).startswith("costs at least 0.00 to 28.00 USD an hour, 5.00 on average over a week at least (no")
+
+
+def test_where_the_cloud_makes_machines_a_fabric_s_own_one_is_there_outside_of_windows_too() -> None:
+    sections = with_change(NEBIUS, "worker_nodes.default.size", {"min": 0, "max": 14})
+    sections = with_change(sections, "worker_nodes.default.windows", WINDOWS)
+    sections = with_change(sections, "topology", {"plugin": "none"})
+    machines = part(cost(sections, **TABLE), "default")
+    assert (machines.least, machines.usual, machines.most) == (1, (7 * 60 + 108) / 168, 14)
 
 
 def test_without_prices_there_is_no_cost() -> None:

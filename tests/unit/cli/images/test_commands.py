@@ -376,3 +376,11 @@ def test_a_kind_cluster_can_be_named(tools: FakeTools, tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [["--base", "x"], ["--platform", "linux/arm64"], ["--no-cache"]])
 def test_what_the_local_cluster_s_own_build_cannot_do_is_refused(stack: Path, more: list[str]) -> None:
     assert failure_of(images("build", "--tool", "local", *more, stack=stack)).code == 2
+
+
+def test_images_of_another_release_do_not_take_the_name_of_what_runs(tmp_path: Path) -> None:
+    stack = on_context(tmp_path, "prod", registry=REGISTRY, tag="prod")
+    for command in ("build", "push"):
+        failure = failure_of(images(command, "--slurm-version", "26.05", stack=stack))
+        assert "images.tag of the stack file, 'prod', names what runs: Slurm 24.11" in failure.message
+        assert "--tag" in failure.hint

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from cli.errors import Failure
-from cli.kubectl.apply import KEPT_VALUES, Plan, apply, plan, preview
+from cli.kubectl.apply import Plan, apply, plan, preview
 from cli.safety.effects import HEALTH_LEAVES
 from config import load_config
+from slurm.names import GENERATED
 from tests import stacks
 from tests.fakes.kubectl import OURS, FakeCluster, UnrenewedLock, thing
 from tests.stacks import with_change
@@ -111,7 +112,7 @@ class Keeping(FakeCluster):
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
     ) -> subprocess.CompletedProcess[str]:
-        if self.complaint and KEPT_VALUES in (stdin or ""):
+        if self.complaint and GENERATED in (stdin or ""):
             return subprocess.CompletedProcess(arguments, 1, "", self.complaint)
         if arguments[0] == "create" and "--raw" not in arguments:
             arguments = ("apply", *arguments)
@@ -122,7 +123,7 @@ def keys(**other: str) -> dict[str, Any]:
     """The Secret with the keys of the stack, as somebody else has made them."""
     values = {**fresh()[1].kept.values, **other}
     data = {name: base64.b64encode(value.encode()).decode() for name, value in values.items() if value}
-    secret = thing("Secret", KEPT_VALUES, data=data)
+    secret = thing("Secret", GENERATED, data=data)
     return {**secret, "metadata": {**secret["metadata"], "resourceVersion": "7"}}
 
 
@@ -134,7 +135,7 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
     kubectl = Keeping(items_there=there)
     planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
     apply(kubectl, planned, UnrenewedLock(kubectl))
-    (sent,) = [given[0] for given in kubectl.documents if given[0]["metadata"]["name"] == KEPT_VALUES]
+    (sent,) = [given[0] for given in kubectl.documents if given[0]["metadata"]["name"] == GENERATED]
     assert sent["metadata"]["resourceVersion"] == "7"
     modified = 'error: Operation cannot be fulfilled on secrets "x": the object has been modified; please apply'
     kubectl = Keeping(items_there=there, complaint=modified)
@@ -153,18 +154,19 @@ def test_another_reason_why_keys_cannot_be_kept_is_passed_on_and_nothing_is_sent
         "ClusterRoleBinding",
         "Namespace",
         "PersistentVolume",
+        "PriorityClass",
     }
 
 
 def test_a_kept_key_of_another_length_is_not_overwritten() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE, keys(**{MUNGE: "c2hvcnQ="})])
-    with pytest.raises(Failure, match=f"Secret {KEPT_VALUES}: {MUNGE} has not the length"):
+    with pytest.raises(Failure, match=f"Secret {GENERATED}: {MUNGE} has not the length"):
         plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
 
 
 def test_where_the_secret_with_the_keys_is_gone_the_likely_cause_and_the_way_back_are_named() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE, thing("Secret", "munge-key")])
-    with pytest.raises(Failure, match=f"or somebody has deleted the Secret {KEPT_VALUES}") as caught:
+    with pytest.raises(Failure, match=f"or somebody has deleted the Secret {GENERATED}") as caught:
         plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
     assert "put its backup back: kubectl create -f FILE" in caught.value.hint
 
@@ -174,7 +176,7 @@ def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
     apply(kubectl, planned, UnrenewedLock(kubectl))
     names = [{(item["kind"], item["metadata"]["name"]) for item in given} for given in kubectl.documents]
-    kept = names.index({("Secret", KEPT_VALUES)})
+    kept = names.index({("Secret", GENERATED)})
     assert kubectl.documents[kept][0]["stringData"] == planned.kept.values != {}
     assert kubectl.applied[kept][1] == "create", "so that it overwrites none"
     assert kept < next(index for index, given in enumerate(names) if ("Secret", "munge-key") in given)
@@ -196,24 +198,27 @@ def test_what_changes_is_sent_before_what_stays() -> None:
     assert sent.index("StatefulSet") < sent.index("Role")
 
 
-def test_a_renamed_pool_is_explained() -> None:
-    _, planned = leaving_pool()
+@pytest.mark.parametrize(("kind", "nodes"), [("StatefulSet", "2 nodes"), ("PodTemplate", "nodes")])
+def test_a_renamed_pool_is_explained(kind: str, nodes: str) -> None:
+    _, planned = leaving_pool(kind)
     (effect,) = planned.effects
-    assert (effect.action, effect.kind, effect.name, effect.refused) == ("delete", "StatefulSet", "old", "")
-    assert effect.cost.startswith("pool 'old' leaves: its 2 nodes take no more jobs")
+    assert (effect.action, effect.kind, effect.name, effect.refused) == ("delete", kind, "old", "")
+    assert effect.cost.startswith(f"pool 'old' leaves: its {nodes} take no more jobs")
     assert "cannot be renamed" in effect.cost
+    assert not leaving_pool(kind, "default")[1].effects, "it stays, or becomes fixed"
 
 
-def leaving_pool() -> tuple[FakeCluster, Plan]:
+def leaving_pool(kind: str = "StatefulSet", name: str = "old") -> tuple[FakeCluster, Plan]:
     """A cluster with a pool that the stack file no longer has."""
-    pool = thing("StatefulSet", "old", spec={"replicas": 2})
-    pool["metadata"]["labels"] = {**OURS, "slurmstack/pool": "old"}
+    pool = thing(kind, name, spec={"replicas": 2})
+    pool["metadata"]["labels"] = {**OURS, "slurmstack/pool": name}
     kubectl = FakeCluster(items_there=[NAMESPACE, pool])
     return kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
 
 
-def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it() -> None:
-    kubectl, planned = leaving_pool()
+@pytest.mark.parametrize("kind", ["StatefulSet", "PodTemplate"])
+def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it(kind: str) -> None:
+    kubectl, planned = leaving_pool(kind)
 
     def slurm_rejects_it() -> None:
         raise Failure("rejected")
@@ -233,3 +238,12 @@ def test_where_no_pool_leaves_nothing_is_waited_for_before_the_prune() -> None:
     planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
     apply(kubectl, planned, UnrenewedLock(kubectl), lambda: pytest.fail("there is no reason to wait"))
     assert [command for command in kubectl.applied if "--prune" in command]
+
+
+def test_a_cluster_that_is_half_restored_is_not_started_by_an_apply() -> None:
+    stopped = thing("StatefulSet", "cpu")
+    stopped["metadata"]["namespace"] = "slurm"
+    stopped["metadata"]["annotations"] = {"slurmstack/replicas-before-restore": "4"}
+    kubectl = FakeCluster(items_there=[NAMESPACE, stopped])
+    with pytest.raises(Failure, match="a restore of the cluster in namespace 'slurm' was not finished"):
+        plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")

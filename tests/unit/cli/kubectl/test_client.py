@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,3 +125,21 @@ def test_an_operator_that_is_not_there_is_said_in_one_line_with_what_asks_for_it
     other = 'no matches for kind "Nonsense" in version "apps/v9"\n'
     with pytest.raises(Failure, match="Nonsense"):
         complaining(tmp_path, other).items("-f", "-")
+
+
+class TwoControllers(Kubectl):
+    """Of which the second one is active."""
+
+    def run(self, *arguments: str, **_: Any) -> subprocess.CompletedProcess[str]:
+        self.environment[str(len(self.environment))] = arguments[0]
+        if arguments[0] == "get":
+            return subprocess.CompletedProcess(arguments, 0, "controller-1", "")
+        stands_by = "controller-1" not in arguments
+        return subprocess.CompletedProcess(arguments, int(stands_by), "" if stands_by else "the queue", "no slurm.conf")
+
+
+def test_the_active_one_of_two_controllers_is_found_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.kubectl.client._active", {})
+    two = TwoControllers(program="kubectl", context="test", kubeconfig=None)
+    assert [in_controller(two, "slurm", "squeue").stdout for _ in range(2)] == ["the queue", "the queue"]
+    assert [*two.environment.values()] == ["exec", "get", "exec", "exec"]

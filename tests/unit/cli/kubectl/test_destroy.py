@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.commands import cluster as cluster_commands
+from cli.commands import destroy as destroy_command
 from cli.errors import Failure, Refused
 from cli.kubectl import destroy
 from cli.kubectl.apply import plan
-from cli.kubectl.destroy import destroy_cluster
+from cli.kubectl.destroy import What, destroy_cluster
 from cli.safety.fates import Touched
 from cli.safety.jobs import JobsTouched
 from cli.stack import open_stack
@@ -38,9 +39,16 @@ class Leaving(FakeCluster):
         if arguments[:2] == ("get", "--ignore-not-found") and "pod" in arguments:
             self.deleted.append("(looked for pods)")
             if self.deleted.count("(looked for pods)") == 3:
-                self.items_there[:] = [item for item in self.items_there if item["kind"] != "Pod"]
+                self.items_there[:] = [item for item in self.items_there if item["metadata"]["name"] != "default-0"]
+        elif "pkill" in arguments:
+            self.deleted.append(" ".join(arguments))
+        elif arguments[:2] == ("delete", "pod"):
+            self.items_there[:] = [item for item in self.items_there if item["kind"] != "Pod"]
         elif arguments[:2] == ("delete", "namespace"):
             self.items_there[:] = [made(item["kind"], item["metadata"]["name"], "2") for item in self.items_there]
+        if "app.kubernetes.io/component=worker" in arguments:
+            workers = [item for item in self.items_there if item["metadata"]["name"] == "default-0"]
+            return subprocess.CompletedProcess(arguments, 0, json.dumps({"items": workers}), "")
         return super().run(*arguments, stdin=stdin, check=check)
 
 
@@ -58,21 +66,24 @@ def kubectl(monkeypatch: pytest.MonkeyPatch) -> Leaving:
     return Leaving(items_there=[made("Namespace", "slurm", "1"), volume, other, thing("Pod", "default-0")])
 
 
-def deleted(kubectl: Leaving, *, pods_only: bool) -> list[str]:
+def deleted(kubectl: Leaving, what: What) -> list[str]:
     config = load_config(stacks.dev())
-    destroy_cluster(kubectl, config, open_report(), kill_jobs=False, pods_only=pods_only)
+    destroy_cluster(kubectl, config, open_report(), kill_jobs=False, what=what)
     return [command.split(" ")[0] for command in kubectl.deleted]
 
 
 def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_neither_deleted_nor_waited_for(
     kubectl: Leaving,
 ) -> None:
-    assert deleted(kubectl, pods_only=False) == [
-        "statefulset,deployment,daemonset,job,podtemplate",
+    assert deleted(kubectl, "all") == [
+        "cronjob,statefulset,deployment,daemonset,job,podtemplate",
         "(looked",
         "(looked",
         "(looked",
-        "statefulset,deployment,daemonset,job,podtemplate",
+        "(looked",
+        "statefulset",
+        "pod",
+        "cronjob,statefulset,deployment,daemonset,job,podtemplate",
         "persistentvolumeclaim",
         "persistentvolume",
         "clusterrolebinding,clusterrole,priorityclass",
@@ -85,17 +96,26 @@ def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_n
 
 
 def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(kubectl: Leaving) -> None:
-    assert set(deleted(kubectl, pods_only=True)) == {"statefulset,deployment,daemonset,job,podtemplate", "(looked"}
+    workloads = {"cronjob,statefulset,deployment,daemonset,job,podtemplate", "statefulset", "pod"}
+    assert set(deleted(kubectl, "pods")) == {*workloads, "(looked"}
     assert kubectl.deleted[-1] == "(looked for pods)"
 
 
-@pytest.mark.parametrize("pods_only", [True, False])
-def test_open_sessions_do_not_hold_up_the_end_of_everything(kubectl: Leaving, pods_only: bool) -> None:
-    config = load_config(with_change(stacks.dev(), "login", {"size": {"max": 3}}))
-    destroy_cluster(kubectl, config, open_report(), kill_jobs=False, pods_only=pods_only)
+@pytest.mark.parametrize("what", ["pods", "all but data", "all"])
+@pytest.mark.parametrize("size", [{"max": 3}, 3], ids=["follows them", "did before, and some still wait"])
+def test_open_sessions_do_not_hold_up_the_end_of_everything(kubectl: Leaving, what: What, size: object) -> None:
+    config = load_config(with_change(stacks.dev(), "login", {"size": size}))
+    there = [thing("Pod", "login-0"), thing("Pod", "login-1")]
+    there[1]["metadata"] = {**there[1]["metadata"], "deletionTimestamp": "2026-11-27T16:00:00Z"}
+    kubectl.items_there.extend(there)
+    destroy_cluster(kubectl, config, open_report(), kill_jobs=False, what=what)
     login = "-n slurm -l app.kubernetes.io/component=login --ignore-not-found --wait=false"
     ended = [command for command in kubectl.deleted if "component=login" in command]
     assert ended == [f"statefulset {login}", f"pod {login} --grace-period=30"]
+    waited = [command for command in kubectl.deleted if command.startswith("exec")]
+    assert waited == ["exec -n slurm login-1 -c sshd -- pkill -u 0 -f slurmstack/leave"], (
+        "kubelet goes on with its hook"
+    )
     workers = next(index for index, command in enumerate(kubectl.deleted) if "slurmstack/pool" in command)
     assert kubectl.deleted.index(ended[0]) > workers, "people see their jobs end"
 
@@ -110,7 +130,7 @@ def test_all_jobs_are_cancelled_those_that_wait_first_and_suspended_ones_too(
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(destroy, "in_controller", asked)
-    destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, pods_only=True)
+    destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, what="pods")
     cancelled = [command for command in said if command.startswith("scancel")]
     assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
 
@@ -125,7 +145,7 @@ def test_where_slurmctld_does_not_answer_no_job_is_cancelled_which_is_said_and_t
         return subprocess.CompletedProcess(command, 124, "", f"no answer within {seconds:g} s")
 
     monkeypatch.setattr(destroy, "in_controller", silent)
-    destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, pods_only=True)
+    destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, what="pods")
     assert sum(patience) <= 10
     told = capsys.readouterr()
     assert "no job was cancelled, for slurmctld does not answer (no answer within 10 s)" in told.out + told.err
@@ -138,7 +158,7 @@ def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(tmp_path: Pa
     namespace["metadata"]["managedFields"] = [{"manager": "pulumi-kubernetes-1234"}]
     kubectl = Discreet(items_there=[namespace])
     with pytest.raises(Failure, match="was made by `pulumi up`"):
-        cluster_commands._refuse_other_engine(kubectl, stack, "kubectl")
+        destroy_command._refuse_other_engine(kubectl, stack, "kubectl")
     with pytest.raises(Failure, match="was made by `pulumi up`"):
         plan(kubectl, stack.config, stack.sections, stack="test")
 
@@ -163,9 +183,35 @@ def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_u
 ) -> None:
     job = Touched(id="7", user="alice", partition="main", state="RUNNING", nodes=("x-0",), fate="ends", why="so")
     found = iter([JobsTouched(), JobsTouched(running=1, touched=(job,))])
-    monkeypatch.setattr(cluster_commands, "reach_if_made", lambda _: kubectl)
-    monkeypatch.setattr(cluster_commands, "held", lambda *_: nullcontext())
-    monkeypatch.setattr(cluster_commands, "jobs_destroyed", lambda *_, **__: next(found))
+    monkeypatch.setattr(destroy_command, "reach_if_made", lambda _: kubectl)
+    monkeypatch.setattr(destroy_command, "held", lambda *_: nullcontext())
+    monkeypatch.setattr(destroy_command, "jobs_destroyed", lambda *_, **__: next(found))
     with pytest.raises(Refused, match="1 job would end or never start: 7"):
-        cluster_commands.destroy(stack_file(tmp_path, stacks.dev()), yes=True, engine="kubectl")
+        destroy_command.destroy(stack_file(tmp_path, stacks.dev()), yes=True, engine="kubectl")
+    assert not kubectl.deleted
+
+
+@pytest.mark.parametrize("left", ["the job runs", "stopped"])
+@pytest.mark.parametrize("when", ["at once", "while another command had the lock"])
+def test_a_restore_that_is_not_finished_is_not_forgotten_with_what_it_has_stopped(
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: str, when: str
+) -> None:
+    stopped = thing("StatefulSet", "slurmdbd", spec={"replicas": 0})
+    stopped["metadata"]["annotations"] = {"slurmstack/replicas-before-restore": "1"}
+    labels = {"app.kubernetes.io/component": "backup"}
+    begun = [stopped] if left == "stopped" else [thing("Job", "restore", labels=labels), thing("StatefulSet", "login")]
+
+    @contextmanager
+    def held(*_: Any) -> Iterator[None]:
+        kubectl.items_there.extend(begun)
+        yield
+
+    if when == "at once":
+        kubectl.items_there.extend(begun)
+    monkeypatch.setattr(destroy_command, "reach_if_made", lambda _: kubectl)
+    monkeypatch.setattr(destroy_command, "held", held)
+    monkeypatch.setattr(destroy_command, "jobs_destroyed", lambda *_, **__: JobsTouched())
+    for more in ({}, {"kill_jobs": True}):
+        with pytest.raises(Failure, match=r"a restore (runs|of the cluster .* was not finished)"):
+            destroy_command.destroy(stack_file(tmp_path, stacks.dev()), yes=True, engine="kubectl", **more)
     assert not kubectl.deleted

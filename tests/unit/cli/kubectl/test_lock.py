@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -22,6 +22,7 @@ from cli.kubectl.lock import held
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest
 from local.report import Step
+from tests.stacks import ROOT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,13 +133,22 @@ def test_the_second_of_two_commands_waits_for_the_first_and_says_for_whom() -> N
     assert api.leases == {}
 
 
+def test_people_are_told_which_commands_wait_for_each_other() -> None:
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    told = text.partition("## Two at once")[2].partition("\n## ")[0]
+    assert not {
+        work for work in get_args(lock.Work) if f"`{work}`" not in told.replace("`backup rehearse`", "`rehearse`")
+    }
+
+
 def test_a_command_that_was_killed_keeps_others_out_only_until_it_counts_as_dead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lock, "DURATION", 0)
     api, told = Api(), Told()
     api.held_by("slurmstack up of bob@elsewhere")
-    with held(api, "slurm", "up", told, timeout=30):
+    with held(api, "slurm", "up", told, timeout=30) as ours:
+        assert ours.waited_for.startswith("slurmstack up of bob@elsewhere")
         assert "bob" not in api.leases["it"]["spec"]["holderIdentity"]
     assert told.titles == ["Waiting for slurmstack up of bob@elsewhere, at work since 2026-11-22T12:00:00 UTC"]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
 
 from cli.errors import Failure
+from cli.kubectl import rollout
 from cli.kubectl.client import Kubectl
 from cli.kubectl.rollout import await_rollout, require_slurmctld
 from cli.program.manifests import Manifest
@@ -173,6 +175,32 @@ def test_why_pods_of_a_daemon_set_are_not_ready_is_said(pods: Sequence[Any], eve
     assert failure.value.message == f"after -1 s still not ready: log-shipper (0 of 2 ready)\n  {why}"
 
 
+def test_a_login_node_that_waits_for_its_sessions_is_said_where_the_update_waits_for_it() -> None:
+    """Their number is a fixed one again, and Kubernetes takes the new pods only when the old ones have ended."""
+    leaves = pod("login-0", "login", "StatefulSet", running={})
+    leaves["metadata"] |= {
+        "deletionTimestamp": "2026-11-27T16:00:00Z", "labels": {"app.kubernetes.io/component": "login"}
+    }  # fmt: skip
+    leaves["status"]["containerStatuses"][0]["ready"] = True
+    item = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "login"}}
+
+    class Late(Machines):
+        shown = "kubectl --context test"
+
+        def items(self, kind: str, *words: str) -> list[dict[str, Any]]:
+            there = {**item, "metadata": {"name": "login", "generation": 1}, "spec": {"replicas": 2}}
+            return [there] if kind == "statefulset" else super().items(kind, *words)
+
+    cluster = cast("Kubectl", Late(pods=[leaves], events=[]))
+    with pytest.raises(Failure) as failure:
+        await_rollout(cluster, [Manifest(urn="", document=item)], namespace="slurm", timeout=-1, tell=lambda _: None)
+    (told,) = failure.value.message.splitlines()[1:]
+    assert told == (
+        "  login-0: leaves, and is ended at 2026-11-27T16:00:00Z at the latest; "
+        "`kubectl --context test exec -n slurm login-0 -c sshd -- pkill -u 0 -f slurmstack/leave` ends its sessions"
+    )
+
+
 def test_a_deployments_pods_are_told_apart_from_those_of_others() -> None:
     forbidden = warning("FailedCreate", "exporter-12", "exceeded quota", "ReplicaSet")
     pods = [pod("exporter-12-a", "exporter-12", "ReplicaSet", running={}), pod("gpu-0", "gpu", running={})]
@@ -189,3 +217,50 @@ def test_a_deployments_pods_are_told_apart_from_those_of_others() -> None:
     assert failure.value.message.splitlines()[1:] == [
         "  pods of exporter cannot be made: exceeded quota", "  exporter-12-a/main: runs, but is not ready",
     ]  # fmt: skip
+
+
+def of_set(name: str, revision: str, state: str) -> dict[str, Any]:
+    """A pod of the StatefulSet slurmdbd."""
+    labels = {"controller-revision-hash": revision}
+    return {
+        "metadata": {"name": name, "labels": labels, "ownerReferences": [{"kind": "StatefulSet", "name": "slurmdbd"}]},
+        "status": {"containerStatuses": [{"name": "main", "state": {state: {"reason": "ImagePullBackOff"}}}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("policy", "revision", "state", "ended"),
+    [
+        ("OrderedReady", "of-new", "waiting", True),
+        ("OrderedReady", "of-new", "running", False),
+        ("OrderedReady", "of-old", "waiting", False),
+        ("Parallel", "of-new", "waiting", False),
+    ],
+)
+def test_a_version_that_does_not_start_gives_way_when_the_one_before_is_applied_again(
+    monkeypatch: pytest.MonkeyPatch, policy: str, revision: str, state: str, *, ended: bool
+) -> None:
+    """Not one that runs: it may be converting the database."""
+    monkeypatch.setattr(rollout, "STUCK", 0.0)
+    item = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "slurmdbd", "generation": 1}}
+    deleted: list[str] = []
+
+    class Late(Machines):
+        shown = "kubectl"
+
+        def items(self, kind: str, *words: str) -> list[dict[str, Any]]:
+            ready = {"observedGeneration": 1, "readyReplicas": int(bool(deleted))}
+            status = {**ready, "currentRevision": "of-old", "updateRevision": "of-old"}
+            there = {**item, "spec": {"replicas": 1, "podManagementPolicy": policy}, "status": status}
+            return [there] if kind == "statefulset" else super().items(kind, *words)
+
+        def run(self, *words: str) -> None:
+            deleted.append(" ".join(words[:3]))
+
+    cluster = cast(
+        "Kubectl", Late(pods=[of_set("slurmdbd-0", revision, state), of_set("other-0", "of-old", "waiting")])
+    )
+    with nullcontext() if ended else pytest.raises(Failure):
+        manifest = Manifest(urn="", document=item)
+        await_rollout(cluster, [manifest], namespace="slurm", timeout=0.3, tell=lambda _: None)
+    assert deleted == (["delete pod slurmdbd-0"] if ended else [])

@@ -19,9 +19,12 @@ ITS_OWN = {
 }  # fmt: skip
 
 
+POD = {"spec": {"containers": [{"name": "sshd", "image": "login:24.11"}]}}
+
+
 def planned(size: Any, *owners: dict[str, Any]) -> Plan:
     """With four login nodes, whose number these have set."""
-    login = thing("StatefulSet", "login", spec={"replicas": 4})
+    login = thing("StatefulSet", "login", spec={"replicas": 4, "template": POD})
     login["metadata"]["managedFields"] = list(owners)
     kubectl = FakeCluster(items_there=[thing("Namespace", "slurm"), *([login] if owners else [])])
     sections = with_change(dev(), "login", {"size": size})

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cli.errors import Failure
 from cli.safety.jobs import JobsTouched, jobs_destroyed, refuse_lost_jobs
+from config import load_config
+from images.elastic.view import SETTINGS
+from slurm.elastic import settings
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending, slurm_conf
+from tests.stacks import with_change
 from tests.unit.cli.safety.small_stack import STACK, WEEK
 
 
@@ -47,4 +53,39 @@ def test_destroy_without_an_answer_is_refused_while_workers_run_and_only_then() 
     idle = jobs_destroyed(FakeKubectl(queue=None, there=objects(STACK)), "slurm", keeps_queue=True)
     assert not idle.refused, "no job can run without a worker"
     assert idle.as_data()["running"] is None, "nobody has counted"
-    assert jobs_destroyed(FakeKubectl(queue=None), "slurm", keeps_queue=True) == JobsTouched()
+    assert jobs_destroyed(FakeKubectl(queue=None), "slurm", keeps_queue=False) == JobsTouched()
+
+
+@pytest.mark.parametrize("pools", [STACK["worker_nodes"], {}])
+def test_a_queue_that_nobody_can_read_is_not_deleted_unasked(pools: dict[str, Any]) -> None:
+    controller = {"kind": "StatefulSet", "metadata": {"name": "controller"}, "spec": {"template": {}}}
+    there = [controller, *(item for item in objects(STACK) if item["metadata"]["name"] in pools)]
+    found = jobs_destroyed(FakeKubectl(queue=None, there=there), "slurm", keeps_queue=False)
+    assert found.dangers == ("the queue is deleted, and nobody knows what is in it",)
+    queue = f"{pending()}\n"
+    kubectl = FakeKubectl(queue=queue, in_force=slurm_conf(STACK), there=there)
+    assert fates(jobs_destroyed(kubectl, "slurm", keeps_queue=False)) == {"8": "never_starts"}
+
+
+def test_after_a_destroy_that_was_cut_off_a_job_on_a_pod_of_a_pool_that_has_gone_counts() -> None:
+    kubectl = FakeKubectl(queue=f"{job(left='1:00:00')}\n", in_force=slurm_conf(STACK), pods="cpu-3 90\n")
+    assert fates(jobs_destroyed(kubectl, "slurm", keeps_queue=True)) == {"7": "ends"}
+
+
+def test_jobs_on_nodes_of_an_elastic_pool_count_as_well() -> None:
+    sections = with_change(STACK, "worker_nodes.cpu.size", {"max": 4})
+    _, big, configuration = objects(STACK)
+    template = {
+        "kind": "PodTemplate",
+        "metadata": {
+            "name": "cpu",
+            "labels": {"slurmstack/pool": "cpu"},
+            "annotations": {SETTINGS: settings("cpu", load_config(sections).worker_nodes["cpu"])},
+        },
+        "template": {"spec": objects(STACK)[0]["spec"]["template"]["spec"]},
+    }
+    there = [template, big, configuration]
+    kubectl = FakeKubectl(
+        queue=f"{job(left='1:00:00', limit='2:00:00')}\n", in_force=slurm_conf(STACK), pods="cpu-3 90\n", there=there
+    )
+    assert fates(jobs_destroyed(kubectl, "slurm", keeps_queue=True)) == {"7": "ends"}

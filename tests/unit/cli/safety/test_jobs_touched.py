@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from cli.errors import REFUSED, Failure
+from cli.errors import Failure
 from cli.safety.jobs import (
     JobsTouched,
     cancel_lost_jobs,
-    jobs_destroyed,
     jobs_touched,
     lines,
     print_jobs,
@@ -23,21 +21,7 @@ from images.controller.leaving import BLOCK
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending, slurm_conf, without
 from tests.fakes.slurmctld import AWAY
 from tests.stacks import with_change
-from tests.unit.cli.safety.small_stack import STACK, WEEK
-
-
-def touched(
-    after: dict[str, Any],
-    *queue: str,
-    before: dict[str, Any] = STACK,
-    rolled: tuple[str, ...] = (),
-    in_force: str = "",
-    pods: str = "",
-) -> JobsTouched:
-    """What a change from one stack file to another does to these jobs."""
-    text = "".join(f"{line}\n" for line in queue)
-    kubectl = FakeKubectl(queue=text, in_force=in_force or slurm_conf(before), pods=pods)
-    return jobs_touched(kubectl, "slurm", old=objects(before), new=objects(after), rolled=rolled)
+from tests.unit.cli.safety.small_stack import STACK, touched, unread
 
 
 def controller(**slurmctld: Any) -> dict[str, Any]:
@@ -55,54 +39,6 @@ def test_an_older_configuration_agent_would_end_the_jobs_of_a_partition_that_lea
     kubectl = FakeKubectl(queue=queue, in_force=slurm_conf(STACK))
     old, new = objects(STACK), objects(without(STACK, "partitions", "small"))
     assert fates(jobs_touched(kubectl, "slurm", old=[*old, there], new=new, rolled=())) == {"7": fate, "8": fate}
-
-
-# Nodes that leave
-
-
-def test_jobs_on_nodes_that_leave_are_waited_for_and_others_are_not_touched() -> None:
-    smaller = with_change(STACK, "worker_nodes.cpu.size", 2)
-    found = touched(smaller, job("1", nodes="cpu-[0-1]"), job("2", nodes="cpu-[1-2]"), job("3", nodes="big-0"))
-    assert fates(found) == {"2": "waits"}
-    assert "pool 'cpu' shrinks to 2; cpu-2 waits 7 days at most" in found.touched[0].why
-    assert (found.running, found.pending, found.refused) == (3, 0, False)
-
-
-def test_a_pool_that_grows_touches_nobody() -> None:
-    found = touched(with_change(STACK, "worker_nodes.cpu.size", 9), job(), pending())
-    assert lines(found) == ["jobs: 1 running, 1 pending; none is touched"]
-
-
-def test_a_job_that_may_outlast_the_wait_of_its_node_is_said_to_end() -> None:
-    before = with_change(STACK, "worker_nodes.cpu.drain_timeout", 3600)
-    found = touched(
-        with_change(before, "worker_nodes.cpu.size", 0),
-        job("1", left="59:00", limit="1:00:00"),
-        job("2", left="2:30:00", limit="3:00:00"),
-        job("3"),
-        before=before,
-    )
-    assert fates(found) == {"2": "ends", "3": "ends", "1": "waits"}
-    assert "cpu-3 waits 60 minutes at most, but the job may run for another 2 hours" in found.touched[0].why
-    assert "has no time limit" in found.touched[1].why
-    with pytest.raises(Failure, match="2 jobs would end or never start") as caught:
-        refuse_lost_jobs(found)
-    assert caught.value.code == REFUSED
-    assert "--kill-jobs" in caught.value.hint
-
-
-def test_what_counts_is_how_long_the_pod_as_it_is_may_wait() -> None:
-    short = with_change(STACK, "worker_nodes.cpu.drain_timeout", 60)
-    found = touched(short, job(left="1:00:00"), rolled=("cpu",), pods=f"cpu-3 {WEEK}\n")
-    assert fates(found) == {"7": "waits"}, "the old pod waits as long as it was made to"
-    found = touched(with_change(STACK, "worker_nodes.cpu.size", 0), job(left="1:00:00"), pods="cpu-3 90\n")
-    assert fates(found) == {"7": "ends"}, "the pod has not been made anew yet"
-
-
-def test_a_changed_template_waits_for_the_jobs_of_its_pool() -> None:
-    found = touched(STACK, job("1"), job("2", nodes="big-0"), pending("3"), rolled=("cpu",))
-    assert fates(found) == {"1": "waits"}
-    assert "pool 'cpu' gets new pods, one after the other" in found.touched[0].why
 
 
 # Partitions that leave
@@ -324,10 +260,6 @@ def test_the_default_of_memory_is_that_of_the_job_s_partition() -> None:
 # A queue that cannot be read
 
 
-def unread(after: dict[str, Any], before: dict[str, Any] = STACK) -> JobsTouched:
-    return jobs_touched(FakeKubectl(queue=None), "slurm", old=objects(before), new=objects(after), rolled=())
-
-
 def test_a_queue_that_cannot_be_read_is_said_and_refuses_only_what_could_end_jobs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -352,25 +284,6 @@ def test_a_queue_that_cannot_be_read_is_said_and_refuses_only_what_could_end_job
 
 def test_where_no_slurmctld_has_run_there_are_no_jobs() -> None:
     assert jobs_touched(FakeKubectl(queue=None), "slurm", old=[], new=objects(STACK), rolled=()) == JobsTouched()
-
-
-# Nodes that an earlier command takes away
-
-
-def test_what_an_earlier_command_takes_away_is_said_and_refuses_nothing() -> None:
-    soon = (datetime.now(UTC) + timedelta(seconds=90)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    pods = f"cpu-3 {WEEK} {soon}\ncpu-2 {WEEK}\n"
-    old = [item for item in objects(STACK) if item["metadata"]["name"] != "cpu"]
-    queue = f"{job(left='1:00:00')}\n{job('6', nodes='cpu-2', left='1:00:00')}\n"
-    kubectl = FakeKubectl(queue=queue, in_force=slurm_conf(STACK), pods=pods, there=old)
-    for found in (
-        jobs_touched(kubectl, "slurm", old=old, new=objects(STACK), rolled=()),
-        jobs_destroyed(kubectl, "slurm", keeps_queue=True),
-    ):
-        (item,) = found.touched
-        assert (item.id, item.fate, item.cause) == ("7", "ends", "earlier")
-        assert item.why.startswith("cpu-3 is ending already, by an earlier command; cpu-3 waits")
-        assert not found.refused, "nobody can take it back"
 
 
 # What is printed

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,83 +18,20 @@ from slurm.conf import config_hash, render
 from tests import stacks
 from tests.fakes.kubectl import FakeKubectl, listed
 from tests.stacks import with_change
-
-CONFIG = load_config(stacks.dev())
-ACTIVE = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
-BAD = {"slurm.conf": "Colour=red"}
-NODES = "default-0|idle|Unknown|Unknown|none|\ndefault-1|idle|Unknown|Unknown|none|\n"
-
-
-def pod(name: str, *, owner: str = "StatefulSet", pool: str = "", leaves: bool = False) -> dict[str, Any]:
-    metadata = {
-        "name": name,
-        "ownerReferences": [{"kind": owner}],
-        "labels": {"slurmstack/pool": pool} if pool else {},
-        **({"deletionTimestamp": "2026-11-23T01:00:00Z"} if leaves else {}),
-    }
-    status = {"phase": "Running", "containerStatuses": [{"ready": True, "restartCount": 0}]}
-    return {"kind": "Pod", "metadata": metadata, "spec": {"nodeName": "node-1"}, "status": status}
-
-
-def worker(number: int, *, leaves: bool = False) -> dict[str, Any]:
-    return pod(f"default-{number}", pool="default", leaves=leaves)
-
-
-def pool_of(replicas: int) -> dict[str, Any]:
-    return {"kind": "StatefulSet", "metadata": {"name": "default"}, "spec": {"replicas": replicas}}
-
-
-CONTROLLER = pod("controller-0")
-WORKERS = (worker(0), worker(1), pool_of(2))
-
-
-JAIL = """Filesystem 1024-blocks Used Available Capacity Mounted on
-server:/jail 1000 600 400 60% /jail
-
-{"version": "24.11-c1500fd2bc8b"}
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cluster(FakeKubectl):
-    """Answers what `read_status` asks. Its Slurm answers questions by their names: exit status and text."""
-
-    slurm: dict[str, tuple[int, str]] = field(default_factory=dict)
-    jail: tuple[str, str] = (JAIL, "")
-    refused: str = ""
-    """What kubectl says of some kinds of objects."""
-    asked: list[tuple[str, ...]] = field(default_factory=list)
-
-    def run(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        self.asked.append(arguments)
-        if arguments[0] == "exec":
-            marks = re.search(r"echo ([0-9a-f]{16}) end 0", arguments[-1])
-            if marks is None:
-                return subprocess.CompletedProcess(arguments, int(bool(self.jail[1])), *self.jail)
-            said = "".join(f"{marks[1]} {name} {code}\n{text}\n" for name, (code, text) in self.slurm.items())
-            return subprocess.CompletedProcess(arguments, 0, said + f"{marks[1]} end 0\n" if said else "", self.refused)
-        done = super().run(*arguments, **more)
-        return subprocess.CompletedProcess(arguments, int(bool(self.refused)), done.stdout, self.refused)
-
-
-def cluster(
-    *items: dict[str, Any], sinfo: str = NODES, silent: str = "", agent: dict[str, Any] | None = None, **more: Any
-) -> Cluster:
-    """With these pods and other objects, whose Slurm answers so."""
-    slurm = {
-        "clock": (0, "1000"),
-        "configuration": (0, json.dumps({**(agent or ACTIVE), "slurm_version": "24.11.5"})),
-        "nodes": (1, silent) if silent else (0, sinfo if END in sinfo else sinfo.replace("\n", f"{END}\n") + END),
-        **({} if silent else {"queue": (0, "")}),
-        "database": (0, ""),
-    }
-    answers = [({"pod,statefulset,service"}, listed(*items), ""), ({"configmap"}, listed({"data": BAD}), "")]
-    return Cluster(answers=answers, **{"slurm": slurm, **more})
-
-
-def status_of(*items: dict[str, Any], **more: Any) -> Status:
-    """Of such a cluster."""
-    return read_status(cluster(*items, **more), CONFIG)
+from tests.unit.cli.status.small_cluster import (
+    ACTIVE,
+    BAD,
+    CONFIG,
+    CONTROLLER,
+    JAIL,
+    WORKERS,
+    cluster,
+    pod,
+    pool_of,
+    printed,
+    status_of,
+    worker,
+)
 
 
 @pytest.mark.parametrize(
@@ -115,12 +49,6 @@ def test_a_rejected_configuration_is_said_as_long_as_the_cluster_is_asked_for_it
     rejection = {"hash": rejected, "message": "unrecognized key: Colour"}
     found = status_of(CONTROLLER, *WORKERS, agent={"active": active, "rejected": rejection, "pending": None})
     assert (found.configuration, found.healthy) == (told, told == "active")
-
-
-def printed(status: Status, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    monkeypatch.setenv("COLUMNS", "200")
-    print_status(status)
-    return capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -167,7 +95,10 @@ def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(
 ) -> None:
     why = "slurm_load_node error: Socket timed out on send/recv operation"
     shown = printed(status_of(CONTROLLER, *WORKERS, silent=why), monkeypatch, capsys)
-    assert f"slurmctld does not answer: {why}; see `kubectl logs -n slurm controller-0 -c slurmctld`" in shown
+    assert (
+        f"slurmctld does not answer: {why}; see `kubectl --context test logs -n slurm controller-0 -c slurmctld`"
+        in shown
+    )
     assert "active (the one last taken)" in shown
     assert "accounting" not in shown
     assert status_of(CONTROLLER, *WORKERS, silent=why).slurmdbd_answers is None  # nobody can tell
@@ -182,7 +113,7 @@ def test_a_slurmdbd_that_is_silent_is_said(
     asked.slurm["database"] = (0 if answers else 124, "")
     found = read_status(asked, CONFIG)
     assert (found.slurmdbd_answers, found.healthy) == (answers, answers)
-    assert ("kubectl logs -n slurm slurmdbd-0" in printed(found, monkeypatch, capsys)) == (not answers)
+    assert ("kubectl --context test logs -n slurm slurmdbd-0" in printed(found, monkeypatch, capsys)) == (not answers)
 
 
 def test_a_whole_cluster_is_asked_in_three_calls() -> None:
@@ -246,16 +177,20 @@ def test_a_queue_that_does_not_come_is_said_and_the_rest_is_shown() -> None:
     assert (found.queue, found.unread, len(found.nodes)) == (None, {"queue": "squeue: no answer within 8 s"}, 2)
 
 
+HOMES = f"server:/homes {8 * 2**20} {6 * 2**20} {2 * 2**20} 75% /shared/home"
+
+
 @pytest.mark.parametrize(
     ("jail", "told"),
     [
         ((JAIL, ""), "mounted in login-0, 0.0 of 0.0 GiB free (40 %), populated with version 24.11-c1500fd2bc8b"),
         ((JAIL.replace(" /jail", " /"), ""), "not mounted in login-0"),
         ((JAIL.partition("{")[0], ""), "not populated"),
+        ((JAIL.replace("/jail\n\n", f"/jail\n{HOMES}\n\n"), ""), "d2bc8b, homes: 2.0 of 8.0 GiB free (25 %)"),
         (("", "timed out"), "could not read  jail: default-0: timed out"),
         (("", 'pods "login-0" is forbidden: no'), "could not read  jail: not allowed to run commands in login-0"),
     ],
-    ids=["well", "not mounted", "empty", "silent", "no right"],
+    ids=["well", "not mounted", "empty", "homes apart", "silent", "no right"],
 )
 def test_the_jail_is_shown_as_a_pod_sees_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], jail: tuple[str, str], told: str
@@ -369,6 +304,32 @@ def test_an_elastic_pool_is_whole_with_its_least_nodes_and_with_any_more(
     assert ("workers:" in printed(found, monkeypatch, capsys)) is not healthy
 
 
+def login(number: int, *, leaves: bool = False, waits: bool = False) -> dict[str, Any]:
+    found = pod(f"login-{number}", leaves=leaves)
+    found["metadata"]["labels"] = {"app.kubernetes.io/component": "login"}
+    if waits:
+        found["status"] = {"phase": "Pending"}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("there", "healthy"),
+    [
+        ((login(0),), True),
+        ((login(0), login(1, waits=True), login(2, leaves=True)), True),
+        ((login(0, leaves=True),), False),
+        ((login(0, waits=True),), False),
+        ((), False),
+    ],
+)
+def test_login_nodes_that_follow_their_sessions_come_and_go(there: tuple[dict[str, Any], ...], healthy: bool) -> None:
+    config = load_config(with_change(stacks.dev(), "login", {"size": {"max": 3}}))
+    active = {**ACTIVE, "active": config_hash(render(config))}
+    assert read_status(cluster(CONTROLLER, *WORKERS, *there, agent=active), config).healthy is healthy
+    if len(there) > 1:
+        assert not status_of(CONTROLLER, *WORKERS, *there).healthy
+
+
 def test_nodes_of_an_elastic_pool_do_not_stand_in_for_others_that_are_missing() -> None:
     fixed = stacks.dev()["worker_nodes"]["default"]
     pools = {"default": fixed, "more": {**fixed, "size": {"min": 0, "max": 4}}}
@@ -376,3 +337,25 @@ def test_nodes_of_an_elastic_pool_do_not_stand_in_for_others_that_are_missing() 
     there = [worker(0), pod("more-0", owner="PodTemplate", pool="more")]
     found = read_status(cluster(CONTROLLER, *there, pool_of(2)), config)
     assert (found.workers.ready, found.workers.wanted, found.healthy) == (1, 2, False)
+
+
+def test_a_roll_says_how_far_it_is_and_which_new_pods_hold_it_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def at(revision: str, number: int, *, ready: bool = True) -> dict[str, Any]:
+        found = worker(number)
+        found["metadata"]["labels"]["controller-revision-hash"] = revision
+        found["status"]["containerStatuses"][0]["ready"] = ready
+        return found
+
+    whole = pool_of(2)
+    whole["metadata"]["labels"] = {"slurmstack/pool": "default"}
+    pool = {**whole, "status": {"updateRevision": "new"}}
+    rolling = status_of(CONTROLLER, at("old", 0), at("new", 1), pool)
+    assert rolling.healthy
+    shown = printed(rolling, monkeypatch, capsys)
+    assert "new pods for pool default: 1 of 2 nodes wait until they are idle\n" in shown
+    stopped = status_of(CONTROLLER, at("old", 0), at("new", 1, ready=False), pool)
+    assert not stopped.healthy
+    assert "idle, and for new pods that are not ready: default-1" in printed(stopped, monkeypatch, capsys)
+    assert status_of(CONTROLLER, at("new", 0), at("new", 1), pool).rolls == ()

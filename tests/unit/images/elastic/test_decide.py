@@ -6,16 +6,18 @@ import dataclasses
 
 import pytest
 
-from images.elastic.decide import GONE, LEAVES, OUTDATED, SLURM, TOO_LATE, TWICE, Plan, View, decide
-from images.elastic.view import Node, Pod, Pool
+from images.common.slurm_node import HELD_BACK, SET_ASIDE, TOPOLOGY_REASON
+from images.elastic.decide import GONE, LEAVES, OUTDATED, TOO_LATE, TWICE, Plan, View, decide
+from images.elastic.view import SLURM, Node, Pod, Pool
 
-POOL = Pool(name="gpu", least=0, most=2, conf="CPUs=2", resume_timeout=60.0, digest="new", uid="u")
+POOL = Pool(name="gpu", least=0, most=2, conf="CPUs=2 Feature=gpu", resume_timeout=60.0, digest="new", uid="u")
 
 
-def node(name: str, states: str, **more: str) -> Node:
+def node(name: str, states: str, **more: object) -> Node:
     return Node(**{"name": name, "states": frozenset(states.split("+")), "mark": POOL.mark, **more})  # type: ignore[arg-type]
 
 
+AWAITED = "ALLOCATED+CLOUD+DYNAMIC_NORM+POWERED_DOWN"
 OFF = "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN"
 COMING = "MIXED+CLOUD+DYNAMIC_NORM+NOT_RESPONDING+POWERING_UP"
 UP = "IDLE+CLOUD+DYNAMIC_NORM"
@@ -33,10 +35,16 @@ def view(*there: Node | Pod, pool: Pool | None = POOL) -> View:
     return View(pools={"gpu": pool} if pool else {}, nodes={"gpu-1": node("gpu-1", OFF), **nodes}, pods=pods)
 
 
+def gone(*names: str) -> Plan:
+    """No job may start what is to be deleted."""
+    return Plan(delete=[*names], update={("drain", LEAVES): [*names]})
+
+
 WELL = {
     "off": view(node("gpu-0", OFF)),
     "up": view(node("gpu-0", UP), pod("gpu-0")),
     "busy": view(node("gpu-0", BUSY), pod("gpu-0")),
+    "a job has it, and its pod is made already": view(node("gpu-0", AWAITED), pod("gpu-0")),
     "coming, and its pod is there": view(node("gpu-0", COMING), pod("gpu-0")),
     "coming, and the pod before leaves": view(node("gpu-0", COMING), pod("gpu-0", is_leaving=True)),
     "goes down, and its pod leaves": view(node("gpu-0", f"{UP}+POWERING_DOWN"), pod("gpu-0", is_leaving=True)),
@@ -57,12 +65,23 @@ WELL = {
     "of an old template, and drained": view(node("gpu-0", f"{UP}+DRAIN", reason="a fan"), pod("gpu-0", digest="old")),
     "drained, and its pod is gone": view(node("gpu-0", f"{UP}+DRAIN", reason="a fan")),
     "of an old configuration, and reserved": view(node("gpu-0", f"{OFF}+RESERVED", mark="0")),
+    "of an old configuration, and drained": view(node("gpu-0", f"{OFF}+DRAIN", mark="0", reason="works")),
+    "of an old configuration, and set down": view(
+        node("gpu-0", "DOWN+CLOUD+POWERED_DOWN", mark="0", reason="works", reason_by="root")
+    ),
+    "of an old configuration, and not in the tree": view(
+        node("gpu-0", f"{OFF}+DRAIN", mark="0", reason=TOPOLOGY_REASON)
+    ),
+    "of an old configuration, and powered down once more": view(
+        node("gpu-0", f"{OFF}+DRAIN+POWER_DOWN", mark="0", reason=HELD_BACK)
+    ),
     "started twice, and a job is there": view(
         node("gpu-0", f"{BUSY}+DRAIN", reason=TWICE, reason_by=SLURM), pod("gpu-0")
     ),
     "an administrator says what slurmctld would": view(
         node("gpu-0", f"{UP}+DRAIN", reason=TWICE, reason_by="root"), pod("gpu-0")
     ),
+    "bare, and to be powered down": view(node("gpu-0", f"{OFF}+POWER_DOWN", is_bare=True)),
     "another's record": view(node("gpu-0", OFF), node("cpu-0", "IDLE+DYNAMIC_NORM")),
     "a pod of another pool": view(node("gpu-0", OFF), pod("cpu-0", pool="cpu", digest="")),
 }
@@ -75,6 +94,11 @@ def test_what_is_well_is_left_alone(name: str) -> None:
 
 DONE = {
     "missing": (view(), Plan(create={"gpu": ["gpu-0"]})),
+    "a job has it that Slurm will power it up for": (view(node("gpu-0", AWAITED)), Plan(start={"gpu": ["gpu-0"]})),
+    "its job is gone before Slurm powers it up": (
+        view(node("gpu-0", OFF), pod("gpu-0")),
+        Plan(end={"gpu-0": pod("gpu-0")}),
+    ),
     "coming": (view(node("gpu-0", COMING)), Plan(start={"gpu": ["gpu-0"]})),
     "unbacked": (view(node("gpu-0", BUSY)), Plan(update={("down", GONE): ["gpu-0"]})),
     "unbacked and drained, with jobs": (
@@ -114,13 +138,57 @@ DONE = {
         Plan(update={("power_down_asap", OUTDATED): ["gpu-0"]}),
     ),
     "an old configuration": (view(node("gpu-0", OFF, mark="0")), Plan(delete=["gpu-0"])),
-    "beyond max, off": (view(node("gpu-0", OFF), node("gpu-2", OFF)), Plan(delete=["gpu-2"])),
-    "beyond max, busy": (
-        view(node("gpu-0", OFF), node("gpu-2", BUSY), pod("gpu-2")),
+    "an old configuration, and Slurm does not take the node back": (
+        view(
+            node("gpu-0", "IDLE+CLOUD+DRAIN", mark="0", reason="gres/gpu count too low", reason_by=SLURM), pod("gpu-0")
+        ),
+        Plan(update={("power_down_asap", OUTDATED): ["gpu-0"]}),
+    ),
+    "an old configuration, and somebody has drained the node": (
+        view(node("gpu-0", "IDLE+CLOUD+DRAIN", mark="0", reason="works", reason_by="root"), pod("gpu-0")),
+        Plan(),
+    ),
+    "an old configuration, held back": (
+        view(node("gpu-0", f"{OFF}+DRAIN", mark="0", reason=HELD_BACK)),
+        Plan(delete=["gpu-0"]),
+    ),
+    "an old configuration, set aside": (
+        view(node("gpu-0", "DOWN+CLOUD+DRAIN+POWERED_DOWN", mark="0", reason=SET_ASIDE)),
+        Plan(delete=["gpu-0"]),
+    ),
+    "beyond max, off": (view(node("gpu-0", OFF), node("gpu-2", OFF)), gone("gpu-2")),
+    "beyond max, off and drained": (
+        view(node("gpu-0", OFF), node("gpu-2", f"{OFF}+DRAIN", reason="works")),
+        Plan(delete=["gpu-2"]),
+    ),
+    "beyond max, and a job that names it keeps its record": (
+        view(node("gpu-0", OFF), node("gpu-2", f"{OFF}+DRAIN", reason=LEAVES)),
+        Plan(delete=["gpu-2"]),
+    ),
+    "beyond max, busy": (view(node("gpu-0", OFF), node("gpu-2", BUSY), pod("gpu-2")), gone("gpu-1")),
+    "beyond max, busy, while another one is drained": (
+        view(node("gpu-0", f"{OFF}+DRAIN", reason="works"), node("gpu-2", BUSY), pod("gpu-2")),
+        gone("gpu-1"),
+    ),
+    "beyond max, busy, while others are drained or set down": (
+        view(
+            node("gpu-0", f"{OFF}+DRAIN", reason="works"),
+            node("gpu-1", "DOWN+CLOUD+POWERED_DOWN", reason="works", reason_by="root"),
+            *(item for name in ("gpu-2", "gpu-3") for item in (node(name, BUSY), pod(name))),
+        ),
+        Plan(),
+    ),
+    "beyond max, and all busy": (
+        view(*(item for number in range(3) for item in (node(f"gpu-{number}", BUSY), pod(f"gpu-{number}")))),
         Plan(update={("power_down_asap", LEAVES): ["gpu-2"]}),
     ),
+    "bare": (view(node("gpu-0", OFF, is_bare=True)), Plan(place={"gpu": ["gpu-0"]})),
     "beyond max, without a record": (view(node("gpu-0", OFF), pod("gpu-7")), Plan(end={"gpu-7": pod("gpu-7")})),
-    "a pool that is gone": (view(node("gpu-0", OFF), pool=None), Plan(delete=["gpu-1", "gpu-0"])),
+    "a pool that is gone": (view(node("gpu-0", OFF), pool=None), gone("gpu-1", "gpu-0")),
+    "a pool that is gone, and its node is drained": (
+        view(node("gpu-0", f"{OFF}+DRAIN", reason="works"), node("gpu-1", f"{OFF}+DRAIN"), pool=None),
+        Plan(delete=["gpu-1", "gpu-0"]),
+    ),
     "too few": (
         view(node("gpu-0", BUSY), pod("gpu-0"), pool=dataclasses.replace(POOL, least=2)),
         Plan(update={("power_up", ""): ["gpu-1"]}),

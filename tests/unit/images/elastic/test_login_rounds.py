@@ -31,6 +31,7 @@ class Logins:
     def __init__(self, fake: FakeKubernetes) -> None:
         self.fake = fake
         self.sessions: dict[str, int | None] = {"login-0": 0}
+        self.others: dict[str, LoginPod] = {}
         self.leaving: set[str] = set()
         self.pending: set[str] = set()
         self.synced = True
@@ -43,12 +44,13 @@ class Logins:
         )  # fmt: skip
 
     def pods(self) -> dict[str, LoginPod]:
-        return {
+        ours = {
             name: LoginPod(
                 number=int(name[-1]), leaves=name in self.leaving, runs=name not in self.pending, address=name
             )
             for name in self.sessions
         }
+        return ours | self.others
 
     @property
     def replicas(self) -> int:
@@ -95,11 +97,21 @@ def test_a_node_that_says_nothing_or_has_not_started_is_not_taken_for_empty_or_f
         logins.rounds.look()
         logins.clock.sleep(5.0)
     assert logins.replicas == 2
+    assert logins.log == ["login-1 does not say how many sessions it has: until it does, no login node leaves"]
     logins.pending = {"login-1"}  # waits for a machine: nobody can be logged in there
     for _ in range(30):
         logins.rounds.look()
         logins.clock.sleep(5.0)
     assert logins.replicas == 1
+
+
+def test_what_was_while_nobody_looked_is_no_room(logins: Logins) -> None:
+    logins.fake.put(SETS, "login", spec={"replicas": 2})
+    logins.sessions["login-1"] = 0
+    logins.rounds.look()
+    logins.clock.sleep(3600.0)  # the API server was away
+    logins.rounds.look()
+    assert logins.replicas == 2
 
 
 def test_nodes_that_leave_are_not_asked_and_made_up_for(logins: Logins) -> None:
@@ -124,11 +136,18 @@ def test_a_pod_is_read_as_kubernetes_has_it() -> None:
     assert login_pod_of({"metadata": {"name": "login-0"}}) == LoginPod(number=0, leaves=False, runs=False, address="")
 
 
-def test_the_answer_is_that_of_the_login_node_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["login-0-debug", "login-debug", "copy"])
+def test_somebody_s_copy_of_a_login_node_is_none(logins: Logins, name: str) -> None:
+    logins.sessions["login-0"] = 2
+    logins.others[name] = login_pod_of({"metadata": {"name": name}, "status": {"phase": "Running"}})
+    logins.rounds.look()
+    assert logins.replicas == 1
+
+
+def test_the_answer_is_that_of_the_login_node_s_program() -> None:
     assert (login_rounds.PORT, login_rounds.PATH) == (session_server.PORT, session_server.PATH)
     assert session_server.PORT == SESSIONS_PORT
-    monkeypatch.setattr(session_server, "all_sessions", lambda: 17)
-    server = start_server(session_server.answer, 0)
+    server = start_server(session_server.Count(lambda: 17), 0)
     port = int(server.server_address[1])
     assert ask_sessions("127.0.0.1", port) == 17
     server.shutdown()
@@ -139,6 +158,24 @@ def test_the_answer_is_that_of_the_login_node_s_program(monkeypatch: pytest.Monk
         assert ask_sessions("127.0.0.1", int(server.server_address[1])) is None, text
         server.shutdown()
         server.server_close()
+
+
+def test_users_who_ask_on_and_on_cost_one_count_and_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From any of the 16 million addresses that a login node has of its own."""
+    monkeypatch.setattr(session_server, "COUNTED_SECONDS", 60.0)
+    counts = iter((3, 4))
+    count = session_server.Count(lambda: next(counts))
+    server = start_server(count, 0, whose=lambda address: session_server.whose(address) if address[-2:] != ".1" else "")
+    port = int(server.server_address[1])
+    held = [socket.create_connection(("127.0.0.1", port), 5, (f"127.0.{n}.9", 0)) for n in range(40)]
+    time.sleep(0.2)
+    assert threading.active_count() < 30
+    assert [ask_sessions("127.0.0.1", port) for _ in range(5)] == 5 * [3]
+    assert session_server.whose("10.0.0.7") == "10.0.0.7"
+    for connection in held:
+        connection.close()
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.mark.parametrize("drip", [b"", b"x"])

@@ -25,7 +25,17 @@ def wanted(
 
 @pytest.mark.parametrize(
     ("replicas", "sessions", "expected"),
-    [(1, 0, 1), (1, 20, 1), (1, 21, 2), (2, 40, 2), (2, 41, 3), (1, 75, 4), (1, 10**9, 5), (5, 101, 5)],
+    [
+        (1, 0, 1),
+        (1, 20, 1),
+        (1, 21, 2),
+        (2, 40, 2),
+        (2, 41, 3),
+        (1, 75, 4),
+        (1, 10**9, 5),
+        (5, 101, 5),
+        (2 * 10**9, 0, 5),
+    ],
 )
 def test_there_are_as_many_as_the_sessions_need_and_never_more_than_max(
     replicas: int, sessions: int, expected: int

@@ -43,6 +43,22 @@ def test_the_pool_pauses_with_all_nodes_that_are_off_and_goes_on_when_the_time_h
     assert judged(pauses, paused, NOON + 30).update == {("resume", ""): ["gpu-0", "gpu-1"]}
 
 
+def test_a_pause_that_a_clock_wrote_which_was_ahead_is_over() -> None:
+    reason = "slurmstack/elastic: no capacity, 1 in vain, again at 2030-01-01T00:00:00Z"
+    view = seen(off("gpu-0", reason, "DRAIN"))
+    assert judged(Pauses(), view, NOON).update == {("resume", ""): ["gpu-0"]}
+
+
+def test_who_is_given_back_with_a_job_is_no_node_that_a_health_check_keeps() -> None:
+    """Slurm lifts the drain of what it powers down, and its machine goes with all that there was to look at."""
+    up = frozenset({"IDLE", "CLOUD"})
+    view = seen(
+        late("gpu-0"), Node(name="gpu-1", states=up), Node(name="gpu-2", states=up | {"DRAIN"}, reason="GPU lost")
+    )
+    changes = judged(Pauses(), view, NOON, {"7": frozenset({"gpu-0", "gpu-1", "gpu-2"})}).update
+    assert changes["power_down", "slurmstack/elastic: others of its job did not come"] == ["gpu-1"]
+
+
 def test_a_restart_forgets_neither_the_pause_nor_how_often_it_was_in_vain() -> None:
     reason = "slurmstack/elastic: no capacity, 4 in vain, again at 2027-01-15T08:04:00Z"
     pauses = Pauses()

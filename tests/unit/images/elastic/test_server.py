@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import time
 from collections.abc import Iterator
+from urllib.parse import quote, unquote
 
 import pytest
 
+from images.common import http_server
+from images.common.hostlist import expand
 from images.elastic import rounds, server
 from images.elastic.rounds import Ready
 from images.elastic.view import Node
@@ -24,17 +28,25 @@ def ready() -> Ready:
 
 
 @pytest.fixture
-def port(ready: Ready, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def looks() -> list[None]:
+    """One for each look that was asked for."""
+    return []
+
+
+@pytest.fixture
+def port(ready: Ready, looks: list[None], monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(server, "MOST_WAITING", 2)
+    monkeypatch.setattr(server, "EACH", 1)
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.5)
     monkeypatch.setattr(rounds, "ASKED_SECONDS", 0.05)
-    running = server.start(ready, lambda: None, port=0)
+    running = server.start(ready, lambda: looks.append(None), port=0)
     yield int(running.server_address[1])
     running.shutdown()
     running.server_close()
 
 
-def ask(port: int, nodes: str = "gpu-0") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=5)
+def ask(port: int, nodes: str = "gpu-0", address: str = "127.0.0.1") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=5, source_address=(address, 0))
     connection.sendall(f"GET /ready?nodes={nodes} HTTP/1.0\r\n\r\n".encode())
     return connection
 
@@ -44,11 +56,13 @@ def answer(connection: socket.socket) -> str:
         return connection.makefile().readline().split(" ", 1)[1].strip()
 
 
-def test_a_job_is_told_when_its_nodes_are_up(ready: Ready, port: int) -> None:
+def test_a_job_is_told_when_its_nodes_are_up(ready: Ready, looks: list[None], port: int) -> None:
     waits = ask(port)
     time.sleep(0.2)
     ready.put({"gpu-0": UP})
     assert answer(waits) == "200 OK"
+    assert answer(ask(port)) == "200 OK"
+    assert looks == [None], "one for the job whose node was off, none for that whose node was up"
 
 
 def test_beyond_a_number_none_waits_and_who_went_away_makes_room(port: int) -> None:
@@ -65,6 +79,30 @@ def test_beyond_a_number_none_waits_and_who_went_away_makes_room(port: int) -> N
     third.close()
 
 
+def test_who_takes_all_places_leaves_slurmctld_one(ready: Ready, port: int) -> None:
+    first, second = ask(port, address="127.0.0.2"), ask(port, address="127.0.0.2")
+    time.sleep(0.2)
+    assert answer(ask(port, address="127.0.0.2")) == "503 Service Unavailable"
+    waits = ask(port)
+    time.sleep(0.2)
+    ready.put({"gpu-0": UP})
+    assert [answer(one) for one in (waits, first, second)] == 3 * ["200 OK"]
+
+
+def test_who_does_not_say_what_it_asks_holds_no_thread(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as slow:
+        slow.sendall(b"GET /ready?nodes=gpu-0 HTTP/1.0\r\nX: ")
+        began = time.monotonic()
+        while time.monotonic() - began < 3:
+            try:
+                slow.sendall(b"y")
+                time.sleep(0.1)
+            except OSError:
+                break
+        else:
+            pytest.fail("it is still listened to")
+
+
 def test_all_are_let_go_when_nobody_knows_of_any_node(ready: Ready, port: int) -> None:
     waits = ask(port)
     time.sleep(0.2)
@@ -72,11 +110,34 @@ def test_all_are_let_go_when_nobody_knows_of_any_node(ready: Ready, port: int) -
     assert answer(waits) == "410 Gone"
 
 
-@pytest.mark.parametrize("nodes", ["a[0-999999999]", ",".join(f"a[{n}0000-{n}9999]" for n in range(1, 9))])
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "a[0-999999999]",
+        ",".join(f"a[{n}0000-{n}9999]" for n in range(1, 9)),
+        # As Python, but not Slurm, writes a number; and names that are long themselves.
+        "a[0-9_999_999]", "a[5%20-9999999]", "a[0-0000000000009999999]", "a[0-\u0669\u0669\u0669\u0669\u0669\u0669]",
+        f"{'a' * 9999}[0-60000]", f"a[{'0' * 4000}-60000]",
+    ],
+)  # fmt: skip
 def test_a_list_of_more_nodes_than_there_can_be_is_not_read(port: int, nodes: str) -> None:
-    assert not server.is_short(nodes)
-    assert answer(ask(port, nodes)) == "200 OK"
+    assert not server.is_short(unquote(nodes), 65536)
+    assert answer(ask(port, quote(nodes, safe="%"))) == "200 OK"
 
 
 def test_a_list_of_thousands_is_read() -> None:
-    assert server.is_short("gpu-[0-999,2000-4999],cpu-[0-7]")
+    hosts = "gpu-[0-999,2000-4999],cpu-[0-7],login-0,a.b_c-[001-010]"
+    assert server.is_short(hosts, 65536)
+    assert len(expand(hosts)) == 4019
+    assert server.is_short(hosts, 4019)
+    assert not server.is_short(hosts, 4018)
+
+
+def test_a_list_of_more_nodes_than_there_are_is_not_read(ready: Ready, port: int) -> None:
+    assert answer(ask(port, "gpu-[0-1]")) == "200 OK"
+    ready.put({name: dataclasses.replace(OFF, name=name) for name in ("gpu-0", "gpu-1")})
+    waits = ask(port, "gpu-[0-1]")
+    waits.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        waits.recv(1)
+    waits.close()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from images.common.command import Result
+from images.common.slurm_node import ROLLS
 from images.exporter.own_figures import Figures, put_drained, put_stuck
 from images.exporter.records import GROUPS, NAME_LENGTH, OTHERS, jobs_of, node_of
 from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
@@ -269,6 +270,14 @@ def test_it_is_told_who_drained_a_node_and_for_what_and_of_private_data_no_perso
     check = [("check", "dns")] if kind == "health" else []
     told = [("by", by)] if by_person or by != "alice" else []
     assert list(figures.families["node_drained"].series) == [(("node", "n"), ("reason_kind", kind), *check, *told)]
+
+
+@pytest.mark.parametrize("reason", [ROLLS, "slurmstack/elastic: gets a new pod"])
+def test_a_node_that_gets_a_new_pod_is_not_told_as_drained(reason: str) -> None:
+    figures = Figures()
+    node = node_of({"name": "n", "state": ["ALLOCATED", "DRAIN"], "reason": reason, "reason_set_by_user": "root"})
+    put_drained(figures, [node], by_person=True)
+    assert "node_drained" not in figures.families
 
 
 def test_nodes_that_are_down_are_named() -> None:

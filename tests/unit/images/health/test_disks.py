@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,12 @@ def test_half_empty_disks_are_well(tmp_path: Path, answers: dict[str, object]) -
     assert words(result) == "ok"
     assert result.values[f'disk_used_ratio{{path="{node.jail}"}}'] == 0.5
     assert result.values[f'disk_inodes_used_ratio{{path="{node.root}"}}'] == 0.1
+
+
+def test_homes_on_a_volume_of_their_own_are_looked_at_too(tmp_path: Path, answers: dict[str, object]) -> None:
+    node = replace(make_node(tmp_path), homes=tmp_path / "homes")
+    answers["homes"] = figures(free=5)
+    assert words(check(node)) == f"fail [node]: {node.homes}: 95 % of the space used, 95 % allowed"
 
 
 def test_the_real_kernel_is_understood(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import signal
 import time
@@ -38,7 +40,7 @@ class FakeEnd:
         fork_nothing(self.proc)
         self.tmp = directory / "tmp"
         self.tmp.mkdir()
-        self.jobs = directory / "jobs"
+        self.jobs, self.spool = directory / "jobs", directory / "spool"
         self.gpu_jobs = GpuJobs(shown=directory / "gpu-jobs", own=directory / "own")
         self.node = Node(name="w-0", root=directory, state=directory / "state")
         self.registry = Registry()
@@ -62,6 +64,7 @@ class FakeEnd:
             runner=self.runner,
             environment=self.environment,
             jobs=self.jobs,
+            spool=self.spool,
             gpu_jobs=self.gpu_jobs,
             places=(self.tmp,),
             clock=FakeClock(),
@@ -95,6 +98,38 @@ def test_the_jobs_directory_goes_even_if_the_user_has_other_jobs(end: FakeEnd) -
     end.queue = Command(code=0, stdout="18 RUNNING\n")
     end.run()
     assert [path.name for path in end.jobs.iterdir()] == ["18"]
+
+
+def test_what_pmix_has_left_of_the_job_s_steps_goes_and_nothing_else_of_slurmd_s(end: FakeEnd) -> None:
+    """Slurm gives up where another job of the user makes names while it removes them."""
+    stays = ["pmix.18.0", "pmix.170.0", f"spmix_appdir_{UID}_18.0", "job00017", "pmix.17", "cred_state"]
+    for name in (*stays, "pmix.17.0", "pmix.17.1", f"spmix_appdir_{UID}_17.0", ".gone-pmix.16.0-4711"):
+        (end.spool / name / "below").mkdir(parents=True)
+    end.run()
+    assert sorted(path.name for path in end.spool.iterdir()) == sorted(stays)
+
+
+def test_a_spool_that_users_could_write_in_is_left_alone(end: FakeEnd) -> None:
+    (end.spool / "pmix.17.0").mkdir(parents=True)
+    end.spool.chmod(0o777)
+    end.run()
+    assert [path.name for path in end.spool.iterdir()] == ["pmix.17.0"]
+    assert end.log == [f"cannot remove directories of job 17: {end.spool} is not a directory of root alone"]
+
+
+def test_what_another_job_of_the_user_kept_of_an_earlier_one_goes_at_a_later_end(end: FakeEnd) -> None:
+    """It had the directory open, and made files in it while it was removed."""
+    kept, busy = end.jobs / ".gone-16-4711", end.jobs / ".gone-15-4710"
+    for directory in (kept, busy):
+        directory.mkdir(parents=True)
+        (directory / "file").touch()
+    at_it = os.open(busy, os.O_RDONLY)
+    fcntl.flock(at_it, fcntl.LOCK_EX)
+    end.run()
+    assert [path.name for path in end.jobs.iterdir()] == [busy.name], "another epilog is at that one"
+    os.close(at_it)
+    end.run()
+    assert not list(end.jobs.iterdir())
 
 
 def test_processes_and_files_of_the_user_go(end: FakeEnd) -> None:
@@ -190,6 +225,17 @@ def test_everything_stays_when(end: FakeEnd, monkeypatch: pytest.MonkeyPatch, ch
     assert (end.tmp / "scratch/file").exists()
     if "garbage" in str(change):
         assert "stays, as slurmctld does not say who is here: squeue said 'garbage'" in end.log[0]
+
+
+@pytest.mark.parametrize("state", ["IDLE", "MIXED"])
+def test_who_fills_the_queue_keeps_nothing_where_nobody_else_has_a_job(end: FakeEnd, state: str) -> None:
+    """squeue has a bound, and its user many jobs with long texts in the queue."""
+    leave_things(end)
+    end.queue = Command(code=134, stderr="squeue: error: xmalloc failed")
+    nodes = json.dumps({"nodes": [{"name": "w-0", "state": [state, "COMPLETING"]}]})
+    end.runner.answers["scontrol show node w-0 --json"] = Command(code=0, stdout=nodes)
+    end.run()
+    assert (end.tmp / "scratch/file").exists() is (state == "MIXED")
 
 
 def test_two_jobs_that_end_together_leave_nothing_when_the_last_step_is_gone(end: FakeEnd) -> None:

@@ -70,9 +70,10 @@ def test_files_that_stay(place: Path, user: int, until: Moment) -> None:
 
 
 def test_a_directory_with_something_that_stays_in_it_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    is_prey = leftovers._is_prey
-    deep = (place / "mine/deep/file").stat().st_ino
-    monkeypatch.setattr(leftovers, "_is_prey", lambda status, *rest: status.st_ino != deep and is_prey(status, *rest))
+    takes, deep = leftovers._Removal.takes, (place / "mine/deep/file").stat().st_ino
+    monkeypatch.setattr(
+        leftovers._Removal, "takes", lambda removal, status: status.st_ino != deep and takes(removal, status)
+    )
     assert remove_files(UID, LATER, (place,)) == 2
     assert (place / "mine/deep/file").exists()
 
@@ -124,8 +125,10 @@ def test_what_stays_stays_at_any_depth(tmp_path: Path, monkeypatch: pytest.Monke
     path = make_deep(place, 100)
     (path / "newer").touch()
     (path / "older").touch()
-    is_prey, newer = leftovers._is_prey, (path / "newer").stat().st_ino
-    monkeypatch.setattr(leftovers, "_is_prey", lambda status, *rest: status.st_ino != newer and is_prey(status, *rest))
+    takes, newer = leftovers._Removal.takes, (path / "newer").stat().st_ino
+    monkeypatch.setattr(
+        leftovers._Removal, "takes", lambda removal, status: status.st_ino != newer and takes(removal, status)
+    )
     remove_files(UID, LATER, (place,))
     assert [found.name for found in place.rglob("*") if found.is_file()] == ["newer"]
 

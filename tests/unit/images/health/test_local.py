@@ -161,6 +161,9 @@ def test_a_process_is_known_by_its_number_and_its_beginning(tmp_path: Path) -> N
     assert process(7, tmp_path) is None
     assert process(8, tmp_path) is None
     assert user_of(5, tmp_path) == 77
+    for ends_a_line_for_python in "\r\f\x85\u2028":
+        (tmp_path / "5/status").write_bytes(f"Name:\ta{ends_a_line_for_python}Uid:\t0\nUid:\t77\t77\n".encode())
+        assert user_of(5, tmp_path) == 77
     assert user_of(8, tmp_path) is None
 
 

@@ -236,7 +236,7 @@ def test_slurm_is_asked_only_about_steps_without_a_task_and_then_for_all_jobs_th
     shutil.rmtree(node.root / "proc/91")
     assert check(busy)[1].commands == [], "it may be ending"
     states = "running,suspended,completing,configuring,stopped,signaling,stage_out"
-    asked = f"squeue --noheader --states={states} --nodelist=w-0 --format=%A"
+    asked = f"prlimit --core=0 --data={128 << 20} squeue --noheader --states={states} --nodelist=w-0 --format=%A"
     assert check(busy, step_seconds=0)[1].commands == [asked]
 
 

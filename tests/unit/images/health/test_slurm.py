@@ -91,7 +91,7 @@ def test_the_changes_are_slurms_own_commands() -> None:
         "scontrol update nodename=w-0 state=down reason=r",
         "scontrol update nodename=w-0 comment=a b",
         "scontrol update nodename=w-0 state=undrain reason=lifted",
-        "scontrol requeue 17",
+        "scontrol requeue incomplete 17",
         "scontrol delete reservationname=health-test-w-0",
     ]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cli.safety.owner import REPLICAS_BEFORE
 from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster
 
 Ill = Callable[[RecordedCluster], object]
@@ -44,12 +45,31 @@ def restarts(name: str, component: int = 0) -> Ill:
     return make
 
 
+def stopped_by_restore(**notes: str) -> Ill:
+    """No controller is there, and Slurm says nothing."""
+
+    def make(cluster: RecordedCluster) -> None:
+        there = cluster.thing("StatefulSet", "controller")
+        there["metadata"]["annotations"] = {REPLICAS_BEFORE: "1", **notes}
+        there["spec"]["replicas"] = 0
+        there["status"] = {}
+        cluster.remove("Pod", "controller-0")
+        cluster.slurm["slurmctld"] = (124, "")
+
+    return make
+
+
 def failed_job(name: str, message: str) -> Ill:
     def make(cluster: RecordedCluster) -> None:
         conditions = [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": message}]
         cluster.thing("Job", name)["status"] = {"conditions": conditions}
 
     return make
+
+
+def failed_backup(cluster: RecordedCluster) -> None:
+    failed_job("policy-", "reached the specified backoff limit")(cluster)
+    cluster.thing("Job", "policy-")["metadata"]["labels"]["app.kubernetes.io/component"] = "backup"
 
 
 def populating(code: int | None) -> Ill:
@@ -71,6 +91,11 @@ def agent(**state: object) -> Ill:
 def leaving(cluster: RecordedCluster) -> None:
     cluster.thing("Pod", "default-1")["metadata"]["deletionTimestamp"] = "2099-01-01T00:00:00Z"
     cluster.node("default-1", "ALLOCATED", "DRAIN", reason="slurmstack: pod leaving", by="root")
+    cluster.job("17", "None", state="RUNNING", nodes="default-1")
+
+
+def rolling(cluster: RecordedCluster) -> None:
+    cluster.node("default-1", "ALLOCATED", "DRAIN", reason="slurmstack: pod leaving for a new one", by="root")
     cluster.job("17", "None", state="RUNNING", nodes="default-1")
 
 

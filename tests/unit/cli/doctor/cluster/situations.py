@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cli.safety.in_place import PUT_BACK
+from cli.safety.restoring import RESTORING, Note
 from tests.unit.cli.doctor.cluster.ills import (
     Ill,
     agent,
@@ -13,6 +15,7 @@ from tests.unit.cli.doctor.cluster.ills import (
     drained,
     ending,
     evicted,
+    failed_backup,
     failed_job,
     foreign_pool,
     full_machine,
@@ -26,15 +29,18 @@ from tests.unit.cli.doctor.cluster.ills import (
     queued,
     refused_pods,
     restarts,
+    rolling,
     silent_node,
     slurm_says,
     statistics,
+    stopped_by_restore,
     told,
     unfinished,
     unplaced,
 )
 
 GPUS = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint {gpu: yes}."
+FULL_HOMES = "disks: /jail/home: 99 % of the space used, 98 % allowed"
 FULL = "disks: /jail: 99 % of the space used, 98 % allowed"
 
 SITUATIONS: dict[str, tuple[Ill, str, str]] = {
@@ -121,11 +127,16 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "controller restarts": (restarts("controller-0"), "pod controller-0: config-agent restarts", "--previous"),
     "pod does not get ready": (lambda c: c.unready("login-0"), "pod login-0 is not ready after", "kubectl logs"),
     "machine is lost": (lost_machine, "the Kubernetes machine node-0 is not ready", "describe node node-0"),
+    "a new pod waits for jobs": (
+        rolling,
+        "node default-1 takes no more jobs: it gets a new pod when those that it has are done",
+        "squeue --nodelist=default-1",
+    ),
     "scale-in waits for jobs": (leaving, "default-1 leaves and waits for 1 job", "scancel 17"),
     "a login node waits for its sessions": (
         lambda c: c.thing("Pod", "login-1")["metadata"].update(deletionTimestamp=ago(-7200)),
         "login-1 leaves and waits for its sessions to end",
-        "delete -n slurm pod login-1 --grace-period=30",
+        "exec -n slurm login-1 -c sshd -- pkill -u 0 -f slurmstack/leave",
     ),
     "pod does not end": (
         lambda c: c.thing("Pod", "login-0")["metadata"].update(deletionTimestamp=ago(600)),
@@ -147,7 +158,21 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "pod is not there": (no_pod, "default-1 of StatefulSet default is not there", "describe -n slurm statefulset"),
     "pool is not in the stack file": (foreign_pool, "a pool old that is not in the stack file", "slurmstack preview"),
     # slurmctld and nodes
-    "slurmctld is silent": (slurm_says(slurmctld=(124, "")), "slurmctld does not answer", "logs -n slurm controller-0"),
+    "slurmctld is silent": (
+        slurm_says(slurmctld=(124, "")),
+        "slurmctld does not answer",
+        "logs -n slurm service/controller-0",
+    ),
+    "a restore was cut short": (
+        stopped_by_restore(**{RESTORING: Note(step="putting", parts=("state",), backup="20261126T020000Z").written()}),
+        "a restore that has stopped controller runs, or was not finished",
+        "slurmstack restore --what state --at 20261126T020000Z",
+    ),
+    "a restore has left it stopped": (
+        stopped_by_restore(**{PUT_BACK: "20261126T020000Z"}),
+        "a restore has left controller stopped",
+        "slurmstack up",
+    ),
     "munge": (
         slurm_says(
             slurmctld=(
@@ -209,6 +234,11 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "the jail is full",
         "jail.size",
     ),
+    "homes are full": (
+        both(checked(f"fail {FULL_HOMES}", "default-0"), drained(f"health/disks [node]: {FULL_HOMES}")),
+        "the volume of homes is full",
+        "jail.homes.size",
+    ),
     "jail is slow": (
         checked("fail filesystem [node]: /jail: 30 s to write", "default-0", "default-1"),
         "slow or hangs",
@@ -265,6 +295,7 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "and then kubectl delete -n slurm pod database-0",
     ),
     "database is behind": (statistics("DBD Agent queue size", 5000), "the database is behind: 5000", "slurmdbd-0"),
+    "backup": (failed_backup, "a backup, or a look at backups, has failed", "docs/backups.md"),
     "policy": (failed_job("policy-", "exit code 2"), "accounts, QOS and limits", "job/policy-"),
     # jobs
     "dependency": (queued("12", "DependencyNeverSatisfied"), "job 12 of alice never starts", "dependency="),

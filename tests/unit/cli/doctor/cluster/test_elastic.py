@@ -13,6 +13,7 @@ from tests.unit.cli.doctor.cluster.ills import unplaced
 from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
 
 PAUSED = "slurmstack/elastic: no capacity, 3 in vain, again at 2026-11-26T07:38:31Z"
+HELD = "slurmstack/elastic: held back in the window sat sun 00:00-24:00 Europe/Berlin"
 ASIDE = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
 
 
@@ -43,6 +44,7 @@ def test_nodes_that_are_off_are_no_finding() -> None:
     [
         (PAUSED, "pool default pauses: 3 times in a row no machine came"),
         (ASIDE, "pool default is set aside"),
+        (HELD, "pool default may have fewer nodes just now, in its window sat sun 00:00-24:00 Europe/Berlin"),
     ],
 )
 def test_a_pool_without_machines_is_the_one_cause_of_jobs_that_wait(reason: str, cause: str) -> None:
@@ -80,3 +82,15 @@ def test_a_pod_that_waits_for_a_machine_is_noted() -> None:
         "note",
         "pod default-1 waits for a machine: no machine has enough cpu left",
     )
+
+
+@pytest.mark.parametrize(("least", "severity"), [(None, "error"), (2, "note"), (3, "error")])
+def test_a_login_node_that_was_added_and_waits_for_a_machine_is_noted(least: int | None, severity: str) -> None:
+    cluster = recorded()
+    more = copy.deepcopy(cluster.thing("Pod", "login-0"))
+    more["metadata"] |= {"name": "login-7", "uid": "l"}
+    cluster.objects.append(more)
+    cluster.unplaced("login-7", "0/2 nodes are available: 2 Insufficient memory.")
+    found = next(one for one in diagnose(replace(cluster.look(), login_least=least)) if one.about == "pod login-7")
+    said = "waits for a machine" if severity == "note" else "cannot be placed"
+    assert (found.severity, found.cause) == (severity, f"pod login-7 {said}: no machine has enough memory left")

@@ -307,11 +307,11 @@ def test_jobs_are_requeued_at_the_deadline_and_those_that_cannot_be_are_told(clu
     assert cluster.slurmctld.requeued == ["17"]
     assert list(node.jobs) == ["18"]
     assert cluster.log[-1] == "cannot requeue w-1: job 18: Requested operation is presently disabled"
-    tried = cluster.slurmctld.runner.commands.count("scontrol requeue 18")
+    tried = cluster.slurmctld.runner.commands.count("scontrol requeue incomplete 18")
     assert tried == 1
     cluster.cordon()
     cluster.round(later=REQUEUE_AGAIN_SECONDS)
-    assert cluster.slurmctld.runner.commands.count("scontrol requeue 18") == 2
+    assert cluster.slurmctld.runner.commands.count("scontrol requeue incomplete 18") == 2
 
 
 def test_a_slurmctld_that_gets_stuck_is_not_asked_to_requeue_all_jobs(cluster: Cluster) -> None:
@@ -321,7 +321,8 @@ def test_a_slurmctld_that_gets_stuck_is_not_asked_to_requeue_all_jobs(cluster: C
     cluster.slurmctld.runner.answers["scontrol requeue"] = CommandResult(code=TIMED_OUT, stderr="no answer in 10 s")
     for _ in range(3):
         cluster.play("cordon; round")
-    assert [command for command in cluster.slurmctld.changes() if "requeue" in command] == ["scontrol requeue 17"]
+    requeues = [command for command in cluster.slurmctld.changes() if "requeue" in command]
+    assert requeues == ["scontrol requeue incomplete 17"]
     assert cluster.log[-1] == "cannot requeue w-1: no answer in 10 s"
 
 

@@ -1,0 +1,258 @@
+"""Jobs from the cluster's own suspended CronJobs: the stack says how their pods are, a command when one runs."""
+
+from __future__ import annotations
+
+import copy
+import secrets
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from cli.errors import USAGE, Failure
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, hint_after, is_true
+from local.report import Report, Step
+
+POLL = 1.0
+"""Seconds between two looks at a Job."""
+
+STUCK = 300
+"""Seconds without a container that runs, after which what Kubernetes complains about is an answer."""
+
+SILENCE = 300
+"""Seconds for which the API server may fail to answer, in hours of a Job."""
+
+
+class NotStarted(Failure):
+    """The Job's pod could not start, and the Job is deleted: it has done nothing."""
+
+
+class ContainerFailed(Failure):
+    """One of the Job's containers has failed; those behind it have not begun."""
+
+    container = ""
+
+
+def run_job(
+    kubectl: Kubectl,
+    namespace: str,
+    template: str,
+    report: Report,
+    *,
+    name: str = "",
+    env: Mapping[str, str] | None = None,
+    arguments: Collection[str] = (),
+    only: Collection[str] = (),
+    anywhere: bool = False,
+) -> str:
+    """Run a Job made from a CronJob to its end; returns what its containers wrote. Raises Failure. As `make_job`.
+
+    Interrupted, it ends.
+    """
+    made = make_job(
+        kubectl, namespace, template, name=name, env=env, arguments=arguments, only=only, anywhere=anywhere
+    )  # fmt: skip
+    try:
+        return follow_job(kubectl, namespace, made, report)
+    except KeyboardInterrupt:  # nobody hears its answer any more, and a restore would wait for its end
+        kubectl.run("delete", "job", made, "-n", namespace, "--ignore-not-found", "--wait=false", check=False)
+        raise
+
+
+def make_job(
+    kubectl: Kubectl,
+    namespace: str,
+    template: str,
+    *,
+    name: str = "",
+    env: Mapping[str, str] | None = None,
+    arguments: Collection[str] = (),
+    only: Collection[str] = (),
+    anywhere: bool = False,
+) -> str:
+    """Make a Job from a CronJob, as one of ours: `slurmstack doctor` tells of what others have set. Raises Failure.
+
+    Returns its name. `name`: one of which there can be only one; an ended one of this name goes. `env`: for all of its
+    containers. `arguments`: of its last container's program, instead of those that it has. `only`: the containers that
+    run; default: all. `anywhere`: not where slurmctld runs, which does not run now.
+    """
+    found = kubectl.items("cronjob", template, "-n", namespace)
+    if not found:
+        raise Failure(
+            "this cluster has no backups",
+            hint="write slurmstack:backup into the stack file (docs/backups.md), then `slurmstack up`",
+            code=USAGE,
+        )
+    document = _job(found[0], name, env or {}, tuple(arguments), only, anywhere=anywhere)
+    _refuse_without_secret(kubectl, namespace, document)
+    if name:
+        kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--cascade=foreground")
+    return _make(kubectl, namespace, document)
+
+
+def run_document(kubectl: Kubectl, namespace: str, document: dict[str, Any], report: Report) -> str:
+    """Make a Job, and wait for its end; returns what its containers wrote. Raises Failure."""
+    return follow_job(kubectl, namespace, _make(kubectl, namespace, document), report)
+
+
+def _make(kubectl: Kubectl, namespace: str, document: dict[str, Any]) -> str:
+    kubectl.run("create", f"--field-manager={FIELD_MANAGER}", "-n", namespace, "-f", "-", stdin=as_list([document]))
+    return str(document["metadata"]["name"])
+
+
+def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> str:
+    """Wait for a Job's end; returns what its containers wrote. Raises Failure."""
+    with report.step(f"Job {name}") as step:
+        return _Following(kubectl, namespace, name, step).to_its_end()
+
+
+def running_jobs_of(kubectl: Kubectl, namespace: str, component: str) -> list[str]:
+    """Names of the component's Jobs that have not ended."""
+    found = kubectl.items("job", "-n", namespace, "-l", f"app.kubernetes.io/component={component}")
+    return [
+        str(job["metadata"]["name"]) for job in found if not any(is_true(job, end) for end in ("Complete", "Failed"))
+    ]
+
+
+def _job(
+    template: Mapping[str, Any],
+    name: str,
+    env: Mapping[str, str],
+    arguments: tuple[str, ...],
+    only: Collection[str],
+    *,
+    anywhere: bool,
+) -> dict[str, Any]:
+    made: dict[str, Any] = copy.deepcopy(template["spec"]["jobTemplate"])
+    pod = made["spec"]["template"]["spec"]
+    containers = [*pod.get("initContainers", []), *pod["containers"]]
+    chosen = [container for container in containers if not only or container["name"] in only]
+    for container in chosen:
+        known = [item for item in container.get("env", []) if item["name"] not in env]
+        container["env"] = [*known, *({"name": key, "value": value} for key, value in env.items())]
+    if arguments:
+        command = chosen[-1]["command"]
+        chosen[-1]["command"] = [*command[:-1], *arguments]
+    pod["initContainers"], pod["containers"] = chosen[:-1], chosen[-1:]
+    # A volume that no container has would still keep the pod to its machine.
+    mounted = {mount["name"] for container in chosen for mount in container.get("volumeMounts", [])}
+    pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] in mounted]
+    if anywhere:
+        pod.pop("affinity", None)
+    moment = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name or f"{template['metadata']['name']}-{moment}",
+            "labels": (made.get("metadata") or {}).get("labels", {}),
+        },
+        "spec": made["spec"],
+    }
+
+
+def _refuse_without_secret(kubectl: Kubectl, namespace: str, job: Mapping[str, Any]) -> None:
+    volumes = job["spec"]["template"]["spec"]["volumes"]
+    (name,) = [item["secret"]["secretName"] for item in volumes if item["name"] == "repository"]
+    if not kubectl.items("secret", name, "-n", namespace):
+        raise Failure(
+            f"backup.credentials_secret: there is no Secret {name} in the namespace {namespace}",
+            hint="make it with access-key-id, secret-access-key and password; docs/backups.md has the command",
+        )
+
+
+class _Following:
+    """A Job on its way to its end, which may take hours: an API server that is away for minutes does not end it."""
+
+    def __init__(self, kubectl: Kubectl, namespace: str, name: str, step: Step) -> None:
+        self._kubectl = kubectl
+        self._namespace = namespace
+        self._name = name
+        self._step = step
+        self._written: dict[str, str] = {}
+        self._complete_since: float | None = None
+        self._uid = ""
+        self._has_begun = False
+        """Whether a container of it has run: its pod may be gone since, and Kubernetes not have said so of the Job."""
+
+    def to_its_end(self) -> str:
+        begun = heard = time.monotonic()
+        while True:
+            try:
+                (job,) = self._kubectl.items("job", self._name, "-n", self._namespace) or [{}]
+                pods = self._kubectl.items("pod", "-n", self._namespace, "-l", f"job-name={self._name}")
+            except Failure as failure:
+                if time.monotonic() - heard > SILENCE:
+                    failure.hint = f"the job {self._name} goes on in the cluster meanwhile"
+                    raise
+                time.sleep(POLL)
+                continue
+            heard = time.monotonic()
+            uid = str(job.get("metadata", {}).get("uid", ""))
+            self._uid = self._uid or uid
+            if not job or uid != self._uid:
+                raise Failure(f"somebody has deleted the job {self._name}{', and made another one' if job else ''}")
+            all_read = self._read(pods)
+            if is_true(job, "Complete"):
+                self._complete_since = self._complete_since or heard
+                # Its machine may be lost, and the log with it.
+                if all_read or not pods or heard - self._complete_since > SILENCE:
+                    return "".join(self._written.values())
+            if is_true(job, "Failed"):
+                raise Failure(f"the job {self._name} failed: {_reason(job)}")
+            statuses = [status for pod in pods for status in _statuses(pod)]
+            waiting = all("waiting" in status.get("state", {}) for status in statuses)
+            self._has_begun = self._has_begun or not waiting
+            if heard - begun > STUCK and not self._has_begun:
+                self._refuse_kept()
+            time.sleep(POLL)
+
+    def _read(self, pods: Collection[Mapping[str, Any]]) -> bool:
+        """Take what containers that have ended wrote; whether all are read. Raises Failure where one has failed."""
+        complete = True
+        for pod in pods:
+            for status in _statuses(pod):
+                container, state = status["name"], status.get("state", {})
+                if "running" in state:
+                    self._step.progress(0, 0, container)
+                if container in self._written or "terminated" not in state:
+                    continue
+                place = ("-n", self._namespace, pod["metadata"]["name"], "-c", container)
+                done = self._kubectl.run("logs", *place, check=False)
+                _refuse_failed(container, state["terminated"], done.stdout)
+                if done.returncode == 0:
+                    self._written[container] = done.stdout
+                complete = complete and done.returncode == 0
+        return complete
+
+    def _refuse_kept(self) -> None:
+        """Raise NotStarted where Kubernetes complains about the pod: its machine, its volumes, its image."""
+        place = ("-n", self._namespace)
+        (job,) = self._kubectl.items("job", self._name, *place) or [{}]
+        if {"failed", "uncountedTerminatedPods"} & {key for key, value in job.get("status", {}).items() if value}:
+            return  # its pod has begun and is gone, which Kubernetes is about to say
+        warnings = self._kubectl.items("event", *place, "--field-selector=type=Warning")
+        said = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(self._name)]
+        if said:
+            self._kubectl.run("delete", "job", self._name, *place, "--ignore-not-found", "--cascade=foreground")
+            raise NotStarted(f"the pod of {self._name} did not start: {said[-1]}")
+
+
+def _statuses(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
+    status = pod.get("status", {})
+    return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+
+
+def _refuse_failed(container: str, ended: Mapping[str, Any], written: str) -> None:
+    if ended.get("exitCode") == 0:
+        return
+    told = ended.get("message") or written or f"ended with {ended.get('exitCode')} ({ended.get('reason')})"
+    errors = [line.partition(": error: ")[2] for line in told.splitlines() if ": error: " in line]
+    said = "\n".join(errors) or told.strip().splitlines()[-1]
+    failure = ContainerFailed(f"{container}: {said}", hint=hint_after(said, ""))
+    failure.container = container
+    raise failure
+
+
+def _reason(job: Mapping[str, Any]) -> str:
+    told = [item for item in job["status"].get("conditions", []) if item["type"] == "Failed"]
+    return str(told[0].get("message") or told[0].get("reason")) if told else "no reason is told"

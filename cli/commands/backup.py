@@ -1,0 +1,263 @@
+"""The commands `backup now`, `backup list`, `backup verify`, `backup rehearse` and `restore`."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from cli.access.reach import reach, whereabouts
+from cli.backup.jobs import follow_job, make_job, run_job
+from cli.backup.rehearse import Rehearsal, outcomes
+from cli.backup.restore import Restoring, chosen, listed, parts_of
+from cli.backup.verdict import brief, text
+from cli.commands.local import ensure_local_images
+from cli.commands.options import ConfigOption, JsonOption
+from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
+from cli.kubectl.client import OWNERS, Kubectl
+from cli.kubectl.destroy import running_jobs
+from cli.kubectl.lock import held
+from cli.safety.owner import applied_by, is_stopped, refuse_half_restored, require_own
+from cli.safety.restoring import note_of
+from cli.stack import Stack, open_stack
+from config import load_config
+from local.report import PlainReport
+from slurm.names import BACKUP, BACKUPS
+
+app = typer.Typer()
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+@app.callback()
+def backup() -> None:
+    """Make backups, list them, see whether they can be read, and whether a cluster starts from them.
+
+    What is saved, when, and how to get it back without this command: docs/backups.md.
+
+    Examples:
+      slurmstack backup now
+
+      slurmstack backup list
+
+      slurmstack backup verify --all
+
+      slurmstack backup rehearse
+    """
+
+
+def _opened(config: Any) -> tuple[Stack, Kubectl, str]:
+    stack = open_stack(config)
+    return stack, reach(stack), stack.config.cluster.namespace
+
+
+def _report() -> PlainReport:
+    return PlainReport(sys.stderr)
+
+
+@app.command()
+def now(config: ConfigOption = None) -> None:
+    """Make a backup now, and wait for its end.
+
+    The first one makes the repository. It goes on if this is interrupted. The schedule stays as it is.
+    """
+    _, kubectl, namespace = _opened(config)
+    _refuse_restore(kubectl, namespace)
+    made = make_job(kubectl, namespace, BACKUP, env={"KIND": "manual"})
+    try:  # a restore that has begun meanwhile looked for backups before there was this one
+        _refuse_restore(kubectl, namespace)
+    except Failure:
+        kubectl.run("delete", "job", made, "-n", namespace, "--ignore-not-found")
+        raise
+    try:
+        written = follow_job(kubectl, namespace, made, _report())
+    except KeyboardInterrupt:
+        raise Failure(
+            f"interrupted, but the job {made} goes on in the cluster",
+            hint="`slurmstack backup list` shows it when it has ended; the same command again makes another one",
+            code=INTERRUPTED,
+        ) from None
+    named = re.search(r"\bbackup (\d{8}T\d{6}Z):", written)  # images/backup/save.py says which one it makes
+    typer.echo(f"the backup {named[1] + ' ' if named else ''}is made; `slurmstack backup list` shows it")
+
+
+def _refuse_restore(kubectl: Kubectl, namespace: str) -> None:
+    """Raise Failure while something is put back, or was by half."""
+    objects = kubectl.items("statefulset,deployment", "-n", namespace)
+    refuse_half_restored(objects)
+    if (note := note_of(objects)) is not None and any(map(is_stopped, objects)):
+        raise Failure("a restore is under way, or was cut short", hint=f"`{note.command}` goes on with it")
+
+
+def _refuse_applied(kubectl: Kubectl, namespace: str, *, suspended: bool) -> None:
+    """Raise Refused where GitOps would start Slurm in the midst of a restore."""
+    ours = ("-l", "app.kubernetes.io/part-of=slurmstack")
+    managers = set(map(applied_by, kubectl.items("statefulset,deployment", "-n", namespace, *ours, OWNERS))) - {""}
+    if managers and not suspended:
+        raise Refused(
+            f"this cluster is applied by {', '.join(sorted(managers))}, which would start Slurm, and its backups, on "
+            "what is half put back; nothing was touched",
+            hint="suspend it (`flux suspend kustomization NAME`; Argo CD: no automated sync), then add --suspended",
+        )
+
+
+@app.command("list")
+def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
+    """List all backups, oldest first: id, which is the time (UTC), kind, parts with their sizes.
+
+    One that is incomplete was interrupted, or failed: the parts that it has can be restored. A restore makes one of its
+    own of what it replaces: kind before-restore. rehearsed: `backup rehearse` has started a cluster from these
+    parts of it. could not be rehearsed: something else was in the way, and nothing is known of the backup.
+    """
+    _, kubectl, namespace = _opened(config)
+    found = listed(run_job(kubectl, namespace, BACKUPS, _report(), arguments=["list"]))
+    rehearsed = outcomes(kubectl, namespace)
+    for item in found:
+        item["rehearsed"] = rehearsed.get(item["id"])
+    if as_json:
+        typer.echo(json.dumps(found, indent=1))
+        return
+    for item in found:
+        parts = ", ".join(f"{part} {_size(told['bytes'])}" for part, told in sorted(item["parts"].items()))
+        marks = "" if item["complete"] else "  INCOMPLETE"
+        if item["rehearsed"] is not None:
+            marks += f"  {brief(item['rehearsed'])}"
+        typer.echo(f"{item['id']}  {item['kind']:<15} {parts}{marks}")
+    if not found:
+        typer.echo("there is no backup yet", err=True)
+
+
+@app.command()
+def verify(
+    config: ConfigOption = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Read all content, not a twentieth of it.")] = False,
+) -> None:
+    """See whether the repository is whole, and read a twentieth of its content, another one each time."""
+    _, kubectl, namespace = _opened(config)
+    told = {"READ": "all" if everything else "5%"}
+    run_job(kubectl, namespace, BACKUPS, _report(), env=told, arguments=["verify"])
+    typer.echo(f"the backups are whole ({'all' if everything else 'a twentieth'} of their content was read)")
+
+
+AtOption = Annotated[
+    str,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        show_default=False,
+        help="The last backup up to 2026-11-26T02:00 (UTC) or of a day, or a backup's id. Default: the last.",
+    ),
+]
+
+
+@app.command()
+def rehearse(
+    config: ConfigOption = None,
+    *,
+    at: AtOption = "",
+    jail: Annotated[bool, typer.Option("--with-jail/--without-jail", help="Put the jail back, too.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a backup back into a cluster that is thrown away, start it, compare, and remove it. Users notice nothing.
+
+    It is in the namespace NAMESPACE-rehearsal, with volumes, a database and keys of its own: there must be room for
+    them. It has no workers, its partitions are down, and it makes no backups: no job starts, nobody is written to. It
+    is removed in any case; what one that was killed has left the next one removes.
+
+    Compared are the queue with accounting, the last records with what slurmdbd answers, each file of the jail.
+    Exit status: 0; 1 if the backup is not as it was, or could not be put back. `backup list` shows how it ended; the
+    alert BackupUnrehearsed fires where none has ended well for backup.rehearse_every.
+
+    Examples:
+      slurmstack backup rehearse
+
+      slurmstack backup rehearse --at 2026-11-26 --without-jail
+    """
+    stack, kubectl, _ = _opened(config)
+    rehearsal = Rehearsal(kubectl, stack, _report())
+    ensure_local_images(_report(), load_config(rehearsal.sections))
+    outcome = rehearsal.run(at=at, jail=jail)
+    typer.echo(json.dumps(outcome.as_data(), indent=1) if as_json else text(outcome))
+    if not outcome.ok:
+        raise typer.Exit(FAILED)
+
+
+def restore(
+    config: ConfigOption = None,
+    *,
+    what: Annotated[
+        list[str] | None,
+        typer.Option("--what", metavar="PART", help="state, database, jail or all.", show_default="all"),
+    ] = None,
+    at: AtOption = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace what is there without asking.")] = False,
+    copy: Annotated[bool, typer.Option("--copy/--no-copy", help="Save what is replaced first.")] = True,
+    leave_stopped: Annotated[
+        bool,
+        typer.Option(
+            "--leave-stopped", help="Start nothing afterwards: `up` does, also with an older Slurm release than runs."
+        ),
+    ] = False,
+    suspended: Annotated[
+        bool, typer.Option("--suspended", help="What else applies this cluster (Flux, Argo CD) is suspended meanwhile.")
+    ] = False,
+) -> None:
+    """Put a backup back, into the same cluster or an empty one of the same stack file.
+
+    state: the queue, as it was. Jobs that ran at that time are lost with their processes; Slurm queues again those that
+    may be requeued. Job ids go on above the highest that is known. database: accounting's records. jail: the root
+    file system with all homes; files that have come since go, accounts are those of the stack file.
+
+    What writes there is stopped meanwhile: with the state all worker pods, whose jobs end. What is replaced is saved
+    first, as a backup of the kind before-restore. Keys are not put back: docs/backups.md says why, and how.
+
+    Examples:
+      slurmstack restore --yes
+
+      slurmstack restore --what state --what database --at 2026-11-26T02:00
+
+      slurmstack restore --what state --what database --at 20261126T101500Z --leave-stopped
+    """
+    stack, kubectl, namespace = _opened(config)
+    require_own(stack, kubectl)
+    parts = parts_of(what or (), accounting=stack.config.accounting.enabled)
+    if leave_stopped and parts != ["state", "database"][: 1 + stack.config.accounting.enabled]:
+        raise Failure("--leave-stopped goes with --what state --what database, and no other part", code=USAGE)
+    if leave_stopped and not at:
+        raise Failure(
+            "--leave-stopped wants --at: the last backup may be of the release that one goes back from",
+            hint="`slurmstack backup list` shows the id of the one that `up` has made: kind before-upgrade",
+            code=USAGE,
+        )
+    _refuse_applied(kubectl, namespace, suspended=suspended)
+    report = _report()
+    restoring = Restoring(kubectl, namespace, parts, report)
+    restoring.look_around()
+    started = "" if leave_stopped else restoring.only_starts(at)
+    found = started or str(chosen(kubectl, namespace, parts, at, report)["id"])
+    jobs = running_jobs(kubectl, namespace) if not started and ("state" in parts or "jail" in parts) else []
+    question = f"{', '.join(parts)} of {whereabouts(stack, kubectl)} will be as in backup {found}"
+    question += f"; {len(jobs)} running jobs end" if jobs else ""
+    if not started and not yes and not (sys.stdin.isatty() and typer.confirm(f"{question}. Go on?")):
+        raise Refused(question, hint="--yes does it")
+    restoring.look_around()
+    with held(kubectl, namespace, "restore", report) as lock:
+        said = restoring.run(
+            found, copy=copy, start=not leave_stopped, only_start=bool(started), is_lost=lambda: lock.is_lost
+        )
+    for line in said.splitlines():
+        if "restore: " in line:
+            typer.echo(line, err=True)
+    stopped = ". Slurm is stopped: `slurmstack up` starts it" if restoring.leaves_stopped else ""
+    typer.echo(f"{', '.join(parts)}: as in backup {found}. Tokens and host keys are this cluster's, as before{stopped}")
+
+
+def _size(count: int) -> str:
+    number, unit = float(count), 0
+    while number >= 1024 and unit < len(_UNITS) - 1:
+        number, unit = number / 1024, unit + 1
+    return f"{number:.0f} {_UNITS[unit]}"

@@ -1,0 +1,66 @@
+"""The command `rotate`: another key, without losing a job."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from cli.access.reach import reach, whereabouts
+from cli.backup.restore import refuse_restoring
+from cli.commands.options import ConfigOption
+from cli.errors import USAGE, Failure, Refused
+from cli.kubectl.client import OWNERS
+from cli.kubectl.lock import held
+from cli.rotate.keys import KEYS, Rotation
+from cli.rotate.procedures import PROCEDURES, refuse
+from cli.rotate.procedures import rotate as carry_out
+from cli.safety.owner import refuse_other_stack, refuse_takeover
+from cli.stack import open_stack
+from local.report import open_report
+
+
+def rotate(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="munge, jwt, host-keys or database-password.")],
+    config: ConfigOption = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Give the running cluster another key. Running and waiting jobs stay.
+
+    munge: all daemons trust each other by it. For some seconds (5 on two machines) pods do not understand each other:
+    commands of Slurm wait or fail meanwhile, in jobs too. jwt: it signs tokens; all that were given out end at once.
+    host-keys: login nodes show another one, which is printed; sessions stay. database-password: of slurmdbd in the
+    cluster's own database; accounting pauses for some seconds and loses nothing.
+
+    Cut short anywhere, the same command goes on; `up` refuses until then. The key is made here and is in no argument,
+    log or annotation. Afterwards the backup of the Secret slurmstack-generated is outdated (docs/operations.md).
+
+    Where Pulumi's engine applies it is refused: the key is in Pulumi's state.
+
+    Examples:
+      slurmstack rotate munge
+    """
+    if key not in PROCEDURES:
+        raise Failure(f"{key!r} is none of {', '.join(PROCEDURES)}", code=USAGE)
+    stack = open_stack(config)
+    kubectl, namespace = reach(stack), stack.config.cluster.namespace
+    present = next(iter(kubectl.items("namespace", namespace, OWNERS)), None)
+    refuse_takeover(present, hint='docs/operations.md, "Rotate keys", says how with Pulumi')
+    refuse_other_stack(present, stack.name)
+    rotation = Rotation(kubectl, namespace, KEYS[key])
+    refuse(stack.config, rotation)
+    refuse_restoring(kubectl, namespace)
+    if not yes:
+        question = f"{key} of {whereabouts(stack, kubectl)}: {PROCEDURES[key].means}"
+        if not sys.stdin.isatty():
+            raise Refused(question, hint="--yes does it")
+        typer.echo(question)
+        if not typer.confirm("Go on?"):
+            return
+    report = open_report()
+    with held(kubectl, namespace, "rotate", report) as lock:
+        refuse_restoring(kubectl, namespace)  # which may have been waited for
+        told = carry_out(kubectl, stack.config, rotation, report, lock.waited_for)
+    typer.echo(f"{key} is rotated; {told}")

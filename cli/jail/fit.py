@@ -1,0 +1,61 @@
+"""Before an update: whether the root that a stack names is one that it can use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cli.access.reach import reach
+from cli.errors import Refused
+from cli.jail.roots import POPULATE, ask, found_in, misfit, refuse_removed
+from cli.kubectl.apply import Plan
+from cli.kubectl.client import Kubectl
+from cli.safety.comparison import Comparison
+from cli.safety.in_place import jail_root_of, release_of
+from cli.stack import Stack
+from config.cluster import ClusterConfig
+from local.report import PlainReport, Report
+from slurm.names import LOGIN
+
+
+def refuse_root_of_plan(kubectl: Kubectl, config: ClusterConfig, planned: Plan, report: Report) -> None:
+    """Before kubectl applies. Raises Refused."""
+    objects = {(item.kind, item.name): item.document for item in planned.objects}
+    (populate,) = (item for (kind, name), item in objects.items() if kind == "Job" and name.startswith(POPULATE))
+    login = planned.live.get(("StatefulSet", LOGIN)), objects["StatefulSet", LOGIN]
+    refuse_misfit(lambda: kubectl, config, login, populate, report)
+
+
+def refuse_root_of_engine(stack: Stack, comparison: Comparison) -> None:
+    """Before the engine applies. Raises Refused."""
+    jobs = [item for item in comparison.resources if item.kind == "Job" and item.title.startswith(POPULATE)]
+    logins = [item for item in comparison.changes if (item.kind, item.name) == ("StatefulSet", LOGIN)]
+    for change in logins:
+        was = None if change.before is None else change.before.inputs
+        login = was, change.resource.inputs
+        if change.action != "delete" and jobs:
+            refuse_misfit(lambda: reach(stack), stack.config, login, jobs[0].inputs, PlainReport(sys.stderr))
+
+
+def refuse_misfit(
+    kubectl: Callable[[], Kubectl],
+    config: ClusterConfig,
+    login: tuple[Mapping[str, Any] | None, Mapping[str, Any]],
+    populate: Mapping[str, Any],
+    report: Report,
+) -> None:
+    """Raise Refused if the root is there with another release of Slurm, or is to be filled from one that is not whole.
+
+    Or while a Job removes one of the two. Only the volume knows, so it is looked at where root or release change.
+    `login`: the login nodes' StatefulSet as it is, None if there is none, and as it will be. `populate`: the Job that
+    fills the root.
+    """
+    was, will = login
+    if was is None or (jail_root_of(was), release_of(was)) == (jail_root_of(will), release_of(will)):
+        return
+    cluster = kubectl()
+    refuse_removed(cluster, config)
+    reason = misfit(config, found_in(ask(cluster, config.cluster.namespace, populate, report, "list")))
+    if reason:
+        raise Refused(reason)

@@ -1,0 +1,238 @@
+"""Backups: the CronJob that saves the cluster, and what the commands make their Jobs from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.accounting import Accounting
+from components.clouds.base import Placement
+from components.controller import Controller
+from components.jail import Jail
+from components.kit.context import Scope
+from components.kit.workload import (
+    claim_volume,
+    empty_dir,
+    env,
+    into_jail,
+    mount,
+    pod_template,
+    program,
+    resources,
+    secret_volume,
+)
+from components.secrets import Secrets
+from components.users import Users
+from config.base import parse_bytes
+from config.sections.backup import Backup as BackupConfig
+from config.times import span_seconds
+from slurm.names import BACKUP, BACKUPS, CONTROLLER, GENERATED, RESTORE
+
+KEYS_DIR = "/secrets/keys"
+STAGE = "20Gi"
+"""For a copy of slurmctld's files, without the jobs' scripts: 100,000 jobs have about 200 MB."""
+
+_LATE_SECONDS = 3600
+"""A backup that could not be begun in its hour waits for the next time."""
+
+_KEPT_SECONDS = 7 * 86_400
+"""How long a Job that has ended can be looked at."""
+
+_NEVER = "0 0 1 1 *"
+"""Schedule of a suspended CronJob, which must have one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupArgs:
+    """Inputs of `Backup`."""
+
+    scope: Scope
+    backup: BackupConfig
+    cluster_name: str
+    """As Slurm has it."""
+    secrets: Secrets
+    controller: Controller
+    jail: Jail
+    users: Users
+    accounting: Accounting | None
+
+
+class Backup(pulumi.ComponentResource):
+    """A CronJob that saves state, keys, database and jail, one after the other, in one pod.
+
+    It runs where slurmctld does, whose volume only one machine may have. Two more, which never run by themselves, say
+    how a Job that looks at backups (`backups`) or puts one back (`restore`) has to be: `slurmstack` makes those.
+    """
+
+    def __init__(self, name: str, args: BackupArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:Backup", name, None, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._name = name
+        self._args = args
+        backup, placement = args.backup, args.scope.cloud.placement("controller")
+        near = k8s.core.v1.AffinityArgs(
+            pod_affinity=k8s.core.v1.PodAffinityArgs(
+                required_during_scheduling_ignored_during_execution=[
+                    k8s.core.v1.PodAffinityTermArgs(
+                        label_selector=args.scope.label_selector(CONTROLLER), topology_key="kubernetes.io/hostname"
+                    )
+                ]
+            )
+        )
+        often, limit = backup.schedule, span_seconds(backup.time_limit)
+        self.backup = self._create(BACKUP, self._saving(), placement, affinity=near, schedule=often, limit=limit)
+        self.backups = self._create(BACKUPS, self._looking(), args.scope.cloud.placement("system"))
+        self.restore = self._create(RESTORE, self._restoring(), placement)
+        self.register_outputs({})
+
+    def _create(
+        self,
+        name: str,
+        spec: k8s.core.v1.PodSpecArgs,
+        placement: Placement,
+        *,
+        affinity: k8s.core.v1.AffinityArgs | None = None,
+        schedule: str | None = None,
+        limit: int | None = None,
+    ) -> k8s.batch.v1.CronJob:
+        scope = self._args.scope
+        spec.restart_policy, spec.affinity = "Never", affinity
+        containers = [*(spec.init_containers or []), *spec.containers]  # type: ignore[misc]  # lists of ours
+        for container in containers:
+            container.termination_message_policy = "FallbackToLogsOnError"
+        return k8s.batch.v1.CronJob(
+            f"{self._name}-{name}",
+            metadata=scope.metadata(name, BACKUP),
+            spec=k8s.batch.v1.CronJobSpecArgs(
+                schedule=schedule or _NEVER,
+                time_zone="Etc/UTC",
+                suspend=schedule is None,
+                concurrency_policy="Forbid",
+                starting_deadline_seconds=_LATE_SECONDS,
+                successful_jobs_history_limit=3,
+                failed_jobs_history_limit=3,
+                job_template=k8s.batch.v1.JobTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=scope.labels(BACKUP)),
+                    spec=k8s.batch.v1.JobSpecArgs(
+                        # restic itself bears a store that is away for a quarter of an hour.
+                        backoff_limit=0,
+                        active_deadline_seconds=limit,
+                        ttl_seconds_after_finished=_KEPT_SECONDS,
+                        template=pod_template(scope, scope.labels(BACKUP), placement, spec, stays=True),
+                    ),
+                ),
+            ),
+            opts=self._child,
+        )
+
+    def _saving(self) -> k8s.core.v1.PodSpecArgs:
+        backup, accounting = self._args.backup, self._args.accounting
+        parts = ["state", *(["database"] if accounting else []), "jail"]
+        keep = [f"{span}={number}" for span, number in backup.keep if number]
+        state = self._container(
+            "backup-state", ["backup", "state"],
+            [
+                self._secret_mount(), mount("stage", "/stage"), mount("state", "/stage/volume", read_only=True),
+                *(mount(secret, f"{KEYS_DIR}/{secret}", read_only=True) for secret in self._keys()),
+            ],
+            PARTS=" ".join(parts), **self._args.controller.volume.env,
+        )  # fmt: skip
+        database = self._database_container("backup-database", ["backup", "database"])
+        jail = self._jail_container("backup-jail", ["backup", "jail"], read_only=True, KEEP=" ".join(keep))
+        keys = [secret_volume(volume, name) for volume, name in self._keys().items()]
+        kept_seeds = k8s.core.v1.SecretVolumeSourceArgs(secret_name=GENERATED, default_mode=0o400, optional=True)
+        return k8s.core.v1.PodSpecArgs(
+            init_containers=[state, *([database] if database else [])],
+            containers=[jail],
+            volumes=[
+                *self._volumes(), *[volume for volume in keys if volume.name != GENERATED],
+                k8s.core.v1.VolumeArgs(name=GENERATED, secret=kept_seeds),
+                empty_dir("stage", size_limit=STAGE),
+                self._state_volume(), *self._args.jail.volume.volumes(),
+            ],
+        )  # fmt: skip
+
+    def _looking(self) -> k8s.core.v1.PodSpecArgs:
+        container = self._container("backups", ["backups", "list"], [self._secret_mount()])
+        return k8s.core.v1.PodSpecArgs(containers=[container], volumes=self._volumes(database=False))
+
+    def _restoring(self) -> k8s.core.v1.PodSpecArgs:
+        choose = self._container("restore-choose", ["restore", "choose"], [self._secret_mount()])
+        state_env = self._args.controller.volume.env
+        as_is = mount("state", "/stage/volume", read_only=True)
+        look = self._container("restore-look", ["restore", "look"], [as_is], **state_env)
+        database = self._database_container("restore-database", ["restore", "database"])
+        state = self._container("restore-state", ["restore", "state"], [mount("state", "/stage/volume")], **state_env)
+        jail = self._jail_container("restore-jail", ["restore", "jail"])
+        # Accounts are files of the jail: those of the stack file, not those of the backup's time.
+        users = self._args.users
+        return k8s.core.v1.PodSpecArgs(
+            init_containers=[choose, look, *([database] if database else []), state, jail],
+            containers=[users.container()],
+            volumes=[*self._volumes(), self._state_volume(), *users.volumes()],
+        )
+
+    def _jail_container(
+        self, name: str, command: list[str], *, read_only: bool = False, **more: str
+    ) -> k8s.core.v1.ContainerArgs:
+        backup = self._args.backup
+        excluded = {"EXCLUDE": json.dumps(list(backup.exclude))} if backup.exclude else {}
+        told = {"LARGEST_FILE": str(parse_bytes(backup.largest_file)), **excluded, **self._args.jail.volume.env, **more}
+        homes = self._args.jail.volume.of_homes(read_only=read_only)
+        container = self._container(name, command, [mount("jail", "/jail", read_only=read_only), *homes], **told)
+        container.security_context = into_jail(name)
+        return container
+
+    def _state_volume(self) -> k8s.core.v1.VolumeArgs:
+        return claim_volume("state", self._args.controller.claim.metadata.name)
+
+    def _keys(self) -> dict[str, pulumi.Input[str]]:
+        """Volume, and directory in the backup -> Secret. The last is there where `slurmstack` applies with kubectl."""
+        secrets = self._args.secrets
+        return {
+            "munge-key": secrets.munge.metadata.name,
+            "jwt-key": secrets.jwt.metadata.name,
+            "ssh-host-keys": secrets.ssh_host_keys.metadata.name,
+            "database-password-kept": secrets.database.metadata.name,
+            GENERATED: GENERATED,
+        }
+
+    def _database_container(self, name: str, command: list[str]) -> k8s.core.v1.ContainerArgs | None:
+        accounting = self._args.accounting
+        if accounting is None:
+            return None
+        mounts = [*accounting.database_mounts, mount("run", "/run/slurmstack")]
+        return self._container(name, command, mounts, CLUSTER_NAME=self._args.cluster_name)
+
+    def _container(
+        self, name: str, command: list[str], mounts: list[k8s.core.v1.VolumeMountArgs], **more: str
+    ) -> k8s.core.v1.ContainerArgs:
+        scope, backup = self._args.scope, self._args.backup
+        told = {"REPOSITORY": backup.repository(scope.name), "REGION": backup.region, **more}
+        return k8s.core.v1.ContainerArgs(
+            name=name,
+            image=scope.image("database"),  # which has restic, and the programs that dump and load
+            command=program(*command),
+            env=env(**told),
+            volume_mounts=[mount("handover", "/handover"), mount("cache", "/cache"), *mounts],
+            resources=resources(cpu=backup.cpu, memory=backup.memory, disk="40Gi"),
+        )
+
+    def _secret_mount(self) -> k8s.core.v1.VolumeMountArgs:
+        return mount("repository", "/secrets/repository", read_only=True)
+
+    def _volumes(self, *, database: bool = True) -> list[k8s.core.v1.VolumeArgs]:
+        accounting = self._args.accounting if database else None
+        return [
+            secret_volume("repository", self._args.backup.credentials_secret),
+            empty_dir("handover", medium="Memory", size_limit="64Mi"),
+            empty_dir("cache", size_limit="10Gi"),
+            *(
+                [*accounting.database_volumes, empty_dir("run", medium="Memory", size_limit="64Mi")]
+                if accounting
+                else []
+            ),
+        ]

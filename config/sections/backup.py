@@ -1,0 +1,171 @@
+"""`slurmstack:backup`: backups of the whole cluster to an S3 store."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from config.base import Cpu, Memory, Quantity, Section, matching, once
+from config.names import SecretName
+from config.servers import check_server
+from config.times import Span, span_of
+
+_FIELDS: Final = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 6))
+"""Of a schedule, with the numbers that each may have. Kubernetes knows Sunday as 0 alone."""
+
+_FIELD = re.compile(r"(\*|[0-9]{1,2}(-[0-9]{1,2})?)(/[0-9]{1,2})?")
+_BUCKET = re.compile(r"^(?!.*[.]{2})(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
+_PREFIX = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$")
+_ENDPOINT = re.compile(r"^https?://[A-Za-z0-9.:\[\]-]+$")
+_PATH = re.compile(r"^(/(?![.]{1,2}(/|$))[^/*?\[\]\\\x00-\x1f\x7f]+)+$")
+
+
+def _schedule(text: str) -> str:
+    fields = text.split()
+    if len(fields) != len(_FIELDS):
+        raise ValueError("is not a schedule: five fields (minute, hour, day, month, weekday), such as '0 2 * * *'")
+    for field, (name, least, most) in zip(fields, _FIELDS, strict=True):
+        for part in field.split(","):
+            if not _FIELD.fullmatch(part):
+                raise ValueError(f"has {part!r} for its {name}: a number, '*', a range 1-5, each also with /STEP")
+            span, _, step = part.partition("/")
+            numbers = [int(number) for number in span.split("-")] if span != "*" else []
+            if any(not least <= number <= most for number in numbers) or numbers != sorted(numbers):
+                raise ValueError(f"has {part!r} for its {name}, which goes from {least} to {most}")
+            if step and int(step) == 0:
+                raise ValueError(f"has {part!r} for its {name}: a step is 1 at least")
+    _, _, days, months, weekdays = fields
+    # Kubernetes' cron: with a star in either of the two, both must be right, else one of them.
+    if {"*", "*/1"} & {*weekdays.split(",")} and min(_numbers(days, 1, 31)) > max(
+        _DAYS[month - 1] for month in _numbers(months, 1, 12)
+    ):
+        raise ValueError(f"has {days!r} for its day, which no month of {months!r} has: it would never come")
+    return " ".join(fields)
+
+
+_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def _numbers(field: str, least: int, most: int) -> list[int]:
+    """Those that a field names."""
+    found: set[int] = set()
+    for part in field.split(","):
+        span, _, step = part.partition("/")
+        first, _, last = (f"{least}-{most}" if span == "*" else span).partition("-")
+        end = int(last) if last else most if step else int(first)
+        found |= set(range(int(first), end + 1, int(step or 1)))
+    return sorted(found)
+
+
+def _server(url: str) -> str:
+    check_server(url)
+    return url
+
+
+class Keep(Section):
+    """Backups that are kept; what is older goes. A backup may count for several of them."""
+
+    last: int = Field(default=3, ge=0, le=10_000, strict=True)
+    """The last ones, whenever they were made."""
+
+    daily: int = Field(default=7, ge=0, le=10_000, strict=True)
+    """The last one of a day, for so many days."""
+
+    weekly: int = Field(default=5, ge=0, le=10_000, strict=True)
+    """The last one of a week, for so many weeks."""
+
+    monthly: int = Field(default=12, ge=0, le=10_000, strict=True)
+    """The last one of a month, for so many months."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Keep:
+        if not self.last and not self.daily and not self.weekly and not self.monthly:
+            raise ValueError("keeps nothing; remove backup where no backup is wanted")
+        return self
+
+
+class Backup(Section):
+    """Where backups go, when they are made, and how many are kept (docs/backups.md)."""
+
+    endpoint: Annotated[
+        str,
+        matching(_ENDPOINT, "is not the address of an S3 store: https://HOST or https://HOST:PORT, without a path"),
+        AfterValidator(_server),
+        Field(json_schema_extra={"pattern": _ENDPOINT.pattern}),
+    ]
+    """The S3 store, for example `https://storage.example.com`. `http://` sends what is encrypted anyway, but the
+    signatures of the access key too."""
+
+    bucket: Annotated[
+        str,
+        matching(
+            _BUCKET, "is not the name of a bucket: 3 to 63 small letters, digits, '-' and single '.', and no address"
+        ),
+        Field(json_schema_extra={"pattern": _BUCKET.pattern}),
+    ]
+    """The bucket. Where there is none, it is made, if the access key may."""
+
+    prefix: (
+        Annotated[
+            str,
+            matching(_PREFIX, "is not a folder in a bucket: letters, digits, '_', '.' and '-', with '/' between names"),
+            Field(max_length=200, json_schema_extra={"pattern": _PREFIX.pattern}),
+        ]
+        | None
+    ) = None
+    """Folder in the bucket, which no other cluster may have. Default: the namespace's name."""
+
+    region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,64}$")
+    """Region that the store expects in signatures."""
+
+    credentials_secret: SecretName
+    """Secret in the namespace, which you make, with the keys `access-key-id`, `secret-access-key` and `password`. The
+    last encrypts the backups: without it nobody can read them, so keep it outside of the cluster too. `ca.crt`, where
+    the store's certificate is of an authority of your own."""
+
+    schedule: Annotated[str, AfterValidator(_schedule)] = "0 2 * * *"
+    """When a backup is made, as cron has it, in UTC."""
+
+    keep: Keep = Field(default_factory=Keep)
+    """Backups that are kept."""
+
+    exclude: Annotated[
+        tuple[
+            Annotated[
+                str,
+                matching(_PATH, "is not a path such as /scratch, without wildcards, '..' and a '/' at its end"),
+                Field(json_schema_extra={"pattern": _PATH.pattern}),
+            ],
+            ...,
+        ],
+        AfterValidator(once),
+    ] = ()
+    """Paths in the jail that are left out. `/tmp`, `/var/tmp` and `/run` always are."""
+
+    largest_file: Quantity = "1Ti"
+    """Files of the jail that are larger are left out. A file of mere holes, which takes no room, has a size too."""
+
+    time_limit: Annotated[Span, span_of(60, 7 * 86_400)] = "12h"
+    """How long a backup may take before it is given up."""
+
+    rehearse_every: Annotated[Span, span_of(86_400, 366 * 86_400)] = "30d"
+    """How old the last `slurmstack backup rehearse` that ended well may be until the alert BackupUnrehearsed fires."""
+
+    cpu: Cpu = "100m"
+    """CPU that a backup asks Kubernetes for."""
+
+    memory: Memory = "256Mi"
+    """Memory that a backup asks Kubernetes for. There is no limit: a million files take about 1 GiB."""
+
+    @property
+    def port(self) -> int:
+        """TCP port of the store."""
+        address = urlsplit(self.endpoint)
+        return address.port or (443 if address.scheme == "https" else 80)
+
+    def repository(self, namespace: str) -> str:
+        """URL of the repository of a cluster in this namespace."""
+        return f"{self.endpoint}/{self.bucket}/{self.prefix or namespace}"

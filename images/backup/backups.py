@@ -1,0 +1,208 @@
+"""What a backup is: snapshots of restic, one for each part, that carry the same id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from images.backup.restic import TAG
+from images.common.process import RefusedError
+
+ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
+_ID: Final = re.compile(r"\d{8}T\d{6}Z")
+_AT_FORMATS: Final = ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+
+BEFORE_RESTORE: Final = "before-restore"
+"""Kind of a backup of what a restore replaces. No retention takes it away."""
+
+BEFORE_UPGRADE: Final = "before-upgrade"
+"""Kind of one that `slurmstack up` makes before Slurm gets another release. No retention takes it away either."""
+
+MANUAL: Final = "manual"
+"""Kind of one that a person has asked for: it may make the repository, and begin with another cluster in it."""
+
+_SPANS: Final = {"last": ID_FORMAT, "daily": "%Y%m%d", "weekly": "%G%V", "monthly": "%Y%m"}
+"""What the stack file's `keep` counts -> what backups have in common of which only the last one is kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backup:
+    """All snapshots with one id, which is the moment of its begin (UTC)."""
+
+    id: str
+    kind: str
+    wanted: tuple[str, ...]
+    """Parts that it was to have."""
+    snapshots: Mapping[str, str]
+    """Part -> snapshot."""
+    sizes: Mapping[str, int]
+    """Part -> bytes that were looked at."""
+    cluster: str = ""
+    """Which cluster it is of (images/backup/identity.py)."""
+    excluded: tuple[str, ...] = ()
+    """What restic was told to leave out of the jail."""
+    largest: int | None = None
+    """Bytes; larger files of the jail were left out."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of its parts are there."""
+        return set(self.wanted) <= self.snapshots.keys()
+
+    def as_data(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "id": self.id,
+            "time": _time(self.id).isoformat(),
+            "kind": self.kind,
+            "complete": self.complete,
+            "parts": {part: {"snapshot": self.snapshots[part], "bytes": self.sizes[part]} for part in self.snapshots},
+        }
+
+
+def tags(backup: str, part: str, **more: str) -> list[str]:
+    """Arguments of `restic backup`, by which `backups_of` finds it again.
+
+    `more`: kind, parts (with + between), cluster, largest.
+    """
+    found = (TAG, f"backup={backup}", f"part={part}", *(f"{key}={value}" for key, value in more.items()))
+    return [argument for tag in found for argument in ("--tag", tag)]
+
+
+def backups_of(snapshots: Iterable[Mapping[str, Any]]) -> list[Backup]:
+    """The backups, oldest first. A part that was tried twice counts as its last try."""
+    grouped: dict[str, list[tuple[dict[str, str], Mapping[str, Any]]]] = {}
+    for snapshot in snapshots:
+        told = dict(tag.split("=", 1) for tag in snapshot.get("tags") or () if "=" in tag)
+        if _ID.fullmatch(told.get("backup", "")) and "part" in told:
+            grouped.setdefault(told["backup"], []).append((told, snapshot))
+    return [_backup(backup, grouped[backup]) for backup in sorted(grouped)]
+
+
+def _backup(backup: str, found: list[tuple[dict[str, str], Mapping[str, Any]]]) -> Backup:
+    first, jails = found[0][0], [(told, snapshot) for told, snapshot in found if told["part"] == "jail"]
+    return Backup(
+        id=backup,
+        kind=first.get("kind", ""),
+        wanted=tuple(first.get("parts", "").split("+")),
+        snapshots={told["part"]: str(snapshot["id"]) for told, snapshot in found},
+        sizes={
+            told["part"]: int((snapshot.get("summary") or {}).get("total_bytes_processed", 0))
+            for told, snapshot in found
+        },
+        cluster=first.get("cluster", ""),
+        excluded=tuple(path for _, snapshot in jails[-1:] for path in snapshot.get("excludes") or ()),
+        largest=next((int(told["largest"]) for told, _ in jails[-1:] if told.get("largest")), None),
+    )
+
+
+def superfluous(backups: Iterable[Backup], keep: Mapping[str, int]) -> list[str]:
+    """Snapshots of backups that nobody keeps, all parts of one together. `keep`: as in the stack file.
+
+    Those that lack a part go with the next one that has all: else they would count instead of it.
+    """
+    counted = [item for item in reversed(list(backups)) if item.kind not in {BEFORE_RESTORE, BEFORE_UPGRADE}]
+    complete = [backup for backup in counted if backup.complete]
+    kept: set[str] = set()
+    for span, number in keep.items():
+        last: dict[str, str] = {}
+        for backup in complete:
+            last.setdefault(_time(backup.id).strftime(_SPANS[span]), backup.id)
+        kept |= set([*last.values()][:number])
+    newest = complete[0].id if complete else ""
+    gone = [backup for backup in counted if backup.id < newest and backup.id not in kept]
+    return [snapshot for backup in gone for snapshot in backup.snapshots.values()]
+
+
+def refuse_another_cluster(backups: Sequence[Backup], cluster: str, url: str) -> None:
+    """Raise RefusedError where the last backup is of another cluster, or of this one before it was made anew.
+
+    A new, empty cluster of the same stack file would put its emptiness in the place of what is to be restored.
+    """
+    if backups and backups[-1].cluster != cluster:
+        raise RefusedError(
+            f"the last backup in {url}, {backups[-1].id}, is of another cluster, or of this one before it was made "
+            "anew: they have no key in common. `slurmstack backup now` begins to save this cluster after it, as it is "
+            "now (also once it is restored, with --no-copy); a second cluster needs a backup.prefix of its own. Only "
+            "where this one is new and empty: `slurmstack restore` puts that backup in the place of what is here"
+        )
+
+
+def choose(
+    backups: Iterable[Backup], at: str, parts: Iterable[str], *, now: str, is_same: Callable[[str, str], bool]
+) -> Backup:
+    """The last backup up to a moment that has all of these parts. Raises RefusedError.
+
+    `at`: empty for the last one of all but those that a restore has made, an id for no other than that one, or a time
+    in UTC. `now`: id of this
+    moment; what is later was made by a clock that is wrong. Without `at`, the last one of a new cluster is not guessed
+    to be meant where the old one's are before it; one that has begun with a restore goes on for the old one.
+    `is_same`: whether two names, the older first, are of one cluster.
+    """
+    backups, parts = list(backups), list(parts)
+    if _ID.fullmatch(at):
+        return _named(backups, at, parts)
+    found = [backup for backup in backups if set(parts) <= backup.snapshots.keys()]
+    limit = min(_moment(at), now) if at else now
+    found = [backup for backup in found if backup.id <= limit and backup.kind != BEFORE_RESTORE]
+    if not found:
+        raise RefusedError(
+            f"there is no backup with {' and '.join(parts)}{f' up to {at}' if at else ''}; `slurmstack backup list` "
+            "shows what there is"
+        )
+    other = None if at else _of_another(backups, found, is_same)
+    if other is not None:
+        raise RefusedError(
+            f"{found[-1].id}, the last backup, is of another cluster than {other.id} before it; name one with --at"
+        )
+    return found[-1]
+
+
+def _named(backups: Iterable[Backup], at: str, parts: Sequence[str]) -> Backup:
+    """The backup of an id; never one near it. Raises RefusedError."""
+    one = next((backup for backup in backups if backup.id == at), None)
+    if one is None:
+        raise RefusedError(f"there is no backup {at}; `slurmstack backup list` shows what there is")
+    lacking = [part for part in parts if part not in one.snapshots]
+    if lacking:
+        there = " ".join(f"--what {part}" for part in one.wanted if part != "keys" and part in one.snapshots)
+        raise RefusedError(f"backup {at} has no {' and no '.join(lacking)}; `{there}` restores what it has")
+    return one
+
+
+def _of_another(
+    backups: Sequence[Backup], found: Sequence[Backup], is_same: Callable[[str, str], bool]
+) -> Backup | None:
+    """The last one of another cluster before that of the last one has begun, but with a restore."""
+    cluster = found[-1].cluster
+    while True:
+        first = next(backup for backup in backups if backup.cluster == cluster)
+        before = [backup for backup in found if backup.id < first.id]
+        if not before or first.kind == BEFORE_RESTORE:
+            return None
+        if not is_same(before[-1].cluster, cluster):
+            return before[-1]
+        cluster = before[-1].cluster
+
+
+def _time(backup: str) -> datetime:
+    return datetime.strptime(backup, ID_FORMAT).replace(tzinfo=UTC)
+
+
+def _moment(text: str) -> str:
+    for form in _AT_FORMATS:
+        try:
+            moment = datetime.strptime(text, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+        if "%S" not in form:  # all of that minute: a schedule for 02:00 begins some seconds later
+            moment = moment.replace(second=59)
+        if "%H" not in form:
+            moment = moment.replace(hour=23, minute=59)
+        return moment.strftime(ID_FORMAT)
+    raise RefusedError(
+        f"{text!r} is no time: write 2026-11-26T02:00 (UTC), 2026-11-26 for the last of that day, or a backup's id"
+    )

@@ -1,0 +1,161 @@
+"""backup PART: saves one part of the cluster. `state` comes first, with the keys, then `database`, and `jail` last.
+
+State before database: a job that has started in between then waits again after a restore and has a record too many. The
+other way round it would run without one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from images.backup import database, identity, settings, state
+from images.backup.backups import (
+    BEFORE_RESTORE,
+    ID_FORMAT,
+    MANUAL,
+    backups_of,
+    refuse_another_cluster,
+    superfluous,
+    tags,
+)
+from images.backup.restic import HOST, INCOMPLETE, Credentials, Repository, last_words, unreadable
+from images.backup.settings import COPIES, JAIL, KEYS, SECRET, STATE, Settings
+from images.common import terms
+from images.common.log import Log
+from images.common.mountinfo import expect_volume
+from images.common.process import CannotGoOnError, program, required_env
+
+TRIES = 3
+"""Of reading the state, where another controller takes it over meanwhile."""
+
+MOST_NAMED = 5
+"""Files that could not be read, in a message."""
+
+
+class Saving:
+    """Snapshots of one backup."""
+
+    def __init__(self, repository: Repository, log: Log) -> None:
+        told = settings.told()
+        self.id = str(told["id"])
+        self.kind = str(told["kind"])
+        self._marks = {"kind": self.kind, "parts": "+".join(told["parts"]), "cluster": str(told["cluster"])}
+        self._repository = repository
+        self._log = log
+
+    def snapshot(self, part: str, *what: str, lenient: bool = False, **marks: str) -> None:
+        """Make one snapshot. `lenient`: what cannot be read is named, and left out. Raises CannotGoOnError."""
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.strptime(self.id, ID_FORMAT))
+        started = time.monotonic()
+        how = ["--json", "--quiet", "--host", HOST, "--time", moment]
+        done = self._repository.run("backup", *how, *tags(self.id, part, **self._marks, **marks), *what)
+        unread = unreadable(done)
+        if done.code == INCOMPLETE and (lenient or not unread):
+            for line in unread[:MOST_NAMED]:
+                self._log(f"not read: {line}")
+            if len(unread) > MOST_NAMED:
+                self._log(f"and {len(unread) - MOST_NAMED} more that could not be read")
+        elif not done.ok:
+            raise self._repository.problem(f"{part} could not be saved", done)
+        self._log(f"{part} is saved in backup {self.id} ({time.monotonic() - started:.0f} s)")
+
+    def forget(self, keep: str) -> None:
+        """Remove backups that are beyond the stack file's `keep` (`last=3 daily=7`), and what only they needed."""
+        wanted = {span: int(number) for span, _, number in (part.partition("=") for part in keep.split())}
+        gone = superfluous(backups_of(self._repository.snapshots()), wanted)
+        done = self._repository.run("forget", "--quiet", "--prune", *gone) if gone else None
+        if done is not None and not done.ok:  # the backup is there, and the next one tries again
+            self._log.failure(f"old backups could not be removed: {last_words(done)}")
+
+
+def take_keys(target: Path) -> None:
+    """Copies of the Secrets' files."""
+    for source in identity.files(KEYS):
+        copy = target / source.parent.name / source.name
+        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        copy.write_bytes(source.read_bytes())
+
+
+def save_state(log: Log) -> None:
+    """The first container: opens the repository, and saves keys and slurmctld's state."""
+    mine = Settings.read()
+    expect_volume(STATE)
+    begun = time.strftime(ID_FORMAT, time.gmtime())
+    parts = ["keys", *settings.environment("PARTS", "state jail").split()]
+    kind = settings.environment("KIND", "scheduled")
+    repository = mine.open(Credentials.read(SECRET))
+    # By itself it begins nothing: a repository that somebody has taken away would be made anew without a word.
+    repository.open(make=kind == MANUAL, log=log)
+    backups = backups_of(repository.snapshots())
+    cluster = identity.Clusters(repository, backups, log).name_of(KEYS)
+    if kind == "scheduled":
+        refuse_another_cluster(backups, cluster, repository.url)
+    repository = settings.begin(mine, id=begun, parts=parts, kind=kind, cluster=cluster)
+    log(f"backup {begun}: {', '.join(parts)}")
+    saving = Saving(repository, log)
+    for _ in range(TRIES):
+        if take_state(saving, log):
+            break
+        log("another controller has taken the state over meanwhile; reading it again")
+    else:
+        raise CannotGoOnError(f"{TRIES} times another controller has taken the state over meanwhile")
+    try:
+        take_keys(identity.SAVED)
+        saving.snapshot("keys", str(identity.SAVED))
+    finally:
+        shutil.rmtree(identity.SAVED, ignore_errors=True)
+
+
+def take_state(saving: Saving, log: Log) -> bool:
+    """Save the state directory. False where it has another name by now: there may be nothing, or a part, in that one.
+
+    Of a part that was saved twice the last one counts.
+    """
+    directory = terms.current(STATE) or STATE
+    shutil.rmtree(COPIES, ignore_errors=True)
+    try:
+        names = state.take(directory, COPIES)
+        if state.JOBS not in names:
+            log("slurmctld has saved no jobs yet")
+        scripts = [str(path) for path in directory.iterdir() if state.SCRIPTS.fullmatch(path.name)]
+        saving.snapshot("state", str(COPIES), *scripts)
+    except (CannotGoOnError, FileNotFoundError):
+        if directory.exists():
+            raise
+    return directory.exists()
+
+
+def save_database(log: Log) -> None:
+    """The second: the dump goes from the one program to the other, and lies nowhere."""
+    repository = settings.go_on(Settings.read())
+    with database.opened(log) as source:
+        name = ["--stdin-filename", database.DUMP, "--stdin-from-command", "--", *source.dump]
+        Saving(repository, log).snapshot("database", *name)
+
+
+def save_jail(log: Log) -> None:
+    """The last: the longest, and the one that users can hold up. What is too old goes afterwards."""
+    settings.enter_jail()
+    repository = settings.go_on(Settings.read(), last=True)
+    saving = Saving(repository, log)
+    largest = required_env("LARGEST_FILE")
+    left = [*settings.in_jail(settings.environment("EXCLUDE")), f"--exclude-larger-than={largest}"]
+    saving.snapshot("jail", *left, str(JAIL), lenient=True, largest=largest)
+    keep = settings.environment("KEEP")
+    if keep and saving.kind != BEFORE_RESTORE:
+        saving.forget(keep)
+
+
+PARTS = {"state": save_state, "database": save_database, "jail": save_jail}
+
+
+def main() -> None:
+    """Entry point."""
+    with program("backup") as log:
+        part = sys.argv[1] if len(sys.argv) > 1 else ""
+        if part not in PARTS:
+            raise CannotGoOnError(f"{part!r} is no part: {', '.join(PARTS)}")
+        PARTS[part](log)

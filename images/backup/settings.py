@@ -1,0 +1,130 @@
+"""What the containers of a backup's or a restore's pod are told, and what they tell each other."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from images.backup.restic import Credentials, Repository
+from images.common.attach import follow_no_links
+from images.common.boundary import give_up_set_up
+from images.common.homes import homes_directory
+from images.common.jail_roots import HOMES_MARK, ROOTS, names
+from images.common.jail_view import Bind, show
+from images.common.mountinfo import expect_volume
+from images.common.process import CannotGoOnError, required_env
+
+SECRET: Final = Path("/secrets/repository")
+"""The Secret that the stack file names, in the first container of a pod alone."""
+
+HANDOVER: Final = Path("/handover")
+"""Memory that the containers of a pod share."""
+
+STATE: Final = Path("/stage/volume")
+"""The state volume."""
+
+STAGE: Final = Path("/stage")
+COPIES: Final = STAGE / "state"
+KEYS: Final = Path("/secrets/keys")
+JAIL: Final = Path("/jail")
+
+NEVER: Final = ("proc", "sys", "dev", "run", "tmp", "var/tmp")
+"""Of the jail: what each pod has of its own, and what is gone with it anyway."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The pod's environment."""
+
+    repository: str
+    region: str
+
+    @classmethod
+    def read(cls) -> Settings:
+        """Raises CannotGoOnError."""
+        return cls(repository=required_env("REPOSITORY"), region=required_env("REGION"))
+
+    def open(self, credentials: Credentials) -> Repository:
+        """The repository of the stack."""
+        return Repository(self.repository, credentials, region=self.region)
+
+
+def begin(settings: Settings, **told: Any) -> Repository:
+    """For the first container of a pod: the repository, with what the later ones need left for them."""
+    credentials = Credentials.read(SECRET)
+    credentials.hand_over(HANDOVER)
+    tell(**told)
+    return settings.open(credentials)
+
+
+def go_on(settings: Settings, *, last: bool = False) -> Repository:
+    """For a later container.
+
+    `last`: nobody needs them any more. Then no file in this container has the credentials: it reads a tree that users
+    write, who could have a path of theirs lead to such a file in the moment in which it is read.
+    """
+    credentials = Credentials.read(HANDOVER)
+    if last:
+        for name in ("access-key-id", "secret-access-key", "password"):
+            (HANDOVER / name).unlink()
+    return settings.open(credentials)
+
+
+def enter_jail() -> None:
+    """Before restic opens paths that users write: no link in them leads anywhere, neither out of the jail nor in it.
+
+    restic opens by path. A user who puts a link into the place of a directory in that moment would have another's files
+    saved, and later restored, as his own; or have a restore write there. Raises CannotGoOnError.
+    """
+    expect_volume(JAIL)
+    homes = homes_directory()
+    if homes is not None:
+        expect_volume(homes)
+    try:
+        follow_no_links(JAIL)
+        if homes is not None:  # a part of the jail, as for users: what is saved can be put back wherever homes are
+            follow_no_links(homes)
+            show(JAIL, Bind(path=f"/{homes.name}", source=str(homes), make=True))
+        give_up_set_up()
+    except OSError as error:
+        what = "links in the jail cannot be made harmless (it takes Linux 5.14 and CAP_SYS_ADMIN)"
+        raise CannotGoOnError(f"{what}: {error.strerror}") from None
+
+
+def tell(**values: Any) -> None:
+    """Leave values for later containers, besides those that are there."""
+    file = HANDOVER / "told.json"
+    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    file.write_text(json.dumps({**known, **values}), encoding="utf-8")
+
+
+def told() -> dict[str, Any]:
+    """What earlier containers have left. Raises CannotGoOnError where they have not."""
+    try:
+        found: dict[str, Any] = json.loads((HANDOVER / "told.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CannotGoOnError("the first container of this pod has left nothing") from None
+    return found
+
+
+def in_jail(excluded: str) -> list[str]:
+    """Arguments for restic: what it leaves alone in the jail. `excluded`: paths of users, as JSON."""
+    paths = [*(f"/{path}/*" for path in NEVER), *json.loads(excluded or "[]")]
+    everywhere = [f"--exclude={JAIL}{root}{path}" for root in ("", f"/{ROOTS}/*/root") for path in paths]
+    return [*everywhere, f"--exclude={JAIL}/{ROOTS}/{HOMES_MARK}"]
+
+
+def of_roots(paths: Iterable[str]) -> frozenset[str]:
+    """Paths of the first root, and the same of all named ones that there are."""
+    found = list(paths)
+    roots = ["", *(f"/{ROOTS}/{name}/root" for name in names(JAIL))]
+    return frozenset(f"{root}{path}" for root in roots for path in found)
+
+
+def environment(name: str, default: str = "") -> str:
+    """A variable that may be left out."""
+    return os.environ.get(name) or default

@@ -1,0 +1,192 @@
+"""slurmctld's state: a copy that it can start from, taken while it writes, and putting one back.
+
+slurmctld writes each file as NAME.new, then removes NAME.old, links NAME to NAME.old, removes NAME and links NAME.new
+to NAME: what is open stays whole, and for a moment there is no NAME. Scripts of jobs (hash.N/job.ID) are written before
+job_state names them and go some minutes after the job has ended, so they are read after it: those without a job in
+job_state slurmctld removes at its start.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from images.common import saves
+from images.common.process import CannotGoOnError, RefusedError
+
+JOBS: Final = "job_state"
+_NODES: Final = "node_state"
+"""Begins as that one does."""
+
+SCRIPTS: Final = re.compile(r"hash\.\d+")
+OF_AGENT: Final = "slurmstack"
+"""The configuration agent's own directory, which it writes from the stack file."""
+
+MARKER: Final = "slurmstack/accounting"
+"""images/controller/cluster_id.py: without it slurmctld takes the cluster's id from slurmdbd."""
+
+REPLACED: Final = "replaced-"
+"""Beginning of the directory in the state volume that keeps what a restore has replaced."""
+
+_ARRIVING: Final = "restoring"
+_LEFT_ALONE: Final = frozenset({OF_AGENT, "lost+found", _ARRIVING})
+_TRIES: Final = 40
+_PAUSE: Final = 0.05
+
+_HEADER: Final = b"PROTOCOL_VERSION\0"
+_HEAD: Final = 4 + len(_HEADER)
+_AFTER_HEADER: Final = 2 + 8
+"""The protocol's number and the time of the file; then comes the id of the next job (`dump_all_job_state` in Slurm)."""
+
+
+def take(state: Path, target: Path) -> list[str]:
+    """Copy all files at the top of the state directory, each whole; returns what is there. Raises CannotGoOnError."""
+    target.mkdir(mode=0o700, exist_ok=True)
+    names = sorted(
+        {re.sub(r"\.(old|new)$", "", path.name) for path in state.iterdir() if path.is_file() and not path.is_symlink()}
+    )
+    return [name for name in names if _copy(state / name, target / name)]
+
+
+def _copy(regular: Path, target: Path) -> bool:
+    """Whether it was there."""
+    for attempt in range(2 * _TRIES):
+        # A name that stays away is one of a slurmctld that was killed in the midst of a save.
+        source = regular if attempt < _TRIES else saves.whole(regular)
+        try:
+            with source.open("rb") as file, target.open("wb") as copy:
+                shutil.copyfileobj(file, copy)
+            shutil.copystat(source, target)
+        except FileNotFoundError:
+            time.sleep(_PAUSE)
+        else:
+            return True
+    target.unlink(missing_ok=True)
+    if regular.name == JOBS:
+        raise CannotGoOnError(f"{regular} is not there; only an unfinished version of it is")
+    return False
+
+
+def next_id(state: Path, name: str = JOBS) -> int:
+    """The id that the next job of a state directory gets; 0 where it has no jobs. Raises RefusedError."""
+    file = state / name
+    if not file.is_file():
+        return 0
+    start = file.read_bytes()[:64]
+    (number,) = struct.unpack_from(">I", start, _id_at(start, file))
+    return int(number)
+
+
+def saved_at(state: Path) -> int:
+    """When slurmctld wrote the jobs of a state directory, in seconds since 1970; 0 without. Raises RefusedError."""
+    file = state / JOBS
+    if not file.is_file():
+        return 0
+    start = file.read_bytes()[:64]
+    (moment,) = struct.unpack_from(">Q", start, _id_at(start, file) - 8)
+    return int(moment)
+
+
+def raise_next_id(state: Path, least: int) -> int:
+    """Have the next job get `least` as its id, or a higher one; returns the id that it gets now. Raises RefusedError.
+
+    Where slurmctld has saved no jobs yet, that is a queue without jobs: all versions know its head alone as one.
+    """
+    known = next_id(state)
+    if known >= least:
+        return known
+    if not known:
+        head = struct.pack(">I", len(_HEADER)) + _HEADER + struct.pack(">H", _protocol(state / _NODES))
+        (state / JOBS).write_bytes(head + struct.pack(">QIQ", int(time.time()), least, 0))
+        (state / JOBS).chmod(0o600)
+        return least
+    with (state / JOBS).open("r+b") as file:
+        start = file.read(64)
+        file.seek(_id_at(start, state / JOBS))
+        file.write(struct.pack(">I", least))
+    return least
+
+
+def _id_at(start: bytes, file: Path) -> int:
+    if start[:_HEAD] != struct.pack(">I", len(_HEADER)) + _HEADER or len(start) < _HEAD + _AFTER_HEADER + 4:
+        raise RefusedError(f"{file} does not begin as a job_state of Slurm 24.11 or 26.05 does")
+    return _HEAD + _AFTER_HEADER
+
+
+def _protocol(file: Path) -> int:
+    """Of the Slurm that has written a file, which grows with each release; 0 where it is not there, or damaged."""
+    start = file.read_bytes()[:64] if file.is_file() else b""
+    return int.from_bytes(start[_HEAD : _HEAD + 2]) if start[4:_HEAD] == _HEADER else 0
+
+
+def _release(state: Path) -> int:
+    """The protocol of the Slurm that has written a state directory; 0 where nothing says so."""
+    files = saves.whole(state / JOBS), state / f"{JOBS}.old", saves.whole(state / _NODES)
+    return next(filter(None, map(_protocol, files)), 0)
+
+
+def refuse_newer(state: Path, arriving: Path, backup: str) -> None:
+    """Raise RefusedError where the slurmctld of this state would not read the one that arrives."""
+    next_id(arriving)  # sees that the head is right
+    here = _release(state)
+    if here and _release(arriving) > here:
+        raise RefusedError(f"the state in {backup} is of a newer Slurm than the one here; nothing was touched")
+
+
+def _ids_in(states: Iterable[Path], log: Callable[[str], None]) -> Iterator[int]:
+    """What the next job of each would be, by each version of its queue: a save may have been cut short."""
+    for state in states:
+        for ending in ("", ".new", ".old"):
+            try:
+                yield next_id(state, f"{JOBS}{ending}")
+            except RefusedError as error:
+                log(f"ids that only this one knows may be given again: {error}")
+
+
+def put_back(
+    state: Path, fetch: Callable[[Path], None], *, backup: str, highest: int, log: Callable[[str], None]
+) -> None:
+    """Replace the state by what `fetch` writes into a directory; what was there is kept aside. slurmctld is away.
+
+    `highest`: the highest job id that accounting knows; the next job gets a higher one, and one that no state has given
+    out which lies here, also where an earlier restore was interrupted. What is damaged here is replaced as well. Raises
+    RefusedError with nothing touched.
+    """
+    earlier = sorted(state.glob(f"{REPLACED}*"))
+    known = [highest + 1 if highest else 0, *_ids_in((state, *earlier), log)]
+    saves.finish(state)
+    arriving = state / _ARRIVING
+    shutil.rmtree(arriving, ignore_errors=True)
+    arriving.mkdir(mode=0o700)
+    fetch(arriving)
+    refuse_newer(state, arriving, backup)
+    following = raise_next_id(arriving, max(known))
+    there = [path for path in state.iterdir() if path.name not in _LEFT_ALONE and path not in earlier]
+    if there:
+        aside = state / f"{REPLACED}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+        aside.mkdir(mode=0o700)
+        if (state / JOBS) in there and (arriving / JOBS).exists():
+            # There is a queue in each moment: slurmctld would begin with an empty one, and with ids from 1.
+            (aside / JOBS).hardlink_to(state / JOBS)
+            (arriving / JOBS).rename(state / JOBS)
+            there.remove(state / JOBS)
+        for path in there:
+            path.rename(aside / path.name)
+        for older in earlier[:-1]:
+            shutil.rmtree(older)
+        log(f"what was there is in {aside.name} of the state volume, until the restore after the next one")
+    for path in list(arriving.iterdir()):
+        path.rename(state / path.name)
+    arriving.rmdir()
+    take_id_of_slurmdbd(state)
+    log(f"slurmctld's state is that of {backup}; the next job gets the id {following}, or a higher one")
+
+
+def take_id_of_slurmdbd(state: Path) -> None:
+    """Have slurmctld take the cluster's id from slurmdbd at its next start, whose records may have another one."""
+    (state / MARKER).unlink(missing_ok=True)

@@ -1,0 +1,119 @@
+"""A backup on real Kubernetes, and back: by the commands, with a real S3 store beside the cluster."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+from cli.doctor.cluster.kubernetes import parse
+from cli.errors import INTERRUPTED
+from cli.kubectl.client import OWNERS
+from local.addresses import from_environment
+from slurm.local_cluster import local_directory
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.s3_store import BUCKET, KEYS, s3_store
+from tests.stacks import ROOT
+
+PLACE = "/home/alice/kept"
+KEY = "/etc/ssh/authorized_keys.d/alice"
+
+
+def test_queue_accounting_and_homes_come_back_and_job_ids_go_on(two_nodes: SlurmOnKubernetes) -> None:
+    slurm, mine = two_nodes, ("--config", str(two_nodes.file))
+    for name, value in KEYS.items():
+        (slurm.directory / name).write_text(value, encoding="utf-8")
+    files = [f"--from-file={name}={slurm.directory / name}" for name in KEYS]
+    slurm.kubectl.run("create", "secret", "generic", "backup", "-n", slurm.namespace, *files)
+    with s3_store() as store:
+        port = store.listen(from_environment().host)
+        slurm.change(
+            "backup",
+            {
+                "endpoint": f"http://{from_environment().host}:{port}",
+                "bucket": BUCKET,
+                "credentials_secret": "backup",
+                "schedule": "0 0 29 2 *",
+                # The system's files, of which the jail has 30,000.
+                "exclude": ["/usr", "/var", "/opt", "/etc"],
+            },
+        )
+        held = slurm.submit("hostname", "--hold", "--job-name=held", "--output=/dev/null")
+        slurm.ssh(f"echo of-old >{PLACE}; chmod 640 {PLACE}")
+        time.sleep(12)  # a rehearsal counts on what is ten seconds older than the backup
+        slurmstack("backup", "now", *mine)
+        a_rehearsal_starts_a_cluster_from_it_and_leaves_nothing(slurm, mine)
+        one_that_is_interrupted_leaves_nothing_either(slurm, mine)
+        the_next_release_starts_from_it_as_well(slurm, mine)
+        slurm.slurm(f"scancel {held}")
+        after = slurm.submit("hostname", "--output=/dev/null")
+        slurm.ssh(f"rm {PLACE}; touch /home/alice/later; sudo rm {KEY}")
+        slurm.await_job(after)
+        slurmstack("restore", "--yes", "--no-copy", *mine)  # tests/slurm looks at the copy
+    by_hand = [owner.name for owner in parse(_workloads(slurm), time.time())[0]["owners"] if owner.by_hand]
+    assert not by_hand, "doctor would tell of them"
+    slurm.await_idle("default-0", "default-1", timeout=180)
+    assert slurm.job_field(held, "JobName") == "held"
+    # That alice gets in at all: accounts are made anew after the jail has come back.
+    assert slurm.ssh(f"cat {PLACE}; stat -c '%a %U' {PLACE}; ls /home/alice/later 2>/dev/null; true").split() == [
+        "of-old", "640", "alice",
+    ]  # fmt: skip
+    assert not slurm.slurm(f"sacct --noheader --jobs={after}").strip(), "accounting is that of the backup, too"
+    assert int(slurm.submit("hostname", "--output=/dev/null")) > int(after)
+    slurm.slurm(f"scontrol release {held}")
+    slurm.await_job(held)
+    slurm.sections = {name: value for name, value in slurm.sections.items() if name != "backup"}
+
+
+def a_rehearsal_starts_a_cluster_from_it_and_leaves_nothing(slurm: SlurmOnKubernetes, mine: tuple[str, ...]) -> None:
+    before = slurm.pod_uids()
+    outcome = json.loads(slurmstack("backup", "rehearse", "--json", *mine).stdout)
+    assert outcome["ok"], outcome
+    assert outcome["found"]["state"]["jobs"] >= 1
+    assert outcome["found"]["state"]["compared"] >= 1
+    assert outcome["found"]["database"]["records"] >= outcome["found"]["database"]["asked"] >= 1
+    assert outcome["found"]["jail"]["files"] > 1
+    assert outcome["found"]["jail"]["different"] == 0
+    assert {"state", "database", "jail", "slurmdbd", "slurmctld", "total"} <= outcome["seconds"].keys()
+    assert slurm.pod_uids() == before, "the cluster itself goes on"
+    nothing_is_left(slurm)
+    (listed,) = json.loads(slurmstack("backup", "list", "--json", *mine).stdout)
+    assert listed["id"] == outcome["backup"], "it has saved nothing"
+    assert listed["rehearsed"]["ok"]
+    (cronjob,) = slurm.kubectl.items("cronjob", "backups", "-n", slurm.namespace)
+    assert cronjob["status"]["lastSuccessfulTime"] == listed["rehearsed"]["time"]
+
+
+def nothing_is_left(slurm: SlurmOnKubernetes) -> None:
+    name = f"{slurm.namespace}-rehearsal"
+    volumes = [item["metadata"]["name"] for item in slurm.kubectl.items("persistentvolume")]
+    assert not [volume for volume in volumes if volume.startswith(name)]
+    assert not slurm.kubectl.items("namespace", name)
+    assert not (local_directory() / "volumes" / name).exists()
+
+
+def one_that_is_interrupted_leaves_nothing_either(slurm: SlurmOnKubernetes, mine: tuple[str, ...]) -> None:
+    name = f"{slurm.namespace}-rehearsal"
+    program = [sys.executable, "-m", "cli.entry", "backup", "rehearse", *mine]
+    with subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: slurm.kubectl.items("statefulset", "database", "-n", name), "it has begun")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == INTERRUPTED, process.stderr and process.stderr.read()
+    nothing_is_left(slurm)
+
+
+def the_next_release_starts_from_it_as_well(slurm: SlurmOnKubernetes, mine: tuple[str, ...]) -> None:
+    before = slurm.pod_uids()
+    outcome = json.loads(slurmstack("upgrade", "rehearse", "--version", "26.05", "--json", *mine).stdout)
+    assert (outcome["ok"], outcome["slurm"]) == (True, "26.05"), outcome
+    assert outcome["found"]["state"]["compared"] >= 1
+    assert outcome["found"]["database"]["records"] >= outcome["found"]["database"]["asked"] >= 1
+    assert {"state", "database", "slurmdbd", "slurmctld", "total"} <= outcome["seconds"].keys()
+    assert slurm.pod_uids() == before, "the cluster itself goes on, with the release that it has"
+    nothing_is_left(slurm)
+
+
+def _workloads(slurm: SlurmOnKubernetes) -> list[dict[str, object]]:
+    return slurm.kubectl.items("statefulset,deployment,job", "-n", slurm.namespace, OWNERS)

@@ -1,0 +1,124 @@
+"""Backups of a sandbox: the image's own programs, one after the other, as the containers of the pods run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.s3_store import BUCKET, KEYS, Store
+from tests.slurm.accounting import password_binds, slurmdbd_binds
+from tests.slurm.pod import Pod
+from tests.slurm.sandbox import SlurmSandbox
+
+SAVING = (("backup-state", "state"), ("backup-database", "database"), ("backup-jail", "jail"))
+_BY_DATABASE = ("look", "database", "state")
+RESTORING = {"state": _BY_DATABASE, "database": _BY_DATABASE, "jail": ("jail",)}
+
+
+class BackupPod:
+    """A pod with all that the containers of backups and restores see, and the way to a store."""
+
+    def __init__(self, sandbox: SlurmSandbox, store: Store, jail: Path, *, prefix: str = "slurm") -> None:
+        self.sandbox = sandbox
+        self._prefix = prefix
+        jail.mkdir(exist_ok=True)
+        self.handover = self._directory("handover")
+        self.secret = self._directory("repository")
+        for name, value in KEYS.items():
+            (self.secret / name).write_text(value)
+        self.homes = self._directory("homes")
+        """A volume of homes, for programs that are told `HOMES=/shared/home`."""
+        stage = self._directory("stage")
+        (stage / "volume").mkdir(exist_ok=True)
+        binds = {
+            self.handover: "/handover",
+            self._directory("cache"): "/cache",
+            self._directory("run"): "/run/slurmstack",
+            self.secret: "/secrets/repository",
+            sandbox.work / "secrets": "/secrets/keys/munge-key",
+            sandbox.jwt_secret: "/secrets/keys/jwt-key",
+            stage: "/stage",
+            sandbox.state: "/stage/volume",
+            jail: "/jail",
+            self.homes: "/shared/home",
+            **password_binds(sandbox),
+            **slurmdbd_binds(sandbox),
+        }
+        self.pod: Pod = sandbox.add_pod("backup", "database", binds, munged=False)
+        self.port = store.listen("0.0.0.0", beside=self.pod.pid)
+
+    def _directory(self, name: str) -> Path:
+        path = self.sandbox.work / f"backup-{name}"
+        path.mkdir(exist_ok=True)
+        return path
+
+    def run(self, program: str, steps: tuple[tuple[str, str], ...], **env: str) -> str:
+        """Run the containers of a pod until one fails; returns what they wrote. Raises AssertionError with that."""
+        shutil.rmtree(self.handover / "keys", ignore_errors=True)
+        for file in self.handover.iterdir():
+            file.unlink()
+        url = f"http://127.0.0.1:{self.port}/{BUCKET}/{self._prefix}"
+        told = {"REPOSITORY": url, "REGION": "us-east-1", "LARGEST_FILE": str(2**40), "CLUSTER_NAME": "sandbox", **env}
+        begun = len(self.pod.log(program))
+        for container, step in steps:
+            code = self.pod.start_program(program, told, step, container=container).wait(240)
+            assert code == 0, f"{container} ended with {code}: {self.pod.log(program)[begun:]}"
+        return self.pod.log(program)[begun:]
+
+    def save(self, *, database: bool = True, **env: str) -> str:
+        """Make a backup; its id."""
+        parts = [each for each in SAVING if database or each[1] != "database"]
+        shutil.rmtree(self.sandbox.work / "backup-stage/state", ignore_errors=True)
+        self.run("backup", tuple(parts), **{"KIND": "manual", "PARTS": " ".join(step for _, step in parts), **env})
+        return str(json.loads((self.handover / "told.json").read_text())["id"])
+
+    def restore(self, what: str = "state database jail", **env: str) -> str:
+        """Put parts back; what the programs wrote."""
+        wanted = {step for part in what.split() for step in RESTORING[part]}
+        steps = [step for step in ("choose", "look", "database", "state", "jail") if step in {"choose", *wanted}]
+        return self.run("restore", tuple((f"restore-{step}", step) for step in steps), WHAT=what, **env)
+
+    def verify(self, read: str = "all") -> str:
+        """Look at the whole repository."""
+        return self.run("backups", (("backups", "verify"),), READ=read)
+
+    def list(self) -> list[dict[str, Any]]:
+        """What there is."""
+        found: list[dict[str, Any]] = json.loads(self.run("backups", (("backups", "list"),)).splitlines()[-1])
+        return found
+
+
+def make_jail(path: Path) -> dict[str, bytes]:
+    """A little jail with all that a file can be; its regular files."""
+    home = path / "home/alice"
+    home.mkdir(parents=True)
+    files = {"home/alice/data": os.urandom(300_000), "home/alice/new\nline": b"1", "etc/motd": b"hello"}
+    (path / "etc").mkdir()
+    for name, content in files.items():
+        (path / name).write_bytes(content)
+        os.chown(path / name, 10001, 10001)
+    os.setxattr(home / "data", "user.mood", b"fine")
+    (home / "data").chmod(0o640)
+    (home / "link").symlink_to("/etc/shadow")
+    os.mkfifo(home / "fifo")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(home / "socket"))
+    with (home / "holes").open("wb") as sparse:
+        sparse.truncate(2**33)
+    (path / "tmp").mkdir()
+    (path / "tmp/scratch").write_text("gone")
+    return files
+
+
+def refused(action: Callable[[], object]) -> str:
+    """What the containers said, one of which has failed."""
+    with pytest.raises(AssertionError, match="ended with") as caught:
+        action()
+    return str(caught.value)

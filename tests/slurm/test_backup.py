@@ -1,0 +1,263 @@
+"""Backups with real restic, MariaDB and slurmctld, and a real S3 store: what was saved under load comes back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.backup.verdict import Outcome, Shown, judge, told_by
+from tests.s3_store import Store, s3_store
+from tests.slurm.accounting import (
+    MEMORY_LIMIT,
+    AccountingSandbox,
+    kill,
+    wait_for_accounting,
+    wait_for_database,
+)
+from tests.slurm.backups import BackupPod, make_jail, refused
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.conftest import one_version
+from tests.slurm.pod import wait_until
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with s3_store() as running:
+        yield running
+
+
+def sql(sandbox: AccountingSandbox, statement: str) -> list[str]:
+    client = ["mariadb", "--socket=/run/mysqld/mysqld.sock", "--skip-column-names", "--batch", "slurm_acct_db"]
+    done = sandbox.pods["database"].run([*client, f"--execute={statement}"])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+RECORDS = "SELECT id_job, job_name, time_submit FROM sandbox_job_table ORDER BY id_job"
+
+
+def submit(sandbox: AccountingSandbox, *options: str, wrap: str = "true") -> int:
+    done = sandbox.run(["sbatch", "--parsable", "--output=/dev/null", "--mem=1", *options, f"--wrap={wrap}"])
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def queue(sandbox: AccountingSandbox) -> dict[int, str]:
+    lines = sandbox.run("squeue --noheader --format='%A %j'").stdout.splitlines()
+    return {int(line.split()[0]): line.split()[1] for line in lines}
+
+
+class Load:
+    """Submits jobs, one after the other, until it is stopped."""
+
+    def __init__(self, sandbox: AccountingSandbox) -> None:
+        self._sandbox = sandbox
+        self._stop = threading.Event()
+        self.jobs: list[int] = []
+        self._thread = threading.Thread(target=self._submit)
+        self._thread.start()
+
+    def _submit(self) -> None:
+        while not self._stop.is_set():
+            self.jobs.append(submit(self._sandbox))
+
+    def stop(self) -> list[int]:
+        self._stop.set()
+        self._thread.join()
+        return self.jobs
+
+
+def stop_daemons(sandbox: AccountingSandbox) -> None:
+    kill(sandbox.controller, "slurmctld", signal.SIGTERM)
+    kill(sandbox.pods["slurmdbd-0"], "slurmdbd", signal.SIGTERM)
+
+
+def start_daemons(sandbox: AccountingSandbox) -> None:
+    sandbox.pods["slurmdbd-0"].start_program("slurmdbd")
+    wait_for_accounting(sandbox)
+    sandbox.controller.start_program("slurmctld")
+    wait_until(lambda: "is UP" in sandbox.run("scontrol ping").stdout, sandbox.logs, 60)
+
+
+def test_what_was_saved_under_load_comes_back_in_an_empty_cluster(
+    own_cluster: ClusterFactory, store: Store, slurm_version: str, tmp_path: Path
+) -> None:
+    files = make_jail(tmp_path / "jail")
+    first = own_cluster(slurm_version, workers=1, kind=AccountingSandbox)
+    held = submit(first, "--hold", "--job-name=held", wrap="echo kept > /tmp/kept")
+    saved_by_slurmctld()
+    load = Load(first)
+    wait_until(lambda: len(load.jobs) > 5, "some jobs", 60)
+    backups = BackupPod(first, store, tmp_path / "jail", prefix=tmp_path.name)
+    before = load.jobs[-1]
+    saved = backups.save(LARGEST_FILE=str(2**32))
+    jobs = load.stop()
+    assert jobs[-1] > before, "jobs came during the backup"
+    (listed,) = [found for found in backups.list() if found["id"] == saved]
+    assert listed["complete"]
+    assert listed["parts"].keys() == {"state", "keys", "database", "jail"}
+    script = first.run(["scontrol", "write", "batch_script", str(held), "-"]).stdout
+    records = dict.fromkeys(sql(first, RECORDS))
+    first.__exit__()
+
+    second = own_cluster(slurm_version, workers=1, kind=AccountingSandbox)
+    backups = BackupPod(second, store, tmp_path / "empty", prefix=tmp_path.name)
+    stop_daemons(second)
+    said = backups.restore(REHEARSAL="yes")
+    start_daemons(second)
+    told = told_by(said)
+    assert told["jail"]["files"] > 5
+    assert told["jail"]["different"] == 0
+    a_rehearsal_would_find_it_as_it_was(second, told, held, saved)
+    assert f"restoring state, database, jail of backup {saved}" in said
+    restored = sql(second, RECORDS)
+    assert set(restored) <= records.keys(), "every record that came back was one"
+    assert {int(line.split()[0]) for line in restored} >= {held, *jobs[: jobs.index(before)]}
+    assert queue(second)[held] == "held"
+    assert second.run(["scontrol", "write", "batch_script", str(held), "-"]).stdout == script
+    assert submit(second) > max(int(line.split()[0]) for line in restored)
+    assert second.run(["scontrol", "release", str(held)]).returncode == 0
+    # What ran when it was saved runs nowhere now, and keeps its CPUs until slurmctld asks the worker again.
+    second.run("scancel --state=RUNNING --user=root")
+    worker = second.pods["default-0"]
+    shown = "squeue --states=all; scontrol show node; sinfo -R"
+    wait_until((worker.root / "tmp/kept").exists, lambda: second.logs() + second.run(shown).stdout, 60)
+    compare_jail(tmp_path / "empty", files)
+    numbers_given_since_a_backup_are_not_given_again(second, backups)
+    jobs_of_the_queue_keep_their_records(second, backups)
+
+
+def saved_by_slurmctld() -> None:
+    """It saves its queue up to five seconds late, and a rehearsal counts on what is ten seconds old."""
+    time.sleep(12)
+
+
+def a_rehearsal_would_find_it_as_it_was(
+    sandbox: AccountingSandbox, told: dict[str, Any], held: int, saved: str
+) -> None:
+    assert told["database"]["records"] == len(sql(sandbox, RECORDS))
+    assert held in {record[0] for record in told["database"]["open"]}
+    assert held in told["state"]["scripts"]
+    lines = sandbox.run("squeue --all --states=all --noheader --format='%A|%U|%T'").stdout.split()
+    jobs = {int(job): (int(user), state) for job, user, state in (line.split("|") for line in lines)}
+    newest = ",".join(map(str, told["database"]["newest"]))
+    asked = (
+        "sacct --allusers --allocations --duplicates --noheader --parsable2 --starttime=1970-01-02 --format=JobIDRaw"
+    )
+    answered = {int(line) for line in sandbox.run(f"{asked} --jobs={newest}").stdout.split()}
+    outcome = Outcome(backup=saved, version="v")
+    judge(outcome, told, Shown(jobs=jobs, partitions={}, answered=answered))
+    assert outcome.ok, outcome.problems
+    lost = {job: shown for job, shown in jobs.items() if job != held}
+    judge(outcome, told, Shown(jobs=lost, partitions={}, answered=answered))
+    assert outcome.problems == [f"state: slurmctld has lost jobs of the queue: {held}"]
+
+
+@one_version
+def test_a_backup_is_as_it_was_under_the_next_release_and_leads_back_from_it(
+    own_cluster: ClusterFactory, store: Store, slurm_version: str, tmp_path: Path
+) -> None:
+    first = own_cluster("24.11", workers=1, kind=AccountingSandbox)
+    ran, held = submit(first), submit(first, "--hold", "--job-name=held")
+    wait_until(lambda: ran not in queue(first), first.logs, 60)
+    saved_by_slurmctld()
+    saved = BackupPod(first, store, tmp_path / "jail", prefix=tmp_path.name).save()
+    first.__exit__()
+    second = own_cluster("26.05", workers=1, kind=AccountingSandbox)
+    stop_daemons(second)
+    said = BackupPod(second, store, tmp_path / "jail", prefix=tmp_path.name).restore("state database", REHEARSAL="yes")
+    start_daemons(second)
+    assert {ran, held} <= set(told_by(said)["database"]["newest"])
+    a_rehearsal_would_find_it_as_it_was(second, told_by(said), held, saved)
+    later = [submit(second, "--hold") for _ in range(3)]
+    saved_by_slurmctld()
+    third = on_volumes_of(second, own_cluster, tmp_path)
+    BackupPod(third, store, tmp_path / "jail", prefix=tmp_path.name).restore("state database", AT=saved)
+    start_daemons(third)
+    assert queue(third) == {held: "held"}
+    assert submit(third, "--hold") > max(later), "ids of jobs that the newer one has accepted are not given again"
+
+
+def on_volumes_of(new: AccountingSandbox, own_cluster: ClusterFactory, tmp_path: Path) -> AccountingSandbox:
+    """A stopped cluster of the older release that finds queue and database as the newer one has left them."""
+    volumes = ("state", "database-volume")
+    stop_daemons(new)
+    kill(new.pods["database"], "mariadbd", signal.SIGTERM)
+    for name in volumes:
+        subprocess.run(["cp", "--archive", str(new.work / name), str(tmp_path / name)], check=True)
+    old = own_cluster("24.11", workers=1, kind=AccountingSandbox)
+    stop_daemons(old)
+    database = old.pods["database"]
+    kill(database, "mariadbd", signal.SIGTERM)
+    for name in volumes:
+        subprocess.run(["find", str(old.work / name), "-mindepth", "1", "-delete"], check=True)
+        subprocess.run(["cp", "--archive", f"{tmp_path / name}/.", str(old.work / name)], check=True)
+    database.start_program("mariadbd", {"MEMORY_LIMIT": str(MEMORY_LIMIT)})
+    wait_for_database(database)
+    return old
+
+
+def numbers_given_since_a_backup_are_not_given_again(sandbox: AccountingSandbox, backups: BackupPod) -> None:
+    """Jobs in the queue know their association by its number, of which the restored database knows nothing."""
+
+    def associated(account: str) -> int:
+        policy(sandbox, f"add account {account}")
+        return int(sql(sandbox, f"SELECT id_assoc FROM sandbox_assoc_table WHERE acct = '{account}'")[0])
+
+    saved = backups.save()
+    since = associated("since")
+    policy(sandbox, "add cluster other")
+    said = refused(lambda: backups.restore("database", AT=saved))
+    assert "has the records of other clusters, too, which would go: other" in said
+    policy(sandbox, "delete cluster other")
+    stop_daemons(sandbox)
+    backups.restore("database", AT=saved)
+    start_daemons(sandbox)
+    assert associated("later") > since
+
+
+def jobs_of_the_queue_keep_their_records(sandbox: AccountingSandbox, backups: BackupPod) -> None:
+    """Where the database alone is put back slurmctld goes on with its queue, and tells no more how its jobs began."""
+
+    def ends() -> dict[int, bool]:
+        lines = sql(sandbox, f"SELECT id_job, time_end > 0 FROM sandbox_job_table WHERE id_job >= {before}")
+        return {int(job): ended == "1" for job, ended in (line.split() for line in lines)}
+
+    before = submit(sandbox, "--hold")
+    wait_until(lambda: ends() == {before: False}, sandbox.logs, 60)
+    saved = backups.save()
+    since, gone = submit(sandbox, "--hold"), submit(sandbox, "--hold")
+    sandbox.run(f"scancel {before} {gone}")
+    wait_until(lambda: ends() == {before: True, since: False, gone: True}, sandbox.logs, 60)
+    stop_daemons(sandbox)
+    backups.restore("database", AT=saved)
+    start_daemons(sandbox)
+    assert ends() | {gone: True} == {before: True, since: False, gone: True}, "26.05 tells of that one again"
+    assert sql(sandbox, "SHOW TABLES LIKE 'slurmstack_open%'") == []
+    sandbox.run(f"scancel {since}")
+    wait_until(lambda: ends()[since], sandbox.logs, 60)
+
+
+def policy(sandbox: AccountingSandbox, what: str) -> None:
+    done = sandbox.run(f"sacctmgr --immediate {what}", pod="slurmdbd-0", env={"SLURM_CONF": "/config/slurm/slurm.conf"})
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def compare_jail(jail: Path, files: dict[str, bytes]) -> None:
+    home = jail / "home/alice"
+    assert {name: (jail / name).read_bytes() for name in files} == files
+    assert os.getxattr(home / "data", "user.mood") == b"fine"
+    status = (home / "data").stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (10001, 10001, 0o640)
+    assert (home / "link").readlink() == Path("/etc/shadow")
+    assert (home / "fifo").is_fifo()
+    assert not (home / "holes").exists(), "it is larger than largest_file"
+    assert not (jail / "tmp/scratch").exists()

@@ -1,0 +1,253 @@
+"""A backup with a store that makes trouble, keys that change, and users who have left what they like in the jail."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.s3_store import KEYS, Store, s3_store
+from tests.slurm.accounting import BareSandbox
+from tests.slurm.backups import BackupPod, make_jail, refused
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.conftest import one_version
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with s3_store() as running:
+        yield running
+
+
+@pytest.fixture
+def alone(own_cluster: ClusterFactory, store: Store, slurm_version: str, tmp_path: Path) -> Iterator[BackupPod]:
+    """The pod of a backup, with a jail and a state, and nothing of Slurm that runs."""
+    make_jail(tmp_path / "jail")
+    os.truncate(tmp_path / "jail/home/alice/holes", 1)
+    sandbox = own_cluster(slurm_version, kind=BareSandbox, workers=0)
+    yield BackupPod(sandbox, store, tmp_path / "jail", prefix=tmp_path.name)
+    store.before = lambda _: None
+    store.know_keys(True)
+
+
+@one_version
+def test_each_trouble_with_the_store_has_its_message_and_leaves_the_backup_before(
+    alone: BackupPod, store: Store, slurm_version: str
+) -> None:
+    saved = alone.save(database=False)
+
+    def again() -> object:
+        return alone.save(database=False)
+
+    (alone.secret / "password").write_text("another")
+    assert "the password does not open the repository" in refused(again)
+    (alone.secret / "password").write_text("")
+    assert "the Secret's key 'password' is missing, empty" in refused(again)
+    (alone.secret / "password").write_text(KEYS["password"])
+    store.know_keys(False)
+    assert "the S3 store refuses the access key" in refused(again)
+    store.know_keys(True)
+    port, alone.port = alone.port, 9
+    assert "the S3 store 127.0.0.1:9 cannot be reached: Connection refused" in refused(again)
+    alone.port = port
+    assert not [value for value in KEYS.values() if value in alone.pod.log("backup")], "no log has a secret"
+    assert [(found["id"], found["complete"]) for found in alone.list()] == [(saved, True)]
+    alone.verify()
+
+
+@one_version
+def test_after_a_rotation_the_schedule_goes_on_and_a_cluster_with_other_keys_is_refused(
+    alone: BackupPod, store: Store, slurm_version: str
+) -> None:
+    def last() -> object:
+        return alone.run("backups", (("backups", "list"),), WHAT="state jail")
+
+    munge, jwt = alone.sandbox.work / "secrets/munge.key", alone.sandbox.jwt_secret / "jwt_hs256.key"
+    alone.save(database=False)
+    munge.write_bytes(os.urandom(128))
+    rotated = alone.save(database=False, KIND="scheduled")
+    assert rotated in str(last())
+    jwt.write_bytes(os.urandom(32))
+    both = alone.save(database=False, KIND="scheduled")
+    munge.write_bytes(os.urandom(128))
+    jwt.write_bytes(os.urandom(32))
+    assert f"{both}, is of another cluster" in refused(lambda: alone.save(database=False, KIND="scheduled"))
+    anew = alone.save(database=False)
+    assert f"{anew}, the last backup, is of another cluster than {both} before it" in refused(last)
+
+
+@one_version
+def test_a_slow_store_takes_longer_and_one_that_fails_for_a_moment_is_asked_again(
+    alone: BackupPod, store: Store, slurm_version: str
+) -> None:
+    asked = 0
+
+    def slowly(environment: dict[str, Any]) -> None:
+        nonlocal asked
+        asked += 1
+        time.sleep(0.2)
+        if environment["REQUEST_METHOD"] == "PUT" and asked % 7 == 0:
+            raise OSError("the connection breaks")
+
+    store.before = slowly
+    saved = alone.save(database=False)
+    store.before = lambda _: None
+    assert [(found["id"], found["complete"]) for found in alone.list()] == [(saved, True)]
+    alone.verify()
+
+
+@one_version
+def test_a_truncated_object_is_found_and_what_needs_it_is_not_restored(
+    alone: BackupPod, store: Store, slurm_version: str, tmp_path: Path
+) -> None:
+    alone.save(database=False)
+    packs = store.objects(f"{tmp_path.name}/data/")
+    largest = max(packs, key=lambda name: len(packs[name]))
+    store.put(largest, packs[largest][: len(packs[largest]) // 2])
+    said = refused(alone.verify)
+    assert "is damaged" in said
+    assert largest.rpartition("/")[2][:8] in said
+    store.put(largest, packs[largest])
+    alone.verify()
+
+
+@one_version
+def test_users_who_change_the_jail_meanwhile_neither_fail_a_backup_nor_get_what_is_not_theirs(
+    alone: BackupPod, store: Store, slurm_version: str, tmp_path: Path
+) -> None:
+    """Directories are swapped for links that lead to what the container has, with files of the names there.
+
+    And to the home of another, who keeps people out of it by its mode alone.
+    """
+    home, stop = tmp_path / "jail/home/mallory", threading.Event()
+    places = {
+        "handover": "/handover", "repository": "/secrets/repository", "self": "/proc/self", "fd": "/proc/self/fd",
+        "bob": "../bob",
+    }  # fmt: skip
+    numbers = [f"{number}" for number in range(500)]
+    for name in places:
+        (home / name).mkdir(parents=True)
+        for file in (*KEYS, "told.json", "environ", "munge.key", *numbers):
+            (home / name / file).write_text("mine")
+    (tmp_path / "jail/home/bob").mkdir(mode=0o700)
+    for number in numbers:
+        (tmp_path / "jail/home/bob" / number).write_text("bob's own")
+
+    def swap() -> None:
+        while not stop.is_set():
+            for name, target in places.items():
+                (home / name).rename(home / f"{name}.aside")
+                (home / name).symlink_to(target)
+                time.sleep(0.002)
+                (home / name).unlink()
+                (home / f"{name}.aside").rename(home / name)
+                (home / "grows").write_bytes(os.urandom(1000))
+                (home / "comes and\ngoes").touch()
+                (home / "comes and\ngoes").unlink()
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        for _ in range(3):
+            alone.save(database=False)
+            time.sleep(1)
+    finally:
+        stop.set()
+        swapper.join()
+    empty = tmp_path / "jail"
+    subprocess.run(["find", str(empty), "-mindepth", "1", "-delete"], check=True)
+    for found in alone.list():
+        alone.restore("jail", AT=found["id"])
+        content = b"".join(path.read_bytes() for path in (empty / "home/mallory").rglob("*") if path.is_file())
+        assert b"mine" in content
+        assert b"bob's own" not in content
+        assert not [name for name, value in KEYS.items() if value.encode() in content]
+
+
+@one_version
+def test_a_restore_writes_nothing_outside_of_the_jail_whatever_users_have_left_there(
+    alone: BackupPod, slurm_version: str, tmp_path: Path
+) -> None:
+    alone.save(database=False)
+    home, outside = tmp_path / "jail/home", alone.sandbox.work / "backup-run"
+    (outside / "data").write_text("not the jail's")
+    subprocess.run(["rm", "-r", str(home / "alice")], check=True)
+    (home / "alice").symlink_to("/run/slurmstack")
+    (tmp_path / "jail/etc/motd").unlink()
+    (tmp_path / "jail/etc/motd").symlink_to("/run/slurmstack/data")
+    alone.restore("jail")
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"data": "not the jail's"}
+    assert not (home / "alice").is_symlink()
+    assert (tmp_path / "jail/etc/motd").read_text() == "hello"
+
+
+@one_version
+def test_homes_are_put_back_to_where_they_lie_now(alone: BackupPod, slurm_version: str, tmp_path: Path) -> None:
+    del slurm_version
+    in_jail, apart = tmp_path / "jail/home", {"HOMES": "/shared/home"}
+    data = (in_jail / "alice/data").read_bytes()
+    alone.save(database=False)
+    shutil.rmtree(in_jail / "alice")
+    (alone.homes / "bob").mkdir()
+
+    alone.restore("jail", **apart)
+
+    assert [path.name for path in alone.homes.iterdir()] == ["alice"], "what has come since is gone"
+    assert (alone.homes / "alice/data").read_bytes() == data
+    assert (alone.homes / "alice/data").stat().st_uid == 10001
+    assert list(in_jail.iterdir()) == []
+
+    alone.save(database=False, **apart)
+    shutil.rmtree(alone.homes / "alice")
+    (alone.homes / "bob").mkdir()
+
+    alone.restore("jail")
+
+    assert (in_jail / "alice/data").read_bytes() == data
+    assert [path.name for path in alone.homes.iterdir()] == ["bob"]
+
+
+@one_version
+def test_nothing_that_a_user_can_leave_keeps_the_jail_from_being_saved_or_restored(
+    alone: BackupPod, slurm_version: str, tmp_path: Path
+) -> None:
+    """A deep tree in the backup, and one since that is deeper than a path can be; attributes that fill their block."""
+    home = tmp_path / "jail/home/mallory"
+    for name in ("deep", "full"):
+        (home / name).mkdir(parents=True)
+    make_deep(home / "deep", 1200)
+    (home / "full/file").write_text("saved")
+    os.setxattr(home / "full/file", "user.a", b"a" * 3500)
+    alone.save(database=False)
+    os.removexattr(home / "full/file", "user.a")
+    os.setxattr(home / "full/file", "user.b", b"b" * 3500)
+    (home / "later").mkdir()
+    make_deep(home / "later", 3000)
+    (tmp_path / "jail/etc/motd").write_text("changed")
+    os.utime(tmp_path / "jail/etc/motd", (1, 1))
+    try:
+        said = alone.restore("jail")
+        assert "the jail is that of" in said
+        assert (tmp_path / "jail/etc/motd").read_text() == "hello"
+        assert not (home / "later").exists()
+        assert (home / "full/file").read_text() == "saved"
+    finally:
+        subprocess.run(["rm", "-rf", str(home)], check=True)
+
+
+def make_deep(directory: Path, levels: int) -> None:
+    at = os.open(directory, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    os.close(at)

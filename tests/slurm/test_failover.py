@@ -1,0 +1,151 @@
+"""Two controllers with real daemons: whatever becomes of the active one, what was accepted runs, and runs once."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from images.common import terms
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.failover import SETTINGS, FailoverSandbox, Stream, content, make_whole
+from tests.slurm.pod import wait_until
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> FailoverSandbox:
+    return slurm_cluster(slurm_version, kind=FailoverSandbox, workers=1, extra=SETTINGS)
+
+
+@pytest.fixture
+def stream(cluster: FailoverSandbox) -> Iterator[Stream]:
+    wait_until(cluster.stands_by, cluster.logs)
+    yield Stream(cluster)
+    make_whole(cluster)
+
+
+def test_jobs_survive_the_active_controller_being_killed(cluster: FailoverSandbox, stream: Stream) -> None:
+    before, term = cluster.active, terms.current(cluster.state)
+    with stream.running():
+        time.sleep(3)
+        cluster.signal_all(before, signal.SIGKILL)
+        killed = time.monotonic()  # what it has answered while it was told counts for nothing
+        seconds = stream.accepted_since(killed)
+        time.sleep(3)
+    stream.check()
+    assert cluster.active is not before
+    assert terms.current(cluster.state) != term
+    print(f"accepted again after {seconds:.1f} s")
+
+
+@pytest.mark.usefixtures("stream")  # which makes the pair whole again
+def test_what_was_answered_about_a_node_is_known_to_the_next_controller(cluster: FailoverSandbox) -> None:
+    """slurmctld saves nodes up to five seconds late as well: a pod's registration would be lost, and its drain."""
+    before, node = cluster.active, cluster.run("sinfo --noheader --format=%N").stdout.split()[0]
+    for reason in ("first", "second"):  # after a save the next one is late
+        assert cluster.run(f"scontrol update nodename={node} state=drain reason={reason}").returncode == 0
+    cluster.signal_all(before, signal.SIGKILL)
+    wait_until(lambda: cluster.active is not before, cluster.logs, 60)
+    wait_until(lambda: cluster.run("sinfo --noheader --format=%N").stdout.split() == [node], cluster.logs, 60)
+    assert cluster.run("sinfo --noheader --list-reasons --format=%E").stdout.split() == ["second"]
+    cluster.run(f"scontrol update nodename={node} state=resume")
+
+
+def test_a_paused_controller_that_wakes_writes_nothing(cluster: FailoverSandbox, stream: Stream) -> None:
+    assert cluster.api is not None
+    before = cluster.active
+    with stream.running():
+        time.sleep(2)
+        cluster.signal_all(before, signal.SIGSTOP)
+        paused = time.monotonic()
+        seconds = stream.accepted_since(paused)
+        time.sleep(2)
+    after = cluster.active
+    assert after is not before
+    cluster.api.down = True
+    cluster.signal_all(after, signal.SIGSTOP)  # so that whatever is written is the old one's
+    found = content(cluster.state)
+    cluster.signal_all(before, signal.SIGCONT)
+    time.sleep(3)
+    try:
+        assert content(cluster.state) == found
+        assert "slurmctld" not in cluster.run("ps -eo comm", pod=before.name).stdout
+    finally:
+        cluster.signal_all(after, signal.SIGCONT)
+        cluster.api.down = False
+    stream.check()
+    print(f"accepted again after {seconds:.1f} s")
+
+
+def test_an_end_in_order_hands_over_at_once(cluster: FailoverSandbox, stream: Stream) -> None:
+    before = cluster.active
+    with stream.running():
+        time.sleep(2)
+        cluster.run("pkill -TERM -f libexec/slurmstack/supervisor", pod=before.name)
+        ended = time.monotonic()
+        seconds = stream.accepted_since(ended)
+        time.sleep(2)
+    stream.check()
+    assert cluster.active is not before
+    print(f"accepted again after {seconds:.1f} s")
+
+
+def test_slurmctld_alone_is_started_again_where_it_was(cluster: FailoverSandbox, stream: Stream) -> None:
+    before, term = cluster.active, terms.current(cluster.state)
+    with stream.running():
+        time.sleep(2)
+        killed = time.monotonic()
+        cluster.run("pkill -KILL -x slurmctld", pod=before.name)
+        seconds = stream.accepted_since(killed)
+        time.sleep(2)
+    stream.check()
+    assert (cluster.active, terms.current(cluster.state)) == (before, term)
+    print(f"accepted again after {seconds:.1f} s")
+
+
+def test_without_the_api_server_the_active_controller_goes_on(cluster: FailoverSandbox, stream: Stream) -> None:
+    assert cluster.api is not None
+    before, term = cluster.active, terms.current(cluster.state)
+    with stream.running():
+        cluster.api.down = True
+        time.sleep(6)
+        down = time.monotonic()
+        stream.accepted_since(down)
+        assert (cluster.active, terms.current(cluster.state)) == (before, term)
+        assert not stream.refused
+        cluster.api.down = False
+        time.sleep(3)
+    assert (cluster.active, terms.current(cluster.state)) == (before, term)
+    assert not stream.refused
+    stream.check()
+
+
+def test_a_queue_stays_with_a_second_controller_and_without_it(own_cluster: ClusterFactory, slurm_version: str) -> None:
+    """1 -> 2 -> 1: each finds what the one before has left in the volume, though it was killed while it saved."""
+    one = own_cluster(slurm_version, workers=0)
+    job = one.run("sbatch --parsable --hold --output=/dev/null --wrap true").stdout.strip()
+    assert job
+    owner = (64030, 64030)
+    one.run("pkill -TERM -x slurmctld")
+    wait_until(lambda: one.run("pgrep -x slurmctld").returncode != 0, one.logs)
+    cut_short(one.state)
+    terms.take_over(terms.number_of(terms.take_over(1, owner, one.state)) + 1, owner, one.state)
+    assert [path.name for path in one.state.iterdir()] == ["term-2"]
+    cut_short(one.state / "term-2")
+    one.remove_pod("controller-0")
+    one.start_controller()
+    assert one.run(f"squeue --noheader --jobs={job} --format=%A").stdout.split() == [job]
+    assert not list(one.state.glob("term-*"))
+    assert "whole again: job_state" in one.pods["controller-0"].log("slurmctld")
+
+
+def cut_short(state: Path) -> None:
+    """As if slurmctld had been killed in the midst of a save: the old job_state is away, the new one has not its name.
+
+    24.11 would read what is older, and 26.05 nothing.
+    """
+    (state / "job_state").rename(state / "job_state.new")
+    (state / "job_state.old").write_bytes(b"of long ago")

@@ -1,0 +1,297 @@
+"""A rehearsal from its begin to its end, with a played cluster: whatever happens, nothing of it stays."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cli.backup import rehearse, throwaway
+from cli.backup.rehearse import Rehearsal, outcomes
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl
+from cli.stack import Stack
+from config import load_config
+from local.report import PlainReport
+from tests import stacks
+
+TOLD = {
+    "state": {"saved": 1000, "scripts": [3]},
+    "database": {"records": 2, "open": [[3, 0, 10001, 900]], "newest": [2, 3]},
+    "jail": {"files": 7, "bytes": 70, "different": 0, "named": []},
+}
+
+
+class Cluster:
+    """One in which all starts at once, and Slurm answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.namespaces: dict[str, dict[str, str]] = {}
+        self.kept: dict[str, str] = {}
+        self.rehearsed = ""
+        self.lock = SimpleNamespace(is_lost=False)
+        self.sent: list[dict[str, Any]] = []
+        self.said: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        self.pod: dict[str, Any] = {
+            "metadata": {"name": "controller-0"},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-26T02:00:09Z"}],
+                "containerStatuses": [{"name": "c", "state": {"running": {"startedAt": "2026-11-26T02:00:02Z"}}}],
+            },
+        }
+        self.answers = {"squeue": "3|10001|PENDING\n", "sinfo": "main|down\n", "sacct": "2\n3\n"}
+
+    def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
+        if kind == "namespace":
+            found = self.namespaces.get(arguments[0])
+            return [] if found is None else [{"metadata": {"name": arguments[0], "labels": found}}]
+        if kind == "secret":
+            names = arguments[: arguments.index("-n")]
+            return [
+                {"metadata": {"name": name, "uid": "1"}, "type": "Opaque", "data": {"password": "c2VjcmV0"}}
+                for name in names
+            ]
+        if kind == "configmap":
+            return [{"data": self.kept}] if self.kept else []
+        if kind == "pod" and "-l" in arguments:
+            ended = {"startedAt": "2026-11-26T02:00:00Z", "finishedAt": "2026-11-26T02:00:03Z"}
+            names = ("restore-choose", "restore-look", "restore-database", "restore-state", "restore-jail")
+            return [
+                {"status": {"containerStatuses": [{"name": name, "state": {"terminated": ended}} for name in names]}}
+            ]
+        if kind == "event":
+            return self.events
+        return [self.pod] if kind == "pod" and self.pod else []
+
+    def run(self, *arguments: str, stdin: str | None = None, **_: Any) -> subprocess.CompletedProcess[str]:
+        if arguments[0] == "create" and stdin:
+            namespace = json.loads(stdin)
+            self.namespaces[namespace["metadata"]["name"]] = namespace["metadata"]["labels"]
+        elif arguments[0] == "apply":
+            self.sent += json.loads(stdin or "")["items"]
+        elif arguments[:2] == ("patch", "configmap"):
+            changed = {**self.kept, **json.loads(arguments[-1])["data"]}
+            self.kept = {key: value for key, value in changed.items() if value is not None}
+        elif arguments[:2] == ("patch", "cronjob"):
+            self.rehearsed = json.loads(arguments[-1])["status"]["lastSuccessfulTime"]
+        elif arguments[:2] == ("delete", "namespace"):
+            self.namespaces.pop(arguments[2], None)
+        elif arguments[0] == "exec":
+            command = next(word for word in arguments if word in self.answers)
+            return subprocess.CompletedProcess([], 0, self.answers[command], "")
+        self.said.append(" ".join(arguments))
+        return subprocess.CompletedProcess([], 0, "", "")
+
+    @property
+    def kubectl(self) -> Kubectl:
+        return cast("Kubectl", self)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    played = Cluster()
+
+    @contextmanager
+    def held(*_: Any, **__: Any) -> Iterator[Any]:
+        yield played.lock
+
+    def run_job(_: Any, namespace: str, template: str, *__: Any, **how: Any) -> str:
+        played.said.append(f"{template} in {namespace}: {' '.join(sorted(how['only']))}")
+        return "\n".join(f"rehearsal: {json.dumps({'part': part, **found})}" for part, found in TOLD.items())
+
+    sizes = {part: {"bytes": 1000} for part in ("state", "database", "jail")}
+    monkeypatch.setattr(rehearse, "held", held)
+    monkeypatch.setattr(rehearse, "run_job", run_job)
+    monkeypatch.setattr(rehearse, "chosen", lambda *_: {"id": "20261126T020000Z", "parts": sizes})
+    return played
+
+
+def rehearsal(cluster: Cluster, sections: dict[str, Any] | None = None, **options: Any) -> Rehearsal:
+    found = sections or stacks.existing_full()
+    stack = Stack(name="prod", file=Path("x"), sections=found, config=load_config(found))
+    return Rehearsal(cluster.kubectl, stack, PlainReport(io.StringIO()), **options)
+
+
+def test_a_good_backup_is_put_back_started_compared_and_gone_and_the_cluster_knows(cluster: Cluster) -> None:
+    outcome = rehearsal(cluster).run()
+    assert outcome.ok, outcome.problems
+    assert outcome.seconds["jail"] == 3
+    assert outcome.seconds["slurmctld"] == 7
+    assert (
+        "restore in slurm-rehearsal: restore-choose restore-database restore-jail restore-look restore-state"
+        in cluster.said
+    )
+    started = [line.split()[2] for line in cluster.said if line.startswith("patch statefulset")]
+    assert started == ["slurmdbd", "controller"]
+    assert not cluster.namespaces
+    assert outcomes(cluster.kubectl, "slurm")["20261126T020000Z"]["ok"]
+    assert cluster.rehearsed
+
+
+def test_the_credentials_come_along_and_nothing_is_written_outside_of_its_namespace(cluster: Cluster) -> None:
+    rehearsal(cluster).run()
+    (copy,) = [item for item in cluster.sent if item["kind"] == "Secret" and item["metadata"]["name"] == "backup"]
+    assert copy["data"] == {"password": "c2VjcmV0"}
+    assert {item["metadata"]["namespace"] for item in cluster.sent} == {"slurm-rehearsal"}
+    assert "c2VjcmV0" not in "\n".join(cluster.said)
+
+
+def test_what_is_not_as_it_was_is_kept_as_a_failure_and_does_not_count(cluster: Cluster) -> None:
+    cluster.answers["squeue"] = ""
+    outcome = rehearsal(cluster).run()
+    assert outcome.problems == ["state: slurmctld has lost jobs of the queue: 3"]
+    assert not outcomes(cluster.kubectl, "slurm")["20261126T020000Z"]["ok"]
+    assert not cluster.rehearsed
+    assert not cluster.namespaces
+
+
+def test_one_that_was_taken_for_dead_leaves_what_is_there_to_the_next_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asleep(*_: Any, **__: Any) -> str:
+        cluster.lock.is_lost, cluster.said = True, []
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rehearse, "run_job", asleep)
+    with pytest.raises(KeyboardInterrupt):
+        rehearsal(cluster).run()
+    assert not [line for line in cluster.said if line.startswith("delete namespace")]
+
+
+@pytest.mark.parametrize("error", [Failure("restore-state: the store is away"), KeyboardInterrupt()])
+def test_one_that_fails_or_is_interrupted_leaves_nothing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fails(*_: Any, **__: Any) -> str:
+        raise error
+
+    monkeypatch.setattr(rehearse, "run_job", fails)
+    with pytest.raises(type(error)):
+        rehearsal(cluster).run()
+    assert not cluster.namespaces
+    assert not cluster.rehearsed
+    if not isinstance(error, Failure):
+        assert not cluster.kept
+        return
+    kept = outcomes(cluster.kubectl, "slurm")["20261126T020000Z"]
+    assert (kept["ok"], kept["problems"], kept["failed"]) == (False, [], "restore-state: the store is away")
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_one_that_did_not_come_to_its_end_takes_no_place_of_one_that_did(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, good: bool
+) -> None:
+    if not good:
+        cluster.answers["squeue"] = ""
+    rehearsal(cluster).run()
+    before = dict(cluster.kept)
+    pod, cluster.pod = cluster.pod, {}
+    monkeypatch.setattr(rehearse, "_UNSCHEDULED_SECONDS", 0.0)
+    cluster.events = [{"message": "pods is forbidden: exceeded quota"}]
+    with pytest.raises(Failure, match="exceeded quota"):
+        rehearsal(cluster).run()
+    assert cluster.kept == before
+    cluster.pod = pod
+    cluster.answers["squeue"] = "" if good else "3|10001|PENDING\n"
+    assert rehearsal(cluster).run().ok is not good, "another verdict does"
+    assert outcomes(cluster.kubectl, "slurm")["20261126T020000Z"]["ok"] is not good
+
+
+def test_a_namespace_that_stays_takes_nothing_from_a_good_backup(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stays(_: Rehearsal) -> None:
+        raise Failure("slurm-rehearsal is still there")
+
+    monkeypatch.setattr(Rehearsal, "_remove", stays)
+    with pytest.raises(Failure, match="still there"):
+        rehearsal(cluster).run()
+    assert outcomes(cluster.kubectl, "slurm")["20261126T020000Z"]["ok"]
+
+
+def test_what_a_killed_one_has_left_goes_first(cluster: Cluster) -> None:
+    cluster.namespaces["slurm-rehearsal"] = {throwaway.OF: "slurm"}
+    assert rehearsal(cluster).run().ok
+    removed = "delete namespace slurm-rehearsal --ignore-not-found --wait=false"
+    assert cluster.said.index(removed) < next(number for number, line in enumerate(cluster.said) if "apply" in line)
+    assert cluster.said.count(removed) == 2
+
+
+def test_a_namespace_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
+    cluster.namespaces["slurm-rehearsal"] = {"app.kubernetes.io/part-of": "slurmstack"}
+    with pytest.raises(Failure, match="is not of a rehearsal of slurm"):
+        rehearsal(cluster).run()
+    assert not cluster.said
+
+
+def test_a_namespace_that_somebody_else_makes_meanwhile_is_left_alone(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def somebody(*_: Any, **__: Any) -> dict[str, Any]:
+        cluster.namespaces["slurm-rehearsal"] = {}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(throwaway, "objects_for", somebody)
+    with pytest.raises(KeyboardInterrupt):
+        rehearsal(cluster).run()
+    assert cluster.namespaces
+
+
+def test_without_the_jail_it_is_neither_put_back_nor_compared(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rehearsal(cluster).run(jail=False)
+    assert "restore in slurm-rehearsal: restore-choose restore-database restore-look restore-state" in cluster.said
+    assert not [item for item in cluster.sent if item["metadata"]["name"] == "jail"]
+
+
+def test_a_daemon_that_ends_again_and_again_is_not_waited_for(cluster: Cluster) -> None:
+    cluster.pod["status"] = {"containerStatuses": [{"name": "mariadbd", "restartCount": 2, "state": {}}]}
+    with pytest.raises(Failure, match="mariadbd ends again and again"):
+        rehearsal(cluster).run()
+    assert not cluster.namespaces
+
+
+def test_a_pod_that_kubernetes_does_not_make_is_not_waited_for(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rehearse, "_UNSCHEDULED_SECONDS", 0.0)
+    cluster.pod, cluster.events = {}, [{"message": "pods is forbidden: exceeded quota"}]
+    with pytest.raises(Failure, match=r"the rehearsal's database cannot be made: .* exceeded quota"):
+        rehearsal(cluster).run()
+    assert not cluster.namespaces
+
+
+def test_on_the_local_cluster_its_directories_go_and_those_of_others_never(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(rehearse, "local_directory", lambda: tmp_path)
+    place, sections = (
+        tmp_path / "volumes" / "slurm-rehearsal",
+        {**stacks.dev(), "backup": stacks.existing_full()["backup"]},
+    )
+    (place / "jail").mkdir(parents=True)
+    with pytest.raises(Failure, match="is not of a rehearsal"):
+        rehearsal(cluster, sections).run()
+    assert (place / "jail").exists()
+    (place / ".slurmstack-rehearsal").touch()  # as one that was killed has left it
+    assert rehearsal(cluster, sections).run().ok
+    assert not place.exists()
+
+
+def test_a_backup_for_which_the_local_disk_has_no_room_is_refused_before_anything_is_made(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(rehearse, "local_directory", lambda: tmp_path)
+    monkeypatch.setattr(rehearse, "chosen", lambda *_: {"id": "i", "parts": {part: {"bytes": 2**60} for part in TOLD}})
+    with pytest.raises(Failure, match="of room"):
+        rehearsal(cluster, {**stacks.dev(), "backup": stacks.existing_full()["backup"]}).run()
+    assert not cluster.sent

@@ -1,0 +1,362 @@
+"""A restore that was cut short between its steps, and what comes after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.backup import restore as restore_module
+from cli.backup.restore import Restoring
+from cli.backup.workloads import Workloads
+from cli.errors import INTERRUPTED, Failure, Refused
+from cli.safety.in_place import is_put_back
+from cli.safety.owner import is_stopped, refuse_half_restored
+from cli.safety.restoring import RESTORING, note_of
+from tests.unit.cli.backup.cluster import REPORT, Cluster, restored
+
+BACKUP = "20261126T020000Z"
+
+
+def stopped(cluster: Cluster) -> set[str]:
+    sets = [item for item in cluster.objects if item["kind"] in {"StatefulSet", "Deployment"}]
+    return {item["metadata"]["name"] for item in sets if is_stopped(item)}
+
+
+def left_stopped() -> Cluster:
+    cluster = Cluster()
+    Restoring(cluster.kubectl, "slurm", ["state", "database"], REPORT).run(BACKUP, copy=False, start=False)
+    return cluster
+
+
+def test_what_was_left_stopped_is_not_started_without_what_it_needs() -> None:
+    cluster = left_stopped()
+    said = list(cluster.said)
+    with pytest.raises(Refused, match="what lives from database") as caught:
+        restored(cluster, "state", copy=False)
+    assert "--what state,database" in caught.value.hint
+    assert cluster.said == said
+
+
+def test_who_is_killed_before_the_job_is_made_leaves_what_says_how_to_go_on() -> None:
+    cluster = Cluster()
+    with pytest.MonkeyPatch.context() as killed:
+        killed.setattr(restore_module, "make_job", lambda *_, **__: exit_at_once())
+        killed.setattr(Restoring, "_undo", lambda _: None)
+        killed.setattr(Restoring, "_take_back", lambda *_, **__: None)
+        with pytest.raises(SystemExit):
+            restored(cluster, "state", copy=False)
+    with pytest.raises(Refused, match="what lives from state"):
+        restored(cluster, "jail", copy=False)
+    with pytest.raises(Failure, match="was not finished") as caught:
+        refuse_half_restored(cluster.objects)
+    assert f"`slurmstack restore --what state --at {BACKUP}` goes on" in caught.value.hint
+    restored(cluster, "state", copy=False)
+    assert not stopped(cluster)
+
+
+def exit_at_once() -> None:
+    raise SystemExit
+
+
+def test_the_jail_of_what_was_left_stopped_may_be_cut_short_and_the_rest_stays_left() -> None:
+    cluster = left_stopped()
+    cluster.ends = {"restore_jail": 1}
+    with pytest.raises(Failure, match="the store is away"):
+        restored(cluster, "jail", copy=False)
+    with pytest.raises(Failure, match="was not finished"):
+        refuse_half_restored(cluster.objects)
+    cluster.ends = {}
+    restored(cluster, "jail", copy=False)
+    assert {"controller", "slurmdbd", "cpu", "login"} <= stopped(cluster)
+    (controller,) = cluster.items("statefulset", "controller")
+    assert is_put_back(controller)
+    refuse_half_restored(cluster.objects)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Failure("the API server is away")])
+def test_what_is_cut_short_while_it_starts_is_only_started_by_the_same_again(error: BaseException) -> None:
+    """What was accepted meanwhile would be lost by another restore."""
+    cluster, patch = Cluster(), Workloads.patch
+    with pytest.MonkeyPatch.context() as cut:
+
+        def away(workloads: Workloads, kind: str, name: str, change: Any) -> None:
+            if name == "cpu" and change.get("spec", {}).get("replicas"):
+                raise error
+            patch(workloads, kind, name, change)
+
+        cut.setattr(Workloads, "patch", away)
+        with pytest.raises(Failure, match=r"interrupted while it was started|the API server is away") as caught:
+            restored(cluster, "state", copy=False)
+    assert f"`slurmstack restore --what state --at {BACKUP}` only starts what is still stopped" in caught.value.hint
+    assert (caught.value.code == INTERRUPTED) == isinstance(error, KeyboardInterrupt)
+    assert "cpu" in stopped(cluster)
+    cluster.said = []
+    said = restored(cluster, "state", copy=False)
+    assert "run restore" not in said
+    assert "scale statefulset/controller --replicas=0" not in said
+    assert not stopped(cluster)
+    assert note_of(cluster.objects) is None
+    assert "run restore" in restored(cluster, "state", copy=False), "from now on it is another one"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Failure("exceeded quota")])
+def test_where_no_job_was_made_all_runs_again(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    cluster = Cluster()
+    cluster.earlier = "months ago"
+
+    def refused(*_: Any, **__: Any) -> str:
+        raise error
+
+    monkeypatch.setattr(restore_module, "make_job", refused)
+    with pytest.raises(Failure, match=r"nothing was put back|exceeded quota") as caught:
+        restored(cluster, "state", copy=False)
+    assert "goes on in the cluster" not in caught.value.message
+    assert caught.value.hint == "nothing was touched"
+    assert not stopped(cluster)
+    assert cluster.said[-1] == "suspend backup False"
+
+
+def test_a_job_that_somebody_deletes_may_have_put_something_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+
+    def deleted(*_: Any, **__: Any) -> str:
+        cluster.jobs = []
+        raise Failure("somebody has deleted the job restore")
+
+    monkeypatch.setattr(restore_module, "follow_job", deleted)
+    with pytest.raises(Failure, match="somebody has deleted"):
+        restored(cluster, "state", copy=False)
+    assert "controller" in stopped(cluster)
+
+
+def test_what_is_half_restored_is_remembered_though_its_job_is_gone() -> None:
+    cluster = Cluster(restore_jail=1)
+    with pytest.raises(Failure, match="the store is away"):
+        restored(cluster, "state", "database", "jail", copy=False)
+    cluster.jobs, cluster.kept = [], "no room"
+    with pytest.raises(Refused, match="what lives from state, jail"):
+        restored(cluster, "database", copy=False)
+
+
+def test_taking_it_back_waits_for_nothing_and_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(backup_state=1)
+
+    def waits(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Workloads, "wait_ready", waits)
+    with pytest.raises(Failure, match="the store is away"):
+        restored(cluster, "state")
+    assert not stopped(cluster)
+
+
+def test_a_backup_that_begins_while_it_stops_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, stop = Cluster(), Workloads.stop
+
+    def slow(workloads: Workloads, components: Any) -> None:
+        stop(workloads, components)
+        cluster.running = ["backup-29"]
+
+    monkeypatch.setattr(Workloads, "stop", slow)
+    with pytest.raises(Failure, match="the job backup-29 runs"):
+        restored(cluster, "state")
+    assert not stopped(cluster)
+
+
+def test_of_two_controllers_the_active_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, asked = Cluster(), list[str]()
+    (controller,) = cluster.items("statefulset", "controller")
+    controller["spec"]["replicas"] = 2
+    items = cluster.items
+
+    def pods(kind: str, *arguments: str) -> list[dict[str, Any]]:
+        if "slurmstack/active=yes" in arguments[-1]:
+            asked.append(arguments[-1])
+            return [{"status": {"conditions": [{"type": "Ready", "status": str(len(asked) > 2)}]}}]
+        return items(kind, *arguments)
+
+    monkeypatch.setattr(cluster, "items", pods)
+    monkeypatch.setattr("cli.backup.workloads._POLL", 0)
+    restored(cluster, "state", copy=False)
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"step": "?", "parts": [], "backup": ""}', '{"step": "putting"}'])
+def test_a_note_that_nobody_understands_is_none(text: str) -> None:
+    assert note_of([{"metadata": {"annotations": {RESTORING: text}}}]) is None
+
+
+def test_what_the_half_restore_has_not_touched_is_saved_before_it_is_replaced() -> None:
+    cluster = Cluster(restore_state=1)
+    with pytest.raises(Failure, match="the store is away"):
+        restored(cluster, "state")
+    cluster.ends, cluster.jobs = {}, []
+    restored(cluster, "state", "database", "jail")
+    told = {item["name"]: item["value"] for item in cluster.jobs[0]["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert (told["KIND"], told["PARTS"]) == ("before-restore", "state database jail")
+    assert [job["metadata"]["name"] for job in cluster.jobs[1:]] == ["restore"]
+
+
+def test_taking_it_back_may_be_cut_short_and_what_is_accepted_then_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, patch = Cluster(), Workloads.patch
+
+    def away(workloads: Workloads, kind: str, name: str, change: Any) -> None:
+        if name == "cpu" and change.get("spec", {}).get("replicas"):
+            raise Failure("the API server is away")
+        patch(workloads, kind, name, change)
+
+    def refused(*_: Any, **__: Any) -> str:
+        raise Failure("exceeded quota")
+
+    with pytest.MonkeyPatch.context() as cut:
+        cut.setattr(Workloads, "patch", away)
+        cut.setattr(restore_module, "make_job", refused)
+        with pytest.raises(Failure, match="the API server is away"):
+            restored(cluster, "state")
+    assert "controller" not in stopped(cluster)
+    note = note_of(cluster.objects)
+    assert note is not None
+    assert note.step == "stopping"
+    cluster.said = []
+    said = restored(cluster, "state")
+    assert said.index("run backup") < said.index("run restore")
+
+
+@pytest.mark.parametrize("last", ["schedule", "note"])
+def test_where_all_was_started_the_same_again_says_so_and_does_nothing(last: str) -> None:
+    """Weeks later it may be meant as another one."""
+    cluster, patch = Cluster(), Workloads.patch
+
+    def away(workloads: Workloads, kind: str, name: str, change: Any) -> None:
+        annotations = change.get("metadata", {}).get("annotations", {})
+        ends = change.get("spec", {}).get("suspend") is False
+        if ends if last == "schedule" else annotations.get(RESTORING, "") is None:
+            raise Failure("the API server is away")
+        patch(workloads, kind, name, change)
+
+    with pytest.MonkeyPatch.context() as cut:
+        cut.setattr(Workloads, "patch", away)
+        with pytest.raises(Failure, match="the API server is away"):
+            restored(cluster, "state", copy=False)
+    assert not stopped(cluster)
+    cluster.said = []
+    with pytest.raises(Refused, match="was put back before, and all was started"):
+        restored(cluster, "state", copy=False)
+    assert cluster.said == ["suspend backup False"]
+    assert "run restore" in restored(cluster, "state", copy=False)
+
+
+@pytest.mark.parametrize("container", ["restore_look", "restore_choose"])
+def test_what_is_refused_before_anything_is_replaced_stops_nothing_for_long(container: str) -> None:
+    cluster = Cluster(**{container: 1})
+    with pytest.raises(Failure, match="the store is away") as caught:
+        restored(cluster, "state", copy=False)
+    assert caught.value.hint == "nothing was touched"
+    assert not stopped(cluster)
+    assert note_of(cluster.objects) is None
+
+
+def test_no_part_is_asked_for_that_another_one_brings_along() -> None:
+    cluster = left_stopped()
+    with pytest.raises(Refused, match="what lives from state, too") as caught:
+        restored(cluster, "database", copy=False)
+    assert caught.value.hint.endswith("--what database,state")
+
+
+def test_a_backup_that_begins_while_the_copy_is_made_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, save = Cluster(), Restoring._save
+
+    def slow(restoring: Restoring, parts: Any) -> None:
+        save(restoring, parts)
+        cluster.running = ["backup-29"]
+
+    monkeypatch.setattr(Restoring, "_save", slow)
+    with pytest.raises(Failure, match="the job backup-29 runs"):
+        restored(cluster, "state")
+    assert "run restore" not in cluster.said
+    assert not stopped(cluster)
+
+
+def test_what_somebody_has_started_by_hand_is_saved_again() -> None:
+    cluster = Cluster(restore_state=1)
+    with pytest.raises(Failure, match="the store is away"):
+        restored(cluster, "state")
+    (controller,) = cluster.items("statefulset", "controller")
+    controller["spec"]["replicas"] = 1
+    cluster.ends, cluster.said = {}, []
+    said = restored(cluster, "state")
+    assert said.index("run backup") < said.index("run restore")
+
+
+def test_for_a_start_no_backup_is_looked_for() -> None:
+    cluster, patch = Cluster(), Workloads.patch
+
+    def away(workloads: Workloads, kind: str, name: str, change: Any) -> None:
+        if name == "cpu" and change.get("spec", {}).get("replicas"):
+            raise Failure("the API server is away")
+        patch(workloads, kind, name, change)
+
+    restoring = Restoring(cluster.kubectl, "slurm", ["state"], REPORT)
+    assert restoring.only_starts(BACKUP) == ""
+    with pytest.MonkeyPatch.context() as cut:
+        cut.setattr(Workloads, "patch", away)
+        with pytest.raises(Failure, match="the API server is away"):
+            restored(cluster, "state", copy=False)
+    assert restoring.only_starts(BACKUP) == BACKUP
+    assert restoring.only_starts("") == "", "which is the last backup, whatever that is"
+    assert Restoring(cluster.kubectl, "slurm", ["jail"], REPORT).only_starts(BACKUP) == ""
+    restored(cluster, "state", copy=False)
+    assert restoring.only_starts(BACKUP) == ""
+    said = list(cluster.said)
+    with pytest.raises(Refused, match="was started meanwhile"):
+        restoring.run(BACKUP, copy=True, only_start=True)
+    assert cluster.said == said, "more was not agreed to"
+
+
+def test_a_look_that_refuses_ends_the_job_before_all_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes says that a Job has failed a while after its container has."""
+    cluster, run = Cluster(restore_look=1), Cluster.run
+
+    def ends(self: Cluster, *arguments: str, **more: Any) -> Any:
+        if arguments[:3] == ("create", "--field-manager=slurmstack", "-n"):
+            self.running = ["restore"]
+        if arguments[:3] == ("delete", "job", "restore"):
+            self.running = []
+        return run(self, *arguments, **more)
+
+    monkeypatch.setattr(Cluster, "run", ends)
+    with pytest.raises(Failure, match="the store is away") as caught:
+        restored(cluster, "state", copy=False)
+    assert caught.value.hint == "nothing was touched"
+    assert not stopped(cluster)
+
+
+def test_without_elastic_pools_a_half_restored_jail_stays_stopped() -> None:
+    cluster = Cluster(restore_jail=1)
+    cluster.objects = [item for item in cluster.objects if item["metadata"]["name"] != "elastic"]
+    with pytest.raises(Failure, match="the store is away"):
+        restored(cluster, "jail", copy=False)
+    cluster.running = ["backup-29"]
+    with pytest.raises(Failure, match="the job backup-29 runs"):
+        restored(cluster, "jail", copy=False)
+    assert {"cpu", "login"} <= stopped(cluster)
+    with pytest.raises(Failure, match="was not finished"):
+        refuse_half_restored(cluster.objects)
+
+
+def test_what_goes_on_with_more_parts_says_so_at_once() -> None:
+    cluster = Cluster(restore_state=1)
+    with pytest.raises(Failure, match="the store is away"):
+        restored(cluster, "state", copy=False)
+    cluster.ends = {"backup_state": 1}
+    with pytest.raises(Failure, match="the store is away") as caught:
+        restored(cluster, "state", "database", "jail")
+    command = f"slurmstack restore --what state --what database --what jail --at {BACKUP}"
+    assert f"`{command}` goes on" in caught.value.hint
+    note = note_of(cluster.objects)
+    assert note is not None
+    assert (note.command, note.half) == (command, ("state",))
+    with pytest.raises(Refused, match="what lives from database, jail, too") as refused:
+        restored(cluster, "state", copy=False)
+    assert refused.value.hint == f"`{command}` goes on with it"

@@ -1,0 +1,328 @@
+"""Commands about roots: what the Job that looks is like, what is refused, and before what."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.app import app
+from cli.commands import jail as commands
+from cli.errors import Failure, Refused
+from cli.jail import fit, roots
+from cli.jail.pods import root_of
+from cli.kubectl.client import Kubectl
+from cli.program.values import reveal
+from cli.stack import open_stack
+from config import load_config
+from config.cluster import ClusterConfig
+from local.report import PlainReport
+from tests import stacks
+from tests.graph.state import compare_files
+from tests.recordings import record
+
+REPORT = PlainReport(io.StringIO())
+USES = [{"volumeMounts": [{"mountPath": "/jail", "subPath": ".slurmstack-roots/half/root"}]}]
+"""Containers of a pod that leads into the root `half`."""
+FOUND = [
+    {"name": "", "whole": True, "version": "24.11-a", "release": "24.11", "filled": "then", "carried_from": None,
+     "left_out": 0, "bytes": 2**30, "more": False},
+    {"name": "blue", "whole": True, "version": "24.11-b", "release": "24.11", "filled": "now", "carried_from": "",
+     "left_out": 3, "bytes": 2**31, "more": True},
+    {"name": "half", "whole": False, "version": "", "release": "", "filled": "", "carried_from": None, "left_out": 0,
+     "bytes": 0, "more": False},
+]  # fmt: skip
+
+
+def stack(**jail: Any) -> dict[str, Any]:
+    return {**stacks.existing(), "jail": jail}
+
+
+class Cluster:
+    """One that has what the program registers for a stack, whose Jobs of ours end at once with an answer."""
+
+    def __init__(self, sections: dict[str, Any], answer: str = json.dumps(FOUND)) -> None:
+        found = record(sections, stack="test")
+        self.objects = [reveal(item.inputs) for item in found if item.type.startswith("kubernetes:")]
+        self.made: list[dict[str, Any]] = []
+        self.pods: list[dict[str, Any]] = []
+        self.answer = answer
+        self.context = "test"
+        self.interrupts = False
+        """Whether somebody presses Ctrl-C while a Job is waited for."""
+        self.ended: list[str] = []
+        """Jobs that were deleted."""
+
+    def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
+        if kind == "pod" and arguments[-1].startswith("job-name="):
+            ended = {"name": "populate", "state": {"terminated": {"exitCode": 0}}}
+            return [{"metadata": {"name": "pod"}, "status": {"containerStatuses": [ended]}}]
+        if kind == "pod":
+            return self.pods
+        if kind == "job" and arguments[-1].endswith("jail-roots"):
+            return [item for item in self.made if item["metadata"]["name"] not in self.ended]
+        if kind == "job" and arguments[0] != "-n":
+            if self.interrupts:
+                raise KeyboardInterrupt
+            return [{"status": {"conditions": [{"type": "Complete", "status": "True"}]}}]
+        return [item for item in self.objects if item["kind"].lower() in kind.split(",")]
+
+    def run(self, *arguments: str, stdin: str = "", **_: Any) -> subprocess.CompletedProcess[str]:
+        if arguments[0] == "create":
+            self.made += json.loads(stdin)["items"]
+        if arguments[:2] == ("delete", "job"):
+            self.ended.append(arguments[2])
+        return subprocess.CompletedProcess(arguments, 0, self.answer if arguments[0] == "logs" else "", "")
+
+    def template(self, kind: str, name: str) -> dict[str, Any]:
+        (found,) = [item for item in self.objects if (item["kind"], item["metadata"]["name"]) == (kind, name)]
+        return dict(found)
+
+    def lead(self, component: str, pod: dict[str, Any]) -> None:
+        self.pods.append({"metadata": {"labels": {"app.kubernetes.io/component": component}}, "spec": pod})
+
+    def end_jobs(self) -> None:
+        for item in self.objects:
+            item["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+
+
+def as_kubectl(cluster: Cluster) -> Kubectl:
+    return cast("Kubectl", cluster)
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["jail", *arguments])
+
+
+def failure_of(result: Result) -> Failure:
+    assert isinstance(result.exception, Failure), result.output
+    return result.exception
+
+
+def config_of(sections: dict[str, Any]) -> ClusterConfig:
+    return load_config(sections)
+
+
+def test_the_job_that_looks_is_like_the_one_that_fills_but_is_taken_for_none() -> None:
+    cluster = Cluster(stack(root="blue", carry=["/opt"]))
+    kubectl = as_kubectl(cluster)
+
+    written = roots.ask(kubectl, "slurm", roots.filling_job(kubectl, "slurm"), REPORT, "diff", ROOT="blue")
+
+    assert roots.found_in(written) == FOUND
+    (made,) = cluster.made
+    like = roots.filling_job(kubectl, "slurm")["spec"]["template"]["spec"]
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["/usr/libexec/slurmstack/roots", "diff"]
+    assert container["env"] == [{"name": "ROOT", "value": "blue"}]
+    for key in ("image", "volumeMounts", "securityContext"):
+        assert container[key] == like["containers"][0][key]
+    labels = [made["metadata"]["labels"], made["spec"]["template"]["metadata"]["labels"]]
+    assert {item["app.kubernetes.io/component"] for item in labels} == {"jail-roots"}
+
+
+def test_a_log_that_is_lost_is_told() -> None:
+    with pytest.raises(Failure, match="lost"):
+        roots.found_in("")
+
+
+def test_a_root_that_anything_uses_is_not_removed() -> None:
+    sections = stack(root="blue")
+    cluster, other = Cluster(sections), config_of(stack(root="green"))
+    kubectl = as_kubectl(cluster)
+    with pytest.raises(Refused, match=r"jail\.root"):
+        roots.refuse_used(kubectl, config_of(sections), "slurm", "blue")
+    carries = config_of(stack(root="green", carry=["/opt"], carry_from="blue"))
+    with pytest.raises(Refused, match=r"jail\.carry_from"):
+        roots.refuse_used(kubectl, carries, "slurm", "blue")
+    with pytest.raises(Refused, match=r"pods of \w+ would lead into"):
+        roots.refuse_used(kubectl, other, "slurm", "blue")
+    cluster.lead("worker", cluster.template("StatefulSet", "cpu")["spec"]["template"]["spec"])
+    with pytest.raises(Refused, match="in use: 1 worker pod"):
+        roots.refuse_used(kubectl, other, "slurm", "blue")
+    cluster.pods.clear()
+    cluster.objects = [item for item in cluster.objects if item["kind"] == "Job"]
+    with pytest.raises(Refused, match="is filling a root and needs 'blue'"):
+        roots.refuse_used(kubectl, other, "slurm", "blue")
+    cluster.end_jobs()
+    roots.refuse_used(kubectl, other, "slurm", "blue")
+
+
+def test_which_root_a_pod_leads_into() -> None:
+    first, blue = Cluster(stack()), Cluster(stack(root="blue"))
+    for name in ("login", "cpu"):
+        assert root_of(first.template("StatefulSet", name)["spec"]["template"]["spec"]) == ""
+        assert root_of(blue.template("StatefulSet", name)["spec"]["template"]["spec"]) == "blue"
+    assert root_of(blue.template("StatefulSet", "controller")["spec"]["template"]["spec"]) is None
+
+
+@pytest.mark.parametrize(
+    ("jail", "version", "why"),
+    [
+        ({"root": "blue"}, "24.11", ""),
+        (
+            {"root": "blue"},
+            "26.05",
+            "jail.root: the root 'blue' was filled with Slurm 24.11, and slurm.version is 26.05",
+        ),
+        ({}, "26.05", "jail.root: the first root was filled with Slurm 24.11, and slurm.version is 26.05"),
+        ({"root": "new"}, "26.05", ""),
+        ({"root": "half"}, "26.05", ""),
+        ({"root": "new", "carry": ["/opt"]}, "26.05", ""),
+        ({"root": "new", "carry": ["/opt"], "carry_from": "half"}, "24.11", "there is no root 'half' that is whole"),
+        ({"root": "new", "carry": ["/opt"], "carry_from": "gone"}, "24.11", "there is no root 'gone' that is whole"),
+        ({"root": "blue", "carry": ["/opt"], "carry_from": "gone"}, "24.11", ""),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_touched(jail: dict[str, Any], version: str, why: str) -> None:
+    sections = {**stack(**jail), "slurm": {"version": version}}
+    found = roots.misfit(config_of(sections), FOUND)
+    assert why in found
+    assert bool(why) == bool(found)
+
+
+def test_the_volume_is_looked_at_only_where_root_or_release_change() -> None:
+    old, new = stack(), {**stack(root="blue"), "slurm": {"version": "26.05"}}
+    cluster, will = Cluster(old), Cluster(new)
+    logins = [item.template("StatefulSet", "login") for item in (cluster, will)]
+    populate = roots.filling_job(as_kubectl(will), "slurm")
+
+    def look(was: dict[str, Any] | None, to: dict[str, Any]) -> None:
+        fit.refuse_misfit(lambda: as_kubectl(cluster), config_of(new), (was, to), populate, REPORT)
+
+    look(None, logins[1])
+    look(logins[0], logins[0])
+    assert not cluster.made
+    with pytest.raises(Refused, match=r"the root 'blue' was filled with Slurm 24\.11"):
+        look(logins[0], logins[1])
+    (made,) = cluster.made
+    assert made["spec"]["template"]["spec"]["containers"][0]["image"].count("26.05") == 1, "there with the new stack"
+
+
+def test_before_the_engine_applies_the_volume_is_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = stack(), {**stack(root="blue"), "slurm": {"version": "26.05"}}
+    cluster = Cluster(old)
+    monkeypatch.setattr(fit, "reach", lambda _: as_kubectl(cluster))
+    file = tmp_path / "Pulumi.test.yaml"
+    file.write_text(json.dumps({"config": {f"slurmstack:{key}": value for key, value in new.items()}}))
+
+    with pytest.raises(Refused, match=r"the root 'blue' was filled with Slurm 24\.11"):
+        fit.refuse_root_of_engine(open_stack(file), compare_files(tmp_path, old, new))
+    fit.refuse_root_of_engine(open_stack(file), compare_files(tmp_path, new, new))
+    assert len(cluster.made) == 1
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+    file = tmp_path / "Pulumi.test.yaml"
+    sections = stack(root="blue")
+    file.write_text(json.dumps({"config": {f"slurmstack:{key}": value for key, value in sections.items()}}))
+    cluster = Cluster(sections)
+    made = open_stack(file)
+    monkeypatch.setattr(commands, "_opened", lambda _: (made, as_kubectl(cluster), "slurm", REPORT))
+    return cluster
+
+
+def test_roots_are_listed_for_people_and_for_scripts(opened: Cluster) -> None:
+    opened.lead("login", opened.template("StatefulSet", "login")["spec"]["template"]["spec"])
+    shown = call("list")
+    lines = shown.stdout.splitlines()
+    assert lines[0].split() == ["first", "24.11-a", "then", "1.0", "GiB", "no", "pods"]
+    assert lines[1].startswith("* blue")
+    assert lines[1].endswith("24.11-b  now  >2.0 GiB  1 login  3 files were not carried")
+    assert "NOT WHOLE" in lines[2]
+    found = json.loads(call("list", "--json").stdout)
+    assert [item["pods"] for item in found] == [{}, {"login": 1}, {}]
+
+
+def test_differences_are_shown(opened: Cluster) -> None:
+    found = {"added": {"/opt/app": 3, "/x": 1}, "changed": ["/usr/bin/y"], "removed": ["/z"],
+             "counts": {"added": 4, "changed": 1, "removed": 1}, "incomplete": "no more time, at /w"}  # fmt: skip
+    opened.answer = json.dumps(found)
+    shown = call("diff")
+    assert shown.stdout.splitlines() == ["+ /opt/app/ (3 in all)", "+ /x", "~ /usr/bin/y", "- /z"]
+    assert "no more time, at /w" in shown.stderr
+    assert {"name": "ROOT", "value": "blue"} in opened.made[0]["spec"]["template"]["spec"]["containers"][0]["env"]
+    call("diff", "first")
+    assert {"name": "ROOT", "value": ""} in opened.made[1]["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert failure_of(call("diff", "../x")).code == 2
+
+
+def test_the_first_root_and_one_in_use_are_not_removed(opened: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "held", lambda *_: nullcontext())
+    assert failure_of(call("remove", "first", "--yes")).code == 3
+    assert failure_of(call("remove", "blue", "--yes")).code == 3
+    assert failure_of(call("remove", "half")).code == 3, "nobody was asked"
+    assert not opened.made
+    assert call("remove", "half", "--yes").exit_code == 0
+    assert opened.made[0]["spec"]["template"]["spec"]["containers"][0]["command"][-1] == "remove"
+
+
+def test_a_removal_that_nobody_waits_for_any_more_does_not_happen_later(opened: Cluster) -> None:
+    opened.interrupts = True
+    with pytest.raises(KeyboardInterrupt):
+        roots.ask(
+            as_kubectl(opened), "slurm", roots.filling_job(as_kubectl(opened), "slurm"), REPORT, "remove", ROOT="x"
+        )
+    assert opened.ended == [opened.made[0]["metadata"]["name"]]
+
+
+def left_behind(root: str) -> dict[str, Any]:
+    """A Job of a command that was killed."""
+    container = {"env": [{"name": "ROOT", "value": root}]}
+    return {
+        "kind": "Job",
+        "metadata": {"name": f"jail-remove-of-{root}"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+
+def test_a_root_that_is_still_to_be_removed_is_not_gone_back_to() -> None:
+    old, new = stack(), stack(root="blue")
+    cluster, will = Cluster(old), Cluster(new)
+    logins = [item.template("StatefulSet", "login") for item in (cluster, will)]
+    populate = roots.filling_job(as_kubectl(will), "slurm")
+    cluster.made = [left_behind("green")]
+    fit.refuse_misfit(lambda: as_kubectl(cluster), config_of(new), (logins[0], logins[1]), populate, REPORT)
+    cluster.made = [left_behind("blue")]
+    with pytest.raises(Refused, match="jail-remove-of-blue has not ended, and removes the root 'blue'"):
+        fit.refuse_misfit(lambda: as_kubectl(cluster), config_of(new), (logins[0], logins[1]), populate, REPORT)
+
+
+def test_a_killed_removal_is_ended_before_the_next_one(opened: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "held", lambda *_: nullcontext())
+    opened.made = [left_behind("half")]
+    assert call("remove", "half", "--yes").exit_code == 0
+    assert opened.ended == ["jail-remove-of-half"]
+    assert len(opened.made) == 2
+
+
+def test_a_question_keeps_nobody_from_the_cluster(opened: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    @contextmanager
+    def held(*_: object) -> Iterator[None]:
+        order.append("lock")
+        opened.lead("worker", opened.template("StatefulSet", "cpu")["spec"]["template"]["spec"] | {"containers": USES})
+        yield
+
+    monkeypatch.setattr(commands, "held", held)
+
+    def confirm(_: str) -> bool:
+        order.append("question")
+        return True
+
+    monkeypatch.setattr("typer.confirm", confirm)
+    monkeypatch.setattr(commands, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    result = call("remove", "half")
+    assert order == ["question", "lock"]
+    assert "in use: 1 worker pod" in str(failure_of(result)), "somebody came while the question waited"
+    assert not opened.made

@@ -1,0 +1,333 @@
+"""Rotation of keys: what is written where, who starts again, and what becomes of one that was cut short."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.commands import rotate as command
+from cli.errors import Failure, Refused
+from cli.kubectl.apply import plan
+from cli.kubectl.kept import Kept, mark
+from cli.program.generated import KeptValues
+from cli.program.recording import record
+from cli.rotate import pods as pods_module
+from cli.rotate.keys import KEYS, Key, Rotation
+from cli.rotate.pods import Places
+from cli.rotate.procedures import PROCEDURES, rotate
+from cli.safety.owner import ROTATING
+from config import load_config
+from local.report import open_report
+from slurm.names import ACTIVE, GENERATED
+from tests import stacks
+from tests.fakes.kubectl import OURS, FakeCluster, thing
+from tests.stacks import with_change
+from tests.unit.cli.command_line import stack_file
+
+DIGEST = re.compile(r'sha256sum <(\S+)\)" = "(\w+)  -"')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster(FakeCluster):
+    """Has Secrets that can be changed, and pods with the files of one of them."""
+
+    said: list[tuple[str, ...]] = field(default_factory=list)
+    """All command lines."""
+    given: list[str] = field(default_factory=list)
+    """What was given to commands in containers."""
+    silent: set[str] = field(default_factory=set)
+    """Pods in which no command runs."""
+    copies: dict[str, str] = field(default_factory=dict)
+    """Pod -> SHA-256 of the key that it has read at its start."""
+    restarted: list[str] = field(default_factory=list)
+    of_root: set[str] = field(default_factory=set)
+    """Pods whose first process is root's: others may not end it."""
+
+    def secret(self, name: str) -> dict[str, Any]:
+        (found,) = [item for item in self.items_there if (item["kind"], item["metadata"]["name"]) == ("Secret", name)]
+        return found
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **more: float
+    ) -> subprocess.CompletedProcess[str]:
+        self.said.append(arguments)
+        if arguments[0] == "exec":
+            return subprocess.CompletedProcess(arguments, self._exec(arguments, stdin), "1700000000", "")
+        if arguments[0] == "replace":
+            new = json.loads(stdin or "")
+            old = self.secret(new["metadata"]["name"])
+            assert new["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"]
+            old.clear()
+            old.update(new)
+        if arguments[:2] == ("patch", "secret"):
+            self.secret(arguments[2])["data"].update(json.loads(stdin or "")["data"])
+        if arguments[:2] == ("delete", "pod"):
+            self.restarted.append(arguments[2])
+            (item,) = [item for item in self.items_there if item["metadata"]["name"] == arguments[2]]
+            item["status"] = pod("a new one", "slurmdbd")["status"]
+        if arguments[:3] == ("get", "--ignore-not-found", "secret"):
+            found = [item for item in self.items_there if item["metadata"]["name"] == arguments[3]]
+            return subprocess.CompletedProcess(arguments, 0, json.dumps({"items": found}), "")
+        return super().run(*arguments, stdin=stdin, check=check, **more)
+
+    def _exec(self, arguments: tuple[str, ...], stdin: str | None) -> int:
+        pod = arguments[arguments.index("-c") - 1]
+        if stdin:
+            self.given.append(stdin)
+        if pod in self.silent:
+            return 1
+        if asked := DIGEST.search(arguments[-1]):
+            path, digest = asked.groups()
+            return 0 if path.startswith("/secrets/") or self.copies.get(pod) == digest else 1
+        if "kill -TERM $(cat" in arguments[-1] and not (pod in self.of_root and "--reuid=root" not in arguments[-1]):
+            self.restarted.append(pod)
+            (item,) = [item for item in self.items_there if item["metadata"]["name"] == pod]
+            for status in item["status"]["initContainerStatuses"]:
+                status["containerID"] += "'"
+            if ACTIVE in item["metadata"]["labels"]:  # the other one takes over
+                (other,) = [it for it in self.items_there if it["metadata"]["name"] in self.of_root - {pod}]
+                item["metadata"]["labels"], other["metadata"]["labels"] = OURS, item["metadata"]["labels"]
+            self.copies[pod] = self.digest()
+        return 0
+
+    def digest(self) -> str:
+        import hashlib  # noqa: PLC0415
+
+        return hashlib.sha256(base64.b64decode(self.secret("munge-key")["data"]["munge.key"])).hexdigest()
+
+
+def pod(name: str, container: str, *, phase: str = "Running") -> dict[str, Any]:
+    status = {"name": container, "containerID": name, "ready": True, "state": {"running": {}}}
+    return thing(
+        "Pod",
+        name,
+        spec={"containers": [{"name": container}]},
+        status={"phase": phase, "initContainerStatuses": [status] if phase == "Running" else []},
+    )
+
+
+def secret(name: str, **data: str) -> dict[str, Any]:
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    metadata = {"name": name, "namespace": "slurm", "resourceVersion": "7"}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded}
+
+
+@pytest.fixture
+def kubectl(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(pods_module, "POLL", 0)
+    values = KeptValues({})
+    record(stacks.dev(), stack="test", generated=values)
+    generated = secret(GENERATED, **values.values)
+    others = [secret(key.secret, **{key.file: "old"}) for key in KEYS.values()]
+    nodes = [pod(name, "munged") for name in ("controller-0", "default-0", "login-0")]
+    return Cluster(items_there=[generated, *others, *nodes])
+
+
+def run(kubectl: Cluster, key: str, sections: dict[str, Any] | None = None) -> str:
+    config = load_config(sections or stacks.dev())
+    return rotate(kubectl, config, Rotation(kubectl, "slurm", KEYS[key]), open_report())
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=lambda key: key.name)
+def test_what_pods_read_is_what_the_stack_makes_of_the_new_value(kubectl: Cluster, key: Key) -> None:
+    """Else the next `up` would bring yet another key, and nobody would start again for it."""
+    before = kubectl.secret(GENERATED)["data"].copy()
+    Rotation(kubectl, "slurm", key).begin()
+    after = kubectl.secret(GENERATED)["data"]
+    assert {name for name in before if before[name] != after[name]} == {f"slurm-secrets-{key.value}"}
+    values = {name: base64.b64decode(value).decode() for name, value in after.items()}
+    kept = KeptValues(values)
+    recording = record(stacks.dev(), stack="test", generated=kept)
+    assert not kept.changed
+    (made,) = [
+        item.inputs
+        for item in recording
+        if item.type.endswith(":Secret") and item.inputs["metadata"]["name"] == key.secret
+    ]
+    there = base64.b64decode(kubectl.secret(key.secret)["data"][key.file])
+    if "data" in made:
+        assert base64.b64decode(str(_open(made["data"])[key.file])) == there
+    else:
+        assert str(_open(made["stringData"])[key.file]).encode() == there
+
+
+def _open(value: Any) -> Any:
+    """What is in a secret of the recording."""
+    return value.value if hasattr(value, "value") else {name: _plain(item) for name, item in value.items()}
+
+
+def _plain(item: Any) -> Any:
+    return item.value if hasattr(item, "value") else item
+
+
+@pytest.mark.parametrize("key", PROCEDURES)
+def test_no_key_is_in_an_argument_or_annotation(kubectl: Cluster, key: str) -> None:
+    container = PROCEDURES[key].containers[0]
+    kubectl.items_there.append(pod("other-0", container))
+    run(kubectl, key)
+    value = base64.b64decode(kubectl.secret(GENERATED)["data"][f"slurm-secrets-{KEYS[key].value}"]).decode()
+    content = KEYS[key].content(value)
+    lines = [line for line in content.decode(errors="ignore").splitlines() if len(line) > 30]
+    told = json.dumps([list(words) for words in kubectl.said])
+    annotations = json.dumps([item["metadata"] for item in kubectl.items_there])
+    for text in (value, base64.b64encode(content).decode(), content.hex(), *(x for x in lines if x.isprintable())):
+        if "-----" not in text:
+            assert text not in told
+            assert text not in annotations
+    assert ROTATING not in annotations, "it has ended"
+
+
+def test_munge_s_key_changes_in_all_pods_at_one_moment_and_once(kubectl: Cluster) -> None:
+    assert run(kubectl, "munge").startswith("pods did not understand each other for ")
+    assert sorted(kubectl.restarted) == ["controller-0", "default-0", "login-0"]
+    moments = {found for words in kubectl.said for found in re.findall(r"-lt (\d+)", words[-1])}
+    assert len(moments) == 1
+
+
+def test_of_two_controllers_both_start_again_the_one_that_stands_by_first(
+    kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their first process is root's. Else the active one would go on with the old key, and no rotation ever end."""
+    monkeypatch.setattr(pods_module, "RESTART_SECONDS", 1)
+    pair = [pod(f"controller-{ordinal}", "slurmctld") for ordinal in range(2)]
+    pair[0]["metadata"]["labels"] = OURS | {ACTIVE: "yes"}
+    kubectl.items_there[:] = [it for it in kubectl.items_there if it["kind"] == "Secret"] + pair
+    kubectl.of_root.update({"controller-0", "controller-1"})
+    assert "slurmctld goes on in the other pod" in run(kubectl, "jwt")
+    assert kubectl.restarted == ["controller-1", "controller-0"]
+
+
+def test_a_container_ends_its_first_process_at_the_moment_that_it_was_told(
+    kubectl: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a real shell; the command that told it has ended long before."""
+    (tmp_path / "setpriv").write_text(
+        f'#!/bin/sh\necho "$(date +%s) $*" >{tmp_path}/ended.new\nmv {tmp_path}/ended.new {tmp_path}/ended\n'
+    )
+    (tmp_path / "setpriv").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    places = Places(kubectl, "slurm", ("munged",))
+    at = int(time.time()) + 2
+    places._end(places.running()[0], user="munge", at=at)
+    said = kubectl.said[-1]
+    subprocess.run(said[said.index("--") + 1 :], check=True, timeout=1)
+    assert not (tmp_path / "ended").exists()
+    while not (tmp_path / "ended").exists():
+        assert time.time() < at + 10
+        time.sleep(0.05)
+    moment, what = (tmp_path / "ended").read_text(encoding="utf-8").split(maxsplit=1)
+    assert int(moment) - at in {0, 1}
+    assert what == "--reuid=munge --regid=munge --clear-groups sh -c kill -TERM $(cat /proc/1/task/1/children)\n"
+
+
+def test_a_rotation_that_was_cut_short_goes_on_with_its_key_and_starts_nobody_twice(kubectl: Cluster) -> None:
+    first = Rotation(kubectl, "slurm", KEYS["munge"])
+    assert not first.begin()
+    kubectl.copies["default-0"] = kubectl.digest()  # it was started again, and then the command was killed
+    run(kubectl, "munge")
+    assert kubectl.digest() == first.digest
+    assert sorted(kubectl.restarted) == ["controller-0", "login-0"]
+
+
+def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_log_in(
+    kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was started anew by somebody else, with the new password and the old one in the database: it ends at once."""
+    monkeypatch.setattr(pods_module, "RESTART_SECONDS", 1)
+    slurmdbd = pod("slurmdbd-0", "slurmdbd")
+    kubectl.items_there.extend([pod("database-0", "mariadbd"), slurmdbd])
+    slurmdbd["status"]["initContainerStatuses"][0]["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
+    with pytest.raises(Failure, match="do not run, or do not answer: slurmdbd-0"):
+        run(kubectl, "database-password")
+    Rotation(kubectl, "slurm", KEYS["database-password"]).begin()
+    run(kubectl, "database-password")
+    assert len(kubectl.given) == 2, "the database has been told"
+    assert kubectl.restarted == ["slurmdbd-0"], "at once, and not when kubelet has waited"
+
+
+@pytest.mark.parametrize("first", ["is at work", "has not begun"])
+def test_who_has_waited_for_another_one_with_the_same_key_does_not_rotate_it_again(
+    kubectl: Cluster, first: str
+) -> None:
+    theirs, ours = (Rotation(kubectl, "slurm", KEYS["munge"]) for _ in range(2))
+    if first == "is at work":
+        theirs.begin()
+    ours.refuse()  # before the question, and the lock
+    theirs.begin()
+    theirs.finish()
+    config = load_config(stacks.dev())
+    with pytest.raises(Refused, match="munge has just been rotated, by slurmstack rotate of bob@host"):
+        rotate(kubectl, config, ours, open_report(), "slurmstack rotate of bob@host")
+    assert kubectl.digest() == theirs.digest
+    run(kubectl, "munge")
+    assert kubectl.digest() != theirs.digest, "somebody who asks for it anew"
+
+
+def test_meanwhile_nothing_else_is_rotated_or_applied(kubectl: Cluster) -> None:
+    Rotation(kubectl, "slurm", KEYS["munge"]).begin()
+    with pytest.raises(Failure, match="the rotation of munge was not finished") as caught:
+        run(kubectl, "jwt")
+    assert "`slurmstack rotate munge` first" in caught.value.hint
+    with pytest.raises(Failure, match="the rotation of munge was not finished"):
+        plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+
+
+def test_a_destroy_ends_it_for_new_pods_all_have_the_new_key(kubectl: Cluster) -> None:
+    mark(kubectl, Kept(namespace="slurm", volumes=(), keys=True))
+    assert ("annotate", "secret", GENERATED, "-n", "slurm", f"{ROTATING}-") in kubectl.said
+
+
+@pytest.mark.parametrize("how", ["does not answer", "does not run"])
+def test_a_pod_that_would_be_left_behind_is_refused_before_anything_is_touched(kubectl: Cluster, how: str) -> None:
+    if how == "does not answer":
+        kubectl.silent.add("default-0")
+    else:
+        for item in kubectl.items_there:
+            if item["metadata"]["name"] == "default-0":
+                item["status"]["initContainerStatuses"] = []
+    before = json.dumps(kubectl.items_there)
+    with pytest.raises(Failure, match="these pods do not run, or do not answer: default-0"):
+        run(kubectl, "munge")
+    assert json.dumps(kubectl.items_there) == before
+
+
+def test_a_pod_that_only_waits_for_a_machine_is_in_nobody_s_way(kubectl: Cluster) -> None:
+    kubectl.items_there.append(pod("default-1", "munged", phase="Pending"))
+    run(kubectl, "munge")
+    assert "default-1" not in kubectl.restarted
+
+
+def test_keys_that_are_not_in_the_cluster_are_refused(kubectl: Cluster) -> None:
+    del kubectl.secret(GENERATED)["data"]["slurm-secrets-munge"]
+    with pytest.raises(Failure, match="there is no generated munge"):
+        run(kubectl, "munge")
+    password = {"name": "db", "key": "password"}
+    external = with_change(stacks.dev(), "accounting.database", {"external": {"host": "db", "password": password}})
+    with pytest.raises(Failure, match="no database of its own"):
+        run(kubectl, "database-password", external)
+
+
+def test_the_command_asks_and_refuses_a_cluster_of_pulumi_s_engine(
+    kubectl: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    namespace = thing("Namespace", "slurm")
+    kubectl.items_there.append(namespace)
+    monkeypatch.setattr(command, "reach", lambda _: kubectl)
+    file = stack_file(tmp_path, stacks.dev())
+    with pytest.raises(Failure, match="'mung' is none of munge"):
+        command.rotate("mung", file)
+    with pytest.raises(Refused, match="for some seconds pods do not understand each other"):
+        command.rotate("munge", file)
+    namespace["metadata"]["managedFields"] = [{"manager": "pulumi-kubernetes-1"}]
+    with pytest.raises(Failure, match="was made by `pulumi up`") as caught:
+        command.rotate("munge", file, yes=True)
+    assert "Rotate keys" in caught.value.hint

@@ -1,0 +1,169 @@
+"""Which snapshots make a backup, and which backup a restore takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from images.backup.backups import (
+    BEFORE_RESTORE,
+    BEFORE_UPGRADE,
+    Backup,
+    backups_of,
+    choose,
+    refuse_another_cluster,
+    superfluous,
+    tags,
+)
+from images.common.process import RefusedError
+
+PARTS = ("keys", "state", "jail")
+
+
+def snapshots(backup: str, *parts: str, kind: str = "scheduled", cluster: str = "one") -> list[dict[str, Any]]:
+    found = []
+    for part in parts:
+        arguments = tags(backup, part, kind=kind, parts="+".join(PARTS), cluster=cluster)
+        marks = [argument for argument in arguments if argument != "--tag"]
+        found.append({"id": f"{part}-{backup}", "tags": marks, "summary": {"total_bytes_processed": 7}})
+    return found
+
+
+FIRST, SECOND, THIRD = "20261124T020000Z", "20261125T020000Z", "20261126T020000Z"
+NOW = "20261126T030000Z"
+
+
+def last_up_to(backups: list[Backup], at: str, parts: Sequence[str]) -> str:
+    return choose(backups, at, parts, now=NOW, is_same=lambda *_: False).id
+
+
+def three() -> list[Backup]:
+    return backups_of([*snapshots(FIRST, *PARTS), *snapshots(THIRD, "keys"), *snapshots(SECOND, *PARTS)])
+
+
+def test_a_backup_is_all_snapshots_with_its_id_in_the_order_of_time() -> None:
+    found = three()
+    assert [(backup.id, backup.complete) for backup in found] == [(FIRST, True), (SECOND, True), (THIRD, False)]
+    assert found[0].snapshots == {part: f"{part}-{FIRST}" for part in PARTS}
+    assert found[0].as_data()["time"] == "2026-11-24T02:00:00+00:00"
+
+
+def test_snapshots_of_others_in_the_same_repository_are_left_alone() -> None:
+    assert backups_of([{"id": "x", "tags": None}, {"id": "y", "tags": ["backup=mine", "part=jail"]}]) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "taken"),
+    [
+        ("", SECOND),
+        (FIRST, FIRST),
+        ("2026-11-24", FIRST),
+        ("2026-11-25T01:59", FIRST),
+        ("2026-11-25 02:00", SECOND),
+        ("2026-11-25T02:00:00Z", SECOND),
+        ("2030-01-01", SECOND),
+    ],
+)
+def test_the_last_one_up_to_a_moment_with_all_that_is_asked_for_is_taken(at: str, taken: str) -> None:
+    assert last_up_to(three(), at, PARTS) == taken
+
+
+def test_a_minute_is_all_of_it() -> None:
+    """A schedule for 02:00 begins some seconds later."""
+    found = backups_of([*snapshots(FIRST, *PARTS), *snapshots("20261126T020059Z", *PARTS)])
+    assert last_up_to(found, "2026-11-26T02:00", PARTS) == "20261126T020059Z"
+    assert last_up_to(found, "2026-11-26T02:00:58Z", PARTS) == FIRST
+
+
+def test_an_id_is_that_backup_and_no_other() -> None:
+    """Another one in its place would be put back over what came since."""
+    found = [*three(), *backups_of(snapshots("20261126T021500Z", "keys", "state", kind="before-restore"))]
+    assert last_up_to(found, "20261126T021500Z", ["state"]) == "20261126T021500Z"
+    with pytest.raises(RefusedError, match="has no database and no jail; `--what state` restores what it has"):
+        last_up_to(found, "20261126T021500Z", ["state", "database", "jail"])
+    with pytest.raises(RefusedError, match="there is no backup 20261125T020001Z"):
+        last_up_to(found, "20261125T020001Z", ["state"])
+
+
+def test_a_jail_that_was_not_saved_keeps_nobody_from_the_rest() -> None:
+    assert last_up_to(three(), "", ["keys"]) == THIRD
+
+
+def test_a_clock_in_the_future_makes_no_last_backup() -> None:
+    found = backups_of([*snapshots(FIRST, *PARTS), *snapshots("20361126T020000Z", *PARTS)])
+    assert last_up_to(found, "", PARTS) == FIRST
+    assert last_up_to(found, "2040-01-01", PARTS) == FIRST
+
+
+def test_what_the_jail_of_a_backup_was_never_to_have_is_known() -> None:
+    jail = snapshots(FIRST, "jail")[0]
+    (found,) = backups_of([{**jail, "tags": [*jail["tags"], "largest=100"], "excludes": ["/jail/scratch"]}])
+    assert (found.excluded, found.largest, found.cluster) == (("/jail/scratch",), 100, "one")
+
+
+def test_a_new_cluster_of_the_same_name_does_not_save_itself_over_the_old_one() -> None:
+    found = backups_of(snapshots(FIRST, *PARTS))
+    refuse_another_cluster(found, "one", "s3")
+    refuse_another_cluster([], "two", "s3")
+    with pytest.raises(RefusedError, match=f"the last backup in s3, {FIRST}, is of another cluster"):
+        refuse_another_cluster(found, "two", "s3")
+    copied = backups_of([*snapshots(FIRST, *PARTS), *snapshots(SECOND, *PARTS, kind=BEFORE_RESTORE, cluster="two")])
+    refuse_another_cluster(copied, "two", "s3")
+
+
+def test_after_a_new_cluster_s_first_backup_nobody_guesses_which_one_is_to_come_back() -> None:
+    old, new = snapshots(FIRST, *PARTS), snapshots(THIRD, *PARTS, cluster="two")
+    with pytest.raises(RefusedError, match=f"{THIRD}, the last backup, is of another cluster than {FIRST}"):
+        last_up_to(backups_of([*old, *new]), "", PARTS)
+    assert last_up_to(backups_of([*old, *new]), THIRD, PARTS) == THIRD
+    copy = snapshots(SECOND, *PARTS, kind=BEFORE_RESTORE, cluster="two")
+    assert last_up_to(backups_of([*old, *copy, *new]), "", PARTS) == THIRD, "it was restored from the old one"
+    assert last_up_to(backups_of([*old, *copy]), "", PARTS) == FIRST
+
+
+def kept(keep: dict[str, int], *more: dict[str, Any]) -> set[str]:
+    """Days of November that have a backup left, of one each night at 2 from the 1st to the 26th."""
+    nights = [snapshots(f"202611{day:02}T020000Z", *PARTS) for day in range(1, 27)]
+    found = backups_of([*(snapshot for night in nights for snapshot in night), *more])
+    gone = {snapshot.partition("-")[2] for snapshot in superfluous(found, keep)}
+    return {backup.id[6:11] for backup in found if backup.id not in gone}
+
+
+def test_retention_keeps_the_last_and_the_last_of_a_day_a_week_and_a_month() -> None:
+    assert kept({"last": 2}) == {"26T02", "25T02"}
+    evening = snapshots("20261125T200000Z", *PARTS)
+    assert kept({"daily": 2}, *evening) == {"26T02", "25T20"}
+    assert kept({"weekly": 3}) == {"26T02", "22T02", "15T02"}, "weeks end on Sunday"
+    assert kept({"monthly": 5, "last": 2}) == {"26T02", "25T02"}
+
+
+def test_retention_takes_all_parts_together_and_those_that_lack_one_never_count() -> None:
+    failed = [snapshot for hour in (3, 4, 5) for snapshot in snapshots(f"20261125T0{hour}0000Z", "keys", "state")]
+    assert kept({"last": 2}, *failed) == {"26T02", "25T02"}
+    later = snapshots("20261127T020000Z", "keys", "state")
+    assert kept({"last": 1}, *later) == {"27T02", "26T02"}, "it may be the one that is still being made"
+    copy = snapshots("20261103T120000Z", *PARTS, kind=BEFORE_RESTORE)
+    assert kept({"last": 1}, *copy) == {"26T02", "03T12"}
+    before = snapshots("20261104T120000Z", *PARTS, kind=BEFORE_UPGRADE)
+    assert kept({"last": 1}, *before) == {"26T02", "04T12"}
+
+
+def test_what_a_restore_has_saved_is_taken_by_its_id_only() -> None:
+    found = backups_of([*snapshots(FIRST, *PARTS), *snapshots(SECOND, *PARTS, kind=BEFORE_RESTORE)])
+    assert last_up_to(found, "", PARTS) == FIRST
+    assert last_up_to(found, SECOND, PARTS) == SECOND
+
+
+@pytest.mark.parametrize(
+    ("at", "parts", "told"),
+    [
+        ("2026-11-23", PARTS, "there is no backup with keys and state and jail up to 2026-11-23"),
+        ("yesterday", PARTS, "'yesterday' is no time: write 2026-11-26T02:00"),
+        ("", ("database", "state"), "there is no backup with database and state;"),
+    ],
+)
+def test_what_cannot_be_restored_is_said(at: str, parts: tuple[str, ...], told: str) -> None:
+    with pytest.raises(RefusedError, match=told):
+        last_up_to(three(), at, parts)

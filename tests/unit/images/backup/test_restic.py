@@ -1,0 +1,79 @@
+"""What restic's words mean."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from images.backup import restic
+from images.backup.restic import Credentials, Repository, only_single_files, unreadable
+from images.common.command import Result
+
+END = {"message_type": "exit_error", "code": 1, "message": "Fatal: There were 1 errors\n"}
+
+
+def error(item: str, message: str) -> dict[str, object]:
+    return {"message_type": "error", "error": {"message": message}, "during": "restore", "item": item}
+
+
+@pytest.mark.parametrize(
+    ("item", "message", "single"),
+    [
+        ("/home/a", "open /jail/home/a: permission denied", True),
+        ("/home/a", "xattr.LSet /jail/home/a user.a: no space left on device", True),
+        ("/home/no space left on device", "open /jail/home/no space left on device: file name too long", True),
+        ("/home/a", "write /jail/home/a: no space left on device", False),
+        ("/home/o'a", "write /jail/home/o'a: read-only file system", False),
+    ],
+)
+def test_a_file_that_cannot_be_put_back_is_not_a_full_volume(item: str, message: str, single: bool) -> None:
+    done = Result(code=1, stderr="\n".join(map(json.dumps, (error(item, message), END))))
+    assert only_single_files(done, unreadable(done)) is single
+
+
+def test_no_name_of_a_file_hides_that_it_was_not_put_back() -> None:
+    """restic leaves U+0085 in its JSON as it is."""
+    told = error("/home/a\u0085b", "lsetxattr /jail/home/a\u0085b: operation not supported")
+    assert len(unreadable(Result(code=1, stderr=json.dumps(told, ensure_ascii=False)))) == 1
+
+
+def test_no_name_of_a_file_is_taken_for_a_word_of_the_store() -> None:
+    keys = Credentials(access_key="a", secret_key="b", password="c")
+    repository = Repository("https://s3.example/b/p", keys, region="r")
+    said = json.dumps(error("/home/AccessDenied", "open /jail/home/AccessDenied: input/output error"))
+    assert "the S3 store refuses" not in str(repository.problem("x", Result(code=1, stderr=said)))
+    assert "the S3 store refuses" in str(repository.problem("x", Result(code=1, stderr=f"{said}\nAccessDenied.")))
+
+
+def test_a_restore_that_did_not_come_to_its_end_is_none_of_single_files() -> None:
+    names = error("There were 1 errors", "open There were 1 errors: permission denied")
+    fatal = {**END, "message": "Fatal: unable to load index"}
+    for lines in ((names, fatal), ()):
+        done = Result(code=1, stderr="\n".join(map(json.dumps, lines)))
+        assert not only_single_files(done, unreadable(done))
+
+
+def test_a_program_that_is_to_end_lets_restic_take_its_lock_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed with PID 1 of its container it would leave it, and nobody could use the repository for half an hour."""
+    program, begun, ended = (tmp_path / name for name in ("restic", "begun", "ended"))
+    program.write_text(f"#!/bin/sh\ntrap 'touch {ended}; exit 1' TERM\ntouch {begun}\nwhile :; do sleep 0.05; done\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(restic, "RESTIC", str(program))
+    keys = Credentials(access_key="a", secret_key="b", password="c")
+    repository = Repository("https://s3.example/b/p", keys, region="r", cache=tmp_path)
+
+    def told_to_end(*_: object, **__: object) -> None:
+        while not begun.exists():
+            time.sleep(0.01)
+        raise SystemExit(143)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", told_to_end)
+    with pytest.raises(SystemExit):
+        repository.run("check")
+    assert ended.exists()

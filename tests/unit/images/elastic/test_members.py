@@ -1,0 +1,101 @@
+"""Who stays in a pool whose `max` became smaller."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from images.common.command import Result
+from images.elastic.decide import LEAVES
+from images.elastic.members import are_too_many, members
+from images.elastic.nodes import Nodes
+from images.elastic.view import Node, Pool
+from tests.fakes.commands import FakeRunner
+
+POOL = Pool(name="gpu", least=0, most=3, conf="CPUs=2", resume_timeout=60.0)
+OFF = "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN"
+UP = "IDLE+CLOUD+DYNAMIC_NORM"
+BUSY = "MIXED+CLOUD+DYNAMIC_NORM"
+COMING = f"{BUSY}+NOT_RESPONDING+POWERING_UP"
+LEAVING = f"{BUSY}+DRAIN+POWER_DOWN"
+
+
+def nodes(*states: str) -> dict[str, Node]:
+    names = [f"gpu-{number}" for number in range(len(states))]
+    there = zip(names, states, strict=True)
+    return {
+        name: Node(name=name, states=frozenset(text.split("+")), reason=LEAVES if "POWER_DOWN" in text else "works")
+        for name, text in there
+        if text
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "stay"),
+    [
+        (["", "", ""], [0, 1, 2]),
+        ([BUSY, OFF, UP], [0, 1, 2]),
+        ([OFF, OFF, OFF, OFF], [0, 1, 2]),
+        ([OFF, OFF, OFF, BUSY], [0, 1, 3]),
+        ([OFF, UP, OFF, BUSY, UP], [1, 3, 4]),
+        (["", "", "", BUSY], [0, 1, 3]),
+        ([UP, UP, UP, COMING], [0, 1, 3]),
+        ([UP, UP, UP, "ALLOCATED+CLOUD+DYNAMIC_NORM+POWERED_DOWN"], [0, 1, 3]),  # Slurm is about to start it for a job
+        ([UP, UP, UP, UP], [0, 1, 2]),
+        ([OFF, OFF, f"{OFF}+DRAIN", BUSY], [0, 2, 3]),  # an administrator's drain stays
+        ([f"{OFF}+DRAIN", OFF, BUSY, BUSY], [0, 2, 3]),
+        ([f"{OFF}+DRAIN", BUSY, BUSY, BUSY], [1, 2, 3]),  # it stays drained, and takes no place of who has a job
+        ([f"{OFF}+DRAIN", UP, UP, BUSY], [1, 2, 3]),
+        ([OFF, "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", BUSY, BUSY], [1, 2, 3]),
+        ([UP, UP, f"{UP}+DRAIN", BUSY], [0, 2, 3]),
+        ([OFF, OFF, OFF, f"{UP}+DRAIN"], [0, 1, 2]),
+        ([LEAVING, BUSY, BUSY, BUSY], [1, 2, 3]),
+        ([f"{UP}+POWERING_DOWN", BUSY, BUSY, f"{OFF}"], [0, 1, 2]),
+        (["DOWN+CLOUD+DYNAMIC_NORM", BUSY, BUSY, BUSY], [1, 2, 3]),
+        (["IDLE+DYNAMIC_NORM", OFF, OFF, BUSY], [0, 1, 3]),  # of the StatefulSet that the pool was
+        ([BUSY, BUSY, BUSY, BUSY, BUSY], [0, 2, 4]),
+    ],
+)
+def test_who_is_idle_leaves_first_and_then_whose_jobs_end_soonest(there: list[str], stay: list[int]) -> None:
+    ends = {"gpu-0": 900.0, "gpu-1": 100.0, "gpu-2": 800.0, "gpu-3": 300.0}  # gpu-4: without a limit
+    assert members(POOL, nodes(*there), ends) == tuple(f"gpu-{number}" for number in stay)
+
+
+def test_a_second_look_chooses_the_same() -> None:
+    ends = {"gpu-0": 900.0, "gpu-1": 950.0, "gpu-2": 800.0, "gpu-3": 300.0}
+    there = nodes(BUSY, BUSY, BUSY, BUSY)
+    assert are_too_many(POOL, there)
+    left = set(there) - set(members(POOL, there, ends))
+    assert left == {"gpu-3"}
+    there = nodes(BUSY, BUSY, BUSY, LEAVING)
+    assert not are_too_many(POOL, there)
+    assert members(POOL, there, {}) == ("gpu-0", "gpu-1", "gpu-2")
+
+
+def test_nodes_of_a_pool_whose_name_begins_alike_are_none_of_it() -> None:
+    there = {"gpu-big-7": Node(name="gpu-big-7", states=frozenset({"MIXED", "CLOUD"}))}
+    assert members(POOL, there, {}) == POOL.nodes()
+    assert not are_too_many(POOL, there)
+
+
+def test_when_jobs_end_is_asked_of_slurm() -> None:
+    said = "1764169200 gpu-[0-1]\nN/A gpu-2\n1764169900 gpu-1\n"
+    runner = FakeRunner({"squeue": Result(code=0, stdout=said)})
+    assert Nodes(print, runner).ends() == {"gpu-0": 1764169200.0, "gpu-1": 1764169900.0, "gpu-2": math.inf}
+
+
+def test_where_there_is_a_switch_tree_a_new_node_is_in_no_partition_before_it_is_in_the_tree() -> None:
+    pool = Pool(name="gpu", least=0, most=2, conf="CPUs=2 Feature=gpu,a Weight=7", resume_timeout=60.0)
+    runner = FakeRunner({"scontrol show config": Result(code=0, stdout="TopologyPlugin          = topology/tree\n")})
+    asked = Nodes(print, runner)
+    asked.create(pool, pool.nodes())
+    asked.place(pool, pool.nodes())
+    assert runner.commands[2:] == [
+        "scontrol create nodename=gpu-[0-1] state=CLOUD CPUs=2 Weight=7",
+        f'scontrol update nodename=gpu-[0-1] state=power_down_force extra={{"elastic": "{pool.mark}"}}',
+        "scontrol update nodename=gpu-[0-1] state=drain reason=slurmstack:waiting-for-topology features=gpu,a",
+    ]
+    runner.answers, runner.commands = {}, []
+    asked.create(pool, pool.nodes())
+    assert "Feature=gpu,a" in runner.commands[2]

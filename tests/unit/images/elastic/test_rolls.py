@@ -1,0 +1,207 @@
+"""Which nodes get new pods next: idle ones, then those whose jobs end soonest, and never too many at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from images.common.slurm_node import LEAVING_REASON, ROLLS, TOPOLOGY_REASON
+from images.elastic.decide import OUTDATED, TWICE, Plan, View
+from images.elastic.rolls import FixedPool, Roll, fixed_pool_of, hold_outdated, roll, share
+from images.elastic.view import MAX_UNAVAILABLE, Node, Pod, Pool, pod_of
+
+POOL = FixedPool(name="cpu", size=4, revision="new", max_unavailable="2")
+IDLE, BUSY = "IDLE+DYNAMIC_NORM", "MIXED+DYNAMIC_NORM"
+
+
+def node(number: int, states: str = IDLE, reason: str = "", pool: str = "cpu", by: str = "root") -> Node:
+    return Node(name=f"{pool}-{number}", states=frozenset(states.split("+")), reason=reason, reason_by=by)
+
+
+def pod(number: int, revision: str = "old", **more: Any) -> Pod:
+    return Pod(**{"name": f"cpu-{number}", "pool": "cpu", "revision": revision, "is_ready": True, **more})
+
+
+def planned(*there: Node | Pod, pool: FixedPool = POOL, **ends: float) -> tuple[list[str], list[str], list[str]]:
+    """Who is drained, given back and ended, by their numbers. What is not named is idle, with an old pod."""
+    plan = seen(*there, pool=pool, **ends)
+    names = (plan.drain, plan.resume, [one.name for one in plan.end])
+    return tuple([name.removeprefix("cpu-") for name in group] for group in names)  # type: ignore[return-value]
+
+
+def seen(*there: Node | Pod, pool: FixedPool = POOL, **ends: float) -> Roll:
+    usual: list[Node | Pod] = [*(node(number) for number in range(pool.size)), *(pod(n) for n in range(pool.size))]
+    nodes = {one.name: one for one in (*usual, *there) if isinstance(one, Node)}
+    pods = {one.name: one for one in (*usual, *there) if isinstance(one, Pod)}
+    return roll(pool, nodes, pods, {name.replace("_", "-"): end for name, end in ends.items()})
+
+
+def rolled(number: int, states: str = IDLE) -> Node:
+    return node(number, f"{states}+DRAIN", ROLLS)
+
+
+NEW = tuple(pod(number, "new") for number in range(4))
+
+
+def test_an_idle_node_is_drained_before_its_pod_is_ended_so_that_no_job_gets_it() -> None:
+    assert planned() == (["0", "1"], [], [])
+    assert planned(rolled(0), rolled(1)) == ([], [], ["0", "1"])
+
+
+def test_busy_nodes_are_taken_where_none_is_idle_those_first_whose_jobs_end_soonest() -> None:
+    busy = [node(number, BUSY) for number in range(4)]
+    assert planned(*busy, cpu_1=50.0, cpu_2=90.0, cpu_3=20.0) == (["3", "1"], [], [])
+    assert planned(*busy, node(2), cpu_1=50.0, cpu_3=20.0) == (["2", "3"], [], [])
+
+
+def test_a_busy_node_that_is_drained_for_it_keeps_its_pod_until_its_jobs_have_ended() -> None:
+    assert planned(rolled(0, BUSY), rolled(1, "IDLE+COMPLETING"), *NEW[2:]) == ([], [], [])
+
+
+def test_who_waits_for_its_jobs_already_is_not_exchanged_for_another_busy_one_but_gives_way_to_an_idle_one() -> None:
+    busy = [node(number, BUSY) for number in range(4)]
+    waiting = [rolled(0, BUSY), rolled(1, BUSY)]
+    assert planned(*busy, *waiting, cpu_2=1.0, cpu_3=2.0) == ([], [], [])
+    assert planned(*busy, *waiting, node(3), cpu_0=1.0, cpu_1=9.0) == (["3"], ["1"], [])
+
+
+def test_a_node_that_the_scheduler_keeps_for_a_job_comes_after_those_that_are_free() -> None:
+    kept = [node(number, f"{IDLE}+PLANNED") for number in (0, 1)]
+    assert planned(*kept) == (["2", "3"], [], [])
+
+
+@pytest.mark.parametrize("reason", ["a fan", "slurmstack/health: gpu", TOPOLOGY_REASON])
+def test_what_somebody_has_drained_gets_its_new_pod_when_no_job_is_on_it_and_keeps_its_drain(reason: str) -> None:
+    drained: list[Node | Pod] = [node(0, f"{IDLE}+DRAIN", reason), node(1, f"{BUSY}+DRAIN", reason)]
+    assert planned(*drained, *NEW[2:]) == ([], [], ["0"])
+    assert planned(*drained, *NEW)[1] == [], "its drain is not ours"
+
+
+@pytest.mark.parametrize(
+    ("away", "room"),
+    [
+        ([pod(3, "new", is_ready=False)], 1),  # the new version does not start
+        ([pod(3, "new"), node(3, "DOWN+DYNAMIC_NORM", "Not responding", by="slurm")], 1),
+        ([pod(3, "new"), node(3, "IDLE+DYNAMIC_NORM+NOT_RESPONDING")], 1),
+        ([pod(3, "new"), node(3, "DOWN+DYNAMIC_NORM", "a fan")], 2),  # an administrator has it
+        ([pod(3, is_leaving=True)], 1),
+        ([pod(3, "new", is_ready=False), pod(2, is_leaving=True)], 0),
+        ([pod(3, "new", is_ready=False), pod(2, "new", is_ready=False), pod(1, is_leaving=True)], 0),
+    ],
+)
+def test_whatever_is_away_counts(away: list[Node | Pod], room: int) -> None:
+    assert len(planned(*away)[0]) == room
+
+
+def test_a_missing_pod_counts_and_one_beyond_the_size_does_not() -> None:
+    nodes, pods = {f"cpu-{n}": node(n) for n in range(6)}, {f"cpu-{n}": pod(n) for n in (0, 1, 2)}
+    assert roll(POOL, nodes, pods, {}).drain == ["cpu-0"]
+    beyond = {"cpu-4": pod(4, is_leaving=True), "cpu-5": pod(5)}
+    assert roll(POOL, nodes, {**pods, "cpu-3": pod(3), **beyond}, {}).drain == ["cpu-0", "cpu-1"]
+
+
+def test_pods_that_never_became_ready_are_replaced_at_once_all_of_them() -> None:
+    """So the old version is back as soon as it is applied, whatever the limit; but not where a job may run."""
+    broken: list[Node | Pod] = [pod(number, is_ready=False) for number in (0, 1, 2)]
+    off = [node(number, "DOWN+DYNAMIC_NORM", "Not responding") for number in (0, 1)]
+    assert planned(*broken, *off, node(2, BUSY), node(3, BUSY)) == ([], [], ["0", "1"])
+
+
+def test_nodes_that_slurm_hears_have_their_turn_even_where_all_machines_seem_not_ready() -> None:
+    """As for a moment after the API server was away."""
+    assert planned(*(pod(number, is_ready=False) for number in range(4))) == (["0", "1"], [], [])
+
+
+def test_a_node_that_slurm_does_not_know_is_ended_at_once() -> None:
+    pods = {f"cpu-{number}": pod(number) for number in range(4)}
+    assert [one.name for one in roll(POOL, {}, pods, {}).end] == ["cpu-0", "cpu-1"]
+
+
+def test_what_was_drained_for_a_version_that_is_taken_back_is_given_back() -> None:
+    there: list[Node | Pod] = [*NEW, rolled(0, BUSY), rolled(1), rolled(2)]
+    assert planned(*there) == ([], ["0", "1", "2"], [])
+    leaves, comes = pod(0, is_leaving=True), pod(1, "new", is_ready=False)
+    assert planned(*there, leaves, comes)[1] == ["2"], "a pod that leaves, or comes, lifts it itself"
+    assert planned(*NEW, node(0, f"{IDLE}+DRAIN", LEAVING_REASON))[1] == [], "of one that leaves on its own"
+
+
+@pytest.mark.parametrize(
+    ("said", "nodes", "most"),
+    [("10%", 4, 1), ("10%", 11, 2), ("25%", 8, 2), ("100%", 3, 3), ("3", 2, 3), ("10%", 0, 1), ("some", 50, 1)],
+)
+def test_a_percentage_is_rounded_up_to_one_at_least(said: str, nodes: int, most: int) -> None:
+    assert share(said, nodes) == most
+
+
+def test_a_pool_is_taken_of_its_stateful_set_when_kubernetes_has_seen_its_template() -> None:
+    item = {
+        "metadata": {"name": "cpu", "generation": 3, "annotations": {MAX_UNAVAILABLE: "2"}},
+        "spec": {"replicas": 4, "updateStrategy": {"type": "OnDelete"}},
+        "status": {"observedGeneration": 3, "updateRevision": "new"},
+    }
+    assert fixed_pool_of(item) == POOL
+    assert fixed_pool_of({**item, "status": {"observedGeneration": 2, "updateRevision": "older"}}) is None
+    assert fixed_pool_of({**item, "spec": {"updateStrategy": {"type": "RollingUpdate"}}}) is None
+    assert fixed_pool_of({**item, "metadata": {**item["metadata"], "deletionTimestamp": "now"}}) is None
+
+
+def test_a_pod_tells_its_revision_and_whether_it_is_ready() -> None:
+    labels = {"slurmstack/pool": "cpu", "controller-revision-hash": "cpu-1"}
+    item = {
+        "metadata": {"name": "cpu-0", "labels": labels},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    assert pod_of(item) == Pod(name="cpu-0", pool="cpu", revision="cpu-1", is_ready=True)
+    assert not pod_of({"metadata": item["metadata"]}).is_ready
+
+
+# Elastic pools
+
+GPU = Pool(name="gpu", least=0, most=6, conf="CPUs=2", resume_timeout=60.0, digest="new", max_unavailable="2")
+UP, IN_USE = "IDLE+CLOUD", "MIXED+CLOUD"
+
+
+def held(*nodes: Node, new: tuple[int, ...] = (), pool: Pool = GPU, told: tuple[str, ...] = (OUTDATED,)) -> list[str]:
+    """Who is powered down now, of all that have old pods and do not go down yet."""
+    there = {one.name: one for one in nodes}
+    pods = {
+        name: Pod(name=name, pool="gpu", digest="new" if int(name[-1]) in new else "old")
+        for name, one in there.items()
+        if not one.is_off
+    }
+    view = View(pools={"gpu": pool}, nodes=there, pods=pods, ends={"gpu-1": 50.0, "gpu-2": 20.0})
+    plan = Plan()
+    for name, one in there.items():
+        if name in pods and pods[name].digest == "old" and not one.goes_down:
+            for reason in told:
+                plan.change(name, "power_down_asap", reason)
+    hold_outdated(plan, view, now=0.0)
+    return sorted({name for names in plan.update.values() for name in names})
+
+
+def gpu(number: int, states: str, reason: str = "") -> Node:
+    return node(number, states, reason, "gpu")
+
+
+def test_of_an_elastic_pool_some_nodes_at_once_are_made_anew_idle_ones_first() -> None:
+    busy = [gpu(number, IN_USE) for number in range(4)]
+    assert held(*busy) == ["gpu-1", "gpu-2"], "whose jobs end soonest"
+    assert held(*busy, gpu(4, UP), gpu(5, UP)) == ["gpu-4", "gpu-5"]
+    assert held(*busy[:2], gpu(4, f"{IN_USE}+DRAIN+POWER_DOWN")) == ["gpu-1"]
+    assert held(*busy, pool=replace(GPU, max_unavailable="50%")) == ["gpu-1", "gpu-2"]
+    assert held(gpu(0, UP), gpu(1, f"{IN_USE}+POWERING_UP"), new=(1,)) == ["gpu-0"]
+
+
+def test_an_elastic_pool_whose_nodes_do_not_come_with_their_new_pods_keeps_the_others() -> None:
+    coming = [gpu(number, f"{IN_USE}+POWERING_UP") for number in (2, 3)]
+    assert held(gpu(0, UP), *coming, new=(2, 3)) == []
+    paused = gpu(
+        5, f"{UP}+POWERED_DOWN+DRAIN", "slurmstack/elastic: no capacity, 1 in vain, again at 1970-01-01T00:00:30Z"
+    )
+    assert held(gpu(0, UP), paused) == []
+
+
+def test_what_is_made_anew_for_another_reason_is_not_held() -> None:
+    assert held(*(gpu(number, IN_USE) for number in range(4)), told=(TWICE,)) == [f"gpu-{n}" for n in range(4)]

@@ -1,0 +1,163 @@
+"""Accounts in all roots of the jail, and in no other place."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from images.common import jail_roots, process, readiness
+from images.common.jail_view import JailViewError
+from images.common.process import CannotGoOnError
+from images.jail import users as users_module
+from images.jail.accounts import AccountError, Declared, Group
+from images.jail.populate import MARKER
+from images.jail.users import apply_everywhere
+from tests.unit.images.jail_roots.roots import ME, apply, fill, nothing_said, passwd, user
+
+
+def test_accounts_are_in_all_roots_and_homes_once(source: Path, volume: Path) -> None:
+    for name in ("", "blue", "green"):
+        fill(source, volume, name)
+
+    apply(volume, alice=user(sudo=True, ssh_authorized_keys=("ssh-ed25519 A",)))
+
+    for name in ("", "blue", "green"):
+        root = jail_roots.root_of(volume, name)
+        assert passwd(root)["alice"] == str(ME)
+        assert "alice" in (root / "etc/sudoers.d/slurmstack").read_text()
+        assert (root / "etc/ssh/authorized_keys.d/alice").is_file()
+    assert (volume / "home/alice").is_dir()
+    assert list((jail_roots.root_of(volume, "blue") / "home").iterdir()) == []
+
+
+def test_a_marker_that_root_in_a_root_took_away_holds_up_no_accounts(
+    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, volume, "")
+    (volume / MARKER).unlink()
+    declared = volume / "users.json"
+    declared.write_text(json.dumps({"users": {"alice": {"uid": ME, "gid": ME}}}))
+    monkeypatch.setattr(users_module, "JAIL", volume)
+    monkeypatch.setattr(users_module, "expect_volume", lambda _: None)
+    monkeypatch.setattr(users_module, "wait_for", lambda what, condition, _: condition() or pytest.fail(what))
+    monkeypatch.setattr(process, "end_on_sigterm", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["users", str(declared)])
+    assert users_module.main() == 0
+    assert "alice" in passwd(volume)
+
+
+def test_who_left_loses_account_keys_and_sudo_in_each_root_that_pods_may_still_use(source: Path, volume: Path) -> None:
+    fill(source, volume, "")
+    apply(volume, alice=user(sudo=True, ssh_authorized_keys=("ssh-ed25519 A",)))
+    fill(source, volume, "blue")
+
+    apply(volume)
+
+    assert (volume / "etc/shadow").read_text().count("alice:!") == 1
+    assert not (volume / "etc/sudoers.d/slurmstack").exists()
+    assert not (volume / "etc/ssh/authorized_keys.d/alice").exists()
+    assert "alice" not in passwd(jail_roots.root_of(volume, "blue"))
+
+
+def test_a_number_of_somebody_who_left_is_not_given_again_in_a_new_root(source: Path, volume: Path) -> None:
+    fill(source, volume, "")
+    apply(volume, bob=user())
+    apply(volume)
+    fill(source, volume, "blue")
+
+    with pytest.raises(AccountError, match=f"the first root: user carol: uid {ME} belongs to bob in the jail"):
+        apply(volume, carol=user())
+    assert "carol" not in passwd(jail_roots.root_of(volume, "blue"))
+
+
+def test_a_number_is_remembered_when_its_root_is_gone(source: Path, volume: Path) -> None:
+    fill(source, volume, "blue")
+    jail_roots.keep_numbers(volume, users={ME: "bob", 7: "x"}, groups={20001: "team"})
+    jail_roots.keep_numbers(volume, users={ME: "somebody else"}, groups={})
+
+    with pytest.raises(AccountError, match=f"uid {ME} was that of bob in a root that was removed"):
+        apply(volume, carol=user())
+    apply(volume, bob=user())
+    with pytest.raises(AccountError, match="group others: gid 20001 was that of team in a root that was removed"):
+        apply_everywhere(volume, Declared(groups={"others": Group(gid=20001)}), nothing_said)
+
+
+def test_a_group_that_only_an_old_root_has_does_not_keep_the_new_one_from_its_users(source: Path, volume: Path) -> None:
+    fill(source, volume, "")
+    with (volume / "etc/group").open("a") as file:
+        file.write("docker:x:998:\n")
+    fill(source, volume, "blue")
+
+    said = apply(volume, alice=user(groups=("docker",)))
+
+    assert "docker:x:998:alice" in (volume / "etc/group").read_text()
+    assert any("the group docker is not in this root yet" in line for line in said)
+    with pytest.raises(AccountError, match="the group video is neither"):
+        apply(volume, alice=user(groups=("video",)))
+
+
+@pytest.mark.parametrize("path", ["etc", "etc/ssh", "etc/sudoers.d", ".slurmstack", "etc/passwd"])
+def test_a_link_in_one_root_leads_the_accounts_into_no_other(source: Path, volume: Path, path: str) -> None:
+    fill(source, volume, "")
+    fill(source, volume, "blue")
+    apply(volume, alice=user(sudo=True))
+    place = jail_roots.root_of(volume, "blue") / path
+    place.rename(place.with_name("moved"))
+    up = "/".join([".."] * (3 + path.count("/")))
+    place.symlink_to(f"{up}/{path}")
+    assert place.exists(), "the link leads into the first root"
+
+    with pytest.raises((JailViewError, AccountError), match=r"is a symbolic link|symbolic links"):
+        apply(volume)
+
+    assert place.is_symlink()
+    if path in {"etc", "etc/passwd"}:  # found before anything is written
+        assert "alice:!" not in (volume / "etc/shadow").read_text()
+
+
+def test_who_holds_the_lock_of_the_accounts_is_named_after_a_while(
+    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, volume, "")
+    monkeypatch.setattr(users_module, "LOCK_SECONDS", 0.0)
+
+    def held(*_: object) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr("fcntl.lockf", held)
+    with pytest.raises(CannotGoOnError, match="another program has held"):
+        apply(volume)
+
+
+def test_a_home_outside_of_the_root_is_not_made(source: Path, volume: Path) -> None:
+    fill(source, volume, "")
+    fill(source, volume, "blue")
+    for root in (volume, jail_roots.root_of(volume, "blue")):
+        with (root / "etc/passwd").open("a") as file:
+            file.write(f"alice:x:{ME}:{ME}::/home/../../evil:/bin/bash\n")
+    apply(volume, alice=user())
+    assert not list(volume.parent.rglob("evil"))
+
+
+def test_pods_of_a_named_root_wait_for_its_accounts(
+    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, volume, "blue")
+    root = jail_roots.root_of(volume, "blue")
+    waited: list[bool] = []
+
+    def wait_for(_what: str, there: Callable[[], bool], *_: object, **__: object) -> None:
+        waited.append(there())
+
+    monkeypatch.setattr(readiness, "wait_for", wait_for)
+    monkeypatch.setenv("JAIL_ROOT", "blue")
+
+    readiness.wait_for_jail(root, nothing_said)
+    apply(volume)
+    readiness.wait_for_jail(root, nothing_said)
+
+    assert waited == [True, False, True, True]

@@ -1,0 +1,365 @@
+"""Carrying paths from one root into a new one, where users write and want something by it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from images.common import jail_roots
+from images.common.process import RefusedError
+from images.jail import carry as carry_module
+from images.jail import populate as populate_module
+from images.jail.populate import IN_PROGRESS, MARKER, Wanted, populate, populate_root
+from images.jail.walk import DEEPEST
+
+AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="gives files to others")
+
+
+class Scene:
+    """A first root from one image, and a new one of another that carries from it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.volume = directory / "volume"
+        self.volume.mkdir()
+        self.old_image, self.new_image = directory / "old", directory / "new"
+        for image, text in ((self.old_image, "old"), (self.new_image, "new")):
+            for name in ("etc/profile.d", "home", "srv", "opt", "usr/local/bin", "usr/local/share"):
+                (image / name).mkdir(parents=True)
+            (image / "usr/local/bin/seff").write_text(text)
+            (image / "usr/local/bin/tool").write_text(f"the {text} one")
+            (image / "usr/local/man").symlink_to("share")
+        self.said: list[str] = []
+        assert populate(self.old_image, self.volume, "24.11-old", self.said.append, frozenset({"/"})) == 0
+
+    def carry(self, *paths: str, source: str = "", name: str = "blue", version: str = "24.11-new") -> Path:
+        wanted = Wanted(
+            volume=self.volume, name=name, version=version, release="24.11", carried=paths or ("/opt", "/usr/local"),
+            carried_from=source,
+        )  # fmt: skip
+        assert populate_root(self.new_image, wanted, self.said.append, frozenset({"/"})) == 0
+        return jail_roots.root_of(self.volume, name)
+
+    def left_out(self) -> list[str]:
+        return [line for line in self.said if line.startswith("left out: ")]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_what_users_installed_comes_along_with_owner_mode_times_and_links(scene: Scene) -> None:
+    app = scene.volume / "opt/app"
+    (app / "bin").mkdir(parents=True)
+    (app / "bin/run").write_text("run")
+    (app / "bin/run").chmod(0o751)
+    (app / "bin/again").hardlink_to(app / "bin/run")
+    (app / "current").symlink_to("bin/run")
+    os.utime(app / "bin/run", (1_000_000, 1_000_000))
+    app.chmod(0o2775)
+
+    new = scene.carry() / "opt/app"
+
+    assert (new / "bin/run").read_text() == "run"
+    assert (new / "bin/run").stat().st_mode & 0o7777 == 0o751
+    assert (new / "bin/run").stat().st_mtime == 1_000_000
+    assert (new / "bin/run").stat().st_ino == (new / "bin/again").stat().st_ino
+    assert (new / "current").readlink() == Path("bin/run")
+    assert new.stat().st_mode & 0o7777 == 0o2775
+    known = jail_roots.filled(scene.volume, "blue")
+    assert known is not None
+    assert (known.carried_from, known.left_out) == ("", 0)
+    assert sorted(path.name for path in jail_roots.directory_of(scene.volume, "blue").iterdir()) == [
+        "filled.json", "manifest", "root",
+    ]  # fmt: skip
+
+
+def test_files_of_the_old_image_stay_behind_and_those_that_users_changed_win(scene: Scene) -> None:
+    (scene.volume / "usr/local/bin/tool").write_text("changed by an administrator")
+    (scene.volume / "usr/local/share").chmod(0o2775)
+
+    new = scene.carry() / "usr/local"
+
+    assert (new / "bin/seff").read_text() == "new"
+    assert (new / "bin/tool").read_text() == "changed by an administrator"
+    assert (new / "share").stat().st_mode & 0o7777 == 0o2775
+
+
+def test_without_a_list_of_the_old_roots_files_those_of_the_new_image_win(scene: Scene) -> None:
+    (jail_roots.directory_of(scene.volume, "") / jail_roots.MANIFEST).unlink()
+    (scene.volume / "usr/local/bin/tool").write_text("changed by an administrator")
+    (scene.volume / "usr/local/bin/own").touch()
+
+    new = scene.carry() / "usr/local/bin"
+
+    assert (new / "tool").read_text() == "the new one"
+    assert (new / "own").exists()
+    assert any("3 are those of the new image" in line for line in scene.said)
+
+
+def test_nothing_is_carried_from_a_root_that_is_not_whole(scene: Scene) -> None:
+    (jail_roots.make_directory_of(scene.volume, "green") / "root/opt").mkdir(parents=True)
+    for source in ("green", "gone"):
+        with pytest.raises(RefusedError, match=f"the root '{source}' is not whole, so nothing can be carried from it"):
+            scene.carry("/opt", source=source)
+    assert not jail_roots.root_of(scene.volume, "blue").exists(), "nothing was begun"
+
+
+@AS_ROOT
+def test_directories_above_a_path_are_as_they_were(scene: Scene) -> None:
+    sw = scene.volume / "sw/team"
+    (sw / "app").mkdir(parents=True)
+    for path, mode, owner in ((sw.parent, 0o711, 0), (sw, 0o2770, 10007), (sw / "app", 0o700, 10008)):
+        os.chown(path, owner, owner)
+        path.chmod(mode)
+
+    new = scene.carry("/sw/team/app") / "sw"
+
+    for path, mode, owner in ((new, 0o711, 0), (new / "team", 0o2770, 10007), (new / "team/app", 0o700, 10008)):
+        assert (path.stat().st_mode & 0o7777, path.stat().st_uid) == (mode, owner), path
+
+
+@AS_ROOT
+def test_only_roots_own_files_keep_their_special_bits(scene: Scene) -> None:
+    for name, owner in (("roots", 0), ("users", 10007)):
+        file = scene.volume / "opt" / name
+        file.write_text("x")
+        os.chown(file, owner, owner)
+        file.chmod(0o6755)
+
+    new = scene.carry() / "opt"
+
+    assert (new / "roots").stat().st_mode & 0o7777 == 0o6755
+    assert (new / "users").stat().st_mode & 0o7777 == 0o755
+    assert any("/opt/users lost its set-user-ID" in line for line in scene.said)
+
+
+@AS_ROOT
+def test_a_file_that_is_swapped_while_it_is_carried_gives_nobody_the_rights_of_another(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Owner and mode of root's set-user-ID program must never come with the content of a user's file."""
+    own, mine = scene.volume / "opt/own", scene.volume / "opt/mine"
+    own.write_text("root's")
+    own.chmod(0o4755)
+    mine.write_text("a user's")
+    os.chown(mine, 10007, 10007)
+    file = carry_module.Carrying._file
+
+    def swapped(self: carry_module.Carrying, probe: int, path: str) -> None:
+        if path == "/opt/own":
+            own.rename(own.with_name("away"))
+            mine.rename(own)
+        file(self, probe, path)
+
+    monkeypatch.setattr(carry_module.Carrying, "_file", swapped)
+    new = scene.carry() / "opt/own"
+
+    found = new.stat()
+    assert (new.read_text(), found.st_uid, found.st_mode & 0o7777) in {
+        ("root's", 0, 0o4755), ("a user's", 10007, 0o644),
+    }  # fmt: skip
+
+
+def deep(directory: Path, levels: int) -> None:
+    here = os.open(directory, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d" * 200, dir_fd=here)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+def test_what_is_no_file_or_too_deep_is_left_out_and_named_and_the_root_is_filled(scene: Scene) -> None:
+    opt = scene.volume / "opt"
+    os.mkfifo(opt / "pipe")
+    listening = socket.socket(socket.AF_UNIX)
+    with contextlib.chdir(opt):  # the path is too long for a socket's address
+        listening.bind("socket")
+    deep(opt, 3 * DEEPEST)
+    (opt / "last").write_text("x")
+    (scene.volume / "usr/local/bin/tool").unlink()
+    (scene.volume / "usr/local/bin/tool").mkdir()
+    (scene.volume / "usr/local/man").unlink()
+    (scene.volume / "usr/local/man").mkdir()
+
+    new = scene.carry("/opt", "/usr/local", "/sw/x")
+
+    assert (new / "opt/last").exists()
+    assert (new / MARKER).exists()
+    reasons = "\n".join(scene.left_out())
+    for part in (
+        "/opt/pipe: it is no file",
+        "/opt/socket: it is no file",
+        "it is too deep",
+        "/sw/x: there is no such",
+        "/usr/local/bin/tool: the new image has something else",
+        "/usr/local/man: the new image has",
+    ):
+        assert part in reasons
+    known = jail_roots.filled(scene.volume, "blue")
+    assert known is not None
+    assert known.left_out == 6
+
+
+def test_a_link_leads_nothing_of_another_place_along(scene: Scene) -> None:
+    secret = scene.volume / "root"
+    secret.mkdir()
+    (secret / "key").write_text("secret")
+    (scene.volume / "opt/link").symlink_to("../root")
+    (scene.volume / "sw").symlink_to("root")
+    (scene.volume / "opt").chmod(0o777)
+
+    new = scene.carry("/opt", "/sw/key")
+
+    assert (new / "opt/link").is_symlink()
+    assert not list(new.rglob("key"))
+    assert any("/sw is no directory, or a link" in line for line in scene.left_out())
+
+
+def test_a_directory_that_becomes_a_link_meanwhile_leads_nowhere(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = scene.volume / "root"
+    secret.mkdir()
+    (secret / "key").write_text("secret")
+    (scene.volume / "opt/dir").mkdir()
+    directory = carry_module.Carrying._directory
+
+    def swapped(self: carry_module.Carrying, *arguments: object) -> None:
+        if arguments[2] == "/opt/dir":
+            (scene.volume / "opt/dir").rename(scene.volume / "opt/away")
+            (scene.volume / "opt/dir").symlink_to("../root")
+        directory(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(carry_module.Carrying, "_directory", swapped)
+    assert not list(scene.carry().rglob("key"))
+
+
+def test_holes_stay_holes_and_what_the_volume_has_no_room_for_is_left_out(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holes = scene.volume / "opt/holes"
+    with holes.open("wb") as file:
+        file.truncate(2**42)
+        file.seek(2**30)
+        file.write(b"data")
+    room = carry_module.Carrying._refuse_without_room
+
+    def little(self: carry_module.Carrying, size: int) -> None:
+        if size > 2**20:
+            raise carry_module.LeftOutError("the volume has no room for it")
+        room(self, size)
+
+    monkeypatch.setattr(carry_module.Carrying, "_refuse_without_room", little)
+    (scene.volume / "opt/large").write_bytes(os.urandom(2**21))
+
+    new = scene.carry() / "opt"
+
+    status = (new / "holes").stat()
+    assert (status.st_size, status.st_blocks * 512 < 2**20) == (2**42, True)
+    with (new / "holes").open("rb") as copied:
+        copied.seek(2**30)
+        assert copied.read(4) == b"data"
+    assert scene.left_out() == ["left out: /opt/large: the volume has no room for it"]
+
+
+def test_a_file_that_grows_as_fast_as_it_is_read_is_carried_as_it_was(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = scene.volume / "opt/log"
+    log.write_bytes(b"x" * 100)
+    pread = os.pread
+
+    def growing(file: int, size: int, at: int) -> bytes:
+        with log.open("ab") as more:
+            more.write(b"y" * 1000)
+        return pread(file, size, at)
+
+    monkeypatch.setattr(os, "pread", growing)
+    assert (scene.carry() / "opt/log").read_bytes() == b"x" * 100
+
+
+def test_who_holds_a_lease_holds_nothing_up(scene: Scene) -> None:
+    held = scene.volume / "opt/held"
+    held.write_text("x")
+    file = os.open(held, os.O_RDWR)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # by which the kernel asks for it back
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    started = time.monotonic()
+    try:
+        new = scene.carry()
+    finally:
+        os.close(file)
+        signal.signal(signal.SIGIO, before)
+    assert time.monotonic() - started < 20, "the kernel gives the holder 45 s"
+    assert not (new / "opt/held").exists()
+    assert any("/opt/held" in line for line in scene.left_out())
+
+
+@pytest.mark.parametrize(("name", "value", "why"), [("MOST", 50, "too many files"), ("SECONDS", -1.0, "no more time")])
+def test_there_is_an_end_to_what_is_carried_and_the_root_is_filled(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, name: str, value: float, why: str
+) -> None:
+    for number in range(100):
+        (scene.volume / f"opt/{number}").touch()
+    (scene.volume / "opt").chmod(0o1777)
+    monkeypatch.setattr(populate_module, name, value)
+
+    new = scene.carry()
+
+    assert (new / MARKER).exists()
+    assert any(line.startswith("carrying ended early") and why in line for line in scene.said)
+
+
+def test_an_interrupted_run_is_gone_on_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(10):
+        (scene.volume / f"opt/{number}").write_text(str(number))
+    content = carry_module.Carrying._content
+
+    def interrupted(self: carry_module.Carrying, old: int, copy: int, size: int, path: str) -> None:
+        if self.carried >= 5:
+            os.write(copy, b"half")
+            raise KeyboardInterrupt
+        content(self, old, copy, size, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(carry_module.Carrying, "_content", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            scene.carry()
+    assert jail_roots.filled(scene.volume, "blue") is None
+
+    new = scene.carry()
+
+    assert {path.name: path.read_text() for path in (new / "opt").iterdir()} == {str(n): str(n) for n in range(10)}
+    assert not (new / IN_PROGRESS).exists()
+
+
+def test_a_run_with_another_image_begins_anew_in_the_same_directory(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (scene.volume / "opt/app").touch()
+    (scene.new_image / "usr/local/bin/gone").touch()
+
+    def interrupted(*_: object) -> Iterator[None]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(carry_module.Carrying, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            scene.carry()
+    mounted = jail_roots.root_of(scene.volume, "blue").stat().st_ino
+    (scene.new_image / "usr/local/bin/gone").unlink()
+
+    new = scene.carry(version="24.11-newer")
+
+    assert new.stat().st_ino == mounted
+    assert not (new / "usr/local/bin/gone").exists()
+    assert (new / "opt/app").exists()

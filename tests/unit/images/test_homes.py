@@ -1,0 +1,175 @@
+"""Homes on a volume of their own: where it is written down, who makes them, and that nobody sees an empty /home."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.common import jail_roots, readiness
+from images.common.homes import make_home
+from images.common.process import RefusedError
+from images.health.local import find_local
+from images.jail import populate, users
+from tests.stacks import ROOT
+
+ME = os.getuid() or 10001
+ALICE = f'{{"users": {{"alice": {{"uid": {ME}, "gid": {ME}}}}}}}'
+
+
+class Scene:
+    """A jail's volume and one of homes, and the programs of the Jobs that write there."""
+
+    def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.jail, self.homes, self._image = top / "jail", top / "shared/home", top / "image"
+        for path in (self.jail, self.homes, *(self._image / name for name in ("etc/skel", "home", "srv"))):
+            path.mkdir(parents=True)
+        (self._image / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
+        (self._image / "etc/skel/.profile").write_text("of the jail")
+        self._declared = top / "users.json"
+        self._declared.write_text(ALICE)
+        self._patch = monkeypatch
+        monkeypatch.setattr(populate, "JAIL", self.jail)
+        monkeypatch.setattr(users, "JAIL", self.jail)
+        monkeypatch.setattr(populate, "Path", lambda path: self._image if path == "/" else Path(path))
+        monkeypatch.setattr(populate, "mount_points", lambda: frozenset({"/"}))
+        monkeypatch.setattr(sys, "argv", ["users", str(self._declared)])
+        monkeypatch.setattr(os, "chown", lambda *_: None)  # of the volume's top; who runs this may not be root
+
+    def run(self, *, apart: bool, root: str = "") -> None:
+        """Both Jobs, one after the other."""
+        self._tell(apart=apart, root=root)
+        assert populate.main() == 0
+        assert users.main() == 0
+
+    def pod_starts(self, *, apart: bool, root: str = "") -> bool:
+        """Whether a pod that leads into the root goes on."""
+        self._tell(apart=apart, root=root)
+        seen: list[bool] = []
+
+        def wait_for(_what: str, there: Callable[[], bool], *_: Any, **__: Any) -> None:
+            seen.append(there())
+
+        with self._patch.context() as patch:
+            patch.setattr(readiness, "wait_for", wait_for)
+            readiness.wait_for_jail(jail_roots.root_of(self.jail, root), print)
+        return all(seen)
+
+    def _tell(self, *, apart: bool, root: str) -> None:
+        self._patch.setenv("JAIL_VERSION", "24.11-abc")
+        for name, value in (("JAIL_ROOT", root), ("HOMES", str(self.homes) if apart else "")):
+            self._patch.setenv(name, value)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("root", ["", "blue"])
+def test_homes_are_made_on_their_volume_from_the_skeleton_of_the_jail(scene: Scene, root: str) -> None:
+    scene.homes.chmod(0o777)  # as provisioners leave it
+
+    scene.run(apart=True, root=root)
+
+    assert (scene.homes / "alice/.profile").read_text() == "of the jail"
+    assert (scene.homes / "alice").stat().st_mode & 0o7777 == 0o700
+    assert scene.homes.stat().st_mode & 0o7777 == 0o755
+    assert list((scene.jail / "home").iterdir()) == []
+    assert scene.pod_starts(apart=True, root=root)
+    scene.run(apart=True, root="green")
+    assert scene.pod_starts(apart=True, root="green")
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("root", ["", "green"])
+def test_nobody_goes_on_where_homes_are_elsewhere_than_the_stack_file_says(
+    scene: Scene, apart: bool, root: str
+) -> None:
+    scene.run(apart=apart)
+    before = sorted(scene.jail.rglob("*"))
+
+    with pytest.raises(SystemExit) as populating:
+        scene.run(apart=not apart, root=root)
+    with pytest.raises(SystemExit) as making:
+        users.main()
+
+    assert (populating.value.code, making.value.code) == (RefusedError.status,) * 2, "no use in trying again"
+    assert sorted(scene.jail.rglob("*")) == before
+    assert not scene.pod_starts(apart=not apart)
+    assert scene.pod_starts(apart=apart)
+    scene.run(apart=apart, root=root)
+    assert scene.pod_starts(apart=apart, root=root)
+
+
+def test_until_a_root_is_whole_the_stack_file_may_change_its_mind(scene: Scene) -> None:
+    jail_roots.note_homes(scene.jail, apart=True)
+    scene.run(apart=False)
+    assert (scene.jail / "home/alice").is_dir()
+
+
+def test_a_pod_waits_until_the_volume_is_known_to_have_homes(scene: Scene) -> None:
+    scene.run(apart=True)
+    (scene.jail / readiness.ACCOUNTS_MARKER).unlink()
+    assert not scene.pod_starts(apart=True), "nobody has taken the volume's top from everybody yet"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"homes": "elsewhere"}', "\xff", "1" * 5000])
+def test_whatever_root_in_the_jail_writes_there_a_pod_of_a_jail_with_homes_starts(scene: Scene, text: str) -> None:
+    scene.run(apart=False)
+    (scene.jail / readiness.ACCOUNTS_MARKER).write_text(text, encoding="latin-1")
+    assert scene.pod_starts(apart=False)
+
+
+def test_a_pipe_in_its_place_holds_no_pod_up(scene: Scene) -> None:
+    scene.run(apart=False)
+    (scene.jail / readiness.ACCOUNTS_MARKER).unlink()
+    os.mkfifo(scene.jail / readiness.ACCOUNTS_MARKER)
+    assert scene.pod_starts(apart=False)
+
+
+def test_a_home_that_is_no_home_of_home_stays_where_it_was(scene: Scene) -> None:
+    scene.run(apart=True)
+    passwd = scene.jail / "etc/passwd"
+    passwd.write_text(passwd.read_text().replace("/home/alice", "/srv/alice"))
+    scene.run(apart=True)
+    assert (scene.jail / "srv/alice").is_dir()
+    assert not (scene.homes.parent / "srv").exists()
+
+
+def test_checks_of_nodes_look_at_the_volume_where_users_see_it() -> None:
+    told = {"JAIL": "/jail", "HOMES": "/shared/home"}
+    assert find_local(told, Path("/nothing")).node.homes == Path("/jail/home")
+    assert find_local({"JAIL": "/jail"}, Path("/nothing")).node.homes is None
+    assert find_local({"JAIL": "", "HOMES": "/shared/home"}, Path("/nothing")).node.homes is None
+
+
+BOUND = """
+import os, subprocess, sys
+from pathlib import Path
+from images.common.homes import make_home
+from images.common.jail_view import Bind, show
+top = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "tmpfs", top / "homes"], check=True)
+show(top / "jail", Bind(path="/home", source=str(top / "homes")))
+print(make_home(top / "jail", "/home/DOMAIN/carol", 10003, 10003))
+print(os.listdir(top / "homes/DOMAIN"), (top / "homes/DOMAIN/carol").stat().st_uid)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_a_home_at_the_first_login_is_made_across_the_mount_point(tmp_path: Path) -> None:
+    for name in ("jail/home", "jail/etc/skel", "homes"):
+        (tmp_path / name).mkdir(parents=True)
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", BOUND, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["True", "['carol'] 10003"], done.stderr
+    assert list((tmp_path / "jail/home").iterdir()) == []
+    assert make_home(tmp_path / "jail", "/home/other", ME, ME)

@@ -1,0 +1,177 @@
+"""Looking at roots and removing them, while users write there."""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from images.common import jail_roots
+from images.common.log import Log
+from images.common.process import RefusedError
+from images.jail import removal, roots, walk
+from images.jail.manifest import compare, read_manifest
+from images.jail.populate import Wanted, populate, populate_root
+from images.jail.walk import DEEPEST, Bounds
+
+SAID = io.StringIO()
+LOG = Log("roots", SAID)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    source, path = tmp_path / "image", tmp_path / "volume"
+    path.mkdir()
+    for name in ("etc", "home", "srv", "usr/bin", "usr/local/bin", "opt"):
+        (source / name).mkdir(parents=True)
+    (source / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    for name in ("one", "two", "three"):
+        (source / "usr/bin" / name).write_text(name)
+    (source / "usr/bin/link").symlink_to("one")
+    assert populate(source, path, "24.11-abc", LOG, frozenset({"/"})) == 0
+    wanted = Wanted(volume=path, name="blue", version="24.11-def", release="24.11")
+    assert populate_root(source, wanted, LOG, frozenset({"/"})) == 0
+    return path
+
+
+def deep(directory: Path, levels: int) -> None:
+    """A tree that is deeper than any path may be long."""
+    here = os.open(directory, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d" * 100, dir_fd=here)
+        below = os.open("d" * 100, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    os.close(here)
+
+
+def test_all_roots_are_listed_with_what_is_known_of_them(volume: Path) -> None:
+    (volume / "home/alice").mkdir()
+    (volume / "home/alice/large").write_bytes(b"x" * 2**20)
+    jail_roots.make_directory_of(volume, "green")
+
+    first, blue, green = roots.list_roots(volume, sizes=True)
+
+    assert (first["name"], first["whole"], first["version"], first["release"]) == ("", True, "24.11-abc", "24.11")
+    assert 0 < first["bytes"] < 2**20, "homes are no part of a root"
+    assert (blue["name"], blue["version"], blue["more"]) == ("blue", "24.11-def", False)
+    assert (green["name"], green["whole"]) == ("green", False)
+
+
+def test_what_users_added_changed_and_removed_is_told(volume: Path) -> None:
+    root = jail_roots.root_of(volume, "blue")
+    assert roots.diff(volume, "blue")["counts"] == {"added": 0, "changed": 0, "removed": 0}
+    (root / "opt/app/lib").mkdir(parents=True)
+    (root / "opt/app/lib/x").write_text("x")
+    (root / "usr/bin/one").write_text("longer")
+    (root / "usr/bin/two").unlink()
+    (root / "usr/bin/three").chmod(0o4755)
+    (root / "usr/bin/link").unlink()
+    (root / "usr/bin/link").symlink_to("three")
+    (root / "home/alice").mkdir()
+    (root / "etc/passwd").write_text("ours")
+
+    found = roots.diff(volume, "blue")
+
+    assert found["added"] == {"/opt/app": 3}
+    assert sorted(found["changed"]) == ["/usr/bin/link", "/usr/bin/one", "/usr/bin/three"]
+    assert found["removed"] == ["/usr/bin/two"]
+    assert not found["incomplete"]
+
+
+def test_a_directory_that_went_is_told_once(volume: Path) -> None:
+    root = jail_roots.root_of(volume, "blue")
+    for name in ("one", "two", "three", "link"):
+        (root / "usr/bin" / name).unlink()
+    (root / "usr/bin").rmdir()
+    found = roots.diff(volume, "blue")
+    assert (found["removed"], found["counts"]["removed"]) == (["/usr/bin"], 5)
+
+
+def test_a_root_without_a_list_of_its_files_is_told(volume: Path) -> None:
+    (jail_roots.directory_of(volume, "") / jail_roots.MANIFEST).unlink()
+    with pytest.raises(RefusedError, match="the first root was filled by a version of slurmstack that kept no list"):
+        roots.diff(volume, "")
+    with pytest.raises(RefusedError, match="there is no root 'green' that is whole"):
+        roots.diff(volume, "green")
+
+
+def test_a_look_ends_however_many_files_there_are_and_however_deep(volume: Path) -> None:
+    root = jail_roots.root_of(volume, "blue")
+    was = read_manifest(jail_roots.directory_of(volume, "blue") / jail_roots.MANIFEST)
+    assert was is not None
+    for number in range(200):
+        (root / f"opt/{number}").touch()
+    found = compare(root, was, Bounds(time.monotonic() + 60, 100))
+    assert found.incomplete.startswith("too many files, at /")
+    assert compare(root, was, Bounds(time.monotonic() - 1, 10**6)).incomplete.startswith("no more time, at /")
+    deep(root / "opt", 3 * DEEPEST)
+    assert compare(root, was).incomplete.startswith("not gone into, as it is too deep: /opt/ddd")
+
+
+def test_names_that_would_write_on_a_terminal_do_not(volume: Path) -> None:
+    (jail_roots.root_of(volume, "blue") / "opt/\x1b[2Jx\n").touch()
+    (jail_roots.root_of(volume, "blue") / os.fsdecode(b"opt/\xff")).touch()
+    assert sorted(roots.diff(volume, "blue")["added"]) == ["/opt/\\udcff", "/opt/\\x1b[2Jx\\n"]
+
+
+def test_a_link_to_another_root_is_not_gone_into(volume: Path) -> None:
+    root = jail_roots.root_of(volume, "blue")
+    (root / "opt").rmdir()
+    (root / "opt").symlink_to("../../..")
+    assert roots.diff(volume, "blue")["changed"] == ["/opt"]
+    removal.remove(volume, "blue", LOG)
+    assert (volume / "usr/bin/one").exists()
+
+
+def test_a_removed_root_is_gone_whatever_is_in_it_and_its_numbers_are_kept(volume: Path) -> None:
+    root = jail_roots.root_of(volume, "blue")
+    (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nbob:x:10007:10007::/home/bob:/bin/sh\nx:x:junk\n")
+    deep(root / "opt", 600)
+    os.mkfifo(root / "opt/pipe")
+    (root / "opt/closed").mkdir(mode=0)
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
+    try:
+        removal.remove(volume, "blue", LOG)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert sorted(path.name for path in (volume / jail_roots.ROOTS).iterdir()) == [".first", ".numbers.json"]
+    assert jail_roots.kept_numbers(volume, "users") == {10007: "bob"}
+    assert (volume / "usr/bin/one").exists()
+    with pytest.raises(RefusedError, match="there is no root 'blue'"):
+        removal.remove(volume, "blue", LOG)
+
+
+def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_meanwhile(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(removal, "_clear", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            removal.remove(volume, "blue", LOG)
+    assert jail_roots.whole(volume) == [""]
+
+    removal.remove(volume, "blue", LOG)
+    assert [path.name for path in (volume / jail_roots.ROOTS).iterdir() if "removing" in path.name] == []
+
+
+def test_the_first_root_cannot_be_removed(volume: Path) -> None:
+    for name in ("", ".first", "..", "."):
+        with pytest.raises(RefusedError):
+            removal.remove(volume, name, LOG)
+    assert (volume / "usr/bin/one").exists()
+
+
+def test_long_paths_are_shortened() -> None:
+    assert len(walk.shown("/" + "a" * 10_000)) < 320

@@ -1,0 +1,152 @@
+"""The Lease of two controllers, against an API server that refuses what a real one refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from images.common.kubernetes import Kube, KubeError
+from images.common.wait import Clock
+from images.controller.endpoint import ACTIVE, lead_to
+from images.controller.lease import SECONDS, Lease
+from tests.fakes.kubernetes import FakeKubernetes
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/slurm/leases"
+PODS = "/api/v1/namespaces/slurm/pods"
+
+
+class Hands(Clock):
+    """A clock that stands until it is moved."""
+
+    time = 100.0
+
+    def now(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def api() -> Iterator[FakeKubernetes]:
+    server = FakeKubernetes()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def kube(api: FakeKubernetes) -> Kube:
+    return Kube(host="127.0.0.1", port=api.port, namespace="slurm", tls=False)
+
+
+def spec(api: FakeKubernetes) -> dict[str, Any]:
+    found: dict[str, Any] = api.collections[LEASES]["controller"]["spec"]
+    return found
+
+
+def test_the_first_one_takes_it_and_the_other_waits(api: FakeKubernetes, kube: Kube) -> None:
+    one, other = Lease(kube, "a"), Lease(kube, "b")
+    assert one.acquire(1) == 1
+    assert other.acquire(1) is None
+    assert one.renew(1)
+    assert (spec(api)["holderIdentity"], spec(api)["leaseTransitions"]) == ("a", 1)
+
+
+def test_it_runs_out_when_nobody_renews_it_for_as_long_as_one_has_watched(kube: Kube) -> None:
+    clock = Hands()
+    one, other = Lease(kube, "a"), Lease(kube, "b", clock)
+    one.acquire(1)
+    clock.time += 1000  # however old it may have been before
+    assert other.acquire(1) is None
+    clock.time += SECONDS - 0.1
+    one.renew(1)
+    assert other.acquire(1) is None
+    clock.time += SECONDS - 0.1
+    assert other.acquire(1) is None
+    clock.time += 0.2
+    assert one.is_mine(1)
+    assert other.acquire(1) == 2
+    assert not one.is_mine(1)
+    assert not one.renew(1)
+
+
+def test_a_term_is_never_below_what_the_volume_has(kube: Kube) -> None:
+    assert Lease(kube, "a").acquire(8) == 8
+
+
+def test_the_same_pod_goes_on_at_once_in_a_later_term(kube: Kube) -> None:
+    Lease(kube, "a").acquire(1)
+    assert Lease(kube, "a").acquire(1) == 2
+
+
+def test_of_two_that_see_it_run_out_one_gets_it(api: FakeKubernetes, kube: Kube) -> None:
+    Lease(kube, "a").acquire(1)
+    Lease(kube, "a").release(1)
+    faster = Lease(kube, "c")
+
+    def first() -> None:
+        api.before_change = lambda: None
+        assert faster.acquire(1) == 2
+
+    api.before_change = first
+    assert Lease(kube, "b").acquire(1) is None
+    assert spec(api)["holderIdentity"] == "c"
+
+
+def test_what_is_released_may_be_taken_at_once(kube: Kube) -> None:
+    one = Lease(kube, "a")
+    one.acquire(1)
+    one.release(1)
+    assert Lease(kube, "b").acquire(1) == 2
+    one.release(1)
+    assert Lease(kube, "a").acquire(1) is None
+
+
+def test_what_is_released_while_a_renewal_is_under_way_is_released(api: FakeKubernetes, kube: Kube) -> None:
+    one = Lease(kube, "a")
+    one.acquire(1)
+
+    def renewed() -> None:
+        api.before_change = lambda: None
+        assert one.renew(1)
+
+    api.before_change = renewed
+    one.release(1)
+    assert spec(api)["holderIdentity"] == ""
+
+
+def test_who_asks_an_api_server_that_is_away_is_told_so(api: FakeKubernetes, kube: Kube) -> None:
+    one = Lease(kube, "a")
+    one.acquire(1)
+    api.down = True
+    with pytest.raises(KubeError):
+        one.renew(1)
+
+
+def test_after_an_api_server_that_was_away_it_is_watched_anew(api: FakeKubernetes, kube: Kube) -> None:
+    clock = Hands()
+    one, other = Lease(kube, "a"), Lease(kube, "b", clock)
+    one.acquire(1)
+    assert other.acquire(1) is None
+    api.down = True
+    with pytest.raises(KubeError):
+        other.acquire(1)
+    api.down = False
+    clock.time += 10 * SECONDS
+    assert other.acquire(1) is None, "nobody could renew it"
+    clock.time += SECONDS
+    assert other.acquire(1) == 2
+
+
+def test_the_service_leads_to_one_pod_and_no_longer_to_the_other(api: FakeKubernetes, kube: Kube) -> None:
+    for name in ("controller-0", "controller-1"):
+        api.put(PODS, name, metadata={"labels": {"app": "x"}})
+    for me, other in (("controller-0", "controller-1"), ("controller-1", "controller-0")):
+        lead_to(kube, me)
+        labels = {name: pod["metadata"]["labels"] for name, pod in api.collections[PODS].items()}
+        assert labels == {me: {"app": "x", ACTIVE: "yes"}, other: {"app": "x"}}
+
+
+def test_the_other_pod_may_be_gone(api: FakeKubernetes, kube: Kube) -> None:
+    api.put(PODS, "controller-1", metadata={"labels": {}})
+    lead_to(kube, "controller-1")
+    assert api.collections[PODS]["controller-1"]["metadata"]["labels"] == {ACTIVE: "yes"}

@@ -1,0 +1,136 @@
+"""The state volume of two controllers: one step, after which the one before finds nothing any more."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from images.common import terms
+from images.common.process import RefusedError
+
+ME = (os.getuid(), os.getgid())
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """As one controller leaves it."""
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "hash.1/job.11").mkdir(parents=True)
+    (tmp_path / "hash.1/job.11/script").write_text("#!/bin/sh\n")
+    (tmp_path / "job_state").write_text("jobs")
+    return tmp_path
+
+
+def files(volume: Path) -> list[str]:
+    return sorted(str(path.relative_to(volume)) for path in volume.rglob("*") if path.is_file())
+
+
+def test_what_one_controller_left_is_the_first_term(volume: Path) -> None:
+    directory = terms.take_over(1, ME, volume)
+    assert directory == terms.current(volume) == volume / "term-1"
+    assert files(volume) == ["term-1/hash.1/job.11/script", "term-1/job_state"]
+
+
+def test_an_adoption_that_was_interrupted_goes_on(volume: Path) -> None:
+    (volume / "adopting").mkdir()
+    (volume / "job_state").rename(volume / "adopting/job_state")
+    terms.take_over(3, ME, volume)
+    assert files(volume) == ["term-3/hash.1/job.11/script", "term-3/job_state"]
+
+
+def test_whoever_wrote_before_finds_nothing_any_more(volume: Path) -> None:
+    before = terms.take_over(1, ME, volume)
+    unfinished = (before / "job_state.new").open("w")
+    after = terms.take_over(2, ME, volume)
+    with pytest.raises(FileNotFoundError):
+        (before / "job_state").write_text("of the past")
+    with pytest.raises(FileNotFoundError):
+        (before / "job_state.new").rename(before / "job_state")
+    unfinished.write("of the past")
+    unfinished.close()
+    assert (after / "job_state").read_text() == "jobs"
+    assert not (after / "job_state.new").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_well"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EROFS, False), (errno.ESTALE, False)]
+)
+def test_a_volume_that_is_full_answers_and_one_that_takes_no_writes_does_not(
+    volume: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, is_well: bool
+) -> None:
+    def refuse(_: Path) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "utime", refuse)
+    with contextlib.nullcontext() if is_well else pytest.raises(OSError, match=os.strerror(code)):
+        terms.touch(volume)
+
+
+@pytest.mark.parametrize(
+    ("mounted", "is_well"),
+    [
+        ("nfs4 server:/state rw,vers=4.2,hard", False), ("nfs server:/state rw,lookupcache=none", True),
+        ("nfs4 server:/state rw,sync,noac,hard", True), ("ceph mon:/state rw", True), ("virtiofs state rw", True),
+    ],
+)  # fmt: skip
+def test_nfs_that_remembers_names_is_refused(volume: Path, tmp_path: Path, mounted: str, *, is_well: bool) -> None:
+    """As the kernel lists it: "show_options" of fs/nfs/super.c."""
+    mountinfo = tmp_path / "mountinfo"
+    mountinfo.write_text(f"500 400 0:40 / / rw - overlay overlay rw\n501 500 0:41 / {volume} rw - {mounted}\n")
+    with contextlib.nullcontext() if is_well else pytest.raises(RefusedError, match="mountOptions"):
+        terms.expect_no_memory(volume, mountinfo)
+
+
+@pytest.mark.parametrize("term", [1, 2])
+def test_an_old_term_never_comes_back(volume: Path, term: int) -> None:
+    terms.take_over(2, ME, volume)
+    with pytest.raises(terms.LostError):
+        terms.take_over(term, ME, volume)
+    assert terms.current(volume) == volume / "term-2"
+
+
+def test_who_was_paused_between_looking_and_renaming_takes_nothing(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = terms.take_over(4, ME, volume)
+    terms.take_over(6, ME, volume)
+    monkeypatch.setattr(terms, "current", lambda _: seen)
+    with pytest.raises(terms.LostError):
+        terms.take_over(5, ME, volume)
+    assert files(volume) == ["term-6/hash.1/job.11/script", "term-6/job_state"]
+
+
+def test_one_controller_finds_it_where_it_looks(volume: Path) -> None:
+    before = files(volume)
+    terms.take_over(7, ME, volume)
+    terms.return_to_one(volume)
+    assert files(volume) == before
+    terms.return_to_one(volume)
+    assert files(volume) == before
+
+
+@pytest.mark.parametrize("left", ["adopting", "returning"])
+@pytest.mark.parametrize("finish", [terms.return_to_one, lambda volume: terms.take_over(9, ME, volume)])
+def test_what_was_interrupted_goes_on_the_other_way_as_well(
+    volume: Path, left: str, finish: Callable[[Path], object]
+) -> None:
+    """One that is killed while it adopts, and then there is to be but one; or the other way round, or a restore."""
+    before = files(volume)
+    (volume / left).mkdir()
+    (volume / "job_state").rename(volume / left / "job_state")
+    finish(volume)
+    directory = terms.current(volume) or volume
+    assert files(directory) == before
+
+
+def test_a_return_that_was_interrupted_goes_on(volume: Path) -> None:
+    before = files(volume)
+    terms.take_over(7, ME, volume).rename(volume / "returning")
+    (volume / "returning/job_state").rename(volume / "job_state")
+    terms.return_to_one(volume)
+    assert files(volume) == before
