@@ -57,7 +57,8 @@ _DNS_READY_S = 60
 def up(report: Report, images: Callable[[], Path]) -> None:
     """Bring the cluster up, or back up, with these images on its nodes; with a healthy cluster it changes nothing.
 
-    `images` builds an archive where need be and names it; it is called when nothing speaks against a start any more.
+    `images` builds an archive where need be and names it; it is called when nothing speaks against a start any more,
+    in a thread of its own.
 
     Raises `LocalError` where the machine does not allow it, before anything is touched if that can be known.
     """
@@ -65,8 +66,7 @@ def up(report: Report, images: Callable[[], Path]) -> None:
     namespaces.check_place()
     with lock.exclusive():
         _require_removed(teardown.finish_removal())
-        setup = _prepare(report)
-        ours = images()
+        setup, ours = _prepare(report, images)
         # Always: a firewall that is loaded again (`nft flush ruleset`) takes our rules away and stops no process.
         for warning in network.ensure_host(setup.addresses):
             report.info(f"warning: {warning}")
@@ -83,6 +83,14 @@ def up(report: Report, images: Callable[[], Path]) -> None:
             with report.step("Import the images on the nodes") as step:
                 if not imagestore.load(setup, ours):
                     step.note("already there")
+
+
+def build_all(report: Report, images: Callable[[], Path]) -> None:
+    """Fetch and build what `up` needs, and start nothing. Raises `LocalError` as `up` does."""
+    _require_root()
+    with lock.exclusive():
+        shell.use(tools.ensure_tools(report).env())
+        _build(report, images)
 
 
 def down(report: Report, *, purge: bool = False) -> None:
@@ -164,8 +172,17 @@ def _require_root() -> None:
         raise LocalError("the local cluster makes network namespaces and mounts: it needs root", "run it with sudo")
 
 
-def _prepare(report: Report) -> Setup:
-    """Have all programs and files there, and know that nothing of somebody else's is in the way."""
+def _build(report: Report, images: Callable[[], Path]) -> tuple[build.Binaries, Path]:
+    """Build programs and images side by side: the images mostly wait for Debian's packages and the disk."""
+    with ThreadPoolExecutor(1) as pool:
+        ours = pool.submit(images)
+        binaries = build.ensure_binaries(report)
+        archives.ensure_system_archives(report, binaries)
+        return binaries, ours.result()
+
+
+def _prepare(report: Report, images: Callable[[], Path]) -> tuple[Setup, Path]:
+    """Have all programs, images and files there, and know that nothing of somebody else's is in the way."""
     wanted = ranges.from_environment()
     recorded = _recorded()
     if recorded is not None and recorded != (wanted, _NODES):
@@ -177,16 +194,15 @@ def _prepare(report: Report) -> Setup:
     found = tools.ensure_tools(report)
     shell.use(found.env())
     network.check(wanted)
-    binaries = build.ensure_binaries(report)
-    archives.ensure_system_archives(report, binaries)
+    if recorded is None and paths.cluster().exists() and any(paths.cluster().iterdir()):
+        raise LocalError(f"{paths.cluster()} holds the remains of a cluster", "run `down` first")
+    binaries, ours = _build(report, images)
     if recorded is None:
-        if paths.cluster().exists() and any(paths.cluster().iterdir()):
-            raise LocalError(f"{paths.cluster()} holds the remains of a cluster", "run `down` first")
         record = {"addresses": wanted.as_json(), "nodes": len(_NODES)}
         files.write_whole(paths.cluster() / "cluster.json", json.dumps(record))
     pki.ensure(wanted, len(_NODES))
     pki.publish_admin_kubeconfig()
-    return Setup(addresses=wanted, tools=found, binaries=binaries, nodes=_NODES)
+    return Setup(addresses=wanted, tools=found, binaries=binaries, nodes=_NODES), ours
 
 
 def _existing(node: str | None = None) -> Setup:

@@ -41,6 +41,17 @@ def up(
 
 
 @app.command()
+def build(
+    slurm_version: Annotated[
+        str, typer.Option(help="Build the images for this Slurm version: 24.11 or 26.05.")
+    ] = "24.11",
+) -> None:
+    """Fetch and build what `local up` needs, and start nothing: before the network goes, or in CI."""
+    report = open_report()
+    cluster.build_all(report, images=lambda: images.ensure_images(report, slurm_version).archive)
+
+
+@app.command()
 def down(
     *,
     purge: Annotated[bool, typer.Option("--purge", help="Remove the cache of built programs and images too.")] = False,

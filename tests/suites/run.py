@@ -1,0 +1,134 @@
+"""Runs a step: its commands, pytest, and once more what has failed, in a new process with new clusters."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.stacks import ROOT
+from tests.suites import junit
+from tests.suites.junit import Outcome
+from tests.suites.steps import Step
+
+LOGS = ROOT / "test-logs"
+"""Where JUnit files and the logs of failed tests lie."""
+
+MOST_RESCUED = 2
+"""So many modules of a suite may fail once and pass in a new process; with more the suite has failed."""
+
+STEP_LIMIT_S = 3600
+"""After that a step is ended: something hangs that pytest's own limit for a test does not see."""
+
+PYTEST = ("-m", "pytest", "-q", "--no-loadscope-reorder", "-rfE", "--durations=15", "--durations-min=5", "-o", "junit_family=xunit1")
+
+Run = Callable[[tuple[str, ...]], int]
+"""Runs this Python with these arguments to its end; its exit status."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a step ended."""
+
+    step: str
+    seconds: float
+    problem: str = ""
+    """Why it failed, besides tests."""
+    passed: int = 0
+    skipped: int = 0
+    failed: tuple[str, ...] = ()
+    flaky: tuple[str, ...] = ()
+    """Tests that failed and passed in a new process."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.failed and not self.problem
+
+
+def run_python(arguments: tuple[str, ...]) -> int:
+    """Run this Python in the repository, with all that it starts in one process group, to its end.
+
+    On Ctrl-C it gets the same signal and the time to put away what it has made.
+    """
+    process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return process.wait(STEP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        print(f"ended: it took more than {STEP_LIMIT_S} s", flush=True)
+        return _end(process)
+    except BaseException:
+        _end(process)
+        raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """Interrupt it, and kill it where that is not enough within two minutes."""
+    for how in (signal.SIGINT, signal.SIGKILL):
+        os.killpg(process.pid, how)
+        try:
+            return process.wait(120)
+        except subprocess.TimeoutExpired:
+            continue
+    return process.wait()
+
+
+def run_step(step: Step, *, may_rescue: int = MOST_RESCUED, run: Run = run_python) -> Result:
+    """Run a step. At most `may_rescue` modules that failed get a second try."""
+    started = time.monotonic()
+    print(f"\n== {step.name}: {step.about}", flush=True)
+    try:
+        problem, first, flaky = _run(step, may_rescue, run)
+    finally:
+        for command in step.after:
+            run(command)
+    return Result(
+        step=step.name,
+        seconds=round(time.monotonic() - started, 1),
+        problem=problem,
+        passed=len(first.passed),
+        skipped=len(first.skipped),
+        failed=tuple(sorted(first.failed - flaky)),
+        flaky=tuple(sorted(flaky)),
+    )
+
+
+def _run(step: Step, may_rescue: int, run: Run) -> tuple[str, Outcome, frozenset[str]]:
+    """Why it failed besides tests, what the tests did, and which of them passed in a new process."""
+    problem, first = _try(step, step.pytest, step.name, run)
+    modules = first.failed_modules
+    if problem or not modules or len(modules) > may_rescue:
+        return problem, first, frozenset()
+    print(f"\n== {step.name}: once more, in a new process: {' '.join(modules)}", flush=True)
+    for command in step.after:
+        run(command)
+    options = tuple(argument for argument in step.pytest if not argument.startswith("tests/"))
+    problem, second = _try(step, (*options, *modules), f"{step.name}-again", run)
+    return "", first, frozenset() if problem else first.failed & second.passed
+
+
+def _try(step: Step, arguments: tuple[str, ...], name: str, run: Run) -> tuple[str, Outcome]:
+    """Run the step's commands and pytest: why it failed besides tests, and what the tests did."""
+    for command in step.before:
+        if status := run(command):
+            return f"{' '.join(command)} ended with status {status}", Outcome()
+    if not arguments:
+        return "", Outcome()
+    LOGS.mkdir(exist_ok=True)
+    report = LOGS / f"{name}.xml"
+    report.unlink(missing_ok=True)
+    status = run((*PYTEST, f"--junitxml={report}", *arguments))
+    outcome = junit.read(report)
+    if outcome is None:
+        return f"pytest did not come to its end: status {status}", Outcome()
+    if status != bool(outcome.failed):
+        return f"pytest ended with status {status}", outcome
+    return "", outcome
+
+
+def load() -> float:
+    """How busy the machine was in the last five minutes: processes that ran or wanted to."""
+    return round(os.getloadavg()[1], 1)

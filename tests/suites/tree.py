@@ -1,0 +1,39 @@
+"""What was tested: the commit, and a name of the tree that does not change when a record of it is committed."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+
+from tests.stacks import ROOT
+
+RECORDS = "test-record"
+QUARANTINE = "tests/quarantine.toml"
+
+
+def git(*arguments: str) -> str:
+    """What git prints. Empty where it fails, as outside of a repository."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def commit() -> str:
+    """The commit that is checked out, with `+` where files differ from it."""
+    changed = git("status", "--porcelain", "--", ".", f":(exclude){RECORDS}")
+    return git("rev-parse", "HEAD") + ("+" if changed else "")
+
+
+def tree(revision: str = "HEAD") -> str:
+    """A name for the files of a commit, without the records of tests and the quarantine."""
+    kept = [line for line in git("ls-tree", "-r", revision).splitlines() if not _is_record(line.partition("\t")[2])]
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
+
+
+def commits_since(revision: str) -> int | None:
+    """How many commits came after it; None where it is not known here."""
+    counted = git("rev-list", "--count", f"{revision}..HEAD")
+    return int(counted) if counted else None
+
+
+def _is_record(path: str) -> bool:
+    return path.startswith(f"{RECORDS}/") or path == QUARANTINE

@@ -1,0 +1,237 @@
+"""The runner of the tests: what it makes of pytest's words, of failures, and of what passes the second time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from tests.suites import full, gate, junit, quarantine, run, steps
+from tests.suites.full import Record
+from tests.suites.run import Result, run_step
+from tests.suites.steps import FULL, GATE, Step, chosen
+
+TODAY = date(2026, 11, 28)
+
+
+class PlayedPytest:
+    """Takes the place of the processes: each run of pytest writes the next report and ends as pytest would."""
+
+    def __init__(self, *runs: dict[str, str]) -> None:
+        self._runs: Iterator[dict[str, str]] = iter(runs)
+        self.commands: list[tuple[str, ...]] = []
+        self.statuses: dict[tuple[str, ...], int] = {}
+
+    def __call__(self, arguments: tuple[str, ...]) -> int:
+        self.commands.append(arguments)
+        if "pytest" not in arguments:
+            return self.statuses.get(arguments, 0)
+        outcomes = next(self._runs)
+        if not outcomes:
+            return 3
+        [report] = [option.partition("=")[2] for option in arguments if option.startswith("--junitxml=")]
+        Path(report).write_text(junit_file(outcomes), encoding="utf-8")
+        return 1 if {"failure", "error"} & {*outcomes.values()} else 0
+
+
+def junit_file(outcomes: dict[str, str]) -> str:
+    """A report in the form of pytest 9 with xunit1: test -> `passed`, `failure`, `error`, `skipped`."""
+    cases = []
+    for test, outcome in outcomes.items():
+        file, *within, name = test.split("::")
+        classname = ".".join([file.removesuffix(".py").replace("/", "."), *within])
+        inner = "" if outcome == "passed" else f'<{outcome} message="m">text</{outcome}>'
+        cases.append(f'<testcase classname="{classname}" file="{file}" line="3" name="{name}">{inner}</testcase>')
+    return f'<testsuites><testsuite name="pytest">{"".join(cases)}</testsuite></testsuites>'
+
+
+STEP = Step(name="daemons", about="", pytest=("-m", "gate", "tests/slurm"), before=(("begin",),), after=(("end",),))
+A, B, C = (f"tests/slurm/test_{letter}.py::test_it" for letter in "abc")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "LOGS", tmp_path / "logs")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_ids_are_read_as_pytest_takes_them(tmp_path: Path) -> None:
+    report = tmp_path / "junit.xml"
+    outcomes = {
+        "tests/unit/test_x.py::test_a[24.11-b.c]": "passed",
+        "tests/unit/test_x.py::Class::test_b": "failure",
+        "tests/unit/test_x.py::test_c": "error",
+        "tests/unit/test_x.py::test_d": "skipped",
+    }
+    report.write_text(junit_file(outcomes), encoding="utf-8")
+    found = junit.read(report)
+    assert found is not None
+    assert found.passed == {"tests/unit/test_x.py::test_a[24.11-b.c]"}
+    assert found.failed == {"tests/unit/test_x.py::Class::test_b", "tests/unit/test_x.py::test_c"}
+    assert found.skipped == {"tests/unit/test_x.py::test_d"}
+    assert found.failed_modules == ("tests/unit/test_x.py",)
+
+
+def test_a_file_that_cannot_be_collected_has_failed(tmp_path: Path) -> None:
+    report = tmp_path / "junit.xml"
+    case = '<testcase classname="" file="tests/unit/test_x.py" name="tests.unit.test_x"><error message="m"/></testcase>'
+    report.write_text(f"<testsuites><testsuite>{case}</testsuite></testsuites>", encoding="utf-8")
+    found = junit.read(report)
+    assert found is not None
+    assert found.failed == {"tests/unit/test_x.py"}
+
+
+def test_a_module_that_failed_runs_once_more_in_a_new_process_with_its_clusters_made_anew() -> None:
+    played = PlayedPytest({A: "failure", B: "passed"}, {A: "passed"})
+    result = run_step(STEP, run=played)
+    assert (result.ok, result.flaky, result.failed) == (True, (A,), ())
+    first, second = [command for command in played.commands if "pytest" in command]
+    assert first[-1] == "tests/slurm"
+    assert second[-3:] == ("-m", "gate", "tests/slurm/test_a.py")
+    assert [command for command in played.commands if "pytest" not in command] == [("begin",), ("end",)] * 2
+
+
+def test_a_module_that_fails_again_has_failed() -> None:
+    result = run_step(STEP, run=PlayedPytest({A: "failure"}, {A: "failure"}))
+    assert (result.ok, result.failed, result.flaky) == (False, (A,), ())
+
+
+def test_more_modules_than_two_are_not_run_again() -> None:
+    result = run_step(STEP, run=PlayedPytest({A: "failure", B: "error", C: "failure"}))
+    assert result.failed == (A, B, C)
+
+
+@pytest.mark.parametrize("status", [1, 139])
+def test_what_does_not_come_to_its_end_has_failed(status: int) -> None:
+    assert not run_step(STEP, run=PlayedPytest({})).ok, "no report"
+    broken = PlayedPytest({A: "passed"})
+    broken.statuses[("begin",)] = status
+    result = run_step(STEP, run=broken)
+    assert not result.ok
+    assert "begin" in result.problem
+    assert broken.commands[-1] == ("end",), "what it has made is put away"
+
+
+def test_all_steps_run_and_the_summary_names_what_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    second = Step(name="program", about="", pytest=("tests/unit",))
+    played = PlayedPytest({A: "failure"}, {A: "failure"}, {B: "passed", C: "failure"}, {C: "passed"})
+    assert gate.run_gate([STEP, second], run=played, flaky=tmp_path / "record/flaky.jsonl") == 1
+    printed = capsys.readouterr().out
+    assert f"failed: {A}" in printed
+    assert f"passed in a new process: {C}" in printed
+    assert printed.splitlines()[-2] == "1 passed, 1 failed"
+    written = json.loads((tmp_path / "state/slurmstack/gate.json").read_text())
+    assert written["result"] == "failed"
+    assert [(step["step"], step["failed"], step["flaky"]) for step in written["steps"]] == [
+        ("daemons", [A], []),
+        ("program", [], [C]),
+    ]
+    [line] = (tmp_path / "record/flaky.jsonl").read_text().splitlines()
+    assert json.loads(line)["id"] == C
+
+
+def test_a_third_rescued_module_fails_the_gate(tmp_path: Path) -> None:
+    second = Step(name="program", about="", pytest=("tests/unit",))
+    played = PlayedPytest({A: "failure", B: "failure"}, {A: "passed", B: "passed"}, {C: "failure"}, {C: "passed"})
+    assert gate.run_gate([STEP, second], run=played, flaky=tmp_path / "flaky.jsonl") == 1
+
+
+def test_an_interrupted_gate_says_what_did_not_run(tmp_path: Path) -> None:
+    def interrupted(arguments: tuple[str, ...]) -> int:
+        raise KeyboardInterrupt
+
+    step = Step(name="program", about="", pytest=("tests/unit",))
+    assert gate.run_gate([step], run=interrupted, flaky=tmp_path / "flaky.jsonl") == 130
+    written = json.loads((tmp_path / "state/slurmstack/gate.json").read_text())
+    assert (written["result"], written["steps"][0]["problem"]) == ("failed", "interrupted")
+
+
+def test_a_cluster_that_somebody_uses_is_not_taken_down(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class There:
+        exists = True
+
+    monkeypatch.setattr(gate.cluster, "status", There)
+    played = PlayedPytest()
+    assert gate.run_gate(GATE, run=played) == 2
+    assert not played.commands
+    assert "make down" in capsys.readouterr().out
+
+
+def test_a_stage_of_another_name_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ValueError, match="guests"):
+        chosen(FULL, ["guest"])
+    assert [step.name for step in chosen(FULL, ["soak", "guests"])] == ["soak", "guests"]
+
+
+def record(**changes: object) -> Record:
+    fields = {
+        "commit": "0" * 40, "tree": "t", "ended": "", "seconds": 1.0, "load": 1.0, "passed": 3, "skipped": 0,
+        "failed": (), "flaky": (), "quarantined": (), "problem": "",
+    }  # fmt: skip
+    return Record(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def test_check_prints_how_each_stage_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full.tree, "tree", lambda: "this")
+    monkeypatch.setattr(full.tree, "commits_since", lambda _: 41)
+    full.write("lanes", record(quarantined=(A, B)), tmp_path)
+    full.write("soak", record(tree="this", failed=(C,)), tmp_path)
+    lines = {line.partition(":")[0]: line for line in full.record_lines(tmp_path)}
+    assert lines["lanes"] == "lanes: green at 000000000, 41 commits ago; 2 open"
+    assert lines["soak"] == "soak: red at 000000000, this tree; 1 open"
+    assert lines["guests"] == "guests: never run"
+
+
+def test_a_failure_opens_an_entry_once_for_which_somebody_writes_the_reason(tmp_path: Path) -> None:
+    file = tmp_path / "quarantine.toml"
+    test = "tests/unit/suites/test_suites.py::test_check_prints_how_each_stage_stands"
+    for _ in range(2):
+        quarantine.add([test], "abc", TODAY, file)
+    [entry] = quarantine.read(file)
+    assert (entry.id, entry.since) == (test, TODAY)
+    [problem] = quarantine.problems([entry], TODAY)
+    assert "why" in problem
+
+
+@pytest.mark.parametrize(
+    ("test", "day", "problem"),
+    [
+        ("tests/unit/suites/test_suites.py::test_of_old", 28, "no such test"),
+        ("tests/unit/gone.py::test_it", 28, "no such test"),
+        ("tests/unit/suites/test_suites.py::test_ids_are_read_as_pytest_takes_them[x]", 13, "15 days"),
+    ],
+)
+def test_quarantine_is_for_tests_that_there_are_and_for_two_weeks(test: str, day: int, problem: str) -> None:
+    entry = quarantine.Entry(id=test, since=date(2026, 11, day), commit="abc", reason="slow disk")
+    [found] = quarantine.problems([entry], TODAY)
+    assert problem in found
+    assert any("at most" in line for line in quarantine.problems([entry] * 16, TODAY))
+
+
+def test_the_quarantine_of_this_tree_is_in_order() -> None:
+    entries = quarantine.read()
+    days = [entry.since for entry in entries]
+    newest = max(days, default=TODAY)
+    assert not quarantine.problems(entries, newest), "the age is held by `make check`, which knows today"
+
+
+def test_every_marker_that_a_stage_asks_for_is_registered(pytestconfig: pytest.Config) -> None:
+    known = {line.partition(":")[0] for line in pytestconfig.getini("markers")}
+    asked = {
+        word
+        for step in (*steps.GATE, *steps.FULL)
+        for option, value in zip(step.pytest, step.pytest[1:], strict=False)
+        if option == "-m"
+        for word in value.split()
+    } - {"not", "and", "or"}
+    assert asked <= known
+
+
+def test_results_say_whether_they_are_well() -> None:
+    assert Result(step="a", seconds=1, passed=1, flaky=(A,)).ok
+    assert not Result(step="a", seconds=1, problem="ended").ok
