@@ -120,5 +120,5 @@ def lost_machine(slurm: Cluster) -> float:
     finally:  # nothing could be taken away while the node is off
         local_cluster.restart_node(where[worker], PlainReport())
     slurm.slurm(f"scancel {job}")
-    slurm.await_idle(*WORKERS, timeout=240)
+    slurm.await_idle(*WORKERS)
     return taken

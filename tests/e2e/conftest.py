@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,12 @@ import pytest
 
 from local import cluster as local_cluster
 from tests.e2e import failures
+from tests.e2e.failures import LANE
 from tests.e2e.harness import SlurmOnKubernetes, destroy_under_a_job, make_key, slurmstack
 from tests.stacks import dev
 
 ENGINES = ["kubectl", *(["pulumi"] if shutil.which("pulumi") else [])]
 """Ways to apply: with kubectl always, with the real Pulumi engine where its command is on PATH."""
-
-
-LANE = os.environ.get("PYTEST_XDIST_WORKER", "")
-"""The name of the lane that this process is, where several run side by side. Each has a Slurm cluster of its own."""
 
 LONGEST_OF_ALL = ("test_monitoring.py", "test_elastic.py")
 """What all begins with: each has a cluster of its own, and would run alone at the end for minutes."""
@@ -142,40 +139,6 @@ def two_nodes(request: pytest.FixtureRequest, slurm: SlurmOnKubernetes) -> Slurm
     return slurm
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """When a test fails, note how its cluster looks, leave all logs in one folder and say where."""
-    report = yield
-    slurm = getattr(item, "funcargs", {}).get("slurm")
-    if report.when != "teardown" and report.failed and isinstance(slurm, SlurmOnKubernetes):
-        report.sections.append(("glance", failures.at_a_glance(slurm)))
-        folder = slurm.collect_logs(item.name.replace("/", "_"))
-        report.sections.append(("logs", f"pods, Slurm and Kubernetes: {folder}"))
-    return report
-
-
-class AtOnce:
-    """Says what has failed in that moment: pytest does so at the end, which a run that is cut short does not see."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.config = config
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        terminal: Any = self.config.pluginmanager.get_plugin("terminalreporter")
-        if terminal and not LANE:
-            for line in ("", *lines) if (lines := failures.in_short(report)) else ():
-                terminal.write_line(line)
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Have failures told at once."""
-    config.pluginmanager.register(AtOnce(config), "failures-at-once")
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say it once more at the very end, where it is looked for."""
-    for outcome in ("failed", "error"):
-        for report in terminalreporter.stats.get(outcome, []):
-            for line in failures.in_short(report):
-                terminalreporter.write_line(line)
+    """Have failures told at once: pytest does so at the end, which a run that is cut short does not see."""
+    failures.have_told(config)

@@ -83,7 +83,7 @@ class World(elastic_events.World):
         status = self._on.kubectl.json("get", "pod", "controller-0", "-n", self._on.namespace)["status"]
         if max(container["restartCount"] for container in status["containerStatuses"]) > 1:
             self._delete("controller-0", "--grace-period=5")  # in the same pod kubelet waits longer each time
-        wait_until(lambda: "is UP" in self.slurm("scontrol ping"), "slurmctld answers", timeout=120)
+        wait_until(lambda: "is UP" in self.slurm("scontrol ping"), "slurmctld answers")
         return ""
 
     def _delete(self, pod: str, *options: str) -> None:

@@ -2,13 +2,61 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
 from typing import Any
 
+import pytest
+
+from cli.errors import Failure
 from local import nodes, processes
 from tests.e2e.harness import SlurmOnKubernetes
 
 _FIRST_LINES, _LAST_LINES = 3, 5
 """Of a failure's message: what was wanted comes first, what a command said at its end comes last."""
+
+LANE = os.environ.get("PYTEST_XDIST_WORKER", "")
+"""The name of the lane that this process is, where several run side by side. Each has a Slurm cluster of its own."""
+
+
+class Told:
+    """When a test fails, notes how its cluster looks, leaves all logs in one folder, and says so in that moment."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        report = yield
+        slurm = getattr(item, "funcargs", {}).get("slurm")
+        if report.when != "teardown" and report.failed and isinstance(slurm, SlurmOnKubernetes):
+            try:
+                report.sections.append(("glance", at_a_glance(slurm)))
+                folder = slurm.collect_logs(item.name.replace("/", "_"))
+                report.sections.append(("logs", f"pods, Slurm and Kubernetes: {folder}"))
+            except Failure as failure:
+                report.sections.append(("logs", str(failure)))
+        return report
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        terminal: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal and not LANE:
+            for line in ("", *lines) if (lines := in_short(report)) else ():
+                terminal.write_line(line)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say it once more at the very end, where it is looked for."""
+        for outcome in ("failed", "error"):
+            for report in terminalreporter.stats.get(outcome, []):
+                for line in in_short(report):
+                    terminalreporter.write_line(line)
+
+
+def have_told(config: pytest.Config) -> None:
+    """Have failures of tests with a cluster told, once, however many folders with such tests a run has."""
+    if not config.pluginmanager.has_plugin("failures"):
+        config.pluginmanager.register(Told(config), "failures")
 
 
 def at_a_glance(slurm: SlurmOnKubernetes) -> str:

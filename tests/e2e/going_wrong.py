@@ -65,13 +65,8 @@ def requeue(slurm: SlurmOnKubernetes, times: int) -> str:
 def await_again(slurm: SlurmOnKubernetes, job: str) -> None:
     """Wait until a job runs that was requeued, but not for two minutes each time, as Slurm would have it."""
 
-    def runs() -> bool:
-        if slurm.job_state(job) == "RUNNING":
-            return True
-        slurm.slurm(f"scontrol update jobid={job} starttime=now", check=False)
-        return False
-
-    wait_until(runs, f"job {job} runs again", timeout=120)
+    slurm.run_now(job)
+    slurm.await_job(job, "RUNNING")
 
 
 @contextmanager
@@ -182,9 +177,9 @@ def failed_prolog(slurm: SlurmOnKubernetes) -> Iterator[None]:
         slurm.submit("true", f"--nodelist={node}")
         thread.join()
         time.sleep(2)  # slurmctld hears of it
-        return slurm.nodes()[node].startswith("drain")
+        return "DRAIN" in slurm.nodes().get(node, frozenset())
 
-    wait_until(is_drained, "a prolog was killed", timeout=180)
+    wait_until(is_drained, "a prolog was killed")
     try:
         yield
     finally:
@@ -319,7 +314,7 @@ def restarting_container(slurm: SlurmOnKubernetes) -> Iterator[None]:
     slurm.kubectl.run("apply", *namespace, "-f", "-", stdin=json.dumps(pod))
     try:
         for number, image in enumerate(images[1:]):
-            wait_until(partial(after, number), f"restart {number + 1}", timeout=30)
+            wait_until(partial(after, number), f"restart {number + 1}")
             slurm.kubectl.run("set", "image", "pod/of-a-test", f"ends={image}", *namespace)
         yield
     finally:

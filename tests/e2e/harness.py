@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ from slurm.local_cluster import local_directory
 from slurm.names import GENERATED, SSH_PORT
 from tests import command
 from tests.e2e.shell import Shell
+from tests.nodes import LIMIT_S, SHOW, is_idle, node_states, run_now
 from tests.stacks import ROOT, with_change
 
 LOGS = ROOT / "test-logs"
@@ -52,7 +54,7 @@ T = TypeVar("T")
 
 
 def wait_until(
-    condition: Callable[[], T], what: str | Callable[[], str], *, timeout: float = 60, slowest: float = 0.8
+    condition: Callable[[], T], what: str | Callable[[], str], *, timeout: float = LIMIT_S, slowest: float = 0.8
 ) -> T:
     """Poll until the condition is true and return it. Fails with `what`, or what it says, after `timeout` seconds.
 
@@ -135,6 +137,11 @@ def destroy_under_a_job(slurm: SlurmOnKubernetes) -> None:
         only_data_is_left(slurm)
         slurmstack(*destroy, "--delete-data", timeout=300)
         assert not files.exists()
+    nothing_is_left(slurm)
+
+
+def nothing_is_left(slurm: SlurmOnKubernetes) -> None:
+    """No object of the cluster is in Kubernetes any more, in its namespace or outside of it."""
     of_cluster = f"app.kubernetes.io/part-of=slurmstack,app.kubernetes.io/instance={slurm.namespace}"
     left = slurm.kubectl.items("namespace,clusterrole,clusterrolebinding,priorityclass", "-l", of_cluster)
     volumes = slurm.kubectl.items("persistentvolume", "-l", "app.kubernetes.io/part-of=slurmstack")
@@ -151,14 +158,25 @@ class SlurmOnKubernetes:
     sections: dict[str, Any]
     cold: bool = False
     """Whether each command is loaded anew, as users have it."""
-    kubectl: Kubectl = field(init=False)
+    stack: str = ""
+    """Its name; by default that of the namespace."""
+    key: Path = Path()
+    """Alice's private key; by default `key` in the directory."""
     _login_address: str = field(init=False, default="")
-    _beside_slurmctld: Shell = field(init=False)
 
     def __post_init__(self) -> None:
-        self.kubectl = connect(load_config(self.sections).cloud)
+        self.stack = self.stack or self.namespace
+        self.key = self.key if self.key.name else self.directory / "key"
+
+    @cached_property
+    def kubectl(self) -> Kubectl:
+        """Raises Failure while there is no local cluster."""
+        return connect(load_config(self.sections).cloud)
+
+    @cached_property
+    def _beside_slurmctld(self) -> Shell:
         place = ("-n", self.namespace, "controller-0", "-c", "slurmctld")
-        self._beside_slurmctld = Shell(argv=[*self.kubectl.command(), "exec", "--stdin", *place, "--"])
+        return Shell(argv=[*self.kubectl.command(), "exec", "--stdin", *place, "--"])
 
     @property
     def namespace(self) -> str:
@@ -167,7 +185,7 @@ class SlurmOnKubernetes:
     @property
     def file(self) -> Path:
         """The stack file, as the last apply saw it."""
-        path = self.directory / f"Pulumi.{self.namespace}.yaml"
+        path = self.directory / f"Pulumi.{self.stack}.yaml"
         document = {"config": {f"slurmstack:{name}": value for name, value in self.sections.items()}}
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
         return path
@@ -225,14 +243,13 @@ class SlurmOnKubernetes:
 
     def login(self, command: str) -> str:
         """What a command of alice prints by way of `slurmstack login`."""
-        key = str(self.directory / "key")
-        return slurmstack("login", "alice", "--key", key, "--config", str(self.file), "--", command).stdout
+        return slurmstack("login", "alice", "--key", str(self.key), "--config", str(self.file), "--", command).stdout
 
     def _ssh(self, command: str, user: str, at: str = "") -> subprocess.CompletedProcess[str]:
         known_hosts = self.directory / "known_hosts"
         if not self._login_address:
             self.know_login()
-        arguments = ssh_arguments(known_hosts, str(self.directory / "key"), SSH_PORT)
+        arguments = ssh_arguments(known_hosts, str(self.key), SSH_PORT)
         return subprocess.run(
             [
                 ssh_program(is_local=True),
@@ -283,21 +300,33 @@ class SlurmOnKubernetes:
         """Wait until a job waits for one of these reasons, as `squeue` shows them."""
         wait_until(lambda: self.job_field(job, "Reason").rstrip(",") in reasons, f"job {job} waits for {reasons}")
 
-    def await_job(self, job: str, state: str = "COMPLETED", *, timeout: float = 60) -> None:
-        wait_until(lambda: self.job_state(job) == state, f"job {job} is {state}", timeout=timeout)
+    def await_job(self, job: str, state: str = "COMPLETED") -> None:
+        wait_until(lambda: self.job_state(job) == state, f"job {job} is {state}")
 
-    def nodes(self) -> dict[str, str]:
-        """State of each Slurm node by name."""
-        printed = self.slurm("sinfo --Node --noheader --format='%N %T'", check=False)
-        return dict(line.split(maxsplit=1) for line in printed.splitlines())
+    def run_now(self, job: str) -> None:
+        """Have a job that was held back or requeued start, and wait until it does."""
+        run_now(lambda command: self.slurm(command, check=False), job)
 
-    def await_idle(self, *names: str, timeout: float = 120) -> None:
+    def setting(self, name: str) -> str:
+        """A setting of Slurm that is in force."""
+        shown = self.slurm("scontrol show config")
+        return next(line.split("=", 1)[1].strip() for line in shown.splitlines() if line.split("=")[0].strip() == name)
+
+    def nodes(self) -> dict[str, frozenset[str]]:
+        """States of each Slurm node by name."""
+        return node_states(self.slurm(SHOW, check=False))
+
+    def is_idle(self, name: str) -> bool:
+        return is_idle(self.nodes().get(name, frozenset()))
+
+    def await_idle(self, *names: str) -> None:
         """Wait until exactly these nodes are there, and idle."""
-        wait_until(
-            lambda: self.nodes() == dict.fromkeys(names, "idle"),
-            lambda: f"{names} idle: {self.nodes()}",
-            timeout=timeout,
-        )
+
+        def are_idle() -> bool:
+            found = self.nodes()
+            return found.keys() == {*names} and all(map(is_idle, found.values()))
+
+        wait_until(are_idle, lambda: f"{names} idle: {self.nodes()}")
 
     def await_rolled(self, *names: str) -> None:
         """Wait until every worker pod is of the newest template, and exactly these nodes are there, and idle.

@@ -26,7 +26,7 @@ def _await_records(slurm: SlurmOnKubernetes, jobs: set[int]) -> None:
         return {job: found.get(job, "no record") for job in jobs if found.get(job) != "COMPLETED"}
 
     try:
-        wait_until(lambda: not missing(), f"records of {len(jobs)} jobs", timeout=180)
+        wait_until(lambda: not missing(), f"records of {len(jobs)} jobs")
     except AssertionError as error:
         raise AssertionError(missing()) from error
 
@@ -58,6 +58,6 @@ def test_usage_tells_who_used_how_much(two_nodes: SlurmOnKubernetes) -> None:
         told = slurmstack("usage", "--json", "--by=user", begin, "--config", str(slurm.file))
         return {row["user"]: row["cpu_hours"] * 3600 for row in json.loads(told.stdout)["rows"]}
 
-    wait_until(lambda: used().get("alice", 0) >= 24, f"24 CPU seconds of alice, not {used()}")
+    wait_until(lambda: used().get("alice", 0) >= 24, lambda: f"24 CPU seconds of alice, not {used()}")
     elapsed = slurm.slurm(f"sacct --noheader --allocations --jobs={job} --format=cputimeraw").strip()
     assert used()["alice"] == pytest.approx(int(elapsed), abs=1)

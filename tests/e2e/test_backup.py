@@ -54,7 +54,7 @@ def test_queue_accounting_and_homes_come_back_and_job_ids_go_on(two_nodes: Slurm
         slurmstack("restore", "--yes", "--no-copy", *mine)  # tests/slurm looks at the copy
     by_hand = [owner.name for owner in parse(_workloads(slurm), time.time())[0]["owners"] if owner.by_hand]
     assert not by_hand, "doctor would tell of them"
-    slurm.await_idle("default-0", "default-1", timeout=180)
+    slurm.await_idle("default-0", "default-1")
     assert slurm.job_field(held, "JobName") == "held"
     # That alice gets in at all: accounts are made anew after the jail has come back.
     assert slurm.ssh(f"cat {PLACE}; stat -c '%a %U' {PLACE}; ls /home/alice/later 2>/dev/null; true").split() == [

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from tests.e2e.asking_doctor import doctor, first
+from tests.e2e.asking_doctor import doctor, findings, first
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
 
 HUGE = {"size": 1, "resources": {"cpus": 500, "memory": "2Gi"}}
 
 
 def test_a_whole_cluster_has_no_finding_and_each_part_was_read(two_nodes: SlurmOnKubernetes) -> None:
-    found, code = doctor(two_nodes)
-    assert (found["findings"], code) == ([], 0)
-    assert "2 Slurm nodes" in found["looked_at"]
+    assert findings(two_nodes) == []
+    assert "2 Slurm nodes" in doctor(two_nodes)[0]["looked_at"]
 
 
 def test_a_node_that_somebody_drained_is_named_with_who_and_why_until_the_command_it_gives(
@@ -22,10 +21,10 @@ def test_a_node_that_somebody_drained_is_named_with_who_and_why_until_the_comman
     said = first(slurm)
     assert said["cause"] == "node default-1 is drained by root: bad disk"
     assert first(slurm, "node", "default-1") == said
-    assert doctor(slurm, "node", "default-0")[1] == 0
+    assert findings(slurm, "node", "default-0") == []
     slurm.slurm(said["mend"].partition(" -- ")[2])
     slurm.await_idle("default-0", "default-1")
-    assert doctor(slurm)[1] == 0
+    assert findings(slurm) == []
 
 
 def test_jobs_that_never_start_are_named_and_a_held_one_is_explained_when_asked(two_nodes: SlurmOnKubernetes) -> None:
@@ -39,7 +38,7 @@ def test_jobs_that_never_start_are_named_and_a_held_one_is_explained_when_asked(
     assert "its user holds it" in first(slurm, "job", held)["cause"]
     assert "failed: its script ended with another exit status" in first(slurm, "job", failed)["cause"]
     slurm.slurm(f"scancel {held} {lost}")
-    assert doctor(slurm)[1] == 0
+    assert findings(slurm) == []
 
 
 def test_a_configuration_that_slurm_refuses_is_named_with_slurm_s_words(two_nodes: SlurmOnKubernetes) -> None:
@@ -51,7 +50,7 @@ def test_a_configuration_that_slurm_refuses_is_named_with_slurm_s_words(two_node
     assert "DefMemPerCPUU" in said["evidence"][0]
     slurm.sections = good
     slurm.up()
-    assert doctor(slurm)[1] == 0
+    assert findings(slurm) == []
 
 
 def test_a_worker_for_which_no_machine_has_room_is_named_with_what_is_short(two_nodes: SlurmOnKubernetes) -> None:
@@ -62,7 +61,7 @@ def test_a_worker_for_which_no_machine_has_room_is_named_with_what_is_short(two_
     slurm.sections = {**before, "worker_nodes": pools, "partitions": {"main": main}}
     try:
         slurm.up()
-        said = wait_until(lambda: doctor(slurm)[0]["findings"], "something is found")[0]
+        said = wait_until(lambda: findings(slurm), "something is found")[0]
         assert said["cause"] == "pod huge-0 cannot be placed: no machine has enough cpu left"
         assert "Insufficient cpu" in said["evidence"][0]
     finally:

@@ -61,7 +61,7 @@ def test_a_volume_with_files_of_others_and_one_that_is_too_small_are_told(slurm:
     foreign = disk.directory / "somebody's"
     foreign.write_text("file\n")
     with applying(slurm):
-        wait_until(lambda: names_first("the jail could not be populated"), "the file is told", timeout=120)
+        wait_until(lambda: names_first("the jail could not be populated"), "the file is told")
     foreign.unlink()
     with applying(slurm):
-        wait_until(lambda: names_first("the jail is half populated"), "the size is told", timeout=180)
+        wait_until(lambda: names_first("the jail is half populated"), "the size is told")

@@ -12,7 +12,7 @@ import pytest
 
 from local import processes
 from tests.e2e import ill_workers
-from tests.e2e.asking_doctor import doctor, first
+from tests.e2e.asking_doctor import await_nothing_found, doctor, first
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
 
 pytestmark = pytest.mark.disruptive
@@ -64,8 +64,8 @@ def test_a_worker_whose_machine_is_closed_is_told_why(two_nodes: SlurmOnKubernet
             wait_until(told, f"{cause} is told")
         finally:
             ill_workers.remove(slurm, ["here"])
-    slurm.await_idle("default-0", "default-1", timeout=180)
-    wait_until(lambda: not doctor(slurm)[0]["findings"], f"nothing is found: {doctor(slurm)}")
+    slurm.await_idle("default-0", "default-1")
+    await_nothing_found(slurm)
 
 
 def test_a_pod_that_nobody_makes_again_is_told(two_nodes: SlurmOnKubernetes) -> None:
@@ -80,4 +80,4 @@ def test_a_pod_that_nobody_makes_again_is_told(two_nodes: SlurmOnKubernetes) -> 
     finally:
         os.kill(manager.pid, signal.SIGCONT)
     slurm.await_idle("default-0", "default-1")
-    wait_until(lambda: not doctor(slurm)[0]["findings"], f"nothing is found: {doctor(slurm)}")
+    await_nothing_found(slurm)

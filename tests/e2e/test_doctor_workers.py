@@ -102,7 +102,7 @@ def test_a_worker_is_told_what_ails_it_alone_and_among_others(slurm: SlurmOnKube
         return found == set(ILL)
 
     try:
-        wait_until(all_told, "all are told", timeout=120, slowest=2)
+        wait_until(all_told, "all are told", slowest=2)
     except AssertionError:
         pytest.fail(f"not told: {set(ILL) - found}")
     assert {f"the cluster has a pool {name} that is not in the stack file" for name in ILL} <= set(told(slurm))

@@ -52,17 +52,16 @@ def test_any_machine_may_be_drained_under_jobs(two_nodes: SlurmOnKubernetes, mac
     with stream_of_jobs(slurm, seed=7) as stream:
         script = "until test -e ~/go; do sleep 0.2; done; echo ended well"
         job = slurm.submit(script, f"-w {worker}", "--time=15", "--output=drained.out")
-        wait_until(lambda: slurm.job_state(job) == "RUNNING", f"{job} runs", timeout=120)
+        wait_until(lambda: slurm.job_state(job) == "RUNNING", f"{job} runs")
         with drain_of(slurm, machine) as running:
             wait_until(
                 lambda: len(machines(slurm)) == len(before) - 1 and machine not in machines(slurm).values(),
                 lambda: f"all but {worker} are elsewhere: {machines(slurm)}, {others} were on {machine}",
-                timeout=180,
             )
             assert running.poll() is None, "it waits for the job"
-            wait_until(lambda: slurm.job_state(job) == "RUNNING", f"{job} runs on", timeout=60)
+            wait_until(lambda: slurm.job_state(job) == "RUNNING", f"{job} runs on")
             accepted = len(stream.accepted)
-            wait_until(lambda: len(stream.accepted) > accepted, "slurmctld accepts jobs", timeout=60)
+            wait_until(lambda: len(stream.accepted) > accepted, "slurmctld accepts jobs")
             wait_until(
                 lambda: slurm.ssh("touch ~/go", check=False) == "" and slurm.ssh("ls ~/go", check=False) != "", "go"
             )
@@ -71,7 +70,7 @@ def test_any_machine_may_be_drained_under_jobs(two_nodes: SlurmOnKubernetes, mac
         slurm.await_job(job)
         assert slurm.ssh("cat drained.out; rm ~/go").strip() == "ended well"
     assert stream.wrong() == {}
-    slurm.await_idle("default-0", "default-1", timeout=180)
+    slurm.await_idle("default-0", "default-1")
     # Spread again, for whoever comes next.
     slurm.kubectl.run("delete", "pod", worker, "-n", slurm.namespace)
-    slurm.await_idle("default-0", "default-1", timeout=180)
+    slurm.await_idle("default-0", "default-1")

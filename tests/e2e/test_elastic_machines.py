@@ -61,25 +61,25 @@ def test_machines_come_for_pods_stay_while_one_holds_them_and_go_after_it(
 ) -> None:
     slurm = two_nodes
     warm = [("placeholder", "played-0")]
-    wait_until(lambda: placed(slurm) == warm, "a machine has come that nobody needs yet", timeout=30)
+    wait_until(lambda: placed(slurm) == warm, "a machine has come that nobody needs yet")
 
     job = slurm.submit("true", f"--partition={POOL}")
     both = [("cloud", "played-0"), ("placeholder", "played-1")]
-    wait_until(lambda: placed(slurm) == both, "the worker has that machine, and another one is warm", timeout=30)
+    wait_until(lambda: placed(slurm) == both, "the worker has that machine, and another one is warm")
 
     uid = slurm.pod_uids()["cloud-0"]
     machines.least = 3
-    wait_until(lambda: len(machines.machines()) == 3, "one machine too many", timeout=20)
+    wait_until(lambda: len(machines.machines()) == 3, "one machine too many")
     machines.least = 0
-    wait_until(lambda: len(machines.machines()) == 2, "one of the two that nothing holds is taken away", timeout=30)
+    wait_until(lambda: len(machines.machines()) == 2, "one of the two that nothing holds is taken away")
     assert slurm.pod_uids()["cloud-0"] == uid
     assert slurm.pods()["cloud-0"]["spec"]["nodeName"] == "played-0"
-    wait_until(lambda: placed(slurm)[1:] == [("placeholder", machines.machines()[-1])], "one is warm", timeout=20)
+    wait_until(lambda: placed(slurm)[1:] == [("placeholder", machines.machines()[-1])], "one is warm")
 
     # Its slurmd never comes: the pool gives it up, and the autoscaler what it was on.
     shown = f"sinfo --noheader --partition={POOL} --format=%E"
     wait_until(lambda: "no capacity, 1 in vain" in slurm.slurm(shown), "the pool pauses", timeout=2 * RESUME_SECONDS)
     assert slurm.job_state(job) == "PENDING"
-    wait_until(lambda: len(machines.machines()) == 1, "its machine goes", timeout=30)
+    wait_until(lambda: len(machines.machines()) == 1, "its machine goes")
     assert placed(slurm) == [("placeholder", *machines.machines())]
     assert machines.problem is None

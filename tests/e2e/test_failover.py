@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,10 @@ from local import cluster as local_cluster
 from local.report import PlainReport
 from slurm.local_cluster import local_directory
 from slurm.names import ACTIVE
-from tests.e2e.conftest import ENGINES, LANE, keep_state
+from tests.e2e.conftest import ENGINES, keep_state
+from tests.e2e.failures import LANE
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
+from tests.nodes import SHOW, is_idle, node_states
 from tests.stacks import dev
 
 pytestmark = pytest.mark.disruptive
@@ -93,8 +96,8 @@ def leave_alone(slurm: SlurmOnKubernetes, on: str) -> None:
         )  # fmt: skip
     finally:
         slurm.kubectl.run("uncordon", on)
-    idle = ["default-0", "idle"]
-    wait_until(lambda: slurm.ssh("sinfo -h -N -o '%N %T'", check=False).split() == idle, "it is idle", timeout=120)
+    shown = partial(slurm.ssh, SHOW, check=False)
+    wait_until(lambda: is_idle(node_states(shown()).get("default-0", frozenset())), lambda: f"it is idle: {shown()}")
 
 
 def processes(slurm: SlurmOnKubernetes, pod: str, container: str = "slurmctld") -> list[int]:
@@ -258,7 +261,7 @@ def test_the_machine_of_the_active_one_is_lost_with_its_network(pair: SlurmOnKub
         try:
             local_cluster.stop_node(lost, PlainReport())
             off = time.time()
-            wait_until(lambda: active(pair) not in {"", before}, "the other one is active", timeout=30)
+            wait_until(lambda: active(pair) not in {"", before}, "the other one is active")
             acted = time.time() - off
             seconds = stream.accepted_since(off, timeout=240)
         finally:
@@ -304,7 +307,7 @@ def test_keys_are_rotated_and_both_controllers_have_the_new_ones(pair: SlurmOnKu
 def test_one_controller_goes_on_with_the_queue_of_two(pair: SlurmOnKubernetes) -> None:
     held = pair.held  # type: ignore[attr-defined]
     pair.change("controller.replicas", 1)
-    wait_until(lambda: "controller-1" not in pair.pods(), "the second one is gone", timeout=60)
+    wait_until(lambda: "controller-1" not in pair.pods(), "the second one is gone")
     # Beside it there may be one whose start munge's new key refused, and whose id nobody was told in time.
     assert held in pair.ssh("squeue --noheader --format=%A").split()
     assert int(pair.submit("true")) > int(held)

@@ -44,8 +44,8 @@ class Before:
                 now = slurm.pod_uids().values()
                 return gone.isdisjoint(now) and len(now) == len(self.pods)
 
-            wait_until(are_others, f"{replaced} are other pods", timeout=120)
-        slurm.await_idle("default-0", "default-1", timeout=180)
+            wait_until(are_others, f"{replaced} are other pods")
+        slurm.await_idle("default-0", "default-1")
         wait_until(lambda: len(slurm.pods()) == len(self.pods), "all pods are back")
         assert slurm.slurm("squeue --noheader --format='%i %j'").split() == [self.held, self.name]
         assert _host_key(slurm) == self.host_key
@@ -83,7 +83,7 @@ def test_a_job_outlives_the_controller(two_nodes: SlurmOnKubernetes) -> None:
     job = slurm.submit("until test -e ~/stop; do sleep 0.2; done; echo survived", "--output=survivor.out")
     slurm.await_job(job, "RUNNING")
     slurm.kubectl.run("delete", "pod", "controller-0", "-n", slurm.namespace)
-    wait_until(lambda: slurm.job_state(job) == "RUNNING", "the job still runs", timeout=120)
+    wait_until(lambda: slurm.job_state(job) == "RUNNING", "the job still runs")
     slurm.ssh("touch ~/stop")
     slurm.await_job(job)
     assert slurm.ssh("cat survivor.out; rm ~/stop").strip() == "survived"
@@ -99,10 +99,9 @@ def test_a_kubernetes_node_may_be_reset(two_nodes: SlurmOnKubernetes, node: str)
     wait_until(
         lambda: all(count > restarts.get(name, -1) for name, count in _restarts(two_nodes, node).items()),
         f"every pod of {node} has started again",
-        timeout=120,
     )
     # A node that was reset looks idle to slurmctld until its slurmd has registered with its new address.
-    wait_until(lambda: _registered(two_nodes), "every worker has registered with its present address", timeout=120)
+    wait_until(lambda: _registered(two_nodes), "every worker has registered with its present address")
     before.check()
     assert _bridge_and_cable(node) == links, "others would look for it at the old Ethernet address, for half a minute"
 

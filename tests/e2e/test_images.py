@@ -119,9 +119,9 @@ def test_a_kubelet_pulls_what_was_pinned_with_the_pull_secret(
     reference = f"{names.registry}/worker@{digest}"
     try:
         kubectl.run("apply", "-f", "-", stdin=as_list(_objects(reference, credentials)))
-        status = wait_until(lambda: _running(kubectl, "with-secret"), "the pod runs", timeout=60)
+        status = wait_until(lambda: _running(kubectl, "with-secret"), "the pod runs")
         assert digest in status["imageID"]
-        refused = wait_until(lambda: _waiting(kubectl, "without-secret"), "the other pod is refused", timeout=60)
+        refused = wait_until(lambda: _waiting(kubectl, "without-secret"), "the other pod is refused")
         assert refused in {"ErrImagePull", "ImagePullBackOff"}
     finally:
         kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false", check=False)

@@ -57,7 +57,7 @@ def test_a_new_root_is_taken_under_a_running_job_and_the_old_one_again(two_nodes
     slurm.await_rolled("default-0", "default-1")
     print(f"back after {time.monotonic() - started:.0f} s")
     assert slurm.ssh(f"srun -N1 {ls(OLD_ONLY)}; cat /home/alice/note").split() == [OLD_ONLY, "of-old-times"]
-    wait_until(lambda: not pods(listed(*mine), "blue"), "nothing leads into the new root", timeout=120)
+    wait_until(lambda: not pods(listed(*mine), "blue"), "nothing leads into the new root")
     slurmstack("jail", "remove", "blue", "--yes", *mine)
     assert [item["name"] for item in listed(*mine)] == [""]
     slurm.ssh(f"sudo rm -rf {OLD_ONLY} /opt/app; rm -f {GO}")

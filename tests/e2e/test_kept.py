@@ -30,7 +30,7 @@ def test_a_new_up_goes_on_with_what_destroy_has_kept(two_nodes: SlurmOnKubernete
     assert host_public_key(slurm.kubectl, slurm.namespace) == host_key
     assert slurm.ssh("cat kept-file") == "mine\n"
     assert slurm.job_state(waits) == "PENDING"
-    slurm.slurm(f"scontrol update jobid={waits} starttime=now")
+    slurm.run_now(waits)
     slurm.await_job(waits)
     after = slurm.submit("true")
     assert int(after) > int(waits) > int(before)

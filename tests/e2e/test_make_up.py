@@ -16,44 +16,20 @@ import pytest
 from local import cluster as local_cluster
 from slurm.local_cluster import local_directory
 from tests.e2e.harness import slurmstack, wait_until
+from tests.e2e.newcomer import make, traces
 from tests.stacks import ROOT
 
 pytestmark = [pytest.mark.usefixtures("no_cluster_before"), pytest.mark.disruptive]
 
 
-def make(*arguments: str) -> str:
-    """Run make as a user would, without a terminal; what it printed."""
-    done = subprocess.run(
-        ["make", *arguments, f"PYTHON={sys.executable}"],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=3600,
-        env={**os.environ, "NO_COLOR": "1"},
-    )
-    assert done.returncode == 0, f"make {arguments}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def footprint() -> dict[str, set[str]]:
-    """What the local cluster could leave behind on the machine."""
-
-    def lines(*command: str) -> set[str]:
-        return set(subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines())
-
-    return {
-        "links": {line.split(":")[1].strip() for line in lines("ip", "-o", "link")},
-        "routes": lines("ip", "route"),
-        "mounts": {line.split()[4] for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()},
-        "namespaces": {path.name for path in Path("/run/netns").glob("*")},
-        "cgroups": {str(path) for path in Path("/sys/fs/cgroup").glob("**/slurmstack*")},
-        "processes": {
-            line for line in lines("ps", "-eo", "args") if str(local_directory()) in line and "pytest" not in line
-        },
-        "directories": {path.name for path in local_directory().glob("*")} - {"cache", "lock"},
-    }
+CUT_SHORT = """
+import os, signal
+from local import cluster, teardown
+from local.report import PlainReport
+teardown.remove_tree = lambda directory: os.kill(os.getpid(), signal.SIGKILL)
+cluster.down(PlainReport())
+"""
+"""`slurmstack local down`, killed when the files are out of sight and none of them is deleted yet."""
 
 
 def _kill_everything() -> None:
@@ -85,7 +61,7 @@ def pods() -> dict[str, str]:
 @pytest.fixture(scope="module", autouse=True)
 def before() -> dict[str, set[str]]:
     """The machine before anything was started."""
-    return footprint()
+    return traces()
 
 
 @pytest.mark.timeout(3600)  # a fresh machine builds everything first
@@ -129,7 +105,7 @@ def test_after_a_power_cut_make_up_brings_everything_back_with_its_state() -> No
 
 def test_make_down_removes_all_that_was_made_and_nothing_else(before: dict[str, set[str]]) -> None:
     make("down")
-    wait_until(lambda: footprint() == before, f"as before: {footprint()} instead of {before}", timeout=30)
+    wait_until(lambda: traces() == before, lambda: f"as before: {traces()} instead of {before}")
     make("down")
 
 
@@ -152,12 +128,9 @@ def test_an_interrupted_start_can_simply_be_run_again() -> None:
 
 def test_a_removal_cut_short_leaves_nothing_that_a_new_start_could_stumble_over() -> None:
     slurmstack("local", "up")
-    removing = subprocess.Popen([sys.executable, "-m", "cli.entry", "local", "down"], cwd=ROOT)
+    assert subprocess.run([sys.executable, "-c", CUT_SHORT], cwd=ROOT, check=False).returncode == -signal.SIGKILL
     removed = local_directory() / "removed"
-    wait_until(lambda: removed.exists() or removing.poll() is not None, "`down` deletes files")
-    removing.kill()
-    removing.wait()
-    assert removed.exists(), "`down` was over before it could be killed"
+    assert any(removed.iterdir())
     slurmstack("local", "up")
     assert local_cluster.status().healthy
     assert not removed.exists()
@@ -172,7 +145,7 @@ def test_a_name_that_is_taken_is_named_and_left_alone(before: dict[str, set[str]
         assert "slurmstack0" in done.stderr
         assert "Traceback" not in done.stderr
         slurmstack("local", "down", check=False)
-        assert "slurmstack0" in footprint()["links"]
+        assert "slurmstack0" in traces()["links"]
     finally:
         subprocess.run(["ip", "link", "delete", "slurmstack0"], check=True)
-    assert footprint() == before
+    assert traces() == before

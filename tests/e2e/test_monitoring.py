@@ -91,7 +91,7 @@ def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOn
         "slurmstack_policy_failed 0",
         'slurmstack_exporter_up{source="certificates"} 1',
     )
-    wait_until(lambda: set(wanted) <= set(figures().splitlines()), f"all of {wanted}", timeout=90)
+    wait_until(lambda: set(wanted) <= set(figures().splitlines()), f"all of {wanted}")
 
 
 def addresses(slurm: SlurmOnKubernetes, component: str) -> list[str]:
@@ -121,7 +121,7 @@ def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: Slur
         idle_is_known = [found["value"][1] for found in idle] == ["2"]
         return up == wanted() and len(targets) == len(up) == 5 + machines and idle_is_known
 
-    wait_until(read, "all targets are read, one on each machine, and two nodes are idle", timeout=120)
+    wait_until(read, "all targets are read, one on each machine, and two nodes are idle")
     (alertmanager,) = prometheus.ask("alertmanagers")["activeAlertmanagers"]
     assert alertmanager["url"] == "http://localhost:9093/api/v2/alerts"
 
@@ -157,14 +157,14 @@ def test_with_a_node_drained_under_jobs_each_panel_has_data_and_the_alert_has_be
     slurm.await_job(runs, "RUNNING")
     slurm.slurm("scontrol update nodename=default-0 state=drain reason='a fan'")
     try:
-        wait_until(lambda: prometheus.states().get("SlurmNodeDrained") == "pending", "the alert has begun", timeout=150)
+        wait_until(lambda: prometheus.states().get("SlurmNodeDrained") == "pending", "the alert has begun")
         deadline = time.monotonic() + 150
         while (without := empty()) and time.monotonic() < deadline:
             time.sleep(5)
         assert without == []
     finally:
         slurm.slurm(f"scancel {runs} {waits}; scontrol update nodename=default-0 state=resume")
-    wait_until(lambda: "SlurmNodeDrained" not in prometheus.states(), "the alert is over", timeout=150)
+    wait_until(lambda: "SlurmNodeDrained" not in prometheus.states(), "the alert is over")
     slurm.await_idle("default-0", "default-1")
 
 
@@ -250,7 +250,7 @@ def found(slurm: SlurmOnKubernetes) -> set[str]:
 def watching(slurm: SlurmOnKubernetes) -> Iterator[Prometheus]:
     """Our rules, but nothing has to hold for minutes; and with figures of GPUs, which its own does not read."""
     with hurried(slurm, ALERTS, "7s", SCRAPE_JOB) as prometheus:
-        wait_until(lambda: not prometheus.states(), "nothing is wrong", timeout=120)
+        wait_until(lambda: not prometheus.states(), "nothing is wrong")
         yield prometheus
 
 
@@ -271,14 +271,14 @@ def test_alertmanager_is_told_what_is_wrong_and_when_it_is_over(
             return TOLD[what] <= seen
 
         try:
-            wait_until(all_were_told, f"{TOLD[what]} are told", timeout=180, slowest=3)
+            wait_until(all_were_told, f"{TOLD[what]} are told", slowest=3)
         except AssertionError as late:
             raise AssertionError(f"{late}; told were {seen}, Prometheus has {watching.states()}") from None
         if what in FOUND:
             wait_until(lambda: FOUND[what] <= found(monitored.slurm), f"{FOUND[what]} are found", slowest=3)
     besides = {name for name in seen - TOLD[what] if not name.startswith("SlurmTargetDown ")}
     assert besides <= followed
-    wait_until(lambda: not watching.states() and not told(monitored.slurm), "all is over", timeout=180, slowest=3)
+    wait_until(lambda: not watching.states() and not told(monitored.slurm), "all is over", slowest=3)
     monitored.slurm.await_idle("default-0", "default-1")
 
 

@@ -124,7 +124,7 @@ def pools(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
         partitions = {**before["partitions"], **{name: {"pools": [name]} for name in POOLS}}
         slurm.sections = {**before, "partitions": partitions}
         slurm.change("worker_nodes", {**before["worker_nodes"], **POOLS})
-        wait_until(lambda: set(NODES) <= set(slurm.nodes()), f"nodes of all pools: {slurm.nodes()}", timeout=120)
+        wait_until(lambda: set(NODES) <= set(slurm.nodes()), lambda: f"nodes of all pools: {slurm.nodes()}")
         _play_gpus(slurm, "gpu-0")
         slurm.await_idle(*NODES)
         yield slurm
@@ -204,7 +204,7 @@ def test_a_batch_job_without_the_jail_ends_as_it_should(pools: SlurmOnKubernetes
     job = pools.submit("true", "-p plain", "--requeue")
     pools.await_job(job, "FAILED")
     assert pools.job_field(job, "Restarts") == "0"
-    assert pools.nodes()["plain-0"] == "idle"
+    pools.await_idle(*NODES)
 
 
 def test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool(pools: SlurmOnKubernetes) -> None:
@@ -247,7 +247,7 @@ def test_a_changed_option_rolls_its_pool_alone_and_after_its_job(pools: SlurmOnK
     slurm.await_job(job, "RUNNING")
     slurm.sections = {**slurm.sections, "users": {**slurm.sections["users"], "bob": {"uid": 10002}}}
     slurm.change("worker_nodes.team.shared_memory", "48Mi")
-    wait_until(lambda: "drain" in slurm.nodes()["team-0"], "team-0 drains")
+    wait_until(lambda: "DRAIN" in slurm.nodes()["team-0"], "team-0 drains")
     assert slurm.job_state(job) == "RUNNING"
     (of_team(slurm) / "left").write_text("as a pod that was killed leaves it")
     slurm.ssh("touch ~/go")
@@ -260,4 +260,4 @@ def test_a_changed_option_rolls_its_pool_alone_and_after_its_job(pools: SlurmOnK
     # Kubernetes brings a changed ConfigMap to a running pod within about a minute; at once when the pod is changed.
     slurm.kubectl.run("annotate", "pod", "plain-0", "-n", slurm.namespace, "slurmstack/test=looked")
     srun = "setpriv --reuid=10002 --regid=10002 --clear-groups srun -Q -p plain id -un"
-    wait_until(lambda: slurm.slurm(srun, check=False) == "bob\n", "the new user runs a job", timeout=10)
+    wait_until(lambda: slurm.slurm(srun, check=False) == "bob\n", "the new user runs a job")

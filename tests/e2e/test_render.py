@@ -67,7 +67,7 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
     cluster.render()
     try:
         cluster.kubectl.run("apply", "-f", str(cluster.output))
-        cluster.await_idle("default-0", timeout=600)
+        cluster.await_idle("default-0")
     except BaseException:
         print(f"logs: {cluster.collect_logs('setup-rendered')}")
         raise

@@ -139,7 +139,7 @@ def test_the_dashboard_shows_a_user_who_logs_in_the_nodes_and_his_jobs_as_text(s
         f"umask 077; scontrol token > token; {page}/login --location --data-urlencode token@token > overview.html"
     )
     overview, jobs = slurm.ssh("cat overview.html"), slurm.ssh(f"{page}/jobs")
-    wait_until(lambda: "<figure>" in slurm.ssh(f"{page}/"), "Prometheus has figures for plots", timeout=90)
+    wait_until(lambda: "<figure>" in slurm.ssh(f"{page}/"), "Prometheus has figures for plots")
     slurm.ssh(f"scancel {number}; rm jar token")
     assert "<strong>default-0</strong>" in overview
     assert f'<th scope="row">{number}</th><td>&lt;b&gt;seen&lt;/b&gt;</td><td>alice</td>' in jobs
@@ -190,7 +190,7 @@ def test_the_pods_are_replaced_without_a_failed_request(slurm: SlurmOnKubernetes
 
     slurm.kubectl.run("rollout", "restart", "deployment/rest", "-n", slurm.namespace)
     slurm.kubectl.run("rollout", "status", "deployment/rest", "-n", slurm.namespace, "--timeout=180s")
-    wait_until(lambda: not before & slurm.pod_uids().keys(), "the old pods have left", timeout=90)
+    wait_until(lambda: not before & slurm.pod_uids().keys(), "the old pods have left")
 
     said = slurm.ssh("touch stop; cat log").split()
     assert said.count("asked") > 10

@@ -35,7 +35,7 @@ def test_a_version_that_finds_no_machine_takes_the_idle_node_alone_and_the_old_o
     assert revisions(slurm)["default-1"] == before["default-1"]
     slurm.change(SELECTOR, {})
     wait_until(lambda: revisions(slurm) == before, lambda: f"{before}: {revisions(slurm)}")
-    wait_until(lambda: slurm.nodes().get("default-0") == "idle", lambda: f"default-0 is back: {slurm.nodes()}")
+    wait_until(lambda: slurm.is_idle("default-0"), lambda: f"default-0 is back: {slurm.nodes()}")
     assert slurm.job_state(job) == "RUNNING"
     assert slurm.pod_uids()["default-1"] == uids["default-1"], "it had its turn never"
     slurm.ssh("touch ~/go")

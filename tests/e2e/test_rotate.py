@@ -122,9 +122,7 @@ def test_the_database_gets_another_password_and_no_record_is_lost(cluster: Slurm
     assert secret_of(slurm, "database-password") != old
     assert slurm.pod_uids()["database-0"] == database
     slurm.lose_pods("database-0", "slurmdbd-0")
-    wait_until(
-        lambda: slurm.slurm("sacctmgr -n list cluster", check=False), "it is the password of new pods, too", timeout=180
-    )
+    wait_until(lambda: slurm.slurm("sacctmgr -n list cluster", check=False), "it is the password of new pods, too")
 
 
 def test_login_nodes_get_another_host_key_and_sessions_stay(cluster: SlurmOnKubernetes) -> None:

@@ -75,7 +75,7 @@ def test_labels_become_a_tree_and_a_relabelled_machine_moves_in_it_under_a_runni
     machines = _machines(slurm)
     wanted = {f"core.spine.leaf-{number}": _below(slurm, machine) for number, machine in enumerate(machines)}
     wanted = {switch: nodes for switch, nodes in wanted.items() if nodes}
-    wait_until(lambda: _switches(slurm) == wanted, f"the tree {wanted}", timeout=90)
+    wait_until(lambda: _switches(slurm) == wanted, f"the tree {wanted}")
     slurm.await_idle("default-0", "default-1")
 
     job = slurm.submit("until test -e ~/moved; do sleep 0.2; done", "-N2")
@@ -85,7 +85,7 @@ def test_labels_become_a_tree_and_a_relabelled_machine_moves_in_it_under_a_runni
     nodes = _below(slurm, machine)
     _label(slurm, machine, "core", "spine", "leaf-9")
 
-    wait_until(lambda: _switches(slurm).get("core.spine.leaf-9") == nodes, "the machine at its new switch", timeout=60)
+    wait_until(lambda: _switches(slurm).get("core.spine.leaf-9") == nodes, "the machine at its new switch")
     assert slurm.job_state(job) == "RUNNING"
     assert slurm.pod_uids() == pods
     assert _starts(slurm) == starts

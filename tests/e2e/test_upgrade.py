@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from cli.errors import FAILED
-from tests.e2e.conftest import ENGINES, LANE, keep_state
+from tests.e2e.conftest import ENGINES, keep_state
+from tests.e2e.failures import LANE
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.e2e.job_stream import stream_of_jobs
 from tests.stacks import dev, with_change
@@ -109,7 +110,7 @@ def test_the_next_release_but_one_is_taken_under_load_and_no_job_is_lost(old: Sl
         assert release_of(slurm.slurm("scontrol --version")) == NEW
         assert slurm.job_state(job) == "RUNNING", "on the old node, in the old root"
         there = len(stream.accepted)
-        wait_until(lambda: len(stream.accepted) > there + 3, "jobs are accepted", timeout=120)
+        wait_until(lambda: len(stream.accepted) > there + 3, "jobs are accepted")
         slurm.ssh(f"touch {GO}")
         slurm.await_job(job)
         wait_until(lambda: releases(slurm) == [NEW] * 2, lambda: f"all nodes: {releases(slurm)}", timeout=300)

@@ -69,7 +69,7 @@ def test_a_removed_user_cannot_log_in_and_keeps_the_data(slurm_with_users: Slurm
 def test_limits_of_a_login_node_hold_there_and_not_in_jobs(slurm_with_users: SlurmOnKubernetes) -> None:
     slurm = slurm_with_users
     slurm.change("login.user_limits", {"open_files": 300, "cpu_minutes": 9})
-    wait_until(lambda: "300" in slurm.ssh("ulimit -Hn", check=False), "the login pods with their limits", timeout=180)
+    wait_until(lambda: "300" in slurm.ssh("ulimit -Hn", check=False), "the login pods with their limits")
 
     assert slurm.ssh("ulimit -Hn; ulimit -Ht").split() == ["300", "540"]
     assert not {"300", "540"} & set(slurm.ssh("srun sh -c 'ulimit -Hn; ulimit -Ht'").split())
