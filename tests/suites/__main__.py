@@ -21,7 +21,9 @@ def main() -> int:
     full.add_argument("steps", nargs="*", metavar="stages", help=f"only these of: {_names(FULL)}")
     suites.add_parser("records", help="how old the record of each stage is, and what is open")
     asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs is ended, as by Ctrl-C
+    # Told to end, it puts away what it has made. SIGINT, too: a shell's background job and its children ignore it.
+    for told in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(told, signal.default_int_handler)
     if asked.suite == "records":
         print("\n".join(record_lines()))
         return 0
