@@ -1,7 +1,7 @@
 """The `slurmstack` command in a process of its own, without the second that it takes to load.
 
 A server that has loaded the command once forks a process for each call: real exit statuses, signals and output of the
-programs that it starts, as from a shell. `tests/unit/cli/test_command.py` and `tests/e2e/test_make_up.py` start the
+programs that it starts, as from a shell. `tests/programs/cli/test_command.py` and `tests/e2e/test_make_up.py` start the
 command the slow way, as it is installed.
 """
 

@@ -1,4 +1,4 @@
-"""The whole program under the recording monitor."""
+"""The whole program under the recording monitor. No test here starts a process or sleeps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import pytest
 from cli.program.recording import Recording
 from tests import stacks
 from tests.graph.nebius_recordings import STACKS
+from tests.in_process import pytest_runtest_call, pytest_runtest_setup, pytest_runtest_teardown
 from tests.recordings import record
+
+__all__ = ["pytest_runtest_call", "pytest_runtest_setup", "pytest_runtest_teardown"]
 
 
 @pytest.fixture(scope="session", params=["dev", "existing", "existing_full", "nebius", "nebius_minimum", "nebius_full"])

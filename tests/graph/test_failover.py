@@ -30,16 +30,6 @@ def controller(recording: Recording) -> dict[str, Any]:
     return spec
 
 
-def test_one_address_leads_to_the_active_one_and_nobody_else_is_told_of_two() -> None:
-    """Everything that names the controller is the same with one and with two."""
-    one, both = record(stacks.dev(), stack="prod"), two()
-    service = objects(both, "Service")["controller-0"]["spec"]
-    assert service["selector"][names.ACTIVE] == "yes"
-    assert "statefulset.kubernetes.io/pod-name" not in service["selector"]
-    assert objects(one, "ConfigMap")["slurm-config"] == objects(both, "ConfigMap")["slurm-config"]
-    assert objects(one, "StatefulSet")["default"] == objects(both, "StatefulSet")["default"]
-
-
 def test_two_are_on_different_machines_and_one_of_them_may_be_evicted() -> None:
     both = two()
     spec = controller(both)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,7 +16,6 @@ from tests.bench import parts, record
 from tests.bench.cluster import Cluster
 from tests.bench.parts import PARTS, Part
 from tests.bench.row import Measuring
-from tests.stacks import ROOT
 from tests.unit.bench.records import row, run
 
 SAMPLES = (1.0, 1.1, 1.2, 1.3)
@@ -116,14 +114,6 @@ def test_runs_of_different_machines_are_refused_unless_that_is_asked(
     assert "note: cores: 2 before, 64 now" in capsys.readouterr().out
 
 
-def test_another_machine_than_this_is_refused_before_anything_is_measured(one_part: Path) -> None:
-    (one_part / "kept").mkdir()
-    old = kept(one_part / "kept" / "old.json")
-    assert command.main(["some", "--compare", old]) == 2
-    assert not list(one_part.glob("*.json"))
-    assert command.main(["some", "--compare", old, "--other-machine"]) == 0
-
-
 @pytest.mark.parametrize(("by", "status"), [(1, 3), (2, 1)])
 def test_a_newer_run_of_which_a_part_failed_ends_with_3_unless_a_row_is_worse(
     tmp_path: Path, by: float, status: int
@@ -140,43 +130,6 @@ def test_runs_without_a_row_in_common_are_no_comparison(tmp_path: Path, capsys: 
     assert "no row in common" in capsys.readouterr().err
 
 
-def test_nothing_measured_is_nothing_compared(
-    one_part: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(parts, "PARTS", (Part(name="some", about="", alone=lambda _: None),))
-    old = one_part / "old.json"
-    record.write(run(row("a", 1), machine=record.machine()), old)
-    assert command.main(["some", "--compare", str(old), "--fail-on-worse"]) == 2
-    assert "nothing was measured" in capsys.readouterr().err
-
-
-def test_a_partial_run_is_kept_apart_and_says_so(one_part: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["some"]) == 0
-    (file,) = one_part.glob("*.json")
-    found = record.read(file)
-    assert (found.complete, found.parts, found.rows[0].samples) == (False, ["some"], [1, 2, 3, 4])
-    assert "only of these parts: some" in capsys.readouterr().err
-
-
-def test_runs_changes_how_often_everything_is_measured(one_part: Path) -> None:
-    file = one_part / "mine.json"
-    assert command.main(["some", "--runs", "2", "--json", str(file)]) == 0
-    assert record.read(file).rows[0].samples == [1, 2]
-
-
-def test_what_was_measured_before_a_failure_is_kept(one_part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(bench: Measuring) -> None:
-        raise AssertionError("it broke\nbadly")
-
-    two = (Part(name="some", about="", alone=quick), Part(name="bad", about="", alone=broken))
-    monkeypatch.setattr(parts, "PARTS", two)
-    file = one_part / "mine.json"
-    assert command.main(["--json", str(file)]) == 3
-    found = record.read(file)
-    assert found.failed == "bad: it broke"
-    assert [row.name for row in found.rows] == ["a"]
-
-
 def test_parts_are_measured_in_their_order_whatever_the_order_of_names() -> None:
     assert [part.name for part in parts.find(["render", "stack"])] == ["stack", "render"]
     assert parts.find([]) == list(PARTS)
@@ -187,12 +140,6 @@ def test_without_pulumi_its_part_is_left_out_with_a_note(monkeypatch: pytest.Mon
     bench = Measuring()
     parts.measure(parts.find(["engine"]), bench)
     assert bench.left_out == ["engine (no `pulumi` on PATH)"]
-
-
-def test_make_passes_parts_and_the_file_to_compare_with_on() -> None:
-    made = ["make", "--dry-run", "--always-make", "bench", "PARTS=array start", "COMPARE=old.json", "BENCH=--runs 2"]
-    done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "-m tests.bench array start --compare old.json --runs 2" in " ".join(done.stdout.split())
 
 
 def test_each_part_begins_with_the_same_stack(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,15 +27,6 @@ def test_raw_samples_goals_and_the_schema_are_in_the_file() -> None:
     document = json.loads(run(row("a", 1.25, 2.5, goal=3.0)).dump())
     assert document["schema"] == 1
     assert (document["rows"][0]["samples"], document["rows"][0]["goal"]) == ([1.25, 2.5], 3.0)
-
-
-def test_a_run_that_begins_says_what_times_depend_on_and_not_whose_machine_it_is() -> None:
-    begun = records.begin(["array"], complete=False)
-    assert {"cpu", "cores", "memory_gib", "kernel"} <= begun.machine.keys()
-    assert len(begun.load_at_start) == 3
-    assert begun.commit
-    assert begun.commit != "unknown"
-    assert socket.gethostname() not in begun.dump()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fakes.engine import FakeEngine
-
 if TYPE_CHECKING:
     from tests.unit.cli.doctor.cloud.nebius_doctor import Doctor
 
@@ -20,9 +18,3 @@ def doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Doctor:
 
     monkeypatch.setenv("HOME", str(tmp_path))
     return nebius_doctor.make(monkeypatch)
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> FakeEngine:
-    """A PATH with `pulumi` and `kubectl` that only note calls."""
-    return FakeEngine(tmp_path / "bin")

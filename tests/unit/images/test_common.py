@@ -18,7 +18,7 @@ import pytest
 from images.common import terms
 from images.common.command import run
 from images.common.files import swap_symlink, write_atomically
-from images.common.install import PROGRAMS, USERS_FROM, install_programs, take_users
+from images.common.install import USERS_FROM, take_users
 from images.common.jail_view import Bind, JailViewError, bind_into_jail
 from images.common.log import Log, open_pod_log
 from images.common.mountinfo import WrongFilesystemError
@@ -33,7 +33,6 @@ from images.login.sshd import check_chroot
 from tests.fakes.commands import FakeClock, FakeMounts
 from tests.unit.images.health.processes import add_process
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 NOTHING_MOUNTED = Path("/dev/null")
 
 
@@ -85,52 +84,12 @@ def test_what_is_already_there_is_not_waited_for() -> None:
     assert log == []
 
 
-def test_a_command_that_hangs_is_ended() -> None:
-    assert run(["sleep", "60"], timeout=0.2).code == 124
-
-
-def test_a_command_that_does_not_exist_is_a_result() -> None:
-    assert run(["/no/such/program"]).code == 127
-
-
 def test_a_command_for_which_there_is_no_process_just_now_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(subprocess, "run", full)
     assert run(["sinfo"]).message == "sinfo: Resource temporarily unavailable"
-
-
-def test_a_commands_message_is_its_error_output() -> None:
-    assert run(["sh", "-c", "echo out; echo err >&2; exit 3"]).message == "err"
-
-
-def test_pid_1_ends_at_once_on_sigterm() -> None:
-    wait = "end_on_sigterm(); print('ready', flush=True); import time; time.sleep(60)"
-    code = f"from images.common.process import end_on_sigterm; {wait}"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=REPOSITORY)
-    assert process.stdout is not None
-    process.stdout.readline()
-
-    process.terminate()
-
-    assert process.wait(timeout=5) == 128 + 15
-    process.stdout.close()
-
-
-def test_a_program_of_which_a_thread_has_died_ends_and_says_why() -> None:
-    code = (
-        "import threading, time\n"
-        "from images.common.log import Log\n"
-        "from images.common.process import end_with_threads\n"
-        "end_with_threads(Log('elastic'))\n"
-        "threading.Thread(target=lambda: {}['rolls'], daemon=True, name='rolls').start()\ntime.sleep(60)\n"
-    )
-    argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, timeout=30, check=False)
-    assert done.returncode == 1
-    assert done.stdout.startswith("elastic: error: rolls has ended, and this program with it:")
-    assert "KeyError: 'rolls'" in done.stdout
 
 
 @pytest.mark.parametrize("main", [elastic.main, config_agent.main])
@@ -267,15 +226,6 @@ def test_only_slurmstepd_counts_as_a_step_and_no_name_does(tmp_path: Path) -> No
     add_process(proc, 26, comm="slurmstepd", title="slurmstepd: [5.0]", uid=1001, runs=SLURMSTEPD)
 
     assert local_steps(proc) == 2
-
-
-@pytest.mark.parametrize("folder", sorted(PROGRAMS))
-def test_every_program_of_the_images_starts_a_main_that_exists(folder: str, tmp_path: Path) -> None:
-    for path in install_programs(folder, tmp_path):
-        assert path.stat().st_mode & stat.S_IXUSR
-        module = PROGRAMS[folder][path.name]
-        code = f"from {module} import main; assert callable(main)"
-        subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
 
 
 @pytest.fixture

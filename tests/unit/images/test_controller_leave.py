@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -179,17 +173,3 @@ def test_rights_that_are_gone_before_the_workers_end_the_wait(cluster: FakeClust
     assert ending is Ending.UNKNOWN
     assert SILENCE_SECONDS <= cluster.clock.time < 2 * SILENCE_SECONDS
     assert "403 pods is forbidden" in log
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="a process namespace needs root")
-def test_a_slurmctld_that_hangs_at_its_end_is_killed(tmp_path: Path) -> None:
-    """In a process namespace like a container's, with a slurmctld that does not hear SIGTERM."""
-    (tmp_path / "slurmctld").symlink_to(str(shutil.which("sleep")))
-    hangs = f"trap '' TERM; echo; exec {tmp_path}/slurmctld 60"
-    init = (
-        "import subprocess, sys; from images.controller import leave; leave.KILL_SECONDS = 1\n"
-        f"slurmctld = subprocess.Popen(['/bin/sh', '-c', {hangs!r}], stdout=subprocess.PIPE)\n"
-        "slurmctld.stdout.readline(); leave.kill_later(); slurmctld.terminate(); sys.exit(-slurmctld.wait())"
-    )
-    command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", init]
-    assert subprocess.run(command, check=False, timeout=30).returncode == signal.SIGKILL

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +11,9 @@ from typing import Any
 import pytest
 
 from images.common import jail_roots, readiness
-from images.common.homes import make_home
 from images.common.process import RefusedError
 from images.health.local import find_local
 from images.jail import populate, users
-from tests.stacks import ROOT
 
 ME = os.getuid() or 10001
 ALICE = f'{{"users": {{"alice": {{"uid": {ME}, "gid": {ME}}}}}}}'
@@ -147,29 +144,3 @@ def test_checks_of_nodes_look_at_the_volume_where_users_see_it() -> None:
     assert find_local(told, Path("/nothing")).node.homes == Path("/jail/home")
     assert find_local({"JAIL": "/jail"}, Path("/nothing")).node.homes is None
     assert find_local({"JAIL": "", "HOMES": "/shared/home"}, Path("/nothing")).node.homes is None
-
-
-BOUND = """
-import os, subprocess, sys
-from pathlib import Path
-from images.common.homes import make_home
-from images.common.jail_view import Bind, show
-top = Path(sys.argv[1])
-subprocess.run(["mount", "-t", "tmpfs", "tmpfs", top / "homes"], check=True)
-show(top / "jail", Bind(path="/home", source=str(top / "homes")))
-print(make_home(top / "jail", "/home/DOMAIN/carol", 10003, 10003))
-print(os.listdir(top / "homes/DOMAIN"), (top / "homes/DOMAIN/carol").stat().st_uid)
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
-def test_a_home_at_the_first_login_is_made_across_the_mount_point(tmp_path: Path) -> None:
-    for name in ("jail/home", "jail/etc/skel", "homes"):
-        (tmp_path / name).mkdir(parents=True)
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", BOUND, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.stdout.splitlines() == ["True", "['carol'] 10003"], done.stderr
-    assert list((tmp_path / "jail/home").iterdir()) == []
-    assert make_home(tmp_path / "jail", "/home/other", ME, ME)

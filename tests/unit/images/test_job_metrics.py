@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -61,37 +59,6 @@ def test_a_job_s_cgroup_is_told_as_the_cgroup_exporter_tells_it(tmp_path: Path) 
         f"cgroup_memsw_fail_count{labels} 0",
         'cgroup_uid{jobid="17"} 1000',
     ]
-
-
-_RSS = "cgroup_memory_rss_bytes{%s}"
-ASKED = {
-    "max_over_time(cgroup_memory_total_bytes{%s}[60s])": 536870912,
-    f"max_over_time((({_RSS}+cgroup_memory_shmem_bytes{{%s}}) or 1*{_RSS})[60s:])": 134217728 + 1024,
-    "max_over_time(cgroup_cpu_total_seconds{%s}[60s])": 3.5,
-    "max_over_time(cgroup_cpus{%s}[60s])": 3,
-}
-"""What jobstats asks Prometheus for, by its names and labels, and what it must be told of the job."""
-LABELS = "cluster='slurm',jobid='17',step='',task=''"
-
-
-def test_prometheus_finds_what_jobstats_asks_for_and_its_node(promtool: str, tmp_path: Path) -> None:
-    """With the two labels that the scrape configuration adds (docs/job-metrics.md)."""
-    added = 'cluster="slurm",instance="default-0:9306"'
-    lines = [line for line in text(node(tmp_path).read()).splitlines() if not line.startswith("#")]
-    series = [line.replace('"17"', f'"17",{added}', 1).rpartition(" ") for line in lines]
-    told = {asked: {"labels": f'{{{added},jobid="17"}}', "value": value} for asked, value in ASKED.items()}
-    test = {
-        "interval": "30s",
-        "input_series": [{"series": name, "values": f"{value}x9"} for name, _, value in series],
-        "promql_expr_test": [
-            {"expr": asked.replace("%s", LABELS), "eval_time": "2m", "exp_samples": [sample]}
-            for asked, sample in told.items()
-        ],
-    }
-    file = tmp_path / "tests.yaml"
-    file.write_text(json.dumps({"evaluation_interval": "30s", "tests": [test]}))
-    done = subprocess.run([promtool, "test", "rules", file], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_job_without_a_limit_has_minus_one_and_one_that_ends_meanwhile_is_left_out(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.common.kubernetes import Kube, KubeError
-from images.controller.configuration import Changes, MountedSource, first_files, follow_config_map
+from images.controller.configuration import Changes, MountedSource, follow_config_map
 from tests.fakes.commands import FakeClock
 from tests.fakes.kubernetes import FakeKubernetes
 
@@ -103,27 +103,6 @@ def test_a_forgotten_resource_version_is_read_again(api: FakeKubernetes, kube: K
     assert changes.get(timeout=5) == {"slurm.conf": "d\n"}
 
 
-def test_one_that_has_not_changed_for_long_is_watched_all_the_same(api: FakeKubernetes, kube: Kube) -> None:
-    api.version, api.forgotten = 900, 800  # it has come far since the change, and remembers only the last part
-    changes = follow(kube)
-    changes.get(timeout=5)
-
-    change(api, "d\n")
-
-    assert changes.get(timeout=5) == {"slurm.conf": "d\n"}
-    assert len(api.questions) == 2, "it was read once, and watched once"
-
-
-def test_a_watch_that_breaks_is_started_again_and_misses_nothing(api: FakeKubernetes, kube: Kube) -> None:
-    changes = follow(kube)
-    changes.get(timeout=5)
-    with api.changed:
-        api.end_watches()
-        change(api, "while away\n")
-
-    assert changes.get(timeout=5) == {"slurm.conf": "while away\n"}
-
-
 def test_a_deleted_config_map_changes_nothing(api: FakeKubernetes, kube: Kube) -> None:
     changes = follow(kube)
     changes.get(timeout=5)
@@ -131,17 +110,6 @@ def test_a_deleted_config_map_changes_nothing(api: FakeKubernetes, kube: Kube) -
     change(api, "again\n")
 
     assert changes.get(timeout=5) == {"slurm.conf": "again\n"}
-
-
-def test_without_the_api_the_mounted_copy_serves_at_boot(api: FakeKubernetes, kube: Kube, tmp_path: Path) -> None:
-    api.refuses = {"configmaps": 403}
-    (tmp_path / "slurm.conf").write_text("mounted\n")
-    changes = follow(kube)
-
-    assert first_files(changes, lambda _: None, tmp_path, patience=0.1)["slurm.conf"] == "mounted\n"
-
-    api.refuses = {}
-    assert changes.get(timeout=5) == {"slurm.conf": "a\n"}, "and the API server's as soon as there are some"
 
 
 def test_mounted_files_are_offered_once_per_change(tmp_path: Path) -> None:

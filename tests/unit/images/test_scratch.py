@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 from unittest import mock
 
@@ -14,7 +12,6 @@ import pytest
 from images.common.process import CannotGoOnError
 from images.health.leftovers import remove_tree
 from images.worker.scratch import OF_THE_MACHINE, forbid_programs_of_others, give_back, prepare
-from tests.stacks import ROOT
 
 CONF = "CPUs=2 RealMemory=640 TmpDisk=1000 Feature=a"
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -123,33 +120,6 @@ def test_a_pod_that_leaves_gives_the_machine_its_room_back(volume: Path) -> None
     assert (volume / "jobs").exists(), "that volume goes with the pod"
     give_back(OF_THE_MACHINE, print, volume)
     assert [path.name for path in volume.iterdir()] == ["lost+found"]
-
-
-STRICT = """
-import os, sys
-from pathlib import Path
-from images.common.attach import attach
-from images.worker.scratch import forbid_programs_of_others
-here = Path(sys.argv[1])
-for name in ("disk", "disk/jobs", "cell"):
-    (here / name).mkdir()
-os.system(f"mount -t tmpfs -o noexec disk {here}/disk")
-(here / "disk/jobs").mkdir()
-forbid_programs_of_others("host_path", here / "disk")
-attach(here / "disk/jobs", os.open(here / "cell", os.O_PATH))
-for line in Path("/proc/self/mountinfo").read_text().splitlines():
-    if str(here) in line:
-        print(sorted({"nosuid", "nodev", "noexec"} & set(line.split()[5].split(","))))
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
-def test_no_program_on_it_has_its_owner_s_rights_also_where_it_is_shown_to_a_job(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", STRICT, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.stdout.splitlines() == ["['nodev', 'noexec', 'nosuid']"] * 2, done.stderr
 
 
 def test_what_cannot_be_made_strict_keeps_the_worker_from_starting(volume: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import TYPE_CHECKING
 
 from local import processes
@@ -33,16 +32,6 @@ def test_another_process_with_the_same_id_is_not_taken_for_ours() -> None:
 
 def test_a_record_from_before_a_reboot_is_dead_even_if_the_numbers_match() -> None:
     assert not _record(os.getpid(), boot_id="another").is_alive()
-
-
-def test_a_process_that_ended_is_dead_even_while_nobody_waited_for_it() -> None:
-    process = subprocess.Popen(["sleep", "60"])
-    record = _record(process.pid)
-    assert record.is_alive()
-    process.kill()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert not record.is_alive()
-    process.poll()
 
 
 def test_the_start_time_is_read_behind_a_name_with_parentheses() -> None:

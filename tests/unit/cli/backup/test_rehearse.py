@@ -270,23 +270,6 @@ def test_a_pod_that_kubernetes_does_not_make_is_not_waited_for(
     assert not cluster.namespaces
 
 
-def test_on_the_local_cluster_its_directories_go_and_those_of_others_never(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(rehearse, "local_directory", lambda: tmp_path)
-    place, sections = (
-        tmp_path / "volumes" / "slurm-rehearsal",
-        {**stacks.dev(), "backup": stacks.existing_full()["backup"]},
-    )
-    (place / "jail").mkdir(parents=True)
-    with pytest.raises(Failure, match="is not of a rehearsal"):
-        rehearsal(cluster, sections).run()
-    assert (place / "jail").exists()
-    (place / ".slurmstack-rehearsal").touch()  # as one that was killed has left it
-    assert rehearsal(cluster, sections).run().ok
-    assert not place.exists()
-
-
 def test_a_backup_for_which_the_local_disk_has_no_room_is_refused_before_anything_is_made(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

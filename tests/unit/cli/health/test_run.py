@@ -13,12 +13,9 @@ import pytest
 import yaml
 from rich.text import Text
 
-from images.health.contract import Check, Context, Node, Status, Thresholds
 from images.health.contract import Result as Found
-from images.health.local import Local
+from images.health.contract import Status
 from images.health.nodes import document
-from images.health.registry import Registry
-from images.health.run import ByHand
 from tests import stacks
 from tests.fakes.health_cluster import NOW, FakeCluster, Unreachable, answer, failure_of, health, node, pod
 from tests.stacks import ROOT
@@ -28,22 +25,6 @@ def found(status: str = "ok", message: str = "", fault: str | None = None, **val
     """What the worker's own program prints."""
     text = {"node": "w-0", "check": "disks", "status": status, "fault": fault, "message": message}
     return json.dumps({**text, "values": values, "seconds": 0.01}) + "\n"
-
-
-def by_hand(directory: Path, result: Found, *words: str) -> tuple[str, int]:
-    """What the worker's own program prints where its only check finds this, and its exit code."""
-    said: list[str] = []
-    (directory / "proc").mkdir()
-    contexts: frozenset[Context] = frozenset({"periodic"})
-    check = Check(name="disks", summary="room", contexts=contexts, run=lambda *_: result, seconds=20)
-    program = ByHand(
-        local=Local(node=Node(name="w-0", root=directory, state=directory / "state"), thresholds=Thresholds()),
-        registry=Registry(checks={"disks": check}),
-        say=said.append,
-        complain=said.append,
-    )
-    code = program.run(words)
-    return "\n".join(said) + "\n", code
 
 
 def on_worker(stdout: str = "", stderr: str = "", code: int = 0) -> FakeCluster:
@@ -57,17 +38,6 @@ def test_a_check_runs_on_its_node_and_prints_its_figures(monkeypatch: pytest.Mon
     assert cluster.commands == ["w-1 run disks --json"]
     assert result.stdout == "fail disks [node]: /jail: 97 % used\n  disk_used_ratio 0.97\n"
     assert result.exit_code == 1
-
-
-@pytest.mark.parametrize("status", list(Status))
-def test_the_worker_s_own_program_is_understood(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: Status
-) -> None:
-    result = Found(status=status, message="as it is", values={"disk_used_ratio": 0.5})
-    printed, code = by_hand(tmp_path, result, "run", "disks", "--json")
-    shown = health(monkeypatch, on_worker(printed, code=code), "run", "disks", "--node", "w-0")
-    assert shown.stdout == f"{status.value} disks: as it is\n  disk_used_ratio 0.5\n"
-    assert shown.exit_code == code
 
 
 @pytest.mark.parametrize(("status", "code"), [("ok", 0), ("warn", 0), ("fail", 1), ("not checked", 3)])
@@ -219,18 +189,3 @@ esac
         text=True,
         check=False,
     )
-
-
-def test_in_a_pipe_a_finding_stays_on_one_line_without_colours(tmp_path: Path) -> None:
-    done = command(tmp_path)
-    assert done.returncode == 1
-    assert done.stderr == ""
-    assert "\x1b" not in done.stdout
-    assert any("w-0" in line and "x" * 150 in line for line in done.stdout.splitlines())
-
-
-def test_the_process_ends_with_3_when_a_check_could_not_be_run(tmp_path: Path) -> None:
-    done = command(tmp_path, "run", "disks", "--node", "w-0")
-    assert done.returncode == 3
-    assert "disks could not be run on node w-0: error: connection lost" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -242,6 +242,7 @@ def test_a_version_that_does_not_start_gives_way_when_the_one_before_is_applied_
 ) -> None:
     """Not one that runs: it may be converting the database."""
     monkeypatch.setattr(rollout, "STUCK", 0.0)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     item = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "slurmdbd", "generation": 1}}
     deleted: list[str] = []
 

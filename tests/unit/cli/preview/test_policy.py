@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.errors import Failure
-from cli.kubectl.client import NO_SLURMDBD, Kubectl, if_slurmdbd_answers
+from cli.kubectl.client import Kubectl
 from cli.preview.policy import (
     PolicyPlan,
     from_nothing,
@@ -21,8 +17,6 @@ from cli.preview.policy import (
     policy_jobs,
     print_done_by,
     print_policy,
-    print_silence,
-    require_answer,
     run_again,
 )
 from config import load_config
@@ -106,26 +100,6 @@ def test_a_slurmdbd_that_cannot_tell_stops_no_preview() -> None:
     assert planned is not None
     assert planned.changes == ()
     assert planned.notes == ("! the policy in force cannot be compared: policy: no, says Slurm",)
-
-
-@pytest.mark.parametrize(("sacctmgr", "silent"), [("exit 0", False), ("exit 1", False), ("exit 124", True)])
-def test_a_slurmdbd_that_hangs_is_said_within_seconds_and_is_not_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], sacctmgr: str, silent: bool
-) -> None:
-    (tmp_path / "sacctmgr").write_text(f"#!/bin/sh\n{sacctmgr}\n", encoding="utf-8")
-    (tmp_path / "sacctmgr").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    done = subprocess.run(if_slurmdbd_answers(["cat"]), input="{}", capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == ((NO_SLURMDBD, "") if silent else (0, "{}"))
-    kubectl = FakeKubectl(complained="command terminated", code=done.returncode)
-    planned = planned_policy(kubectl, configuration())
-    assert planned is not None
-    assert planned.silent == silent
-    print_silence(planned)
-    assert ("cannot be compared: slurmdbd does not answer" in capsys.readouterr().out) == silent
-    with pytest.raises(Failure, match="slurmdbd does not answer") if silent else nullcontext():
-        require_answer(kubectl, configuration(), planned)
-    require_answer(FakeKubectl(printed='{"changes": [], "notes": []}'), configuration(), planned)
 
 
 @pytest.mark.parametrize(

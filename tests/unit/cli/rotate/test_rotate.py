@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from cli.program.generated import KeptValues
 from cli.program.recording import record
 from cli.rotate import pods as pods_module
 from cli.rotate.keys import KEYS, Key, Rotation
-from cli.rotate.pods import Places
 from cli.rotate.procedures import PROCEDURES, rotate
 from cli.safety.owner import ROTATING
 from config import load_config
@@ -204,29 +201,6 @@ def test_of_two_controllers_both_start_again_the_one_that_stands_by_first(
     kubectl.of_root.update({"controller-0", "controller-1"})
     assert "slurmctld goes on in the other pod" in run(kubectl, "jwt")
     assert kubectl.restarted == ["controller-1", "controller-0"]
-
-
-def test_a_container_ends_its_first_process_at_the_moment_that_it_was_told(
-    kubectl: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By a real shell; the command that told it has ended long before."""
-    (tmp_path / "setpriv").write_text(
-        f'#!/bin/sh\necho "$(date +%s) $*" >{tmp_path}/ended.new\nmv {tmp_path}/ended.new {tmp_path}/ended\n'
-    )
-    (tmp_path / "setpriv").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    places = Places(kubectl, "slurm", ("munged",))
-    at = int(time.time()) + 2
-    places._end(places.running()[0], user="munge", at=at)
-    said = kubectl.said[-1]
-    subprocess.run(said[said.index("--") + 1 :], check=True, timeout=1)
-    assert not (tmp_path / "ended").exists()
-    while not (tmp_path / "ended").exists():
-        assert time.time() < at + 10
-        time.sleep(0.05)
-    moment, what = (tmp_path / "ended").read_text(encoding="utf-8").split(maxsplit=1)
-    assert int(moment) - at in {0, 1}
-    assert what == "--reuid=munge --regid=munge --clear-groups sh -c kill -TERM $(cat /proc/1/task/1/children)\n"
 
 
 def test_a_rotation_that_was_cut_short_goes_on_with_its_key_and_starts_nobody_twice(kubectl: Cluster) -> None:

@@ -5,26 +5,21 @@ A node that is drained because `nvidia-smi` says something new is a node that us
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
 import shutil
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
-from images.health.checks import clock, disks, dns, filesystem, memory, processes
+from images.health.checks import disks
 from images.health.contract import Check, Node, Status, Thresholds
 from images.health.registry import find_checks
-from images.health.runner import run_checks
 from images.health.tools import CANNOT_RUN
 from tests.fakes.commands import Answer, FakeRunner
 from tests.unit.images.health.gpus import machine
@@ -208,42 +203,6 @@ def test_a_garbled_memory_is_none(worker: Worker, check: Check) -> None:
             for each, text in kept.items():
                 each.write_bytes(garbage if each == path else text)
             assert worker.look(check)[0] is not Status.FAIL, (path.name, garbage[:200])
-
-
-# ---------------------------------------------------------------- the kernel and the C library
-
-
-def hang(*_: object, **__: object) -> None:
-    time.sleep(600)
-
-
-@pytest.mark.parametrize(
-    ("check", "module", "call"),
-    [
-        (disks.CHECK, os, "statvfs"),
-        (filesystem.CHECK, os, "fsync"),
-        (filesystem.CHECK, os, "mkdir"),
-        (clock.CHECK, os, "utime"),
-        (clock.CHECK, ctypes, "CDLL"),
-        (memory.CHECK, Path, "read_text"),
-        (processes.CHECK, os, "listdir"),
-        (dns.CHECK, socket, "getaddrinfo"),
-    ],
-    ids=lambda value: getattr(value, "name", None) or (value if isinstance(value, str) else ""),
-)
-def test_a_call_that_hangs_is_not_checked(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch, check: Check, module: ModuleType, call: str
-) -> None:
-    program: Callable[..., object] = check.run
-
-    def run(*arguments: object) -> object:
-        monkeypatch.setattr(module, call, hang)  # only in the child in which it runs
-        return program(*arguments)
-
-    brief = replace(check, seconds=0.1, run=run)  # type: ignore[arg-type]
-    result = run_checks([brief], worker.node, Thresholds())[check.name].result
-    assert result.status is Status.NOT_CHECKED
-    assert "did not end" in result.message
 
 
 @pytest.mark.parametrize("name", sorted({*CHECKS} - {"gpu-free"}))

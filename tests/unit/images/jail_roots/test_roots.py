@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from images.common import jail_roots
 from images.common.jail_view import JailViewError
 from images.common.process import RefusedError
 from images.jail.populate import IN_PROGRESS, MARKER, REFUSED
-from tests.stacks import ROOT
 from tests.unit.images.jail_roots.roots import fill
 
 
@@ -198,39 +195,3 @@ def test_a_name_that_leads_elsewhere_fills_nothing(source: Path, volume: Path) -
             fill(source, volume, name)
     assert list(volume.iterdir()) == []
     assert RefusedError.status == REFUSED
-
-
-REAL = """
-import os, subprocess, sys
-from pathlib import Path
-from images.common import jail_roots
-from images.common.jail_view import Bind, bind_into_jail
-jail, work = Path(sys.argv[1]), Path(sys.argv[2])
-jail_roots.NOTHING = work / "nothing"
-bind_into_jail(jail, jail_roots.hidden(), print)
-root = jail / jail_roots.ROOTS
-print("seen:", os.listdir(root))
-for tried in (lambda: root.rename(jail / "moved"), root.rmdir, (root / "x").touch, lambda: (root / "blue").stat()):
-    try:
-        tried()
-        print("done")
-    except OSError as error:
-        print(error.strerror)
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
-def test_root_in_the_first_root_can_neither_see_move_nor_write_the_others(
-    source: Path, volume: Path, tmp_path: Path
-) -> None:
-    fill(source, volume, "")
-    fill(source, volume, "blue")
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", REAL, str(volume), str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.stdout.splitlines()[1:] == [
-        "seen: []", "Device or resource busy", "Device or resource busy", "Read-only file system",
-        "No such file or directory",
-    ], done.stdout + done.stderr  # fmt: skip
-    assert jail_roots.whole(volume) == ["", "blue"]

@@ -1,0 +1,1 @@
+"""Tests in guest machines."""

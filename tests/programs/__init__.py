@@ -1,0 +1,1 @@
+"""Tests of the program with real processes, real programs and real time."""

@@ -1,0 +1,47 @@
+"""`slurmstack login`: what it asks of ssh, and what it says where there is no session."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from cli.access import login
+from cli.access.login import open_session
+from config import load_config
+from tests import stacks
+from tests.fakes.kubectl import FakeKubectl
+
+
+@pytest.fixture
+def cluster() -> FakeKubectl:
+    """A cluster with login nodes."""
+    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    service = {"kind": "Service", "spec": {"clusterIP": "203.0.113.7"}}
+    secret = {"kind": "Secret", "data": {"ssh_host_ed25519_key": base64.b64encode(pem).decode()}}
+    return FakeKubectl(answers=[({"service"}, service, ""), ({"secret"}, secret, "")])
+
+
+@pytest.mark.parametrize(("status", "hint"), [(255, True), (0, False), (3, False)])
+def test_a_login_node_that_does_not_answer_is_given_up_and_one_is_told_where_to_look(
+    cluster: FakeKubectl,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+    *,
+    hint: bool,
+) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/asked\nexit {status}\n', encoding="utf-8")
+    ssh.chmod(0o755)
+    monkeypatch.setattr(login, "ssh_program", lambda **_: str(ssh))
+    assert open_session(cluster, load_config(stacks.dev()), user=None, key=None, command=["id"]) == status
+    asked = (tmp_path / "asked").read_text(encoding="utf-8")
+    assert "-o ConnectTimeout=10 " in asked
+    assert asked.endswith("@203.0.113.7 id\n")
+    logs = "`kubectl --context test logs -n slurm -l app.kubernetes.io/component=login -c sshd --prefix`"
+    assert (logs in capsys.readouterr().err) == hint

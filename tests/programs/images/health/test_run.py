@@ -1,0 +1,80 @@
+"""Checks by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds
+from images.health.local import Local
+from images.health.registry import Registry
+from images.health.run import ByHand
+from images.health.verdict import not_checked, ok
+
+FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used", values={'disk_used_ratio{path="/"}': 0.97})
+
+
+class FakeShell:
+    def __init__(self, directory: Path) -> None:
+        (directory / "proc").mkdir()
+        self.node = Node(name="w-0", root=directory, state=directory / "state")
+        self.registry = Registry()
+        self.off: frozenset[str] = frozenset()
+        self.said: list[str] = []
+        self.complaints: list[str] = []
+
+    def add(self, name: str, result: Result, hardware: Hardware = "any") -> None:
+        self.registry.checks[name] = Check(
+            name=name,
+            summary=f"looks at {name}",
+            contexts=frozenset({"periodic", "prolog"}),
+            run=lambda *_: result,
+            hardware=hardware,
+            seconds=20,
+        )
+
+    def __call__(self, *arguments: str) -> int:
+        local = Local(node=self.node, thresholds=Thresholds(), off=self.off)
+        return ByHand(local=local, registry=self.registry, say=self.said.append, complain=self.complaints.append).run(
+            arguments
+        )
+
+
+@pytest.fixture
+def health(tmp_path: Path) -> FakeShell:
+    return FakeShell(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [(ok(), 0), (Result(status=Status.WARN, fault="node"), 0), (FULL, 1), (not_checked("no tool"), 3)],
+)
+def test_the_exit_code_says_how_it_is(health: FakeShell, result: Result, code: int) -> None:
+    health.add("disks", result)
+    assert health("run", "disks") == code
+
+
+def test_people_read_one_line_and_the_figures(health: FakeShell) -> None:
+    health.add("disks", FULL)
+    health.add("clock", ok())
+    health("run", "disks")
+    health("run", "clock")
+    assert health.said == ["fail disks [node]: / 97 % used", '  disk_used_ratio{path="/"} 0.97', "ok clock"]
+
+
+@pytest.mark.parametrize("arguments", [("run", "disks", "--json"), ("run", "--json", "disks")])
+def test_programs_read_json(health: FakeShell, arguments: tuple[str, ...]) -> None:
+    health.add("disks", FULL)
+    assert health(*arguments) == 1
+    said = json.loads(health.said[0])
+    assert said.pop("seconds") >= 0
+    assert said == {
+        "node": "w-0",
+        "check": "disks",
+        "status": "fail",
+        "fault": "node",
+        "message": "/ 97 % used",
+        "values": {'disk_used_ratio{path="/"}': 0.97},
+    }

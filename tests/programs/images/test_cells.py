@@ -1,0 +1,89 @@
+"""Cells of jobs: what is mounted for one, in which order, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.stacks import ROOT
+
+REAL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import os
+from pathlib import Path
+from images.worker.cells import Cells, Mounts
+work = Path(sys.argv[2])
+cells = Cells(work / "jail", 2**21, cells=work / "cells", jobs=work / "jobs")
+cell = cells.enter("17", 0, 0, -1)
+shm = lambda: os.statvfs(cell / "dev/shm")
+assert shm().f_blocks * shm().f_frsize == 2**20
+(cell / "dev/shm/of-sbcast").touch()
+assert cells.enter("17", 0, 0, 1000) == cell
+assert (cell / "dev/shm/of-sbcast").exists()
+mounted = lambda: open("/proc/self/mountinfo").read().count(str(work / "cells"))
+(cell / "tmp/of-job").touch()
+assert (work / "jobs/17/of-job").exists()
+assert not list((work / "jail/tmp").iterdir())
+assert (cell / "proc/self").exists()
+assert shm().f_blocks * shm().f_frsize == 2**21
+assert shm().f_files == 1024
+try:
+    for number in range(2000):
+        (cell / "dev/shm" / str(number)).touch()
+except OSError as error:
+    assert error.errno == 28 and number > 1000, (error, number)
+else:
+    raise AssertionError("empty files are counted by nobody")
+assert (cell / "dev/shm").stat().st_mode & 0o7777 == 0o1777
+memory = os.open(cell / "dev/shm", os.O_RDONLY)
+assert Mounts().used(memory) >= 1024 * number, "who frees a million empty files takes seconds, too"
+os.close(memory)
+assert mounted() == 4, mounted()
+again = Cells(work / "jail", 2**21, cells=work / "cells", jobs=work / "jobs")
+assert "17" in again
+again.leave("17")
+assert (mounted(), list((work / "cells").iterdir())) == (0, [])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_with_real_mounts(tmp_path: Path) -> None:
+    for name in ("proc", "tmp", "dev/shm"):
+        (tmp_path / "jail" / name).mkdir(parents=True)
+    subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-ec",
+         'mount --bind "$2/jail" "$2/jail"; mount -t proc proc "$2/jail/proc"; exec "$3" -c "$0" "$1" "$2"',
+         REAL, str(ROOT), str(tmp_path), sys.executable],
+        check=True,
+    )  # fmt: skip
+
+
+WITHOUT_RIGHT = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from images.worker.cells import Cells
+at = Path(sys.argv[2])
+cells = Cells(at, 4096, cells=at / "cells", jobs=at / "jobs")
+try:
+    cells.enter("17", os.getuid(), os.getgid())
+except OSError as error:
+    print(error)
+print(list((at / "cells").iterdir()))
+"""
+
+
+def test_what_it_takes_is_said(tmp_path: Path) -> None:
+    """Whoever lacks the right gets the kernel's reason, and nothing is left."""
+    without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*without, sys.executable, "-c", WITHOUT_RIGHT, str(ROOT), str(tmp_path)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "not permitted" in done.stdout
+    assert done.stdout.endswith("\n[]\n")

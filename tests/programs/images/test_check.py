@@ -1,0 +1,61 @@
+"""What slurmctld of both versions really prints (data/, recorded), and what the check makes of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import time
+from pathlib import Path
+
+from images.controller.check import Checker, Verdict
+
+
+def fake_slurmctld(directory: Path, script: str) -> str:
+    program = directory / "slurmctld"
+    program.write_text(f"#!/bin/bash\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return str(program)
+
+
+def test_the_scratch_slurmctld_is_ended_as_soon_as_it_is_up(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    program = fake_slurmctld(
+        tmp_path, f"echo $$ > {pid_file}; echo 'slurmctld: Running as primary controller'; sleep 60"
+    )
+
+    verdict = Checker(program=program, user=None)({"slurm.conf": "ClusterName=a\n"})
+
+    assert verdict == Verdict(starts=True, complaints=())
+    assert not Path(f"/proc/{pid_file.read_text().strip()}/cmdline").exists()
+
+
+def test_one_that_ends_is_heard_to_the_end(tmp_path: Path) -> None:
+    program = fake_slurmctld(tmp_path, "echo 'slurmctld: error: a'; printf 'slurmctld: fatal: b'; exit 1")
+
+    verdict = Checker(program=program, user=None)({"slurm.conf": "ClusterName=a\n"})
+
+    assert verdict == Verdict(starts=False, complaints=("error: a", "fatal: b"))
+
+
+def test_one_that_hangs_is_given_up_with_its_last_line(tmp_path: Path) -> None:
+    program = fake_slurmctld(tmp_path, "echo 'slurmctld: thinking'; sleep 60")
+
+    verdict = Checker(program=program, user=None, timeout=0.5)({"slurm.conf": "ClusterName=a\n"})
+
+    assert not verdict.starts
+    assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
+
+
+def test_a_helper_that_lives_on_holds_nobody_up(tmp_path: Path) -> None:
+    helper = tmp_path / "helper"
+    program = fake_slurmctld(tmp_path, f"setsid bash -c 'echo $$ > {helper}; sleep 60' & echo thinking; sleep 60")
+    began = time.monotonic()
+
+    try:
+        verdict = Checker(program=program, user=None, timeout=0.5)({"slurm.conf": "ClusterName=a\n"})
+    finally:
+        os.killpg(int(helper.read_text()), signal.SIGKILL)
+
+    assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
+    assert time.monotonic() - began < 10

@@ -1,0 +1,64 @@
+"""What the programs of all images share."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from images.common.command import run
+from images.common.install import PROGRAMS, install_programs
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def test_a_command_that_hangs_is_ended() -> None:
+    assert run(["sleep", "60"], timeout=0.2).code == 124
+
+
+def test_a_command_that_does_not_exist_is_a_result() -> None:
+    assert run(["/no/such/program"]).code == 127
+
+
+def test_a_commands_message_is_its_error_output() -> None:
+    assert run(["sh", "-c", "echo out; echo err >&2; exit 3"]).message == "err"
+
+
+def test_pid_1_ends_at_once_on_sigterm() -> None:
+    wait = "end_on_sigterm(); print('ready', flush=True); import time; time.sleep(60)"
+    code = f"from images.common.process import end_on_sigterm; {wait}"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=REPOSITORY)
+    assert process.stdout is not None
+    process.stdout.readline()
+
+    process.terminate()
+
+    assert process.wait(timeout=5) == 128 + 15
+    process.stdout.close()
+
+
+def test_a_program_of_which_a_thread_has_died_ends_and_says_why() -> None:
+    code = (
+        "import threading, time\n"
+        "from images.common.log import Log\n"
+        "from images.common.process import end_with_threads\n"
+        "end_with_threads(Log('elastic'))\n"
+        "threading.Thread(target=lambda: {}['rolls'], daemon=True, name='rolls').start()\ntime.sleep(60)\n"
+    )
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, timeout=30, check=False)
+    assert done.returncode == 1
+    assert done.stdout.startswith("elastic: error: rolls has ended, and this program with it:")
+    assert "KeyError: 'rolls'" in done.stdout
+
+
+@pytest.mark.parametrize("folder", sorted(PROGRAMS))
+def test_every_program_of_the_images_starts_a_main_that_exists(folder: str, tmp_path: Path) -> None:
+    for path in install_programs(folder, tmp_path):
+        assert path.stat().st_mode & stat.S_IXUSR
+        module = PROGRAMS[folder][path.name]
+        code = f"from {module} import main; assert callable(main)"
+        subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)

@@ -1,0 +1,137 @@
+"""slurmctld as the supervisor's child: kept up, ended, and judged by its answers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from images.common.wait import Clock
+from images.controller import daemon as module
+from images.controller.daemon import ENDED, UNANSWERED, Daemon, Trouble, answers
+
+LOG = list[str]
+
+
+def quiet(_: str) -> None:
+    """A log that nobody reads."""
+
+
+def test_a_daemon_that_hangs_in_the_kernel_is_not_waited_for_and_no_second_one_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: LOG = []
+    daemon = Daemon(("/bin/sleep", "987"), said.append, Clock())
+    daemon.keep_up()
+    pid = daemon._pid
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "killpg", lambda *_: None)
+        patched.setattr(module, "DEAD_SECONDS", 0.5)
+        daemon.end(signal.SIGKILL)
+    assert said == ["slurmctld is killed, and gone when the volume answers what it has asked"]
+    daemon.keep_up()
+    assert daemon._pid == pid
+    daemon.end(signal.SIGKILL)
+    assert daemon._pid == 0
+
+
+def running(daemon: Daemon) -> bool:
+    time.sleep(0.2)
+    return daemon.reap()
+
+
+def test_a_daemon_that_ends_is_started_again_and_ever_more_slowly() -> None:
+    said: LOG = []
+    daemon = Daemon(("/bin/false",), said.append, Clock())
+    until = time.monotonic() + 2
+    while time.monotonic() < until:
+        daemon.keep_up()
+        time.sleep(0.02)
+    assert 3 <= len(said) <= 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_daemon_is_ended_with_all_that_it_has_started(number: signal.Signals, tmp_path: Path) -> None:
+    daemon = Daemon(("/bin/sh", "-c", f"sleep 987 & echo $! >{tmp_path}/pid; wait"), quiet, Clock())
+    daemon.keep_up()
+    assert running(daemon)
+    daemon.end(number)
+    assert not daemon.reap()
+    child = (tmp_path / "pid").read_text().strip()
+    state = subprocess.run(["ps", "-o", "stat=", child], capture_output=True, text=True, check=False).stdout
+    assert state.strip()[:1] in {"", "Z"}
+
+
+def test_a_daemon_that_hangs_is_killed_at_last() -> None:
+    daemon = Daemon(("/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"), quiet, Clock())
+    daemon.keep_up()
+    assert running(daemon)
+    daemon.end(signal.SIGTERM, seconds=0.5)
+    assert not daemon.reap()
+
+
+def test_one_that_has_answered_and_no_longer_does_is_in_trouble() -> None:
+    daemon = Daemon(("/bin/sleep", "987"), quiet, Clock())
+    daemon.keep_up()
+    for _ in range(2 * UNANSWERED):
+        daemon.note(answered=False)
+    assert daemon.trouble is None, "it reads its state"
+    daemon.note(answered=True)
+    for _ in range(UNANSWERED):
+        assert daemon.trouble is None
+        daemon.note(answered=False)
+    assert daemon.trouble is Trouble.HANGS
+    daemon.end(signal.SIGKILL)
+    assert daemon.trouble is None
+
+
+def test_one_that_ends_before_it_answers_is_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLOWEST_RESTART", 0.05)
+    daemon = Daemon(("/bin/false",), quiet, Clock())
+    until = time.monotonic() + 10
+    while daemon.trouble is None and time.monotonic() < until:
+        daemon.keep_up()
+        time.sleep(0.01)
+    assert daemon.trouble is Trouble.ENDS
+    assert daemon._ended == ENDED
+    daemon.note(answered=True)
+    assert daemon.trouble is None
+
+
+@pytest.mark.parametrize(("script", "expected"), [
+    ('grep -q "localhost(127.0.0.1)" $SLURM_CONF && echo "Slurmctld(primary) at localhost is UP"', True),
+    ('echo "Slurmctld(primary) at localhost is DOWN"', False),
+    ("sleep 9", False),
+])  # fmt: skip
+def test_slurmctld_of_this_pod_is_asked_whatever_its_name_leads_to(
+    script: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "scontrol"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(module, "ASKING", tmp_path / "asking.conf")
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5)
+    assert answers() is expected
+
+
+def test_one_that_starts_again_in_the_same_turn_may_read_its_state_for_long() -> None:
+    daemon = Daemon(("/bin/sleep", "987"), quiet, Clock())
+    daemon.keep_up()
+    daemon.note(answered=True)
+    for _ in range(UNANSWERED):
+        daemon.note(answered=False)
+    assert daemon.trouble is Trouble.HANGS
+    os.kill(daemon._pid, signal.SIGKILL)
+    while daemon.reap():
+        time.sleep(0.01)
+    daemon._not_before = 0
+    daemon.keep_up()
+    for _ in range(UNANSWERED):
+        daemon.note(answered=False)
+    assert daemon.trouble is None
+    daemon.end(signal.SIGKILL)

@@ -1,0 +1,41 @@
+"""Homes on a volume of their own: where it is written down, who makes them, and that nobody sees an empty /home."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from images.common.homes import make_home
+from tests.stacks import ROOT
+
+ME = os.getuid() or 10001
+
+
+BOUND = """
+import os, subprocess, sys
+from pathlib import Path
+from images.common.homes import make_home
+from images.common.jail_view import Bind, show
+top = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "tmpfs", top / "homes"], check=True)
+show(top / "jail", Bind(path="/home", source=str(top / "homes")))
+print(make_home(top / "jail", "/home/DOMAIN/carol", 10003, 10003))
+print(os.listdir(top / "homes/DOMAIN"), (top / "homes/DOMAIN/carol").stat().st_uid)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_a_home_at_the_first_login_is_made_across_the_mount_point(tmp_path: Path) -> None:
+    for name in ("jail/home", "jail/etc/skel", "homes"):
+        (tmp_path / name).mkdir(parents=True)
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", BOUND, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["True", "['carol'] 10003"], done.stderr
+    assert list((tmp_path / "jail/home").iterdir()) == []
+    assert make_home(tmp_path / "jail", "/home/other", ME, ME)

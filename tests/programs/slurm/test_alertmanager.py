@@ -1,0 +1,132 @@
+"""Who is told once, and not at all, as Alertmanager itself judges with our configuration and with that of the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm.alerts import ALERTS
+from slurm.prometheus import alertmanager_file
+from tests.stacks import ROOT
+
+WHOSE = {"cluster": "slurm"}
+"""As Prometheus adds it to all that it sends (`external_labels`)."""
+
+
+def of_the_page() -> str:
+    """The file that docs/monitoring.md has people write."""
+    (found,) = re.findall(r"(?<=alertmanager.yml <<'END'\n).*?(?=^END$)", _page(), re.DOTALL | re.MULTILINE)
+    return str(found)
+
+
+def _page() -> str:
+    return (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@contextmanager
+def running(alertmanager: list[str], place: Path, config: str) -> Iterator[str]:
+    """Alertmanager with this configuration; yields the URL of its API."""
+    (place / "alertmanager.yml").write_text(config)
+    port = free_port()
+    command = [
+        *alertmanager, f"--config.file={place}/alertmanager.yml", f"--storage.path={place}/data",
+        f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
+    ]  # fmt: skip
+    with (
+        (place / "log").open("w") as log,
+        subprocess.Popen(command, cwd=place, stdout=log, stderr=subprocess.STDOUT) as daemon,
+    ):
+        try:
+            deadline = time.monotonic() + 60
+            while True:
+                assert daemon.poll() is None, (place / "log").read_text()
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=5):
+                        break
+                except OSError:
+                    assert time.monotonic() < deadline, (place / "log").read_text()
+                    time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}/api/v2"
+        finally:
+            daemon.kill()
+
+
+def told(url: str, alerts: Sequence[dict[str, str]]) -> list[list[dict[str, str]]]:
+    """The alerts of which somebody would be told, those of one message together."""
+    severities = {alert.name: alert.severity for alert in ALERTS}
+    whole = [{"labels": {**WHOSE, "severity": severities[labels["alertname"]], **labels}} for labels in alerts]
+    request = urllib.request.Request(f"{url}/alerts", json.dumps(whole).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10):
+        pass
+    deadline = time.monotonic() + 30
+    before: list[list[dict[str, str]]] = []
+    while True:  # until all have arrived and twice the same is said of them
+        with urllib.request.urlopen(f"{url}/alerts/groups", timeout=10) as answer:
+            groups = json.load(answer)
+        now = [found for group in groups if (found := _active(group["alerts"]))]
+        if sum(len(group["alerts"]) for group in groups) == len(alerts) and now == before:
+            return now
+        assert time.monotonic() < deadline, groups
+        before = now
+        time.sleep(0.5)
+
+
+def _active(alerts: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    return [alert["labels"] for alert in alerts if not alert["status"]["inhibitedBy"]]
+
+
+@pytest.fixture(scope="module", params=["ours", "of the page"])
+def config(request: pytest.FixtureRequest) -> str:
+    return alertmanager_file() if request.param == "ours" else of_the_page()
+
+
+def names(messages: list[list[dict[str, str]]]) -> list[str]:
+    return sorted(alert["alertname"] for message in messages for alert in message)
+
+
+def test_a_hundred_lost_workers_are_one_message_and_those_of_another_cluster_another(
+    alertmanager: list[str], tmp_path: Path, config: str
+) -> None:
+    lost = [{"alertname": "SlurmTargetDown", "instance": f"n{number}:9306"} for number in range(100)]
+    with running(alertmanager, tmp_path, config) as url:
+        messages = told(url, [*lost, {**lost[0], "cluster": "other"}, {"alertname": "JailNearlyFull"}])
+    assert sorted(len(message) for message in messages) == [1, 1, 100]
+
+
+def test_of_what_follows_from_slurmctld_being_down_nobody_is_told(
+    alertmanager: list[str], tmp_path: Path, config: str
+) -> None:
+    warnings = [{"alertname": alert.name} for alert in ALERTS if alert.severity == "warning" and "Slurm" in alert.name]
+    others = [{"alertname": "StateVolumeNearlyFull"}, {"alertname": "SlurmdbdDown"}, {"alertname": "JailSlow"}]
+    elsewhere = {"alertname": "SlurmNodesDown", "cluster": "other"}
+    down = {"alertname": "SlurmctldDown"}
+    with running(alertmanager, tmp_path, config) as url:
+        found = names(told(url, [down, *warnings, *others, elsewhere]))
+    assert found == sorted(["SlurmctldDown", "StateVolumeNearlyFull", "SlurmdbdDown", "JailSlow", "SlurmNodesDown"])
+
+
+def test_nodes_that_one_check_has_drained_are_not_told_one_by_one(
+    alertmanager: list[str], tmp_path: Path, config: str
+) -> None:
+    def drained(node: str, check: str) -> dict[str, str]:
+        return {"alertname": "SlurmNodeDrained", "node": node, "check": check}
+
+    many = {"alertname": "SlurmManyNodesDrained", "check": "dns"}
+    with running(alertmanager, tmp_path, config) as url:
+        messages = told(url, [many, *(drained(f"n{number}", "dns") for number in range(3)), drained("n3", "clock")])
+    assert [alert["node"] for message in messages for alert in message if "node" in alert] == ["n3"]

@@ -1,0 +1,209 @@
+"""Alerts, as Prometheus' own promtool judges them: each fires where it should, and not where all is well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config import load_config
+from slurm.alerts import ALERTS, alerts_of, rules_file
+from tests import alerts
+from tests.stacks import existing_full, with_change
+
+UP = {"slurmstack_slurmctld_up": "1x200"}
+
+FREE = 'slurmstack_volume_free_bytes{volume="state"}'
+SIZE = 'slurmstack_volume_size_bytes{volume="state"}'
+JAIL = 'slurmstack_health_{0}",instance="n{1}:9306"}}'
+DRAINED = 'slurmstack_node_drained{{node="n{0}",reason_kind="{1}",check="{2}"}}'
+XID = 'DCGM_FI_DEV_XID_ERRORS{{Hostname="g",gpu="0",UUID="u",err_code="{0}",hpc_job="{1}"}}'
+EXPORTER = 'slurmstack_exporter_up{{source="{0}"}}'
+BACKUP = 'kube_cronjob_{0}{{namespace="slurm",cronjob="backup"}}'
+
+REHEARSED = BACKUP.replace("backup", "backups")
+
+# Name of the alert -> figures (one value a minute) with which it fires, and with which it does not.
+CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "SlurmctldDown": ({"slurmstack_slurmctld_up": "0x200"}, UP),
+    "SlurmdbdDown": ({"slurmstack_slurmdbd_up": "0x200"}, {"slurmstack_slurmdbd_up": "1x200"}),
+    "SlurmFiguresMissing": ({"other": "1x200"}, {**UP, EXPORTER.format("slurmdbd"): "0x200"}),
+    "SlurmTargetDown": (
+        {'up{job="slurmstack-jobs",instance="n0:9306"}': "0x200"},
+        {'up{job="slurmstack-jobs",instance="n0:9306"}': "1x200", 'up{job="prometheus"}': "0x200"},
+    ),
+    "SlurmNodesDown": (
+        {f'slurmstack_node_down{{node="n{n}"}}': "1x200" for n in range(2)},
+        {"slurm_nodes_down": "2x200", 'slurmstack_elastic_pool_set_aside{pool="gpu"}': "1x200"},
+    ),
+    "SlurmNodeDrained": ({DRAINED.format(0, "health", "dns"): "1x200"}, {DRAINED.format(0, "health", "dns"): "0x200"}),
+    "SlurmManyNodesDrained": (
+        {DRAINED.format(n, "health", "dns"): "1x200" for n in range(3)},
+        {
+            **{DRAINED.format(n, "health", "dns" if n else "clock"): "1x200" for n in range(3)},
+            **{DRAINED.format(n, "health", "new-machine"): "1x200" for n in range(3, 9)},
+        },
+    ),
+    "SlurmPrologFailed": ({DRAINED.format(0, "prolog", ""): "1x200"}, {DRAINED.format(0, "health", "dns"): "1x200"}),
+    "SlurmQueueStuck": (
+        {'slurmstack_queue_stuck_jobs{partition="p"}': "1x200"},
+        {'slurmstack_queue_stuck_jobs{partition="p"}': "0x200"},
+    ),
+    "SlurmJobRequeueLoop": ({"slurmstack_job_requeues_max": "5x200"}, {"slurmstack_job_requeues_max": "4x200"}),
+    "SlurmSchedulerSlow": (
+        {"slurm_schedule_cycle_last": "1000001x200"},
+        {"slurm_schedule_cycle_last": "999999x200"},
+    ),
+    "JailSlow": (
+        {JAIL.format('check_seconds{check="filesystem', 0): "1.5x200"},
+        {
+            JAIL.format('check_seconds{check="filesystem', 0): "0.5x200",
+            JAIL.format('check_seconds{check="dns', 0): "1.5x200",
+        },
+    ),
+    "JailNearlyFull": (
+        {JAIL.format('disk_used_ratio{path="/jail', n): f"{0.91 if n else 0.5}x200" for n in range(2)},
+        {
+            JAIL.format('disk_used_ratio{path="/jail', 0): "0.89x200",
+            JAIL.format('disk_used_ratio{path="/', 0): "0.95x200",
+        },
+    ),
+    "StateVolumeNearlyFull": ({FREE: "9x200", SIZE: "100x200"}, {FREE: "11x200", SIZE: "100x200"}),
+    "CertificateNearItsEnd": (  # promtool's clock starts at 0.
+        {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1200000x200"},
+        {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1300000x200"},
+    ),
+    "SlurmConfigurationRefused": (
+        {"slurmstack_configuration_refused": "1x200"},
+        {"slurmstack_configuration_refused": "0x200"},
+    ),
+    "ElasticPoolSetAside": (
+        {'slurmstack_elastic_pool_set_aside{pool="gpu"}': "1x200"},
+        {'slurmstack_elastic_pool_set_aside{pool="gpu"}': "0x200"},
+    ),
+    "SlurmPolicyFailed": ({"slurmstack_policy_failed": "1x200"}, {"slurmstack_policy_failed": "0x200"}),
+    "ContainerRestartLoop": (
+        {'kube_pod_init_container_status_restarts_total{pod="p",container="munged"}': "0+0.2x200"},  # each 5 minutes
+        {'kube_pod_container_status_restarts_total{pod="p",container="c"}': "0x50 3x150"},
+    ),
+    "ClaimNotBound": (
+        {'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="jail",phase="Pending"}': "1x200"},
+        {
+            'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="jail",phase="Bound"}': "1x200",
+            'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="jail",phase="Pending"}': "0x200",
+            'kube_persistentvolumeclaim_status_phase{persistentvolumeclaim="gpu-0-scratch",phase="Pending"}': "1x200",
+        },
+    ),
+    "BackupFailed": (
+        {
+            BACKUP.format("status_active"): "0x200",
+            BACKUP.format("status_last_schedule_time"): "_x9 600x190",
+            BACKUP.format("created"): "500x200",
+        },
+        {  # The next one, after one that failed.
+            BACKUP.format("status_active"): "1x200",
+            BACKUP.format("spec_suspend"): "0x200",
+            BACKUP.format("status_last_schedule_time"): "600x200",
+            BACKUP.format("status_last_successful_time"): "500x200",
+            BACKUP.format("created"): "0x200",
+        },
+    ),
+    "BackupUnrehearsed": (
+        {REHEARSED.format("created"): "-3000000x200"},  # promtool's clock starts at 0
+        {
+            REHEARSED.format("created"): "-3000000x200",
+            REHEARSED.format("status_last_successful_time"): "-2000000x200",
+            BACKUP.format("status_last_successful_time"): "-3000000x200",
+        },
+    ),
+    "GpuErrors": (
+        {XID.format(0, 1): "0x94 _x105", XID.format(79, 1): "_x95 79x104"},
+        {  # An error of hours ago, and a job that begins on that GPU.
+            XID.format(79, 1): "79x94 _x105",
+            XID.format(79, 2): "_x95 79x104",
+            'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{Hostname="g",gpu="0",UUID="u"}': "3x200",
+        },
+    ),
+}
+
+
+def test_backups_that_none_makes_are_told_and_those_that_were_made_are_not(promtool: str, tmp_path: Path) -> None:
+    times = {BACKUP.format("status_last_schedule_time"): "600x200", BACKUP.format("created"): "0x200"}
+    made = {**times, BACKUP.format("status_active"): "0x200", BACKUP.format("status_last_successful_time"): "700x200"}
+    other = {'kube_cronjob_spec_suspend{namespace="slurm",cronjob="restore"}': "1x200"}
+    cases = [
+        ("BackupFailed", {BACKUP.format("spec_suspend"): "1x200"}, True),
+        ("BackupFailed", {**made, **other}, False),
+        ("BackupFailed", {**made, BACKUP.format("status_last_successful_time"): "500x200"}, True),
+    ]
+    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
+
+
+def test_how_often_backups_are_rehearsed_is_the_stack_s_own(promtool: str, tmp_path: Path) -> None:
+    sections = with_change(existing_full(), "backup.rehearse_every", "7d")
+    rehearsed = {REHEARSED.format("status_last_successful_time"): "-700000x200"}
+    weekly = alerts_of(load_config(sections))
+    assert alerts.wrong(promtool, tmp_path, rules_file(weekly), [("BackupUnrehearsed", rehearsed, True)]) == ""
+    assert alerts.wrong(promtool, tmp_path, rules_file(), [("BackupUnrehearsed", rehearsed, False)]) == ""
+
+
+def test_a_volume_of_homes_that_is_nearly_full_is_told_like_the_jail_s(promtool: str, tmp_path: Path) -> None:
+    apart = rules_file(alerts_of(load_config(with_change(existing_full(), "jail.homes", {}))))
+    full = {JAIL.format('disk_used_ratio{path="/jail/home', 0): "0.91x200"}
+    assert alerts.wrong(promtool, tmp_path, apart, [("JailNearlyFull", full, True)]) == ""
+    for figures, fires in (CASES["JailNearlyFull"][0], True), (CASES["JailNearlyFull"][1], False):
+        assert alerts.wrong(promtool, tmp_path, apart, [("JailNearlyFull", figures, fires)]) == ""
+
+
+def test_each_alert_fires_where_it_should_and_not_where_all_is_well(promtool: str, tmp_path: Path) -> None:
+    assert CASES.keys() == {alert.name for alert in ALERTS}
+    ill, well = ([(name, figures[number], not number) for name, figures in CASES.items()] for number in (0, 1))
+    assert alerts.wrong(promtool, tmp_path, rules_file(), [*ill, *well]) == ""
+
+
+def test_a_source_that_cannot_be_read_is_told_unless_slurmctld_is_down(promtool: str, tmp_path: Path) -> None:
+    jobs, down = {EXPORTER.format("jobs"): "0x200"}, {"slurmstack_slurmctld_up": "0x200"}
+    cases = [("SlurmFiguresMissing", {**UP, **jobs}, True), ("SlurmFiguresMissing", {**down, **jobs}, False)]
+    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
+
+
+def test_a_jail_that_hangs_is_told_though_its_check_takes_no_time_then(promtool: str, tmp_path: Path) -> None:
+    took = JAIL.format('check_seconds{check="filesystem', 0)
+    status = JAIL.format('check_status{status="not checked",check="filesystem', 0)
+    cases = [("JailSlow", {took: "9 0x199", status: f"0 {hangs}x199"}, bool(hangs)) for hangs in (0, 1)]
+    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
+
+
+def test_a_worker_whose_node_is_down_is_not_told_twice(promtool: str, tmp_path: Path) -> None:
+    worker = 'up{{job="slurmstack-jobs",instance="n{0}:9306"}}'
+    known = {'slurmstack_node_down{node="n0"}': "_x10 1x200"}  # slurmctld says it later
+    cases = [("SlurmTargetDown", {worker.format(number): "0x200", **known}, bool(number)) for number in (0, 1)]
+    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
+
+
+def test_errors_of_memory_and_the_newer_name_of_the_machine_are_told_too(promtool: str, tmp_path: Path) -> None:
+    errors = {'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{hostname="g",gpu="0",UUID="u"}': "0x95 1x100"}
+    (rule,) = (alert for alert in ALERTS if alert.name == "GpuErrors")
+    assert alerts.wrong(promtool, tmp_path, rules_file([rule]), [("GpuErrors", errors, True)]) == ""
+    summary = alerts.summary(promtool, tmp_path, rules_file([rule]), "GpuErrors", errors)
+    assert summary == "GPU 0 on g has reported an error"
+
+
+@pytest.mark.parametrize("given", [{}, {**UP, EXPORTER.format("jobs"): "0x200"}], ids=["none", "without jobs"])
+def test_what_is_missing_is_named_where_it_is_known(promtool: str, tmp_path: Path, given: dict[str, str]) -> None:
+    summary = alerts.summary(promtool, tmp_path, rules_file(), "SlurmFiguresMissing", {"other": "1x200", **given})
+    which = " (jobs)" if given else ""
+    assert summary == f"Figures of Slurm are missing{which}: alerts that need them cannot fire"
+
+
+@pytest.mark.parametrize("lost", [{"pod"}, {"claim"}, {"pod", "claim"}, set()], ids=lambda lost: "+".join(sorted(lost)))
+def test_kube_state_metrics_that_answers_without_figures_is_told(promtool: str, tmp_path: Path, lost: set[str]) -> None:
+    labels = 'instance="kube-state:8080",job="slurmstack-kubernetes"'
+    given = {
+        "pod": f'kube_pod_container_status_restarts_total{{{labels},pod="p"}}',
+        "claim": f'kube_persistentvolumeclaim_status_phase{{{labels},phase="Bound"}}',
+    }
+    # They were there for the first quarter of an hour, as after a start of it without its rights.
+    figures = {name: "0x15 _x185" if kind in lost else "0x200" for kind, name in given.items()}
+    cases = [("SlurmTargetDown", {f"up{{{labels}}}": "1x200", **figures}, bool(lost))]
+    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""

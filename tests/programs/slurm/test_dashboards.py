@@ -1,0 +1,108 @@
+"""Dashboards: each query is PromQL, asks for what something gives, and reaches Grafana as Grafana reads it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config import load_config
+from config.cluster import ClusterConfig
+from images.exporter.own_figures import _HELP
+from images.exporter.slurm_figures import names
+from images.worker.job_metrics.figures import Figures, text
+from slurm.dashboards.boards import BOARDS, JOBS, MACHINE_INFO
+from slurm.dashboards.grafana import dashboard_files
+from slurm.dashboards.panels import RATE
+from tests import panels, stacks
+from tests.stacks import ROOT, with_change
+
+DCGM = {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_TEMP"}
+"""Of etc/default-counters.csv of NVIDIA's dcgm-exporter, what the dashboards use."""
+
+MODES: dict[str, dict[str, Any]] = {
+    "install": {"install": True, "dashboards": True},
+    "existing": {"existing": {"namespace": "monitoring"}},
+}
+
+
+def config(mode: str = "install", namespace: str = "slurm") -> ClusterConfig:
+    sections = with_change(stacks.existing(), "monitoring", MODES[mode])
+    return load_config(with_change(sections, "cluster", {"namespace": namespace}))
+
+
+def pages(given: ClusterConfig) -> dict[str, dict[str, Any]]:
+    return {name: json.loads(text) for name, text in dashboard_files(given).items()}
+
+
+def asked(given: ClusterConfig) -> Iterator[str]:
+    """All queries, with what Grafana puts into them."""
+    for page in pages(given).values():
+        for panel in page["panels"]:
+            for target in panel.get("targets", ()):
+                yield target["expr"].replace(RATE, "2m").replace("$node", ".*").replace("$job", ".*")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_promtool_takes_each_query(promtool: str, tmp_path: Path, mode: str) -> None:
+    rules = [{"record": f"query_{number}", "expr": expr} for number, expr in enumerate(asked(config(mode)))]
+    assert len(rules) > 45
+    (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "dashboards", "rules": rules}]}))
+    command = [promtool, "check", "rules", "rules.yml"]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"SUCCESS: {len(rules)} rules found" in done.stdout
+
+
+JOB = Figures(
+    user_seconds=1, system_seconds=1, cpus=1, rss=1, cache=1, shmem=1, used=1, total=2, failures=0, uid=1000
+)  # fmt: skip
+
+
+def test_panels_of_jobs_have_data_with_what_workers_say(promtool: str, tmp_path: Path) -> None:
+    """A job on two nodes, and one that no limit holds: only the first has a share of it."""
+    free = replace(JOB, total=-1)
+    given = panels.series({"a-0:9306": text({"1": JOB, "2": free}), "a-1:9306": text({"1": JOB})})
+    queries = panels.queries(name.partition("{")[0] for name in given)
+    assert len(queries) == len([query for panel in JOBS.panels() for query in panel.queries])
+    assert panels.empty(promtool, tmp_path, given, queries) == ""
+    (shares,) = [query for query in queries if "cgroup_memory_total_bytes" in query]
+    assert panels.empty(promtool, tmp_path, given, [f"count({shares}) == 1"]) == ""
+
+
+def given_by_us() -> set[str]:
+    """Names that the exporter and the workers have."""
+    of_jobs = {line.split("{")[0] for line in text({"1": JOB}).splitlines() if not line.startswith("#")}
+    return {*names(), *(f"slurmstack_{name}" for name in _HELP), *of_jobs}
+
+
+def is_of_checks(name: str) -> bool:
+    """Whether health checks give it: their figures have names in the checks' own code."""
+    bare = name.removeprefix("slurmstack_health_")
+    found = [*(ROOT / "images/health/checks").glob("*.py"), ROOT / "images/health/metrics.py"]
+    texts = [path.read_text(encoding="utf-8") for path in found]
+    return bare != name and any(f"'{bare}{{{{" in text or f'"{bare}"' in text for text in texts)
+
+
+def test_each_figure_that_is_asked_for_is_given_by_somebody(node_exporter: str) -> None:
+    """What a node exporter gives of any machine is seen where it runs (tests/graph/test_node_exporter.py)."""
+    machines = Path(node_exporter).read_bytes()
+    for board in BOARDS:
+        for panel in board.panels():
+            for name in {name for query in panel.queries for name in query.figures}:
+                if name.startswith("node_infiniband_"):
+                    known = panel.needs == "infiniband" and name.removeprefix("node_infiniband_").encode() in machines
+                elif name.startswith("node_"):
+                    known = panel.needs == "machines"
+                elif name.startswith("kube_"):
+                    known = panel.needs == "kube_state"  # each has data in tests/e2e/test_rest.py
+                elif name.startswith("DCGM_"):
+                    known = panel.needs == "dcgm" and name in DCGM
+                else:
+                    known = name in given_by_us() or is_of_checks(name) or name == MACHINE_INFO
+                assert known, f"{board.name}: {panel.title}: {name}"
