@@ -21,10 +21,7 @@ from tests.unit.images.health.node_tests.told import told
 
 GONE = "health/gpu-presence [hardware]: 7 of 8 GPUs"
 TESTS = ("cpu-speed", "memory-bandwidth")
-GOOD = {
-    "cpu-speed": told("events per second: 5000"),
-    "memory-bandwidth": told("transferred (9983.30 MiB/sec)"),
-}
+GOOD = {"cpu-speed": told("events per second: 5000"), "memory-bandwidth": told("transferred (9983.30 MiB/sec)")}
 SLOW = {**GOOD, "memory-bandwidth": told("transferred (990.00 MiB/sec)")}
 EXPECTED = {"cpu-speed": {"events": 1000}, "memory-bandwidth": {"write": 5}}
 TRIES = 60

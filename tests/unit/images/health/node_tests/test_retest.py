@@ -10,16 +10,7 @@ import pytest
 from images.health.contract import Status
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.plan import NodeView, TestJob, plan
-from images.health.node_tests.retest import (
-    PENDING_SECONDS,
-    RETEST_SECONDS,
-    Move,
-    Retest,
-    Step,
-    due,
-    move,
-    own,
-)
+from images.health.node_tests.retest import PENDING_SECONDS, RETEST_SECONDS, Move, Retest, Step, due, move, own
 from images.health.slurm import Reservation
 from images.health.watch.view import STALE_SECONDS
 from tests.unit.images.health.node_tests.views import NOW, job, node, policy, record, started, waits

@@ -210,7 +210,4 @@ def test_the_changes_are_slurms_own_commands() -> None:
     slurm.reserve("health-test-w-0", "w-0", "why")
     created = "reservationname=health-test-w-0 nodes=w-0 users=slurm starttime=now duration=UNLIMITED"
     created += " flags=MAINT,IGNORE_JOBS"
-    assert runner.commands == [
-        "scancel 17 18",
-        f"scontrol create reservation {created} comment=why",
-    ]
+    assert runner.commands == ["scancel 17 18", f"scontrol create reservation {created} comment=why"]

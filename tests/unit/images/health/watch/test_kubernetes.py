@@ -15,13 +15,7 @@ from images.common.kubernetes import KubeError
 from images.health.slurm import Record
 from images.health.watch.decide import Action, Kind
 from images.health.watch.kube_write import WritingKube
-from images.health.watch.kubernetes import (
-    MOST_WAITING,
-    TRY_AGAIN_SECONDS,
-    Teller,
-    conditions,
-    says_the_same,
-)
+from images.health.watch.kubernetes import MOST_WAITING, TRY_AGAIN_SECONDS, Teller, conditions, says_the_same
 from images.health.watch.machines import CONDITION, Machine, Machines, Place, Told
 from images.health.watch.view import WELL_STALE_SECONDS, NodeView
 from tests.unit.images.health.tables import Like, table
