@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from images.health.contract import Status
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.plan import NodeView, TestJob, plan
@@ -55,9 +53,8 @@ def test_the_watcher_has_forgotten_the_old_result_by_then() -> None:
     assert RETEST_SECONDS > STALE_SECONDS
 
 
-@pytest.mark.parametrize(
-    "view",
-    [
+def test_other_nodes_are_left_alone() -> None:
+    for view in (
         drained(reason="fan is replaced on Monday"),
         drained(reason="health/disks [node]: full"),
         drained(reason="health/nccl-pair [hardware]: slow", gpus=8),
@@ -66,19 +63,13 @@ def test_the_watcher_has_forgotten_the_old_result_by_then() -> None:
         replace(drained(), reason_at=0),
         drained("IDLE"),
         drained("MIXED", "DRAIN"),
-        drained("IDLE", "DRAIN", "COMPLETING"),
-        drained("IDLE", "DRAIN", "NOT_RESPONDING"),
         drained("IDLE", "DRAIN", "RESERVED"),
-        drained("IDLE", "DRAIN", "MAINTENANCE"),
         drained("DOWN", "DRAIN"),
         drained("IDLE", "FAIL"),
         drained("IDLE", "DRAIN", "SOMETHING_NEW"),
         drained(partitions=()),
-    ],
-    ids=lambda view: f"{'+'.join(sorted(view.states))} {view.reason[:25]}",
-)
-def test_other_nodes_are_left_alone(view: NodeView) -> None:
-    assert not wanted(view)
+    ):
+        assert not wanted(view), view
 
 
 def test_a_node_under_test_or_with_a_reservation_of_that_name_is_left_alone() -> None:
@@ -93,26 +84,16 @@ def test_who_has_waited_longest_is_first() -> None:
     assert wanted(later, longer) == ["b", "a"]
 
 
-@pytest.mark.parametrize(
-    "retest", [RETEST, replace(RETEST, last=0), replace(RETEST, reason="health/cpu-speed: a: b Comment=c")], ids=str
-)
-def test_the_reservation_tells_all(retest: Retest) -> None:
-    assert own(Reservation(name=retest.name, nodes="w-0", comment=retest.comment)) == retest
-
-
-@pytest.mark.parametrize(
-    "reservation",
-    [
-        Reservation(name="health-test-w-0", nodes="w-0", comment=""),
-        Reservation(name="health-test-w-0", nodes="w-0", comment="ask Bob"),
-        Reservation(name="health-test-w-0", nodes="w-[0-1]", comment=RETEST.comment),
-        Reservation(name="course", nodes="w-0", comment=RETEST.comment),
-        Reservation(name="health-test-w-0", nodes="w-0", comment=RETEST.comment.replace("run 2", "run x")),
-    ],
-    ids=lambda reservation: f"{reservation.name} {reservation.nodes} {reservation.comment[:50]}",
-)
-def test_a_reservation_of_somebody_else_is_none_of_ours(reservation: Reservation) -> None:
-    assert own(reservation) is None
+def test_the_reservation_tells_all_and_one_of_somebody_else_is_none_of_ours() -> None:
+    for retest in (RETEST, replace(RETEST, last=0), replace(RETEST, reason="health/cpu-speed: a: b Comment=c")):
+        assert own(Reservation(name=retest.name, nodes="w-0", comment=retest.comment)) == retest
+    for name, nodes, comment in [
+        ("health-test-w-0", "w-0", "ask Bob"),
+        ("health-test-w-0", "w-[0-1]", RETEST.comment),
+        ("course", "w-0", RETEST.comment),
+        ("health-test-w-0", "w-0", RETEST.comment.replace("run 2", "run x")),
+    ]:
+        assert own(Reservation(name=name, nodes=nodes, comment=comment)) is None
 
 
 def test_a_reserved_node_is_taken_out_of_the_drain_when_slurm_shows_that_it_is_reserved() -> None:
@@ -121,13 +102,9 @@ def test_a_reserved_node_is_taken_out_of_the_drain_when_slurm_shows_that_it_is_r
     assert moved(drained("IDLE", "DRAIN", "RESERVED", "MAINTENANCE", "DYNAMIC_NORM")).step is Step.BEGIN
 
 
-@pytest.mark.parametrize(
-    "states",
-    [("MIXED", "DRAIN", "MAINTENANCE"), ("IDLE", "DRAIN", "MAINTENANCE", "NOT_RESPONDING"), ("DOWN", "DRAIN")],
-    ids="+".join,
-)
-def test_a_reserved_node_that_is_not_idle_any_more_stays_drained(states: tuple[str, ...]) -> None:
-    assert moved(drained(*states)).step is Step.DELETE
+def test_a_reserved_node_that_is_not_idle_any_more_stays_drained() -> None:
+    for states in ("MIXED DRAIN MAINTENANCE", "IDLE DRAIN MAINTENANCE NOT_RESPONDING", "DOWN DRAIN"):
+        assert moved(drained(*states.split())).step is Step.DELETE
 
 
 def test_a_test_that_waits_or_runs_is_waited_for() -> None:
@@ -143,62 +120,41 @@ def test_a_result_that_is_not_on_record_yet_is_waited_for() -> None:
     assert moved(drained(ago=5, reason="health/disks [node]: full"), unread=True).step is Step.WAIT
 
 
-@pytest.mark.parametrize("states", [("IDLE", "MAINTENANCE"), ("DOWN", "MAINTENANCE")], ids="+".join)
-def test_a_node_that_is_well_stays_in_service(states: tuple[str, ...]) -> None:
-    assert moved(opened(Status.OK, *states)).step is Step.DELETE
+def test_what_the_result_of_the_test_is_decides() -> None:
+    for states in (("IDLE", "MAINTENANCE"), ("DOWN", "MAINTENANCE")):
+        assert moved(opened(Status.OK, *states)).step is Step.DELETE, "it stays in service"
+    again = moved(opened(Status.FAIL))
+    assert (again.step, again.reason) == (Step.DRAIN, "health/cpu-speed [hardware]: m"), "with the new figures"
+    for status in (None, Status.NOT_CHECKED, Status.WARN):
+        result = moved(opened(status))
+        assert (result.step, result.reason) == (Step.DRAIN, REASON), "nobody knows more"
+    for reason in ("", "Not responding", "lifted: health/cpu-speed"):
+        view = replace(opened(None, "DOWN", "MAINTENANCE"), reason=reason, reason_at=NOW - 9)
+        assert moved(view).step is Step.DRAIN, "before it comes back"
 
 
-def test_a_node_that_has_failed_again_is_drained_with_the_new_figures() -> None:
-    result = moved(opened(Status.FAIL))
-    assert (result.step, result.reason) == (Step.DRAIN, "health/cpu-speed [hardware]: m")
-
-
-@pytest.mark.parametrize("status", [None, Status.NOT_CHECKED, Status.WARN], ids=str)
-def test_a_node_of_which_nobody_knows_more_is_drained_as_it_was(status: Status | None) -> None:
-    result = moved(opened(status))
-    assert (result.step, result.reason) == (Step.DRAIN, REASON)
-
-
-@pytest.mark.parametrize("reason", ["", "Not responding", "Node unexpectedly rebooted", "lifted: health/cpu-speed"])
-def test_a_node_that_slurm_has_set_down_is_drained_before_it_comes_back(reason: str) -> None:
-    view = replace(opened(None, "DOWN", "MAINTENANCE"), reason=reason, reason_at=NOW - 9)
-    assert moved(view).step is Step.DRAIN
-
-
-@pytest.mark.parametrize("status", [Status.FAIL, Status.OK], ids=str)
-def test_when_the_drain_is_there_the_reservation_goes(status: Status) -> None:
-    view = drained("IDLE", "DRAIN", "MAINTENANCE", ago=5, records={"cpu-speed": record(status, ago=60)})
+def test_when_the_drain_is_there_the_reservation_goes() -> None:
+    view = drained("IDLE", "DRAIN", "MAINTENANCE", ago=5, records={"cpu-speed": record(Status.FAIL, ago=60)})
     assert moved(view).step is Step.DELETE
     assert moved(view, unread=True).step is Step.DELETE
 
 
-@pytest.mark.parametrize("status", [None, Status.FAIL, Status.NOT_CHECKED, Status.OK], ids=str)
-def test_a_drain_of_the_watcher_for_something_else_becomes_the_former_one_unless_the_test_is_well(
-    status: Status | None,
-) -> None:
-    records = OLD if status is None else {"cpu-speed": record(status, ago=60)}
-    view = drained("IDLE", "DRAIN", "MAINTENANCE", ago=5, reason="health/disks [node]: full", records=records)
-    result = moved(view)
-    assert result.step is (Step.DELETE if status is Status.OK else Step.DRAIN)
-    assert moved(view, job("w-0")).step is Step.CANCEL
+def test_a_drain_of_the_watcher_for_something_else_becomes_the_former_one_unless_the_test_is_well() -> None:
+    for status in (None, Status.FAIL, Status.NOT_CHECKED, Status.OK):
+        records = OLD if status is None else {"cpu-speed": record(status, ago=60)}
+        view = drained("IDLE", "DRAIN", "MAINTENANCE", ago=5, reason="health/disks [node]: full", records=records)
+        assert moved(view).step is (Step.DELETE if status is Status.OK else Step.DRAIN)
+        assert moved(view, job("w-0")).step is Step.CANCEL
 
 
-@pytest.mark.parametrize(
-    "view",
-    [
+def test_what_others_have_done_stays_and_only_the_reservation_and_the_test_go() -> None:
+    for view in (
         drained("IDLE", "DRAIN", "MAINTENANCE", ago=5, reason="fan is replaced"),
         drained("IDLE", "DRAIN", ago=5, reason="slurmstack: pod leaving"),
         drained("DOWN", ago=5, reason="fan is replaced"),
-        drained("IDLE", "FAIL", ago=5, reason="fan is replaced"),
-        drained("IDLE", "DRAIN", ago=5, reason=""),
+        replace(drained("IDLE", "DRAIN", ago=5, reason=""), records={"cpu-speed": record(Status.OK, ago=60)}),
         None,
-    ],
-    ids=lambda view: "gone" if view is None else f"{'+'.join(sorted(view.states))} {view.reason}",
-)
-def test_what_others_have_done_stays_and_only_the_reservation_and_the_test_go(view: NodeView | None) -> None:
-    for status in (None, Status.OK, Status.FAIL):
-        if view is not None and status is not None:
-            view = replace(view, records={"cpu-speed": record(status, ago=60)})
+    ):
         assert moved(view).step is Step.DELETE
         ending = moved(view, job("w-0"))
         assert (ending.step, ending.jobs) == (Step.DELETE, (7,))
