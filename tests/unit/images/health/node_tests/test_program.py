@@ -13,13 +13,11 @@ import pytest
 from images.common.command import Result as Done
 from images.health.contract import Status
 from images.health.node_tests import program
-from images.health.node_tests.program import NodeTester, keep_testing
+from images.health.node_tests.program import NodeTester
 from images.health.node_tests.results import Record, decode
 from images.health.node_tests.settings import parse
 from images.health.node_tests.slurm import TestSlurm
-from tests.fakes.commands import FakeClock
 from tests.fakes.node_tests_cluster import FakeCluster
-from tests.fakes.slurmctld import AWAY
 from tests.unit.images.health.node_tests.told import told
 
 
@@ -155,15 +153,6 @@ def test_the_bad_node_of_a_pair_is_found_and_no_other_is_accused() -> None:
     assert slow.running() == [], "the search has ended"
 
 
-def test_what_the_site_expects_of_a_pool_counts() -> None:
-    expected = {"small": {"cpu-speed": {"events": 5000}}}
-    slow = cluster(1, gpus=0, measure=lambda _job: told("events per second: 90.5"))
-    site = Site(slow, tests=["cpu-speed"], platforms={"pool": "small"}, expected=expected)
-    site.measure()
-    site.measure(after=120)
-    assert site.record("w-0", "cpu-speed").result.message == "events 90.5 events/s (at least 5000 expected)"
-
-
 def test_no_more_nodes_than_the_limit_are_under_test() -> None:
     busy = cluster(20, measure=lambda _job: told("events per second: 9"))
     site = Site(busy, tests=["cpu-speed", "memory-bandwidth"], max_under_test="10%")
@@ -213,35 +202,6 @@ def test_a_dry_run_reads_results_and_changes_nothing() -> None:
     site.round()
     assert site.cluster.extras == {}
     assert site.log[-1] == "w-0: ok nccl-node: busbw 476 GB/s"
-
-
-class EnoughError(Exception):
-    pass
-
-
-def test_the_program_waits_for_slurmctld_and_looks_more_often_while_tests_run() -> None:
-    site = Site(cluster(1, measure=lambda _job: told("")), tests=["cpu-speed"])
-    site.cluster.away = True
-    clock = FakeClock()
-    times: list[float] = []
-
-    def on_sleep() -> None:
-        site.cluster.now = 1_795_000_000 + int(clock.time)
-        times.append(clock.time)
-        if len(times) == 3:
-            site.cluster.away = False
-        if len(times) == 5:
-            site.cluster.end()
-        if len(times) == 9:
-            raise EnoughError
-
-    clock.on_sleep = on_sleep
-    with pytest.raises(EnoughError):
-        keep_testing(site.tester, site.log.append, clock)
-    assert site.log[0] == f"waiting for slurmctld: error: {AWAY}"
-    pauses = [after - before for before, after in zip([0.0, *times], times, strict=False)]
-    assert pauses[:5] == [program.BUSY_POLL_SECONDS] * 5
-    assert set(pauses[5:]) == {program.POLL_SECONDS}
 
 
 def main(monkeypatch: pytest.MonkeyPatch, runner: Any, *arguments: str, uid: int = 64030) -> tuple[int, list[str]]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from images.common.kubernetes import KubeError
 from images.health.slurm import Record
 from images.health.watch.decide import Action, Kind
 from images.health.watch.kube_write import WritingKube
@@ -20,7 +19,7 @@ from images.health.watch.machines import CONDITION, Machine, Machines, Place, To
 from images.health.watch.view import WELL_STALE_SECONDS, NodeView
 from tests.unit.images.health.tables import Like, table
 from tests.unit.images.health.watch.followed import Followed
-from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view
+from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, found, view
 
 PLACES = {"w-0": Place(node="m-0", uid="u0"), "w-1": Place(node="m-0"), "w-2": Place(node="m-2"), "w-3": Place(node="")}
 PLACES |= {"late": Place(node="m-9", started=NOW - 99), "in-time": Place(node="m-9", started=NOW - 100)}
@@ -116,17 +115,12 @@ NO_FAULT = "False NoFaultFound: no check has found a fault"
             [view("w-0", disks=FULL), view("w-1", gpu_xid=XID)],
             {"m-0": "True HardwareFault: w-0: disks: full; w-1: gpu-xid: Xid 79"},
         ),
-        "well": ([view("w-0", memory=OK)], {"m-0": NO_FAULT}),
-        "a warning": ([view("w-0", memory=WARN)], {"m-0": NO_FAULT}),
         "a user's fault": ([view("w-0", memory=failed("left behind", "user"))], {"m-0": NO_FAULT}),
         "not checked": ([view("w-0", disks=UNKNOWN)], {"m-0": "Unknown ..."}),
-        "no report": ([view("w-0")], {"m-0": "Unknown ..."}),
         "an old report": ([view("w-0", disks=found(OK, ago=WELL_STALE_SECONDS + 1))], {"m-0": "Unknown ..."}),
         "not all checked": ([view("w-0", disks=UNKNOWN, dns=OK)], {"m-0": f"{NO_FAULT}; w-0: disks: not checked"}),
         "what Kubernetes said itself": ([view("w-0", kubernetes=failed("cordoned"))], {"m-0": "Unknown ..."}),
         "found on the machine before": ([view("late", gpu_xid=BEFORE)], {"m-9": "Unknown ..."}),
-        "found since the pod began": ([view("in-time", gpu_xid=BEFORE)], {"m-9": "True ..."}),
-        "workers without a machine": ([view("w-3", disks=failed()), view("w-9", disks=failed())], {}),
     },
 )
 def test_faults_are_told_of_machines(views: list[NodeView], told: dict[str, str]) -> None:
@@ -136,13 +130,13 @@ def test_faults_are_told_of_machines(views: list[NodeView], told: dict[str, str]
 
 
 def test_figures_that_move_are_not_told_again() -> None:
-    def told(message: str) -> Told:
-        return Told(status="True", reason="NodeFault", message=message)
-
-    assert says_the_same(told("w-0: disks: 97.5 % used"), told("w-0: disks: 98 % used"))
-    assert not says_the_same(told("w-0: disks: full"), told("w-0: dns: no answer"))
-    assert not says_the_same(None, told("x"))
-    assert says_the_same(None, Told(status="Unknown", reason="NotChecked", message=""))
+    one, moved, other = (
+        Told(status="True", reason="NodeFault", message=f"w-0: {fault}")
+        for fault in ("disks: 97.5 % used", "disks: 98 % used", "dns: no answer")
+    )
+    assert says_the_same(one, moved)
+    assert not says_the_same(one, other)
+    assert not says_the_same(None, one)
 
 
 # ---------------------------------------------------------------- writing
@@ -175,22 +169,9 @@ def test_a_condition_is_written_once_and_again_only_if_kubernetes_does_not_show_
     assert api.statuses() == ["True", "True", "False"]
 
 
-def test_where_conditions_are_not_wanted_none_is_written(api: FakeApi, kube: WritingKube) -> None:
-    setting = Setting(kube)
-    setting.teller.writes_conditions = False
-    setting.see(disks=FULL)
-    assert api.written == []
-
-
-def test_a_machine_that_the_workers_left_is_unknown(api: FakeApi, kube: WritingKube) -> None:
-    setting = Setting(kube)
-    setting.see(disks=FULL)
-    setting.shows(SHOWN)
-    setting.see()
-    assert api.statuses()[-1] == "Unknown"
-
-
-def test_a_released_machine_keeps_what_was_found_there(api: FakeApi, kube: WritingKube) -> None:
+def test_a_machine_that_the_workers_left_is_unknown_and_a_released_one_keeps_what_was_found_there(
+    api: FakeApi, kube: WritingKube
+) -> None:
     setting = Setting(kube)
     setting.see(gpu_xid=XID)
     shown = Told(status="True", reason="HardwareFault", message="w-0: gpu-xid: Xid 79")
@@ -207,6 +188,10 @@ def test_another_message_is_no_other_status(api: FakeApi, kube: WritingKube) -> 
     setting = Setting(kube)
     setting.shows(SHOWN)
     setting.see(disks=FULL, dns=failed("no answer"))
+    setting.nodes.synced = False
+    setting.see(disks=OK)
+    assert len(api.written) == 1, "while the copy may be old nothing is written"
+    setting.nodes.synced = True
     setting.see(disks=OK)
     same, other = (body["status"]["conditions"][0] for *_, body in api.written)
     assert "lastTransitionTime" not in same
@@ -214,37 +199,18 @@ def test_another_message_is_no_other_status(api: FakeApi, kube: WritingKube) -> 
     assert other["lastTransitionTime"]
 
 
-def test_while_the_copy_may_be_old_nothing_is_written(api: FakeApi, kube: WritingKube) -> None:
+def test_what_was_done_is_an_event_about_the_pod(api: FakeApi, kube: WritingKube) -> None:
     setting = Setting(kube)
-    setting.nodes.synced = False
-    setting.see(disks=FULL)
-    assert api.written == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "reason", "severity"),
-    [(Kind.DRAIN, "SlurmNodeDrained", "Warning"), (Kind.RESUME, "SlurmNodeResumed", "Normal")],
-)
-def test_what_was_done_is_an_event_about_the_pod(
-    api: FakeApi, kube: WritingKube, kind: Kind, reason: str, severity: str
-) -> None:
-    setting = Setting(kube)
-    setting.teller.acted(Action(kind=kind, node=view("w-0"), reason="health/disks [node]: full"), NOW)
-    setting.teller.write_waiting()
-    ((method, path, content_type, _, body),) = api.written
-    assert (method, path, content_type) == ("POST", "/api/v1/namespaces/ns/events", "application/json")
-    assert (body["reason"], body["type"]) == (reason, severity)
-    assert body["message"] == f"{kind.value} w-0 (machine m-0): health/disks [node]: full"
-    pod = {"apiVersion": "v1", "kind": "Pod", "name": "w-0", "namespace": "ns", "uid": "u0"}
-    assert body["involvedObject"] == pod
-    assert body["metadata"]["name"].startswith("w-0.")
-
-
-def test_every_kind_of_action_has_an_event(api: FakeApi, kube: WritingKube) -> None:
-    setting = Setting(kube)
-    for kind in Kind:
+    setting.teller.acted(Action(kind=Kind.DRAIN, node=view("w-0"), reason="health/disks [node]: full"), NOW)
+    for kind in set(Kind) - {Kind.DRAIN}:
         setting.teller.acted(Action(kind=kind, node=view("w-7"), reason="r" * 2000), NOW)
     setting.teller.write_waiting()
+    (method, path, content_type, _, body) = api.written[0]
+    assert (method, path, content_type) == ("POST", "/api/v1/namespaces/ns/events", "application/json")
+    assert (body["reason"], body["type"]) == ("SlurmNodeDrained", "Warning")
+    assert body["message"] == "drain w-0 (machine m-0): health/disks [node]: full"
+    pod = {"apiVersion": "v1", "kind": "Pod", "name": "w-0", "namespace": "ns", "uid": "u0"}
+    assert body["involvedObject"] == pod
     assert len({body["reason"] for *_, body in api.written}) == len(Kind)
     assert all(len(body["message"]) <= 1024 for *_, body in api.written)
 
@@ -258,12 +224,6 @@ def test_what_may_not_be_written_is_logged_once(api: FakeApi, kube: WritingKube)
     assert len(setting.log) == 1
     assert "403" in setting.log[0]
     assert "nodes is forbidden" in setting.log[0]
-
-
-def test_an_absent_api_server_is_a_kube_error(tmp_path: Path) -> None:
-    away = WritingKube(host="127.0.0.1", port=9, namespace="ns", tls=False, service_account=tmp_path)
-    with pytest.raises(KubeError, match="no answer"):
-        away.tell("w-0", "", reason="R", message="m", warning=True, at=NOW)
 
 
 def test_a_stuck_api_server_holds_up_nobody_and_fills_no_memory(kube: WritingKube) -> None:
