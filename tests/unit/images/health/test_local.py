@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -121,11 +120,3 @@ def test_a_process_is_known_by_its_number_and_its_beginning(tmp_path: Path) -> N
         (tmp_path / "5/status").write_bytes(f"Name:\ta{ends_a_line_for_python}Uid:\t0\nUid:\t77\t77\n".encode())
         assert user_of(5, tmp_path) == 77
     assert user_of(8, tmp_path) is None
-
-
-def test_the_kernels_own_lines_are_understood() -> None:
-    found = process(os.getpid())
-    assert found is not None
-    assert (found.parent, found.group) == (os.getppid(), os.getpgrp())
-    assert found.state == "R"
-    assert user_of(os.getpid()) == os.getuid()

@@ -9,17 +9,6 @@ from pathlib import Path
 import pytest
 
 from images.health import leftovers
-from tests.unit.images.health.tables import table
-
-
-class Noted:
-    """The most of some numbers."""
-
-    most = 0
-
-    def note(self, number: int) -> int:
-        self.most = max(self.most, number)
-        return number
 
 
 def test_of_a_directory_with_many_names_few_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,24 +34,3 @@ def test_of_a_directory_with_many_names_few_are_in_memory(tmp_path: Path, monkey
     leftovers.remove_tree(place)
     assert [str(path.relative_to(place)) for path in place.rglob("*")] == ["d0", "d0/0"]
     assert 0 < most <= 2 * 3
-
-
-@table("whose", {"the user's files": "user", "a job's directory": "job"})
-def test_of_many_directories_that_are_too_deep_few_are_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
-) -> None:
-    monkeypatch.setattr(leftovers, "_MOST_MOVED", 3)
-    place = tmp_path / "tmp"
-    for path in (place.joinpath(name, *["d"] * 63) for name in "ab"):
-        for number in range(25):
-            (path / f"{number}/below").mkdir(parents=True)
-    moved = Noted()
-    monkeypatch.setattr(leftovers._Removal, "is_full", property(lambda removal: moved.note(len(removal.moved)) >= 3))
-    if whose == "job":
-        leftovers.remove_tree(place)
-        assert not place.exists()
-    else:
-        # What is removed makes the directories around it newer than that.
-        assert leftovers.remove_files(os.getuid(), leftovers.now(), (place,)) > 100
-        assert list(place.iterdir()) == []
-    assert moved.most == 3

@@ -60,14 +60,6 @@ def test_the_exit_code_says_how_it_is(health: FakeShell) -> None:
     assert health("run", "gpu-links") == 3
 
 
-def test_people_read_one_line_and_the_figures(health: FakeShell) -> None:
-    health.add("disks", FULL)
-    health.add("clock", ok())
-    health("run", "disks")
-    health("run", "clock")
-    assert health.said == ["fail disks [node]: / 97 % used", '  disk_used_ratio{path="/"} 0.97', "ok clock"]
-
-
 def test_programs_read_json(health: FakeShell) -> None:
     health.add("disks", FULL)
     assert health("run", "--json", "disks") == health("run", "disks", "--json") == 1

@@ -88,20 +88,6 @@ class Site:
         return {name: record.result.status.value for name, record in decode(self.cluster.extras["w-0"]).items()}
 
 
-def test_it_is_open_only_when_all_tests_have_passed_on_it() -> None:
-    site = Site(GOOD)
-    site.round()
-    assert site.reason == ("health/new-machine [node]: measured before jobs start here; gpu-presence is well")
-    site.until_open()
-    assert site.ran() == list(TESTS), "the result from before slurmd started does not count"
-    assert site.statuses() == {"cpu-speed": "ok", "memory-bandwidth": "ok"}
-    for _ in range(10):
-        site.round()
-    assert all(site.was_open[-10:])
-    assert site.cluster.reservations == {}
-    assert "resume w-0: measured" in site.log
-
-
 def test_one_that_is_slow_is_measured_twice_and_then_drained_for_that() -> None:
     site = Site(SLOW)
     for _ in range(2 * TRIES):
@@ -132,15 +118,6 @@ def test_without_tests_of_nodes_it_is_open_as_soon_as_its_check_is_well_and_a_dr
     site.start(measures_new=False)
     site.watcher.round()
     assert site.cluster.is_open("w-0")
-
-
-def test_an_administrator_may_open_it_at_once() -> None:
-    site = Site(GOOD)
-    site.round()
-    site.cluster.nodes["w-0"].states.discard("DRAIN")
-    for _ in range(3):
-        site.round()
-    assert all(site.was_open[-3:])
 
 
 @pytest.mark.parametrize("effect", [0, 1], ids=["before", "after"])

@@ -74,13 +74,6 @@ def test_a_pair_that_is_well_clears_both() -> None:
     assert known["a"].records[PAIR.name].result.message == "with b: events 5100 events/s"
 
 
-def test_a_pair_that_is_slow_makes_two_suspects_and_no_culprit() -> None:
-    known = run(views(node("a"), node("b")), ("a", "b"), NOW, SLOW)
-    assert statuses(known) == {"a": Status.WARN, "b": Status.WARN}
-    again = run(known, ("a", "b"), NOW + 60, SLOW)
-    assert statuses(again) == {"a": Status.WARN, "b": Status.WARN}
-
-
 def test_the_guilty_one_fails_and_the_reason_has_the_figures_and_the_witnesses() -> None:
     known = views(*(node(name, records={PAIR.name: record(ago=9000)}) for name in "abcd"))
     known = run(known, ("a", "b"), NOW, SLOW)
@@ -92,15 +85,6 @@ def test_the_guilty_one_fails_and_the_reason_has_the_figures_and_the_witnesses()
     result = known["a"].records[PAIR.name].result
     assert result.message == "with c: events 9 events/s; it failed with b and c, which are well with others"
     assert result.fault == "hardware"
-
-
-def test_what_was_not_checked_neither_clears_nor_accuses() -> None:
-    suspect = record(Status.WARN, ago=9, failed_with={"c": NOW - 9})
-    known = run(
-        views(node("a", records={PAIR.name: suspect}), node("b"), node("c")), ("a", "b"), NOW, not_checked("no mpi")
-    )
-    assert statuses(known) == {"a": Status.NOT_CHECKED, "b": Status.NOT_CHECKED}
-    assert known["a"].records[PAIR.name].failed_with == {"c": NOW - 9}
 
 
 def test_a_witness_that_is_another_machine_now_does_not_count() -> None:

@@ -61,35 +61,6 @@ def cluster(count: int = 2, **fields: Any) -> FakeCluster:
     return FakeCluster(count, **fields)
 
 
-def test_idle_nodes_are_tested_and_the_results_lie_with_them() -> None:
-    site = Site(cluster(measure=lambda _job: busbw(476.0)), tests=["nccl-node"])
-    assert site.round() is True
-    assert [job.name for job in site.cluster.running()] == ["health-nccl-node:w-0", "health-nccl-node:w-1"]
-    began = site.cluster.now
-    site.cluster.now += 60
-    site.cluster.end()
-    assert site.round() is False
-    for name in ("w-0", "w-1"):
-        record = site.record(name, "nccl-node")
-        assert (record.result.status, record.at, record.result.message) == (Status.OK, began, "busbw 476 GB/s")
-    assert "w-0: ok nccl-node: busbw 476 GB/s" in site.log
-    assert site.round(86_000) is False
-    assert site.round(400) is True, "a day later it is due again"
-
-
-def test_a_slow_node_fails_when_it_is_slow_again_with_the_figures() -> None:
-    slow = cluster(measure=lambda job: busbw(212.0 if job.nodes == ["w-0"] else 476.0))
-    site = Site(slow, tests=["nccl-node"])
-    site.measure()
-    assert site.record("w-0", "nccl-node").result.status is Status.WARN
-    site.measure(after=120)
-    result = site.record("w-0", "nccl-node").result
-    assert (result.status, result.fault) == (Status.FAIL, "hardware")
-    assert result.message == "busbw 212 GB/s (at least 420 expected)"
-    assert site.record("w-1", "nccl-node").result.status is Status.OK
-    assert len([job for job in slow.jobs if job.nodes == ["w-1"]]) == 1
-
-
 def test_a_test_is_ended_as_soon_as_a_job_waits_and_runs_again_when_none_does() -> None:
     site = Site(cluster(measure=lambda _job: busbw(1.0)), tests=["nccl-node"])
     site.round()

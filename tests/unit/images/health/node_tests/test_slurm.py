@@ -92,11 +92,6 @@ def test_what_has_begun_runs() -> None:
         assert jobs_of(job(job_state=[state])) == ([one], [])
 
 
-def test_what_has_not_begun_waits() -> None:
-    live, _ = jobs_of(job(job_state=["PENDING"], start_time=number(0)))
-    assert not live[0].running
-
-
 def test_what_has_ended_tells_how() -> None:
     for states in (["COMPLETED"], ["NODE_FAIL"], ["TIMEOUT", "COMPLETING"]):
         live, (ended,) = jobs_of(job(job_state=states, comment="told", name="health-nccl-pair:w-0,w-1"))
