@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -95,21 +94,6 @@ def test_what_pmix_has_left_of_the_job_s_steps_goes_and_nothing_else_of_slurmd_s
     end.spool.chmod(0o777)
     end.run()
     assert (end.spool / "pmix.17.0").exists(), "one that users could write in is left alone"
-
-
-def test_what_another_job_of_the_user_kept_of_an_earlier_one_goes_at_a_later_end(end: FakeEnd) -> None:
-    """It had the directory open, and made files in it while it was removed."""
-    kept, busy = end.jobs / ".gone-16-4711", end.jobs / ".gone-15-4710"
-    for directory in (kept, busy):
-        directory.mkdir(parents=True)
-        (directory / "file").touch()
-    at_it = os.open(busy, os.O_RDONLY)
-    fcntl.flock(at_it, fcntl.LOCK_EX)
-    end.run()
-    assert [path.name for path in end.jobs.iterdir()] == [busy.name], "another epilog is at that one"
-    os.close(at_it)
-    end.run()
-    assert not list(end.jobs.iterdir())
 
 
 def test_processes_and_files_of_the_user_go(end: FakeEnd) -> None:

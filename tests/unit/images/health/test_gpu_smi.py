@@ -14,15 +14,11 @@ from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.gpus import (
     ABSENT,
     DEFAULTS,
-    ERRORS,
     GARBAGE,
     HANGS,
-    REMAPPED,
-    STATUS,
     Smi,
     changed,
     machine,
-    next_run,
     node,
     said,
     text,
@@ -140,13 +136,6 @@ def test_errors_are_counted_and_a_site_may_allow_some(tmp_path: Path) -> None:
     assert MEMORY.run(node(tmp_path), runner, DEFAULTS).values['gpu_memory_errors_corrected{gpu="2"}'] == 12
 
 
-def test_a_driver_from_before_remapped_rows_is_judged_by_the_rest(tmp_path: Path) -> None:
-    refused = Result(code=2, stdout="Invalid combination of input arguments.\n")
-    runner = machine(Smi("t4-1", unknown=NEWER), remapped=refused)
-    assert said(tmp_path, MEMORY, runner) == "ok"
-    assert runner.ran(REMAPPED)
-
-
 # ---------------------------------------------------------------- temperatures and clocks
 
 REASONS = "clocks_event_reasons.active"
@@ -179,15 +168,6 @@ def test_slow_hardware_is_a_warning_and_in_the_next_run_a_fault(tmp_path: Path) 
             found = said(tmp_path / str(number), THERMAL, changed(2, REASONS, f"0x00000000000000{bits}"))
             assert found.startswith(f"{status} [hardware]: GPU 2: slowed down: {why}")
             wait(node(tmp_path / str(number)), "gpu-thermal", seconds)
-
-
-def test_slow_moments_that_are_far_apart_do_not_add_up(tmp_path: Path) -> None:
-    for runner, expected in [(SLOW, "warn"), (machine(), "ok"), (SLOW, "warn")]:
-        next_run(node(tmp_path))
-        assert said(tmp_path, THERMAL, runner).partition(" ")[0] == expected
-        wait(node(tmp_path), "gpu-thermal", 30)
-    wait(node(tmp_path), "gpu-thermal", 3600)  # nobody looked
-    assert said(tmp_path, THERMAL, SLOW).startswith("warn ")
 
 
 # ---------------------------------------------------------------- PCIe and NVLink
@@ -239,15 +219,9 @@ def test_nvlinks_that_nobody_tells_are_not_checked(tmp_path: Path) -> None:
             {},
             [f"warn ...{LANES}", f"fail [hardware]: {LANES}"],
         ),
-        "also while NVLink hangs": (machine(NARROW, status=HANGS), {}, ["not checked: ...", "fail [hardware]: ..."]),
         "a GPU that saves power may have a slow link": (machine(SAVES_POWER), {}, ["ok", "ok", "ok"]),
         "a site names the lanes that it has": (machine(NARROW), {"pcie_width": 8}, ["ok", "ok"]),
         "a site expects no NVLinks": (DARK, {"nvlinks": 0}, ["ok"]),
-        "a site expects more": (
-            machine(),
-            {"nvlinks": 20},
-            ["fail [hardware]: GPU 0: 18 of 20 NVLinks are active; ..."],
-        ),
     },
 )
 def test_runs_in_a_row(tmp_path: Path, runner: FakeRunner, limits: dict[str, float], runs: list[str]) -> None:
@@ -267,17 +241,3 @@ def test_errors_of_nvlinks_count_while_they_are_new(tmp_path: Path, monkeypatch:
     now += 3600
     assert said(tmp_path, LINKS, REPLAYS) == "ok", "nothing has come since"
     assert said(tmp_path, LINKS, machine()) == "ok", "the driver was loaded anew"
-
-
-def test_what_a_machine_does_not_have_is_not_asked_for(tmp_path: Path) -> None:
-    values = LINKS.run(node(tmp_path / "8"), machine(), DEFAULTS).values
-    assert values['gpu_nvlinks_active{gpu="7"}'] == 18
-    assert values['gpu_nvlink_errors{gpu="2",kind="CRC Errors"}'] == 17
-    assert values['gpu_pcie_lanes{gpu="0"}'] == 16
-    bare = machine(Smi("rtx4090-2"), status=text("nvidia/nvlink-rtx4090-2.txt"))
-    values = LINKS.run(node(tmp_path / "2", gpus=2), bare, DEFAULTS).values
-    assert not any(name.startswith("gpu_nvlink") for name in values)
-    assert not bare.ran(ERRORS)
-    single = machine(Smi("t4-1"))
-    assert said(tmp_path / "1", LINKS, single) == "ok"
-    assert not single.ran(STATUS)

@@ -117,7 +117,6 @@ NEWER = [LAST + AUDIT[0], AUDIT[0] + AUDIT[1]]
         "newer lines have pushed it out of the log": (NEWER, "fail"),
         "a user has filled the log": ([f"<6>[91300.{number:06}] a\n" * 4000 for number in range(2)], "fail"),
         "the log was emptied": (["", ""], "ok"),
-        "the log was emptied and has other lines now": (["<6>[99999.0] eth0: up\n"] * 2, "ok"),
     },
 )
 def test_a_fault_holds_until_the_log_is_emptied(tmp_path: Path, later: list[str], status: str) -> None:
@@ -154,11 +153,6 @@ def test_lines_of_all_forms_are_understood() -> None:
         ("<4>[   12.500000] NVRM: Xid (PCI:00000000:3B:00.0): 46", ("0000:3b:00", 46, 12.5)),
     ]:
         assert [(one.bus, one.number, one.seconds) for one in xid_lines.find([form])] == [event]
-
-
-def test_errors_of_nvlink_5_are_judged_by_the_severity_in_the_line() -> None:
-    events = {event.number: event.judgement for event in xid_lines.find(log("nvlink5").splitlines())}
-    assert events == {145: "warn", 149: "fail"}
 
 
 def test_every_entry_of_the_table_has_a_judgement_that_the_table_explains() -> None:

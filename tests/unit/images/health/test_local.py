@@ -8,7 +8,7 @@ import pytest
 
 from images.common.steps import user_of
 from images.health.contract import Node
-from images.health.local import find_local, pod_environment, with_job, with_jobs
+from images.health.local import find_local, with_job, with_jobs
 from images.health.proc import jobs_here, lives, process
 from tests.unit.images.health.processes import add_process
 
@@ -68,16 +68,6 @@ def test_settings_that_cannot_be_used_are_told_and_the_defaults_hold(tmp_path: P
         assert local.node.gpus == 8
         assert local.thresholds.get("disks", "used", 0.9) == 0.9
         assert "cannot be used" in local.problem
-
-
-def test_the_pods_environment_is_read_from_its_first_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "environ").write_bytes(b"POOL=h100\0HOME=/elsewhere\0\0")
-    monkeypatch.setenv("HOME", "/root")
-    monkeypatch.delenv("POOL", raising=False)
-    environment = pod_environment(tmp_path / "environ")
-    assert environment["POOL"] == "h100"
-    assert environment["HOME"] == "/root"
-    assert pod_environment(tmp_path / "none")["HOME"] == "/root"
 
 
 def test_a_prolog_knows_its_job(tmp_path: Path) -> None:

@@ -26,10 +26,3 @@ def test_each_check_has_a_status_a_time_and_its_figures() -> None:
         "# TYPE slurmstack_health_zombies gauge",
         "slurmstack_health_zombies 3",
     ]
-
-
-def test_what_prometheus_would_refuse_is_left_out() -> None:
-    odd = Result(status=Status.OK, values={"a b": 1.0, 'c{d="\n"}': 1.0, "nan": float("nan"), "inf": float("inf")})
-    lines = metrics({"x": Outcome(result=odd)}, at=0).splitlines()
-    assert "slurmstack_health_inf +Inf" in lines
-    assert not [line for line in lines if "a b" in line or "c{" in line or "nan" in line]

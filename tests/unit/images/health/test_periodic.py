@@ -190,14 +190,6 @@ def test_a_new_pod_looks_at_what_the_node_was_drained_for_under_the_old_one(fake
     assert fake.report.results == {"gpu-free": ok()}
 
 
-def test_other_drains_start_no_further_check(fake: FakeNode) -> None:
-    fake.add("disks", ok())
-    for fake.reason in ("bad memory", "health/no-such-check: x", "health/disks [node]: full"):
-        fake.run()
-        fake.run()
-        assert set(fake.report.results) == {"disks"}
-
-
 def test_a_garbled_memory_is_none_and_without_a_place_for_it_reports_go_on(fake: FakeNode) -> None:
     fake.add("disks", FULL)
     fake.node.state.mkdir()

@@ -93,10 +93,3 @@ def test_the_checks_that_come_with_slurmstack_can_all_be_loaded() -> None:
         assert set(find_checks(node=node).checks) == {name for name, each in found.checks.items() if fits(each, node)}
     first = find_checks(node=Node(name="w-0")).of("periodic", Node(name="w-0"))[0]
     assert first.name == "filesystem", "the first to touch the jail says how long that takes"
-
-
-def test_helpers_and_other_hardware_cost_a_node_nothing(write: Write) -> None:
-    write("helper", "raise ValueError\n")
-    package = write("gpu", "raise ValueError\n" + declared("gpu", hardware="gpu").replace("'", '"'))
-    assert find_checks(package, node=Node(name="w-0")).broken == {}
-    assert "gpu" in find_checks(package, node=Node(name="w-0", gpus=1)).broken

@@ -49,16 +49,6 @@ def test_what_the_site_says_counts_before_ours() -> None:
     assert minima_of(expected, [H100 + INFINIBAND], PAIR.name), "ours stays where the site says nothing"
 
 
-def test_an_unknown_platform_has_no_verdict_however_slow() -> None:
-    slow = Said(code=0, text=said(0.1).text, platform="8x NVIDIA Z999")
-    found = judge(NODE, slow, load({}), platforms=[], infiniband=False)
-    assert (found.status, found.fault) == (Status.NOT_CHECKED, None)
-    assert "busbw 0.1 GB/s" in found.message
-    assert "8x NVIDIA Z999" in found.message
-    nameless = judge(CPU, Said(code=0, text="events per second: 1.5"), load({}), platforms=[], infiniband=False)
-    assert "a platform that is not known" in nameless.message
-
-
 def test_no_test_has_the_name_of_a_check() -> None:
     """A check that is well would lift the drain of the test."""
     assert set(TESTS).isdisjoint({*find_checks().checks, KUBERNETES})

@@ -7,7 +7,6 @@ from dataclasses import replace
 from images.health.contract import Result, Status
 from images.health.node_tests.outcome import after, news, verdicts
 from images.health.node_tests.plan import NodeView
-from images.health.verdict import not_checked
 from tests.unit.images.health.node_tests.views import CPU, NOW, PAIR, node, record
 
 SLOW = Result(status=Status.FAIL, message="events 9 events/s", fault="hardware")
@@ -45,33 +44,9 @@ def test_a_node_fails_when_it_is_slow_twice_in_a_row() -> None:
     assert after(CPU, ("a",), NOW + 90, SLOW, views(node("a", records={"cpu-speed": twice})))["a"].result == SLOW
 
 
-def test_anything_else_between_starts_anew() -> None:
-    known = views(node("a", records={"cpu-speed": record(Status.FAIL, ago=100)}))
-    for between in (WELL, not_checked("no tool")):
-        middle = after(CPU, ("a",), NOW, between, known)["a"]
-        assert middle.result == between
-        last = after(CPU, ("a",), NOW + 60, SLOW, views(node("a", records={"cpu-speed": middle})))["a"]
-        assert last.result.status is Status.WARN
-
-
-def test_a_run_that_is_on_record_is_no_news() -> None:
-    known = views(node("a", records={"cpu-speed": record(ago=100)}))
-    assert news(CPU, ("a",), NOW, known) == ["a"]
-    assert news(CPU, ("a",), NOW - 100, known) == []
-    assert news(CPU, ("gone",), NOW, known) == []
-
-
 def test_a_run_on_another_machine_of_this_name_is_no_news() -> None:
     known = views(node("a", started_at=NOW + 1))
     assert (news(CPU, ("a",), NOW, known), after(CPU, ("a",), NOW, SLOW, known)) == ([], {})
-
-
-def test_a_pair_that_is_well_clears_both() -> None:
-    known = views(node("a", records={PAIR.name: record(Status.WARN, ago=9, failed_with={"c": NOW - 9})}), node("b"))
-    known = run(known, ("a", "b"), NOW, WELL)
-    assert statuses(known) == {"a": Status.OK, "b": Status.OK}
-    assert known["a"].records[PAIR.name].failed_with == {}
-    assert known["a"].records[PAIR.name].result.message == "with b: events 5100 events/s"
 
 
 def test_the_guilty_one_fails_and_the_reason_has_the_figures_and_the_witnesses() -> None:

@@ -96,15 +96,14 @@ def test_the_reservation_tells_all_and_one_of_somebody_else_is_none_of_ours() ->
         assert own(Reservation(name=name, nodes=nodes, comment=comment)) is None
 
 
-def test_a_reserved_node_is_taken_out_of_the_drain_when_slurm_shows_that_it_is_reserved() -> None:
-    assert moved(drained("IDLE", "DRAIN")).step is Step.WAIT
-    assert moved(drained("IDLE", "DRAIN", "MAINTENANCE")).step is Step.BEGIN
-    assert moved(drained("IDLE", "DRAIN", "RESERVED", "MAINTENANCE", "DYNAMIC_NORM")).step is Step.BEGIN
-
-
-def test_a_reserved_node_that_is_not_idle_any_more_stays_drained() -> None:
-    for states in ("MIXED DRAIN MAINTENANCE", "IDLE DRAIN MAINTENANCE NOT_RESPONDING", "DOWN DRAIN"):
-        assert moved(drained(*states.split())).step is Step.DELETE
+def test_a_reserved_node_is_taken_out_of_the_drain_when_slurm_shows_that_it_is_reserved_and_idle() -> None:
+    for states, step in [
+        ("IDLE DRAIN", Step.WAIT),
+        ("IDLE DRAIN MAINTENANCE", Step.BEGIN),
+        ("MIXED DRAIN MAINTENANCE", Step.DELETE),
+        ("DOWN DRAIN", Step.DELETE),
+    ]:
+        assert moved(drained(*states.split())).step is step
 
 
 def test_a_test_that_waits_or_runs_is_waited_for() -> None:

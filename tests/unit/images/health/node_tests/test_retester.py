@@ -192,19 +192,6 @@ def test_what_slurm_refuses_opens_no_node(refused: str) -> None:
     assert site.cluster.reservations == {}
 
 
-def test_an_administrator_who_changes_the_reason_between_two_looks_wins() -> None:
-    site = Site()
-    site.round()
-
-    def change(command: str) -> None:
-        if command == "scontrol show node w-0 --json":
-            site.cluster.drain("w-0", "fan is replaced")
-
-    site.cluster.on_command = change
-    site.rounds(3)
-    assert (site.cluster.jobs, site.cluster.drained, site.cluster.reservations) == ([], {"w-0"}, {})
-
-
 def test_a_reservation_of_that_name_that_is_somebody_else_s_stays() -> None:
     site = Site()
     site.cluster.reservations["health-test-w-0"] = ("w-0", "ask Bob")

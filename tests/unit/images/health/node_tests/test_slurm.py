@@ -18,7 +18,7 @@ from images.health.node_tests.settings import parse
 from images.health.node_tests.slurm import Ended, TestSlurm
 from images.health.slurm import SlurmError
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.node_tests.views import CPU, NOW, PAIR, node, record
+from tests.unit.images.health.node_tests.views import CPU, NOW, node, record
 
 USUAL = parse({})
 
@@ -86,12 +86,6 @@ def test_the_pool_is_the_feature_that_names_one_and_of_which_little_is_known_is_
     assert not nodes_of({"name": "a", "state": ["IDLE"]})[0].is_idle, "in no partition"
 
 
-def test_what_has_begun_runs() -> None:
-    for state in ("RUNNING", "COMPLETING", "STAGE_OUT"):
-        one = TestJob(number=17, test="cpu-speed", nodes=("w-0",), running=True, submitted_at=NOW - 9)
-        assert jobs_of(job(job_state=[state])) == ([one], [])
-
-
 def test_what_has_ended_tells_how() -> None:
     for states in (["COMPLETED"], ["NODE_FAIL"], ["TIMEOUT", "COMPLETING"]):
         live, (ended,) = jobs_of(job(job_state=states, comment="told", name="health-nccl-pair:w-0,w-1"))
@@ -151,23 +145,3 @@ def test_a_test_is_a_short_job_of_the_lowest_priority_that_has_its_nodes_alone()
     spec = json.loads(argv[-1])
     assert spec["argv"][0] == "sysbench"
     assert (spec["keep"], spec["seconds"], spec["directory"]) == (CPU.keep, CPU.seconds, "/var/tmp")
-
-
-def test_a_pair_has_both_nodes_in_its_name_and_the_sites_account() -> None:
-    argv = submitted(
-        Submit(test=PAIR, nodes=(node("w-0", gpus=8), node("w-1", gpus=8)), partition="main"),
-        account="ops",
-        qos="low",
-        partition="tests",
-    )
-    assert {"--job-name=health-nccl-pair:w-0,w-1", "--nodes=2", "--nodelist=w-0,w-1", "--gpus-per-node=8"} <= set(argv)
-    assert {"--account=ops", "--qos=low", "--partition=tests"} <= set(argv)
-    assert json.loads(argv[-1])["environment"] == {"NCCL_ALGO": "Ring"}
-
-
-def test_a_re_test_runs_in_its_reservation() -> None:
-    runner = FakeRunner()
-    wish = Submit(test=CPU, nodes=(node("w-0"),), partition="main")
-    TestSlurm(runner=runner, settings=USUAL).submit(wish, reservation="health-test-w-0")
-    assert " --reservation=health-test-w-0 " in runner.commands[0]
-    assert not any("--reservation" in word for word in submitted(wish))

@@ -73,14 +73,6 @@ def test_a_network_that_is_slow_for_all_accuses_nobody() -> None:
     assert next_pairs(standings, standings) == []
 
 
-def test_only_free_nodes_are_asked_for() -> None:
-    standings = cluster(6, ("w-00", "w-01"))
-    assert next_pairs(standings, {"w-00", "w-05"}) == [("w-00", "w-05")]
-    assert next_pairs(standings, {"w-04", "w-05"}) == []
-    assert next_pairs(standings, {"w-00", "w-01"}) == [], "the same two again would say nothing new"
-    assert next_pairs({}, {"w-00"}) == []
-
-
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_good_node_is_never_accused(data: st.DataObject) -> None:

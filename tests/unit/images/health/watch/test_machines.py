@@ -197,13 +197,6 @@ def test_rounds_in_a_row(first: Machine | None, answers: bool, story: list[tuple
     assert set(cluster.probed) <= {("10.0.0.0", 6818)}
 
 
-def test_a_slurmd_that_takes_its_time_to_be_silent_holds_up_no_round() -> None:
-    cluster = Cluster(SILENT, answers=False)
-    for _ in range(5):
-        assert not cluster.machines.findings(RECORDS, NOW)["w-0"].lost
-    assert len(cluster.pool.waiting) == 1
-
-
 # ---------------------------------------------------------------- what Kubernetes says
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from images.common.slurm_node import is_ours
 from images.common.slurm_records import NodeRecord
-from images.health.watch.machines import KEEP, RELEASED_FOR
+from images.health.watch.machines import KEEP
 from images.health.watch.releaser import TRY_AGAIN_SECONDS
 from tests.unit.images.health.watch.release_cluster import RELEASED, SUSPECTED, Cluster
-from tests.unit.images.health.watch.views import NOW, policy
-from tests.unit.images.health.watch.watched_machines import stamp
+from tests.unit.images.health.watch.views import policy
 
 REASON = "health/gpu-xid [hardware]: GPU 3: Xid 79"
 
@@ -92,19 +91,6 @@ def test_a_worker_whose_machine_is_gone_waits_drained_for_another_and_its_check(
     assert cluster.drained() == []
 
 
-def test_a_machine_in_maintenance_is_released_and_taken_back_after_it(cluster: Cluster) -> None:
-    condition = {"type": "Maintenance", "status": "True", "message": "soon", "lastTransitionTime": stamp(NOW)}
-    cluster.kubernetes.set_condition("m-1", condition)
-    cluster.round()
-    assert cluster.drained() == ["w-1"]
-    cluster.play("600 s; 2 rounds")
-    assert cluster.kubernetes.annotations("m-1")[RELEASED_FOR] == "health/kubernetes"
-    cluster.kubernetes.set_condition("m-1", {**condition, "status": "False"})
-    cluster.play("3 rounds")
-    assert cluster.drained() == []
-    assert not cluster.kubernetes.is_cordoned("m-1")
-
-
 def test_a_condition_that_could_not_be_set_is_set_later(cluster: Cluster) -> None:
     cluster.kubernetes.refuses["/status"] = 403
     cluster.start(condition=SUSPECTED)
@@ -145,15 +131,6 @@ def test_a_machine_that_somebody_uncordons_is_left_to_them_until_it_is_well(clus
     assert cluster.drained() == []
     assert cluster.kubernetes.annotations("m-0") == {}
     assert cluster.events()[2:] == [("SlurmMachineKept", "w-0"), ("SlurmMachineWell", "w-0")]
-
-
-def test_moves_that_take_their_time_hold_up_no_round_and_are_not_made_twice(cluster: Cluster) -> None:
-    cluster.pool.later = []
-    cluster.break_gpu("w-0", "w-1")
-    cluster.play("round; 600 s; 30 rounds")
-    assert len(cluster.pool.later) == 1
-    cluster.pool.later.pop()()
-    assert cluster.released() == ["m-0"]
 
 
 def test_without_the_api_server_nothing_is_planned(cluster: Cluster) -> None:

@@ -87,15 +87,6 @@ def test_an_administrator_who_takes_over_the_drain_keeps_it(cluster: Cluster) ->
     assert cluster.nodes["w-1"].reason == "keep for inspection"
 
 
-def test_an_administrator_who_resumes_in_the_same_moment_is_seen(cluster: Cluster) -> None:
-    node = cluster.nodes["w-1"]
-    node.states, node.reason, node.reason_at = {"MIXED", "DRAIN"}, FULL_REASON, int(NOW) - 60
-    cluster.report("w-1", disks=OK, dns=failed("no answer"))
-    cluster.slurmctld.before_change = lambda: node.states.discard("DRAIN")
-    cluster.round()
-    assert cluster.slurmctld.changes() == []
-
-
 def test_a_busy_node_whose_drain_is_lifted_does_not_keep_our_reason(cluster: Cluster) -> None:
     """Else a drain by slurmctld, which keeps what is there, would look like ours and be lifted."""
     node = cluster.nodes["w-1"]
@@ -200,16 +191,6 @@ def test_a_check_that_fails_again_and_again_has_to_be_well_for_longer(cluster: C
         "w-1 stays drained until disks has been well for 120 s: drained for it 3 times in 24 h",
     ]
     assert len(told) == 3
-
-
-def test_a_prolog_that_drains_right_after_a_lifting_counts(cluster: Cluster) -> None:
-    for expected in ([], ["w-1"]):
-        node = cluster.nodes["w-1"]
-        node.states, node.reason, node.reason_at = {"IDLE", "DRAIN"}, FULL_REASON, int(cluster.time)
-        cluster.play("fault; round")
-        cluster.report("w-1", disks=OK, ahead=30)
-        cluster.round(later=30)
-        assert cluster.drained() == expected
 
 
 # ---------------------------------------------------------------- machines
