@@ -95,12 +95,6 @@ def test_xids_are_counted_and_what_is_read_again_counts_once(tmp_path: Path) -> 
     assert longer.status == "warn", "a site may tell warnings longer"
 
 
-def test_a_gpu_is_named_by_its_address_where_nvidia_smi_has_never_answered(tmp_path: Path) -> None:
-    runner = machine(HANGS, dmesg=Result(code=0, stdout=FALLEN_OFF))
-    result = CHECK.run(node(tmp_path), runner, DEFAULTS)
-    assert result.message.startswith("0000:5d:00: Xid 79, GPU has fallen off the bus")
-
-
 def test_a_gpu_that_was_lost_before_the_pod_began_is_its_own(tmp_path: Path) -> None:
     where = replace(node(tmp_path), gpus=9)  # one more than nvidia-smi shows
     assert words(look(where, QUIET + line(79, "x", bus="0000:ee:00"))).startswith("fail ")

@@ -118,11 +118,6 @@ DOWNS = "mlx5_2: the link went down 3 times in the last hour"
             (300, None, f"warn [hardware]: {DOWNS}"),  # quiet since: a drain for it is lifted
             (30, {"link_downed": "11"}, "fail ..."),
         ],
-        "counters that were set back count anew": [
-            (0, {"symbol_error": "5000", "link_downed": "9"}, "ok"),
-            (30, {"symbol_error": "20"}, "ok"),
-            (30, {"symbol_error": "31"}, ELEVEN),
-        ],
     },
 )
 def test_errors_are_counted_over_an_hour(

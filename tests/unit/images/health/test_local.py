@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from images.common.steps import user_of
 from images.health.contract import Node
 from images.health.local import find_local, with_job, with_jobs
-from images.health.proc import jobs_here, lives, process
+from images.health.proc import jobs_here
 from tests.unit.images.health.processes import add_process
 
 ENVIRONMENT = {"SLURMD_NODENAME": "h100-3", "JAIL": "/jail", "POOL": "h100", "NODE_CONF": "CPUs=8 Gres=gpu:h100:8 X=1"}
@@ -90,23 +89,3 @@ def test_steps_of_other_jobs_are_other_jobs_and_ended_ones_are_not(tmp_path: Pat
     assert with_job(node, {"SLURM_JOB_ID": "16"}).other_jobs
     add_process(proc, 13, comm="slurmstepd", title="/usr/sbin/slurmstepd infinity", uid=0)
     assert with_job(node, {"SLURM_JOB_ID": "17"}).other_jobs, "it does not say whose it is"
-
-
-def test_a_process_is_known_by_its_number_and_its_beginning(tmp_path: Path) -> None:
-    add_process(tmp_path, 5, comm="a) b (c", uid=77)
-    add_process(tmp_path, 6, state="Z")
-    (tmp_path / "7").mkdir()
-    (tmp_path / "7/stat").write_text("garbage")
-    found = process(5, tmp_path)
-    assert found is not None
-    assert (found.comm, found.start, found.parent) == ("a) b (c", 4711, 1)
-    assert lives(5, 4711, tmp_path)
-    assert not lives(5, 4712, tmp_path)
-    assert not lives(6, 4711, tmp_path)
-    assert process(7, tmp_path) is None
-    assert process(8, tmp_path) is None
-    assert user_of(5, tmp_path) == 77
-    for ends_a_line_for_python in "\r\f\x85\u2028":
-        (tmp_path / "5/status").write_bytes(f"Name:\ta{ends_a_line_for_python}Uid:\t0\nUid:\t77\t77\n".encode())
-        assert user_of(5, tmp_path) == 77
-    assert user_of(8, tmp_path) is None

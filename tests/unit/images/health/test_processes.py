@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -168,14 +167,6 @@ def test_many_zombies_are_a_fault_unless_a_job_makes_them(node: Node) -> None:
         assert result.values["processes_zombies"] == 5.0
 
 
-def test_a_command_line_of_a_stuck_process_is_not_read(node: Node) -> None:
-    """The read would be stuck too."""
-    spawn(node, 90, "slurmstepd", state="D", title="slurmstepd: [17.0]")
-    (node.root / "proc/90/cmdline").unlink()
-    os.mkfifo(node.root / "proc/90/cmdline")
-    assert later(node)[-1].message == "stuck in the kernel: slurmstepd (90) for 120 s"
-
-
 def test_slurm_is_asked_only_about_steps_without_a_task_and_then_for_all_jobs_that_have_the_node(node: Node) -> None:
     busy = replace(node, other_jobs=True)
     assert check(node)[1].commands == []
@@ -193,11 +184,6 @@ def test_a_slurm_that_does_not_answer_makes_suspects_not_checked(node: Node) -> 
     EMPTY_17(node)
     for answer in (Ended(code=TIMED_OUT, stderr="no answer"), Ended(code=0, stdout="\x00\ufffd what?\n")):
         assert words(later(node, answer)[-1]) == Like("not checked: 1 steps seem to have no job: ...")
-
-
-def test_this_machines_kernel_is_understood() -> None:
-    found = {one.pid: one for one in processes.read_processes(Path("/proc"))}
-    assert (found[os.getpid()].parent, found[os.getpid()].state) == (os.getppid(), "R")
 
 
 def test_garbage_is_not_checked(node: Node, tmp_path: Path) -> None:

@@ -41,15 +41,6 @@ def declared(name: str, contexts: tuple[str, ...] = ("periodic",), hardware: str
     return CHECK.format(name=name, contexts=contexts, hardware=hardware)
 
 
-def test_a_file_in_the_folder_is_all_that_a_check_needs(write: Write) -> None:
-    write("disks", declared("disks"))
-    write("helper", "X = 3\n")
-    package = write("__init__", "raise ValueError\n")
-    found = find_checks(package)
-    assert list(found.checks) == ["disks"]
-    assert found.broken == {}
-
-
 def test_a_file_that_cannot_be_loaded_is_told_and_costs_only_its_own_check(write: Write) -> None:
     write("gpu_xid", "import no_such_module\n# Check(\n")
     write("gpu_links", "def (\n# Check(\n")

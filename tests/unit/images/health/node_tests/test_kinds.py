@@ -11,7 +11,7 @@ from images.health.contract import Result
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.expected import Expected
 from images.health.node_tests.judge import judge, parse
-from images.health.node_tests.on_node import LONGEST, kept, told
+from images.health.node_tests.on_node import kept, told
 from tests.unit.images.health.tables import Like, outcomes, words
 
 DATA = Path(__file__).parent / "data"
@@ -111,18 +111,6 @@ def test_tools_that_judge_by_themselves(expected: str, name: str, text: str, cod
     assert words(
         result(name, text, code=code, least={"write": 1.0} if name.startswith("filesystem") else None)
     ) == Like(expected)
-
-
-def test_the_rows_of_a_full_machine_fit_into_a_comment() -> None:
-    row = "| {:<25} | {:<46} |"
-    rows = [row.format("", f"GPU{gpu}: Pass") for gpu in range(8)]
-    text = "\n".join(line for name in range(14) for line in [row.format(f"test {name}", "Pass"), *rows])
-    comment = told(0, text, TESTS["dcgm-r3"].keep, "8x NVIDIA H100 80GB HBM3")
-    said = parse(comment)
-    assert said is not None
-    assert not said.cut
-    assert len(comment) <= LONGEST
-    assert TESTS["dcgm-r3"].read(said.text).figures == {"passed": 14}
 
 
 def test_a_comment_of_somebody_else_tells_nothing() -> None:

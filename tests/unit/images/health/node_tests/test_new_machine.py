@@ -103,14 +103,6 @@ def test_what_cannot_be_checked_does_not_keep_it_for_ever() -> None:
     assert site.statuses() == {"cpu-speed": "not checked", "memory-bandwidth": "not checked"}
 
 
-def test_one_for_which_there_is_no_test_is_open_at_once() -> None:
-    site = Site(GOOD, tests=("nccl-node",))
-    site.round()
-    site.round()
-    assert site.was_open[-1]
-    assert site.ran() == []
-
-
 def test_without_tests_of_nodes_it_is_open_as_soon_as_its_check_is_well_and_a_drain_for_them_is_lifted() -> None:
     site = Site(GOOD)
     site.round()

@@ -94,16 +94,6 @@ def test_a_restart_takes_up_what_runs_and_what_has_ended() -> None:
     assert len(site.cluster.jobs) == 6, "what nobody has read in time is due as before"
 
 
-def test_a_job_that_ended_without_a_word_is_not_checked() -> None:
-    site = Site(cluster(1), tests=["cpu-speed"])
-    site.round()
-    site.cluster.end("TIMEOUT")
-    site.round()
-    result = site.record("w-0", "cpu-speed").result
-    assert (result.status, "TIMEOUT" in result.message) == (Status.NOT_CHECKED, True)
-    assert site.round() is False, "and waits for its turn"
-
-
 def test_the_bad_node_of_a_pair_is_found_and_no_other_is_accused() -> None:
     bad = "w-1"
     slow = cluster(6, measure=lambda job: busbw(40.0 if bad in job.nodes else 350.0))
@@ -147,17 +137,6 @@ def test_a_result_that_could_not_be_written_is_written_later() -> None:
     site.round()
     assert site.record("w-0", "nccl-node").result.status is Status.OK
     assert json.loads(site.cluster.extras["w-0"])["rack"] == 7, "what others keep in the field stays"
-
-
-def test_a_test_that_is_refused_is_told_once_and_tried_again_after_a_while() -> None:
-    site = Site(cluster(1), tests=["cpu-speed"])
-    site.cluster.denied = frozenset({"sbatch"})
-    for _ in range(5):
-        assert site.round() is False
-    assert site.log == ["cannot start cpu-speed on w-0: Access denied"]
-    site.cluster.denied = frozenset()
-    assert site.round() is False
-    assert site.round(60) is True
 
 
 def test_a_dry_run_reads_results_and_changes_nothing() -> None:

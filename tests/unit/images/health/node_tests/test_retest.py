@@ -8,9 +8,8 @@ from typing import Any
 from images.health.contract import Status
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.plan import NodeView, TestJob, plan
-from images.health.node_tests.retest import PENDING_SECONDS, RETEST_SECONDS, Move, Retest, Step, due, move, own
+from images.health.node_tests.retest import RETEST_SECONDS, Move, Retest, Step, due, move, own
 from images.health.slurm import Reservation
-from images.health.watch.view import STALE_SECONDS
 from tests.unit.images.health.node_tests.views import NOW, job, node, policy, record, started, waits
 
 REASON = "health/cpu-speed [hardware]: events 212 events/s (at least 420 expected)"
@@ -49,10 +48,6 @@ def test_a_node_that_is_drained_for_a_test_is_measured_again_half_an_hour_after_
     assert wanted(drained(ago=9, records={"cpu-speed": record(Status.FAIL, ago=9)}), after=9.0)
 
 
-def test_the_watcher_has_forgotten_the_old_result_by_then() -> None:
-    assert RETEST_SECONDS > STALE_SECONDS
-
-
 def test_other_nodes_are_left_alone() -> None:
     for view in (
         drained(reason="fan is replaced on Monday"),
@@ -70,18 +65,6 @@ def test_other_nodes_are_left_alone() -> None:
         drained(partitions=()),
     ):
         assert not wanted(view), view
-
-
-def test_a_node_under_test_or_with_a_reservation_of_that_name_is_left_alone() -> None:
-    assert not wanted(drained(), busy=["w-0"])
-    assert not wanted(drained(), reserved=["health-test-w-0"])
-    assert wanted(drained(), busy=["w-1"], reserved=["health-test-w-1", "course"])
-
-
-def test_who_has_waited_longest_is_first() -> None:
-    later = replace(drained(), name="a")
-    longer = replace(drained(ago=9000), name="b")
-    assert wanted(later, longer) == ["b", "a"]
 
 
 def test_the_reservation_tells_all_and_one_of_somebody_else_is_none_of_ours() -> None:
@@ -106,38 +89,6 @@ def test_a_reserved_node_is_taken_out_of_the_drain_when_slurm_shows_that_it_is_r
         assert moved(drained(*states.split())).step is step
 
 
-def test_a_test_that_waits_or_runs_is_waited_for() -> None:
-    assert moved(opened(None, "ALLOCATED", "MAINTENANCE"), job("w-0")).step is Step.WAIT
-    assert moved(opened(), job("w-0", running=False, ago=PENDING_SECONDS - 1)).step is Step.WAIT
-    late = moved(opened(), job("w-0", running=False, ago=PENDING_SECONDS + 1))
-    assert (late.step, late.jobs) == (Step.CANCEL, (7,))
-    assert moved(opened(), job("w-1")).step is Step.DRAIN, "that is another node's"
-
-
-def test_a_result_that_is_not_on_record_yet_is_waited_for() -> None:
-    assert moved(opened(), unread=True).step is Step.WAIT
-    assert moved(drained(ago=5, reason="health/disks [node]: full"), unread=True).step is Step.WAIT
-
-
-def test_what_the_result_of_the_test_is_decides() -> None:
-    for states in (("IDLE", "MAINTENANCE"), ("DOWN", "MAINTENANCE")):
-        assert moved(opened(Status.OK, *states)).step is Step.DELETE, "it stays in service"
-    again = moved(opened(Status.FAIL))
-    assert (again.step, again.reason) == (Step.DRAIN, "health/cpu-speed [hardware]: m"), "with the new figures"
-    for status in (None, Status.NOT_CHECKED, Status.WARN):
-        result = moved(opened(status))
-        assert (result.step, result.reason) == (Step.DRAIN, REASON), "nobody knows more"
-    for reason in ("", "Not responding", "lifted: health/cpu-speed"):
-        view = replace(opened(None, "DOWN", "MAINTENANCE"), reason=reason, reason_at=NOW - 9)
-        assert moved(view).step is Step.DRAIN, "before it comes back"
-
-
-def test_when_the_drain_is_there_the_reservation_goes() -> None:
-    view = drained("IDLE", "DRAIN", "MAINTENANCE", ago=5, records={"cpu-speed": record(Status.FAIL, ago=60)})
-    assert moved(view).step is Step.DELETE
-    assert moved(view, unread=True).step is Step.DELETE
-
-
 def test_a_drain_of_the_watcher_for_something_else_becomes_the_former_one_unless_the_test_is_well() -> None:
     for status in (None, Status.FAIL, Status.NOT_CHECKED, Status.OK):
         records = OLD if status is None else {"cpu-speed": record(status, ago=60)}
@@ -157,19 +108,6 @@ def test_what_others_have_done_stays_and_only_the_reservation_and_the_test_go() 
         assert moved(view).step is Step.DELETE
         ending = moved(view, job("w-0"))
         assert (ending.step, ending.jobs) == (Step.DELETE, (7,))
-
-
-def test_a_reason_of_ours_that_somebody_has_set_again_is_not_undrained() -> None:
-    assert moved(drained("IDLE", "DRAIN", "MAINTENANCE", ago=5)).step is Step.DELETE
-    changed = drained("IDLE", "DRAIN", "MAINTENANCE", reason="health/memory-bandwidth [hardware]: slow")
-    assert moved(changed).step is Step.DRAIN, "for another check: as it was"
-
-
-def test_a_test_that_is_gone_from_the_catalog_is_not_run() -> None:
-    gone = replace(RETEST, test="old-test", reason="health/old-test: m")
-    view = drained("IDLE", "DRAIN", "MAINTENANCE", reason=gone.reason)
-    assert move(gone, view, [], TESTS, NOW, unread=False).step is Step.DELETE
-    assert move(gone, opened(), [], TESTS, NOW, unread=False).step is Step.DRAIN
 
 
 def test_users_who_wait_do_not_end_a_re_test_and_its_node_counts_as_under_test() -> None:

@@ -215,17 +215,6 @@ def test_what_was_done_is_an_event_about_the_pod(api: FakeApi, kube: WritingKube
     assert all(len(body["message"]) <= 1024 for *_, body in api.written)
 
 
-def test_what_may_not_be_written_is_logged_once(api: FakeApi, kube: WritingKube) -> None:
-    api.status = 403
-    setting = Setting(kube)
-    for later in range(3):
-        setting.see(NOW + later * TRY_AGAIN_SECONDS, disks=FULL)
-    assert len(api.written) == 3
-    assert len(setting.log) == 1
-    assert "403" in setting.log[0]
-    assert "nodes is forbidden" in setting.log[0]
-
-
 def test_a_stuck_api_server_holds_up_nobody_and_fills_no_memory(kube: WritingKube) -> None:
     setting = Setting(kube)
     for _ in range(MOST_WAITING + 2):

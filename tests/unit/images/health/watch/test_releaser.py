@@ -73,24 +73,6 @@ def test_a_worker_that_leaves_is_drained_until_its_new_machine_is_checked(cluste
     assert cluster.released() == ["m-0"]
 
 
-def test_a_worker_whose_machine_is_gone_waits_drained_for_another_and_its_check(cluster: Cluster) -> None:
-    cluster.start(evict=True)
-    cluster.play("break; round; 600 s; 2 rounds")
-    cluster.answers = False
-    del cluster.kubernetes.nodes["m-0"]
-    cluster.kubernetes.pods["w-0"] = {"metadata": {"name": "w-0"}, "spec": {}}
-    del cluster.results["w-0"]
-    cluster.play("20 rounds")
-    cluster.kubernetes.add_node("m-9")
-    cluster.kubernetes.add_pod("w-0", "m-9", started=cluster.time)
-    cluster.answers = True
-    cluster.play("1000 s; 5 rounds")
-    assert cluster.drained() == ["w-0"]
-    assert cluster.nodes["w-0"].reason == REASON
-    cluster.play("heal; 2 rounds")
-    assert cluster.drained() == []
-
-
 def test_a_condition_that_could_not_be_set_is_set_later(cluster: Cluster) -> None:
     cluster.kubernetes.refuses["/status"] = 403
     cluster.start(condition=SUSPECTED)
@@ -131,18 +113,6 @@ def test_a_machine_that_somebody_uncordons_is_left_to_them_until_it_is_well(clus
     assert cluster.drained() == []
     assert cluster.kubernetes.annotations("m-0") == {}
     assert cluster.events()[2:] == [("SlurmMachineKept", "w-0"), ("SlurmMachineWell", "w-0")]
-
-
-def test_without_the_api_server_nothing_is_planned(cluster: Cluster) -> None:
-    cluster.play("break; round")
-    cluster.machine_copy.synced = False
-    cluster.round(later=600)
-    assert cluster.kubernetes.changes == []
-    cluster.machine_copy.synced = True
-    cluster.kubernetes.refuses["GET /api/v1/nodes"] = 500
-    cluster.round()
-    assert cluster.kubernetes.changes == []
-    assert any("cannot release machine m-0" in line for line in cluster.log)
 
 
 def test_a_dry_run_says_what_it_would_do_once_and_changes_nothing(cluster: Cluster) -> None:

@@ -79,14 +79,3 @@ def test_a_worker_that_got_a_job_is_not_evicted(cluster: Cluster) -> None:
     cluster.nodes["w-0"].jobs = ()
     cluster.round(later=TRY_AGAIN_SECONDS)
     assert cluster.kubernetes.changes == ["cordon m-0", "evict w-0"]
-
-
-def test_a_pod_that_was_replaced_meanwhile_is_not_evicted(cluster: Cluster) -> None:
-    cluster.start(evict=True)
-    cluster.play("break; round; 600 s")
-    cluster.pool.later = []
-    cluster.round()
-    cluster.kubernetes.add_pod("w-0", "m-2")
-    cluster.pool.later.pop()()
-    assert cluster.kubernetes.changes == ["cordon m-0"]
-    assert any("cannot evict from machine m-0 (node w-0)" in line for line in cluster.log)

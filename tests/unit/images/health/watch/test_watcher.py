@@ -108,28 +108,6 @@ def test_a_drain_that_others_lift_is_told_when_the_node_takes_jobs(cluster: Clus
     assert cluster.teller.actions == [("drain", "w-1"), ("resume", "w-1")]
 
 
-def test_a_drain_that_others_set_is_told_once(cluster: Cluster) -> None:
-    cluster.nodes["w-0"].states, cluster.nodes["w-0"].reason = {"IDLE", "DRAIN"}, "health/gpu-free [user]: at the start"
-    cluster.round()
-    assert cluster.log == [], "it was there before the watcher"
-    prolog = "health/gpu-free [user]: GPU 0: 70000 MiB in use before a job"
-    cluster.nodes["w-1"].states, cluster.nodes["w-1"].reason = {"IDLE", "DRAIN"}, prolog
-    cluster.nodes["w-2"].states, cluster.nodes["w-2"].reason = {"IDLE", "DRAIN"}, "fan is replaced"
-    for _ in range(3):
-        cluster.round()
-    assert cluster.log == [f"w-1: set by others: {prolog}"]
-    assert cluster.teller.actions == [("drain", "w-1")]
-
-
-def test_what_slurm_refuses_is_told_once_and_tried_again(cluster: Cluster) -> None:
-    cluster.slurmctld.refuses["w-1"] = "slurm_update error: Access denied"
-    cluster.play("fault; 5 rounds")
-    assert cluster.log == ["cannot drain w-1: slurm_update error: Access denied"]
-    cluster.slurmctld.refuses.clear()
-    cluster.round()
-    assert cluster.drained() == ["w-1"]
-
-
 def test_a_slurmctld_that_gets_stuck_ends_the_round(cluster: Cluster) -> None:
     for number in range(4, 30):
         cluster.nodes[f"w-{number}"] = FakeNode(states={"IDLE"})
