@@ -94,6 +94,15 @@ def test_a_restart_takes_up_what_runs_and_what_has_ended() -> None:
     assert len(site.cluster.jobs) == 6, "what nobody has read in time is due as before"
 
 
+def test_a_job_that_ended_without_a_word_is_not_checked() -> None:
+    site = Site(cluster(1), tests=["cpu-speed"])
+    site.round()
+    site.cluster.end("TIMEOUT")
+    site.round()
+    result = site.record("w-0", "cpu-speed").result
+    assert (result.status, "TIMEOUT" in result.message) == (Status.NOT_CHECKED, True)
+
+
 def test_the_bad_node_of_a_pair_is_found_and_no_other_is_accused() -> None:
     bad = "w-1"
     slow = cluster(6, measure=lambda job: busbw(40.0 if bad in job.nodes else 350.0))

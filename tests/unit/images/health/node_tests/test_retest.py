@@ -23,12 +23,6 @@ def drained(*states: str, ago: int = 1900, reason: str = REASON, **fields: Any) 
     return replace(view, reason=reason, reason_at=NOW - ago)
 
 
-def opened(status: Status | None = None, *states: str) -> NodeView:
-    """Undrained; with a result of the re-test."""
-    records = OLD if status is None else {"cpu-speed": record(status, ago=60)}
-    return node("w-0", *(states or ("IDLE", "MAINTENANCE")), records=records)
-
-
 def moved(view: NodeView | None, *jobs: TestJob, unread: bool = False) -> Move:
     return move(RETEST, view, jobs, TESTS, NOW, unread=unread)
 

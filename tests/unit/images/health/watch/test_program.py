@@ -11,12 +11,16 @@ from images.health.watch import program
 from images.health.watch.decide import Policy
 from images.health.watch.limit import Limit
 from images.health.watch.machines import Machines
-from images.health.watch.program import build, once, policy_from, rules_from
+from images.health.watch.program import build, once, policy_from, rules_from, watch
 from images.health.watch.release import Rules
 from images.health.watch.watcher import Watcher
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.watch.followed import Followed
 from tests.unit.images.health.watch.views import policy
+
+
+class Ended(Exception):  # noqa: N818
+    """Ends a loop that has no end."""
 
 
 def watcher(runner: FakeRunner) -> Watcher:
@@ -84,6 +88,24 @@ def test_conditions_are_written_and_machines_released_only_if_asked_for_and_noth
         assert (built.teller is not None) is acts
         assert (built.teller is not None and built.teller.writes_conditions) is conditions
         assert (built.releaser is not None) is built._policy.frees_broken is releases
+
+
+def test_a_slurmctld_that_is_away_is_waited_for_and_told_at_most_every_ten_seconds() -> None:
+    clock, log = FakeClock(), list[str]()
+    runner = FakeRunner({"scontrol show nodes": AWAY})
+
+    def later() -> None:
+        if clock.time > 60:
+            runner.answers["scontrol show nodes"] = NO_NODES
+        if clock.time > 100:
+            raise Ended
+
+    clock.on_sleep = later
+    with pytest.raises(Ended):
+        watch(watcher(runner), log.append, clock)
+    assert 5 < len(log) <= 8
+    assert log[0] == "waiting for slurmctld: Unable to contact slurm controller"
+    assert 45 < len(runner.commands) < 55
 
 
 def test_one_round_by_hand_says_by_its_exit_code_whether_slurmctld_answered() -> None:
