@@ -163,9 +163,9 @@ BAD = {
 
 
 def test_what_slurm_does_not_write_is_refused() -> None:
-    for why, program in BAD.items():
+    for program in BAD.values():
         with pytest.raises(BadProgramError):
-            pytest.fail(f"{why}: {check(program)}")
+            check(program)
 
 
 class Kernel:

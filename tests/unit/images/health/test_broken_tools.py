@@ -5,14 +5,10 @@ A node that is drained because `nvidia-smi` says something new is a node that us
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -20,7 +16,6 @@ from images.common.command import NO_PROGRAM, TIMED_OUT, Result
 from images.health.checks import disks
 from images.health.contract import Check, Node, Status, Thresholds
 from images.health.registry import find_checks
-from images.health.runner import run_checks
 from images.health.tools import CANNOT_RUN
 from tests.fakes.commands import Answer, FakeRunner
 from tests.unit.images.health.gpus import machine
@@ -133,22 +128,6 @@ def test_a_directory_that_is_not_there_is_no_fault_of_the_node(worker: Worker, t
     shutil.rmtree(tmp_path / gone)
     for check in CHECKS.values():
         assert worker.look(check)[0] is not Status.FAIL, check.name
-
-
-@pytest.mark.parametrize(("name", "module", "call"), [("disks", os, "statvfs"), ("memory", Path, "read_text")])
-def test_a_call_that_hangs_is_not_checked(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch, name: str, module: ModuleType, call: str
-) -> None:
-    program: Callable[..., object] = CHECKS[name].run
-
-    def run(*arguments: object) -> object:
-        monkeypatch.setattr(module, call, lambda *_, **__: time.sleep(600))  # only in the child in which it runs
-        return program(*arguments)
-
-    brief = replace(CHECKS[name], seconds=0.1, run=run)  # type: ignore[arg-type]
-    result = run_checks([brief], worker.node, Thresholds())[name].result
-    assert result.status is Status.NOT_CHECKED
-    assert "did not end" in result.message
 
 
 def test_no_shared_thing_is_looked_at_before_or_after_a_job() -> None:

@@ -85,7 +85,7 @@ def test_a_report_is_fresh_as_long_as_the_watcher_believes_it() -> None:
         (STALE_SECONDS, {"disks": full}, True),
         (STALE_SECONDS + 1, {"disks": full}, False),
     ]:
-        node = one(record(comment=comment(age, **results)))
+        node = one(record(comment=comment(age, "", **results)))
         assert (node["age_seconds"], node["fresh"]) == (age, fresh)
 
 

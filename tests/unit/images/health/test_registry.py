@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from images.health.contract import Check, Node
+from images.health.contract import Node
 from images.health.periodic import ALL_SECONDS
 from images.health.registry import find_checks, fits
 
@@ -51,24 +50,6 @@ def test_a_file_that_cannot_be_loaded_is_told_and_costs_only_its_own_check(write
     assert "cannot be loaded" in found.broken["gpu-xid"]
     assert "cannot be loaded" in found.broken["gpu-links"]
     assert "b declares a second check" in found.broken["disks-again"]
-
-
-def test_a_node_gets_the_checks_of_the_occasion_for_what_it_should_have(write: Write) -> None:
-    write("a", declared("disks"))
-    write("b", declared("gpu-xid", ("periodic", "prolog"), "gpu"))
-    write("c", declared("ib", ("prolog",), "infiniband"))
-    package = write("d", declared("odd", ("periodic", "prolog"), "quantum"))
-    found = find_checks(package)
-
-    def names(checks: list[Check]) -> list[str]:
-        return [check.name for check in checks]
-
-    plain = Node(name="w-0")
-    assert names(found.of("periodic", plain)) == ["disks"]
-    assert names(found.of("periodic", replace(plain, gpus=8))) == ["disks", "gpu-xid"]
-    assert names(found.of("prolog", replace(plain, gpus=8, infiniband=True))) == ["gpu-xid", "ib"]
-    assert names(found.of("periodic", replace(plain, gpus=8), {"disks"})) == ["gpu-xid"]
-    assert names(found.of("epilog", plain)) == []
 
 
 def test_the_checks_that_come_with_slurmstack_can_all_be_loaded() -> None:

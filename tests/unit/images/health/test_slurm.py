@@ -10,27 +10,12 @@ import json
 import pytest
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
-from images.health.report import decode
 from images.health.slurm import Record, Slurm, SlurmError, parse_nodes
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.places import DATA
 from tests.unit.images.health.tables import table
 
 IDLE = Record(name="w-0", states=frozenset({"IDLE"}), address="w-0")
 THEN = 1_795_000_000
-
-
-@pytest.mark.parametrize("version", ["24.11", "26.05"])
-def test_records_of_both_versions_are_read(version: str) -> None:
-    first, second, third = parse_nodes((DATA / f"nodes-{version}.json").read_text())
-    assert (first.name, first.address, first.port) == ("w-0", "10.244.1.17", 6818)
-    assert (first.states, first.reason, first.reason_at) == (frozenset({"IDLE", "DYNAMIC_NORM"}), "", None)
-    report = decode(first.comment)
-    assert report is not None
-    assert set(report.results) == {"clock", "disks", "dns", "munge"}
-    assert second.states >= {"MIXED", "DRAIN"}
-    assert (second.reason, second.reason_at) == ("health/disks [node]: /jail 97 % used", THEN)
-    assert third.states >= {"DOWN", "NOT_RESPONDING"}
 
 
 @table(
@@ -70,14 +55,6 @@ def test_the_jobs_of_a_node_are_those_that_are_ending_too() -> None:
     assert Slurm(runner=runner).jobs_of("w-0", "--user=7") == ["17", "what?"]
     states = "running,suspended,completing,configuring,stopped,signaling,stage_out"
     assert runner.commands == [f"squeue --noheader --states={states} --nodelist=w-0 --user=7 --format=%A"]
-
-
-def test_one_node_is_read_as_it_is_now() -> None:
-    shown = '{"nodes": [{"name": "w-0", "state": ["IDLE"]}]}'
-    slurm = Slurm(runner=FakeRunner({"scontrol show node": Result(code=0, stdout=shown)}))
-    assert (slurm.node("w-0"), slurm.node("w-1")) == (IDLE, None)
-    gone = Result(code=1, stderr="slurm_load_node error: Invalid node name specified\nNode w-1 not found")
-    assert Slurm(runner=FakeRunner({"scontrol show node": gone})).node("w-1") is None
 
 
 def test_gpus_are_counted() -> None:

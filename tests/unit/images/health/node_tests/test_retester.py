@@ -227,11 +227,3 @@ def test_no_more_nodes_than_the_limit_are_measured_again_at_a_time() -> None:
         assert len(site.cluster.reservations) <= 2
         site.cluster.end()
     assert len(site.cluster.jobs) == 20, "all had their turn"
-
-
-def test_a_dry_run_changes_nothing() -> None:
-    site = Site()
-    site.start(dry_run=True)
-    site.rounds(3)
-    assert (site.cluster.reservations, site.cluster.drained) == ({}, {"w-0"})
-    assert site.log == [f"re-test of cpu-speed on w-0 would begin: drained for {REASON}"]

@@ -13,12 +13,11 @@ import pytest
 
 from images.common.command import TIMED_OUT, Result
 from images.health.node_tests.plan import NodeView, Submit, TestJob, Waiting
-from images.health.node_tests.results import encode
 from images.health.node_tests.settings import parse
 from images.health.node_tests.slurm import Ended, TestSlurm
 from images.health.slurm import SlurmError
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.node_tests.views import CPU, NOW, node, record
+from tests.unit.images.health.node_tests.views import CPU, NOW, node
 
 USUAL = parse({})
 
@@ -47,34 +46,6 @@ def job(**fields: Any) -> dict[str, Any]:
         "comment": "",
     }
     return {**usual, **fields}
-
-
-def test_a_node_is_read_with_its_last_results() -> None:
-    records = {"cpu-speed": record(ago=5)}
-    (view,) = nodes_of(
-        {
-            "name": "w-0",
-            "state": ["IDLE", "DYNAMIC_NORM"],
-            "partitions": ["main", "gpus"],
-            "features": ["h100", "rack-7"],
-            "active_features": ["h100"],
-            "gres": "gpu:8(S:0-1)",
-            "extra": encode(records, ""),
-            "slurmd_start_time": number(NOW - 99),
-        }
-    )
-    assert view == NodeView(
-        name="w-0",
-        states=frozenset({"IDLE", "DYNAMIC_NORM"}),
-        partitions=("main", "gpus"),
-        pool="h100",
-        gpus=8,
-        started_at=NOW - 99,
-        address="w-0",
-        extra=encode(records, ""),
-        records=records,
-    )
-    assert view.is_idle
 
 
 def test_the_pool_is_the_feature_that_names_one_and_of_which_little_is_known_is_not_idle() -> None:

@@ -86,13 +86,3 @@ def test_a_check_that_fails_again_has_to_be_well_for_longer(story: str) -> None:
 
 def test_the_wait_doubles_and_ends_at_an_hour() -> None:
     assert [wait_of(drains) for drains in (0, 1, 2, 3, 4, 7, 8, 10**6)] == [0, 0, 60, 120, 240, 1920, 3600, 3600]
-
-
-def test_a_hold_says_for_what_and_how_long_once() -> None:
-    node = Node()
-    node.play("drain lift drain")
-    assert node.look(later=30) == Hold(node="w-0", check="disks", drains=2, seconds=60, is_new=True)
-    node.play("fails")
-    assert node.look() == Hold(node="w-0", check="disks", drains=2, seconds=60, is_new=False)
-    node.play("other-reason fails 30- lift drain")
-    assert node.look(later=30) == Hold(node="w-0", check="dns", drains=2, seconds=60, is_new=True)

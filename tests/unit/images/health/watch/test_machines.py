@@ -12,21 +12,7 @@ import pytest
 
 from images.health.slurm import Record
 from images.health.watch import machines
-from images.health.watch.machines import (
-    CONDITION,
-    KEEP,
-    MISSING_ROUNDS,
-    RELEASED_BY,
-    RELEASED_FOR,
-    TRIES,
-    Machine,
-    Machines,
-    Place,
-    Told,
-    machine_of,
-    place_of,
-    takes_connection,
-)
+from images.health.watch.machines import MISSING_ROUNDS, TRIES, Machine, Machines, Place, machine_of, takes_connection
 from images.health.watch.view import Finding
 from tests.unit.images.health.tables import Like, table, words
 from tests.unit.images.health.watch.followed import Followed
@@ -204,43 +190,9 @@ def node(*conditions: Mapping[str, str], **spec: object) -> dict[str, object]:
     return {"metadata": {"name": "m-0"}, "spec": spec, "status": {"conditions": list(conditions)}}
 
 
-def test_a_node_object_is_read() -> None:
-    told = {"status": "True", "reason": "HardwareFault", "message": "w-0: gpu-xid"}
-    soon = {"type": "Maintenance", "status": "True", "message": "soon", "lastTransitionTime": "2026-11-18T11:06:40Z"}
-    given = node(
-        {"type": "Ready", "status": "True", "message": "kubelet is posting"},
-        {"type": "MemoryPressure", "status": "False"},
-        soon,
-        {"type": CONDITION, **told},
-        unschedulable=True,
-    )
-    annotations = {RELEASED_FOR: "health/gpu-xid", RELEASED_BY: "ns/w-0", KEEP: "mine"}
-    assert machine_of({**given, "metadata": {"resourceVersion": "42", "annotations": annotations}}) == Machine(
-        ready="True",
-        why="kubelet is posting",
-        cordoned=True,
-        conditions={"Maintenance": "soon"},
-        told=Told(**told),
-        since={"Maintenance": NOW},
-        released_for="health/gpu-xid",
-        released_by="ns/w-0",
-        keep="mine",
-        version="42",
-    )
-
-
 def test_a_machine_that_says_nothing_is_not_taken_for_ready() -> None:
     for given in ({"metadata": {"name": "m"}}, node(), node({"type": "Ready", "status": "Unknown"})):
         assert (machine_of(given).ready, machine_of(given).cordoned) == ("Unknown", False)
-
-
-def test_a_pod_is_read() -> None:
-    assert place_of({"metadata": {"uid": "u"}, "spec": {"nodeName": "m-0"}}) == Place(node="m-0", uid="u")
-    assert place_of({"metadata": {}}) == NO_PLACE
-    leaving = {"uid": "u", "deletionTimestamp": "2026-11-18T11:06:41Z"}
-    started = {"startTime": "2026-11-18T11:06:40Z"}
-    found = place_of({"metadata": leaving, "spec": {"nodeName": "m-0"}, "status": started})
-    assert found == Place(node="m-0", uid="u", started=NOW, leaving=True)
 
 
 def test_a_connection_is_tried_for_real() -> None:
