@@ -219,6 +219,13 @@ def test_a_node_that_gets_a_new_pod_is_not_told_as_drained() -> None:
     assert "node_drained" not in figures.families
 
 
+def test_nodes_that_are_down_are_named() -> None:
+    states = {"a": ["DOWN", "DYNAMIC_NORM"], "b": ["IDLE", "DRAIN"], "c": ["DOWN", "DRAIN", "NOT_RESPONDING"]}
+    rounds = rounds_of(Slurm(nodes=[{"name": name, "state": state} for name, state in states.items()]), [NOW])
+    rounds.round()
+    assert re.findall(r'^slurmstack_node_down{node="(.*)"} 1$', rounds.text(), re.MULTILINE) == ["a", "c"]
+
+
 def test_labels_are_escaped() -> None:
     family = Family("a", "About a")
     family.set(1.5, {"user": 'a"b\\c\nd', "empty": ""})

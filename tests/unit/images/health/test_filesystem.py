@@ -102,3 +102,9 @@ def test_root_follows_no_link_of_a_user(tmp_path: Path, link: str) -> None:
     assert check(node).status == "not checked"
     assert precious.read_text() == "precious"
     assert target == precious or list(target.iterdir()) == [precious]
+
+
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    for name in ("", "..", "../../etc"):
+        with pytest.raises(ValueError, match="no node's name"):
+            check(make_node(tmp_path, name=name))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from images.common.kubernetes import KubeError
 from images.health.slurm import Record
 from images.health.watch.decide import Action, Kind
 from images.health.watch.kube_write import WritingKube
@@ -30,9 +31,12 @@ class FakeKube(WritingKube):
     """Keeps what is written."""
 
     written: list[tuple[str, str, str, Any]] = field(default_factory=list)
+    refuses: str = ""
 
     def send(self, method: str, path: str, body: Mapping[str, Any], content_type: str = "application/json") -> None:
         self.written.append((method, path, content_type, body))
+        if self.refuses:
+            raise KubeError(self.refuses)
 
     def statuses(self) -> list[str]:
         """Of all conditions that were written."""
@@ -178,6 +182,13 @@ def test_what_was_done_is_an_event_about_the_pod(kube: FakeKube) -> None:
     assert body["involvedObject"] == pod
     assert len({body["reason"] for *_, body in kube.written}) == len(Kind)
     assert all(len(body["message"]) <= 1024 for *_, body in kube.written)
+
+
+def test_what_may_not_be_written_is_logged_once() -> None:
+    setting = Setting(FakeKube(host="127.0.0.1", port=9, namespace="ns", tls=False, refuses="403 nodes is forbidden"))
+    for later in range(3):
+        setting.see(NOW + later * TRY_AGAIN_SECONDS, disks=FULL)
+    assert setting.log == ["Kubernetes was not told: 403 nodes is forbidden"]
 
 
 def test_a_stuck_api_server_holds_up_nobody_and_fills_no_memory(kube: FakeKube) -> None:

@@ -12,7 +12,17 @@ import pytest
 
 from images.health.slurm import Record
 from images.health.watch import machines
-from images.health.watch.machines import MISSING_ROUNDS, TRIES, Machine, Machines, Place, machine_of, takes_connection
+from images.health.watch.machines import (
+    CONDITION,
+    MISSING_ROUNDS,
+    TRIES,
+    Machine,
+    Machines,
+    Place,
+    Told,
+    machine_of,
+    takes_connection,
+)
 from images.health.watch.view import Finding
 from tests.unit.images.health.tables import Like, table, words
 from tests.unit.images.health.watch.followed import Followed
@@ -188,6 +198,12 @@ def test_rounds_in_a_row(first: Machine | None, answers: bool, story: list[tuple
 
 def node(*conditions: Mapping[str, str], **spec: object) -> dict[str, object]:
     return {"metadata": {"name": "m-0"}, "spec": spec, "status": {"conditions": list(conditions)}}
+
+
+def test_our_own_condition_is_read_back_and_is_none_that_drains() -> None:
+    told = {"status": "True", "reason": "HardwareFault", "message": "w-0: gpu-xid"}
+    read = machine_of(node({"type": "Ready", "status": "True"}, {"type": CONDITION, **told}, unschedulable=True))
+    assert (read.ready, read.cordoned, read.told, read.conditions) == ("True", True, Told(**told), {})
 
 
 def test_a_machine_that_says_nothing_is_not_taken_for_ready() -> None:
