@@ -182,7 +182,8 @@ WAITS_FOR_ELSE: list[dict[str, str]] = [
     {"NumNodes": "2"}, {"Feature": "h100"}, {"ExcNodes": "n-[2-4]"}, {"Contiguous": "1"}, {"ReqSwitch": "1"},
     {"SCT": "2:*:*"}, {"HetJobID": "7"},
 ]  # fmt: skip
-TAKES_NONE: list[dict[str, Any]] = [{"state": ["IDLE", "DRAIN"]}, {"state": ["MIXED"]}, {"partitions": ["other"]}]
+TAKES_NONE: list[dict[str, Any]] = [{"state": ["IDLE", "DRAIN"]}, {"state": ["IDLE", "PLANNED"]}]
+TAKES_NONE += [{"state": ["MIXED"]}, {"partitions": ["other"]}]
 
 
 def test_a_job_is_stuck_that_waits_its_turn_while_a_node_that_fits_is_idle() -> None:
