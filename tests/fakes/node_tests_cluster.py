@@ -40,8 +40,6 @@ class FakeCluster(FakeSlurmctld):
         self.measure = measure
         self.reservations: dict[str, tuple[str, str]] = {}
         """Name -> node and comment."""
-        self.marked = True
-        """Nodes show that they are reserved."""
         self.on_command: Callable[[str], None] = lambda _command: None
         """Called before each one."""
         self.users_wait: list[tuple[str, str]] = []
@@ -101,7 +99,7 @@ class FakeCluster(FakeSlurmctld):
 
     def _record(self, name: str, node: FakeNode) -> dict[str, Any]:
         busy = any(name in job.nodes for job in self.running())
-        marks = {"MAINTENANCE"} if self.marked and name in self._reserved else set()
+        marks = {"MAINTENANCE"} if name in self._reserved else set()
         return {
             **super()._record(name, node),
             "state": sorted((node.states - {"IDLE"}) | {"ALLOCATED" if busy else "IDLE"} | marks),

@@ -39,28 +39,17 @@ Backfill exit
 def test_cycles_are_read_from_sdiag_in_milliseconds() -> None:
     expected = {"main": 0.9, "main, longest": 1.1, "backfill": 46.21, "backfill, longest": 51.356}
     assert cycles(SDIAG) == expected
+    unused = "\n".join(line for line in SDIAG.splitlines() if "46210" not in line)
+    assert set(cycles(unused)) == {"main", "main, longest"}, "a scheduler that has not run has no figure"
 
 
-def test_a_scheduler_that_has_not_run_has_no_figure() -> None:
-    without = "\n".join(line for line in SDIAG.splitlines() if "46210" not in line)
-    assert set(cycles(without)) == {"main", "main, longest"}
-
-
-def test_every_node_has_an_address_of_its_own() -> None:
+def test_a_thousand_nodes_have_addresses_of_their_own_and_switches_of_sixteen() -> None:
     addresses = [address(number) for number in range(1000)]
     assert len(set(addresses)) == 1000
-    assert all(0 < int(part) < 255 for text in addresses for part in text.split(".")[3:])
-
-
-def test_a_leaf_switch_has_sixteen_nodes_and_lies_below_one_switch() -> None:
     leaves = [tuple(labels(number).values()) for number in range(1000)]
     assert leaves.count(leaves[0]) == 16
     assert len({leaf[-1] for leaf in leaves}) == len(set(leaves)) == 63
-
-
-def test_the_stack_has_as_many_nodes_and_no_health() -> None:
     assert sections(300)["worker_nodes"]["default"]["size"] == 300
-    assert sections(300)["health"] == {"enabled": False}
 
 
 def test_numbers_of_nodes_that_do_not_fit_are_left_out_with_what_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

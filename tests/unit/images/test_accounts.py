@@ -50,17 +50,6 @@ def test_a_declared_group_has_its_number_and_its_members(accounts: Accounts) -> 
     assert members(result, "ml") == "alice,bob"
 
 
-def test_a_group_without_members_is_made_too(accounts: Accounts) -> None:
-    assert after(accounts, Declared(groups={"ml": ML})).group.find("ml") == ["ml", "x", "20001", ""]
-
-
-def test_who_leaves_a_group_in_the_declaration_leaves_it_in_the_jail(accounts: Accounts) -> None:
-    first = Declared(users={"alice": alice("ml"), "bob": alice("ml", uid=10002)}, groups={"ml": ML})
-    second = Declared(users={"alice": alice(), "bob": alice("ml", uid=10002)}, groups={"ml": ML})
-
-    assert members(after(accounts, first, second), "ml") == "bob"
-
-
 def test_a_declared_group_has_no_members_but_the_declared(accounts: Accounts) -> None:
     """slurmctld knows only the declared ones: another would be a member in some places and not in others."""
     declared = Declared(users={"alice": alice("ml")}, groups={"ml": ML})
@@ -89,11 +78,12 @@ def test_a_group_that_left_the_stack_file_stays_without_our_members(accounts: Ac
     assert members(result, "ml") == "visitor"
 
 
-def test_who_leaves_the_stack_file_leaves_its_groups(accounts: Accounts) -> None:
-    first = Declared(users={"alice": alice("ml", "video")}, groups={"ml": ML})
-
+def test_who_leaves_a_group_or_the_stack_file_leaves_its_groups(accounts: Accounts) -> None:
+    first = Declared(users={"alice": alice("ml", "video"), "bob": alice("ml", uid=10002)}, groups={"ml": ML})
+    second = Declared(users={"alice": alice(), "bob": alice("ml", uid=10002)}, groups={"ml": ML})
+    result = after(accounts, first, second)
+    assert (members(result, "ml"), members(result, "video")) == ("bob", "")
     result = after(accounts, first, Declared(groups={"ml": ML}))
-
     assert (members(result, "ml"), members(result, "video")) == ("", "")
 
 

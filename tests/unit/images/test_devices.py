@@ -162,10 +162,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("program", BAD.values(), ids=BAD.keys())
-def test_what_slurm_does_not_write_is_refused(program: bytes) -> None:
-    with pytest.raises(BadProgramError):
-        check(program)
+def test_what_slurm_does_not_write_is_refused() -> None:
+    for program in BAD.values():
+        with pytest.raises(BadProgramError):
+            check(program)
 
 
 class Kernel:

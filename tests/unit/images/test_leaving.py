@@ -48,16 +48,9 @@ def test_a_pool_that_leaves_a_partition_that_stays_is_not_kept() -> None:
     assert keep_partitions(ONE, before) == ONE
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        *("Default=YES", "Alternate=other", "QOS=small", "AllowQos=a,b", "DenyQos=a", "AllowGroups=g"),
-        *("AllowAccounts=a", "DenyAccounts=a", "allowqos=a", 'ALLOWACCOUNTS="a"'),
-    ],
-)
-def test_what_may_leave_together_with_a_partition_is_not_named_by_it(option: str) -> None:
-    before = {"slurm.conf": f"{HEAD}PartitionName=old {option} Nodes=a State=UP MaxTime=5\n"}
-
+def test_what_may_leave_together_with_a_partition_is_not_named_by_it() -> None:
+    options = 'Default=YES Alternate=other QOS=small AllowQos=a,b DenyQos=a AllowGroups=g ALLOWACCOUNTS="a"'
+    before = {"slurm.conf": f"{HEAD}PartitionName=old {options} Nodes=a State=UP MaxTime=5\n"}
     assert block_of(keep_partitions(ONE, before)) == "PartitionName=old Nodes=a MaxTime=5 State=DRAIN\n"
 
 
@@ -151,13 +144,10 @@ def test_a_job_that_names_several_partitions_counts_for_each() -> None:
     assert (jobs["main"], jobs["gpu"], jobs["other"]) == (2, 2, 0)
 
 
-@pytest.mark.parametrize("text", [b"main,gpu", b"gpu,main", b"a,gpu,b", b"x-1,y_2,gpu", b"gpu,a,b"])
-@pytest.mark.parametrize("before", [b"\0\0\0\x09", b"\0\0\0,", b"\0\0\0A", b"\0\0\0/"])
-def test_a_list_of_partitions_is_found_in_the_state_of_slurmctld(text: bytes, before: bytes) -> None:
+def test_a_list_of_partitions_is_found_in_the_state_of_slurmctld_and_no_other_string() -> None:
     """The byte before a string is its length, and may look like a letter."""
-    assert in_a_list(b"\0\1main\0" + before + text + b"\0\xff", "gpu")
-
-
-@pytest.mark.parametrize("text", [b"gpu", b"main,gpus", b"cpu=2,gres/gpu=1", b"gres:gpu,gres:shard", b"main,cpu"])
-def test_other_strings_in_the_state_of_slurmctld_are_no_list_with_the_partition(text: bytes) -> None:
-    assert not in_a_list(b"\0\0\0\x09" + text + b"\0\0\0\x05main\0", "gpu")
+    for text in (b"main,gpu", b"gpu,main", b"x-1,y_2,gpu", b"gpu,a,b"):
+        for before in (b"\0\0\0\x09", b"\0\0\0,", b"\0\0\0A"):
+            assert in_a_list(b"\0\1main\0" + before + text + b"\0\xff", "gpu")
+    for text in (b"gpu", b"main,gpus", b"cpu=2,gres/gpu=1", b"gres:gpu,gres:shard", b"main,cpu"):
+        assert not in_a_list(b"\0\0\0\x09" + text + b"\0\0\0\x05main\0", "gpu")

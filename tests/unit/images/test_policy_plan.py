@@ -14,7 +14,6 @@ from images.accounting.document import Key, State
 from images.accounting.fields import ASSOCIATION, MARK, QOS, unset
 from images.accounting.plan import plan
 from images.accounting.present import Slurm, read
-from images.accounting.wording import busy_line
 from images.common.process import RefusedError
 from tests.fakes.commands import FakeClock
 from tests.fakes.sacctmgr import FakeSlurm
@@ -248,25 +247,6 @@ def test_what_jobs_use_stays_until_they_end(first: dict[str, Any], second: dict[
     assert present(slurm).accounts.keys() == wanted.accounts.keys()
 
 
-def test_lines_say_which_jobs_keep_something() -> None:
-    slurm, log = FakeSlurm(), list[str]()
-    applier(slurm).bring_in_line(policy({**many(2, 1), "qos": {"old": {"description": ""}}}))
-    slurm.jobs = jobs_of(*[("u000", "t00", "old")] * 7, ("other", "elsewhere", "normal"))
-
-    applier(slurm, log).bring_in_line(policy({**many(0, 0), "qos": {"new": {"description": ""}}}))
-
-    busy = "left the stack file, but jobs wait or run with it (jobs 12, 13, 14, 15, 16 and 2 more)"
-    assert log == [
-        f"! user u000 in t00 {busy}: kept, without new jobs; the first `up` after their end removes it",
-        f"! account t00 {busy}: kept; the first `up` after their end removes it",
-        f"! qos old {busy}: kept; the first `up` after their end removes it",
-        "+ qos new",
-        "~ user u000 in t00: max submit jobs none => 0",
-        "- user u001 (accounts t00)",
-        "the policy is in force: 3 changes",
-    ]
-
-
 def test_no_account_that_a_user_has_made_up_is_a_job_of_another_one() -> None:
     """Where no association is asked for slurmctld takes any text."""
     slurm = FakeSlurm()
@@ -274,23 +254,6 @@ def test_no_account_that_a_user_has_made_up_is_a_job_of_another_one() -> None:
     slurm.jobs = jobs_of(("mallory", "a\n99|u000|normal|t00", "normal"))
     applier(slurm).bring_in_line(policy(many(0, 0)))
     assert ("u000", "t00", "") not in slurm.associations
-
-
-def test_the_number_of_a_single_job_does_not_read_as_a_count() -> None:
-    assert "run with it (job 2): kept" in busy_line("account", ("ml",), ["2"])
-    assert "run with it (jobs 2, 5): kept" in busy_line("account", ("ml",), ["2", "5"])
-
-
-def test_an_operator_who_left_keeps_the_jobs_and_not_the_rights() -> None:
-    slurm = FakeSlurm()
-    here = many(1, 1)
-    here["users"]["u000"]["admin_level"] = "operator"
-    applier(slurm).bring_in_line(policy(here))
-    slurm.jobs = jobs_of(("u000", "t00", "normal"))
-
-    applier(slurm).bring_in_line(policy(many(0, 1)))
-
-    assert slurm.users["u000"]["admin_level"] == "none"
 
 
 def test_a_qos_that_goes_leaves_what_was_made_by_hand() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import pytest
-
 from images.common.command import Result
 from images.common.kubernetes import Kube, KubeError, Object
 from images.common.slurm_records import nodes_in
@@ -36,51 +34,28 @@ def names(text: str, pods: list[str], **pools: int) -> list[str]:
     return removable(nodes_in(text), [pod(name) for name in pods], [pool(name, size) for name, size in pools.items()])
 
 
-def test_a_record_beyond_the_pools_size_is_removed() -> None:
-    assert names(nodes(default_3=GONE), [], default=3) == ["default-3"]
+CLOUD = ("CLOUD", "DYNAMIC_NORM")
 
 
-def test_a_record_within_the_pools_size_is_kept() -> None:
-    assert names(nodes(default_2=GONE), [], default=3) == []
-
-
-def test_a_record_of_a_removed_pool_is_removed() -> None:
-    assert names(nodes(gpu_0=GONE), [], default=3) == ["gpu-0"]
-
-
-def test_a_record_whose_pod_still_drains_is_kept() -> None:
-    assert names(nodes(default_3=GONE), ["default-3"], default=3) == []
-
-
-@pytest.mark.parametrize("state", ["POWERED_DOWN", "POWERING_UP", "ALLOCATED", "COMPLETING"])
-def test_a_node_that_sleeps_or_has_a_job_is_kept(state: str) -> None:
-    assert names(nodes(default_3=[*GONE, state]), [], default=3) == []
-
-
-@pytest.mark.parametrize("state", ["IDLE", "DOWN", "IDLE+POWERED_DOWN", "IDLE+DRAIN"])
-def test_a_record_of_a_pool_that_was_elastic_is_removed(state: str) -> None:
-    """When the last one goes, slurmctld takes its nodes for nodes that are up, and would give them jobs."""
-    text = nodes(gpu_0=[state, "CLOUD", "DYNAMIC_NORM"])
-    assert names(text, [], gpu=3) == ["gpu-0"]
-    assert names(text, ["gpu-0"], gpu=3) == []
-    assert removable(nodes_in(text), [], [], ["gpu"]) == []
-
-
-@pytest.mark.parametrize("state", ["ALLOCATED", "MIXED", "IDLE+COMPLETING"])
-def test_a_node_of_a_pool_that_was_elastic_is_kept_while_it_has_jobs(state: str) -> None:
-    assert names(nodes(gpu_0=[state, "CLOUD", "DYNAMIC_NORM"]), [], gpu=3) == []
-
-
-def test_a_node_that_answers_is_kept() -> None:
-    assert names(nodes(default_3=["IDLE", "DYNAMIC_NORM", "DRAIN"]), [], default=3) == []
-
-
-def test_a_node_that_is_written_in_slurm_conf_is_kept() -> None:
-    assert names(nodes(default_3=["DOWN", "NOT_RESPONDING"]), [], default=3) == []
-
-
-def test_a_node_with_a_name_that_no_pod_has_is_kept() -> None:
-    assert names(nodes(laptop=GONE), [], default=3) == []
+def test_only_what_is_gone_for_good_is_removed() -> None:
+    for node, pods, is_removed in [
+        ({"default_3": GONE}, [], True),  # beyond the pool's size
+        ({"default_2": GONE}, [], False),
+        ({"gpu_0": GONE}, [], True),  # of a removed pool
+        ({"default_3": GONE}, ["default-3"], False),  # its pod still drains
+        ({"default_3": [*GONE, "POWERED_DOWN"]}, [], False),
+        ({"default_3": [*GONE, "COMPLETING"]}, [], False),
+        ({"default_3": ["IDLE", "DYNAMIC_NORM", "DRAIN"]}, [], False),  # it answers
+        ({"default_3": ["DOWN", "NOT_RESPONDING"]}, [], False),  # it is written in slurm.conf
+        ({"laptop": GONE}, [], False),  # no pod has such a name
+        # When an elastic pool goes, slurmctld takes its nodes for nodes that are up, and would give them jobs.
+        ({"default_0": ["IDLE+POWERED_DOWN", *CLOUD]}, [], True),
+        ({"default_0": ["IDLE+POWERED_DOWN", *CLOUD]}, ["default-0"], False),
+        ({"default_0": ["IDLE+COMPLETING", *CLOUD]}, [], False),
+    ]:
+        removed = [name.replace("_", "-") for name in node] if is_removed else []
+        assert names(nodes(**node), pods, default=3) == removed, node
+    assert removable(nodes_in(nodes(gpu_0=["IDLE", *CLOUD])), [], [], ["gpu"]) == []
 
 
 class Api:
@@ -132,34 +107,16 @@ def one_round(api: Api, slurmctld: FakeSlurmctld) -> list[str]:
     return log
 
 
-def test_nothing_is_removed_where_the_api_does_not_answer() -> None:
-    slurmctld = FakeSlurmctld(nodes(default_3=GONE))
-
-    log = one_round(Api(broken=True), slurmctld)
-
-    assert slurmctld.deleted == []
-    assert "left alone" in log[0]
-
-
-def test_nothing_is_asked_while_all_nodes_are_well() -> None:
-    api = Api()
-
-    one_round(api, FakeSlurmctld(nodes(default_0=["IDLE", "DYNAMIC_NORM"])))
-
-    assert api.asked == 0
-
-
-def test_nothing_happens_while_slurmctld_is_away() -> None:
-    assert one_round(Api(), FakeSlurmctld(None)) == []
-
-
-def test_a_dead_record_is_removed_and_told() -> None:
+def test_a_dead_record_is_removed_and_told_but_not_where_the_api_does_not_answer() -> None:
     slurmctld = FakeSlurmctld(nodes(default_3=GONE, default_0=["IDLE", "DYNAMIC_NORM"]))
-
-    log = one_round(Api(), slurmctld)
-
+    assert "left alone" in one_round(Api(broken=True), slurmctld)[0]
+    assert slurmctld.deleted == []
+    assert "default-3" in one_round(Api(), slurmctld)[0]
     assert slurmctld.deleted == ["default-3"]
-    assert "default-3" in log[0]
+    api = Api()
+    one_round(api, FakeSlurmctld(nodes(default_0=["IDLE", "DYNAMIC_NORM"])))
+    one_round(api, FakeSlurmctld(None))  # slurmctld is away
+    assert api.asked == 0
 
 
 def test_a_record_that_a_pending_job_asks_for_stays_until_it_no_longer_does() -> None:

@@ -46,42 +46,26 @@ def test_a_comment_may_look_like_anything() -> None:
     assert fields_of("No reservations in the system", last="Comment") == {"Comment": ""}
 
 
-@pytest.mark.parametrize("state", [["idle", "DRAIN"], "IDLE+DRAIN"])
-def test_states_may_be_a_list_or_one_text(state: object) -> None:
+def test_states_may_be_a_list_or_one_text_and_a_node_without_any_is_not_known() -> None:
     (entry,) = entries_in('{"nodes": [{"name": "w-0"}]}', "nodes")
-    record = node_of({**entry, "state": state, "reason": "bad memory"})
-    assert record == NodeRecord(name="w-0", states=frozenset({"IDLE", "DRAIN"}), reason="bad memory")
-    assert record.is_drained
+    for state in (["idle", "DRAIN"], "IDLE+DRAIN"):
+        record = node_of({**entry, "state": state, "reason": "bad memory"})
+        assert record == NodeRecord(name="w-0", states=frozenset({"IDLE", "DRAIN"}), reason="bad memory")
+        assert record.is_drained
+    for other in (entry, {"name": "w-0", "state": []}, {"name": 7, "state": "IDLE"}):
+        assert node_of(other) is None
 
 
-@pytest.mark.parametrize("entry", [{}, {"name": "w-0"}, {"name": "w-0", "state": []}, {"name": 7, "state": "IDLE"}])
-def test_a_node_without_a_name_or_a_state_is_not_known(entry: dict[str, object]) -> None:
-    assert node_of(entry) is None
+def test_garbage_is_an_error_and_never_an_empty_list() -> None:
+    for text in ("no json", "[]", "{}", "null", '{"nodes": 7}', '{"nodes": ["w-0"]}'):
+        with pytest.raises(NotUnderstoodError, match="the list of nodes was not understood"):
+            entries_in(text, "nodes")
 
 
-@pytest.mark.parametrize("text", ["", "no json", "[]", "{}", "null", '{"nodes": 7}', '{"nodes": ["w-0"]}'])
-def test_garbage_is_an_error_and_never_an_empty_list(text: str) -> None:
-    with pytest.raises(NotUnderstoodError, match="the list of nodes was not understood"):
-        entries_in(text, "nodes")
-
-
-@pytest.mark.parametrize(
-    ("value", "number"),
-    [
-        ({"set": True, "infinite": False, "number": 5}, 5.0),
-        ({"set": False, "infinite": False, "number": 5}, None),
-        ({"set": True, "infinite": True, "number": 5}, None),
-        (5, 5.0),
-        (0, None),
-        (True, None),
-        ("5", None),
-    ],
-)
-def test_a_number_may_be_unset(value: object, number: float | None) -> None:
-    assert number_of(value) == number
-
-
-def test_words_may_be_a_list_or_one_text() -> None:
+def test_a_number_may_be_unset_and_words_may_be_one_text() -> None:
+    assert number_of({"set": True, "infinite": False, "number": 5}) == number_of(5) == 5.0
+    for unset in ({"set": False, "number": 5}, {"set": True, "infinite": True, "number": 5}, 0, True, "5"):
+        assert number_of(unset) is None
     assert words_of("a, b", ",") == words_of(["a", "b"], ",") == ["a", "b"]
     assert words_of(None, ",") == []
 

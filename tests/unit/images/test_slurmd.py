@@ -22,46 +22,22 @@ def lifted(*states: str, reason: str) -> tuple[bool, FakeRunner, list[str]]:
     return done, runner, log
 
 
-def test_our_own_drain_is_lifted() -> None:
+def test_our_own_drain_is_lifted_and_no_other() -> None:
     done, runner, _ = lifted("DOWN", "DRAIN", reason=LEAVING_REASON)
-
     assert done
     assert runner.commands[-1] == "scontrol update nodename=w-0 state=resume"
-
-
-def test_an_administrators_drain_is_never_lifted() -> None:
-    done, runner, log = lifted("IDLE", "DRAIN", reason="GPU 3 fell off the bus")
-
-    assert not done
-    assert not runner.ran("scontrol update")
-    assert "GPU 3 fell off the bus" in log[0]
-
-
-def test_a_reason_that_only_contains_ours_is_not_ours() -> None:
-    done, _, _ = lifted("DRAIN", reason=f"admin: was {LEAVING_REASON}")
-
-    assert not done
-
-
-def test_a_healthy_record_is_left_alone() -> None:
-    done, runner, _ = lifted("IDLE", "DYNAMIC_NORM", reason="")
-
-    assert not done
-    assert not runner.ran("scontrol update")
-
-
-def test_no_controller_is_no_reason_not_to_start() -> None:
-    runner = FakeRunner({"scontrol": Result(code=124, stderr="no answer")})
-
-    assert not lift_own_drain(Node(name="w-0", runner=runner), lambda _: None)
-
-
-def test_the_configuration_is_asked_from_the_controller() -> None:
-    _, runner, _ = lifted("IDLE", reason="")
-
-    environment = runner.environments[0]
-    assert environment is not None
-    assert environment["SLURM_CONF_SERVER"] == "controller-0:6817"
+    assert (runner.environments[0] or {})["SLURM_CONF_SERVER"] == "controller-0:6817"
+    for states, reason in [
+        (("IDLE", "DRAIN"), "GPU 3 fell off the bus"),
+        (("DRAIN",), f"admin: was {LEAVING_REASON}"),
+        (("IDLE", "DYNAMIC_NORM"), ""),
+    ]:
+        done, runner, log = lifted(*states, reason=reason)
+        assert not done
+        assert not runner.ran("scontrol update")
+        assert not reason or reason in log[0]
+    silent = FakeRunner({"scontrol": Result(code=124, stderr="no answer")})
+    assert not lift_own_drain(Node(name="w-0", runner=silent), lambda _: None), "no reason not to start"
 
 
 def test_the_command_line_is_that_of_a_dynamic_node_that_reports_its_own_boot() -> None:

@@ -112,15 +112,6 @@ def test_a_new_node_takes_jobs_only_after_slurm_has_read_its_place(world: World)
     assert world.undrained == ["n-0"]
 
 
-def test_nodes_that_come_one_after_the_other_are_read_in_one_go(world: World) -> None:
-    for number in range(8):
-        world.register(f"n-{number}")
-        world.run(1)
-    world.run(5)
-    assert len(world.reloads) == 1
-    assert len(world.undrained) == 8
-
-
 def test_a_stream_of_nodes_that_never_ends_does_not_keep_the_first_waiting(world: World) -> None:
     for number in range(int(LONGEST_SETTLE_SECONDS) + 2):
         world.register(f"n-{number}")
@@ -150,20 +141,6 @@ def test_a_record_that_was_made_again_is_read_although_the_file_is_the_same(worl
     assert world.undrained == ["n-0", "n-0"]
 
 
-def test_a_relabelled_machine_moves_its_node(world: World) -> None:
-    world.register("n-0")
-    world.run(20)
-    world.places["n-0"] = B
-    world.run(5)
-    assert tree(world.reloads[-1])[0] == {"core.b": ["n-0"]}
-
-
-def test_nothing_new_is_no_reconfiguration(world: World) -> None:
-    world.register("n-0")
-    world.run(200)
-    assert len(world.reloads) == 1
-
-
 def test_a_node_that_has_left_goes_with_the_next_change_or_after_a_while(world: World) -> None:
     world.register("n-0", "n-1")
     world.run(20)
@@ -172,12 +149,6 @@ def test_a_node_that_has_left_goes_with_the_next_change_or_after_a_while(world: 
     assert len(world.reloads) == 1
     world.run(5)
     assert tree(world.reloads[-1])[0] == {"core.a": ["n-0"]}
-
-
-def test_other_drains_are_left_alone(world: World) -> None:
-    world.nodes = {"n-0": "bad", "n-1": "slurmstack:waiting-for-topology-not"}
-    world.run(20)
-    assert not world.undrained
 
 
 def test_a_node_that_has_left_meanwhile_does_not_keep_the_others(world: World) -> None:
@@ -217,13 +188,6 @@ def test_without_the_api_a_new_node_takes_jobs_all_the_same(world: World) -> Non
     assert world.undrained == ["n-0"]
 
 
-def test_while_slurmctld_is_away_nothing_is_done(world: World) -> None:
-    world.register("n-0")
-    world.up = False
-    world.run(20)
-    assert not world.reloads
-
-
 def test_without_a_tree_nothing_is_read_and_who_waited_for_another_agent_is_let_go(world: World) -> None:
     """Nodes of an elastic pool wait while they are off, and the tree was turned off meanwhile."""
     world.files = {"slurm.conf": "x"}
@@ -231,14 +195,6 @@ def test_without_a_tree_nothing_is_read_and_who_waited_for_another_agent_is_let_
     world.nodes["n-1"] = "bad"
     world.run(20)
     assert not world.reloads
-    assert world.undrained == ["n-0"]
-
-
-def test_a_node_that_waits_while_the_tree_is_turned_off_is_let_go(world: World) -> None:
-    world.run(3)
-    world.files = {"slurm.conf": "x"}
-    world.register("n-0")
-    world.run(3)
     assert world.undrained == ["n-0"]
 
 

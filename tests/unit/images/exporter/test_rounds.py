@@ -16,7 +16,7 @@ from images.common.slurm_node import ROLLS
 from images.exporter.own_figures import Figures, put_drained, put_stuck
 from images.exporter.records import GROUPS, NAME_LENGTH, OTHERS, jobs_of, node_of
 from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
-from images.exporter.sources import JOBS, MUNGE, NODES, SCHEDULER, SLURMDBD, Sources, end_of_certificate
+from images.exporter.sources import JOBS, MUNGE, NODES, SLURMDBD, Sources, end_of_certificate
 from images.exporter.text import Family, exposition
 from slurm.certificates import server_certificate
 from slurm.prometheus import LONGEST_VALUE
@@ -118,36 +118,6 @@ def names_in(text: str) -> set[str]:
     return {line.rpartition(" ")[0] for line in text.splitlines()}
 
 
-def test_a_slurmctld_that_does_not_answer_is_asked_once_a_round() -> None:
-    slurm = Slurm()
-    slurm.is_down = True
-    rounds = rounds_of(slurm, [NOW])
-    rounds.round()
-    assert slurm.asked == [MUNGE, SCHEDULER]
-    assert 'slurmstack_exporter_up{source="nodes"} 0' in rounds.text()
-
-
-def test_a_munged_of_the_exporter_s_own_says_nothing_of_slurmctld() -> None:
-    slurm = Slurm()
-    rounds = rounds_of(slurm, [NOW], accounting=True)
-    rounds.round()
-    assert "slurmstack_slurmctld_up 1\n" in rounds.text()
-    assert "slurmstack_slurmdbd_up 1\n" in rounds.text()
-    slurm.is_mute, slurm.asked = True, []
-    rounds.round()
-    assert slurm.asked == [MUNGE]
-    assert not re.search("slurm(ctld|dbd)_up", rounds.text())
-    for source in ("munge", "scheduler", "jobs", "slurmdbd"):
-        assert f'slurmstack_exporter_up{{source="{source}"}} 0' in rounds.text()
-
-
-def test_what_sdiag_does_not_say_is_left_out() -> None:
-    rounds = rounds_of(Slurm(), [NOW])
-    rounds.round()
-    assert "slurm_sdiag_jobs_submitted 7" in rounds.text()
-    assert "slurm_bf_" not in rounds.text()
-
-
 def test_what_a_round_could_not_read_has_no_figures_and_says_since_when() -> None:
     slurm, clock, logged = Slurm(jobs=[pending()]), [NOW], list[str]()
     rounds = rounds_of(slurm, clock, logged)
@@ -162,10 +132,7 @@ def test_what_a_round_could_not_read_has_no_figures_and_says_since_when() -> Non
     assert len([line for line in logged if line.startswith("scheduler:")]) == 1
 
 
-STRANGE: dict[str, dict[str, str]] = {
-    "jobs": {"tres-alloc": "gres/gpu=many"},
-    "partitions": {"tres-alloc": "cpu=many"},
-}
+STRANGE: dict[str, dict[str, str]] = {"jobs": {"tres-alloc": "gres/gpu=many"}, "partitions": {"tres-alloc": "cpu=many"}}
 """Source that is not up then -> a job that nobody has thought of."""
 
 
@@ -208,74 +175,47 @@ def test_private_data_name_nobody() -> None:
 IDLE = {"name": "n", "state": ["IDLE"], "partitions": ["main"], "cpus": 4, "effective_cpus": 4, "real_memory": 1000}
 
 
-@pytest.mark.parametrize(
-    ("job", "node", "stuck"),
-    [
-        ({}, {}, 1),
-        ({"Reason": "Dependency"}, {}, 0),
-        ({"Reason": "QOSMaxJobsPerUserLimit"}, {}, 0),
-        ({"EligibleTime": f"{NOW - 5:.0f}"}, {}, 0),
-        ({"tres-alloc": "cpu=5"}, {}, 0),
-        ({"tres-alloc": "cpu=1,mem=2G"}, {}, 0),
-        ({"tres-alloc": "cpu=1,gres/gpu=1"}, {}, 0),
-        ({"MinCpus": "5"}, {}, 0),
-        ({"NumNodes": "2"}, {}, 0),
-        ({"tres-per-task": "cpu=2"}, {}, 1),
-        ({"tres-per-task": "cpu=2,gres/gpu:1"}, {}, 0),
-        ({"Feature": "h100"}, {}, 0),
-        ({"ExcNodes": "n-[2-4]"}, {}, 0),
-        ({"Contiguous": "1"}, {}, 0),
-        ({"ReqSwitch": "1"}, {}, 0),
-        ({"SCT": "2:*:*"}, {}, 0),
-        ({"HetJobID": "7"}, {}, 0),
-        ({}, {"state": ["IDLE", "DRAIN"]}, 0),
-        ({}, {"state": ["IDLE", "PLANNED"]}, 0),
-        ({}, {"state": ["MIXED"]}, 0),
-        ({}, {"partitions": ["other"]}, 0),
-    ],
-)
-@pytest.mark.parametrize("tasks", [1, 3])
-def test_a_job_is_stuck_that_waits_its_turn_while_a_node_that_fits_is_idle(
-    job: dict[str, str], node: dict[str, Any], stuck: int, tasks: int
-) -> None:
-    figures = Figures()
-    put_stuck(
-        figures, ["main"], jobs_of([pending(**{**job, "JobID": "7"})] * tasks, {}), [node_of({**IDLE, **node})], NOW
-    )
-    assert list(figures.families["queue_stuck_jobs"].series.values()) == [stuck * tasks]
+FITS: list[dict[str, str]] = [{}, {"tres-per-task": "cpu=2"}]
+WAITS_FOR_ELSE: list[dict[str, str]] = [
+    {"Reason": "Dependency"}, {"EligibleTime": f"{NOW - 5:.0f}"}, {"tres-alloc": "cpu=5"}, {"MinCpus": "5"},
+    {"tres-alloc": "cpu=1,mem=2G"}, {"tres-alloc": "cpu=1,gres/gpu=1"}, {"tres-per-task": "cpu=2,gres/gpu:1"},
+    {"NumNodes": "2"}, {"Feature": "h100"}, {"ExcNodes": "n-[2-4]"}, {"Contiguous": "1"}, {"ReqSwitch": "1"},
+    {"SCT": "2:*:*"}, {"HetJobID": "7"},
+]  # fmt: skip
+TAKES_NONE: list[dict[str, Any]] = [{"state": ["IDLE", "DRAIN"]}, {"state": ["IDLE", "PLANNED"]}]
+TAKES_NONE += [{"state": ["MIXED"]}, {"partitions": ["other"]}]
 
 
-@pytest.mark.parametrize(
-    ("reason", "by", "kind"),
-    [
+def test_a_job_is_stuck_that_waits_its_turn_while_a_node_that_fits_is_idle() -> None:
+    cases: list[tuple[dict[str, str], dict[str, Any], int]] = [(job, {}, 3) for job in FITS]
+    cases += [*((job, {}, 0) for job in WAITS_FOR_ELSE), *(({}, node, 0) for node in TAKES_NONE)]
+    for job, node, stuck in cases:
+        figures, jobs = Figures(), jobs_of([pending(**{**job, "JobID": "7"})] * 3, {})
+        put_stuck(figures, ["main"], jobs, [node_of({**IDLE, **node})], NOW)
+        assert list(figures.families["queue_stuck_jobs"].series.values()) == [stuck], (job, node)
+
+
+def test_it_is_told_who_drained_a_node_and_for_what_and_of_private_data_no_person() -> None:
+    for reason, by, kind in [
         ("health/dns [node]: no answer", "root", "health"),
         ("Prolog error", "slurm", "prolog"),
-        ("Epilog error", "slurm", "epilog"),
         ("Kill task failed", "slurm", "other"),
         ("slurmstack: pod leaving", "root", "other"),
-        ("new fans on Monday", "root", "administrator"),
         ("prolog is to be changed", "alice", "administrator"),
-    ],
-)
-@pytest.mark.parametrize("by_person", [True, False])
-def test_it_is_told_who_drained_a_node_and_for_what_and_of_private_data_no_person(
-    reason: str, by: str, kind: str, *, by_person: bool
-) -> None:
-    figures = Figures()
-    put_drained(
-        figures,
-        [node_of({"name": "n", "state": ["IDLE", "DRAIN"], "reason": reason, "reason_set_by_user": by})],
-        by_person=by_person,
-    )
-    check = [("check", "dns")] if kind == "health" else []
-    told = [("by", by)] if by_person or by != "alice" else []
-    assert list(figures.families["node_drained"].series) == [(("node", "n"), ("reason_kind", kind), *check, *told)]
+    ]:
+        drained = {"name": "n", "state": ["IDLE", "DRAIN"], "reason": reason, "reason_set_by_user": by}
+        for by_person in (True, False):
+            figures = Figures()
+            put_drained(figures, [node_of(drained)], by_person=by_person)
+            check = [("check", "dns")] if kind == "health" else []
+            told = [("by", by)] if by_person or by != "alice" else []
+            series = [(("node", "n"), ("reason_kind", kind), *check, *told)]
+            assert list(figures.families["node_drained"].series) == series
 
 
-@pytest.mark.parametrize("reason", [ROLLS, "slurmstack/elastic: gets a new pod"])
-def test_a_node_that_gets_a_new_pod_is_not_told_as_drained(reason: str) -> None:
+def test_a_node_that_gets_a_new_pod_is_not_told_as_drained() -> None:
     figures = Figures()
-    node = node_of({"name": "n", "state": ["ALLOCATED", "DRAIN"], "reason": reason, "reason_set_by_user": "root"})
+    node = node_of({"name": "n", "state": ["ALLOCATED", "DRAIN"], "reason": ROLLS, "reason_set_by_user": "root"})
     put_drained(figures, [node], by_person=True)
     assert "node_drained" not in figures.families
 

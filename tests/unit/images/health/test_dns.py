@@ -66,10 +66,6 @@ def test_names_lead_somewhere(tmp_path: Path, answers: Answers, expected: str) -
     assert words(check(tmp_path, answers)) == expected
 
 
-def test_how_long_it_took_is_told(tmp_path: Path) -> None:
-    assert check(tmp_path).values == {'dns_seconds{name="w-0"}': 0.0, 'dns_seconds{name="controller-0"}': 0.0}
-
-
 @table(
     "runs, slow, expected",
     {
@@ -91,13 +87,10 @@ def test_runs_in_a_row(tmp_path: Path, runs: list[Answers], slow: float, expecte
     assert said == [Like(form) for form in expected]
 
 
-def test_a_site_sets_its_own_limits(tmp_path: Path) -> None:
-    assert check(tmp_path, {"w-0": SILENT}, persists_seconds=0).status == "fail"
-
-
-@pytest.mark.parametrize("conf", ["", "ClusterName=x\n#SlurmctldHost=old\n", "\x00\ufffd", "SlurmctldHost=\n", None])
-def test_a_configuration_without_a_controller_is_not_checked(tmp_path: Path, conf: str | None) -> None:
-    assert words(check(tmp_path, conf=conf)) == Like("not checked: ...slurm.conf...")
+def test_a_configuration_without_a_controller_is_not_checked(tmp_path: Path) -> None:
+    for conf in ("ClusterName=x\n#SlurmctldHost=old\n", "\x00\ufffd", "SlurmctldHost=\n", None):
+        assert words(check(tmp_path, conf=conf)) == Like("not checked: ...slurm.conf...")
+    assert check(tmp_path, {"w-0": SILENT}, persists_seconds=0).status == "fail", "a site's own limits"
 
 
 def test_all_controllers_are_looked_for_under_their_addresses() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from images.health.checks import filesystem
 from images.health.contract import Node, Result, Thresholds
-from images.health.probe_directory import probe_directory
 from images.health.verdict import ok
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node, write
@@ -28,34 +27,26 @@ def check(node: Node, took: tuple[float, ...] = QUICK, *, at: float = 1000.0, **
     return filesystem.run(node, FakeRunner(), Thresholds({"filesystem": limits}), clock=clock)
 
 
-def test_a_quick_jail_is_well(tmp_path: Path) -> None:
+def test_each_operation_is_timed_and_counts(tmp_path: Path) -> None:
     result = check(make_node(tmp_path), (0.25, 0.25, 0.125, 0.0625))
     assert words(result) == "ok"
-    assert result.values == {
-        'filesystem_seconds{operation="write"}': 0.25,
-        'filesystem_seconds{operation="sync"}': 0.25,
-        'filesystem_seconds{operation="rename"}': 0.125,
-        'filesystem_seconds{operation="list"}': 0.0625,
-    }
+    assert result.values['filesystem_seconds{operation="rename"}'] == 0.125
+    for operation in ("write", "sync", "rename", "list"):
+        took = tuple(0.75 if name == operation else 0.001 for name in ("write", "sync", "rename", "list"))
+        assert words(check(make_node(tmp_path), took)) == f"warn [node]: slow: {operation} 0.8 s, 2 s allowed"
+    assert check(make_node(tmp_path), fail_seconds=0.005, persists_seconds=0).status == "fail", "a site's own limits"
+    assert check(make_node(tmp_path, jail=None)) == ok()
 
 
-@pytest.mark.parametrize("left", [(), ("new", "done")], ids=["usually", "after a run that was killed"])
-def test_it_leaves_an_empty_directory_that_only_root_sees(tmp_path: Path, left: tuple[str, ...]) -> None:
+def test_it_leaves_an_empty_directory_that_only_root_sees(tmp_path: Path) -> None:
     node = make_node(tmp_path)
     assert node.jail
-    for name in left:
+    assert check(node).status == "ok"
+    assert (node.jail / OURS).stat().st_mode & 0o777 == 0o700
+    for name in ("new", "done"):  # of a run that was killed
         write(node.jail / OURS / name, "left")
-    for _ in range(2):
-        assert filesystem.CHECK.run(node, FakeRunner(), Thresholds()).status != "not checked"
     assert check(node).status == "ok"
     assert not list((node.jail / OURS).iterdir())
-    assert left or (node.jail / OURS).stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.parametrize("operation", ["write", "sync", "rename", "list"])
-def test_each_operation_counts(tmp_path: Path, operation: str) -> None:
-    took = tuple(0.75 if name == operation else 0.001 for name in ("write", "sync", "rename", "list"))
-    assert words(check(make_node(tmp_path), took)) == f"warn [node]: slow: {operation} 0.8 s, 2 s allowed"
 
 
 @table(
@@ -73,15 +64,11 @@ def test_a_slow_moment_is_told(tmp_path: Path, runs: tuple[tuple[float, ...], ..
         assert words(found[-1]) == "fail [node]: slow: sync 3.0 s, 2 s allowed, for 60 s now"
 
 
-def test_a_site_sets_its_own_limits(tmp_path: Path) -> None:
-    assert check(make_node(tmp_path), fail_seconds=0.005, persists_seconds=0).status == "fail"
-
-
 @outcomes(
     "numbers",
     [
-        ("fail [node]", [errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN, errno.ENOSPC]),
-        ("not checked", [errno.EACCES, errno.EPERM, errno.EINTR, errno.ENOSYS]),  # perhaps our own fault
+        ("fail [node]", [errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOSPC]),
+        ("not checked", [errno.EACCES, errno.EINTR]),  # perhaps our own fault
     ],
 )
 def test_a_broken_file_system_is_a_fault(
@@ -97,20 +84,11 @@ def test_a_broken_file_system_is_a_fault(
         assert expected == "not checked" or said == f"{expected}: {tmp_path}/jail: {os.strerror(number)}"
 
 
-def test_a_file_that_is_not_listed_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "listdir", lambda _directory: ["another"])
-    assert check(make_node(tmp_path)).status == "fail"
-
-
 def test_an_empty_mount_point_is_not_checked_and_stays_empty(tmp_path: Path) -> None:
     """Where the shared volume is not mounted, nothing is written to the machine's own disk."""
     (tmp_path / "empty").mkdir()
     assert check(make_node(tmp_path, jail=tmp_path / "empty")).status == "not checked"
     assert not list((tmp_path / "empty").iterdir())
-
-
-def test_a_pool_without_a_jail_has_nothing_that_is_slow(tmp_path: Path) -> None:
-    assert check(make_node(tmp_path, jail=None)) == ok()
 
 
 @pytest.mark.parametrize("link", [".slurmstack/health", OURS, f"{OURS}/new"])
@@ -126,22 +104,7 @@ def test_root_follows_no_link_of_a_user(tmp_path: Path, link: str) -> None:
     assert target == precious or list(target.iterdir()) == [precious]
 
 
-@pytest.mark.parametrize("name", ["", "..", "../../etc"])
-def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
-    where = probe_directory(make_node(tmp_path).jail or tmp_path, name)
-    with pytest.raises(ValueError, match="no node's name"), where:
-        pass
-
-
-def test_another_node_that_makes_the_directory_at_the_same_time_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mkdir = os.mkdir
-
-    def slower(path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
-        mkdir(path, mode, dir_fd=dir_fd)
-        mkdir(path, mode, dir_fd=dir_fd)
-
-    node = make_node(tmp_path)
-    monkeypatch.setattr(os, "mkdir", slower)
-    assert check(node).status == "ok"
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    for name in ("", "..", "../../etc"):
+        with pytest.raises(ValueError, match="no node's name"):
+            check(make_node(tmp_path, name=name))

@@ -14,15 +14,11 @@ from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.gpus import (
     ABSENT,
     DEFAULTS,
-    ERRORS,
     GARBAGE,
     HANGS,
-    REMAPPED,
-    STATUS,
     Smi,
     changed,
     machine,
-    next_run,
     node,
     said,
     text,
@@ -50,19 +46,15 @@ ACTION = "gpu_recovery_action"
         (f"fail [hardware]: 7 {OFF_THE_BUS}", Result(code=0, stdout=LOST + OTHERS)),
         (f"fail [hardware]: 7 {OFF_THE_BUS}", Result(code=15, stdout=OTHERS, stderr=LOST)),
         (f"fail [hardware]: 0 {OFF_THE_BUS}", Result(code=15, stdout=LOST)),
-        ("fail [hardware]: 0 of 8 GPUs are there: exit code 15", Result(code=15)),
         ("fail [hardware]: 0 of 8 GPUs are there: new words", Result(code=15, stdout="new words\n")),
         ("fail [hardware]: 0 of 8 GPUs are there", Result(code=6, stdout="No devices were found\n")),
         ("fail [hardware]: GPU 6: the driver asks for: GPU Reset", Smi("h100-8", {(6, ACTION): "GPU Reset"})),
-        ("fail [hardware]: GPU 6: the driver asks for: Node Reboot", Smi("h100-8", {(6, ACTION): "Node Reboot"})),
         ("warn [hardware]: GPU 6: the driver asks for: Drain P2P", Smi("h100-8", {(6, ACTION): "Drain P2P"})),
         ("fail [node]: the NVIDIA driver does not work: ...", Result(code=9, stdout=NO_DRIVER)),
         ("fail [node]: the NVIDIA driver does not work: ...", Result(code=18, stdout=MISMATCH)),
         ("not checked: nvidia-smi did not end in 8 s", HANGS),
         ("not checked: there is no nvidia-smi", ABSENT),
         ("not checked: nvidia-smi says something unexpected: Segmentation fault (core dumped)", GARBAGE),
-        ("not checked: nvidia-smi ended with 0: exit code 0", Result(code=0)),
-        ("not checked: ...unexpected: Failed to init...", Result(code=255, stdout="Failed to initialize NVML: ?\n")),
         ("not checked: ...unexpected: 0, GPU-1", Result(code=0, stdout="0, GPU-1\n")),
         ("not checked: ...one GPU twice", Smi("h100-8", {(7, "index"): "6"})),
     ],
@@ -73,32 +65,27 @@ def test_all_gpus_have_to_be_there(tmp_path: Path, expected: str, answer: Result
         assert said(tmp_path, MEMORY, machine(answer)).startswith("not checked: "), "one check tells it"
 
 
-@pytest.mark.parametrize(("name", "gpus"), [("h100-8", 8), ("rtx4090-2", 2), ("t4-1", 1)])
-def test_all_gpus_of_any_type_are_there_and_cool(tmp_path: Path, name: str, gpus: int) -> None:
-    where, runner = node(tmp_path, gpus), machine(Smi(name))
-    result = PRESENCE.run(where, runner, DEFAULTS)
-    assert (result.status, result.message, result.fault) == ("ok", "", None)
-    assert result.values == {"gpus_usable": gpus, "gpus_expected": gpus}
-    result = THERMAL.run(where, runner, DEFAULTS)
-    assert (result.status, result.message) == ("ok", "")
-    assert result.values['gpu_temperature_celsius{gpu="0"}'] in (30, 34, 36)
+def test_all_gpus_of_any_type_are_there_and_cool(tmp_path: Path) -> None:
+    for name, gpus in [("h100-8", 8), ("rtx4090-2", 2), ("t4-1", 1)]:
+        where, runner = node(tmp_path / name, gpus), machine(Smi(name))
+        result = PRESENCE.run(where, runner, DEFAULTS)
+        assert result.status == "ok"
+        assert result.values == {"gpus_usable": gpus, "gpus_expected": gpus}
+        result = THERMAL.run(where, runner, DEFAULTS)
+        assert result.status == "ok"
+        assert result.values['gpu_temperature_celsius{gpu="0"}'] in (30, 34, 36)
 
 
-@pytest.mark.parametrize("words", ["GPU is lost", "GPU requires reset"])
-def test_a_gpu_that_tells_only_that_it_is_unusable_is_a_fault_and_not_believed(tmp_path: Path, words: str) -> None:
-    for fields in (["temperature.gpu", "pstate"], ["pstate"]):
-        where = node(tmp_path / str(len(fields)))
+def test_a_gpu_that_tells_only_that_it_is_unusable_is_a_fault_and_not_believed(tmp_path: Path) -> None:
+    for number, (words, fields) in enumerate(
+        [("GPU is lost", ["temperature.gpu", "pstate"]), ("GPU requires reset", ["pstate"])]
+    ):
+        where = node(tmp_path / str(number))
         runner = machine(Smi("h100-8", {(3, field): f"[{words}]" for field in fields}))
         result = PRESENCE.run(where, runner, DEFAULTS)
         assert (result.status, result.fault, result.message) == ("fail", "hardware", f"GPU 3: {words}")
         assert result.values["gpus_usable"] == 7
         assert THERMAL.run(where, runner, DEFAULTS).status == "not checked"
-
-
-def test_a_node_without_gpus_has_nothing_to_lose(tmp_path: Path) -> None:
-    runner = machine()
-    assert PRESENCE.run(node(tmp_path, gpus=0), runner, DEFAULTS).status == "not checked"
-    assert runner.commands == []
 
 
 # ---------------------------------------------------------------- memory
@@ -128,38 +115,25 @@ def older(pending: int = -1) -> FakeRunner:
         ("ok", machine()),
         ("fail [hardware]: GPU 1, 4: 2 uncorrectable memory errors ..., 0 allowed", both(UNCORRECTED, "2")),
         (f"fail [hardware]: GPU 1, 4: {AT_RESET}", both("remapped_rows.pending", "Yes")),
-        (f"fail [hardware]: GPU 1, 4: {AT_RESET}", both("retired_pages.pending", "Yes")),
         (f"fail [hardware]: GPU 1, 4: {REPLACE}", both("remapped_rows.failure", "Yes")),
         ("ok", older()),
         (f"fail [hardware]: GPU 7: {AT_RESET}", older(pending=7)),
         ("not checked: remapped rows: nvidia-smi ...", machine(OLDER, remapped=HANGS)),
-        ("not checked: remapped rows: nvidia-smi ...", machine(OLDER, remapped=GARBAGE)),
         ("not checked: GPU 0, 1: counts no memory errors (ECC: none)", machine(Smi("rtx4090-2"))),
         ("not checked: nvidia-smi describes 7 GPUs of 8", machine(Smi("h100-8", gone=[5]))),
         ("fail [hardware]: ... 7 GPUs of 8", machine(Smi("h100-8", {(1, UNCORRECTED): "1"}, gone=[5]))),
-        *[(NO_NUMBER, changed(3, UNCORRECTED, odd)) for odd in ("[Unknown Error]", "many", "nan", "[No Permissions]")],
+        (NO_NUMBER, changed(3, UNCORRECTED, "[Unknown Error]")),
+        (NO_NUMBER, changed(3, UNCORRECTED, "nan")),
     ],
 )
 def test_bad_memory_is_a_fault_of_the_hardware(tmp_path: Path, expected: str, runner: FakeRunner) -> None:
     assert said(tmp_path, MEMORY, runner) == Like(expected)
 
 
-def test_a_site_may_allow_some_uncorrectable_errors(tmp_path: Path) -> None:
-    assert said(tmp_path, MEMORY, changed(0, UNCORRECTED, "2"), uncorrected=2) == "ok"
-
-
-def test_errors_are_counted(tmp_path: Path) -> None:
+def test_errors_are_counted_and_a_site_may_allow_some(tmp_path: Path) -> None:
+    assert said(tmp_path / "allowed", MEMORY, changed(0, UNCORRECTED, "2"), uncorrected=2) == "ok"
     runner = changed(2, "ecc.errors.corrected.volatile.total", "12")
-    values = MEMORY.run(node(tmp_path), runner, DEFAULTS).values
-    assert values['gpu_memory_errors_corrected{gpu="2"}'] == 12
-    assert values['gpu_memory_errors_uncorrected{gpu="2"}'] == 0
-
-
-def test_a_driver_from_before_remapped_rows_is_judged_by_the_rest(tmp_path: Path) -> None:
-    refused = Result(code=2, stdout="Invalid combination of input arguments.\n")
-    runner = machine(Smi("t4-1", unknown=NEWER), remapped=refused)
-    assert said(tmp_path, MEMORY, runner) == "ok"
-    assert runner.ran(REMAPPED)
+    assert MEMORY.run(node(tmp_path), runner, DEFAULTS).values['gpu_memory_errors_corrected{gpu="2"}'] == 12
 
 
 # ---------------------------------------------------------------- temperatures and clocks
@@ -175,44 +149,25 @@ LOWERED = "the driver lowers the clocks because of the temperature"
     "runner, limits",
     [
         ("ok", changed(5, REASONS, "0x0000000000000004"), {}),
-        ("ok", changed(5, REASONS, "0x0000000000000001"), {}),
         (f"warn [hardware]: GPU 5: {LOWERED}", changed(5, REASONS, "0x0000000000000020"), {}),
         ("warn [hardware]: GPU 5: at its temperature limit", changed(5, "temperature.gpu.tlimit", "-1"), {}),
         ("warn [hardware]: GPU 5: memory at or above 95 °C", changed(5, "temperature.memory", "97"), {}),
         ("ok", HOT, {}),
         ("warn [hardware]: GPU 1: at or above 85 °C", HOT, {"warn_celsius": 85}),
         ("not checked: GPU 0: tells neither temperature nor reasons ...", machine(Smi("h100-8", SILENT)), {}),
-        *[
-            ("not checked: ...", changed(0, REASONS, odd), {})
-            for odd in ("[Unknown Error]", "0xzz", "hot", "0x" + "f" * 999)
-        ],
+        ("not checked: ...", changed(0, REASONS, "0xzz"), {}),
     ],
 )
 def test_a_warm_gpu_is_a_warning(tmp_path: Path, expected: str, runner: FakeRunner, limits: dict[str, float]) -> None:
     assert said(tmp_path, THERMAL, runner, **limits) == Like(expected)
 
 
-@outcomes(
-    "bits",
-    [
-        ("slowed down: hardware slowdown (temperature or power)", "0x0000000000000008"),
-        ("slowed down: too hot (hardware)", "0x0000000000000048"),
-        ("slowed down: power brake (the machine's power supply asks for it)", "0x0000000000000088"),
-    ],
-)
-def test_slow_hardware_is_a_warning_and_in_the_next_run_a_fault(tmp_path: Path, expected: str, bits: str) -> None:
-    for seconds, status in [(1, "warn"), (29, "warn"), (0, "fail")]:  # the second one by hand
-        assert said(tmp_path, THERMAL, changed(2, REASONS, bits)) == f"{status} [hardware]: GPU 2: {expected}"
-        wait(node(tmp_path), "gpu-thermal", seconds)
-
-
-def test_slow_moments_that_are_far_apart_do_not_add_up(tmp_path: Path) -> None:
-    for runner, expected in [(SLOW, "warn"), (machine(), "ok"), (SLOW, "warn")]:
-        next_run(node(tmp_path))
-        assert said(tmp_path, THERMAL, runner).partition(" ")[0] == expected
-        wait(node(tmp_path), "gpu-thermal", 30)
-    wait(node(tmp_path), "gpu-thermal", 3600)  # nobody looked
-    assert said(tmp_path, THERMAL, SLOW).startswith("warn ")
+def test_slow_hardware_is_a_warning_and_in_the_next_run_a_fault(tmp_path: Path) -> None:
+    for number, (bits, why) in enumerate([("08", "hardware slowdown"), ("48", "too hot"), ("88", "power brake")]):
+        for seconds, status in [(1, "warn"), (29, "warn"), (0, "fail")]:  # the second one by hand
+            found = said(tmp_path / str(number), THERMAL, changed(2, REASONS, f"0x00000000000000{bits}"))
+            assert found.startswith(f"{status} [hardware]: GPU 2: slowed down: {why}")
+            wait(node(tmp_path / str(number)), "gpu-thermal", seconds)
 
 
 # ---------------------------------------------------------------- PCIe and NVLink
@@ -221,12 +176,10 @@ WIDTH, GENERATION, FABRIC = "pcie.link.width.current", "pcie.link.gen.gpucurrent
 NARROW = Smi("h100-8", {(1, WIDTH): "8"})
 SAVES_POWER = Smi("h100-8", {(1, WIDTH): "1", (1, GENERATION): "1", (1, "pstate"): "P8"})
 NO_NVLINK = machine(Smi("rtx4090-2"), status=text("nvidia/nvlink-rtx4090-2.txt"))
-NO_BRIDGES = machine(Smi("rtx4090-2"), status=text("nvidia/nvlink-a100-pcie-2.txt"))
 LINK_OFF = machine(status=text("nvidia/nvlink-h100-8-one-link-off.txt"))
 DARK = machine(status=text("nvidia/nvlink-h100-8-one-gpu-dark.txt"))
 REPLAYS = machine(errors=text("nvidia/nvlink-errors-h100-8-replays.txt"))
 HALF_COUNTED = machine(errors=Result(code=15, stdout=text("nvidia/nvlink-errors-h100-8.txt").stdout))
-SLEEPY = machine(status=Result(code=0, stdout="GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n\t Link 0: sleepy\n"))
 LANES = "GPU 1: PCIe has 8 of 16 lanes"
 
 
@@ -235,28 +188,23 @@ LANES = "GPU 1: PCIe has 8 of 16 lanes"
     [
         ("ok", machine()),
         ("ok", NO_NVLINK),
-        ("ok", NO_BRIDGES),
         ("ok", changed(0, FABRIC, "state  Completed")),
-        ("ok", changed(0, FABRIC, "N/A")),
         ("fail [node]: GPU 0: not part of the NVLink fabric: In Progress", changed(0, FABRIC, "In Progress")),
-        ("warn [node]: GPU 0: not part of the NVLink fabric: ...", changed(0, FABRIC, "In Progress", "t4-1")),
         ("warn [hardware]: GPU 1: PCIe runs at generation 3 of 5", changed(1, GENERATION, "3")),
         ("fail [hardware]: GPU 5: 17 of 18 NVLinks are active", LINK_OFF),
         ("fail [hardware]: GPU 4: 0 of 18 NVLinks are active", DARK),
         ("ok", REPLAYS),
         ("not checked: ...", HALF_COUNTED),
-        ("not checked: ...", SLEEPY),
-        ("not checked: ...", changed(0, WIDTH, "[N/A]", "t4-1")),
     ],
 )
 def test_links_are_judged_by_what_they_could_be(tmp_path: Path, expected: str, runner: FakeRunner) -> None:
     assert said(tmp_path, LINKS, runner) == Like(expected)
 
 
-@pytest.mark.parametrize("what", ["status", "errors"])
-@pytest.mark.parametrize("answer", [HANGS, ABSENT, GARBAGE, Result(code=3), Result(code=0)], ids=repr)
-def test_nvlinks_that_nobody_tells_are_not_checked(tmp_path: Path, what: str, answer: Result) -> None:
-    assert said(tmp_path, LINKS, machine(**{what: answer})) == Like("not checked: ...nvidia-smi...")
+def test_nvlinks_that_nobody_tells_are_not_checked(tmp_path: Path) -> None:
+    for what in ("status", "errors"):
+        for answer in (HANGS, ABSENT, GARBAGE, Result(code=3)):
+            assert said(tmp_path, LINKS, machine(**{what: answer})) == Like("not checked: ...nvidia-smi...")
 
 
 @table(
@@ -267,15 +215,9 @@ def test_nvlinks_that_nobody_tells_are_not_checked(tmp_path: Path, what: str, an
             {},
             [f"warn ...{LANES}", f"fail [hardware]: {LANES}"],
         ),
-        "also while NVLink hangs": (machine(NARROW, status=HANGS), {}, ["not checked: ...", "fail [hardware]: ..."]),
         "a GPU that saves power may have a slow link": (machine(SAVES_POWER), {}, ["ok", "ok", "ok"]),
         "a site names the lanes that it has": (machine(NARROW), {"pcie_width": 8}, ["ok", "ok"]),
         "a site expects no NVLinks": (DARK, {"nvlinks": 0}, ["ok"]),
-        "a site expects more": (
-            machine(),
-            {"nvlinks": 20},
-            ["fail [hardware]: GPU 0: 18 of 20 NVLinks are active; ..."],
-        ),
     },
 )
 def test_runs_in_a_row(tmp_path: Path, runner: FakeRunner, limits: dict[str, float], runs: list[str]) -> None:
@@ -295,17 +237,3 @@ def test_errors_of_nvlinks_count_while_they_are_new(tmp_path: Path, monkeypatch:
     now += 3600
     assert said(tmp_path, LINKS, REPLAYS) == "ok", "nothing has come since"
     assert said(tmp_path, LINKS, machine()) == "ok", "the driver was loaded anew"
-
-
-def test_what_a_machine_does_not_have_is_not_asked_for(tmp_path: Path) -> None:
-    values = LINKS.run(node(tmp_path / "8"), machine(), DEFAULTS).values
-    assert values['gpu_nvlinks_active{gpu="7"}'] == 18
-    assert values['gpu_nvlink_errors{gpu="2",kind="CRC Errors"}'] == 17
-    assert values['gpu_pcie_lanes{gpu="0"}'] == 16
-    bare = machine(Smi("rtx4090-2"), status=text("nvidia/nvlink-rtx4090-2.txt"))
-    values = LINKS.run(node(tmp_path / "2", gpus=2), bare, DEFAULTS).values
-    assert not any(name.startswith("gpu_nvlink") for name in values)
-    assert not bare.ran(ERRORS)
-    single = machine(Smi("t4-1"))
-    assert said(tmp_path / "1", LINKS, single) == "ok"
-    assert not single.ran(STATUS)

@@ -77,18 +77,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
             {"mlx5_0": DOWN, "mlx5_8": DISABLED},
             {"ports": 8},
         ),
-        ("fail ...", {}, {"ports": 10}),
         ("fail [hardware]: mlx5_5: 200 of 400 Gbit/s", {"mlx5_5": {"rate": "200 Gb/sec (2X NDR)"}}, {}),
         ("ok", {"mlx5_8": {"rate": "200 Gb/sec (4X HDR)", "board": "MT_0000000223"}}, {}),  # cards of another kind
         ("fail [hardware]: mlx5_0: 400 of 800 Gbit/s; ...", {}, {"gigabits": 800}),
         ("ok", {"mlx5_8": ETHERNET}, {}),
         ("not checked: the devices have Ethernet ports only", dict.fromkeys(PORTS, ETHERNET), {}),
         ("not checked: mlx5_6/1: state is ...", {"mlx5_6": {"state": "ACTIVE"}}, {}),
-        ("not checked: mlx5_6/1: phys_state is ...", {"mlx5_6": {"phys_state": ""}}, {}),
         ("not checked: mlx5_6/1: rate is ...", {"mlx5_6": {"rate": "fast"}}, {}),
-        ("not checked: mlx5_6/1: link_layer is ...", {"mlx5_6": {"link_layer": "Carrier pigeon"}}, {}),
         ("not checked: mlx5_6/1: symbol_error is ...", {"mlx5_6": {"symbol_error": "-1"}}, {}),
-        ("not checked: mlx5_6/1: link_downed is ...", {"mlx5_6": {"link_downed": "\xff"}}, {}),
     ],
 )
 def test_ports_are_up_and_as_fast_as_others(
@@ -97,12 +93,6 @@ def test_ports_are_up_and_as_fast_as_others(
     for name, files in ports.items():
         machine.port(name, **files)
     assert words(machine.look(**limits)) == Like(expected)
-
-
-def test_the_figures_are_told(machine: Machine) -> None:
-    values = machine.look().values
-    assert values["infiniband_ports_active"] == 8
-    assert values['infiniband_errors{port="mlx5_3",kind="symbol_error"}'] == 0
 
 
 ELEVEN = "warn [hardware]: mlx5_2: 11 symbol_error in the last hour"
@@ -118,12 +108,6 @@ DOWNS = "mlx5_2: the link went down 3 times in the last hour"
             *[(500, None, ELEVEN)] * 7,
             (500, None, "ok"),
         ],
-        "late errors are told when the first figures are too old": [
-            (0, {}, "ok"),
-            (3000, {}, "ok"),
-            (30, {"symbol_error": "11"}, "warn ..."),
-            (900, None, ELEVEN),
-        ],
         "a link that goes down often is a fault": [
             (0, {"link_downed": "7"}, "ok"),
             (30, {"link_downed": "7"}, "ok"),
@@ -133,11 +117,6 @@ DOWNS = "mlx5_2: the link went down 3 times in the last hour"
             *[(300, None, f"fail [hardware]: {DOWNS}")] * 2,
             (300, None, f"warn [hardware]: {DOWNS}"),  # quiet since: a drain for it is lifted
             (30, {"link_downed": "11"}, "fail ..."),
-        ],
-        "counters that were set back count anew": [
-            (0, {"symbol_error": "5000", "link_downed": "9"}, "ok"),
-            (30, {"symbol_error": "20"}, "ok"),
-            (30, {"symbol_error": "31"}, ELEVEN),
         ],
     },
 )
@@ -149,14 +128,6 @@ def test_errors_are_counted_over_an_hour(
         if counters is not None:
             machine.port("mlx5_2", **counters)
         assert words(machine.look()) == Like(expected)
-
-
-def test_a_port_that_offers_no_counters_is_judged_by_the_rest(machine: Machine) -> None:
-    for path in (machine.path("mlx5_0") / "counters").iterdir():
-        path.unlink()
-    assert words(machine.look()) == "ok"
-    machine.port("mlx5_0", state="1: DOWN")
-    assert machine.look().status == "fail"
 
 
 def test_a_node_that_should_have_infiniband_and_has_none_is_at_fault(tmp_path: Path) -> None:
@@ -171,6 +142,9 @@ def test_a_node_that_should_have_infiniband_and_has_none_is_at_fault(tmp_path: P
 
 
 def test_a_port_whose_files_cannot_be_read_hides_no_fault_of_another(machine: Machine) -> None:
+    for counter in (machine.path("mlx5_0") / "counters").iterdir():
+        counter.unlink()
+    assert words(machine.look()) == "ok", "a port that offers no counters"
     path = machine.path("mlx5_6") / "state"
     path.unlink()
     path.mkdir()  # the firmware of a broken card answers with an error as well

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from images.common.steps import user_of
 from images.health.contract import Node
-from images.health.local import find_local, pod_environment, with_job, with_jobs
-from images.health.proc import jobs_here, lives, process
+from images.health.local import find_local, with_job, with_jobs
+from images.health.proc import jobs_here
 from tests.unit.images.health.processes import add_process
 
 ENVIRONMENT = {"SLURMD_NODENAME": "h100-3", "JAIL": "/jail", "POOL": "h100", "NODE_CONF": "CPUs=8 Gres=gpu:h100:8 X=1"}
@@ -23,62 +21,29 @@ def test_the_node_is_what_the_pod_says(tmp_path: Path) -> None:
     assert local.node == Node(name="h100-3", gpus=8, jail=Path("/jail"))
     assert local.off == frozenset()
     assert local.problem == ""
-
-
-@pytest.mark.parametrize(
-    ("conf", "gpus"),
-    [
-        ("Gres=gpu:8", 8),
-        ("Gres=gpu:a100_80gb.x:4", 4),
-        ("Gres=shard:3,gpu:h100:2 Feature=gpu:9", 2),
-        ("CPUs=2 Feature=gpu:9", 0),
-        ("", 0),
-    ],
-)
-def test_gpus_are_counted_as_slurmd_registers_them(conf: str, gpus: int, tmp_path: Path) -> None:
-    assert find_local({"NODE_CONF": conf}, tmp_path / "none").node.gpus == gpus
-
-
-@pytest.mark.parametrize(
-    ("devices", "gpus", "shares"),
-    [
-        ("GPU-1,GPU-2,GPU-3", 3, False),
-        ("GPU-1,GPU-2,GPU-1", 2, True),
-        ("GPU-1", 1, True),
-        ("MIG-1,MIG-2,MIG-3", 1, True),
-        ("MIG-GPU-1/7/0", 1, True),
-        ("all", 3, False),
-        ("void", 3, False),
-        ("", 3, False),
-    ],
-)
-def test_shared_gpus_are_as_many_as_there_are(devices: str, gpus: int, shares: bool, tmp_path: Path) -> None:
-    node = find_local({"NODE_CONF": "Gres=gpu:3", "NVIDIA_VISIBLE_DEVICES": devices}, tmp_path / "none").node
-    assert (node.gpus, node.shares_gpus) == (gpus, shares)
-
-
-@pytest.mark.parametrize(
-    ("conf", "devices", "gpus"),
-    [
-        ("CPUs=2 Gres=gpu:h100:8,shard:32", "", 8),
-        ("CPUs=2 Gres=gpu:8,shard:32", "GPU-1,GPU-2,GPU-3,GPU-4,GPU-5,GPU-6,GPU-7,GPU-8", 8),
-        ("CPUs=2 Gres=gpu:1g.10gb:7", "void", 1),
-        ("CPUs=2 Gres=gpu:1g.10gb:7,gpu:3g.40gb:1", "MIG-1,MIG-2", 1),
-    ],
-)
-def test_what_slurm_divides_is_shared(conf: str, devices: str, gpus: int, tmp_path: Path) -> None:
-    """Else a job would be refused for the memory that another one has on its GPU."""
-    node = find_local({"NODE_CONF": conf, "NVIDIA_VISIBLE_DEVICES": devices}, tmp_path / "none").node
-    assert (node.gpus, node.shares_gpus) == (gpus, True)
-
-
-def test_checks_of_nvidia_s_gpus_see_none_of_other_vendors(tmp_path: Path) -> None:
-    environment = {"NODE_CONF": "CPUs=2 Gres=gpu:8,shard:32", "GPU_VENDOR": "amd"}
-    assert find_local(environment, tmp_path / "none").node.gpus == 0
-
-
-def test_a_pool_without_a_jail_has_none(tmp_path: Path) -> None:
     assert find_local({"JAIL": ""}, tmp_path / "none").node.jail is None
+
+
+@pytest.mark.parametrize(
+    ("conf", "devices", "gpus", "shares"),
+    [
+        ("gpu:a100_80gb.x:4", "", 4, False),
+        ("gpu:h100:2,shard:3 Feature=gpu:9", "", 2, True),
+        ("gpu:3", "GPU-1,GPU-2,GPU-3", 3, False),
+        ("gpu:3", "GPU-1,GPU-2,GPU-1", 2, True),
+        ("gpu:3", "GPU-1", 1, True),
+        ("gpu:3", "MIG-1,MIG-2,MIG-3", 1, True),
+        ("gpu:3", "void", 3, False),
+        ("gpu:1g.10gb:7", "void", 1, True),
+    ],
+)
+def test_shared_gpus_are_as_many_as_there_are(tmp_path: Path, conf: str, devices: str, gpus: int, shares: bool) -> None:
+    """Where Slurm or the device plugin divides them, a job would be refused for the memory of another one."""
+    environment = {"NODE_CONF": f"CPUs=2 Gres={conf}", "NVIDIA_VISIBLE_DEVICES": devices}
+    node = find_local(environment, tmp_path / "none").node
+    assert (node.gpus, node.shares_gpus) == (gpus, shares)
+    amd = {"NODE_CONF": "CPUs=2 Gres=gpu:8,shard:32", "GPU_VENDOR": "amd"}
+    assert find_local(amd, tmp_path / "none").node.gpus == 0, "checks are of NVIDIA's"
 
 
 def test_the_sites_settings_count_for_its_pools(tmp_path: Path) -> None:
@@ -94,40 +59,22 @@ def test_the_sites_settings_count_for_its_pools(tmp_path: Path) -> None:
     assert find_local({"POOL": "cpu"}, path).node.gpus == 1
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"thresholds": {"disks": 3}}', '{"thresholds": {"disks": {"a": "x"}}}']
-)
-def test_settings_that_cannot_be_used_are_told_and_the_defaults_hold(text: str, tmp_path: Path) -> None:
+def test_settings_that_cannot_be_used_are_told_and_the_defaults_hold(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
-    path.write_text(text)
-    local = find_local(ENVIRONMENT, path)
-    assert local.node.gpus == 8
-    assert local.thresholds.get("disks", "used", 0.9) == 0.9
-    assert "cannot be used" in local.problem
-
-
-def test_the_pods_environment_is_read_from_its_first_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "environ").write_bytes(b"POOL=h100\0HOME=/elsewhere\0\0")
-    monkeypatch.setenv("HOME", "/root")
-    monkeypatch.delenv("POOL", raising=False)
-    environment = pod_environment(tmp_path / "environ")
-    assert environment["POOL"] == "h100"
-    assert environment["HOME"] == "/root"
-    assert pod_environment(tmp_path / "none")["HOME"] == "/root"
+    for text in ("[]", "{", '{"thresholds": {"disks": 3}}', '{"thresholds": {"disks": {"a": "x"}}}'):
+        path.write_text(text)
+        local = find_local(ENVIRONMENT, path)
+        assert local.node.gpus == 8
+        assert local.thresholds.get("disks", "used", 0.9) == 0.9
+        assert "cannot be used" in local.problem
 
 
 def test_a_prolog_knows_its_job(tmp_path: Path) -> None:
-    node = with_job(
-        Node(name="w-0", root=tmp_path_with_proc(tmp_path)),
-        {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "1000", "SLURM_JOB_GPUS": "0,2,5-7"},
-    )
+    (tmp_path / "proc").mkdir()
+    environment = {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "1000", "SLURM_JOB_GPUS": "0,2,5-7"}
+    node = with_job(Node(name="w-0", root=tmp_path), environment)
     assert (node.job, node.job_uid, node.job_gpus) == ("17", 1000, (0, 2, 5, 6, 7))
     assert not node.other_jobs
-
-
-def tmp_path_with_proc(root: Path) -> Path:
-    (root / "proc").mkdir()
-    return root
 
 
 def test_steps_of_other_jobs_are_other_jobs_and_ended_ones_are_not(tmp_path: Path) -> None:
@@ -140,36 +87,5 @@ def test_steps_of_other_jobs_are_other_jobs_and_ended_ones_are_not(tmp_path: Pat
     assert with_jobs(node).other_jobs
     assert not with_job(node, {"SLURM_JOB_ID": "17"}).other_jobs
     assert with_job(node, {"SLURM_JOB_ID": "16"}).other_jobs
-
-
-def test_a_step_that_does_not_say_whose_it_is_counts_as_anothers(tmp_path: Path) -> None:
-    add_process(tmp_path / "proc", 11, comm="slurmstepd", title="/usr/sbin/slurmstepd infinity", uid=0)
-    assert with_job(Node(name="w-0", root=tmp_path), {"SLURM_JOB_ID": "17"}).other_jobs
-
-
-def test_a_process_is_known_by_its_number_and_its_beginning(tmp_path: Path) -> None:
-    add_process(tmp_path, 5, comm="a) b (c", uid=77)
-    add_process(tmp_path, 6, state="Z")
-    (tmp_path / "7").mkdir()
-    (tmp_path / "7/stat").write_text("garbage")
-    found = process(5, tmp_path)
-    assert found is not None
-    assert (found.comm, found.start, found.parent) == ("a) b (c", 4711, 1)
-    assert lives(5, 4711, tmp_path)
-    assert not lives(5, 4712, tmp_path)
-    assert not lives(6, 4711, tmp_path)
-    assert process(7, tmp_path) is None
-    assert process(8, tmp_path) is None
-    assert user_of(5, tmp_path) == 77
-    for ends_a_line_for_python in "\r\f\x85\u2028":
-        (tmp_path / "5/status").write_bytes(f"Name:\ta{ends_a_line_for_python}Uid:\t0\nUid:\t77\t77\n".encode())
-        assert user_of(5, tmp_path) == 77
-    assert user_of(8, tmp_path) is None
-
-
-def test_the_kernels_own_lines_are_understood() -> None:
-    found = process(os.getpid())
-    assert found is not None
-    assert (found.parent, found.group) == (os.getppid(), os.getpgrp())
-    assert found.state == "R"
-    assert user_of(os.getpid()) == os.getuid()
+    add_process(proc, 13, comm="slurmstepd", title="/usr/sbin/slurmstepd infinity", uid=0)
+    assert with_job(node, {"SLURM_JOB_ID": "17"}).other_jobs, "it does not say whose it is"

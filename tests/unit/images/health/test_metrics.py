@@ -5,7 +5,6 @@ from __future__ import annotations
 from images.health.contract import Result, Status
 from images.health.metrics import metrics
 from images.health.runner import Outcome
-from images.health.verdict import ok
 
 
 def test_each_check_has_a_status_a_time_and_its_figures() -> None:
@@ -27,15 +26,3 @@ def test_each_check_has_a_status_a_time_and_its_figures() -> None:
         "# TYPE slurmstack_health_zombies gauge",
         "slurmstack_health_zombies 3",
     ]
-
-
-def test_what_prometheus_would_refuse_is_left_out() -> None:
-    odd = Result(status=Status.OK, values={"a b": 1.0, 'c{d="\n"}': 1.0, "nan": float("nan"), "inf": float("inf")})
-    lines = metrics({"x": Outcome(result=odd)}, at=0).splitlines()
-    assert "slurmstack_health_inf +Inf" in lines
-    assert not [line for line in lines if "a b" in line or "c{" in line or "nan" in line]
-
-
-def test_several_checks_share_a_series_without_saying_its_type_twice() -> None:
-    text = metrics({"a": Outcome(result=ok(x=1.0)), "b": Outcome(result=ok(y=2.0))}, at=0)
-    assert text.count("# TYPE slurmstack_health_check_status gauge") == 1

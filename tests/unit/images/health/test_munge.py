@@ -6,8 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from images.common.command import NO_PROGRAM, TIMED_OUT
 from images.common.command import Result as Ended
 from images.health.checks import munge
@@ -44,17 +42,12 @@ def test_a_credential_that_is_understood_is_well(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("code", [0, 6, TIMED_OUT])
-def test_no_credential_is_left_behind(tmp_path: Path, code: int) -> None:
+def test_a_munged_that_is_gone_is_a_fault_and_no_credential_is_left_behind(tmp_path: Path) -> None:
     node = make_node(tmp_path)
-    check(node, made=Ended(code=code))
-    assert not list((node.state / "munge").iterdir())
-
-
-def test_a_munged_that_is_gone_is_a_fault(tmp_path: Path) -> None:
-    said, runner = check(make_node(tmp_path), made=Ended(code=6, stderr=f"munge: Error: {NO_SOCKET}\n"))
+    said, runner = check(node, made=Ended(code=6, stderr=f"munge: Error: {NO_SOCKET}\n"))
     assert said == f"fail [node]: munged of this pod: {NO_SOCKET}"
     assert not runner.ran("unmunge")
+    assert not list((node.state / "munge").iterdir())
 
 
 @outcomes(
@@ -63,34 +56,20 @@ def test_a_munged_that_is_gone_is_a_fault(tmp_path: Path) -> None:
         (f"fail [node]: munged of this pod: {NO_SOCKET}", Ended(code=6, stderr=f"unmunge: Error: {NO_SOCKET}\n")),
         ("fail [node]: ...: Invalid credential", Ended(code=14, stderr="unmunge: Error: Invalid credential\n")),
         (f"fail [node]: ...: {UNAUTHORIZED}", Ended(code=18, stderr=f"unmunge: Error: {UNAUTHORIZED}\n")),
-        *[
-            ("not checked: unmunge said something else than a status: ...", Ended(code=0, stdout=said))
-            for said in ("", "STATUS:          17\n", "STATUS: \n", "\x00\ufffd", "Status 0")
-        ],
+        ("not checked: unmunge said something else than a status: ...", Ended(code=0, stdout="STATUS:     17\n")),
     ],
 )
 def test_a_munged_that_does_not_understand_itself_is_a_fault(tmp_path: Path, expected: str, read: Ended) -> None:
     assert check(make_node(tmp_path), read=read)[0] == Like(expected)
 
 
-@pytest.mark.parametrize("program", ["made", "read"])
-@pytest.mark.parametrize(
-    "ended",
-    [
-        Ended(code=NO_PROGRAM, stderr="munge: no such program"),
-        Ended(code=TIMED_OUT, stderr="munge: no answer within 2 s"),
-        Ended(code=1, stderr='munge: Error: Failed to write to "/run/x": No space left on device'),
-        Ended(code=15, stderr="unmunge: Error: Expired credential"),
-        Ended(code=17, stdout="STATUS:          17\n", stderr="unmunge: Error: Replayed credential"),
-        Ended(code=6, stderr="Segmentation fault"),
-        Ended(code=6),
-        Ended(code=-11),
-        Ended(code=255, stdout="\x00\ufffd\n", stderr="?"),
-    ],
-    ids=repr,
-)
-def test_what_says_nothing_about_munged_is_not_checked(tmp_path: Path, program: str, ended: Ended) -> None:
-    tool = {"made": "munge", "read": "unmunge"}[program]
-    why = {NO_PROGRAM: f"there is no {tool} here", TIMED_OUT: f"{tool} did not end in 2 s"}
-    said, _ = check(make_node(tmp_path), **{program: ended})
-    assert said == Like(f"not checked: {why.get(ended.code, f'{tool} ended with {ended.code}: ...')}")
+def test_what_says_nothing_about_munged_is_not_checked(tmp_path: Path) -> None:
+    for program, tool in (("made", "munge"), ("read", "unmunge")):
+        for ended, why in [
+            (Ended(code=NO_PROGRAM, stderr="munge: no such program"), f"there is no {tool} here"),
+            (Ended(code=TIMED_OUT, stderr="munge: no answer within 2 s"), f"{tool} did not end in 2 s"),
+            (Ended(code=1, stderr="munge: Error: No space left on device"), f"{tool} ended with 1: ..."),
+            (Ended(code=15, stderr="unmunge: Error: Expired credential"), f"{tool} ended with 15: ..."),
+            (Ended(code=6, stderr="Segmentation fault"), f"{tool} ended with 6: ..."),
+        ]:
+            assert check(make_node(tmp_path), **{program: ended})[0] == Like(f"not checked: {why}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from images.health.contract import Check, Hardware, Node, Result, Thresholds
+from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds
 from images.health.local import Local
 from images.health.registry import Registry
 from images.health.run import ByHand
-from images.health.verdict import ok
+from images.health.verdict import not_checked, ok
+
+FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used", values={'disk_used_ratio{path="/"}': 0.97})
 
 
 class FakeShell:
@@ -44,25 +47,36 @@ def health(tmp_path: Path) -> FakeShell:
     return FakeShell(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "arguments", [(), ("run",), ("run", "disks", "clock"), ("walk",), ("run", "disk"), ("--json",)]
-)
-def test_what_there_is_not_is_a_mistake_of_use(health: FakeShell, arguments: tuple[str, ...]) -> None:
-    health.add("disks", ok())
-    assert health(*arguments) == 2
-    assert health.complaints
-    assert health.said == []
-
-
-def test_a_check_for_hardware_that_the_node_has_not_is_not_checked(health: FakeShell) -> None:
+def test_the_exit_code_says_how_it_is(health: FakeShell) -> None:
+    for result, code in [
+        (ok(), 0), (Result(status=Status.WARN, fault="node"), 0), (FULL, 1), (not_checked("no tool"), 3),
+    ]:  # fmt: skip
+        health.add("disks", result)
+        assert health("run", "disks") == code
     health.add("gpu-xid", ok(), "gpu")
     assert health("run", "gpu-xid") == 3
-    assert health.said == ["not checked gpu-xid: this node should have no gpu"]
+    assert health.said[-1] == "not checked gpu-xid: this node should have no gpu"
+    health.registry.broken["gpu-links"] = "cannot be loaded: SyntaxError"
+    assert health("run", "gpu-links") == 3
 
 
-def test_a_check_that_cannot_be_loaded_is_not_checked(health: FakeShell) -> None:
-    health.registry.broken["gpu-xid"] = "cannot be loaded: SyntaxError"
-    assert health("run", "gpu-xid") == 3
+def test_programs_read_json(health: FakeShell) -> None:
+    health.add("disks", FULL)
+    assert health("run", "--json", "disks") == health("run", "disks", "--json") == 1
+    said = json.loads(health.said[1])
+    assert said.pop("seconds") >= 0
+    assert said == {
+        "node": "w-0", "check": "disks", "status": "fail", "fault": "node", "message": "/ 97 % used",
+        "values": {'disk_used_ratio{path="/"}': 0.97},
+    }  # fmt: skip
+
+
+def test_what_there_is_not_is_a_mistake_of_use(health: FakeShell) -> None:
+    health.add("disks", ok())
+    for arguments in ((), ("run",), ("run", "disks", "clock"), ("walk",), ("run", "disk"), ("--json",)):
+        assert health(*arguments) == 2
+        assert health.complaints
+    assert health.said == []
 
 
 def test_the_list_says_when_each_runs(health: FakeShell) -> None:

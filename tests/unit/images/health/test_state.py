@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from images.health.contract import Node
 from images.health.state import GAP_SECONDS, held_for, only_me
 from tests.unit.images.health.tables import table
@@ -31,13 +29,10 @@ def test_for_how_long_it_has_held(tmp_path: Path, runs: Runs) -> None:
         assert held_for(Node(name="w-0", state=tmp_path), "c", list(held), lambda at=at: at) == held  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "\x00", '{"a": 3}', '{"a": ["today", 1000]}', '{"a": [1000]}'])
-def test_a_file_of_somebody_else_is_no_memory(tmp_path: Path, text: str) -> None:
-    (tmp_path / "c.since.json").write_text(text)
-    assert held_for(Node(name="w-0", state=tmp_path), "c", ["a"], lambda: 1000.0) == {"a": 0.0}
-
-
-def test_nothing_is_written_where_there_is_nothing_to_remember(tmp_path: Path) -> None:
+def test_a_file_of_somebody_else_is_no_memory_and_none_is_written_for_nothing(tmp_path: Path) -> None:
+    for text in ("[]", "\x00", '{"a": 3}', '{"a": [1000]}'):
+        (tmp_path / "c.since.json").write_text(text)
+        assert held_for(Node(name="w-0", state=tmp_path), "c", ["a"], lambda: 1000.0) == {"a": 0.0}
     held_for(Node(name="w-0", state=tmp_path / "state"), "c", [], lambda: 1000.0)
     assert not (tmp_path / "state").exists()
 

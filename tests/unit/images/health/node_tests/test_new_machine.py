@@ -7,7 +7,6 @@ import pytest
 from images.health.contract import Result, Status
 from images.health.node_tests.program import NodeTester
 from images.health.node_tests.results import Record, decode, encode
-from images.health.node_tests.retest import NEW_SECONDS
 from images.health.node_tests.settings import parse
 from images.health.node_tests.slurm import TestSlurm
 from images.health.report import Report
@@ -21,10 +20,7 @@ from tests.unit.images.health.node_tests.told import told
 
 GONE = "health/gpu-presence [hardware]: 7 of 8 GPUs"
 TESTS = ("cpu-speed", "memory-bandwidth")
-GOOD = {
-    "cpu-speed": told("events per second: 5000"),
-    "memory-bandwidth": told("transferred (9983.30 MiB/sec)"),
-}
+GOOD = {"cpu-speed": told("events per second: 5000"), "memory-bandwidth": told("transferred (9983.30 MiB/sec)")}
 SLOW = {**GOOD, "memory-bandwidth": told("transferred (990.00 MiB/sec)")}
 EXPECTED = {"cpu-speed": {"events": 1000}, "memory-bandwidth": {"write": 5}}
 TRIES = 60
@@ -37,9 +33,9 @@ class KilledError(Exception):
 class Site:
     """One node that was drained for its GPUs, and whose slurmd has started since; with both programs."""
 
-    def __init__(self, found: dict[str, str], *, tests: tuple[str, ...] = TESTS, gpus: int = 0) -> None:
+    def __init__(self, found: dict[str, str], *, tests: tuple[str, ...] = TESTS) -> None:
         self.found = found
-        self.cluster = FakeCluster(gpus=gpus, measure=self.measure)
+        self.cluster = FakeCluster(gpus=0, measure=self.measure)
         self.settings = parse(
             {"tests": list(tests), "max_under_test": "100%", "platforms": {"pool": "m"}, "expected": {"m": EXPECTED}}
         )
@@ -92,20 +88,6 @@ class Site:
         return {name: record.result.status.value for name, record in decode(self.cluster.extras["w-0"]).items()}
 
 
-def test_it_is_open_only_when_all_tests_have_passed_on_it() -> None:
-    site = Site(GOOD)
-    site.round()
-    assert site.reason == ("health/new-machine [node]: measured before jobs start here; gpu-presence is well")
-    site.until_open()
-    assert site.ran() == list(TESTS), "the result from before slurmd started does not count"
-    assert site.statuses() == {"cpu-speed": "ok", "memory-bandwidth": "ok"}
-    for _ in range(10):
-        site.round()
-    assert all(site.was_open[-10:])
-    assert site.cluster.reservations == {}
-    assert "resume w-0: measured" in site.log
-
-
 def test_one_that_is_slow_is_measured_twice_and_then_drained_for_that() -> None:
     site = Site(SLOW)
     for _ in range(2 * TRIES):
@@ -121,79 +103,13 @@ def test_what_cannot_be_checked_does_not_keep_it_for_ever() -> None:
     assert site.statuses() == {"cpu-speed": "not checked", "memory-bandwidth": "not checked"}
 
 
-@pytest.mark.parametrize("tests", [("nccl-node",), ("nccl-pair",)])
-def test_one_for_which_there_is_no_test_is_open_at_once(tests: tuple[str, ...]) -> None:
-    site = Site(GOOD, tests=tests, gpus=8 * (tests == ("nccl-pair",)))
-    site.round()
-    site.round()
-    assert site.was_open[-1]
-    assert site.ran() == []
-
-
-def test_a_fault_that_comes_meanwhile_keeps_it_and_it_is_measured_afterwards() -> None:
-    site = Site(GOOD)
-    site.round()
-    disks = Result(status=Status.FAIL, fault="node", message="full")
-    site.cluster.now += 3
-    site.report(disks=disks)
-    site.watcher.round()
-    assert site.reason == "health/disks [node]: full"
-    assert site.ran() == []
-
-
-def test_a_slurm_that_refuses_the_tests_leaves_it_drained_and_is_not_asked_all_the_time() -> None:
-    site = Site(GOOD)
-    refusals = 0
-
-    def note(command: str) -> None:
-        nonlocal refusals
-        refusals += command.startswith("sbatch")
-
-    site.cluster.denied, site.cluster.on_command = frozenset({"sbatch"}), note
-    for _ in range(TRIES):
-        site.round()
-    assert not any(site.was_open)
-    assert refusals == 1
-    assert site.cluster.reservations == {}
-
-
-def test_a_test_that_somebody_ends_is_not_tried_again_without_a_pause() -> None:
-    site = Site(GOOD)
-    for _ in range(TRIES):
-        for job in site.cluster.running():
-            job.state, job.ended = "CANCELLED", site.cluster.now
-        site.cluster.now += 1
-        site.report()
-        site.watcher.round()
-        site.tester.round()
-        assert not site.cluster.is_open("w-0")
-    assert 1 < len(site.cluster.jobs) <= TRIES / NEW_SECONDS + 1
-
-
-def test_without_tests_of_nodes_it_is_open_as_soon_as_its_check_is_well() -> None:
-    site = Site(GOOD)
-    site.start(measures_new=False)
-    site.report()
-    site.watcher.round()
-    assert site.cluster.is_open("w-0")
-
-
-def test_a_drain_that_is_there_when_the_tests_are_turned_off_is_lifted() -> None:
+def test_without_tests_of_nodes_it_is_open_as_soon_as_its_check_is_well_and_a_drain_for_them_is_lifted() -> None:
     site = Site(GOOD)
     site.round()
     assert site.reason.startswith("health/new-machine")
     site.start(measures_new=False)
     site.watcher.round()
     assert site.cluster.is_open("w-0")
-
-
-def test_an_administrator_may_open_it_at_once() -> None:
-    site = Site(GOOD)
-    site.round()
-    site.cluster.nodes["w-0"].states.discard("DRAIN")
-    for _ in range(3):
-        site.round()
-    assert all(site.was_open[-3:])
 
 
 @pytest.mark.parametrize("effect", [0, 1], ids=["before", "after"])

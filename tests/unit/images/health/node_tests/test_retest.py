@@ -5,23 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from images.health.contract import Status
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.plan import NodeView, TestJob, plan
-from images.health.node_tests.retest import (
-    PENDING_SECONDS,
-    RETEST_SECONDS,
-    Move,
-    Retest,
-    Step,
-    due,
-    move,
-    own,
-)
+from images.health.node_tests.retest import RETEST_SECONDS, Move, Retest, Step, due, move, own
 from images.health.slurm import Reservation
-from images.health.watch.view import STALE_SECONDS
 from tests.unit.images.health.node_tests.views import NOW, job, node, policy, record, started, waits
 
 REASON = "health/cpu-speed [hardware]: events 212 events/s (at least 420 expected)"
@@ -33,12 +21,6 @@ OLD = {"cpu-speed": record(Status.FAIL, ago=2000)}
 def drained(*states: str, ago: int = 1900, reason: str = REASON, **fields: Any) -> NodeView:
     view = node("w-0", *(states or ("IDLE", "DRAIN")), **{"records": OLD, **fields})
     return replace(view, reason=reason, reason_at=NOW - ago)
-
-
-def opened(status: Status | None = None, *states: str) -> NodeView:
-    """Undrained; with a result of the re-test."""
-    records = OLD if status is None else {"cpu-speed": record(status, ago=60)}
-    return node("w-0", *(states or ("IDLE", "MAINTENANCE")), records=records)
 
 
 def moved(view: NodeView | None, *jobs: TestJob, unread: bool = False) -> Move:
@@ -60,13 +42,8 @@ def test_a_node_that_is_drained_for_a_test_is_measured_again_half_an_hour_after_
     assert wanted(drained(ago=9, records={"cpu-speed": record(Status.FAIL, ago=9)}), after=9.0)
 
 
-def test_the_watcher_has_forgotten_the_old_result_by_then() -> None:
-    assert RETEST_SECONDS > STALE_SECONDS
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
+def test_other_nodes_are_left_alone() -> None:
+    for view in (
         drained(reason="fan is replaced on Monday"),
         drained(reason="health/disks [node]: full"),
         drained(reason="health/nccl-pair [hardware]: slow", gpus=8),
@@ -75,155 +52,56 @@ def test_the_watcher_has_forgotten_the_old_result_by_then() -> None:
         replace(drained(), reason_at=0),
         drained("IDLE"),
         drained("MIXED", "DRAIN"),
-        drained("IDLE", "DRAIN", "COMPLETING"),
-        drained("IDLE", "DRAIN", "NOT_RESPONDING"),
         drained("IDLE", "DRAIN", "RESERVED"),
-        drained("IDLE", "DRAIN", "MAINTENANCE"),
         drained("DOWN", "DRAIN"),
         drained("IDLE", "FAIL"),
         drained("IDLE", "DRAIN", "SOMETHING_NEW"),
         drained(partitions=()),
-    ],
-    ids=lambda view: f"{'+'.join(sorted(view.states))} {view.reason[:25]}",
-)
-def test_other_nodes_are_left_alone(view: NodeView) -> None:
-    assert not wanted(view)
+    ):
+        assert not wanted(view), view
 
 
-def test_a_node_under_test_or_with_a_reservation_of_that_name_is_left_alone() -> None:
-    assert not wanted(drained(), busy=["w-0"])
-    assert not wanted(drained(), reserved=["health-test-w-0"])
-    assert wanted(drained(), busy=["w-1"], reserved=["health-test-w-1", "course"])
+def test_the_reservation_tells_all_and_one_of_somebody_else_is_none_of_ours() -> None:
+    for retest in (RETEST, replace(RETEST, last=0), replace(RETEST, reason="health/cpu-speed: a: b Comment=c")):
+        assert own(Reservation(name=retest.name, nodes="w-0", comment=retest.comment)) == retest
+    for name, nodes, comment in [
+        ("health-test-w-0", "w-0", "ask Bob"),
+        ("health-test-w-0", "w-[0-1]", RETEST.comment),
+        ("course", "w-0", RETEST.comment),
+        ("health-test-w-0", "w-0", RETEST.comment.replace("run 2", "run x")),
+    ]:
+        assert own(Reservation(name=name, nodes=nodes, comment=comment)) is None
 
 
-def test_who_has_waited_longest_is_first() -> None:
-    later = replace(drained(), name="a")
-    longer = replace(drained(ago=9000), name="b")
-    assert wanted(later, longer) == ["b", "a"]
+def test_a_reserved_node_is_taken_out_of_the_drain_when_slurm_shows_that_it_is_reserved_and_idle() -> None:
+    for states, step in [
+        ("IDLE DRAIN", Step.WAIT),
+        ("IDLE DRAIN MAINTENANCE", Step.BEGIN),
+        ("MIXED DRAIN MAINTENANCE", Step.DELETE),
+        ("DOWN DRAIN", Step.DELETE),
+    ]:
+        assert moved(drained(*states.split())).step is step
 
 
-@pytest.mark.parametrize(
-    "retest", [RETEST, replace(RETEST, last=0), replace(RETEST, reason="health/cpu-speed: a: b Comment=c")], ids=str
-)
-def test_the_reservation_tells_all(retest: Retest) -> None:
-    assert own(Reservation(name=retest.name, nodes="w-0", comment=retest.comment)) == retest
+def test_a_drain_of_the_watcher_for_something_else_becomes_the_former_one_unless_the_test_is_well() -> None:
+    for status in (None, Status.FAIL, Status.NOT_CHECKED, Status.OK):
+        records = OLD if status is None else {"cpu-speed": record(status, ago=60)}
+        view = drained("IDLE", "DRAIN", "MAINTENANCE", ago=5, reason="health/disks [node]: full", records=records)
+        assert moved(view).step is (Step.DELETE if status is Status.OK else Step.DRAIN)
+        assert moved(view, job("w-0")).step is Step.CANCEL
 
 
-@pytest.mark.parametrize(
-    "reservation",
-    [
-        Reservation(name="health-test-w-0", nodes="w-0", comment=""),
-        Reservation(name="health-test-w-0", nodes="w-0", comment="ask Bob"),
-        Reservation(name="health-test-w-0", nodes="w-[0-1]", comment=RETEST.comment),
-        Reservation(name="course", nodes="w-0", comment=RETEST.comment),
-        Reservation(name="health-test-w-0", nodes="w-0", comment=RETEST.comment.replace("run 2", "run x")),
-    ],
-    ids=lambda reservation: f"{reservation.name} {reservation.nodes} {reservation.comment[:50]}",
-)
-def test_a_reservation_of_somebody_else_is_none_of_ours(reservation: Reservation) -> None:
-    assert own(reservation) is None
-
-
-def test_a_reserved_node_is_taken_out_of_the_drain_when_slurm_shows_that_it_is_reserved() -> None:
-    assert moved(drained("IDLE", "DRAIN")).step is Step.WAIT
-    assert moved(drained("IDLE", "DRAIN", "MAINTENANCE")).step is Step.BEGIN
-    assert moved(drained("IDLE", "DRAIN", "RESERVED", "MAINTENANCE", "DYNAMIC_NORM")).step is Step.BEGIN
-
-
-@pytest.mark.parametrize(
-    "states",
-    [("MIXED", "DRAIN", "MAINTENANCE"), ("IDLE", "DRAIN", "MAINTENANCE", "NOT_RESPONDING"), ("DOWN", "DRAIN")],
-    ids="+".join,
-)
-def test_a_reserved_node_that_is_not_idle_any_more_stays_drained(states: tuple[str, ...]) -> None:
-    assert moved(drained(*states)).step is Step.DELETE
-
-
-def test_a_test_that_waits_or_runs_is_waited_for() -> None:
-    assert moved(opened(None, "ALLOCATED", "MAINTENANCE"), job("w-0")).step is Step.WAIT
-    assert moved(opened(), job("w-0", running=False, ago=PENDING_SECONDS - 1)).step is Step.WAIT
-    late = moved(opened(), job("w-0", running=False, ago=PENDING_SECONDS + 1))
-    assert (late.step, late.jobs) == (Step.CANCEL, (7,))
-    assert moved(opened(), job("w-1")).step is Step.DRAIN, "that is another node's"
-
-
-def test_a_result_that_is_not_on_record_yet_is_waited_for() -> None:
-    assert moved(opened(), unread=True).step is Step.WAIT
-    assert moved(drained(ago=5, reason="health/disks [node]: full"), unread=True).step is Step.WAIT
-
-
-@pytest.mark.parametrize("states", [("IDLE", "MAINTENANCE"), ("DOWN", "MAINTENANCE")], ids="+".join)
-def test_a_node_that_is_well_stays_in_service(states: tuple[str, ...]) -> None:
-    assert moved(opened(Status.OK, *states)).step is Step.DELETE
-
-
-def test_a_node_that_has_failed_again_is_drained_with_the_new_figures() -> None:
-    result = moved(opened(Status.FAIL))
-    assert (result.step, result.reason) == (Step.DRAIN, "health/cpu-speed [hardware]: m")
-
-
-@pytest.mark.parametrize("status", [None, Status.NOT_CHECKED, Status.WARN], ids=str)
-def test_a_node_of_which_nobody_knows_more_is_drained_as_it_was(status: Status | None) -> None:
-    result = moved(opened(status))
-    assert (result.step, result.reason) == (Step.DRAIN, REASON)
-
-
-@pytest.mark.parametrize("reason", ["", "Not responding", "Node unexpectedly rebooted", "lifted: health/cpu-speed"])
-def test_a_node_that_slurm_has_set_down_is_drained_before_it_comes_back(reason: str) -> None:
-    view = replace(opened(None, "DOWN", "MAINTENANCE"), reason=reason, reason_at=NOW - 9)
-    assert moved(view).step is Step.DRAIN
-
-
-@pytest.mark.parametrize("status", [Status.FAIL, Status.OK], ids=str)
-def test_when_the_drain_is_there_the_reservation_goes(status: Status) -> None:
-    view = drained("IDLE", "DRAIN", "MAINTENANCE", ago=5, records={"cpu-speed": record(status, ago=60)})
-    assert moved(view).step is Step.DELETE
-    assert moved(view, unread=True).step is Step.DELETE
-
-
-@pytest.mark.parametrize("status", [None, Status.FAIL, Status.NOT_CHECKED, Status.OK], ids=str)
-def test_a_drain_of_the_watcher_for_something_else_becomes_the_former_one_unless_the_test_is_well(
-    status: Status | None,
-) -> None:
-    records = OLD if status is None else {"cpu-speed": record(status, ago=60)}
-    view = drained("IDLE", "DRAIN", "MAINTENANCE", ago=5, reason="health/disks [node]: full", records=records)
-    result = moved(view)
-    assert result.step is (Step.DELETE if status is Status.OK else Step.DRAIN)
-    assert moved(view, job("w-0")).step is Step.CANCEL
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
+def test_what_others_have_done_stays_and_only_the_reservation_and_the_test_go() -> None:
+    for view in (
         drained("IDLE", "DRAIN", "MAINTENANCE", ago=5, reason="fan is replaced"),
         drained("IDLE", "DRAIN", ago=5, reason="slurmstack: pod leaving"),
         drained("DOWN", ago=5, reason="fan is replaced"),
-        drained("IDLE", "FAIL", ago=5, reason="fan is replaced"),
-        drained("IDLE", "DRAIN", ago=5, reason=""),
+        replace(drained("IDLE", "DRAIN", ago=5, reason=""), records={"cpu-speed": record(Status.OK, ago=60)}),
         None,
-    ],
-    ids=lambda view: "gone" if view is None else f"{'+'.join(sorted(view.states))} {view.reason}",
-)
-def test_what_others_have_done_stays_and_only_the_reservation_and_the_test_go(view: NodeView | None) -> None:
-    for status in (None, Status.OK, Status.FAIL):
-        if view is not None and status is not None:
-            view = replace(view, records={"cpu-speed": record(status, ago=60)})
+    ):
         assert moved(view).step is Step.DELETE
         ending = moved(view, job("w-0"))
         assert (ending.step, ending.jobs) == (Step.DELETE, (7,))
-
-
-def test_a_reason_of_ours_that_somebody_has_set_again_is_not_undrained() -> None:
-    assert moved(drained("IDLE", "DRAIN", "MAINTENANCE", ago=5)).step is Step.DELETE
-    changed = drained("IDLE", "DRAIN", "MAINTENANCE", reason="health/memory-bandwidth [hardware]: slow")
-    assert moved(changed).step is Step.DRAIN, "for another check: as it was"
-
-
-def test_a_test_that_is_gone_from_the_catalog_is_not_run() -> None:
-    gone = replace(RETEST, test="old-test", reason="health/old-test: m")
-    view = drained("IDLE", "DRAIN", "MAINTENANCE", reason=gone.reason)
-    assert move(gone, view, [], TESTS, NOW, unread=False).step is Step.DELETE
-    assert move(gone, opened(), [], TESTS, NOW, unread=False).step is Step.DRAIN
 
 
 def test_users_who_wait_do_not_end_a_re_test_and_its_node_counts_as_under_test() -> None:

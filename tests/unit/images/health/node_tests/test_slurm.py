@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from images.common.command import NO_PROGRAM, TIMED_OUT, Result
+from images.common.command import TIMED_OUT, Result
 from images.health.node_tests.plan import NodeView, Submit, TestJob, Waiting
-from images.health.node_tests.results import encode
 from images.health.node_tests.settings import parse
 from images.health.node_tests.slurm import Ended, TestSlurm
 from images.health.slurm import SlurmError
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.node_tests.views import CPU, NOW, PAIR, node, record
+from tests.unit.images.health.node_tests.views import CPU, NOW, node
 
 USUAL = parse({})
 
@@ -49,88 +48,29 @@ def job(**fields: Any) -> dict[str, Any]:
     return {**usual, **fields}
 
 
-def test_a_node_is_read_with_its_last_results() -> None:
-    records = {"cpu-speed": record(ago=5)}
-    (view,) = nodes_of(
-        {
-            "name": "w-0",
-            "state": ["IDLE", "DYNAMIC_NORM"],
-            "partitions": ["main", "gpus"],
-            "features": ["h100", "rack-7"],
-            "active_features": ["h100"],
-            "gres": "gpu:8(S:0-1)",
-            "extra": encode(records, ""),
-            "slurmd_start_time": number(NOW - 99),
-        }
-    )
-    assert view == NodeView(
-        name="w-0",
-        states=frozenset({"IDLE", "DYNAMIC_NORM"}),
-        partitions=("main", "gpus"),
-        pool="h100",
-        gpus=8,
-        started_at=NOW - 99,
-        address="w-0",
-        extra=encode(records, ""),
-        records=records,
-    )
-    assert view.is_idle
-
-
-def test_the_pool_is_the_feature_that_names_one() -> None:
+def test_the_pool_is_the_feature_that_names_one_and_of_which_little_is_known_is_not_idle() -> None:
     features = {"name": "a", "state": ["IDLE"], "active_features": ["avx", "pool-b"]}
     assert nodes_of(features, pools=frozenset({"pool-a", "pool-b"}))[0].pool == "pool-b"
     assert nodes_of(features)[0].pool == "avx,pool-b"
-
-
-def test_a_node_of_which_little_is_known_is_not_idle_and_one_without_a_name_is_left_out() -> None:
-    (view,) = nodes_of(
-        {"name": "a", "state": "IDLE+DRAIN"}, {"state": ["IDLE"]}, {"name": "b"}, {"name": "c", "state": []}
-    )
+    (view,) = nodes_of({"name": "a", "state": "IDLE+DRAIN"}, {"state": ["IDLE"]}, {"name": "b"})
     assert (view.name, view.states, view.is_idle) == ("a", frozenset({"IDLE", "DRAIN"}), False)
     assert not nodes_of({"name": "a", "state": ["IDLE"]})[0].is_idle, "in no partition"
 
 
-@pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STAGE_OUT"])
-def test_what_has_begun_runs(state: str) -> None:
-    live, ended = jobs_of(job(job_state=[state]))
-    assert (live, ended) == (
-        [TestJob(number=17, test="cpu-speed", nodes=("w-0",), running=True, submitted_at=NOW - 9)],
-        [],
-    )
+def test_what_has_ended_tells_how() -> None:
+    for states in (["COMPLETED"], ["NODE_FAIL"], ["TIMEOUT", "COMPLETING"]):
+        live, (ended,) = jobs_of(job(job_state=states, comment="told", name="health-nccl-pair:w-0,w-1"))
+        assert live == []
+        told = Ended(number=17, test="nccl-pair", nodes=("w-0", "w-1"), began=NOW - 8, state=states[0], comment="told")
+        assert ended == told
 
 
-def test_what_has_not_begun_waits() -> None:
-    live, _ = jobs_of(job(job_state=["PENDING"], start_time=number(0)))
-    assert not live[0].running
-
-
-@pytest.mark.parametrize("state", ["COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"])
-@pytest.mark.parametrize("more", [[], ["COMPLETING"]], ids=["", "completing"])
-def test_what_has_ended_tells_how(state: str, more: list[str]) -> None:
-    live, ended = jobs_of(job(job_state=[state, *more], comment="told", name="health-nccl-pair:w-0,w-1"))
-    assert live == []
-    assert ended == [
-        Ended(number=17, test="nccl-pair", nodes=("w-0", "w-1"), began=NOW - 8, state=state, comment="told")
-    ]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"job_state": ["CANCELLED"], "comment": "told"},
-        {"job_state": ["PREEMPTED"]},
-        {"job_state": ["BOOT_FAIL"], "start_time": number(0)},
-        {"name": "train"},
-        {"name": "health-cpu-speed"},
-        {"name": "my-health-cpu-speed:w-0"},
-        {"name": "health-cpu-speed:"},
-        {"job_id": None},
-    ],
-    ids=str,
-)
-def test_what_was_stopped_or_is_no_test_is_as_if_it_had_not_been(fields: dict[str, Any]) -> None:
-    assert jobs_of(job(**fields)) == ([], [])
+def test_what_was_stopped_or_is_no_test_is_as_if_it_had_not_been() -> None:
+    others: list[dict[str, Any]] = [{"job_state": ["CANCELLED"], "comment": "told"}, {"job_state": ["PREEMPTED"]}]
+    others += [{"job_state": ["BOOT_FAIL"], "start_time": number(0)}, {"job_id": None}]
+    others += [{"name": name} for name in ("train", "health-cpu-speed", "my-health-cpu-speed:w-0")]
+    for fields in others:
+        assert jobs_of(job(**fields)) == ([], []), fields
 
 
 def test_users_who_wait_are_all_but_the_tests() -> None:
@@ -143,20 +83,15 @@ def test_users_who_wait_are_all_but_the_tests() -> None:
     ]
 
 
-@pytest.mark.parametrize("code", [1, TIMED_OUT, NO_PROGRAM])
-def test_no_answer_is_an_error_and_never_an_empty_cluster(code: int) -> None:
-    away = Result(code=code, stdout='{"jobs": []}', stderr="down")
-    slurm = TestSlurm(runner=FakeRunner({"": away}), settings=USUAL)
-    for question in (slurm.jobs, lambda: slurm.waiting([])):
-        with pytest.raises(SlurmError, match="down"):
-            question()
-
-
-@pytest.mark.parametrize("text", ["", "x", "[]", "{}", "null", '{"jobs": "x"}', '{"jobs": null}'])
-def test_garbage_is_an_error(text: str) -> None:
-    slurm = TestSlurm(runner=FakeRunner({"": Result(code=0, stdout=text)}), settings=USUAL)
-    with pytest.raises(SlurmError):
-        slurm.jobs()
+def test_no_answer_or_garbage_is_an_error_and_never_an_empty_cluster() -> None:
+    for code, text in [(1, '{"jobs": []}'), (TIMED_OUT, ""), (0, "x"), (0, "[]"), (0, '{"jobs": null}')]:
+        answer = Result(code=code, stdout=text, stderr="down")
+        slurm = TestSlurm(runner=FakeRunner({"": answer}), settings=USUAL)
+        with pytest.raises(SlurmError):
+            slurm.jobs()
+        if code:
+            with pytest.raises(SlurmError, match="down"):
+                slurm.waiting([])
 
 
 def submitted(wish: Submit, **account: str) -> list[str]:
@@ -181,36 +116,3 @@ def test_a_test_is_a_short_job_of_the_lowest_priority_that_has_its_nodes_alone()
     spec = json.loads(argv[-1])
     assert spec["argv"][0] == "sysbench"
     assert (spec["keep"], spec["seconds"], spec["directory"]) == (CPU.keep, CPU.seconds, "/var/tmp")
-
-
-def test_a_pair_has_both_nodes_in_its_name_and_the_sites_account() -> None:
-    argv = submitted(
-        Submit(test=PAIR, nodes=(node("w-0", gpus=8), node("w-1", gpus=8)), partition="main"),
-        account="ops",
-        qos="low",
-        partition="tests",
-    )
-    assert {"--job-name=health-nccl-pair:w-0,w-1", "--nodes=2", "--nodelist=w-0,w-1", "--gpus-per-node=8"} <= set(argv)
-    assert {"--account=ops", "--qos=low", "--partition=tests"} <= set(argv)
-    assert json.loads(argv[-1])["environment"] == {"NCCL_ALGO": "Ring"}
-
-
-def test_a_re_test_runs_in_its_reservation() -> None:
-    runner = FakeRunner()
-    wish = Submit(test=CPU, nodes=(node("w-0"),), partition="main")
-    TestSlurm(runner=runner, settings=USUAL).submit(wish, reservation="health-test-w-0")
-    assert " --reservation=health-test-w-0 " in runner.commands[0]
-    assert not any("--reservation" in word for word in submitted(wish))
-
-
-def test_the_changes_are_slurms_own_commands() -> None:
-    runner = FakeRunner()
-    slurm = TestSlurm(runner=runner, settings=USUAL)
-    slurm.cancel([17, 18])
-    slurm.reserve("health-test-w-0", "w-0", "why")
-    created = "reservationname=health-test-w-0 nodes=w-0 users=slurm starttime=now duration=UNLIMITED"
-    created += " flags=MAINT,IGNORE_JOBS"
-    assert runner.commands == [
-        "scancel 17 18",
-        f"scontrol create reservation {created} comment=why",
-    ]

@@ -30,14 +30,13 @@ XID, XID_REASON = failed("Xid 79", "hardware"), "health/gpu-xid [hardware]: Xid 
     "node, actions",
     {
         "a lost machine is set down": (view(kubernetes=GONE), DOWN),
-        "and once only": (drained("DOWN", reason=GONE_REASON, kubernetes=GONE), []),
         "also if it was drained for a check": (drained("ALLOCATED", disks=failed(), kubernetes=GONE), DOWN),
+        "and once only": (drained("DOWN", reason=GONE_REASON, kubernetes=GONE), []),
         # Else it would be resumed as soon as there is another machine, before that is checked for what the reason says.
         "a drained one without jobs keeps its reason": (drained(disks=failed(), kubernetes=GONE), []),
         "but not while a job ends": (drained("IDLE", "COMPLETING", kubernetes=GONE), DOWN),
         "an uncordoned machine is resumed": (drained(reason=CORDON_REASON, kubernetes=WELL), RESUMED),
         "not while nobody knows": (drained(reason=CORDON_REASON, kubernetes=UNKNOWN), []),
-        "nor what others have drained": (drained(reason="maintenance", kubernetes=WELL), []),
         "a drained node whose machine is cordoned": (drained("MIXED", disks=failed(), kubernetes=CORDONED), []),
     },
 )
@@ -61,10 +60,8 @@ def left(*states: str, finding: Finding) -> list[NodeView]:
         "cordons are followed without regard to the limit": ([*ten(CORDONED), *SPARE], "1", "drain", 10),
         "and leave room for faults": ([*left(finding=CORDONED), *faults(3), *SPARE], "1", "drain", 1),
         "a condition on all machines at once is held back": (ten(UNWANTED), "2", "drain", 2),
-        "and spares the last node": (ten(UNWANTED), "100", "drain", 9),
         "machines that are not ready all at once are left alone": (ten(kube("not ready")), "100%", "drain", 0),
         "and a few are held back": ([*ten(kube("not ready"))[:2], *SPARE], "10%", "drain", 1),
-        "the last node is set down when it is lost": ([view(kubernetes=GONE)], "1", "down", 1),
         "a drained node leaves no room": (
             [replace(drained(disks=failed()), name="d"), view(kubernetes=GONE)],
             "1",
@@ -78,7 +75,6 @@ def left(*states: str, finding: Finding) -> list[NodeView]:
             1,
         ),
         "losing all machines ends the jobs of few": (ten(GONE), "2", "down", 2),
-        "also where they are cordoned": (left("ALLOCATED", finding=GONE), "2", "down", 2),
     },
 )
 def test_machines_and_faults_share_a_limit(nodes: list[NodeView], limit: str, kind: str, actions: int) -> None:
@@ -107,35 +103,16 @@ def broken(ago: float = 600, **findings: Finding) -> NodeView:
     {
         "before the deadline": (cordoned("MIXED", ago=599), KEEPS, []),
         "at the deadline": (cordoned("MIXED"), KEEPS, ["requeue"]),
-        "a node without jobs": (cordoned("IDLE"), KEEPS, []),
         "a site without a deadline": (cordoned("ALLOCATED", ago=10**6), policy(), []),
-        "nobody knows about the machine": (
-            drained("MIXED", reason=CORDON_REASON, ago=9999, kubernetes=UNKNOWN),
-            KEEPS,
-            [],
-        ),
-        "another fault does not start it again": (
-            drained("MIXED", reason=CORDON_REASON, gpu_xid=XID, kubernetes=kube("not ready")),
-            KEEPS,
-            [],
-        ),
         "it is for machines and not for failed checks": (drained("MIXED", ago=9999, disks=failed()), KEEPS, []),
         "it begins when a drained node's machine is cordoned": (
             drained("MIXED", disks=failed(), kubernetes=CORDONED),
             KEEPS,
             ["reason"],
         ),
-        "and once only": (
-            drained("MIXED", reason=CORDON_REASON, ago=9, disks=failed(), kubernetes=CORDONED),
-            policy(requeue_after=60),
-            [],
-        ),
         "broken hardware, where machines are released": (broken(), FREES, ["requeue"]),
-        "before that deadline": (broken(599), FREES, []),
-        "hardware that was not checked": (drained("MIXED", reason=XID_REASON, ago=600, gpu_xid=UNKNOWN), FREES, []),
         "a fault that is not the hardware's": (drained("MIXED", ago=600, disks=failed()), FREES, []),
         "broken hardware, where no machine is released": (broken(), KEEPS, []),
-        "no deadline, where machines are released": (broken(), policy(frees_broken=True), []),
         "a cordon does not start it again": (broken(599, kubernetes=CORDONED), FREES, []),
         "but starts it where it did not run": (broken(599, kubernetes=CORDONED), KEEPS, ["reason"]),
     },
@@ -155,12 +132,10 @@ LOST, NO_DRIVER = "health/gpu-presence [hardware]: lost", "health/gpu-presence [
     "reason, started_ago, measured_ago, kind",
     {
         "never measured": (LOST, 30, None, "reason"),
-        "measured before slurmd started": (LOST, 30, 40, "reason"),
         "measured since": (LOST, 30, 20, "resume"),
         "it is not known when slurmd started": (LOST, None, 20, "resume"),
         "a fault of the node alone": (NO_DRIVER, 30, 40, "resume"),
         "a cordoned machine, measured before": (CORDON_REASON, 30, 40, "reason"),
-        "a cordoned machine, measured since": (CORDON_REASON, 30, 20, "resume"),
     },
 )
 def test_what_may_be_another_machine_now_is_measured_before_it_takes_jobs(

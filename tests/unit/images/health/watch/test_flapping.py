@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from images.health.contract import Result
 from images.health.watch.flapping import WINDOW_SECONDS, Flapping, Hold, wait_of
 from images.health.watch.view import Finding, NodeView
 from tests.unit.images.health.tables import table
-from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed
+from tests.unit.images.health.watch.views import NOW, OK, failed
 
 
 class Node:
@@ -52,13 +50,9 @@ class Node:
         happens: dict[str, Callable[[], object]] = {
             "drain": self.drain,
             "lift": self.lift,
-            "lift-unseen": lambda: self.flapping.lifted(self.name),
             "fails": lambda: self.look(failed()),
-            "unknown": lambda: self.look(UNKNOWN),
             "restart": lambda: setattr(self, "flapping", Flapping()),
-            "vanish": lambda: self.flapping.holds([], self.time),
             "day": lambda: setattr(self, "time", self.time + WINDOW_SECONDS),
-            "other-node": lambda: setattr(self, "name", "w-1"),
             "other-check": lambda: setattr(self, "check", "dns"),
             "other-reason": lambda: self.__dict__.update(check="dns", drained_at=self.time),
             "cordoned": lambda: self.__dict__.update(check="kubernetes", declared=True),
@@ -77,41 +71,18 @@ class Node:
         "the first drain is lifted at once": "drain 30-",
         "the second needs a minute": "drain lift drain 30+ 59+ 1-",
         "a failure in between starts the time anew": "drain lift drain 30+ 50+ fails 2+ 59+ 1-",
-        "and so does not knowing": "drain lift drain 30+ 50+ unknown 2+ 59+ 1-",
         "a drain that is looked at often counts once": "drain" + " fails" * 20 + " 30-",
-        "a prolog may drain the node between two rounds": "drain lift-unseen drain 30+",
         "another check has a count of its own": "drain lift drain lift drain lift other-check drain 30-",
-        "another node has a count of its own": "drain lift drain lift drain lift other-node drain 30-",
         "after a day the count begins anew": "drain lift drain lift drain lift day drain 30-",
         "a restart forgets how long to wait": "drain lift drain lift drain restart 30-",
         "who cordons a machine often is no check": "cordoned drain 30- lift drain 30- lift drain 30- lift drain 30-",
         "a condition that comes and goes is": "condition drain lift drain 30+",
         "a reason that changes is a drain of that check": "drain lift drain other-reason fails 30- lift drain 30+",
-        "a record that vanished is no drain that goes on": "drain vanish drain 30+",
     },
 )
 def test_a_check_that_fails_again_has_to_be_well_for_longer(story: str) -> None:
     Node().play(story)
 
 
-@pytest.mark.parametrize(
-    ("drains", "seconds"), [(0, 0), (1, 0), (2, 60), (3, 120), (4, 240), (7, 1920), (8, 3600), (10**6, 3600)]
-)
-def test_the_wait_doubles_and_ends_at_an_hour(drains: int, seconds: float) -> None:
-    assert wait_of(drains) == seconds
-
-
-def test_a_hold_says_for_what_and_how_long_once() -> None:
-    node = Node()
-    node.play("drain lift drain")
-    assert node.look(later=30) == Hold(node="w-0", check="disks", drains=2, seconds=60, is_new=True)
-    node.play("fails")
-    assert node.look() == Hold(node="w-0", check="disks", drains=2, seconds=60, is_new=False)
-    node.play("other-reason fails 30- lift drain")
-    assert node.look(later=30) == Hold(node="w-0", check="dns", drains=2, seconds=60, is_new=True)
-
-
-def test_what_is_forgotten_takes_no_room() -> None:
-    node = Node()
-    node.play("drain lift drain lift drain lift day drain")
-    assert sum(len(times) for times in node.flapping._drained.values()) == 1
+def test_the_wait_doubles_and_ends_at_an_hour() -> None:
+    assert [wait_of(drains) for drains in (0, 1, 2, 3, 4, 7, 8, 10**6)] == [0, 0, 60, 120, 240, 1920, 3600, 3600]

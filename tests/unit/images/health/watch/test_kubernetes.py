@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -15,18 +12,12 @@ from images.common.kubernetes import KubeError
 from images.health.slurm import Record
 from images.health.watch.decide import Action, Kind
 from images.health.watch.kube_write import WritingKube
-from images.health.watch.kubernetes import (
-    MOST_WAITING,
-    TRY_AGAIN_SECONDS,
-    Teller,
-    conditions,
-    says_the_same,
-)
+from images.health.watch.kubernetes import MOST_WAITING, TRY_AGAIN_SECONDS, Teller, conditions, says_the_same
 from images.health.watch.machines import CONDITION, Machine, Machines, Place, Told
 from images.health.watch.view import WELL_STALE_SECONDS, NodeView
 from tests.unit.images.health.tables import Like, table
 from tests.unit.images.health.watch.followed import Followed
-from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view
+from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, found, view
 
 PLACES = {"w-0": Place(node="m-0", uid="u0"), "w-1": Place(node="m-0"), "w-2": Place(node="m-2"), "w-3": Place(node="")}
 PLACES |= {"late": Place(node="m-9", started=NOW - 99), "in-time": Place(node="m-9", started=NOW - 100)}
@@ -35,33 +26,17 @@ FULL = failed("full")
 SHOWN = Told(status="True", reason="NodeFault", message="w-0: disks: full")
 
 
-class FakeApi:
-    """Takes what is written."""
+@dataclass(frozen=True, kw_only=True)
+class FakeKube(WritingKube):
+    """Keeps what is written."""
 
-    def __init__(self) -> None:
-        self.written: list[tuple[str, str, str, str, Any]] = []
-        self.status = 201
-        api = self
+    written: list[tuple[str, str, str, Any]] = field(default_factory=list)
+    refuses: str = ""
 
-        class Handler(BaseHTTPRequestHandler):
-            def _take(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                headers = (self.headers["Content-Type"], self.headers.get("Authorization", ""))
-                api.written.append((self.command, self.path, *headers, body))
-                answer = json.dumps({"message": "nodes is forbidden"}).encode()
-                self.send_response(api.status)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            do_POST = do_PATCH = _take  # noqa: N815
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    def send(self, method: str, path: str, body: Mapping[str, Any], content_type: str = "application/json") -> None:
+        self.written.append((method, path, content_type, body))
+        if self.refuses:
+            raise KubeError(self.refuses)
 
     def statuses(self) -> list[str]:
         """Of all conditions that were written."""
@@ -69,24 +44,14 @@ class FakeApi:
 
 
 @pytest.fixture
-def api() -> Iterator[FakeApi]:
-    fake = FakeApi()
-    yield fake
-    fake.server.shutdown()
-    fake.server.server_close()
-
-
-@pytest.fixture
-def kube(api: FakeApi, tmp_path: Path) -> WritingKube:
-    (tmp_path / "token").write_text("secret\n")
-    port = api.server.server_address[1]
-    return WritingKube(host="127.0.0.1", port=port, namespace="ns", tls=False, service_account=tmp_path)
+def kube() -> FakeKube:
+    return FakeKube(host="127.0.0.1", port=9, namespace="ns", tls=False)
 
 
 class Setting:
     """A teller on one machine with one worker."""
 
-    def __init__(self, kube: WritingKube) -> None:
+    def __init__(self, kube: FakeKube) -> None:
         self.nodes = Followed({"m-0": Machine(ready="True", conditions={})})
         pods = Followed({"w-0": Place(node="m-0", uid="u0")})
         self.machines = Machines(pods=pods, nodes=self.nodes)  # type: ignore[arg-type]
@@ -122,17 +87,12 @@ NO_FAULT = "False NoFaultFound: no check has found a fault"
             [view("w-0", disks=FULL), view("w-1", gpu_xid=XID)],
             {"m-0": "True HardwareFault: w-0: disks: full; w-1: gpu-xid: Xid 79"},
         ),
-        "well": ([view("w-0", memory=OK)], {"m-0": NO_FAULT}),
-        "a warning": ([view("w-0", memory=WARN)], {"m-0": NO_FAULT}),
         "a user's fault": ([view("w-0", memory=failed("left behind", "user"))], {"m-0": NO_FAULT}),
         "not checked": ([view("w-0", disks=UNKNOWN)], {"m-0": "Unknown ..."}),
-        "no report": ([view("w-0")], {"m-0": "Unknown ..."}),
         "an old report": ([view("w-0", disks=found(OK, ago=WELL_STALE_SECONDS + 1))], {"m-0": "Unknown ..."}),
         "not all checked": ([view("w-0", disks=UNKNOWN, dns=OK)], {"m-0": f"{NO_FAULT}; w-0: disks: not checked"}),
         "what Kubernetes said itself": ([view("w-0", kubernetes=failed("cordoned"))], {"m-0": "Unknown ..."}),
         "found on the machine before": ([view("late", gpu_xid=BEFORE)], {"m-9": "Unknown ..."}),
-        "found since the pod began": ([view("in-time", gpu_xid=BEFORE)], {"m-9": "True ..."}),
-        "workers without a machine": ([view("w-3", disks=failed()), view("w-9", disks=failed())], {}),
     },
 )
 def test_faults_are_told_of_machines(views: list[NodeView], told: dict[str, str]) -> None:
@@ -142,137 +102,96 @@ def test_faults_are_told_of_machines(views: list[NodeView], told: dict[str, str]
 
 
 def test_figures_that_move_are_not_told_again() -> None:
-    def told(message: str) -> Told:
-        return Told(status="True", reason="NodeFault", message=message)
-
-    assert says_the_same(told("w-0: disks: 97.5 % used"), told("w-0: disks: 98 % used"))
-    assert not says_the_same(told("w-0: disks: full"), told("w-0: dns: no answer"))
-    assert not says_the_same(None, told("x"))
-    assert says_the_same(None, Told(status="Unknown", reason="NotChecked", message=""))
+    one, moved, other = (
+        Told(status="True", reason="NodeFault", message=f"w-0: {fault}")
+        for fault in ("disks: 97.5 % used", "disks: 98 % used", "dns: no answer")
+    )
+    assert says_the_same(one, moved)
+    assert not says_the_same(one, other)
+    assert not says_the_same(None, one)
 
 
 # ---------------------------------------------------------------- writing
 
 
-def test_a_condition_is_merged_into_the_node(api: FakeApi, kube: WritingKube) -> None:
+def test_a_condition_is_merged_into_the_node(kube: FakeKube) -> None:
     Setting(kube).see(gpu_xid=XID)
-    ((method, path, content_type, authorization, body),) = api.written
+    ((method, path, content_type, body),) = kube.written
     assert (method, path) == ("PATCH", "/api/v1/nodes/m-0/status")
     assert content_type == "application/strategic-merge-patch+json"
-    assert authorization == "Bearer secret"
     (condition,) = body["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (CONDITION, "True", "HardwareFault")
     assert condition["lastTransitionTime"].endswith("Z")
 
 
-def test_a_condition_is_written_once_and_again_only_if_kubernetes_does_not_show_it(
-    api: FakeApi, kube: WritingKube
-) -> None:
+def test_a_condition_is_written_once_and_again_only_if_kubernetes_does_not_show_it(kube: FakeKube) -> None:
     setting = Setting(kube)
     for later in (0, 2, 4):
         setting.see(NOW + later, disks=FULL)
-    assert len(api.written) == 1
+    assert len(kube.written) == 1
     setting.see(NOW + TRY_AGAIN_SECONDS, disks=FULL)
-    assert len(api.written) == 2
+    assert len(kube.written) == 2
     setting.shows(SHOWN)
     setting.see(NOW + 3 * TRY_AGAIN_SECONDS, disks=FULL)
-    assert len(api.written) == 2
+    assert len(kube.written) == 2
     setting.see(NOW + 3 * TRY_AGAIN_SECONDS, disks=OK)
-    assert api.statuses() == ["True", "True", "False"]
+    assert kube.statuses() == ["True", "True", "False"]
 
 
-def test_where_conditions_are_not_wanted_none_is_written(api: FakeApi, kube: WritingKube) -> None:
-    setting = Setting(kube)
-    setting.teller.writes_conditions = False
-    setting.see(disks=FULL)
-    assert api.written == []
-
-
-def test_a_machine_that_the_workers_left_is_unknown(api: FakeApi, kube: WritingKube) -> None:
-    setting = Setting(kube)
-    setting.see(disks=FULL)
-    setting.shows(SHOWN)
-    setting.see()
-    assert api.statuses()[-1] == "Unknown"
-
-
-def test_a_released_machine_keeps_what_was_found_there(api: FakeApi, kube: WritingKube) -> None:
+def test_a_machine_that_the_workers_left_is_unknown_and_a_released_one_keeps_what_was_found_there(
+    kube: FakeKube,
+) -> None:
     setting = Setting(kube)
     setting.see(gpu_xid=XID)
     shown = Told(status="True", reason="HardwareFault", message="w-0: gpu-xid: Xid 79")
     setting.shows(shown, cordoned=True, released_for="health/gpu-xid")
     setting.see()
-    assert len(api.written) == 1
+    assert len(kube.written) == 1
     setting.shows(shown)
     setting.see()
-    assert api.statuses()[-1] == "Unknown"
+    assert kube.statuses()[-1] == "Unknown"
 
 
-def test_another_message_is_no_other_status(api: FakeApi, kube: WritingKube) -> None:
+def test_another_message_is_no_other_status(kube: FakeKube) -> None:
     """Controllers go by how long a condition has been true."""
     setting = Setting(kube)
     setting.shows(SHOWN)
     setting.see(disks=FULL, dns=failed("no answer"))
+    setting.nodes.synced = False
     setting.see(disks=OK)
-    same, other = (body["status"]["conditions"][0] for *_, body in api.written)
+    assert len(kube.written) == 1, "while the copy may be old nothing is written"
+    setting.nodes.synced = True
+    setting.see(disks=OK)
+    same, other = (body["status"]["conditions"][0] for *_, body in kube.written)
     assert "lastTransitionTime" not in same
     assert same["lastHeartbeatTime"]
     assert other["lastTransitionTime"]
 
 
-def test_while_the_copy_may_be_old_nothing_is_written(api: FakeApi, kube: WritingKube) -> None:
+def test_what_was_done_is_an_event_about_the_pod(kube: FakeKube) -> None:
     setting = Setting(kube)
-    setting.nodes.synced = False
-    setting.see(disks=FULL)
-    assert api.written == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "reason", "severity"),
-    [(Kind.DRAIN, "SlurmNodeDrained", "Warning"), (Kind.RESUME, "SlurmNodeResumed", "Normal")],
-)
-def test_what_was_done_is_an_event_about_the_pod(
-    api: FakeApi, kube: WritingKube, kind: Kind, reason: str, severity: str
-) -> None:
-    setting = Setting(kube)
-    setting.teller.acted(Action(kind=kind, node=view("w-0"), reason="health/disks [node]: full"), NOW)
-    setting.teller.write_waiting()
-    ((method, path, content_type, _, body),) = api.written
-    assert (method, path, content_type) == ("POST", "/api/v1/namespaces/ns/events", "application/json")
-    assert (body["reason"], body["type"]) == (reason, severity)
-    assert body["message"] == f"{kind.value} w-0 (machine m-0): health/disks [node]: full"
-    pod = {"apiVersion": "v1", "kind": "Pod", "name": "w-0", "namespace": "ns", "uid": "u0"}
-    assert body["involvedObject"] == pod
-    assert body["metadata"]["name"].startswith("w-0.")
-
-
-def test_every_kind_of_action_has_an_event(api: FakeApi, kube: WritingKube) -> None:
-    setting = Setting(kube)
-    for kind in Kind:
+    setting.teller.acted(Action(kind=Kind.DRAIN, node=view("w-0"), reason="health/disks [node]: full"), NOW)
+    for kind in set(Kind) - {Kind.DRAIN}:
         setting.teller.acted(Action(kind=kind, node=view("w-7"), reason="r" * 2000), NOW)
     setting.teller.write_waiting()
-    assert len({body["reason"] for *_, body in api.written}) == len(Kind)
-    assert all(len(body["message"]) <= 1024 for *_, body in api.written)
+    (method, path, content_type, body) = kube.written[0]
+    assert (method, path, content_type) == ("POST", "/api/v1/namespaces/ns/events", "application/json")
+    assert (body["reason"], body["type"]) == ("SlurmNodeDrained", "Warning")
+    assert body["message"] == "drain w-0 (machine m-0): health/disks [node]: full"
+    pod = {"apiVersion": "v1", "kind": "Pod", "name": "w-0", "namespace": "ns", "uid": "u0"}
+    assert body["involvedObject"] == pod
+    assert len({body["reason"] for *_, body in kube.written}) == len(Kind)
+    assert all(len(body["message"]) <= 1024 for *_, body in kube.written)
 
 
-def test_what_may_not_be_written_is_logged_once(api: FakeApi, kube: WritingKube) -> None:
-    api.status = 403
-    setting = Setting(kube)
+def test_what_may_not_be_written_is_logged_once() -> None:
+    setting = Setting(FakeKube(host="127.0.0.1", port=9, namespace="ns", tls=False, refuses="403 nodes is forbidden"))
     for later in range(3):
         setting.see(NOW + later * TRY_AGAIN_SECONDS, disks=FULL)
-    assert len(api.written) == 3
-    assert len(setting.log) == 1
-    assert "403" in setting.log[0]
-    assert "nodes is forbidden" in setting.log[0]
+    assert setting.log == ["Kubernetes was not told: 403 nodes is forbidden"]
 
 
-def test_an_absent_api_server_is_a_kube_error(tmp_path: Path) -> None:
-    away = WritingKube(host="127.0.0.1", port=9, namespace="ns", tls=False, service_account=tmp_path)
-    with pytest.raises(KubeError, match="no answer"):
-        away.tell("w-0", "", reason="R", message="m", warning=True, at=NOW)
-
-
-def test_a_stuck_api_server_holds_up_nobody_and_fills_no_memory(kube: WritingKube) -> None:
+def test_a_stuck_api_server_holds_up_nobody_and_fills_no_memory(kube: FakeKube) -> None:
     setting = Setting(kube)
     for _ in range(MOST_WAITING + 2):
         setting.teller.acted(Action(kind=Kind.DRAIN, node=view("w-0"), reason="r"), NOW)

@@ -14,19 +14,13 @@ from images.health.slurm import Record
 from images.health.watch import machines
 from images.health.watch.machines import (
     CONDITION,
-    KEEP,
     MISSING_ROUNDS,
-    RELEASED_BY,
-    RELEASED_FOR,
     TRIES,
     Machine,
     Machines,
     Place,
     Told,
-    judge,
     machine_of,
-    place_of,
-    seconds_of,
     takes_connection,
 )
 from images.health.watch.view import Finding
@@ -125,11 +119,8 @@ def said(finding: Finding) -> str:
         "a condition that drains": (UNWANTED, "fail [node]: ...Maintenance... (declared)"),
         "a condition that the site does not name": (replace(READY, conditions={"Other": ""}), "ok"),
         "a condition that a watcher has set": (replace(READY, conditions={"Maintenance": "slurmstack: w-0: x"}), "ok"),
-        "a condition that only looks so": (replace(READY, conditions={"Maintenance": "slurmstacks: w-0"}), "fail ..."),
         "released by us": (RELEASED, "ok"),
         "released by another": (replace(RELEASED, released_by="other/w-0"), "fail ... (declared)"),
-        "released by nobody": (replace(RELEASED, released_by=""), "fail ... (declared)"),
-        "released by no name": (replace(RELEASED, released_by="/"), "fail ... (declared)"),
     },
 )
 def test_a_machine_that_answers(machine: Machine, expected: str) -> None:
@@ -138,24 +129,13 @@ def test_a_machine_that_answers(machine: Machine, expected: str) -> None:
     assert cluster.probed == [], "its slurmd is not bothered"
 
 
-def test_a_silent_slurmd_alone_is_no_lost_machine_and_a_cordon_is_ours_only_where_we_are_known() -> None:
-    assert judge("m-0", READY, NOW, silent=True, drain_conditions=frozenset()).result.status == "ok"
-    assert judge("m-0", RELEASED, NOW, silent=False, drain_conditions=frozenset()).result.status == "fail"
+def test_since_when_the_condition_is_true() -> None:
+    known = replace(UNWANTED, since={"Maintenance": NOW - 9})
+    assert Cluster(known).look().unwanted_since == NOW - 9
+    assert Cluster(UNWANTED).look().unwanted_since == 0.0, "as good as for ever"
+    assert Cluster(replace(known, cordoned=True)).look().unwanted_since is None, "a cordon counts first"
 
 
-@table(
-    "machine, since",
-    {
-        "a known time": (replace(UNWANTED, since={"Maintenance": NOW - 9}), NOW - 9),
-        "as good as for ever": (UNWANTED, 0.0),
-        "a cordon counts first": (replace(UNWANTED, cordoned=True), None),
-    },
-)
-def test_since_when_the_condition_is_true(machine: Machine, since: float | None) -> None:
-    assert Cluster(machine).look().unwanted_since == since
-
-
-NOT_READY = Machine(ready="False", why="runtime is down", conditions={})
 UNHEARD = "not checked: ..."
 LOST = "fail ... (lost)"
 ALIVE = "fail [node]: machine m-0 is not ready: kubelet stopped posting"
@@ -165,21 +145,10 @@ DEAD = "fail [node]: ...slurmd does not answer... (lost)"
 @table(
     "first, answers, story",
     {
-        "not ready is not lost": (
-            NOT_READY,
-            False,
-            [({}, 9, "fail [node]: machine m-0 is not ready: runtime is down")],
-        ),
         "a machine is lost only when its slurmd is silent too": (
             SILENT,
             True,
             [({}, 9, ALIVE), ({"answers": False}, 1, ALIVE), ({}, 1, DEAD), ({"answers": True}, 2, ALIVE)],
-        ),
-        "a released machine may be lost as well": (replace(RELEASED, ready="Unknown"), False, [({}, 2, LOST)]),
-        "what was tried before it was well counts no more": (
-            SILENT,
-            False,
-            [({}, 2, DEAD), ({"m_0": READY}, 1, "ok"), ({"m_0": SILENT}, 1, ALIVE)],
         ),
         "the machine before does not count for the next": (
             None,
@@ -212,11 +181,6 @@ DEAD = "fail [node]: ...slurmd does not answer... (lost)"
             False,
             [({}, 1, ALIVE), ({"synced": False}, 1, UNHEARD), ({"synced": True}, 1, ALIVE)],
         ),
-        "a machine is missing anew after that": (
-            None,
-            True,
-            [({}, LAST, UNHEARD), ({"synced": False}, 1, UNHEARD), ({"synced": True}, 1, UNHEARD)],
-        ),
     },
 )
 def test_rounds_in_a_row(first: Machine | None, answers: bool, story: list[tuple[dict[str, Any], int, str]]) -> None:
@@ -229,24 +193,6 @@ def test_rounds_in_a_row(first: Machine | None, answers: bool, story: list[tuple
     assert set(cluster.probed) <= {("10.0.0.0", 6818)}
 
 
-def test_a_slurmd_that_takes_its_time_to_be_silent_holds_up_no_round() -> None:
-    cluster = Cluster(SILENT, answers=False)
-    for _ in range(5):
-        assert not cluster.machines.findings(RECORDS, NOW)["w-0"].lost
-    assert len(cluster.pool.waiting) == 1
-
-
-def test_many_lost_machines_wait_for_their_turn_and_all_get_one() -> None:
-    cluster = Cluster(SILENT, answers=False)
-    many = [Record(name=f"w-{number}", states=frozenset({"IDLE"})) for number in range(100)]
-    cluster.pods.copy.update({record.name: Place(node="m-0") for record in many})
-    for _ in range(9):
-        lost = sum(finding.lost for finding in cluster.machines.findings(many, NOW).values())
-        assert len(cluster.pool.waiting) <= 32
-        cluster.pool.run()
-    assert lost == 100
-
-
 # ---------------------------------------------------------------- what Kubernetes says
 
 
@@ -254,48 +200,15 @@ def node(*conditions: Mapping[str, str], **spec: object) -> dict[str, object]:
     return {"metadata": {"name": "m-0"}, "spec": spec, "status": {"conditions": list(conditions)}}
 
 
-def test_a_node_object_is_read() -> None:
+def test_our_own_condition_is_read_back_and_is_none_that_drains() -> None:
     told = {"status": "True", "reason": "HardwareFault", "message": "w-0: gpu-xid"}
-    soon = {"type": "Maintenance", "status": "True", "message": "soon", "lastTransitionTime": "2026-11-18T11:06:40Z"}
-    given = node(
-        {"type": "Ready", "status": "True", "message": "kubelet is posting"},
-        {"type": "MemoryPressure", "status": "False"},
-        soon,
-        {"type": CONDITION, **told},
-        unschedulable=True,
-    )
-    annotations = {RELEASED_FOR: "health/gpu-xid", RELEASED_BY: "ns/w-0", KEEP: "mine"}
-    assert machine_of({**given, "metadata": {"resourceVersion": "42", "annotations": annotations}}) == Machine(
-        ready="True",
-        why="kubelet is posting",
-        cordoned=True,
-        conditions={"Maintenance": "soon"},
-        told=Told(**told),
-        since={"Maintenance": NOW},
-        released_for="health/gpu-xid",
-        released_by="ns/w-0",
-        keep="mine",
-        version="42",
-    )
+    read = machine_of(node({"type": "Ready", "status": "True"}, {"type": CONDITION, **told}, unschedulable=True))
+    assert (read.ready, read.cordoned, read.told, read.conditions) == ("True", True, Told(**told), {})
 
 
-@pytest.mark.parametrize("text", [None, "", "soon", 17])
-def test_a_time_that_is_none_is_unknown(text: object) -> None:
-    assert seconds_of(text) is None
-
-
-@pytest.mark.parametrize("given", [{"metadata": {"name": "m"}}, node(), node({"type": "Ready", "status": "Unknown"})])
-def test_a_machine_that_says_nothing_is_not_taken_for_ready(given: dict[str, object]) -> None:
-    assert (machine_of(given).ready, machine_of(given).cordoned) == ("Unknown", False)
-
-
-def test_a_pod_is_read() -> None:
-    assert place_of({"metadata": {"uid": "u"}, "spec": {"nodeName": "m-0"}}) == Place(node="m-0", uid="u")
-    assert place_of({"metadata": {}}) == NO_PLACE
-    leaving = {"uid": "u", "deletionTimestamp": "2026-11-18T11:06:41Z"}
-    started = {"startTime": "2026-11-18T11:06:40Z"}
-    found = place_of({"metadata": leaving, "spec": {"nodeName": "m-0"}, "status": started})
-    assert found == Place(node="m-0", uid="u", started=NOW, leaving=True)
+def test_a_machine_that_says_nothing_is_not_taken_for_ready() -> None:
+    for given in ({"metadata": {"name": "m"}}, node(), node({"type": "Ready", "status": "Unknown"})):
+        assert (machine_of(given).ready, machine_of(given).cordoned) == ("Unknown", False)
 
 
 def test_a_connection_is_tried_for_real() -> None:
@@ -306,10 +219,10 @@ def test_a_connection_is_tried_for_real() -> None:
     assert not takes_connection("." * 300, 6818)
 
 
-@pytest.mark.parametrize("answers", [True, False])
-def test_slurmd_is_silent_only_after_some_tries(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
-    outcomes = [False] * (TRIES - 1) + [answers]
+def test_slurmd_is_silent_only_after_some_tries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(machines, "takes_connection", lambda *_: outcomes.pop(0))
-    assert machines.answers("10.0.0.0", 6818) is answers
-    assert outcomes == []
+    for answers in (True, False):
+        outcomes = [False] * (TRIES - 1) + [answers]
+        monkeypatch.setattr(machines, "takes_connection", lambda *_, outcomes=outcomes: outcomes.pop(0))
+        assert machines.answers("10.0.0.0", 6818) is answers
+        assert outcomes == []

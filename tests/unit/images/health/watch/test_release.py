@@ -84,8 +84,6 @@ WELL = view("w-0", gpu_xid=OK)
     {
         "a drained node with a hardware fault and without jobs": (broken(), {}),
         "after the time for faults that go away": (broken(ago=600), {}),
-        "found since the pod began": (broken(gpu_xid=SEEN), {"at": place(started_ago=110), "by": AT_ONCE}),
-        "long enough on this machine": (broken(ago=5000), {"at": place(started_ago=600)}),
         "one that is not ready counts once": (broken(), {"machine": AWAY, "by": ONE}),
     },
 )
@@ -95,61 +93,34 @@ def test_a_broken_machine_is_released(node: NodeView, more: dict[str, object]) -
     assert made.moves[0].why == "GPU 3: Xid 79"
 
 
-@table(
-    "node",
-    {
-        "a machine that maintenance wants away": machined(UNWANTED),
-        "whatever it was drained for first": machined(UNWANTED, "disks"),
-    },
-)
-def test_a_machine_that_maintenance_wants_away_is_released(node: NodeView) -> None:
-    assert done(planned(node)) == ["RELEASE m-0 of w-0 for health/kubernetes"]
+def test_a_machine_that_maintenance_wants_away_is_released() -> None:
+    assert done(planned(machined(UNWANTED))) == ["RELEASE m-0 of w-0 for health/kubernetes"]
 
 
 @table(
     "node, machine",
     {
         "a person has cordoned it": (machined(BY_A_PERSON), READY),
-        "a person has cordoned it, and it shows": (machined(BY_A_PERSON), CORDONED),
         "a person has cordoned it beside a fault": (broken(), CORDONED),
-        "a person has cordoned it in maintenance": (machined(UNWANTED), CORDONED),
-        "it may go away by itself": (broken(ago=0), READY),
         "it may almost go away by itself": (broken(ago=599), READY),
         "a condition came after the drain": (machined(replace(UNWANTED, unwanted_since=NOW - 599), ago=5000), READY),
-        "jobs have all of the node": (broken("w-0", "ALLOCATED", "DRAIN"), READY),
         "jobs have some of the node": (broken("w-0", "MIXED", "DRAIN"), READY),
         "a job ends": (broken("w-0", "IDLE", "COMPLETING", "DRAIN"), READY),
         "the node is not drained": (broken("w-0", "IDLE"), READY),
-        "the node is only down": (broken("w-0", "DOWN"), READY),
-        "the node is being started": (broken("w-0", "IDLE", "DRAIN", "POWERING_UP"), READY),
-        "an administrator failed it": (broken("w-0", "IDLE", "DRAIN", "FAIL"), READY),
         "an administrator drained it": (broken(reason="bad fan"), READY),
-        "nobody knows who drained it": (replace(broken(), reason=""), READY),
-        "its pod leaves": (broken(reason="slurmstack: pod leaving"), READY),
-        "a reason that looks like ours": (broken(reason="gpu-xid [hardware]: x"), READY),
         "the check is well": (broken(gpu_xid=OK), READY),
         "the check warns": (broken(gpu_xid=WARN), READY),
         "the check does not know": (broken(gpu_xid=UNKNOWN), READY),
         "the check finds a fault of the node": (broken(gpu_xid=failed(fault="node")), READY),
-        "the check finds a user's fault": (broken(gpu_xid=failed(fault="user")), READY),
-        "the check finds nobody's fault": (broken(gpu_xid=failed(fault=None)), READY),
-        "it was drained for another check": (broken(reason="health/disks [node]: x"), READY),
-        "another check of the hardware fails": (broken(gpu_links=BROKEN), READY),
         "it was drained for a lesser fault": (broken(reason="health/gpu-xid [user]: Xid 31"), READY),
         "the report is old": (broken(gpu_xid=found(BROKEN, ago=STALE_SECONDS + 1)), READY),
         "another cluster has released it": (broken(), THEIRS),
-        "another cluster has released it, and it is not cordoned": (broken(), replace(THEIRS, cordoned=False)),
         "a person keeps it": (broken(), replace(READY, keep="mine")),
-        "a person keeps it though it is broken": (broken(ago=10**6), KEPT),
         "it is released": (broken(), RELEASED),
-        "the check of a released one is well, and its node still drained": (broken(gpu_xid=OK), RELEASED),
         "somebody has resumed a broken one": (view("w-0", gpu_xid=BROKEN), RELEASED),
         "somebody has resumed one that was not checked": (view("w-0", gpu_xid=UNKNOWN), RELEASED),
-        "somebody has resumed one with a warning": (view("w-0", gpu_xid=WARN), RELEASED),
-        "somebody has resumed one without a report": (view("w-0"), RELEASED),
         "an old report is well": (view("w-0", gpu_xid=found(OK, ago=WELL_STALE_SECONDS + 1)), RELEASED),
         "what a person has said is not forgotten": (WELL, replace(READY, keep="mine, health/gpu-xid")),
-        "an annotation that nobody understands": (WELL, replace(RELEASED, released_for="me")),
     },
 )
 def test_a_machine_is_left_as_it_is_when(node: NodeView, machine: Machine) -> None:
@@ -161,27 +132,16 @@ def test_a_machine_is_left_as_it_is_when(node: NodeView, machine: Machine) -> No
     {
         "a check that is only reported": (broken(), {"by": rules(report_only="gpu-xid")}),
         "found on the machine before": (broken(gpu_xid=SEEN), {"at": place(started_ago=90), "by": AT_ONCE}),
-        "found when the pod began": (broken(gpu_xid=SEEN), {"at": place(started_ago=100), "by": AT_ONCE}),
         "the time begins anew on another machine": (broken(ago=5000), {"at": place(started_ago=599)}),
         "a pod of unknown age": (broken(), {"at": Place(node="m-0")}),
-        "a pod without a machine": (broken(), {"at": place("")}),
         "a pod that leaves": (broken(), {"at": place(leaving=True)}),
         "another cluster's": (broken(), {"machine": THEIRS, "by": ALL}),
         "one that a person keeps": (broken(), {"machine": replace(RELEASED, keep="mine"), "by": ALL}),
-        "one that a person keeps for this check": (broken(), {"machine": replace(RELEASED, keep=KEPT.keep), "by": ALL}),
         "one that others have marked": (broken(), {"machine": MARKED, "by": MARKS}),
         "one whose fault has passed is not marked": (broken(gpu_xid=OK), {"machine": RELEASED, "by": MARKS}),
         "a worker with jobs stays": (broken("w-0", "MIXED", "DRAIN"), {"machine": RELEASED, "by": EVICTS}),
-        "a worker whose job ends stays": (
-            broken("w-0", "IDLE", "COMPLETING", "DRAIN"),
-            {"machine": RELEASED, "by": EVICTS},
-        ),
-        "a worker that takes jobs stays": (broken("w-0", "IDLE"), {"machine": RELEASED, "by": EVICTS}),
         "a worker that is well stays": (broken(gpu_xid=OK), {"machine": RELEASED, "by": EVICTS}),
-        "a worker that was not checked stays": (broken(gpu_xid=UNKNOWN), {"machine": RELEASED, "by": EVICTS}),
         "a worker in a person's hand stays": (broken(reason="bad fan"), {"machine": RELEASED, "by": EVICTS}),
-        "a worker that leaves already": (broken(), {"machine": RELEASED, "by": EVICTS, "at": place(leaving=True)}),
-        "well since before this machine": (WELL, {"machine": RELEASED, "at": place(started_ago=0)}),
         "well on another machine": (WELL, {"machine": RELEASED, "by": EVICTS, "at": place("m-1")}),
     },
 )
@@ -192,7 +152,6 @@ def test_a_machine_is_left_as_it_is_for(node: NodeView, more: dict[str, object])
 @table(
     "machines, moves",
     {
-        "a worker that nobody has": ({"m-0": READY, "m-1": THEIRS}, []),
         "one that a person keeps": ({"m-0": KEPT}, []),
         "after a restart with the worker gone already": ({"m-0": RELEASED}, ["MARK m-0 of w-0 for health/gpu-xid"]),
     },
@@ -205,9 +164,7 @@ def test_a_machine_without_our_workers_is_marked_at_most(machines: dict[str, Mac
     "other, machine, moves",
     {
         "is in use": (view("w-1"), "m-0", []),
-        "was drained by a person": (view("w-1", "IDLE", "DRAIN", reason="bad fan"), "m-0", []),
         "has jobs": (broken("w-1", "ALLOCATED", "DRAIN"), "m-0", []),
-        "has no record": (None, "m-0", []),
         "is drained by us": (broken("w-1", disks=failed()), "m-0", RELEASE),
         "is elsewhere": (view("w-1"), "m-1", RELEASE),
     },
@@ -230,13 +187,9 @@ FLEET = [broken(f"w-{number}", ago=1000 + number) for number in range(10)]
     "nodes, machine, limit, released",
     {
         "the oldest faults go first": (FLEET[:5], READY, "2", ["m-4", "m-3"]),
-        "none": (FLEET[:5], READY, "0", []),
         "a part": (FLEET, READY, "20%", ["m-9", "m-8"]),
         "one that is released already counts": (FLEET[:3], RELEASED, "2", ["m-2"]),
-        "and may be all that is allowed": (FLEET[:3], RELEASED, "1", []),
         "one that is not ready counts": ([view("w-0"), broken("w-1")], AWAY, "1", []),
-        "one that says nothing counts": ([view("w-0"), broken("w-1")], DARK, "1", []),
-        "and leaves room": ([view("w-0"), broken("w-1")], AWAY, "2", ["m-1"]),
         "one that others have cordoned does not": ([view("w-0"), broken("w-1")], CORDONED, "1", ["m-1"]),
     },
 )
@@ -244,10 +197,6 @@ def test_no_more_than_the_limit_is_released(
     nodes: list[NodeView], machine: Machine, limit: str, released: list[str]
 ) -> None:
     assert [move.machine for move in planned(*nodes, machine=machine, by=rules(limit)).moves] == released
-
-
-def test_what_the_limit_holds_back_is_known() -> None:
-    assert [move.machine for move in planned(*FLEET[:5], by=rules("2")).held] == ["m-2", "m-1", "m-0"]
 
 
 LEFT = replace(RELEASED, released_by="ns/w-1")
@@ -260,9 +209,7 @@ WAITS = Place(node="")
         "a machine that is gone counts": (place("m-1"), {"m-0": READY}, "1", False),
         "one that was released and left counts": (WAITS, {"m-0": READY, "m-1": LEFT}, "1", False),
         "its worker that waits for another is not counted twice": (WAITS, {"m-0": READY, "m-1": LEFT}, "2", True),
-        "also when its worker is elsewhere": (place("m-2"), {"m-0": READY, "m-1": LEFT, "m-2": READY}, "1", False),
         "deleted by the cloud, without a successor yet": (WAITS, {"m-0": READY}, "1", False),
-        "with a successor": (place("m-1"), {"m-0": READY, "m-1": READY}, "1", True),
     },
 )
 def test_what_is_missing_counts(at: Place, machines: dict[str, Machine], limit: str, releases: bool) -> None:
@@ -278,7 +225,6 @@ def test_what_is_missing_counts(at: Place, machines: dict[str, Machine], limit: 
     {
         "it gets the condition": (broken(), RELEASED, MARKS, ["MARK m-0 of w-0 for health/gpu-xid"]),
         "its node is resumed": (WELL, RELEASED, rules(), TAKE_BACK),
-        "its node has jobs again": (view("w-0", "MIXED", gpu_xid=OK), RELEASED, rules(), TAKE_BACK),
         "somebody has uncordoned it": (broken(), UNCORDONED, rules(), KEEP),
         "and it is well": (WELL, KEPT, rules(), ["FORGET m-0 of w-0 for health/gpu-xid"]),
     },
@@ -297,11 +243,8 @@ def test_the_worker_leaves_a_released_machine_if_the_site_wants_that() -> None:
     "other, moves",
     {
         "well": (view("w-1", gpu_xid=OK), TAKE_BACK),
-        "well in what it tells": (view("w-1", disks=OK), TAKE_BACK),
         "broken": (view("w-1", gpu_xid=BROKEN), []),
         "not checked": (view("w-1", gpu_xid=UNKNOWN), []),
-        "drained": (broken("w-1"), []),
-        "unknown": (view("w-2"), []),
     },
 )
 def test_all_workers_of_a_machine_have_to_be_well(other: NodeView, moves: list[str]) -> None:

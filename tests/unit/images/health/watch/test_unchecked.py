@@ -8,7 +8,7 @@ from images.health.contract import Result, Status
 from images.health.watch.unchecked import LONG_SECONDS, Unchecked
 from images.health.watch.view import Finding, NodeView
 from tests.unit.images.health.tables import table
-from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed
+from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN
 
 Pool = dict[str, tuple[str, Result]]
 """Name -> features, and what the check says."""
@@ -48,13 +48,11 @@ FAULT = {"x-0": "node: not checked for 15 min while its peers are well: no tool"
     "nodes, faults",
     {
         "one of a pool": ({**ALONE, **pool(9, OK)}, FAULT),
-        "beside warnings": ({**ALONE, **pool(3, WARN)}, FAULT),
         "few of a large pool": ({**pool(2, UNKNOWN, "x"), **pool(18, OK)}, FAULT | {"x-1": FAULT["x-0"]}),
         "many": ({**pool(2, UNKNOWN, "x"), **pool(17, OK)}, {}),
         "all": (pool(9, UNKNOWN), {}),
         "without peers enough": ({**ALONE, **pool(2, OK)}, {}),
         "whose peers are another pool's": ({**ALONE, **pool(9, OK, of="b")}, {}),
-        "whose peers fail": ({**ALONE, **pool(2, OK), **pool(1, failed(), "y")}, {"y-0": "node: broken"}),
     },
 )
 def test_who_is_at_fault(nodes: Pool, faults: dict[str, str]) -> None:

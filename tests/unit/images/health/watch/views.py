@@ -26,11 +26,7 @@ def found(result: Result, *, ago: float = 1.0, arrived_ago: float | None = None)
 
 
 def view(
-    name: str = "w-0",
-    *states: str,
-    reason: str = "",
-    drained_ago: float = 60.0,
-    **findings: Result | Finding,
+    name: str = "w-0", *states: str, reason: str = "", drained_ago: float = 60.0, **findings: Result | Finding
 ) -> NodeView:
     """A node; idle unless said otherwise. Names of checks with `_` for `-`."""
     return NodeView(

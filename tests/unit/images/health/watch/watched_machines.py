@@ -65,12 +65,6 @@ class WatchedMachines(FakeKubernetes):
         found: dict[str, str] = self.nodes[name]["metadata"].get("annotations", {})
         return found
 
-    def set_condition(self, name: str, condition: Object) -> None:
-        listed = self.nodes[name]["status"]["conditions"]
-        old: Object = next((item for item in listed if item["type"] == condition["type"]), {})
-        kept = [item for item in listed if item["type"] != condition["type"]]
-        self._replace(name, status={"conditions": [*kept, {**old, **condition}]})
-
     def condition(self, name: str, kind: str) -> str | None:
         listed = self.nodes[name]["status"]["conditions"]
         return next((item["status"] for item in listed if item["type"] == kind), None)
