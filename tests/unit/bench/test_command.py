@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -15,7 +14,6 @@ from tests.bench import __main__ as command
 from tests.bench import parts, record
 from tests.bench.parts import PARTS, Part
 from tests.bench.row import Measuring
-from tests.stacks import ROOT
 from tests.unit.bench.records import row, run
 
 SAMPLES = (1.0, 1.1, 1.2, 1.3)
@@ -82,31 +80,6 @@ def test_the_exit_status_of_a_comparison(tmp_path: Path, capsys: pytest.CaptureF
     assert command.main(["--compare", old, worse]) == 0
 
 
-def test_what_cannot_be_compared_is_an_error_before_anything_is_measured(one_part: Path) -> None:
-    (one_part / "kept").mkdir()
-    old = kept(one_part / "kept" / "old.json")
-    assert command.main(["some", "--compare", str(one_part / "none.json")]) == 2
-    assert command.main(["some", "--compare", old]) == 2, "of another machine"
-    assert not list(one_part.glob("*.json"))
-    assert command.main(["some", "--compare", old, "--other-machine"]) == 0
-
-
-def test_a_partial_run_is_kept_apart_and_says_so(one_part: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["some", "--runs", "2"]) == 0
-    (file,) = one_part.glob("*.json")
-    found = record.read(file)
-    assert (found.complete, found.parts, found.rows[0].samples) == (False, ["some"], [1, 2])
-    assert "only of these parts: some" in capsys.readouterr().err
-
-
-def test_what_was_measured_before_a_failure_is_kept(one_part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two = (Part(name="some", about="", alone=quick), Part(name="bad", about="", alone=broken))
-    monkeypatch.setattr(parts, "PARTS", two)
-    assert command.main(["--json", str(one_part / "mine.json")]) == 3
-    found = record.read(one_part / "mine.json")
-    assert (found.failed, [row.name for row in found.rows]) == ("bad: it broke", ["a"])
-
-
 def test_parts_are_measured_in_their_order_and_without_pulumi_its_part_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -116,12 +89,6 @@ def test_parts_are_measured_in_their_order_and_without_pulumi_its_part_is_left_o
     bench = Measuring()
     parts.measure(parts.find(["engine"]), bench)
     assert bench.left_out == ["engine (no `pulumi` on PATH)"]
-
-
-def test_make_passes_parts_and_the_file_to_compare_with_on() -> None:
-    made = ["make", "--dry-run", "--always-make", "bench", "PARTS=array start", "COMPARE=old.json", "BENCH=--runs 2"]
-    done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "-m tests.bench array start --compare old.json --runs 2" in " ".join(done.stdout.split())
 
 
 def test_each_part_begins_with_the_same_stack(monkeypatch: pytest.MonkeyPatch) -> None:

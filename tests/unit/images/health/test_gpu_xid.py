@@ -6,8 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from images.common.command import Result, run
-from images.common.lines import lines_in
+from images.common.command import Result
 from images.health.checks import gpu_presence
 from images.health.checks.gpu_xid import CHECK
 from images.health.contract import Node, Thresholds
@@ -165,23 +164,3 @@ def test_well_known_xids_are_judged_as_the_catalogue_says() -> None:
         for number in numbers:
             (event,) = xid_lines.find([line(number, "pid=1, name=x, words").rstrip()])
             assert event.judgement == judgement, number
-
-
-def test_what_a_user_writes_into_the_kernel_s_log_by_a_file_s_name_is_no_xid() -> None:
-    """A program of that name ends by a signal: by syslog(2) each line of the record has its time before it."""
-    stamp = "<6>[ 4711.123456] "
-    for forged in (
-        "NVRM: Xid (PCI:0000:3b:00): 79, x",
-        "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, x",
-        "NVRM: Xid (PCI:0000:3b:00.0) something unknown",
-    ):
-        for ends_a_line_for_python in "\r\f\x85\u2028":
-            whole = f"{stamp}a{ends_a_line_for_python}{forged}[4242]: segfault at 0 ip 0 sp 0 error 4 in a\n"
-            read = run(["printf", "%s", whole]).stdout
-            assert xid_lines.find(lines_in(read)) == []
-            assert xid_lines.not_understood(lines_in(read)) == []
-        record = [f"{stamp}a[4242]: segfault at 0 ip 0 sp 0 error 4 in a", f"{stamp}{forged}", f"{stamp}[55d0+1000]"]
-        assert xid_lines.find(record) == []
-        assert xid_lines.not_understood(record) == []
-        real = "<4>[ 4711.123457] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off."
-        assert [event.number for event in xid_lines.find([*record, real])] == [79]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from images.health.contract import Check, Hardware, Node, Result, Status, Thresh
 from images.health.local import Local
 from images.health.registry import Registry
 from images.health.run import ByHand
-from images.health.verdict import not_checked, ok
+from images.health.verdict import ok
 
 FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used", values={'disk_used_ratio{path="/"}': 0.97})
 
@@ -45,30 +44,6 @@ class FakeShell:
 @pytest.fixture
 def health(tmp_path: Path) -> FakeShell:
     return FakeShell(tmp_path)
-
-
-def test_the_exit_code_says_how_it_is(health: FakeShell) -> None:
-    for result, code in [
-        (ok(), 0), (Result(status=Status.WARN, fault="node"), 0), (FULL, 1), (not_checked("no tool"), 3),
-    ]:  # fmt: skip
-        health.add("disks", result)
-        assert health("run", "disks") == code
-    health.add("gpu-xid", ok(), "gpu")
-    assert health("run", "gpu-xid") == 3
-    assert health.said[-1] == "not checked gpu-xid: this node should have no gpu"
-    health.registry.broken["gpu-links"] = "cannot be loaded: SyntaxError"
-    assert health("run", "gpu-links") == 3
-
-
-def test_programs_read_json(health: FakeShell) -> None:
-    health.add("disks", FULL)
-    assert health("run", "--json", "disks") == health("run", "disks", "--json") == 1
-    said = json.loads(health.said[1])
-    assert said.pop("seconds") >= 0
-    assert said == {
-        "node": "w-0", "check": "disks", "status": "fail", "fault": "node", "message": "/ 97 % used",
-        "values": {'disk_used_ratio{path="/"}': 0.97},
-    }  # fmt: skip
 
 
 def test_what_there_is_not_is_a_mistake_of_use(health: FakeShell) -> None:
