@@ -93,9 +93,10 @@ def test_what_is_wrong_with_an_object_is_one_line_that_names_it() -> None:
 
 
 def test_a_pod_whose_machine_is_lost_is_not_waited_for(silent: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds in ("ANSWER_SECONDS", "_TIMEOUT"):
+        monkeypatch.setattr(f"cli.kubectl.client.{seconds}", 0.1)
     done = in_controller(silent, "slurm", "squeue", seconds=0.1)
     assert (done.returncode, done.stdout, done.stderr) == (124, "", "no answer within 0.1 s")
-    monkeypatch.setattr("cli.kubectl.client.ANSWER_SECONDS", 0.1)
     assert slurm(silent, "slurm", "sinfo") == ""
     with pytest.raises(Failure, match=r"no answer within 0\.1 s"):
         silent.run("exec", "login-0", seconds=0.1)

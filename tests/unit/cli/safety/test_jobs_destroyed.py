@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cli.errors import Failure
+from cli.safety import queue as queue_module
 from cli.safety.jobs import JobsTouched, jobs_destroyed, refuse_lost_jobs
 from config import load_config
 from images.elastic.view import SETTINGS
@@ -57,7 +58,11 @@ def test_destroy_without_an_answer_is_refused_while_workers_run_and_only_then() 
 
 
 @pytest.mark.parametrize("pools", [STACK["worker_nodes"], {}])
-def test_a_queue_that_nobody_can_read_is_not_deleted_unasked(pools: dict[str, Any]) -> None:
+def test_a_queue_that_nobody_can_read_is_not_deleted_unasked(
+    monkeypatch: pytest.MonkeyPatch, pools: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(queue_module, "STARTING", 0)
+    monkeypatch.setattr(queue_module, "_PAUSE", 0)
     controller = {"kind": "StatefulSet", "metadata": {"name": "controller"}, "spec": {"template": {}}}
     there = [controller, *(item for item in objects(STACK) if item["metadata"]["name"] in pools)]
     found = jobs_destroyed(FakeKubectl(queue=None, there=there), "slurm", keeps_queue=False)
