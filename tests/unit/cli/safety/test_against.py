@@ -80,15 +80,6 @@ def test_the_same_file_is_no_change(tmp_path: Path) -> None:
     assert "stack `test`: no changes" in done.stdout
 
 
-def test_a_comment_without_anything_to_compare_with_is_a_usage_error(tmp_path: Path) -> None:
-    done = slurmstack("validate", "--markdown", "--config", "Pulumi.dev.yaml")
-    assert done.returncode == 2
-    assert "--against FILE" in done.stderr
-    done = slurmstack("preview", "--markdown", "--json")
-    assert done.returncode == 2
-    assert "contradict each other" in done.stderr
-
-
 PRICES = {"pools": {"cpu": 0.5, "gpu": 20}, "storage": {"shared": 0.1, "default": 0.1}, "load_balancer": 0}
 
 
