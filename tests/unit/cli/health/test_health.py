@@ -277,26 +277,18 @@ def test_of_many_nodes_some_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("given", "message", "hint"),
     [
-        (
-            answer(stderr="slurmctld does not tell its nodes: x\ncommand terminated with exit code 1\n", code=1),
-            "the controller could not be asked for the nodes: slurmctld does not tell its nodes: x",
-            "whether controller-0 runs",
-        ),
-        (
-            answer(stderr='Error from server (NotFound): pods "controller-0" not found\n', code=1),
-            'the nodes: Error from server (NotFound): pods "controller-0" not found',
-            "whether controller-0 runs",
-        ),
-        (
-            answer(stderr='exec: "/usr/libexec/slurmstack/health-nodes": no such file or directory\n', code=126),
-            "no such file or directory",
-            "`slurmstack up` brings it up to date",
-        ),
+        (answer(stderr="slurmctld does not tell its nodes: x\ncommand terminated with exit code 1\n", code=1),
+         "the controller could not be asked for the nodes: slurmctld does not tell its nodes: x",
+         "whether controller-0 runs"),
+        (answer(stderr='Error from server (NotFound): pods "controller-0" not found\n', code=1),
+         'the nodes: Error from server (NotFound): pods "controller-0" not found', "whether controller-0 runs"),
+        (answer(stderr='exec: "/usr/libexec/slurmstack/health-nodes": no such file or directory\n', code=126),
+         "no such file or directory", "`slurmstack up` brings it up to date"),
         (answer("hello"), "is not understood: 'hello'", ""),
         (answer('{"nodes": [{"name": "w-0"}], "at": ""}'), "is not understood", ""),
     ],
     ids=["slurmctld away", "no pod", "an old image", "garbage", "half a node"],
-)
+)  # fmt: skip
 def test_what_goes_wrong_is_said_once(monkeypatch: pytest.MonkeyPatch, given: Any, message: str, hint: str) -> None:
     failure = failure_of(health(monkeypatch, FakeCluster(controller=given)))
     assert message in failure.message

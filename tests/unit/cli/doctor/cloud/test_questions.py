@@ -153,53 +153,29 @@ def test_a_passing_fault_is_tried_again(doctor: Doctor) -> None:
     ("replies", "check", "said"),
     [
         ({"ProjectService/Get": cloud.NOT_FOUND}, "project", "there is no project project-e00a"),
-        (
-            {"ProjectService/Get": cloud.project(region="eu-west1")},
-            "project",
-            "is in eu-west1, but cloud.region is eu-no",
-        ),
+        ({"ProjectService/Get": cloud.project(region="eu-west1")}, "project",
+         "is in eu-west1, but cloud.region is eu-no"),
         ({"ProjectService/Get": cloud.project(state="PARKED")}, "project", "is parked"),
-        (
-            {"ClusterService/ListControlPlaneVersions": cloud.versions("1.35", "1.37")},
-            "kubernetes",
-            "these: 1.35, 1.37",
-        ),
+        ({"ClusterService/ListControlPlaneVersions": cloud.versions("1.35", "1.37")}, "kubernetes",
+         "these: 1.35, 1.37"),
         ({"SubnetService/Get": cloud.NOT_FOUND}, "subnet", "there is no subnet vpcsubnet-e00a"),
         ({"SubnetService/Get": cloud.subnet("10.0.0.0/13", project="project-b")}, "subnet", "is in project-b"),
         ({"PlatformService/List": cloud.platforms(cloud.CPU)}, "machines", "no platform gpu-h100-sxm"),
-        (
-            {"PlatformService/List": cloud.platforms(cloud.CPU, cloud.platform(cloud.H100, **{"1gpu": (16, 200, 1)}))},
-            "machines",
-            "gpu-h100-sxm has no preset 8gpu-128vcpu-1600gb; offered: 1gpu",
-        ),
+        ({"PlatformService/List": cloud.platforms(cloud.CPU, cloud.platform(cloud.H100, **{"1gpu": (16, 200, 1)}))},
+         "machines", "gpu-h100-sxm has no preset 8gpu-128vcpu-1600gb; offered: 1gpu"),
         ({"NodeGroupService/GetCompatibilityMatrix": cloud.images("cuda12.8")}, "drivers", "one of these: cuda12.8"),
         ({"NodeGroupService/GetCompatibilityMatrix": cloud.images("cuda13.0", version="1.35")}, "drivers", "no image"),
-        (
-            {"NodeGroupService/GetCompatibilityMatrix": cloud.images("cuda13.0", platforms=("x",))},
-            "drivers",
-            "no image",
-        ),
-        (
-            {"QuotaAllowanceService/List": cloud.quota_reply({"compute.instance.gpu.h100": (16, 8)})},
-            "quotas",
-            "16 more",
-        ),
-        (
-            {"QuotaAllowanceService/List": cloud.quota_reply({"compute.filesystem.size.network-ssd": (1024 * GIB, 0)})},
-            "quotas",
-            "2048 GiB more needed, the tenant's quota has 1024 GiB left of 1024 GiB",
-        ),
+        ({"NodeGroupService/GetCompatibilityMatrix": cloud.images("cuda13.0", platforms=("x",))}, "drivers",
+         "no image"),
+        ({"QuotaAllowanceService/List": cloud.quota_reply({"compute.instance.gpu.h100": (16, 8)})}, "quotas",
+         "16 more"),
+        ({"QuotaAllowanceService/List": cloud.quota_reply({"compute.filesystem.size.network-ssd": (1024 * GIB, 0)})},
+         "quotas", "2048 GiB more needed, the tenant's quota has 1024 GiB left of 1024 GiB"),
         ({"ResourceAdviceService/List": cloud.advices(cloud.advice(machines=1))}, "capacity", "only 1 can be had now"),
-        (
-            {"ResourceAdviceService/List": cloud.advices(cloud.advice(machines=0), cloud.advice(fabric="fabric-2"))},
-            "capacity",
-            "there is enough on fabric-2 in eu-north1",
-        ),
-        (
-            {"ResourceAdviceService/List": cloud.advices(cloud.advice(platform="gpu-h200-sxm"))},
-            "fabric",
-            "fabric-6 in eu-north1 is for gpu-h200-sxm, not for gpu-h100-sxm",
-        ),
+        ({"ResourceAdviceService/List": cloud.advices(cloud.advice(machines=0), cloud.advice(fabric="fabric-2"))},
+         "capacity", "there is enough on fabric-2 in eu-north1"),
+        ({"ResourceAdviceService/List": cloud.advices(cloud.advice(platform="gpu-h200-sxm"))}, "fabric",
+         "fabric-6 in eu-north1 is for gpu-h200-sxm, not for gpu-h100-sxm"),
         (
             {
                 "ResourceAdviceService/List": cloud.advices(
@@ -211,7 +187,7 @@ def test_a_passing_fault_is_tried_again(doctor: Doctor) -> None:
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_what_would_make_up_fail_is_to_change(doctor: Doctor, replies: dict[str, Reply], check: str, said: str) -> None:
     found = worst(doctor(replies), check)
     assert found.state == "change"
@@ -221,11 +197,8 @@ def test_what_would_make_up_fail_is_to_change(doctor: Doctor, replies: dict[str,
 @pytest.mark.parametrize(
     ("replies", "check", "said"),
     [
-        (
-            {"ClusterService/ListControlPlaneVersions": cloud.versions("1.36", deprecated=True)},
-            "kubernetes",
-            "deprecated",
-        ),
+        ({"ClusterService/ListControlPlaneVersions": cloud.versions("1.36", deprecated=True)}, "kubernetes",
+         "deprecated"),
         ({"AllocationService/ListBySubnet": cloud.FORBIDDEN}, "subnet", "if nothing is taken yet"),
         (
             {
@@ -237,14 +210,11 @@ def test_what_would_make_up_fail_is_to_change(doctor: Doctor, replies: dict[str,
             "has 96 vCPUs",
         ),
         ({"ResourceAdviceService/List": cloud.advices(cloud.advice(fresh=False))}, "capacity", "out of date"),
-        (
-            {"ResourceAdviceService/List": cloud.advices(cloud.advice(fabric="fabric-3"))},
-            "fabric",
-            "may be wrong; fabrics",
-        ),
+        ({"ResourceAdviceService/List": cloud.advices(cloud.advice(fabric="fabric-3"))}, "fabric",
+         "may be wrong; fabrics"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_what_only_may_go_wrong_is_a_warning(doctor: Doctor, replies: dict[str, Reply], check: str, said: str) -> None:
     found = only(doctor(replies), check)
     assert found.state == "warning"
