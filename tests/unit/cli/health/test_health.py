@@ -141,8 +141,8 @@ def test_findings_are_one_a_line_and_the_worst_comes_first(monkeypatch: pytest.M
         (node("w-0", "IDLE", "POWERED_DOWN", age=None), "1 node: 0 well, 0 failing, 0 unknown, 1 asleep"),
     ],
     ids=[
-        "well", "a warning", "failing", "failed long ago", "not checked", "failing and not checked", "never", "old", "just not old",
-        "future", "silent", "drained by somebody", "drained for a check that is well", "powered down",
+        "well", "a warning", "failing", "failed long ago", "not checked", "failing and not checked", "never", "old",
+        "just not old", "future", "silent", "drained by somebody", "drained for a check that is well", "powered down",
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_never_well(monkeypatch: pytest.MonkeyPatch, record: Any, summary: str) -> None:

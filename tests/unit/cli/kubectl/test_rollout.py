@@ -102,9 +102,7 @@ USERS = awaited("Job", "users-12345678", metadata={"uid": "u1"}, spec={})
 ENDED = {"terminated": {"exitCode": 0}}
 PULL: dict[str, Any] = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
 OTHERS = [pod("gpu-0", "gpu", running={}), pod("exporter-12-a", "exporter-12", "ReplicaSet")]
-END_SESSIONS = (
-    "`kubectl --context test exec -n slurm login-0 -c sshd -- pkill -u 0 -f slurmstack/leave` ends its sessions"
-)
+END_SESSIONS = "exec -n slurm login-0 -c sshd -- pkill -u 0 -f slurmstack/leave` ends its sessions"
 FORBIDDEN = 'pods "log-shipper-" is forbidden: violates PodSecurity'
 LEAVES = pod("login-0", "login", running={})
 LEAVES["metadata"] |= {
