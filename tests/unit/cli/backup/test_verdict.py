@@ -67,7 +67,8 @@ VERDICTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, list[str]]] = {
     "one of the last save's second, long before": (opened([5, 0, 10001, 1000]), {}, "19700101T001651Z", [LOST]),
     "a record without an end and without a script": (opened([8, 0, 10001, 10]), {}, "", []),
     "a job of another user": (
-        {}, {"jobs": {**SHOWN.jobs, 3: (10002, "PENDING")}}, "", ["state: jobs belong to other users than accounting says: 3"]
+        {}, {"jobs": {**SHOWN.jobs, 3: (10002, "PENDING")}}, "",
+        ["state: jobs belong to other users than accounting says: 3"],
     ),
     "an open partition": ({}, {"partitions": {"main": "up"}}, "", ["state: partitions were open to jobs: main"]),
     "records that slurmdbd does not know": (
