@@ -100,11 +100,10 @@ def test_it_is_said_what_is_wrong(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words, status, told = case
-    first, *others = words.split(" ")
-    first = [first, others.pop(0)] if first in {"images", "upgrade"} else [first]
-    run = others[:1] if first == ["health"] and others[:1] == ["run"] else []
+    command = words.split(" ")
+    names = 2 if command[0] in {"images", "upgrade"} or command[:2] == ["health", "run"] else 1
     config = ["--config", str(stack_file(tmp_path, STACKS[stack]))]
-    monkeypatch.setattr(sys, "argv", ["slurmstack", *first, *run, *config, *others[len(run) :]])
+    monkeypatch.setattr(sys, "argv", ["slurmstack", *command[:names], *config, *command[names:]])
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as ended:

@@ -55,7 +55,9 @@ def wait(cluster: Cluster, document: dict[str, Any], *, timeout: float = -1) -> 
     return told
 
 
-def pod(name: str, owner: str = "x", kind: str = "StatefulSet", *, last: Any = None, **state: Any) -> dict[str, Any]:
+def pod(
+    name: str, owner: str = "x", kind: str = "StatefulSet", *, last: Any = None, **state: dict[str, Any]
+) -> dict[str, Any]:
     """One whose container is in that state, and not ready."""
     container = {"name": "main", "ready": False, "state": state, "lastState": last or {}}
     owners = [{"kind": kind, "name": owner}]
@@ -288,7 +290,8 @@ def test_a_version_that_does_not_start_gives_way_when_the_one_before_is_applied_
     """Not one that runs: it may be converting the database."""
     monkeypatch.setattr(rollout, "STUCK", 0.0)
     document = awaited("StatefulSet", "slurmdbd", spec={"replicas": 1, "podManagementPolicy": policy})
-    stuck = pod("slurmdbd-0", "slurmdbd", **{state: {"reason": "ImagePullBackOff"}})
+    stuck = pod("slurmdbd-0", "slurmdbd", waiting={"reason": "ImagePullBackOff"})
+    stuck["status"]["containerStatuses"][0]["state"] = {state: {"reason": "ImagePullBackOff"}}
     other = pod("other-0", "slurmdbd", waiting={})
     stuck["metadata"]["labels"], other["metadata"]["labels"] = (
         {"controller-revision-hash": of} for of in (revision, "of-old")
