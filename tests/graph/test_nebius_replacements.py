@@ -63,12 +63,6 @@ def test_the_same_stack_is_no_change_whatever_ids_the_cloud_gave(compared: Any, 
     assert not compared(tmp_path, stacks.nebius(), stacks.nebius()).changes
 
 
-def test_scaling_touches_no_machine_of_the_cloud(tmp_path: Path) -> None:
-    found = compare_files(tmp_path, stacks.nebius(), changed("worker_nodes.cpu.size", 3))
-    assert [(change.action, change.resource.name) for change in found.changes] == [("update", "slurm-pool-cpu-pods")]
-    assert not found.effects
-
-
 @WAYS
 def test_another_type_of_the_jails_file_system_loses_all_files_and_is_refused(compared: Any, tmp_path: Path) -> None:
     found = compared(tmp_path, stacks.nebius(), changed("jail.filesystem.type", "NETWORK_HDD"))
@@ -126,14 +120,6 @@ def test_other_machines_roll_and_leave_the_other_pools_alone(tmp_path: Path) -> 
     (effect,) = found.effects
     assert (effect.action, effect.kind, effect.name, effect.refused) == ("update", "node group", "slurm-cpu-0", "")
     assert "made anew, 1 at a time" in effect.cost
-
-
-def test_another_fabric_is_another_gpu_cluster_and_rolls_its_machines(tmp_path: Path) -> None:
-    found = compare_files(
-        tmp_path, stacks.nebius(), changed("worker_nodes.default.gpu_cluster", {"infiniband_fabric": "fabric-7"})
-    )
-    told = {(effect.action, effect.kind, effect.name) for effect in found.effects}
-    assert told == {("delete", "GPU cluster", "slurm-fabric-6"), ("update", "node group", "slurm-default-0")}
 
 
 def test_destroying_a_made_cluster_lists_its_machines_and_keeps_guarded_data(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.errors import USAGE
 from tests import stacks
 from tests.stacks import with_change
 from tests.unit.cli.command_line import slurmstack, stack_file
@@ -48,14 +47,6 @@ def test_rendering_needs_no_cluster_and_keeps_its_keys(tmp_path: Path) -> None:
     assert first == (tmp_path / "second" / "40-secret-munge-key.yaml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("option", ["--output", "--secrets", "--keys"])
-def test_an_empty_name_is_not_taken_for_this_directory(option: str) -> None:
-    options = {"--output": "out", option: ""}
-    done = slurmstack("render", *(word for pair in options.items() for word in pair))
-    assert done.returncode == USAGE
-    assert "is empty" in done.stderr
-
-
 def test_secrets_can_be_written_apart_from_what_is_committed(tmp_path: Path) -> None:
     file, out, apart = stack_file(tmp_path, stacks.dev()), tmp_path / "out", tmp_path / "apart"
     slurmstack("render", "--config", str(file), "--output", str(out))
@@ -69,31 +60,11 @@ def test_secrets_can_be_written_apart_from_what_is_committed(tmp_path: Path) -> 
     assert f"4 Secrets, in the clear, in {apart}" in done.stdout
 
 
-def test_the_same_directory_twice_is_a_usage_error(tmp_path: Path) -> None:
-    file, out = stack_file(tmp_path, stacks.dev()), str(tmp_path / "out")
-    done = slurmstack("render", "--config", str(file), "--output", out, "--secrets", f"{out}/../out")
-    assert done.returncode == 2
-    assert "name the same directory" in done.stderr
-
-
 def test_the_graph_is_json_on_standard_output_and_nothing_else(tmp_path: Path) -> None:
     done = slurmstack("graph", "--config", str(stack_file(tmp_path, stacks.existing())), "--format", "json")
     data = json.loads(done.stdout)
     assert any(item["type"] == "slurmstack:index:SlurmCluster" for item in data)
     assert not done.stderr
-
-
-def test_an_unknown_format_is_a_usage_error() -> None:
-    done = slurmstack("graph", "--format", "png")
-    assert done.returncode == 2
-    assert "none of json, svg" in done.stderr
-
-
-def test_an_unknown_option_is_a_usage_error_without_a_traceback() -> None:
-    done = slurmstack("up", "--yess")
-    assert done.returncode == 2
-    assert "No such option" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_context_that_does_not_exist_names_those_that_do(tmp_path: Path) -> None:
@@ -135,12 +106,6 @@ def test_pulumi_is_asked_for_by_name_only_where_it_is(tmp_path: Path) -> None:
     done = slurmstack("up", "--engine", "pulumi", PATH=str(tmp_path))
     assert done.returncode == 1
     assert "the pulumi command is not on PATH" in done.stderr
-
-
-def test_a_protected_stack_is_not_destroyed(tmp_path: Path) -> None:
-    done = slurmstack("destroy", "--yes", "--delete-data", "--config", str(stack_file(tmp_path, stacks.existing())))
-    assert done.returncode == 3
-    assert "this stack is protected" in done.stderr
 
 
 def test_the_exit_status_of_a_command_is_that_of_the_process(tmp_path: Path) -> None:

@@ -12,15 +12,13 @@ import pytest
 
 from config import load_config
 from config.schema import stack_file_schema
-from config.sections.health import CHECKS, KUBERNETES, WARN_AND_FAIL, Health
+from config.sections.health import CHECKS, WARN_AND_FAIL, Health
 from images.health.registry import find_checks
-from images.health.watch.machines import CONDITION
 from images.health.watch.program import build
 from slurm.conf import effective_settings
 from slurm.health import check_settings, watch_environment
 from tests import stacks
 from tests.stacks import ROOT, with_change
-from tests.unit.config.messages import complaints
 
 
 def with_health(**health: Any) -> dict[str, Any]:
@@ -45,103 +43,6 @@ def test_every_threshold_is_explained() -> None:
     for check, names in CHECKS.items():
         for name in [check, *names]:
             assert f"`{name}`" in text, f"{check}: {name}"
-
-
-@pytest.mark.parametrize(
-    ("health", "message"),
-    [
-        ({"disabled": ["disk"]}, "health.disabled.0: 'disk' is not a check; did you mean 'disks'?"),
-        ({"disabled": [KUBERNETES]}, "health.disabled.0: 'kubernetes' is not a check"),
-        ({"report_only": ["gpu"]}, "health.report_only.0: 'gpu' is not a check"),
-        ({"thresholds": {"disk": {}}}, "health.thresholds: 'disk' is not a check; did you mean 'disks'?"),
-        (
-            {"thresholds": {"disks": {"fail": 97}}},
-            "health.thresholds: 'fail' is not a threshold of disks (valid: enough_gib, fail_inodes_percent, ",
-        ),
-        ({"thresholds": {"munge": {"seconds": 1}}}, "health.thresholds: 'seconds' is not a threshold: munge has none"),
-        (
-            {"thresholds": {"disks": {"warn_percent": 98, "fail_percent": 97}}},
-            "health.thresholds: of disks: warn_percent (98) has to be less than fail_percent (97)",
-        ),
-        (
-            {"thresholds": {"disks": {"warn_percent": 99}}},
-            "health.thresholds: of disks: warn_percent (99) has to be less than fail_percent (95, its default)",
-        ),
-        (
-            {"thresholds": {"disks": {"fail_inodes_percent": 90}}},
-            "health.thresholds: of disks: warn_inodes_percent (90, its default) has to be less than fail_inodes",
-        ),
-        (
-            {"thresholds": {"memory": {"fail_percent": 101}}},
-            "health.thresholds: of memory: fail_percent (101) is more than 100 %",
-        ),
-        (
-            {"thresholds": {"clock": {"warn_seconds": 0, "fail_seconds": 0}}},
-            "health.thresholds: of clock: warn_seconds (0) has to be less than fail_seconds (0)",
-        ),
-        (
-            {"thresholds": {"processes": {"warn_zombies": 0, "fail_zombies": 0}}},
-            "health.thresholds: of processes: warn_zombies (0) has to be at most fail_zombies (0)",
-        ),
-        (
-            {"thresholds": {"infiniband": {"warn_downs_per_hour": 4}}},
-            "health.thresholds: of infiniband: warn_downs_per_hour (4) has to be at most fail_downs_per_hour (3, its",
-        ),
-        (
-            {"thresholds": {"gpu-xid": {"tell_seconds": 1e9}}},
-            "health.thresholds: of gpu-xid: tell_seconds (1e+09) is more than 2592000 (30 days)",
-        ),
-        (
-            {"enabled": False, "tests": {"enabled": True}},
-            "health: has enabled: false, and tests.enabled: true has no effect without it; set enabled to true, or ",
-        ),
-        ({"tests": {"enabled": True, "run": []}}, "health.tests: has enabled: true, but run: [] leaves nothing"),
-        ({"tests": {"run": ["cpu-speed", "cpu-speed"]}}, "health.tests.run: "),
-        ({"disabled": ["disks", "dns", "disks"]}, "health.disabled: "),
-        ({"report_only": ["disks", "disks"]}, "health.report_only: "),
-        ({"max_drained": 10_001}, "health.max_drained: 10001 is more than the 10000 nodes that a cluster may have"),
-        ({"thresholds": {"disks": {"fail_percent": -1}}}, "health.thresholds.disks.fail_percent: "),
-        ({"interval": 5}, "health.interval: "),
-        (
-            {"max_drained": "110%"},
-            "health.max_drained: '110%' is neither a number of nodes nor a part of them such as 10%",
-        ),
-        ({"max_drained": -1}, "health.max_drained: -1 is neither a number"),
-        ({"max_drained": "ten"}, "health.max_drained: 'ten' is neither a number"),
-        ({"machines": {"requeue_after": -1}}, "health.machines.requeue_after: "),
-        (
-            {"machines": {"follow": False, "release": "cordon"}},
-            "health.machines: has follow: false, but follow: true is needed for release",
-        ),
-        (
-            {"machines": {"follow": False, "release": "cordon", "conditions": True}},
-            "health.machines: has follow: false, but follow: true is needed for conditions and release",
-        ),
-        ({"machines": {"release_condition": "A"}}, "health.machines: has release_condition, and release: none"),
-        (
-            {"machines": {"release": "cordon", "release_condition": "Ready"}},
-            "health.machines.release_condition: 'Ready' is what Kubernetes itself writes",
-        ),
-        (
-            {"machines": {"release": "cordon", "release_condition": CONDITION}},
-            f"health.machines.release_condition: '{CONDITION}' is what the watcher itself writes",
-        ),
-        ({"machines": {"max_unavailable": "all"}}, "health.machines.max_unavailable: 'all' is neither"),
-        ({"machines": {"drain_conditions": ["a b"]}}, "health.machines.drain_conditions"),
-        (
-            {"machines": {"drain_conditions": ["Ready"]}},
-            "health.machines.drain_conditions.0: 'Ready' is looked at already",
-        ),
-        (
-            {"machines": {"drain_conditions": [CONDITION]}},
-            f"health.machines.drain_conditions.0: '{CONDITION}' is what the watcher itself writes",
-        ),
-    ],
-)
-def test_a_slip_gets_a_message(health: dict[str, Any], message: str) -> None:
-    found = complaints(with_health(**health))
-    assert len(found) == 1, found
-    assert found[0].startswith(message), found
 
 
 @pytest.mark.parametrize(

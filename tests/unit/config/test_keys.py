@@ -9,7 +9,6 @@ import pytest
 
 from config import ConfigError
 from config.load import read_sections
-from tests.unit.config.messages import complaints
 
 
 def refused(path: Path, text: str) -> list[str]:
@@ -70,7 +69,3 @@ def test_keys_of_others_are_left_alone(tmp_path: Path, key: str) -> None:
     file = tmp_path / "Pulumi.test.yaml"
     file.write_text(json.dumps({"config": {"slurmstack:login": {"size": 2}, key: "x"}}), encoding="utf-8")
     assert read_sections(file) == {"login": {"size": 2}}
-
-
-def test_what_follows_our_prefix_must_be_a_section() -> None:
-    assert any("did you mean 'users'?" in line for line in complaints({"users:alice": {}}))

@@ -42,22 +42,6 @@ def test_the_subnet_can_be_left_to_us() -> None:
     assert load_config(sections).cloud.kind == "nebius"
 
 
-def test_a_pool_that_is_wrong_by_itself_does_not_hide_what_is_wrong_with_others() -> None:
-    sections = minimum(
-        ("cloud.region", "eu-nort1"),
-        ("worker_nodes.bad", {"size": -1}),
-        ("worker_nodes.other", {"size": 1, "platform": "gpu-h100-smx", "preset": H100}),
-        ("cloud.kubernetes", {"node_version": "1.35"}),
-        ("jail.size", "2T"),
-        ("mounts", {"a": {"path": "/data"}, "b": {"path": "/data"}}),
-    )
-    starts = ["worker_nodes.bad.size", "mounts.b.path", "cloud.region", "cloud.kubernetes.node_version"]
-    starts += ["worker_nodes.other.platform", "jail.size"]
-    found = complaints(sections)
-    assert [line.split(":")[0] for line in found] == starts
-    assert not any("\n" in line for line in found)
-
-
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

@@ -30,28 +30,6 @@ def test_tests_and_figures_are_those_of_the_images() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tests", "message"),
-    [
-        ({"run": ["nccl"]}, "health.tests.run.0: 'nccl' is not a test"),
-        ({"intervals": {"nccl-node": 60}}, "health.tests.intervals.nccl-node: "),
-        ({"expected": {"A": {"nccl": {}}}}, "health.tests.expected: of A: 'nccl' is not a test"),
-        (
-            {"expected": {"A": {"nccl-node": {"bandwidth": 1}}}},
-            "health.tests.expected: of A: 'bandwidth' is not a figure of nccl-node",
-        ),
-        ({"expected": {"A": {"nccl-node": {"busbw": 0}}}}, "health.tests.expected.A.nccl-node.busbw: "),
-        ({"expected": {"A": {"nccl-node": {"busbw": True}}}}, "health.tests.expected.A.nccl-node.busbw: "),
-        ({"max_under_test": "1/2"}, "health.tests.max_under_test: '1/2' is neither a number of nodes"),
-        ({"directory": "scratch"}, "health.tests.directory: "),
-    ],
-)
-def test_a_slip_gets_a_message(tests: dict[str, Any], message: str) -> None:
-    found = complaints(with_tests(**tests))
-    assert len(found) == 1, found
-    assert found[0].startswith(message), found
-
-
-@pytest.mark.parametrize(
     "tests",
     [
         {},

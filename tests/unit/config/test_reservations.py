@@ -23,13 +23,6 @@ def without(*fields: str, **changes: Any) -> dict[str, Any]:
     return {"course": {**{key: value for key, value in COURSE.items() if key not in fields}, **changes}}
 
 
-def test_a_reservation_of_nodes_or_of_a_number_of_them_is_accepted() -> None:
-    load_config(with_sections(reservations=without()))
-    load_config(with_sections(reservations=without("nodes", node_count=6)))
-    load_config(with_sections(reservations=without("duration", end="2999-01-01T08:01:00", partition="gpu")))
-    load_config(with_sections(reservations=without("users", maintenance=True)))
-
-
 @pytest.mark.parametrize(
     ("reservations", "complaint"),
     [
@@ -65,10 +58,6 @@ def test_what_slurm_would_refuse_is_named(reservations: dict[str, Any], complain
     assert policy_complaint(reservations=reservations).startswith(complaint)
 
 
-def test_a_repeated_reservation_may_have_begun_long_ago() -> None:
-    load_config(with_sections(reservations=without(start="2020-01-01T08:00", repeat="weekly")))
-
-
 def test_a_reservation_is_in_the_past_from_its_end_on() -> None:
     sections = with_sections(reservations=without(start="2026-05-01T08:00"))
     valid = {"reservations": load_config(with_sections(reservations=without())).reservations}
@@ -84,27 +73,6 @@ def test_a_reservation_is_in_the_past_from_its_end_on() -> None:
 
     assert at(11, 59) == []
     assert "is in the past" in at(12, 0)[0]
-
-
-def test_without_a_default_partition_a_number_of_nodes_needs_one() -> None:
-    partitions = {"a": {"pools": ["cpu"]}, "b": {"pools": ["gpu"]}}
-    complaint = policy_complaint(partitions=partitions, reservations=without("nodes", node_count=1))
-    assert complaint.startswith(
-        "reservations.course.partition: is needed beside node_count: no partition is the default"
-    )
-
-
-def test_people_of_a_directory_are_not_known_offline() -> None:
-    load_config(with_sections(reservations=without(users=["somebody"]), sssd={"secret": "sssd"}))
-
-
-def test_two_reservations_of_a_node_at_a_time_are_refused() -> None:
-    second = {**COURSE, "start": "2999-01-01T11:59"}
-    complaint = policy_complaint(reservations={"course": COURSE, "second": second})
-    assert complaint.startswith("reservations.second: overlaps with the reservation 'course' on gpu-0")
-    load_config(with_sections(reservations={"course": COURSE, "second": {**second, "start": "2999-01-01T12:00"}}))
-    load_config(with_sections(reservations={"course": COURSE, "second": {**second, "nodes": ["gpu-1"]}}))
-    load_config(with_sections(reservations={"course": COURSE, "second": {**second, "maintenance": True}}))
 
 
 @given(st.integers(0, 999999), st.integers(0, 10**9 - 1))

@@ -19,7 +19,7 @@ from config.load import read_sections
 from config.nebius.cloud import NebiusCloud
 from tests import stacks
 from tests.stacks import with_change
-from tests.unit.config.messages import complaints
+from tests.unit.config.messages import complaints, policy_complaint
 
 WRONG: dict[type, tuple[Any, ...]] = {bool: ("off", "true", 1, 0), int: ("4", True, 4.0)}
 """What Python or YAML might take for a value of a type."""
@@ -141,21 +141,7 @@ def test_the_engine_s_own_table_is_searched_for_misspelt_prefixes() -> None:
         pulumi.runtime.set_all_config({}, [])
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("jail.size", "\uff12\uff10Gi"),
-        ("worker_nodes.cpu.resources.memory", "\uff14Gi"),
-        ("login.cpu", "\uff12"),
-        ("partitions.gpu.max_time", "\u0666\u0660"),
-        ("jail.storage_class", "My Class"),
-        ("controller.storage_class", "a/b"),
-        ("accounts.ml.description", "two\u2028lines"),
-        ("accounts.ml.description", "a\x00b"),
-        ("accounts.ml.organization", "a\rb"),
-        ("qos.urgent.description", "a\x85b"),
-    ],
-)
-def test_what_kubernetes_or_slurm_would_read_otherwise_is_no_value(path: str, value: str) -> None:
-    (complaint,) = complaints(with_change(stacks.existing_full(), path, value))
-    assert complaint.startswith(f"{path}: ")
+def test_a_password_in_the_stack_file_is_refused() -> None:
+    complaint = policy_complaint(accounting={"settings": {"StoragePass": "secret"}})
+    assert "a password never belongs into a stack file" in complaint
+    assert "'secret'" not in complaint

@@ -37,39 +37,6 @@ def test_every_key_of_machines_is_tried_but_the_one_that_elastic_pools_have_on_e
     assert EVERY_MACHINE_KEY.keys() == Machines.model_fields.keys() - {"preemptible"}
 
 
-@pytest.mark.parametrize("key", EVERY_MACHINE_KEY)
-@pytest.mark.parametrize("sections", [stacks.dev(), stacks.existing()], ids=["local", "existing"])
-def test_a_machine_cannot_be_chosen_where_somebody_else_made_it(sections: dict[str, Any], key: str) -> None:
-    pool = next(iter(sections["worker_nodes"]))
-    (complaint,) = complaints(with_change(sections, f"worker_nodes.{pool}.{key}", EVERY_MACHINE_KEY[key]))
-    assert complaint == (
-        f"worker_nodes.{pool}.{key}: has no effect on a cluster that is already there, only with cloud.kind nebius; "
-        "remove it (node_selector and tolerations choose machines)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("jail", {"filesystem": {"id": "computefilesystem-a"}}),
-        ("jail.homes", {"filesystem": {}}),
-        ("controller", {"filesystem": {}}),
-        ("accounting.database", {"filesystem": {}}),
-    ],
-)
-def test_a_file_system_cannot_be_chosen_where_there_is_only_a_storage_class(path: str, value: Any) -> None:
-    (complaint,) = complaints(with_change(stacks.existing(), path, value))
-    assert complaint.startswith(f"{path}.filesystem: has no effect on a cluster that is already there")
-    (complaint,) = complaints(with_change(stacks.existing(), "mounts.data", {"path": "/data", **value}))
-    assert complaint.startswith("mounts.data.filesystem: has no effect on a cluster that is already there")
-
-
-def test_a_stack_without_a_cloud_is_the_local_cluster_and_is_checked_like_it() -> None:
-    sections = with_change(stacks.dev(), "worker_nodes.default.platform", "cpu-d3")
-    del sections["cloud"]
-    assert complaints(sections)[0].startswith("worker_nodes.default.platform: has no effect")
-
-
 @pytest.mark.parametrize("sections", [stacks.existing(), minimum()], ids=["existing", "nebius"])
 @pytest.mark.parametrize(
     ("paths", "expected"),
@@ -114,36 +81,3 @@ def test_mounts_are_accepted_exactly_if_no_path_is_in_another(paths: list[str]) 
         assert all(line.startswith("mounts.m") for line in complaints(sections))
     else:
         assert len(load_config(sections).mounts) == len(paths)
-
-
-@pytest.mark.parametrize(
-    "path", ["data", "/", "/data/", "//data", "/etc/x", "/usr", "/tmp/a", "/data/../etc", "/a b", ""]
-)
-def test_a_mount_has_a_plain_path_outside_of_the_system(path: str) -> None:
-    (complaint,) = complaints(with_change(stacks.existing(), "mounts.data", {"path": path}))
-    assert complaint.startswith("mounts.data.path: ")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "jail.size",
-        "mounts.data.size",
-        "controller.storage",
-        "accounting.database.storage",
-        "login.tmp",
-        "worker_nodes.cpu.tmp",
-    ],
-)
-def test_a_volume_that_nothing_fits_into_is_refused(path: str) -> None:
-    sections = with_change(stacks.existing(), "mounts", {"data": {"path": "/data"}})
-    load_config(with_change(sections, path, "100Mi"))
-    (complaint,) = complaints(with_change(sections, path, "1k"))
-    assert complaint == f"{path}: '1k' is too little for what is kept there; 100Mi at least"
-
-
-@pytest.mark.parametrize("sections", [stacks.existing(), minimum()], ids=["existing", "nebius"])
-def test_shared_memory_is_part_of_the_memory(sections: dict[str, Any]) -> None:
-    pool = next(iter(sections["worker_nodes"]))
-    (complaint,) = complaints(with_change(sections, f"worker_nodes.{pool}.shared_memory", "2Ti"))
-    assert complaint.startswith(f"worker_nodes.{pool}.shared_memory: 2Ti is more than the pod's memory of ")

@@ -234,12 +234,6 @@ def test_what_is_no_part_is_said(what: str, told: str) -> None:
         parts_of([what], accounting=False)
 
 
-def left_stopped() -> Cluster:
-    cluster = Cluster()
-    Restoring(cluster.kubectl, "slurm", ["state", "database"], REPORT).run("20261126T020000Z", copy=False, start=False)
-    return cluster
-
-
 def test_who_has_waited_while_another_one_left_it_stopped_starts_nothing() -> None:
     """That would be the release which the other one goes back from."""
     cluster = Cluster()
@@ -265,24 +259,6 @@ def test_what_another_restore_has_put_back_by_half_is_put_back_as_well() -> None
     cluster.ends = {}
     assert "scale statefulset/login --replicas=2" in restored(cluster, "state", "database", "jail", copy=False)
     refuse_half_restored(cluster.objects)
-
-
-def test_a_half_restore_of_the_jail_is_one_though_the_rest_was_left_stopped_as_a_whole() -> None:
-    cluster = left_stopped()
-    cluster.ends = {"restore_jail": 1}
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "jail", copy=False)
-    with pytest.raises(Failure, match="was not finished"):
-        refuse_half_restored(cluster.objects)
-
-
-def test_a_restore_of_the_jail_leaves_the_rest_as_it_was_left() -> None:
-    cluster = left_stopped()
-    cluster.said = []
-    assert not [line for line in restored(cluster, "jail", copy=False) if "--replicas" in line and line[-1] != "0"]
-    refuse_half_restored(cluster.objects)
-    (controller,) = cluster.items("statefulset", "controller")
-    assert is_put_back(controller)
 
 
 @pytest.mark.parametrize("noticed", [True, False], ids=["by its lock", "by the job"])

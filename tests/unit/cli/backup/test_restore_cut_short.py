@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from cli.safety.restoring import RESTORING, note_of
 from tests.unit.cli.backup.cluster import REPORT, Cluster, restored
 
 BACKUP = "20261126T020000Z"
+AWAY = Failure("the API server is away")
 
 
 def stopped(cluster: Cluster) -> set[str]:
@@ -27,6 +30,25 @@ def left_stopped() -> Cluster:
     cluster = Cluster()
     Restoring(cluster.kubectl, "slurm", ["state", "database"], REPORT).run(BACKUP, copy=False, start=False)
     return cluster
+
+
+def is_start(name: str, change: dict[str, Any]) -> bool:
+    return bool(name == "cpu" and change.get("spec", {}).get("replicas"))
+
+
+@contextmanager
+def cut_short(error: BaseException, when: Callable[[str, dict[str, Any]], object] = is_start) -> Iterator[None]:
+    """This comes of the change of a workload that `when` finds: unless said otherwise, of the start of workers."""
+    patch = Workloads.patch
+
+    def away(workloads: Workloads, kind: str, name: str, change: Any) -> None:
+        if when(name, change):
+            raise error
+        patch(workloads, kind, name, change)
+
+    with pytest.MonkeyPatch.context() as cut:
+        cut.setattr(Workloads, "patch", away)
+        yield
 
 
 def test_what_was_left_stopped_is_not_started_without_what_it_needs() -> None:
@@ -77,17 +99,12 @@ def test_the_jail_of_what_was_left_stopped_may_be_cut_short_and_the_rest_stays_l
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Failure("the API server is away")])
 def test_what_is_cut_short_while_it_starts_is_only_started_by_the_same_again(error: BaseException) -> None:
     """What was accepted meanwhile would be lost by another restore."""
-    cluster, patch = Cluster(), Workloads.patch
-    with pytest.MonkeyPatch.context() as cut:
-
-        def away(workloads: Workloads, kind: str, name: str, change: Any) -> None:
-            if name == "cpu" and change.get("spec", {}).get("replicas"):
-                raise error
-            patch(workloads, kind, name, change)
-
-        cut.setattr(Workloads, "patch", away)
-        with pytest.raises(Failure, match=r"interrupted while it was started|the API server is away") as caught:
-            restored(cluster, "state", copy=False)
+    cluster = Cluster()
+    with (
+        cut_short(error),
+        pytest.raises(Failure, match=r"interrupted while it was started|the API server is away") as caught,
+    ):
+        restored(cluster, "state", copy=False)
     assert f"`slurmstack restore --what state --at {BACKUP}` only starts what is still stopped" in caught.value.hint
     assert (caught.value.code == INTERRUPTED) == isinstance(error, KeyboardInterrupt)
     assert "cpu" in stopped(cluster)
@@ -130,15 +147,6 @@ def test_a_job_that_somebody_deletes_may_have_put_something_back(monkeypatch: py
     assert "controller" in stopped(cluster)
 
 
-def test_what_is_half_restored_is_remembered_though_its_job_is_gone() -> None:
-    cluster = Cluster(restore_jail=1)
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "state", "database", "jail", copy=False)
-    cluster.jobs, cluster.kept = [], "no room"
-    with pytest.raises(Refused, match="what lives from state, jail"):
-        restored(cluster, "database", copy=False)
-
-
 def test_taking_it_back_waits_for_nothing_and_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(backup_state=1)
 
@@ -151,16 +159,18 @@ def test_taking_it_back_waits_for_nothing_and_hides_nothing(monkeypatch: pytest.
     assert not stopped(cluster)
 
 
-def test_a_backup_that_begins_while_it_stops_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, stop = Cluster(), Workloads.stop
+@pytest.mark.parametrize(("of", "step"), [(Workloads, "stop"), (Restoring, "_save")], ids=["it stops", "it copies"])
+def test_a_backup_that_begins_meanwhile_is_seen(monkeypatch: pytest.MonkeyPatch, of: type, step: str) -> None:
+    cluster, done = Cluster(), getattr(of, step)
 
-    def slow(workloads: Workloads, components: Any) -> None:
-        stop(workloads, components)
+    def slow(self: Any, what: Any) -> None:
+        done(self, what)
         cluster.running = ["backup-29"]
 
-    monkeypatch.setattr(Workloads, "stop", slow)
+    monkeypatch.setattr(of, step, slow)
     with pytest.raises(Failure, match="the job backup-29 runs"):
         restored(cluster, "state")
+    assert "run restore" not in cluster.said
     assert not stopped(cluster)
 
 
@@ -187,95 +197,24 @@ def test_a_note_that_nobody_understands_is_none(text: str) -> None:
     assert note_of([{"metadata": {"annotations": {RESTORING: text}}}]) is None
 
 
-def test_what_the_half_restore_has_not_touched_is_saved_before_it_is_replaced() -> None:
-    cluster = Cluster(restore_state=1)
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "state")
-    cluster.ends, cluster.jobs = {}, []
-    restored(cluster, "state", "database", "jail")
-    told = {item["name"]: item["value"] for item in cluster.jobs[0]["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert (told["KIND"], told["PARTS"]) == ("before-restore", "state database jail")
-    assert [job["metadata"]["name"] for job in cluster.jobs[1:]] == ["restore"]
-
-
-def test_taking_it_back_may_be_cut_short_and_what_is_accepted_then_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, patch = Cluster(), Workloads.patch
-
-    def away(workloads: Workloads, kind: str, name: str, change: Any) -> None:
-        if name == "cpu" and change.get("spec", {}).get("replicas"):
-            raise Failure("the API server is away")
-        patch(workloads, kind, name, change)
-
-    def refused(*_: Any, **__: Any) -> str:
-        raise Failure("exceeded quota")
-
-    with pytest.MonkeyPatch.context() as cut:
-        cut.setattr(Workloads, "patch", away)
-        cut.setattr(restore_module, "make_job", refused)
-        with pytest.raises(Failure, match="the API server is away"):
-            restored(cluster, "state")
-    assert "controller" not in stopped(cluster)
-    note = note_of(cluster.objects)
-    assert note is not None
-    assert note.step == "stopping"
-    cluster.said = []
-    said = restored(cluster, "state")
-    assert said.index("run backup") < said.index("run restore")
-
-
 @pytest.mark.parametrize("last", ["schedule", "note"])
 def test_where_all_was_started_the_same_again_says_so_and_does_nothing(last: str) -> None:
     """Weeks later it may be meant as another one."""
-    cluster, patch = Cluster(), Workloads.patch
+    cluster = Cluster()
 
-    def away(workloads: Workloads, kind: str, name: str, change: Any) -> None:
+    def is_last(_: str, change: dict[str, Any]) -> bool:
         annotations = change.get("metadata", {}).get("annotations", {})
         ends = change.get("spec", {}).get("suspend") is False
-        if ends if last == "schedule" else annotations.get(RESTORING, "") is None:
-            raise Failure("the API server is away")
-        patch(workloads, kind, name, change)
+        return ends if last == "schedule" else annotations.get(RESTORING, "") is None
 
-    with pytest.MonkeyPatch.context() as cut:
-        cut.setattr(Workloads, "patch", away)
-        with pytest.raises(Failure, match="the API server is away"):
-            restored(cluster, "state", copy=False)
+    with cut_short(AWAY, is_last), pytest.raises(Failure, match="the API server is away"):
+        restored(cluster, "state", copy=False)
     assert not stopped(cluster)
     cluster.said = []
     with pytest.raises(Refused, match="was put back before, and all was started"):
         restored(cluster, "state", copy=False)
     assert cluster.said == ["suspend backup False"]
     assert "run restore" in restored(cluster, "state", copy=False)
-
-
-@pytest.mark.parametrize("container", ["restore_look", "restore_choose"])
-def test_what_is_refused_before_anything_is_replaced_stops_nothing_for_long(container: str) -> None:
-    cluster = Cluster(**{container: 1})
-    with pytest.raises(Failure, match="the store is away") as caught:
-        restored(cluster, "state", copy=False)
-    assert caught.value.hint == "nothing was touched"
-    assert not stopped(cluster)
-    assert note_of(cluster.objects) is None
-
-
-def test_no_part_is_asked_for_that_another_one_brings_along() -> None:
-    cluster = left_stopped()
-    with pytest.raises(Refused, match="what lives from state, too") as caught:
-        restored(cluster, "database", copy=False)
-    assert caught.value.hint.endswith("--what database,state")
-
-
-def test_a_backup_that_begins_while_the_copy_is_made_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, save = Cluster(), Restoring._save
-
-    def slow(restoring: Restoring, parts: Any) -> None:
-        save(restoring, parts)
-        cluster.running = ["backup-29"]
-
-    monkeypatch.setattr(Restoring, "_save", slow)
-    with pytest.raises(Failure, match="the job backup-29 runs"):
-        restored(cluster, "state")
-    assert "run restore" not in cluster.said
-    assert not stopped(cluster)
 
 
 def test_what_somebody_has_started_by_hand_is_saved_again() -> None:
@@ -290,19 +229,11 @@ def test_what_somebody_has_started_by_hand_is_saved_again() -> None:
 
 
 def test_for_a_start_no_backup_is_looked_for() -> None:
-    cluster, patch = Cluster(), Workloads.patch
-
-    def away(workloads: Workloads, kind: str, name: str, change: Any) -> None:
-        if name == "cpu" and change.get("spec", {}).get("replicas"):
-            raise Failure("the API server is away")
-        patch(workloads, kind, name, change)
-
+    cluster = Cluster()
     restoring = Restoring(cluster.kubectl, "slurm", ["state"], REPORT)
     assert restoring.only_starts(BACKUP) == ""
-    with pytest.MonkeyPatch.context() as cut:
-        cut.setattr(Workloads, "patch", away)
-        with pytest.raises(Failure, match="the API server is away"):
-            restored(cluster, "state", copy=False)
+    with cut_short(AWAY), pytest.raises(Failure, match="the API server is away"):
+        restored(cluster, "state", copy=False)
     assert restoring.only_starts(BACKUP) == BACKUP
     assert restoring.only_starts("") == "", "which is the last backup, whatever that is"
     assert Restoring(cluster.kubectl, "slurm", ["jail"], REPORT).only_starts(BACKUP) == ""
@@ -330,19 +261,6 @@ def test_a_look_that_refuses_ends_the_job_before_all_runs_again(monkeypatch: pyt
         restored(cluster, "state", copy=False)
     assert caught.value.hint == "nothing was touched"
     assert not stopped(cluster)
-
-
-def test_without_elastic_pools_a_half_restored_jail_stays_stopped() -> None:
-    cluster = Cluster(restore_jail=1)
-    cluster.objects = [item for item in cluster.objects if item["metadata"]["name"] != "elastic"]
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "jail", copy=False)
-    cluster.running = ["backup-29"]
-    with pytest.raises(Failure, match="the job backup-29 runs"):
-        restored(cluster, "jail", copy=False)
-    assert {"cpu", "login"} <= stopped(cluster)
-    with pytest.raises(Failure, match="was not finished"):
-        refuse_half_restored(cluster.objects)
 
 
 def test_what_goes_on_with_more_parts_says_so_at_once() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from cli.backup.verdict import Outcome, Shown, brief, judge, text
 
 TOLD: dict[str, dict[str, Any]] = {
@@ -18,8 +20,8 @@ SHOWN = Shown(
 )
 
 
-def judged(told: dict[str, Any] | None = None, **shown: Any) -> Outcome:
-    outcome = Outcome(backup="19700101T001640Z", version="24.11", seconds={"total": 33, "state": 3, "slurmctld": 4})
+def judged(told: dict[str, Any] | None = None, backup: str = "19700101T001640Z", **shown: Any) -> Outcome:
+    outcome = Outcome(backup=backup, version="24.11", seconds={"total": 33, "state": 3, "slurmctld": 4})
     fields = {"jobs": SHOWN.jobs, "partitions": SHOWN.partitions, "answered": SHOWN.answered, **shown}
     judge(outcome, {**TOLD, **(told or {})}, Shown(**fields))
     return outcome
@@ -54,49 +56,41 @@ def test_a_list_tells_what_was_rehearsed_and_what_could_not_be() -> None:
     assert brief(before) == "REHEARSAL FAILED T", "as earlier versions have kept both"
 
 
-def test_a_job_with_a_script_that_slurmctld_does_not_show_is_lost() -> None:
-    outcome = judged(opened([5, 0, 10001, 999]))
-    assert outcome.problems == ["state: slurmctld has lost jobs of the queue: 5"]
-    assert "is NOT as it was" in text(outcome)
+LOST = "state: slurmctld has lost jobs of the queue: 5"
+
+VERDICTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, list[str]]] = {
+    "a job with a script that is not shown": (opened([5, 0, 10001, 999]), {}, "", [LOST]),
+    "a task of an array": (
+        opened([77, 5, 10001, 999]), {}, "", ["state: slurmctld has lost jobs of the queue: 77"]
+    ),
+    "a job that came between the two parts": (opened([5, 0, 10001, 1000]), {}, "", []),
+    "one of the last save's second, long before": (opened([5, 0, 10001, 1000]), {}, "19700101T001651Z", [LOST]),
+    "a record without an end and without a script": (opened([8, 0, 10001, 10]), {}, "", []),
+    "a job of another user": (
+        {}, {"jobs": {**SHOWN.jobs, 3: (10002, "PENDING")}}, "",
+        ["state: jobs belong to other users than accounting says: 3"],
+    ),
+    "an open partition": ({}, {"partitions": {"main": "up"}}, "", ["state: partitions were open to jobs: main"]),
+    "records that slurmdbd does not know": (
+        {}, {"answered": {3}}, "", ["database: slurmdbd does not know records of jobs: 4"]
+    ),
+    "files that differ": (
+        {"jail": {"files": 7, "bytes": 70, "different": 1, "named": ["'/jail/x': is missing"]}}, {}, "",
+        ["jail: 1 files are not as they were; '/jail/x': is missing"],
+    ),
+    "an empty jail": (
+        {"jail": {"files": 0, "bytes": 0, "different": 0, "named": []}}, {}, "", ["jail: the backup has no files of it"]
+    ),
+}  # fmt: skip
 
 
-def test_a_task_of_an_array_has_the_script_of_its_array() -> None:
-    assert not judged(opened([77, 5, 10001, 999])).ok
-
-
-def test_a_job_that_came_between_the_two_parts_is_none_of_the_queue() -> None:
-    assert judged(opened([5, 0, 10001, 1000])).ok
-
-
-def test_a_job_of_the_last_save_s_second_counts_where_the_backup_began_long_after() -> None:
-    told = opened([5, 0, 10001, 1000])
-    outcome = Outcome(backup="19700101T001651Z", version="24.11")  # 1011
-    judge(outcome, {**TOLD, **told}, SHOWN)
-    assert outcome.problems == ["state: slurmctld has lost jobs of the queue: 5"]
-
-
-def test_a_record_without_an_end_and_without_a_script_is_told_and_no_fault_of_the_backup() -> None:
-    outcome = judged(opened([8, 0, 10001, 10]))
-    assert outcome.ok
-    assert "runaway" in outcome.notes[0]
-
-
-def test_a_job_of_another_user_is_a_problem() -> None:
-    assert not judged(jobs={**SHOWN.jobs, 3: (10002, "PENDING")}).ok
-
-
-def test_a_partition_that_was_open_is_a_problem() -> None:
-    assert judged(partitions={"main": "up"}).problems == ["state: partitions were open to jobs: main"]
-
-
-def test_records_that_slurmdbd_does_not_know_are_a_problem() -> None:
-    assert judged(answered={3}).problems == ["database: slurmdbd does not know records of jobs: 4"]
-
-
-def test_files_that_differ_are_a_problem_and_named_and_an_empty_jail_is_one() -> None:
-    different = {"jail": {"files": 7, "bytes": 70, "different": 1, "named": ["'/jail/x': is missing"]}}
-    assert judged(different).problems == ["jail: 1 files are not as they were; '/jail/x': is missing"]
-    assert not judged({"jail": {"files": 0, "bytes": 0, "different": 0, "named": []}}).ok
+@pytest.mark.parametrize("name", VERDICTS)
+def test_what_is_not_as_it_was_is_a_problem(name: str) -> None:
+    told, shown, backup, problems = VERDICTS[name]
+    outcome = judged(told, backup or "19700101T001640Z", **shown)
+    assert outcome.problems == problems
+    assert (outcome.ok, "is NOT as it was" in text(outcome)) == (not problems, bool(problems))
+    assert ("runaway" in "".join(outcome.notes)) == (name == "a record without an end and without a script")
 
 
 def test_without_accounting_what_was_not_compared_is_said() -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
-
 from cli.chaos.plan import BETWEEN, DEFAULT, DELETE, LOSE, allowed, plan, shown
-from cli.errors import Failure
 from slurm.names import CONTROLLER
 
 
@@ -32,13 +29,6 @@ def test_workers_are_hit_where_they_are_named_alone() -> None:
     assert allowed(["worker"]) == ("worker",)
     assert allowed(["slurmdbd,controller", "login"]) == ("controller", "slurmdbd", "login")
     assert {fault.component for fault in plan(1, 3600, allowed(["controller"]), controllers=2)} == {"controller"}
-
-
-def test_a_part_that_is_none_is_said() -> None:
-    with pytest.raises(
-        Failure, match="--allow workers: there is controller, slurmdbd, database, login, elastic, worker"
-    ):
-        allowed(["workers"])
 
 
 def test_nothing_that_is_there_gives_no_faults() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.commands import efficiency as efficiency_commands
-from cli.errors import FAILED, USAGE, Failure
+from cli.errors import FAILED, Failure
 from tests.unit.cli.efficiency.lines import REAL, job_line, step_line
 from tests.unit.cli.usage.controller import Controller
 
@@ -46,25 +46,3 @@ def test_a_job_without_records_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         call(monkeypatch, Controller(REAL), "10", "99")
     assert caught.value.code == FAILED
     assert "accounting.retention.jobs" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("jobs", "options", "complaint"),
-    [
-        ((), {"by": "team"}, "'team' is none of account, user, job"),
-        ((), {"as_json": True, "as_csv_": True}, "--json and --csv contradict each other"),
-        ((), {"start": "soon"}, "'soon' is not a time"),
-        (("7.batch",), {}, "'7.batch' is not the number of a job"),
-        (("--all",), {}, "'--all' is not the number of a job"),
-        (("7",), {"by": "user", "start": "today"}, "--by, --start: jobs are named already"),
-    ],
-)
-def test_wrong_options_are_named_before_anything_is_asked(
-    monkeypatch: pytest.MonkeyPatch, jobs: tuple[str, ...], options: dict[str, Any], complaint: str
-) -> None:
-    controller = Controller()
-    with pytest.raises(Failure) as caught:
-        call(monkeypatch, controller, *jobs, **options)
-    assert complaint in caught.value.message
-    assert caught.value.code == USAGE
-    assert controller.asked == []

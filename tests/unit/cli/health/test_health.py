@@ -64,16 +64,53 @@ def test_the_table_is_the_one_in_the_documentation(monkeypatch: pytest.MonkeyPat
     assert result.exit_code == 1
 
 
-def test_a_well_node_is_a_line_and_the_exit_status_is_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns, code = row(monkeypatch, WELL)
-    assert columns == ["cpu-0", "IDLE", "12 s ago", "", "ok (14 checks)"]
-    assert code == 0
+CLOCK = "warn clock [node]: the clock may be 1.2 s off"
+OK = "ok (14 checks)"
+
+ROWS: dict[str, tuple[Any, dict[str, str]]] = {
+    "well": (WELL, {"NODE": "cpu-0", "STATE": "IDLE", "CHECKED": "12 s ago", "DRAINED FOR": "", "RESULT": OK}),
+    "a warning": (node("w-0", results={"clock": LATE}), {"RESULT": CLOCK}),
+    "never checked": (node("w-0", age=None), {"CHECKED": "never", "RESULT": "not checked: no report"}),
+    "an old report": (node("w-0", age=4080), {"CHECKED": "68 min ago: old", "RESULT": f"was {OK}"}),
+    "an old failure": (
+        node("w-0", age=90000, results={"disks": FULL}),
+        {"CHECKED": "25 h ago: old", "RESULT": f"was fail disks [node]: {FULL.message}"},
+    ),
+    "of the future": (node("w-0", age=-3600), {"CHECKED": "its clock: 60 min ahead", "RESULT": f"was {OK}"}),
+    "a little ahead": (node("w-0", age=-3), {"CHECKED": "0 s ago", "RESULT": OK}),
+    "powered down": (node("w-0", "IDLE", "POWERED_DOWN", age=None), {"CHECKED": "never", "RESULT": "asleep"}),
+    "silent": (
+        node("w-0", "IDLE", "NOT_RESPONDING", age=None), {"RESULT": "not checked: slurmd does not answer"}
+    ),
+    "drained by a check": (DISKS, {"DRAINED FOR": "disks"}),
+    "by somebody": (node("w-0", "IDLE", "DRAIN", reason="fan"), {"DRAINED FOR": "fan"}),
+    "by somebody at length": (
+        node("w-0", "IDLE", "DRAIN", reason="fan is replaced on Monday"), {"DRAINED FOR": "fan is replaced on Mo..."}
+    ),
+    "a reason outlives its drain": (node("w-0", reason="health/disks [node]: x"), {"DRAINED FOR": ""}),
+    "set to fail by somebody": (
+        node("w-0", "IDLE", "FAIL", reason="health/disks [node]:..."), {"DRAINED FOR": "health/disks [node]:..."}
+    ),
+    "for what no report has": (
+        node("w-0", "MIXED", "DRAIN", reason="health/kubernetes [node]: machine m7 is cordoned"),
+        {"DRAINED FOR": "kubernetes", "RESULT": f"drained for kubernetes [node]: machine m7 is cordoned\n{OK}"},
+    ),
+    "states of Slurm": (node("w-0", "DRAIN", "MIXED"), {"STATE": "MIXED+DRAIN"}),
+    "a star": (node("w-0", "DOWN", "NOT_RESPONDING"), {"STATE": "DOWN*"}),
+    "many states": (
+        node("w-0", "NOT_RESPONDING", "IDLE", "DRAIN", "COMPLETING"), {"STATE": "IDLE*+COMPLETING+DRAIN"}
+    ),
+    "a state that nobody knows": (node("w-0", "BLOCKED"), {"STATE": "BLOCKED"}),
+}  # fmt: skip
 
 
-def test_warnings_are_shown_and_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns, code = row(monkeypatch, node("w-0", results={"clock": LATE}))
-    assert columns[-1] == "warn clock [node]: the clock may be 1.2 s off"
-    assert code == 0
+@pytest.mark.parametrize("name", ROWS)
+def test_a_node_s_line_says_how_it_is(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    record, told = ROWS[name]
+    columns, _ = row(monkeypatch, record)
+    shown = dict(zip(("NODE", "STATE", "CHECKED", "DRAINED FOR", "RESULT"), columns, strict=True))
+    shown["RESULT"] = "\n".join(line.strip() for line in shown["RESULT"].splitlines())
+    assert {column: shown[column] for column in told} == told
 
 
 def test_findings_are_one_a_line_and_the_worst_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +126,7 @@ def test_findings_are_one_a_line_and_the_worst_comes_first(monkeypatch: pytest.M
     ("record", "summary"),
     [
         (WELL, "1 node: 1 well, 0 failing, 0 unknown"),
+        (node("w-0", results={"clock": LATE}), "1 node: 1 well, 0 failing, 0 unknown"),
         (node("w-0", results={"disks": FULL}), "1 node: 0 well, 1 failing, 0 unknown"),
         (node("w-0", results={"disks": FULL}, age=661), "1 node: 0 well, 0 failing, 1 unknown"),
         (node("w-0", results={"dns": HUNG}), "1 node: 0 well, 0 failing, 1 unknown"),
@@ -103,77 +141,14 @@ def test_findings_are_one_a_line_and_the_worst_comes_first(monkeypatch: pytest.M
         (node("w-0", "IDLE", "POWERED_DOWN", age=None), "1 node: 0 well, 0 failing, 0 unknown, 1 asleep"),
     ],
     ids=[
-        "well", "failing", "failed long ago", "not checked", "failing and not checked", "never", "old", "just not old",
-        "future", "silent", "drained by somebody", "drained for a check that is well", "powered down",
+        "well", "a warning", "failing", "failed long ago", "not checked", "failing and not checked", "never", "old",
+        "just not old", "future", "silent", "drained by somebody", "drained for a check that is well", "powered down",
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_never_well(monkeypatch: pytest.MonkeyPatch, record: Any, summary: str) -> None:
     result = health(monkeypatch, FakeCluster(nodes=[record]))
     assert rows(result)[-1] == summary
     assert result.exit_code == (0 if "1 well" in summary or "asleep" in summary else 1)
-
-
-@pytest.mark.parametrize(
-    ("record", "checked", "result"),
-    [
-        (node("w-0", age=None), "never", "not checked: no report"),
-        (node("w-0", age=4080), "68 min ago: old", "was ok (14 checks)"),
-        (node("w-0", age=-3600), "its clock: 60 min ahead", "was ok (14 checks)"),
-        (node("w-0", age=-3), "0 s ago", "ok (14 checks)"),
-        (node("w-0", "IDLE", "POWERED_DOWN", age=None), "never", "asleep"),
-        (node("w-0", "IDLE", "NOT_RESPONDING", age=None), "never", "not checked: slurmd does not answer"),
-    ],
-    ids=["never", "old", "future", "a little ahead", "powered down", "silent"],
-)
-def test_the_age_of_a_report_is_told(monkeypatch: pytest.MonkeyPatch, record: Any, checked: str, result: str) -> None:
-    columns, _ = row(monkeypatch, record)
-    assert (columns[2], columns[4]) == (checked, result)
-
-
-def test_an_old_failure_is_told_as_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns, _ = row(monkeypatch, node("w-0", age=90000, results={"disks": FULL}))
-    assert columns[2] == "25 h ago: old"
-    assert columns[4] == f"was fail disks [node]: {FULL.message}"
-
-
-@pytest.mark.parametrize(
-    ("record", "drained_for"),
-    [
-        (DISKS, "disks"),
-        (node("w-0", "IDLE", "DRAIN", reason="fan"), "fan"),
-        (node("w-0", "IDLE", "DRAIN", reason="fan is replaced on Monday"), "fan is replaced on Mo..."),
-        (node("w-0", reason="health/disks [node]: a reason outlives its drain"), ""),
-        (node("w-0", "IDLE", "FAIL", reason="health/disks [node]:..."), "health/disks [node]:..."),
-    ],
-    ids=["a check", "somebody", "at length", "not drained", "set to fail by somebody"],
-)  # fmt: skip
-def test_it_says_what_a_node_is_drained_for(monkeypatch: pytest.MonkeyPatch, record: Any, drained_for: str) -> None:
-    columns, _ = row(monkeypatch, record)
-    assert columns[3] == drained_for
-
-
-def test_a_drain_for_what_no_report_has_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    reason = "health/kubernetes [node]: machine m7 is cordoned"
-    columns, _ = row(monkeypatch, node("w-0", "MIXED", "DRAIN", reason=reason))
-    assert columns[3] == "kubernetes"
-    assert columns[4].splitlines() == ["drained for kubernetes [node]: machine m7 is cordoned", "ok (14 checks)"]
-
-
-@pytest.mark.parametrize(
-    ("states", "text"),
-    [
-        (("DRAIN", "MIXED"), "MIXED+DRAIN"),
-        (("DOWN", "NOT_RESPONDING"), "DOWN*"),
-        (("NOT_RESPONDING", "IDLE", "DRAIN", "COMPLETING"), "IDLE*+COMPLETING+DRAIN"),
-        (("BLOCKED",), "BLOCKED"),
-    ],
-    ids=["drained", "silent", "many", "none that is known"],
-)
-def test_states_are_written_as_slurm_writes_them(
-    monkeypatch: pytest.MonkeyPatch, states: tuple[str, ...], text: str
-) -> None:
-    columns, _ = row(monkeypatch, node("w-0", *states))
-    assert columns[1] == text
 
 
 def test_a_status_of_a_later_version_is_not_taken_for_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,26 +252,18 @@ def test_of_many_nodes_some_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("given", "message", "hint"),
     [
-        (
-            answer(stderr="slurmctld does not tell its nodes: x\ncommand terminated with exit code 1\n", code=1),
-            "the controller could not be asked for the nodes: slurmctld does not tell its nodes: x",
-            "whether controller-0 runs",
-        ),
-        (
-            answer(stderr='Error from server (NotFound): pods "controller-0" not found\n', code=1),
-            'the nodes: Error from server (NotFound): pods "controller-0" not found',
-            "whether controller-0 runs",
-        ),
-        (
-            answer(stderr='exec: "/usr/libexec/slurmstack/health-nodes": no such file or directory\n', code=126),
-            "no such file or directory",
-            "`slurmstack up` brings it up to date",
-        ),
+        (answer(stderr="slurmctld does not tell its nodes: x\ncommand terminated with exit code 1\n", code=1),
+         "the controller could not be asked for the nodes: slurmctld does not tell its nodes: x",
+         "whether controller-0 runs"),
+        (answer(stderr='Error from server (NotFound): pods "controller-0" not found\n', code=1),
+         'the nodes: Error from server (NotFound): pods "controller-0" not found', "whether controller-0 runs"),
+        (answer(stderr='exec: "/usr/libexec/slurmstack/health-nodes": no such file or directory\n', code=126),
+         "no such file or directory", "`slurmstack up` brings it up to date"),
         (answer("hello"), "is not understood: 'hello'", ""),
         (answer('{"nodes": [{"name": "w-0"}], "at": ""}'), "is not understood", ""),
     ],
     ids=["slurmctld away", "no pod", "an old image", "garbage", "half a node"],
-)
+)  # fmt: skip
 def test_what_goes_wrong_is_said_once(monkeypatch: pytest.MonkeyPatch, given: Any, message: str, hint: str) -> None:
     failure = failure_of(health(monkeypatch, FakeCluster(controller=given)))
     assert message in failure.message

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from rich.text import Text
 
 from images.health.contract import Result as Found
@@ -19,6 +18,7 @@ from images.health.nodes import document
 from tests import stacks
 from tests.fakes.health_cluster import NOW, FakeCluster, Unreachable, answer, failure_of, health, node, pod
 from tests.stacks import ROOT
+from tests.unit.cli.command_line import stack_file
 
 
 def found(status: str = "ok", message: str = "", fault: str | None = None, **values: float) -> str:
@@ -152,11 +152,6 @@ def test_the_help_says_what_the_documentation_says(
     assert [part for part in told if part not in text] == []
 
 
-@pytest.mark.parametrize("words", [["--yess"], ["run", "disks"], ["run", "--node", "w-0"]])
-def test_wrong_usage_exits_with_2(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
-    assert health(monkeypatch, Unreachable(), *words).exit_code == 2
-
-
 def command(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, with a kubectl that plays a cluster of one failing node."""
     text = "fail: " + "x" * 150
@@ -177,10 +172,7 @@ esac
     )
     kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
     sections = {**stacks.existing(), "cloud": {"kind": "existing", "context": "there"}}
-    stack = tmp_path / "Pulumi.test.yaml"
-    stack.write_text(
-        yaml.safe_dump({"config": {f"slurmstack:{key}": value for key, value in sections.items()}}), encoding="utf-8"
-    )
+    stack = stack_file(tmp_path, sections)
     return subprocess.run(
         [sys.executable, "-m", "cli.entry", "health", *arguments, "--config", str(stack)],
         cwd=ROOT,

@@ -28,6 +28,7 @@ from local.report import PlainReport
 from tests import stacks
 from tests.graph.state import compare_files
 from tests.recordings import record
+from tests.unit.cli.command_line import stack_file
 
 REPORT = PlainReport(io.StringIO())
 USES = [{"volumeMounts": [{"mountPath": "/jail", "subPath": ".slurmstack-roots/half/root"}]}]
@@ -211,8 +212,7 @@ def test_before_the_engine_applies_the_volume_is_looked_at_too(tmp_path: Path, m
     old, new = stack(), {**stack(root="blue"), "slurm": {"version": "26.05"}}
     cluster = Cluster(old)
     monkeypatch.setattr(fit, "reach", lambda _: as_kubectl(cluster))
-    file = tmp_path / "Pulumi.test.yaml"
-    file.write_text(json.dumps({"config": {f"slurmstack:{key}": value for key, value in new.items()}}))
+    file = stack_file(tmp_path, new)
 
     with pytest.raises(Refused, match=r"the root 'blue' was filled with Slurm 24\.11"):
         fit.refuse_root_of_engine(open_stack(file), compare_files(tmp_path, old, new))
@@ -222,11 +222,8 @@ def test_before_the_engine_applies_the_volume_is_looked_at_too(tmp_path: Path, m
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
-    file = tmp_path / "Pulumi.test.yaml"
-    sections = stack(root="blue")
-    file.write_text(json.dumps({"config": {f"slurmstack:{key}": value for key, value in sections.items()}}))
-    cluster = Cluster(sections)
-    made = open_stack(file)
+    cluster = Cluster(stack(root="blue"))
+    made = open_stack(stack_file(tmp_path, stack(root="blue")))
     monkeypatch.setattr(commands, "_opened", lambda _: (made, as_kubectl(cluster), "slurm", REPORT))
     return cluster
 

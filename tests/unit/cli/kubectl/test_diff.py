@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from cli.errors import Failure
 from cli.kubectl.diff import changes, objects_in
-from cli.kubectl.rollout import await_rollout
 from cli.preview.text import described
 from cli.program.manifests import Manifest
 from cli.safety.change import PropertyChange
@@ -163,152 +161,3 @@ def test_a_cluster_of_the_pulumi_engine_is_not_taken_over() -> None:
 def test_a_namespace_of_somebody_else_is_neither_filled_nor_deleted() -> None:
     with pytest.raises(Failure, match="belongs to something else"):
         refuse_takeover(namespace("kubectl-create"))
-
-
-def test_a_failed_job_fails_the_apply_with_its_last_words() -> None:
-    job = {
-        "kind": "Job",
-        "metadata": {"name": "config-12345678"},
-        "status": {"conditions": [{"type": "Failed", "status": "True"}]},
-    }
-    words = "error: Parsing error at unrecognized key: DefMemPerCPUU"
-    pod = {
-        "metadata": {"name": "p", "creationTimestamp": "2026"},
-        "status": {"containerStatuses": [{"name": "await-config", "state": {"terminated": {"message": words + "\n"}}}]},
-    }
-    kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"get", "pod"}, listed(pod), "")])
-    with pytest.raises(Failure, match="the Slurm configuration failed: error: Parsing error at unrecognized key"):
-        await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=5, tell=lambda _: None)
-
-
-NOTHING: list[tuple[set[str], Any, str]] = [({"get", "pod"}, listed(), ""), ({"get", "event"}, listed(), "")]
-
-
-@pytest.mark.parametrize(
-    ("answer", "error", "done"),
-    [
-        ({"active": "87654321", "pending": None}, "", True),
-        ({"active": "11111111", "pending": "87654321"}, "", False),
-        ("", "Error from server (ServiceUnavailable)", False),
-    ],
-    ids=["active", "still the one before", "no answer"],
-)
-def test_a_configuration_counts_once_the_agent_has_it_in_force(answer: Any, error: str, *, done: bool) -> None:
-    container = {"name": "await-config", "command": ["/usr/libexec/slurmstack/await-config", "87654321"]}
-    job = {
-        "kind": "Job",
-        "metadata": {"name": "config-12345678", "uid": "u1"},
-        "spec": {"template": {"spec": {"containers": [container]}}},
-        "status": {"active": 1},
-    }
-    kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"exec", "cat"}, answer, error), *NOTHING])
-    with nullcontext() if done else pytest.raises(Failure, match="still not ready: the Slurm configuration"):
-        await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=0, tell=lambda _: None)
-
-
-ENDED = {"terminated": {"exitCode": 0}}
-
-
-@pytest.mark.parametrize(
-    ("states", "other", "done"),
-    [
-        ([ENDED], {}, True),
-        ([{"terminated": {"exitCode": 1}}], {}, False),
-        ([ENDED, {"running": {}}], {}, False),
-        ([], {}, False),
-        ([ENDED], {"uid": "of another Job"}, False),
-        ([ENDED], {"deleted": "2026-11-23T00:00:00Z"}, False),
-        ([ENDED], {"phase": "Failed"}, False),
-        ([ENDED], {"condition": "FailureTarget"}, False),
-    ],
-    ids=["worked", "to be tried again", "one of two", "not started", "another", "deleted", "past its time", "failing"],
-)
-def test_a_job_counts_once_its_containers_have_done_their_work(
-    states: list[dict[str, Any]], other: dict[str, str], *, done: bool
-) -> None:
-    conditions = [{"type": other["condition"], "status": "True"}] if "condition" in other else []
-    job = {
-        "kind": "Job",
-        "metadata": {"name": "users-12345678", "uid": "u1"},
-        "spec": {},
-        "status": {"active": 1, "conditions": conditions},
-    }
-    labels = {"batch.kubernetes.io/controller-uid": other.get("uid", "u1")}
-    containers = [{"name": "users", "state": state} for state in states]
-    pod = {
-        "metadata": {"name": "p", "labels": labels, "deletionTimestamp": other.get("deleted")},
-        "status": {"phase": other.get("phase", "Running"), "containerStatuses": containers},
-    }
-    kubectl = FakeKubectl(answers=[({"get", "job"}, listed(job), ""), ({"get", "pod"}, listed(pod), ""), *NOTHING])
-    with nullcontext() if done else pytest.raises(Failure, match="still not ready: making users"):
-        await_rollout(kubectl, [manifest(job)], namespace="slurm", timeout=0, tell=lambda _: None)
-
-
-def test_what_is_not_ready_in_time_is_named_with_the_reason() -> None:
-    document = {"kind": "StatefulSet", "metadata": {"name": "login", "generation": 1}, "spec": {"replicas": 2}}
-    live = {**document, "status": {"observedGeneration": 1, "readyReplicas": 1, "updatedReplicas": 2}}
-    pod = {
-        "metadata": {"name": "login-1"},
-        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}]},
-    }
-    kubectl = FakeKubectl(
-        answers=[({"get", "statefulset"}, listed(live), ""), ({"get", "pod"}, listed(pod), ""), *NOTHING]
-    )
-    with pytest.raises(Failure, match=r"login \(1 of 2 ready\)") as caught:
-        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
-    assert "login-1: 0/2 nodes are available" in caught.value.message
-
-
-def test_a_container_that_ends_again_and_again_tells_why() -> None:
-    document = {"kind": "StatefulSet", "metadata": {"name": "slurmdbd", "generation": 1}, "spec": {"replicas": 1}}
-    live = {**document, "status": {"observedGeneration": 1, "readyReplicas": 0, "updatedReplicas": 1}}
-    container = {
-        "name": "slurmdbd",
-        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
-        "lastState": {"terminated": {"exitCode": 2, "message": "slurmdbd: the database has a newer schema (99)\n"}},
-    }
-    pod = {"metadata": {"name": "slurmdbd-0"}, "status": {"containerStatuses": [container]}}
-    kubectl = FakeKubectl(
-        answers=[({"get", "statefulset"}, listed(live), ""), ({"get", "pod"}, listed(pod), ""), *NOTHING]
-    )
-    with pytest.raises(Failure) as caught:
-        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
-    assert "slurmdbd: the database has a newer schema (99)" in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("status", "ready"),
-    [
-        ({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}, 2),
-        ({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 1}, 1),
-        ({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 3}, 2),
-        ({"observedGeneration": 2, "replicas": 2}, 0),
-    ],
-    ids=["not seen yet", "not ready", "an old pod is there", "no new pod"],
-)
-def test_a_deployment_is_waited_for_until_all_its_pods_are_new_and_ready(status: dict[str, int], ready: int) -> None:
-    document = {"kind": "Deployment", "metadata": {"name": "rest", "generation": 2}, "spec": {"replicas": 2}}
-
-    def wait(status: dict[str, int]) -> None:
-        kubectl = FakeKubectl(answers=[({"get", "deployment"}, listed({**document, "status": status}), ""), *NOTHING])
-        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
-
-    with pytest.raises(Failure, match=rf"rest \({ready} of 2 ready\)"):
-        wait(status)
-    wait({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2})
-
-
-def test_worker_pools_are_not_waited_for() -> None:
-    document = stateful_set(2, annotations={"pulumi.com/waitFor": "jsonpath={.status.observedGeneration}"})
-    await_rollout(FakeKubectl(), [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)
-
-
-@pytest.mark.parametrize(("ready", "missing"), [(0, r"login \(none ready\)"), (1, "")])
-def test_of_login_nodes_that_follow_their_sessions_one_is_enough(ready: int, missing: str) -> None:
-    """One that leaves for another image may wait for its sessions for a day."""
-    annotations = {"pulumi.com/waitFor": "jsonpath={.status.readyReplicas}"}
-    document = {"kind": "StatefulSet", "metadata": {"name": "login", "annotations": annotations}, "spec": {}}
-    there = {**document, "status": {"replicas": 3, "readyReplicas": ready, "currentRevision": "a"}}
-    kubectl = FakeKubectl(answers=[({"get", "statefulset"}, listed(there), ""), *NOTHING])
-    with pytest.raises(Failure, match=missing) if missing else nullcontext():
-        await_rollout(kubectl, [manifest(document)], namespace="slurm", timeout=0, tell=lambda _: None)

@@ -219,16 +219,9 @@ def test_a_node_of_the_job_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch)
     [
         (("slurmctl",), "there is no component, container, pool or pod 'slurmctl'; there are: "),
         (("--node", "a-2"), "there is no node 'a-2'; there are: a-0, a-1, a-10"),
-        (("--job", "5;reboot"), "is no number of a job"),
-        (("--job", "5", "--node", "a-1"), "--node and --job contradict each other"),
-        (("controller", "--job", "5"), "COMPONENT and --job contradict each other"),
-        (("--since", "soon"), "is not a time"),
-        (("--since", "1h", "--until", "2h"), "--until is not after --since"),
-        (("--node", "-x"), "is no name"),
-        (("$(reboot)",), "is no name"),
     ],
 )
-def test_what_nobody_can_mean_is_refused(
+def test_what_there_is_not_is_refused_with_what_there_is(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
     result = logs(monkeypatch, CLUSTER, *arguments)

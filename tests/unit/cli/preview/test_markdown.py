@@ -179,11 +179,11 @@ def test_of_a_long_change_what_differs_is_shown(head: str, tail: str) -> None:
 @pytest.mark.parametrize("value", ["x" * 1000, "ü" * 1000, "x\n" * 1000])
 def test_a_huge_change_is_cut_and_says_how_much_is_missing(value: str) -> None:
     many = tuple(
-        update(PropertyChange(path="data.file", old="", new=value), name=f"object-{number}") for number in range(500)
+        update(PropertyChange(path="data.file", old="", new=value), name=f"object-{number}") for number in range(100)
     )
     whole = preview(
         changes=many,
-        effects=tuple(effect(name=f"fs-{number}", refused=value) for number in range(500)),
+        effects=tuple(effect(name=f"fs-{number}", refused=value) for number in range(100)),
         notes=("y" * 100_000,),
     )
     comment = markdown(whole)

@@ -238,7 +238,7 @@ def test_the_picture_has_a_line_for_every_resource() -> None:
 
 def test_each_key_is_kept_under_its_own_name_however_the_registrations_interleave() -> None:
     kept = KeptValues({})
-    for _ in range(20):
+    for _ in range(5):
         record(stacks.dev(), stack="dev", generated=kept)
     keys = ("munge", "jwt", "host-seed", "rest-seed", "database")
     assert set(kept.values) == {f"slurm-secrets-{key}" for key in keys}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cli.errors import Failure
+from cli.safety import queue as queue_module
 from cli.safety.jobs import JobsTouched, jobs_destroyed, refuse_lost_jobs
 from config import load_config
 from images.elastic.view import SETTINGS
@@ -52,6 +55,21 @@ def test_destroy_without_an_answer_is_refused_while_workers_run_and_only_then() 
     assert not idle.refused, "no job can run without a worker"
     assert idle.as_data()["running"] is None, "nobody has counted"
     assert jobs_destroyed(FakeKubectl(queue=None), "slurm", keeps_queue=False) == JobsTouched()
+
+
+@pytest.mark.parametrize("pools", [STACK["worker_nodes"], {}])
+def test_a_queue_that_nobody_can_read_is_not_deleted_unasked(
+    monkeypatch: pytest.MonkeyPatch, pools: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(queue_module, "STARTING", 0)
+    monkeypatch.setattr(queue_module, "_PAUSE", 0)
+    controller = {"kind": "StatefulSet", "metadata": {"name": "controller"}, "spec": {"template": {}}}
+    there = [controller, *(item for item in objects(STACK) if item["metadata"]["name"] in pools)]
+    found = jobs_destroyed(FakeKubectl(queue=None, there=there), "slurm", keeps_queue=False)
+    assert found.dangers == ("the queue is deleted, and nobody knows what is in it",)
+    queue = f"{pending()}\n"
+    kubectl = FakeKubectl(queue=queue, in_force=slurm_conf(STACK), there=there)
+    assert fates(jobs_destroyed(kubectl, "slurm", keeps_queue=False)) == {"8": "never_starts"}
 
 
 def test_after_a_destroy_that_was_cut_off_a_job_on_a_pod_of_a_pool_that_has_gone_counts() -> None:

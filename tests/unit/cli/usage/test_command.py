@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from cli.commands import usage as usage_commands
-from cli.errors import USAGE, Failure
+from cli.errors import Failure
 from cli.kubectl.client import NO_SLURMDBD
 from cli.usage.plot import check_path
-from cli.usage.query import read_runs, refuse_without_accounting
-from config import load_config
-from tests import stacks as stack_files
+from cli.usage.query import read_runs
 from tests.unit.cli.usage.controller import Controller
 from tests.unit.cli.usage.lines import NOW, START, epoch, line
 
@@ -71,38 +69,6 @@ def test_the_last_30_days_are_shown_and_never_the_future(
         datetime.fromtimestamp(int(part.partition("=uts")[2]), UTC) for part in controller.asked[-1] if "uts" in part
     ]
     assert tuple(f"{time:%m-%d %H:%M}" for time in times) == expected
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"by": "team"}, "'team' is none of account, user"),
-        ({"by": "user,user"}, "names one of them twice"),
-        ({"step": "hour"}, "--step 'hour' is none of day, week, month"),
-        ({"as_json": True, "as_csv_": True}, "--json and --csv contradict each other"),
-        ({"picture": Path("usage.pdf")}, "has the extension '.pdf'; write a name that ends with .png or .svg"),
-        ({"picture": Path("usage")}, "has no extension"),
-        ({"picture": Path("/nowhere/usage.png")}, "there is no directory /nowhere"),
-        ({"start": "soon"}, "'soon' is not a time"),
-        ({"start": "2026-11-02", "end": "2026-11-01"}, "is not after the start, 2026-11-02T00:00:00 (UTC)"),
-        ({"start": "2999-01-01", "end": "2999-01-02"}, "is still to come"),
-    ],
-)
-def test_wrong_options_are_named_before_anything_is_asked(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], complaint: str
-) -> None:
-    controller = Controller()
-    with pytest.raises(Failure) as caught:
-        call(monkeypatch, controller, **options)
-    assert complaint in caught.value.message
-    assert caught.value.code == USAGE
-    assert controller.asked == []
-
-
-def test_a_cluster_that_records_nothing_says_what_to_change() -> None:
-    config = load_config({**stack_files.existing(), "accounting": {"enabled": False}})
-    with pytest.raises(Failure, match=r"accounting\.enabled is false"):
-        refuse_without_accounting(config)
 
 
 def test_sacct_s_own_message_is_shown_when_slurmdbd_is_away() -> None:

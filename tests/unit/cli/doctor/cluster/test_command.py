@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,8 @@ import typer
 from cli.commands import doctor
 from cli.errors import USAGE, Failure
 from tests.stacks import ROOT
+from tests.unit.cli.doctor.cluster.ills import Ill, both, drained, lost_machine, queued, slurm_says
 from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
-
-Ill = Callable[[RecordedCluster], object]
 
 
 @pytest.fixture
@@ -77,133 +75,94 @@ def test_json_has_the_findings_and_what_could_not_be_read(
     assert data["unread"] == {}
 
 
-def test_nothing_that_can_be_read_ends_with_3(cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.refused["exec"] = 'Error from server (Forbidden): pods "controller-0" is forbidden'
-    for kind, name in {"Pod": "pods", "StatefulSet": "statefulsets.apps", "Deployment": "deployments.apps"}.items():
-        cluster.refused[kind] = f"Error from server (Forbidden): {name} is forbidden"
-    cluster.objects.clear()
-    assert run() == 3
-    assert "nothing can be read" in capsys.readouterr().out
+def forbidden(*kinds: str, gone: bool = False) -> Ill:
+    """These kinds may not be looked at."""
+
+    def make(cluster: RecordedCluster) -> None:
+        for kind in kinds:
+            cluster.refused[kind] = f"Error from server (Forbidden): {kind} is forbidden"
+        if gone:
+            cluster.objects.clear()
+
+    return make
 
 
-def test_no_cluster_at_all_ends_with_3(cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.objects.clear()
-    cluster.refused["exec"] = 'Error from server (NotFound): pods "controller-0" not found'
-    assert run() == 3
-    assert "nothing of a cluster is in namespace slurm" in capsys.readouterr().out
-
-
-def test_a_job_that_waits_is_explained_with_its_own_number(
-    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster.job("12", "Priority")
-    cluster.job("13_[1-5%1]", "JobHeldUser")
-    assert run("job", "12") == 1
-    assert "job 12 of alice waits: jobs of higher priority are before it" in capsys.readouterr().out
-    assert run("job", "13_2") == 1
-    assert "scontrol release 13\n" in capsys.readouterr().out
-
-
-def test_a_job_waits_for_the_nodes_that_are_drained(
-    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("default-0", "default-1"):
-        cluster.node(name, "IDLE", "DRAIN", reason="new disks", by="root")
-    cluster.job("12", "Resources")
-    assert run("job", "12") == 1
-    assert capsys.readouterr().out.startswith("1. warning: node default-0 is drained by root: new disks")
-
-
-def test_a_job_that_runs_is_no_fault(cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.job("12", "None", state="RUNNING", nodes="default-0")
-    assert run("job", "12") == 0
-    assert "is running on default-0" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("past", "words", "code"),
-    [
-        ("COMPLETED|0:0|default-0|a|b|None", "ended well", 0),
-        ("OUT_OF_MEMORY|0:125|default-0|a|b|None", "more memory than it had asked for", 1),
-        ("CANCELLED by 0|0:0|None assigned|None|b|None", "exit status 0:0; on no node", 1),
-    ],
-)
-def test_a_job_that_has_ended_is_known_from_accounting(
-    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str], past: str, words: str, code: int
-) -> None:
-    cluster.slurm["past"] = (0, past)
-    assert run("job", "12") == code
-    assert words in capsys.readouterr().out
-
-
-def test_a_job_that_runs_has_not_ended_though_the_queue_could_not_be_read(
-    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster.slurm.update(queue=(124, ""), past=(0, "RUNNING|0:0|default-0|a|b|None"))
-    assert run("job", "12") == 0
-    said = capsys.readouterr().out
-    assert "job 12 is running" in said
-    assert "could not be read" in said
-    assert "exit status" not in said
-
-
-@pytest.mark.parametrize("arguments", [("job", "12"), ("job", "nonsense"), ("job", "1;id"), ("node", "gpu-0")])
-def test_what_nobody_knows_is_wrong_usage(cluster: RecordedCluster, arguments: tuple[str, ...]) -> None:
-    assert run(*arguments) == USAGE
-
-
-@pytest.mark.parametrize(
-    ("question", "answer", "words"),
-    [
-        ("past", (1, ""), "not asked: accounting (no answer)"),  # slurmdbd is away
-        ("past", (124, ""), "not asked: accounting (no answer)"),
-        ("job", (124, ""), "not asked: jobs (no answer)"),
-        ("queue", (124, ""), "not asked: jobs (no answer)"),
-    ],
-)
-def test_a_job_that_nobody_could_be_asked_about_is_not_called_unknown(
-    cluster: RecordedCluster,
-    capsys: pytest.CaptureFixture[str],
-    question: str,
-    answer: tuple[int, str],
-    words: str,
-) -> None:
-    cluster.slurm[question] = answer
-    assert run("job", "12") == 3
-    said = capsys.readouterr().out
-    assert words in said
-    assert "neither" not in said
-
-
-def test_a_job_cannot_be_explained_without_slurmctld(cluster: RecordedCluster) -> None:
-    cluster.slurm["slurmctld"] = (124, "")
-    assert run("job", "12") == 3
-
-
-def test_a_node_is_asked_about_alone(cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.node("default-1", "IDLE", "DRAIN", reason="bad disk", by="root")
-    assert run("node", "default-0") == 0
-    assert "Nothing is wrong with default-0 (idle)" in capsys.readouterr().out
-    assert run("node", "default-1") == 1
-
-
-def test_a_node_suffers_from_its_machine(cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    conditions = cluster.thing("Node", "node-0")["status"]["conditions"]
-    next(one for one in conditions if one["type"] == "Ready")["status"] = "Unknown"
-    assert run("node", "default-1") == 1
-    assert capsys.readouterr().out.startswith("1. error: the Kubernetes machine node-0 is not ready")
-    assert run("node", "default-0") == 0
-
-
-def test_a_node_that_slurm_lacks_is_told_also_where_no_pod_may_be_looked_at(
-    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster.refused["Pod"] = 'Error from server (Forbidden): pods is forbidden: User "bob"'
+def no_such_node(cluster: RecordedCluster) -> None:
     nodes = cluster.slurm["nodes"][1]["nodes"]
     nodes.remove(next(one for one in nodes if one["name"] == "default-1"))
-    assert run("node", "default-1") == 1
-    assert "Slurm has no node default-1, which the stack file wants" in " ".join(capsys.readouterr().out.split())
-    assert run("node", "default-0") == 0
+
+
+def nothing(cluster: RecordedCluster) -> None:
+    cluster.objects.clear()
+    cluster.refused["exec"] = 'Error from server (NotFound): pods "controller-0" not found'
+
+
+BAD = drained("bad disk", by="root")
+RUNS = "RUNNING|0:0|default-0|a|b|None"
+
+ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
+    "nothing may be read": (
+        forbidden("exec", "Pod", "StatefulSet", "Deployment", gone=True), [("", 3, "nothing can be read")]
+    ),
+    "nothing is there": (nothing, [("", 3, "nothing of a cluster is in namespace slurm")]),
+    "a job that waits": (
+        queued("12", "Priority"), [("job 12", 1, "job 12 of alice waits: jobs of higher priority are before it")]
+    ),
+    "a task of an array": (queued("13_[1-5%1]", "JobHeldUser"), [("job 13_2", 1, "scontrol release 13\n")]),
+    "a job that waits for drained nodes": (
+        both(BAD, lambda c: c.node("default-0", "IDLE", "DRAIN", reason="new", by="root"), queued("12", "Resources")),
+        [("job 12", 1, "^1. warning: node default-0 is drained by root: new")],
+    ),
+    "a job that runs": (
+        lambda c: c.job("12", "None", state="RUNNING", nodes="default-0"), [("job 12", 0, "is running on default-0")]
+    ),
+    "a job that runs, and a queue that is silent": (
+        slurm_says(queue=(124, ""), past=(0, RUNS)), [("job 12", 0, "job 12 is running"), ("job 12", 0, "could not be")]
+    ),
+    "a job that ended": (
+        slurm_says(past=(0, "COMPLETED|0:0|default-0|a|b|None")), [("job 12", 0, "ended well")]
+    ),
+    "a job that took too much": (
+        slurm_says(past=(0, "OUT_OF_MEMORY|0:125|default-0|a|b|None")), [("job 12", 1, "more memory than it had asked")]
+    ),
+    "a job that was cancelled": (
+        slurm_says(past=(0, "CANCELLED by 0|0:0|None assigned|None|b|None")),
+        [("job 12", 1, "exit status 0:0; on no node")],
+    ),
+    "what nobody knows": (lambda _: None, [(f"job {what}", USAGE, what) for what in ("12", "nonsense", "1;id")]),
+    "a node that nobody knows": (lambda _: None, [("node gpu-0", USAGE, "gpu-0")]),
+    "slurmdbd is away": (slurm_says(past=(1, "")), [("job 12", 3, "not asked: accounting (no answer)")]),
+    "slurmdbd is silent": (slurm_says(past=(124, "")), [("job 12", 3, "not asked: accounting (no answer)")]),
+    "the question hangs": (slurm_says(job=(124, "")), [("job 12", 3, "not asked: jobs (no answer)")]),
+    "the queue hangs": (slurm_says(queue=(124, "")), [("job 12", 3, "not asked: jobs (no answer)")]),
+    "slurmctld is silent": (slurm_says(slurmctld=(124, "")), [("job 12", 3, "")]),
+    "one of two nodes": (
+        BAD, [("node default-0", 0, "Nothing is wrong with default-0 (idle)"), ("node default-1", 1, "bad disk")]
+    ),
+    "a node's machine": (
+        lost_machine,
+        [("node default-1", 1, "^1. error: the Kubernetes machine node-0 is not ready"), ("node default-0", 0, "")],
+    ),
+    "a node that Slurm lacks, without a look at pods": (
+        both(forbidden("Pod"), no_such_node),
+        [("node default-1", 1, "Slurm has no node default-1, which the stack file wants"), ("node default-0", 0, "")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_it_answers_and_ends_with_what_it_has_found(
+    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    make, asked = ANSWERS[name]
+    make(cluster)
+    for words, code, told in asked:
+        assert run(*words.split()) == code, words
+        said = capsys.readouterr().out
+        assert told.lstrip("^") in said if "\n" in told else told.lstrip("^") in " ".join(said.split())
+        assert not told.startswith("^") or said.startswith(told[1:])
+        assert not (code == 3 and "neither" in said), "nobody could be asked"
+        assert not ("running" in told and "exit status" in said)
 
 
 def test_commands_to_be_copied_are_said_to_be_for_this_cluster(

@@ -13,52 +13,17 @@ REQUEUED = "job requeued in held state"
 """After `scontrol requeuehold`, as Slurm 24.11 was seen to write it."""
 
 KINDS: dict[Kind, tuple[str, ...]] = {
-    "turn": (
-        "Resources",
-        "Priority",
-        "Dependency",
-        "BeginTime",
-        "JobArrayTaskLimit",
-        "Licenses",
-        "Reservation",
-        "Prolog",
-        "None",
-        "ReqNodeNotAvail",
-        "NodeDown",
-    ),
-    "limit": (
-        "QOSGrpCpuLimit",
-        "QOSMaxJobsPerUserLimit",
-        "QOSMaxGRESPerUser",
-        "AssocGrpGRES",
-        "AssocGrpJobsLimit",
-        "AssocMaxJobsLimit",
-        "MaxJobsPerAccount",
-        "QOSUsageThreshold",
-    ),
+    "turn": ("Resources", "Priority", "Dependency", "BeginTime", "JobArrayTaskLimit", "Licenses", "Reservation",
+        "Prolog", "None", "ReqNodeNotAvail", "NodeDown"),
+    "limit": ("QOSGrpCpuLimit", "QOSMaxJobsPerUserLimit", "QOSMaxGRESPerUser", "AssocGrpGRES", "AssocGrpJobsLimit",
+        "AssocMaxJobsLimit", "MaxJobsPerAccount", "QOSUsageThreshold"),
     "held": ("JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "JobHoldMaxRequeue", REQUEUED),
-    "never": (
-        "DependencyNeverSatisfied",
-        "BadConstraints",
-        "PartitionDown",
-        "PartitionInactive",
-        "PartitionConfig",
-        "PartitionTimeLimit",
-        "PartitionNodeLimit",
-        "InvalidAccount",
-        "InvalidQOS",
-        "QOSNotAllowed",
-        "QOSMaxCpuPerJobLimit",
-        "QOSMaxWallDurationPerJobLimit",
-        "AssocMaxCpuPerJobLimit",
-        "AssocMaxWallDurationPerJobLimit",
-        "QOSMinCpuNotSatisfied",
-        "ReservationDeleted",
-        "DeadLine",
-        "MaxMemPerLimit",
-    ),
+    "never": ("DependencyNeverSatisfied", "BadConstraints", "PartitionDown", "PartitionInactive", "PartitionConfig",
+        "PartitionTimeLimit", "PartitionNodeLimit", "InvalidAccount", "InvalidQOS", "QOSNotAllowed",
+        "QOSMaxCpuPerJobLimit", "QOSMaxWallDurationPerJobLimit", "AssocMaxCpuPerJobLimit",
+        "AssocMaxWallDurationPerJobLimit", "QOSMinCpuNotSatisfied", "ReservationDeleted", "DeadLine", "MaxMemPerLimit"),
     "unknown": ("SomethingNew",),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "reason"), [(kind, reason) for kind, found in KINDS.items() for reason in found])

@@ -1,0 +1,114 @@
+"""What nobody can mean is refused with one line and without a traceback, before any program or cluster is asked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.app import main
+from cli.errors import REFUSED, USAGE
+from tests import stacks
+from tests.stacks import with_change
+from tests.unit.cli.command_line import stack_file
+
+STACKS: dict[str, dict[str, Any]] = {
+    "": stacks.dev(),
+    "existing": stacks.existing(),
+    "full": stacks.existing_full(),
+    "nobody": with_change(stacks.existing(), "users", {}),
+    "no login": with_change(stacks.existing(), "login.size", 0),
+    "no accounting": with_change(stacks.existing(), "accounting.enabled", value=False),
+    "no registry": with_change(stacks.existing(), "images", {}),
+    "cuda": with_change(stacks.existing(), "images", {"jail": {"cuda": True}}),
+    "tag": with_change(stacks.existing(), "images.tag", "prod"),
+    "digests": with_change(stacks.existing(), "images.digests", {"login": f"sha256:{'a' * 64}"}),
+}
+BOTH = "contradict each other"
+
+CASES: dict[str, list[tuple[str, int, str]]] = {
+    "": [("up --yess", USAGE, "No such option"), ("validate --markdown", USAGE, "--against FILE"),
+        ("preview --markdown --json", USAGE, BOTH), ("graph --format png", USAGE, "none of json, svg"),
+        ("render --output=", USAGE, "is empty"), ("render --output out --secrets=", USAGE, "is empty"),
+        ("render --output out --keys=", USAGE, "is empty"),
+        ("render --output out --secrets out/../out", USAGE, "name the same directory"),
+        ("rotate mung", USAGE, "'mung' is none of munge"), ("health --yess", USAGE, "No such option"),
+        ("health run disks", USAGE, "Missing option '--node'"), ("health run --node w-0", USAGE, "Missing argument"),
+        ("usage --by team", USAGE, "'team' is none of account, user"),
+        ("usage --by user,user", USAGE, "names one of them twice"),
+        ("usage --step hour", USAGE, "--step 'hour' is none of day, week, month"), ("usage --json --csv", USAGE, BOTH),
+        ("usage --plot usage.pdf", USAGE, "'.pdf'; write a name that ends with .png or .svg"),
+        ("usage --plot usage", USAGE, "has no extension"),
+        ("usage --plot /nowhere/usage.png", USAGE, "there is no directory /nowhere"),
+        ("usage --start soon", USAGE, "'soon' is not a time"),
+        ("usage --start 2026-11-02 --end 2026-11-01", USAGE, "is not after the start, 2026-11-02T00:00:00 (UTC)"),
+        ("usage --start 2999-01-01 --end 2999-01-02", USAGE, "is still to come"),
+        ("efficiency --by team", USAGE, "'team' is none of account, user, job"),
+        ("efficiency --json --csv", USAGE, BOTH), ("efficiency --start soon", USAGE, "'soon' is not a time"),
+        ("efficiency 7.batch", USAGE, "'7.batch' is not the number of a job"),
+        ("efficiency -- --all", USAGE, "'--all' is not the number of a job"),
+        ("efficiency 7 --by user --start today", USAGE, "--by, --start: jobs are named already"),
+        ("logs --job 5;reboot", USAGE, "is no number of a job"),
+        ("logs --job 5 --node a-1", USAGE, f"--node and --job {BOTH}"),
+        ("logs controller --job 5", USAGE, f"COMPONENT and --job {BOTH}"),
+        ("logs --since soon", USAGE, "is not a time"),
+        ("logs --since 1h --until 2h", USAGE, "--until is not after --since"), ("logs --node -x", USAGE, "is no name"),
+        ("logs $(reboot)", USAGE, "is no name")],
+    "existing": [("destroy --yes --delete-data", REFUSED, "this stack is protected"),
+        ("chaos", REFUSED, "--yes-on test does it"),
+        ("chaos --yes-on dev", USAGE, "--yes-on dev: this is the stack test"),
+        ("chaos --user alise --yes-on test", USAGE, "alise"),
+        ("chaos --allow elastic --dry-run", USAGE, "this stack has nothing of elastic that chaos could break"),
+        ("chaos --allow workers", USAGE, "there is controller, slurmdbd, database, login, elastic, worker"),
+        ("images build --tool kaniko", USAGE, "kaniko"), ("images build --tool local --base x", USAGE, "--base"),
+        ("images build --tool local --platform linux/arm64", USAGE, "--platform"),
+        ("images build --tool local --no-cache", USAGE, "--no-cache"),
+        ("images push --registry https://registry.example/x", USAGE, "https://registry.example/x"),
+        ("images push --registry Registry.example", USAGE, "Registry.example"),
+        ("images push --registry registry.example/x/", USAGE, "registry.example/x/"),
+        ("images push --registry a//b", USAGE, "a//b"),
+        ("images push --slurm-version 26.05 --pin", USAGE, "runs Slurm 24.11")],
+    "full": [("upgrade rehearse --version 25.05", USAGE, "--version 25.05: there is 24.11 and 26.05"),
+        ("upgrade rehearse --version 24.11", USAGE, "24.11 to 24.11 is no upgrade"),
+        ("upgrade rehearse --version=", USAGE, "there is 24.11 and 26.05")],
+    "nobody": [("chaos --yes-on test", USAGE, "this takes a user")],
+    "no login": [("chaos --yes-on test", USAGE, "a login node")],
+    "no accounting": [("chaos --yes-on test", USAGE, "and accounting"),
+        ("usage", USAGE, "accounting.enabled is false")],
+    "no registry": [("images push", USAGE, "--registry")],
+    "cuda": [("images build --slurm-version 26.05", USAGE, "images.jail.cuda: is not to be had with Slurm 26.05")],
+    "tag": [
+        (f"images {what} --slurm-version 26.05", USAGE, "'prod', names what runs: Slurm 24.11")
+        for what in ("build", "push")
+    ],
+    "digests": [("images load", USAGE, "by digest")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stack", "case"),
+    [(stack, case) for stack, cases in CASES.items() for case in cases],
+    ids=[case[0] for cases in CASES.values() for case in cases],
+)
+def test_it_is_said_what_is_wrong(
+    stack: str,
+    case: tuple[str, int, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words, status, told = case
+    command = words.split(" ")
+    names = 2 if command[0] in {"images", "upgrade"} or command[:2] == ["health", "run"] else 1
+    config = ["--config", str(stack_file(tmp_path, STACKS[stack]))]
+    monkeypatch.setattr(sys, "argv", ["slurmstack", *command[:names], *config, *command[names:]])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed = capsys.readouterr()
+    assert told in printed.err
+    assert (ended.value.code, printed.out) == (status, "")
+    assert "Traceback" not in printed.err
