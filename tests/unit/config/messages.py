@@ -43,12 +43,7 @@ def with_sections(**sections: Any) -> dict[str, Any]:
     return {**stacks.existing(), **sections}
 
 
-def policy_complaints(**sections: Any) -> list[str]:
-    """Every problem of that stack with these sections."""
-    return complaints(with_sections(**sections))
-
-
 def policy_complaint(**sections: Any) -> str:
     """The one problem of that stack with these sections."""
-    (complaint,) = policy_complaints(**sections)
+    (complaint,) = complaints(with_sections(**sections))
     return complaint

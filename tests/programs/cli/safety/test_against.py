@@ -93,3 +93,5 @@ def test_both_stacks_are_priced_and_the_earlier_one_by_the_new_prices_where_it_h
     assert hours == [42.143014, 62.143014]
     stack_file(tmp_path / "old", {**stacks.existing(), "prices": {**PRICES, "pools": {"cpu": 1, "gpu": 20}}})
     assert "costs 62.14 USD an hour; before: 44.14 USD\n" in slurmstack("validate", *options).stdout
+    stack_file(tmp_path / "new", stacks.existing())
+    assert "costs" not in slurmstack("validate", *options).stdout

@@ -148,16 +148,6 @@ def namespace(manager: str, **labels: str) -> dict[str, Any]:
     return {"metadata": {"name": "slurm", "labels": labels, "managedFields": [{"manager": manager}]}}
 
 
-OURS = {"app.kubernetes.io/part-of": "slurmstack"}
-
-
-def test_a_cluster_of_the_pulumi_engine_is_not_taken_over() -> None:
-    with pytest.raises(Failure, match="was made by `pulumi up`"):
-        refuse_takeover(namespace("pulumi-kubernetes-1234", **OURS))
-    refuse_takeover(None)
-    refuse_takeover(namespace("slurmstack", **OURS))
-
-
 def test_a_namespace_of_somebody_else_is_neither_filled_nor_deleted() -> None:
     with pytest.raises(Failure, match="belongs to something else"):
         refuse_takeover(namespace("kubectl-create"))
