@@ -63,6 +63,7 @@ class Tidy:
         """Remove what a backup does not have. `listed`: `restic ls --json --recursive` of the jail in it."""
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        usual = sys.getrecursionlimit()
         sys.setrecursionlimit(4 * _DEEPEST)
         way = [_Directory("", os.open(jail, os.O_RDONLY | os.O_DIRECTORY))]
         try:
@@ -78,6 +79,7 @@ class Tidy:
             while way:
                 self._leave(way.pop())
         finally:
+            sys.setrecursionlimit(usual)
             for directory in way:
                 if directory.descriptor is not None:
                     os.close(directory.descriptor)

@@ -24,7 +24,8 @@ MOST_RESCUED = 2
 STEP_LIMIT_S = 3600
 """After that a step is ended: something hangs that pytest's own limit for a test does not see."""
 
-PYTEST = ("-m", "pytest", "-q", "--no-loadscope-reorder", "-rfE", "--durations=15", "--durations-min=5", "-o", "junit_family=xunit1")
+_TOLD = ("-q", "-rfE", "--durations=15", "--durations-min=5")
+PYTEST = ("-m", "pytest", *_TOLD, "--no-loadscope-reorder", "-o", "junit_family=xunit1")
 
 Run = Callable[[tuple[str, ...]], int]
 """Runs this Python with these arguments to its end; its exit status."""

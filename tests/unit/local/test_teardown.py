@@ -55,8 +55,7 @@ def test_without_a_removal_under_way_nothing_is_deleted(directory: Path) -> None
 def test_files_of_a_cluster_without_its_record_are_not_built_upon(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("tools.ensure_tools", "shell.use", "network.check", "build.ensure_binaries"):
+    for name in ("tools.ensure_tools", "shell.use", "network.check"):
         monkeypatch.setattr(f"local.cluster.{name}", lambda *_: type("Found", (), {"env": dict})())
-    monkeypatch.setattr("local.cluster.archives.ensure_system_archives", lambda *_: [])
     with pytest.raises(LocalError, match="remains of a cluster"):
-        cluster._prepare(None)  # type: ignore[arg-type]
+        cluster._prepare(None, lambda: pytest.fail("nothing is built"))  # type: ignore[arg-type]

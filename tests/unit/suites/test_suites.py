@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites import full, gate, junit, quarantine, run, steps
+from tests.suites import full, gate, junit, quarantine, run, steps, tree
 from tests.suites.full import Record
 from tests.suites.run import Result, run_step
 from tests.suites.steps import FULL, GATE, Step, chosen
@@ -56,6 +56,7 @@ A, B, C = (f"tests/slurm/test_{letter}.py::test_it" for letter in "abc")
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "LOGS", tmp_path / "logs")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(tree, "git", lambda *_: "")
 
 
 def test_ids_are_read_as_pytest_takes_them(tmp_path: Path) -> None:

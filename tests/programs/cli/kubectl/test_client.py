@@ -55,10 +55,32 @@ def test_a_page_of_a_proxy_is_no_answer(tmp_path: Path, monkeypatch: pytest.Monk
         kubectl.items("pods")
 
 
+IMMUTABLE = """\
+W1123 12:00:00.000000 warnings.go:70] a warning
+Error from server (Invalid): PersistentVolumeClaim "jail" is invalid: spec: Forbidden: spec is immutable after creation
+@@ -10,7 +10,7 @@
+   }
+  },
+  "VolumeName": "",
+- "StorageClassName": "fast",
++ "StorageClassName": "slow",
+  "VolumeMode": "Filesystem",
+  "DataSource": null,
+
+Error from server (Invalid): Deployment.apps "rest" is invalid:
+* spec.selector: Required value
+* spec.template: Required value
+Error from server: a webhook denied it
+  because of its rules
+"""
+"""kubectl's own words for one claim, put together with others."""
+
+
 def test_a_pod_whose_machine_is_lost_is_not_waited_for(silent: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds in ("ANSWER_SECONDS", "_TIMEOUT"):
+        monkeypatch.setattr(f"cli.kubectl.client.{seconds}", 0.1)
     done = in_controller(silent, "slurm", "squeue", seconds=0.1)
     assert (done.returncode, done.stdout, done.stderr) == (124, "", "no answer within 0.1 s")
-    monkeypatch.setattr("cli.kubectl.client.ANSWER_SECONDS", 0.1)
     assert slurm(silent, "slurm", "sinfo") == ""
     with pytest.raises(Failure, match=r"no answer within 0\.1 s"):
         silent.run("exec", "login-0", seconds=0.1)

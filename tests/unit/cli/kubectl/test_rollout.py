@@ -294,6 +294,7 @@ def test_a_version_that_does_not_start_gives_way_when_the_one_before_is_applied_
 ) -> None:
     """Not one that runs: it may be converting the database."""
     monkeypatch.setattr(rollout, "STUCK", 0.0)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     document = awaited("StatefulSet", "slurmdbd", spec={"replicas": 1, "podManagementPolicy": policy})
     stuck = pod("slurmdbd-0", "slurmdbd", waiting={"reason": "ImagePullBackOff"})
     stuck["status"]["containerStatuses"][0]["state"] = {state: {"reason": "ImagePullBackOff"}}
