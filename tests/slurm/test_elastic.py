@@ -85,6 +85,7 @@ def test_a_pod_that_vanishes_under_a_job_gives_the_job_back_and_the_node_is_star
     elastic.lose("gpu-0")
     await_state(elastic, job, "PENDING")
     elastic.wait_for_start(job)
+    await_state(elastic, job, "RUNNING")
     elastic.run(f"scancel {job}")
     await_none(elastic)
 
@@ -245,6 +246,7 @@ def test_on_notice_batch_jobs_go_back_to_the_queue_at_once_and_run_elsewhere(ela
         await_state(elastic, job, "PENDING")
         assert state(elastic, kept) == "RUNNING"
         elastic.wait_for_start(job)
+        await_state(elastic, job, "RUNNING")
         assert elastic.run(f"squeue --noheader --jobs={job} --format=%N").stdout.strip() == "gpu-1"
         elastic.run("touch /tmp/go", pod="gpu-0")
         await_state(elastic, kept, "COMPLETED")

@@ -127,7 +127,7 @@ def test_without_the_api_server_the_active_controller_goes_on(cluster: FailoverS
 
 def test_a_queue_stays_with_a_second_controller_and_without_it(own_cluster: ClusterFactory, slurm_version: str) -> None:
     """1 -> 2 -> 1: each finds what the one before has left in the volume, though it was killed while it saved."""
-    one = own_cluster(slurm_version, workers=1)
+    one = own_cluster(slurm_version, workers=0, extra="EnforcePartLimits=NO\n")  # which would want a node for it
     job = one.run("sbatch --parsable --hold --output=/dev/null --wrap true").stdout.strip()
     assert job
     owner = (64030, 64030)
