@@ -39,6 +39,7 @@ KEEP_BUILDS = 4
 
 _STAGES = ("common", "spank", *ROLES)
 _STEP = re.compile(r"STEP \d+/\d+: (\w+ .{0,40})|^(?:Unpacking |Setting up |Get:).{0,40}")
+_ARCHIVE = "images.tar"
 _NEEDED_BYTES = 4_000_000_000
 _CUDA_BYTES = 12_000_000_000
 """Besides, with CUDA in the jail: its packages, the layer that they are unpacked to, and the archive."""
@@ -78,19 +79,15 @@ def ensure_images(report: Report, slurm_version: str = "24.11", extras: JailExtr
     if slurm_version not in DEBIAN_SUITES:
         raise LocalError(f"no images for Slurm {slurm_version}", f"known versions: {', '.join(DEBIAN_SUITES)}")
     tag = image_tag(slurm_version)
-    whole_tag = extras.tag(tag)
     images = partial(ImageSet, slurm_version=slurm_version, tag=tag, extras=extras)
-    # The build's name needs what apt says, which takes a second to ask: a note keeps it while apt's files stay as they
-    # are.
-    note = paths.cache_images() / f"{whole_tag}-{debian.settings_fingerprint()}.key"
-    known = note.read_text(encoding="utf-8") if note.exists() else ""
-    if known and (paths.cache_images() / known / "images.tar").exists():
-        os.utime(paths.cache_images() / known)
-        return images(archive=paths.cache_images() / known / "images.tar")
+    note = _note(extras.tag(tag))
+    if (known := _noted(note)) is not None:
+        os.utime(known.parent)
+        return images(archive=known)
     apt = debian.read_apt_settings()
     base = debian.base_key(DEBIAN_SUITES[slurm_version], apt)
-    directory = paths.cache_images() / images_key(whole_tag, base)
-    found = images(archive=directory / "images.tar")
+    directory = paths.cache_images() / images_key(extras.tag(tag), base)
+    found = images(archive=directory / _ARCHIVE)
     if not found.archive.exists():
         with lock.hold(paths.cache_images() / ".build.lock", _waiting(report)):
             if not found.archive.exists():
@@ -98,6 +95,26 @@ def ensure_images(report: Report, slurm_version: str = "24.11", extras: JailExtr
     os.utime(directory)
     note.write_text(directory.name, encoding="utf-8")
     return found
+
+
+def are_built(slurm_version: str) -> bool:
+    """Whether the images of the present sources are there. In doubt not: where a file of apt has changed."""
+    return _noted(_note(image_tag(slurm_version))) is not None
+
+
+def _note(tag: str) -> Path:
+    """A file with the name of a build, which needs what apt says; that takes a second to ask.
+
+    The note holds for as long as apt's files stay as they are.
+    """
+    return paths.cache_images() / f"{tag}-{debian.settings_fingerprint()}.key"
+
+
+def _noted(note: Path) -> Path | None:
+    """The archive of a build that a note names, if it is there."""
+    name = note.read_text(encoding="utf-8") if note.exists() else ""
+    archive = paths.cache_images() / name / _ARCHIVE
+    return archive if name and archive.exists() else None
 
 
 def rootfs(role: str, slurm_version: str = "24.11", report: Report | None = None) -> Path:
@@ -222,7 +239,7 @@ def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
             bill = work / f"sbom-{role}.cdx.json"
             sbom.write(parts, bill, name=name, suite=DEBIAN_SUITES[images.slurm_version])
             shutil.rmtree(parts)
-        archive = work / "images.tar"
+        archive = work / _ARCHIVE
         buildah.save(images.references, archive, lambda count: step.progress(count, len(ROLES), ROLES[count]))
         step.note(f"{archive.stat().st_size / 1e6:.0f} MB")
         shutil.rmtree(directory, ignore_errors=True)  # one without an archive
@@ -231,7 +248,7 @@ def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
 def _forget_old(buildah: Buildah, images: ImageSet, base: str) -> None:
     """Drop builds beyond the last few: archives, images of the store, and layers that nothing uses any more."""
     root = paths.cache_images()
-    found = [path for path in root.iterdir() if (path / "images.tar").exists()]
+    found = [path for path in root.iterdir() if (path / _ARCHIVE).exists()]
     builds = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     for path in builds[KEEP_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)

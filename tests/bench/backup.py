@@ -14,8 +14,9 @@ from tempfile import TemporaryDirectory
 
 from tests.bench.row import Measuring, timed
 from tests.s3_store import Store, s3_store
-from tests.slurm.accounting import AccountingSandbox, accounting_config, kill, wait_for_accounting
+from tests.slurm.accounting import AccountingSandbox, kill, wait_for_accounting
 from tests.slurm.backups import BackupPod
+from tests.slurm.minimal import accounting_config
 from tests.slurm.pod import wait_until
 
 SMALL, SMALL_BYTES = 10_000, 20 * 2**10

@@ -16,6 +16,7 @@ from tests.machine.machine import Machine
 from tests.machine.oci import Bind, ContainerSpec
 from tests.machine.pod import Container, Pod, Pods
 from tests.machine.rootfs import ROLES, program_layers, root_file_systems
+from tests.nodes import SHOW, in_state
 from tests.slurm.login import private_key
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
@@ -160,13 +161,12 @@ class SlurmMachine:
         controller = self.pods.by_name["controller-0"].containers["slurmctld"]
         return controller.look(f"export SLURM_CONF={SLURM_CONF}; {command}", timeout=timeout)
 
-    def wait_for_nodes(self, count: int, state: str = "idle", timeout: float = 180) -> float:
-        """Wait until that many nodes are in a state; returns the seconds."""
-
-        def reached() -> bool:
-            return len(self.run(f"sinfo --noheader --Node --states={state} --format=%N").stdout.split()) >= count
-
-        return wait_until(reached, self.logs, timeout)
+    def wait_for_nodes(self, count: int, state: str = "IDLE") -> None:
+        """Wait until that many nodes are in a state."""
+        wait_until(
+            lambda: len(in_state(self.run(SHOW).stdout, state)) >= count,
+            lambda: f"{self.run(SHOW).stdout}\n{self.logs()}",
+        )
 
     def logs(self) -> str:
         """All containers' output, for the message of a failed test."""

@@ -11,6 +11,7 @@ import pytest
 
 from tests.machine.conftest import one_version
 from tests.machine.slurm_machine import JAIL, SlurmMachine
+from tests.nodes import SHOW
 from tests.slurm.pod import wait_until
 
 pytestmark = pytest.mark.versions
@@ -169,7 +170,7 @@ def test_a_job_that_another_of_its_user_s_traces_ends(slurm: SlurmMachine) -> No
     wait_for(slurm, held, "CANCELLED")
     slurm.run(f"scancel {tracer}")
     wait_for(slurm, tracer, "CANCELLED", "FAILED")
-    assert "drain" not in slurm.run("sinfo --noheader --Node --format=%T").stdout
+    assert "DRAIN" not in slurm.run(SHOW).stdout
 
 
 SYSTEM_V = """
@@ -231,7 +232,7 @@ def test_memory_of_an_ended_job_that_its_user_keeps_counts_for_the_user_s_other_
     wait_until(
         lambda: not slurm.worker().look(left).stdout, lambda: slurm.worker().look(left).stdout + slurm.logs(), 60
     )
-    assert "drain" not in slurm.run("sinfo --noheader --Node --format=%T").stdout
+    assert "DRAIN" not in slurm.run(SHOW).stdout
 
 
 def test_a_stopped_job_leaves_no_process_no_cgroup_and_no_cell(slurm: SlurmMachine) -> None:
@@ -358,7 +359,7 @@ def test_a_new_configuration_reaches_slurmd_and_its_jobs_stay_confined(slurm: Sl
     job = submit(slurm, "echo ready; until [ -e go ]; do sleep 0.2; done; cat /proc/self/cgroup", "-n1 -c2")
     says(slurm, job, "ready")
     assert slurm.run("scontrol reconfigure").returncode == 0
-    slurm.wait_for_nodes(1, "mixed")
+    slurm.wait_for_nodes(1, "MIXED")
     slurm.machine.run(f"touch {JAIL}/home/alice/go")
 
     assert f"job_{job}/" in wait_for(slurm, job, "COMPLETED") or "/step_batch/" in output(slurm, job)

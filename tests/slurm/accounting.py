@@ -10,48 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm.names import JWT_KEY
-from tests.slurm.minimal import minimal_config
+from slurm.conf import settings_of, slurmdbd_conf
+from tests.slurm.minimal import accounting_config, stack_of
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 MEMORY_LIMIT = 512 * 2**20
-START_SECONDS = 120.0
-"""For MariaDB's first start, which makes its data directory, on a busy machine."""
-
-ACCOUNTING = f"""\
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=slurmdbd-0
-AccountingStoragePort=6819
-JobAcctGatherType=jobacct_gather/linux
-AuthAltTypes=auth/jwt
-AuthAltParameters=jwt_key={JWT_KEY}
-"""
-"""Lines of slurm.conf."""
-
-SLURMDBD = {
-    "DbdHost": "slurmdbd-0",
-    "SlurmUser": "slurm",
-    "AuthType": "auth/munge",
-    "AuthAltTypes": "auth/jwt",
-    "AuthAltParameters": f"jwt_key={JWT_KEY}",
-    "PidFile": "/run/slurmdbd/slurmdbd.pid",
-    "DebugLevel": "info",
-    "LogTimeFormat": "iso8601_ms",
-    "StorageType": "accounting_storage/mysql",
-    "StorageHost": "database",
-    "StoragePort": "3306",
-    "StorageUser": "slurm",
-    "StorageLoc": "slurm_acct_db",
-}
-"""Lines of slurmdbd.conf."""
-
-
-def accounting_config(version: str, extra: str = "", **files: str) -> dict[str, str]:
-    """The least configuration with accounting; `extra` is added to slurm.conf."""
-    found = minimal_config(version, ACCOUNTING + extra, **files)
-    # As ours has it: a slurmctld with restored state takes its worker for one that has rebooted.
-    return {**found, "slurm.conf": found["slurm.conf"].replace("ReturnToService=1", "ReturnToService=2")}
+SLURMDBD = settings_of(slurmdbd_conf(stack_of("24.11", accounting=True)))
+"""Lines of slurmdbd.conf, as the product has them."""
 
 
 def _directory(sandbox: SlurmSandbox, name: str, files: Mapping[str, str | bytes] | None = None) -> Path:
@@ -91,7 +57,7 @@ def start_database(sandbox: SlurmSandbox, *, wait: bool = True, role: str = "dat
 def wait_for_database(pod: Pod) -> None:
     """Until the readiness probe's query succeeds."""
     probe = ["mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1"]
-    wait_until(lambda: pod.run(probe).returncode == 0, lambda: f"mariadbd: {pod.log('mariadbd')}", START_SECONDS)
+    wait_until(lambda: pod.run(probe).returncode == 0, lambda: f"mariadbd: {pod.log('mariadbd')}")
 
 
 def start_accounting(
@@ -108,7 +74,7 @@ def start_accounting(
 
 def wait_for_accounting(sandbox: SlurmSandbox) -> None:
     """Until sacctmgr, started beside slurmdbd, gets an answer."""
-    wait_until(lambda: sacctmgr(sandbox, "show cluster").returncode == 0, lambda: f"slurmdbd: {sandbox.logs()}", 60)
+    wait_until(lambda: sacctmgr(sandbox, "show cluster").returncode == 0, lambda: f"slurmdbd: {sandbox.logs()}")
 
 
 def sacctmgr(sandbox: SlurmSandbox, arguments: str) -> subprocess.CompletedProcess[str]:
@@ -123,7 +89,7 @@ def wait_for_registration(sandbox: SlurmSandbox) -> None:
     def registered() -> bool:
         return "|6817|" in sacctmgr(sandbox, "show cluster format=cluster,controlhost,controlport,rpc").stdout
 
-    wait_until(registered, lambda: f"slurmctld is not registered: {sandbox.logs()}", 60)
+    wait_until(registered, lambda: f"slurmctld is not registered: {sandbox.logs()}")
 
 
 class BareSandbox(SlurmSandbox):
@@ -134,14 +100,13 @@ class BareSandbox(SlurmSandbox):
         del daemons
         return super().start_controller(daemons=False)
 
-    def wait_for_nodes(self, count: int, state: str = "idle", timeout: float = 120) -> float:
+    def wait_for_nodes(self, count: int) -> None:
         """There are none."""
-        del count, state, timeout
-        return 0.0
+        del count
 
 
 class AccountingSandbox(SlurmSandbox):
-    """A sandbox with MariaDB and slurmdbd. Its configuration must have `ACCOUNTING`, as `accounting_config` does.
+    """A sandbox with MariaDB and slurmdbd. Its configuration is one of `accounting_config`, or a stack's.
 
     slurmdbd is up before slurmctld: at its first start, slurmctld waits until slurmdbd has told it the cluster's id.
     """
@@ -187,4 +152,4 @@ def kill(pod: Pod, name: str, number: signal.Signals = signal.SIGKILL) -> None:
     pids = pod.run(["pgrep", "--exact", name]).stdout.split()
     assert pids, f"no {name} runs in {pod.name}"
     pod.run(["kill", f"-{number.value}", *pids])
-    wait_until(lambda: not pod.run(["pgrep", "--exact", name]).stdout.strip(), f"{name} to end", 30)
+    wait_until(lambda: not pod.run(["pgrep", "--exact", name]).stdout.strip(), f"{name} to end")

@@ -44,7 +44,7 @@ def boundary_cluster(slurm_cluster: ClusterFactory, slurm_version: str, secret: 
     login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail", secret: "/secrets/ssh"})
     login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
     login.start_program("sshd", {"JAIL": "/jail", "COUNT_SESSIONS": "yes"})
-    wait_until(lambda: ssh_to(sandbox, "alice", "sinfo")[0] == 0, sandbox.logs, 30)
+    wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, sandbox.logs)
     return sandbox
 
 

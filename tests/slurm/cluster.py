@@ -18,8 +18,8 @@ from local.errors import LocalError
 from local.images import ensure_images
 from local.report import PlainReport
 from tests.shared import made_once
-from tests.slurm.accounting import AccountingSandbox, accounting_config, make_database
-from tests.slurm.minimal import minimal_config
+from tests.slurm.accounting import AccountingSandbox, make_database
+from tests.slurm.minimal import accounting_config, minimal_config
 from tests.slurm.pod import PREBUILT, lower
 from tests.slurm.sandbox import SlurmSandbox, populate_jail
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from images.controller.configuration import config_hash
+from tests.slurm.minimal import with_lines
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -32,13 +33,13 @@ def change(cluster: SlurmSandbox, files: dict[str, str]) -> dict[str, Any]:
         found = status(cluster)
         return found["active"] == wanted or (found["rejected"] or {}).get("hash") == wanted
 
-    wait_until(decided, f"a decision about {wanted}: {cluster.controller.log('config-agent')}", 40)
+    wait_until(decided, f"a decision about {wanted}: {cluster.controller.log('config-agent')}")
     return status(cluster)
 
 
 def edited(files: dict[str, str], line: str) -> dict[str, str]:
-    """`files` with one more line in slurm.conf."""
-    return {**files, "slurm.conf": files["slurm.conf"] + line + "\n"}
+    """`files` with a line in slurm.conf, in place of the one about the same key."""
+    return {**files, "slurm.conf": with_lines(files["slurm.conf"], line)}
 
 
 def kill_programs(cluster: SlurmSandbox, *names: str) -> None:

@@ -7,14 +7,28 @@ from contextlib import ExitStack
 
 import pytest
 
+from local.images import are_built
 from tests.slurm.cluster import ClusterFactory, require_images
 
 VERSIONS = ("24.11", "26.05")
+
+ONLY_CACHED = "--only-cached-images"
+ONLY_VERSION = "--slurm-version"
 
 one_version = pytest.mark.parametrize("slurm_version", VERSIONS[:1], indirect=True)
 """For what is the kernel's and our programs' alone. Where it begins with Slurm, another test of the file shows that it
 does so with each version.
 """
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For the gate, which builds images of the first version only, and for the long suite's stages."""
+    parser.addoption(
+        ONLY_CACHED,
+        action="store_true",
+        help=f"skip tests of versions of Slurm whose images are not built yet; those of {VERSIONS[0]} always are",
+    )
+    parser.addoption(ONLY_VERSION, choices=VERSIONS, help="run only the tests with this version of Slurm")
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
@@ -39,9 +53,37 @@ def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFac
         yield ClusterFactory(stack, tmp_path_factory)
 
 
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Which versions are run."""
+    return [f"Slurm {version}: {reason}" for version, reason in left_out(config).items()]
+
+
+def left_out(config: pytest.Config) -> dict[str, str]:
+    """Versions whose tests are skipped, and why."""
+    absent = [version for version in VERSIONS[1:] if config.getoption(ONLY_CACHED) and not are_built(version)]
+    return dict.fromkeys(absent, f"its images are not built yet, and {ONLY_CACHED} builds none")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs once for each version of Slurm."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what runs once for each version of Slurm, and what is in the gate; skip versions that are left out."""
+    absent = left_out(config)
     for item in items:
+        version = version_of(item)
         if "slurm_version" in getattr(item, "fixturenames", ()):
             item.add_marker("versions")
+        mark = item.get_closest_marker("in_gate")
+        if mark is not None and version in {VERSIONS[0], *mark.args} and not item.get_closest_marker("not_in_gate"):
+            item.add_marker("gate")
+        if version in absent:
+            item.add_marker(pytest.mark.skip(reason=f"Slurm {version}: {absent[version]}"))
+    if (wanted := config.getoption(ONLY_VERSION)) is not None:
+        others = [item for item in items if version_of(item) != wanted]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if version_of(item) == wanted]
+
+
+def version_of(item: pytest.Item) -> str:
+    """The version of Slurm that a test runs with."""
+    call = getattr(item, "callspec", None)
+    return str(call.params.get("slurm_version", VERSIONS[0])) if call is not None else VERSIONS[0]

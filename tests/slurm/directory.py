@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from local.report import PlainReport
 from local.tools import Requirement, Tools, ensure_tools
-from tests.slurm.pod import Pod, wait_until
+from tests.slurm.pod import HANG_SECONDS, Pod, wait_until
 
 REQUIREMENTS = (Requirement(packages=("slapd",), programs=("slapd", "slapadd")),)
 BASE = "dc=example,dc=org"
@@ -107,7 +107,7 @@ class Directory:
     def stop(self) -> None:
         """End slapd."""
         self._process.terminate()
-        self._process.wait(timeout=20)
+        self._process.wait(HANG_SECONDS)
 
     def _listens(self, pod: Pod) -> bool:
         assert self._process.poll() is None, (self.work / "slapd.log").read_text()

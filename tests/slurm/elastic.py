@@ -21,24 +21,18 @@ TEMPLATES = f"/api/v1/namespaces/{NAMESPACE}/podtemplates"
 
 KEYS = (
     "ResumeProgram", "SuspendProgram", "ResumeFailProgram", "PrologSlurmctld", "SuspendTime", "SuspendTimeout",
-    "ResumeTimeout", "ResumeRate", "SuspendRate", "SuspendExcStates",
+    "ResumeTimeout", "ResumeRate", "SuspendRate", "SuspendExcStates", "SlurmctldParameters",
 )  # fmt: skip
-POWER = "power_save_interval=0,power_save_min_interval=0"
 
 CONF = "CPUs=2 RealMemory=1000 Feature=gpu"
 
 
 def elastic_config(version: str, stack: ClusterConfig, *more: str, **files: str) -> dict[str, str]:
     """The least configuration with what the stack's slurm.conf has about elastic pools; `more`: lines of slurm.conf."""
-    text = slurm_conf(stack)
-    assert POWER in text
-    kept = [line for line in text.splitlines() if line.partition("=")[0] in KEYS or f"={HIDDEN}" in line]
+    lines = slurm_conf(stack).splitlines()
+    kept = [line for line in lines if line.partition("=")[0] in KEYS or f"={HIDDEN}" in line]
     kept += ["NodeSet=gpu Feature=gpu", "PartitionName=gpu Nodes=gpu", *more]
-    files = minimal_config(version, "\n".join(kept), **{POOLS_FILE: "gpu\n", **files})
-    configless = "SlurmctldParameters=enable_configless"
-    conf = files["slurm.conf"].replace(configless, f"{configless},{POWER}")
-    conf = conf.replace("ReturnToService=1", "ReturnToService=2")  # as ours has it
-    return {**files, "slurm.conf": conf}
+    return minimal_config(version, "\n".join(kept), **{POOLS_FILE: "gpu\n", **files})
 
 
 NONE = {f"gpu-{number}": "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN" for number in range(4)}
@@ -103,7 +97,7 @@ class ElasticSandbox(KubernetesSandbox):
 
     def said(self) -> str:
         """What the programs that matter here have logged lately."""
-        queue = self.run("squeue --all --format='%i %T %r %S %N'; sinfo --Node --all --long").stdout
+        queue = self.run("squeue --all --format='%i %T %r %S %N'; scontrol show nodes --all --oneliner").stdout
         logs = "\n".join(self.controller.log(program)[-3000:] for program in ("elastic", "slurmctld"))
         logs += "\n".join(
             f"{name}: {pod.log('munged')[-500:]}\n{pod.log('slurmd')[-1500:]}" for name, pod in self.pods.items()
@@ -167,7 +161,7 @@ class ElasticSandbox(KubernetesSandbox):
         if runs:
             with contextlib.suppress(KeyError):  # it is lost meanwhile
                 notice = "env PREEMPTIBLE=yes " if self.preemptible else ""
-                self.run(f"{notice}/usr/libexec/slurmstack/leave", pod=name, timeout=120)
+                self.run(f"{notice}/usr/libexec/slurmstack/leave", pod=name)
         self.lose(name, uid=pod["metadata"]["uid"])
 
     def _write_hosts(self) -> None:
@@ -195,17 +189,15 @@ def state(elastic: ElasticSandbox, job: str) -> str:
     return elastic.run(f"squeue --noheader --states=all --jobs={job} --format=%T").stdout.strip()
 
 
-def await_state(elastic: ElasticSandbox, job: str, *states: str, timeout: float = 60) -> None:
+def await_state(elastic: ElasticSandbox, job: str, *states: str) -> None:
     wait_until(
         lambda: state(elastic, job) in states,
         lambda: f"job {job} is {states}: {state(elastic, job)}, {elastic.states()}\n{elastic.said()}",
-        timeout,
     )
 
 
-def await_none(elastic: ElasticSandbox, timeout: float = 60) -> None:
+def await_none(elastic: ElasticSandbox) -> None:
     wait_until(
         lambda: elastic.states() == NONE and not elastic.elastic_pods(),
         lambda: f"all nodes are off: {elastic.states()}, {elastic.elastic_pods().keys()}\n{elastic.said()}",
-        timeout,
     )

@@ -20,7 +20,7 @@ from images.controller.endpoint import ACTIVE, PODS
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.slurm.kubernetes import CONFIG_MAPS, NAMESPACE, PORT, SERVICE_ACCOUNT, listen_in, write_certificate
 from tests.slurm.kubernetes import PODS as PODS_PATH
-from tests.slurm.pod import Pod, wait_until
+from tests.slurm.pod import HANG_SECONDS, Pod, wait_until
 from tests.slurm.sandbox import NETWORK, SlurmSandbox
 
 SERVICE = f"{NETWORK}.200.1"
@@ -61,7 +61,7 @@ class FailoverSandbox(SlurmSandbox):
             self.start_one(name)
         client.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
         answers = "is UP"
-        wait_until(lambda: answers in self.run("scontrol ping").stdout, self.logs, 60)
+        wait_until(lambda: answers in self.run("scontrol ping").stdout, self.logs)
         return self.active
 
     def start_one(self, name: str) -> Pod:
@@ -100,7 +100,7 @@ class FailoverSandbox(SlurmSandbox):
         }  # fmt: skip
 
     def run(
-        self, command: Sequence[str] | str, *, pod: str = CLIENT, timeout: float = 60,
+        self, command: Sequence[str] | str, *, pod: str = CLIENT, timeout: float = HANG_SECONDS,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:  # fmt: skip
         return super().run(command, pod=pod, timeout=timeout, env=env)
@@ -244,7 +244,7 @@ class Stream:
         while not self._is_over.is_set():
             if self.most is None or len(self.accepted) - len(self.ran()) < self.most:
                 began = time.monotonic()
-                done = self.cluster.run(command, timeout=60)
+                done = self.cluster.run(command)
                 if done.returncode == 0:
                     self._accept(done.stdout.strip(), began)
                 else:
@@ -267,7 +267,7 @@ class Stream:
             for thread in threads:
                 thread.join()
 
-    def accepted_since(self, moment: float, timeout: float = 30) -> float:
+    def accepted_since(self, moment: float, timeout: float = HANG_SECONDS) -> float:
         """Wait for an answer to a submission that began after a moment; the seconds from there to the answer."""
 
         def answers() -> list[float]:
@@ -275,6 +275,11 @@ class Stream:
 
         wait_until(lambda: bool(answers()), self.cluster.logs, timeout)
         return min(answers()) - moment
+
+    def go_on(self, count: int = 10) -> None:
+        """Wait until so many more jobs are accepted."""
+        wanted = len(self.accepted) + count
+        wait_until(lambda: len(self.accepted) >= wanted, self.cluster.logs)
 
     def ran(self) -> list[str]:
         return self._written(RAN)
@@ -284,7 +289,7 @@ class Stream:
         files = [pod.root / path.lstrip("/") for pod in workers]
         return [job for file in files if file.exists() for job in file.read_text().split()]
 
-    def settle(self, timeout: float = 120) -> None:
+    def settle(self, timeout: float = HANG_SECONDS) -> None:
         """Wait until the queue is empty."""
 
         def is_empty() -> bool:
@@ -317,4 +322,4 @@ class Stream:
         return {job for job, times in Counter(self._written(BEGAN)).items() if times > 1}
 
     def look(self) -> str:
-        return self.cluster.run("squeue --states=all; sinfo -R").stdout
+        return self.cluster.run("squeue --states=all; scontrol show nodes").stdout

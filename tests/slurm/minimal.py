@@ -1,12 +1,43 @@
-"""The least configuration with which Slurm runs in a sandbox."""
+"""The least configuration with which Slurm runs in a sandbox: the product's own, but for what is named here."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from config import load_config
 from config.cluster import ClusterConfig
-from slurm.conf import effective_settings
+from slurm.conf import effective_settings, render, settings_of
 
 TOKENS = ("AuthAltTypes", "AuthAltParameters")
 """Keys of slurm.conf about tokens."""
+
+IMPATIENT = "MessageTimeout=10\n"
+"""For where slurmctld is away: each command asks for it for so long, in the product for half a minute."""
+
+STACK: Mapping[str, Any] = {
+    "cloud": {"kind": "existing"},
+    "worker_nodes": {"default": {"size": 2, "resources": {"cpus": 2, "memory": "1128Mi"}}},
+    "slurm": {"cluster_name": "sandbox"},
+    "health": {"enabled": False},
+}
+"""The stack file of a sandbox: its nodes are as `DEFAULT_NODE_CONF` has them."""
+
+EXCEPTIONS: Mapping[str, str | None] = {
+    "DisableRootJobs": "NO",  # tests submit as root where it does not matter who does
+    "DefMemPerCPU": "100",  # the nodes of some tests have many CPUs and no more memory
+    "MaxMemPerNode": None,  # or more memory than those of the stack
+    "MpiDefault": "none",  # a PMIx server for each step costs CPU: tests of MPI ask for one
+    "Epilog": None,  # it needs the warden, which only runs where there is a jail: tests with one have it
+}
+"""Keys of slurm.conf that differ from the product's, each with its reason. None: left out."""
+
+LEFT_OUT = (
+    "plugstack.conf",  # it takes steps into the jail, which most sandboxes have not
+    "mpi.conf",  # as MpiDefault
+)
+"""Files of the product that only some tests have."""
 
 
 def lines_of(stack: ClusterConfig, *keys: str) -> str:
@@ -16,34 +47,44 @@ def lines_of(stack: ClusterConfig, *keys: str) -> str:
 
 
 def minimal_config(version: str, extra: str = "", **files: str) -> dict[str, str]:
-    """The least that a cluster of dynamic nodes needs; `extra` is added to slurm.conf."""
-    # As in the real configuration: by default Slurm puts off what comes after a job's end for three seconds, and looks
-    # at what no event has told it of once a minute.
-    at_once = "batch_sched_delay=0,sched_min_interval=0,sched_interval=5,bf_interval=5"
-    at_once = "" if "SchedulerParameters" in extra else f"SchedulerParameters={at_once}"
-    slurm_conf = f"""\
-ClusterName=sandbox
-SlurmctldHost=controller-0
-SlurmUser=slurm
-AuthType=auth/munge
-CredType=cred/munge
-StateSaveLocation=/var/spool/slurmctld
-SlurmdSpoolDir=/var/spool/slurmd
-SlurmctldParameters=enable_configless
-MaxNodeCount=64
-TreeWidth=65533
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-DefMemPerCPU=100
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-MpiDefault=none
-ReturnToService=1
-LaunchParameters=use_interactive_step,disable_send_gids
-MailProg=/bin/true
-NodeSet=default Feature=default
-PartitionName=main Nodes=default Default=YES State=UP
-{at_once}
-{extra}
-"""
-    return {"slurm.conf": slurm_conf, "cgroup.conf": "CgroupPlugin=disabled\n", **files}
+    """The files of a sandbox; `extra`: lines of slurm.conf, in place of its own where they are about the same key."""
+    return _configuration(version, extra, accounting=False) | files
+
+
+def accounting_config(version: str, extra: str = "", **files: str) -> dict[str, str]:
+    """The same with accounting."""
+    return _configuration(version, extra, accounting=True) | files
+
+
+def _configuration(version: str, extra: str, *, accounting: bool) -> dict[str, str]:
+    files = render(stack_of(version, accounting=accounting))
+    kept = {name: text for name, text in files.items() if name not in LEFT_OUT}
+    return {**kept, "slurm.conf": with_lines(with_settings(files["slurm.conf"], EXCEPTIONS), extra)}
+
+
+@cache
+def stack_of(version: str, *, accounting: bool) -> ClusterConfig:
+    """The stack of a sandbox."""
+    slurm = {**STACK["slurm"], "version": version}
+    return load_config({**STACK, "slurm": slurm, "accounting": {"enabled": accounting}})
+
+
+def with_lines(text: str, lines: str) -> str:
+    """slurm.conf with more lines. A setting that is there already is replaced: Slurm complains of a second one."""
+    asked = settings_of(lines)
+    there = {key.lower() for key in settings_of(text)}
+    replaced = {key: value for key, value in asked.items() if key.lower() in there}
+    added = [line for line in lines.splitlines() if line.partition("=")[0] not in replaced]
+    return "".join([with_settings(text, replaced), *(f"{line}\n" for line in added)])
+
+
+def with_settings(text: str, settings: Mapping[str, str | None]) -> str:
+    """slurm.conf with these values where it has their keys, and without the lines whose value is None."""
+    wanted = {key.lower(): value for key, value in settings.items()}
+    lines = []
+    for line in text.splitlines():
+        key = line.partition("=")[0]
+        value = wanted.get(key.lower(), "")
+        if value is not None:
+            lines.append(f"{key}={value}" if value else line)
+    return "\n".join(lines) + "\n"

@@ -91,7 +91,11 @@ def lower(role: str, version: str, work: Path) -> str:
     return f"{programs}:{PREBUILT}/{version}/rootfs-{role}"
 
 
-def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], timeout: float = 30.0) -> float:
+HANG_SECONDS = 180.0
+"""Limit of every wait: far beyond what anything takes on a busy machine. It ends what hangs, and measures nothing."""
+
+
+def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], timeout: float = HANG_SECONDS) -> float:
     """Poll until it holds; returns the seconds that took. Fails the test with `what` when time runs out.
 
     A callable is asked only then, so that logs have what happened meanwhile.
@@ -204,8 +208,8 @@ class Pod:
         self.holder = subprocess.Popen(
             [*unshare, "sh", "-c", POD_INIT], env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL
         )
-        wait_until(self._find_first_process, f"pod {self.name}: {(self.work / 'pod.log').read_text()}", 10)
-        wait_until(self._is_up, f"pod {self.name}: {(self.work / 'pod.log').read_text()}", 10)
+        wait_until(self._find_first_process, f"pod {self.name}: {(self.work / 'pod.log').read_text()}")
+        wait_until(self._is_up, f"pod {self.name}: {(self.work / 'pod.log').read_text()}")
 
     def _find_first_process(self) -> bool:
         assert self.holder is not None
@@ -254,7 +258,7 @@ class Pod:
         argv: Sequence[str] | str,
         *,
         env: Mapping[str, str] | None = None,
-        timeout: float = 60,
+        timeout: float = HANG_SECONDS,
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; a string goes through the shell."""
@@ -295,5 +299,5 @@ class Pod:
                 os.kill(self.pid, signal.SIGKILL)
             self.pid = 0
         for process in [*self.processes, *([self.holder] if self.holder else [])]:
-            process.wait(timeout=20)
+            process.wait(HANG_SECONDS)
         self.processes.clear()

@@ -7,6 +7,7 @@ The programs that run are the images' own (/usr/libexec/slurmstack), as in Kuber
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shutil
 import subprocess
@@ -15,7 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from tests.slurm.pod import LIBEXEC, Pod, lower, wait_until
+from images.common import terms
+from tests.nodes import SHOW, in_state, node_states, run_now
+from tests.slurm.pod import HANG_SECONDS, LIBEXEC, Pod, lower, wait_until
 
 NETWORK = "10.231"
 BRIDGE_ADDRESS = "02:00:0a:e7:00:01"
@@ -223,31 +226,52 @@ class SlurmSandbox:
         command: Sequence[str] | str,
         *,
         pod: str = "controller-0",
-        timeout: float = 60,
+        timeout: float = HANG_SECONDS,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in a pod, by default in the controller's."""
         return self.pods[pod].run(command, timeout=timeout, env=env)
 
-    def wait_for_nodes(self, count: int, state: str = "idle", timeout: float = 120) -> float:
-        """Wait until that many nodes are in a state; returns the seconds.
+    def node_states(self) -> dict[str, frozenset[str]]:
+        """Of each node, as slurmctld has them."""
+        return node_states(self.run(SHOW).stdout)
 
-        sinfo has a line of a node for each partition that it is in. A worker that finds slurmctld reconfiguring tries
-        again after 1, 2, 4, ... seconds.
+    def is_idle(self, *names: str) -> bool:
+        """Whether these nodes are there, and idle."""
+        return {*names} <= {*in_state(self.run(SHOW).stdout)}
+
+    def wait_for_idle(self, *names: str) -> None:
+        """Wait until these nodes are there, and idle."""
+        wait_until(lambda: self.is_idle(*names), lambda: f"{names} idle: {self.run(SHOW).stdout}\n{self.logs()}")
+
+    def wait_for_nodes(self, count: int) -> None:
+        """Wait until that many nodes are idle.
+
+        A worker that finds slurmctld reconfiguring tries again after 1, 2, 4, ... seconds.
         """
+        wait_until(
+            lambda: len(in_state(self.run(SHOW).stdout)) >= count,
+            lambda: f"{count} idle nodes: {self.run(SHOW).stdout}\n{self.logs()}",
+        )
 
-        def reached() -> bool:
-            return len(set(self.run(f"sinfo --noheader --Node --states={state} --format=%N").stdout.split())) >= count
+    def wait_for_save(self, text: str, file: str = "job_state") -> None:
+        """Wait until a text is in what slurmctld has written of its jobs, or nodes, which it does up to 5 s late."""
 
-        try:
-            return wait_until(reached, f"{count} nodes {state}", timeout)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.run('sinfo -N -l').stdout}\n{self.logs()}") from None
+        def is_saved() -> bool:
+            with contextlib.suppress(FileNotFoundError):  # for a moment there is none
+                return text.encode() in ((terms.current(self.state) or self.state) / file).read_bytes()
+            return False
+
+        wait_until(is_saved, self.logs)
+
+    def wait_for_start(self, job: str) -> None:
+        """Wait until a job that was requeued runs, but not for the two minutes that Slurm would have it wait."""
+        run_now(lambda command: self.run(command).stdout, job)
 
     def waits(self, program: str) -> str:
         """What each thread of a program on the controller waits for, and how busy the machine is: for a failed test."""
         threads = f"for t in /proc/$(pgrep --oldest --exact {program})/task/*; do cat $t/comm $t/wchan $t/syscall; done"
-        state = self.controller.run(f"{threads}; head /proc/loadavg /proc/pressure/*", timeout=30)
+        state = self.controller.run(f"{threads}; head /proc/loadavg /proc/pressure/*")
         return f"--- {program} waits\n{state.stdout}{state.stderr}"
 
     def logs(self) -> str:

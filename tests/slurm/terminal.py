@@ -9,10 +9,9 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from tests.slurm.pod import Pod
+from tests.slurm.pod import HANG_SECONDS, Pod
 
 PROMPT = re.compile(r"[$#] (?:\x1b\[[0-9;?]*[a-zA-Z])*$")
-SECONDS = 60.0
 
 
 def type_at(pod: Pod, argv: Sequence[str], *lines: str, env: Mapping[str, str] | None = None) -> str:
@@ -24,7 +23,7 @@ def type_at(pod: Pod, argv: Sequence[str], *lines: str, env: Mapping[str, str] |
         preexec_fn=lambda: os.login_tty(os.dup(theirs)),  # noqa: PLW1509 - the terminal has to be the program's own
     )  # fmt: skip
     os.close(theirs)
-    shown, waiting, deadline = "", [*lines], time.monotonic() + SECONDS
+    shown, waiting, deadline = "", [*lines], time.monotonic() + HANG_SECONDS
     try:
         while time.monotonic() < deadline:
             ready, _, _ = select.select([ours], [], [], 0.2)
@@ -40,7 +39,7 @@ def type_at(pod: Pod, argv: Sequence[str], *lines: str, env: Mapping[str, str] |
             if waiting and PROMPT.search(shown):
                 os.write(ours, f"{waiting.pop(0)}\n".encode())
                 shown += "\n"
-        raise AssertionError(f"not within {SECONDS:g} s: {argv} shows {shown!r}")
+        raise AssertionError(f"not within {HANG_SECONDS:g} s: {argv} shows {shown!r}")
     finally:
         process.kill()
         process.wait()

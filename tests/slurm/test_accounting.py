@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 
 import pytest
 
-from images.controller.agent import SURVIVAL_QUESTIONS, SURVIVAL_SECONDS
+from images.controller.agent import SURVIVAL_QUESTIONS
 from images.controller.configuration import config_hash
-from images.controller.control import PING_TIMEOUT_SECONDS
 from tests.slurm.accounting import (
     AccountingSandbox,
-    accounting_config,
     job_records,
     kill,
     start_accounting,
@@ -23,6 +20,7 @@ from tests.slurm.accounting import (
     wait_for_registration,
 )
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import accounting_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -39,7 +37,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSand
 def submit(cluster: SlurmSandbox, count: int = 1) -> set[int]:
     """Submit jobs that end at once; their ids."""
     command = f"for n in $(seq {count}); do sbatch --parsable --output=/dev/null --mem=1 --wrap true; done"
-    done = cluster.run(command, timeout=120)
+    done = cluster.run(command)
     assert done.returncode == 0, done.stderr
     ids = {int(line) for line in done.stdout.split()}
     assert len(ids) == count
@@ -49,7 +47,7 @@ def submit(cluster: SlurmSandbox, count: int = 1) -> set[int]:
 def wait_for_end(cluster: SlurmSandbox) -> None:
     """Until slurmctld has no job that waits or runs."""
     queue = "squeue --noheader --states=pending,running,completing"
-    wait_until(lambda: not cluster.run(queue).stdout.strip(), lambda: cluster.run("squeue").stdout, 180)
+    wait_until(lambda: not cluster.run(queue).stdout.strip(), lambda: cluster.run("squeue").stdout)
 
 
 def wait_for_records(cluster: SlurmSandbox, ids: set[int]) -> None:
@@ -59,29 +57,42 @@ def wait_for_records(cluster: SlurmSandbox, ids: set[int]) -> None:
         found = {job["job_id"]: " ".join(job["state"]["current"]) for job in job_records(cluster)}
         return {job: found.get(job, "no record") for job in ids if found.get(job) != "COMPLETED"}
 
-    wait_until(lambda: not missing(), lambda: f"records of all jobs: {missing()}\n{cluster.logs()}", 120)
+    wait_until(lambda: not missing(), lambda: f"records of all jobs: {missing()}\n{cluster.logs()}")
 
 
 def test_a_job_is_recorded_with_its_end(cluster: AccountingSandbox) -> None:
     wait_for_records(cluster, submit(cluster))
 
 
+HUNGRY = """
+import os, time
+held = bytearray(60 * 2**20)
+while not os.path.exists("/tmp/seen"):
+    time.sleep(0.1)
+"""
+
+
 def test_sacct_knows_what_memory_a_user_s_job_has_had(cluster: AccountingSandbox) -> None:
     """slurmstepd looks at processes of the user, of whom it may read less than of its own."""
-    use = "import time; x = bytearray(60 * 2**20); time.sleep(2.5)"
-    become = "setpriv --reuid=65534 --regid=65534 --clear-groups"
-    command = f'{become} srun --chdir=/ --acctg-freq=1 -J hungry python3 -c "{use}"'
-    assert cluster.run(command).returncode == 0
+    there = cluster.pods["default-0"].root / "tmp"
+    (there / "hungry.py").write_text(HUNGRY)
+    become = "cd /; setpriv --reuid=65534 --regid=65534 --clear-groups"
+    batch = "sbatch --parsable --output=/dev/null --acctg-freq=1 -J hungry --wrap 'srun python3 /tmp/hungry.py'"
+    job = cluster.run(f"{become} {batch}").stdout.strip()
+    now = f"sstat --jobs={job}.0 --noheader --parsable2 --noconvert --format=MaxRSS"
+    wait_until(lambda: int(cluster.run(now).stdout.strip() or 0) >= 60 * 2**20, cluster.logs)
+    (there / "seen").touch()
     ask = "sacct --name=hungry --noheader --parsable2 --noconvert --format=JobID,MaxRSS"
 
     def recorded() -> list[int]:
         steps = [line.split("|") for line in cluster.run(ask).stdout.splitlines()]
         return [int(size) for job, size in steps if job.endswith(".0") and size]
 
-    wait_until(lambda: bool(recorded()), lambda: f"{cluster.run(ask).stdout}{cluster.logs()}", 20)
+    wait_until(lambda: bool(recorded()), lambda: f"{cluster.run(ask).stdout}{cluster.logs()}")
     assert recorded()[0] >= 60 * 2**20
 
 
+@pytest.mark.in_gate
 def test_jobs_go_on_without_slurmdbd_and_all_are_recorded_when_it_is_back(cluster: AccountingSandbox) -> None:
     before = submit(cluster, BURST // 2)
     kill(cluster.pods["slurmdbd-0"], "slurmdbd")
@@ -122,7 +133,7 @@ def test_slurmctld_starts_without_slurmdbd_and_keeps_what_is_not_recorded_yet(cl
 def test_a_configuration_is_taken_while_slurmdbd_is_away(cluster: AccountingSandbox, slurm_version: str) -> None:
     kill(cluster.pods["slurmdbd-0"], "slurmdbd")
     cluster.set_config(accounting_config(slurm_version, "SchedulerParameters=bf_interval=17\n"))
-    wait_until(lambda: "bf_interval=17" in cluster.run("scontrol show config").stdout, cluster.logs, 40)
+    wait_until(lambda: "bf_interval=17" in cluster.run("scontrol show config").stdout, cluster.logs)
     ids = submit(cluster, 3)
     cluster.pods["slurmdbd-0"].start_program("slurmdbd")
     wait_for_records(cluster, ids)
@@ -132,21 +143,24 @@ def test_a_configuration_is_taken_while_slurmdbd_hangs(cluster: AccountingSandbo
     """As while its database starts again: slurmctld asks it when it reads its files, and answers nobody meanwhile."""
     slurmdbd = cluster.pods["slurmdbd-0"]
     assert slurmdbd.run(["pkill", "-STOP", "--exact", "slurmdbd"]).returncode == 0
-    stopped = time.monotonic()
     wanted = accounting_config(slurm_version, "SchedulerParameters=bf_interval=19\n")
     cluster.set_config(wanted)
-    # The agent asks five times, and each question takes the 5 s that `scontrol ping` may take.
-    time.sleep(SURVIVAL_QUESTIONS * PING_TIMEOUT_SECONDS + SURVIVAL_SECONDS)
+    asked: set[str] = set()
+
+    def has_asked_in_vain() -> bool:
+        """The agent has asked as often as a dead slurmctld would be asked; each question takes 5 s."""
+        asked.update(cluster.run("pgrep -f '^scontrol ping'").stdout.split())
+        return len(asked) > SURVIVAL_QUESTIONS
+
+    wait_until(has_asked_in_vain, cluster.logs)
     for process in slurmdbd.processes:  # nsenter, which has stopped with it
         process.send_signal(signal.SIGCONT)
     assert slurmdbd.run(["pkill", "-CONT", "--exact", "slurmdbd"]).returncode == 0
-    hung = time.monotonic() - stopped
     active = f"configuration {config_hash(wanted)} is active"
     said = cluster.controller.log
     wait_until(
         lambda: active in said("config-agent"),
-        lambda: f"slurmdbd hung for {hung:.0f} s\n{cluster.waits('slurmctld')}\n{cluster.logs()}",
-        120,
+        lambda: f"{cluster.waits('slurmctld')}\n{cluster.logs()}",
     )
     wait_for_records(cluster, submit(cluster, 3))
 
@@ -161,7 +175,7 @@ def test_a_configuration_is_taken_while_the_machine_of_slurmdbd_is_gone(
     wanted = accounting_config(slurm_version, "SchedulerParameters=bf_interval=21\n")
     cluster.set_config(wanted)
     active = f"configuration {config_hash(wanted)} is active"
-    wait_until(lambda: active in cluster.controller.log("config-agent"), cluster.logs, 120)
+    wait_until(lambda: active in cluster.controller.log("config-agent"), cluster.logs)
     subprocess.run([*machine, "up"], check=True)
     wait_for_records(cluster, ids | submit(cluster, 3))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
+
+import pytest
 
 from images.backup import state
 from images.common import terms
@@ -22,21 +23,15 @@ STEPS = (("restore-choose", "choose"), ("restore-look", "look"), ("restore-state
 def hold(cluster: SlurmSandbox, name: str) -> str:
     """A job that waits, once it is saved."""
     done = cluster.run(f"sbatch --parsable --hold --output=/dev/null --job-name={name} --wrap 'echo {name}'")
-    queue = (terms.current(cluster.state) or cluster.state) / "job_state"
-
-    def is_saved() -> bool:
-        with contextlib.suppress(FileNotFoundError):  # for a moment there is none
-            return name.encode() in queue.read_bytes()
-        return False
-
-    wait_until(is_saved, cluster.logs)
+    assert done.returncode == 0, done.stderr
+    cluster.wait_for_save(name)
     return done.stdout.strip()
 
 
 def has(cluster: SlurmSandbox, job: str, name: str) -> None:
     """The queue is this one job, with its script."""
     squeue = "squeue --noheader --format='%A %j'"
-    wait_until(lambda: cluster.run(squeue).stdout.split() == [job, name], cluster.logs, 60)
+    wait_until(lambda: cluster.run(squeue).stdout.split() == [job, name], cluster.logs)
     assert f"echo {name}" in cluster.run(f"scontrol write batch_script {job} -").stdout
 
 
@@ -45,12 +40,13 @@ def restored(backups: BackupPod, saved: str) -> None:
     assert terms.current(backups.sandbox.state) is None
 
 
+@pytest.mark.in_gate
 @one_version
 def test_a_queue_comes_back_whoever_has_saved_it_and_whoever_gets_it(
     own_cluster: ClusterFactory, slurm_version: str, tmp_path: Path
 ) -> None:
-    one = own_cluster(slurm_version, workers=0)
-    two = own_cluster(slurm_version, workers=0, kind=FailoverSandbox)
+    one = own_cluster(slurm_version, workers=1)
+    two = own_cluster(slurm_version, workers=1, kind=FailoverSandbox)
     with s3_store() as store:
         of_one, of_two = (BackupPod(each, store, tmp_path / "jail", prefix=tmp_path.name) for each in (one, two))
         first, second = hold(one, "of-one"), hold(two, "of-two")
@@ -79,7 +75,7 @@ def test_a_queue_without_jobs_that_a_restore_has_made_is_one_for_slurmctld(
     own_cluster: ClusterFactory, slurm_version: str
 ) -> None:
     """As after a backup from before the first job, where accounting or the state that is replaced knows more."""
-    cluster = own_cluster(slurm_version, workers=0)
+    cluster = own_cluster(slurm_version, workers=1)
     cluster.run("pkill -TERM -x slurmctld")
     wait_until(lambda: cluster.run("pgrep -x slurmctld").returncode != 0, cluster.logs)
     for path in cluster.state.glob("job_state*"):

@@ -36,6 +36,7 @@ def scene(cluster: SlurmSandbox) -> Scene:
     return set_scene(lambda user, command: shell(cluster, user, command))
 
 
+@pytest.mark.in_gate
 @pytest.mark.parametrize("where", EVERYWHERE)
 def test_what_a_hostile_user_tries_is_refused(scene: Scene, where: Where) -> None:
     wrong = scene.attack(where)
@@ -43,6 +44,7 @@ def test_what_a_hostile_user_tries_is_refused(scene: Scene, where: Where) -> Non
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.in_gate
 @pytest.mark.parametrize(
     ("pod", "shown"), [("login-0", {"/run/slurm"}), ("default-0", {"/run/slurm", "/var/spool/slurmd"})]
 )
@@ -72,6 +74,7 @@ KINDS = {
 """How processes of users come about."""
 
 
+@pytest.mark.in_gate
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_process_of_a_user_can_become_more_than_root_in_the_jail(cluster: SlurmSandbox, kind: str) -> None:
     told = dict(line.split() for line in shell(cluster, "alice", KINDS[kind]).splitlines())
@@ -82,6 +85,7 @@ def test_no_process_of_a_user_can_become_more_than_root_in_the_jail(cluster: Slu
     assert not ignored & (1 << SIGPIPE - 1)
 
 
+@pytest.mark.in_gate
 @pytest.mark.parametrize("pod", ["login-0", "default-0"])
 def test_the_daemons_have_given_up_what_set_the_pod_up(cluster: SlurmSandbox, scene: Scene, pod: str) -> None:
     """Also those with whom a user talks, and slurmstepd, which loads plugins from the jail. But for the warden."""
@@ -98,9 +102,13 @@ def test_the_daemons_have_given_up_what_set_the_pod_up(cluster: SlurmSandbox, sc
 
 def test_nobody_looks_into_what_counts_the_sessions(cluster: SlurmSandbox) -> None:
     """It is outside of the jail, and root's: root in the jail would get there by it."""
-    found = cluster.run("pgrep -f libexec/slurmstack/sessions", pod="login-0").stdout.split()
-    assert len(found) == 2, cluster.pods["login-0"].log("sshd")
-    for pid in found:  # it, and what starts it again
+
+    def found() -> list[str]:
+        """It, and what starts it again."""
+        return cluster.run("pgrep -f libexec/slurmstack/sessions", pod="login-0").stdout.split()
+
+    wait_until(lambda: len(found()) == 2, lambda: cluster.pods["login-0"].log("sshd"))
+    for pid in found():
         assert "Permission denied" in shell(cluster, "alice", f"sudo ls /proc/{pid}/root/ 2>&1; :")
 
 
@@ -134,20 +142,18 @@ def test_no_thread_of_a_step_keeps_what_leads_out_of_the_jail(cluster: SlurmSand
 def running(cluster: SlurmSandbox, user: str, command: str) -> str:
     """Number of a job of one CPU that runs, on the only node."""
     job = shell(cluster, user, f"sbatch --parsable -n1 --output=%j.out --wrap 'exec {command}'").strip()
-    wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs, 60)
+    wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs)
     return job
 
 
 def empty_node(cluster: SlurmSandbox) -> None:
     """Without the jobs of the scene."""
     cluster.run("scancel --state=running; scancel --state=pending")
-    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs, 60)
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs)
 
 
-def gone(cluster: SlurmSandbox, *jobs: str, timeout: float = 60) -> None:
-    wait_until(
-        lambda: not cluster.run(f"squeue --noheader --jobs={','.join(jobs)}").stdout.strip(), cluster.logs, timeout
-    )
+def gone(cluster: SlurmSandbox, *jobs: str) -> None:
+    wait_until(lambda: not cluster.run(f"squeue --noheader --jobs={','.join(jobs)}").stdout.strip(), cluster.logs)
 
 
 @pytest.mark.parametrize("option", ["output", "error", "input"])
@@ -193,7 +199,7 @@ def test_a_job_that_another_of_its_user_s_holds_drains_no_node(cluster: SlurmSan
     cluster.run(f"scancel {held}")
 
     gone(cluster, held)
-    assert "Kill task failed" not in cluster.run("sinfo -R").stdout
+    assert "Kill task failed" not in cluster.run("scontrol show nodes").stdout
     cluster.run(f"scancel {holder}")
     gone(cluster, holder)
 
@@ -228,7 +234,7 @@ def test_slurmctld_starts_no_program_of_a_trigger(cluster: SlurmSandbox) -> None
     done = cluster.run(f"{as_slurm} strigger --set --jobid={job} --fini --program=/usr/bin/true && scancel {job}")
     assert done.returncode == 0, done.stderr
     refused = "type=job:fini exit=1:0"  # /usr/bin/true ends with 0
-    wait_until(lambda: refused in cluster.controller.log("slurmctld"), cluster.logs, 60)
+    wait_until(lambda: refused in cluster.controller.log("slurmctld"), cluster.logs)
 
 
 HOLD_UP_MUNGED = """
@@ -255,36 +261,11 @@ def test_who_holds_up_munged_can_be_ended(cluster: SlurmSandbox) -> None:
     (cluster.jail / "home/alice/hold.py").write_text(HOLD_UP_MUNGED)
     output = cluster.jail / "home/alice/held"
     job = shell(cluster, "alice", "sbatch --parsable -n1 --output=held --wrap 'exec python3 hold.py'").strip()
-    wait_until(lambda: output.exists() and "holding" in output.read_text(), cluster.logs, 60)
+    wait_until(lambda: output.exists() and "holding" in output.read_text(), cluster.logs)
     cluster.run(f"scancel {job}")
-    wait_until(lambda: not cluster.run(f"squeue --noheader --jobs={job}").stdout.strip(), cluster.logs, 60)
+    wait_until(lambda: not cluster.run(f"squeue --noheader --jobs={job}").stdout.strip(), cluster.logs)
     assert cluster.run("pgrep -f hold.py", pod="default-0").returncode == 1
     assert "not_responding" not in cluster.run("scontrol show node default-0").stdout.lower()
-
-
-SAY_NOTHING = """
-import resource, socket, sys, time
-_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-held = [socket.create_connection((sys.argv[1], int(sys.argv[2])), 30) for _ in range(2000)]
-open("held", "w").close()
-while True:
-    time.sleep(1)
-"""
-
-
-@pytest.mark.parametrize(("host", "port"), [("controller-0", 6817), ("default-0", 6818)])
-def test_connections_that_say_nothing_keep_nobody_out(cluster: SlurmSandbox, host: str, port: int) -> None:
-    """24.11 takes 50 at a time and waits for ever: one user's 50 were enough, and slurmd's node was lost."""
-    (cluster.jail / "home/alice/silent.py").write_text(SAY_NOTHING)
-    held = cluster.jail / "home/alice/held"
-    held.unlink(missing_ok=True)
-    shell(cluster, "alice", f"python3 silent.py {host} {port} >/dev/null 2>&1 & echo $! >pid; :")
-    try:
-        wait_until(held.exists, cluster.logs, 60)
-        assert shell(cluster, "bob", "timeout 20 srun -Q --immediate=15 echo here").strip() == "here"
-    finally:
-        shell(cluster, "alice", "kill $(cat pid)")
 
 
 def test_a_job_with_the_user_s_login_environment_runs_and_its_start_up_files_ran_in_the_jail(
@@ -363,7 +344,7 @@ def test_nobody_else_connects_to_a_step(cluster: SlurmSandbox) -> None:
     (cluster.jail / "home/bob/connect.py").write_text(CONNECT)
     empty_node(cluster)
     job = shell(cluster, "alice", "sbatch --parsable -n1 --output=/dev/null --wrap 'sleep 100'").strip()
-    wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs, 30)
+    wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs)
     assert set(shell(cluster, "bob", "srun -Q -n1 python3 connect.py").splitlines()) == {"refused"}
     assert job in cluster.run(f"scontrol listpids {job}", pod="default-0").stdout
     cluster.run(f"scancel {job}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from config import load_config
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import TOKENS, lines_of, minimal_config
-from tests.slurm.pod import Pod, wait_until
+from tests.slurm.pod import HANG_SECONDS, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
@@ -45,20 +44,20 @@ def nothing_left(cluster: SlurmSandbox) -> Iterator[None]:
     """Whatever a test does, of its jobs nothing is there afterwards."""
     yield
     cluster.run("scancel --user=alice")
-    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs, 60)
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs)
     wait_until(lambda: left(cluster) == [], lambda: f"{left(cluster)}\n{cluster.logs()}")
-    if "DRAIN" in state(cluster):
+    if "DRAIN" in cluster.node_states()[NODE]:
         cluster.run(f"scontrol update nodename={NODE} state=resume")
-    wait_until(lambda: is_idle(cluster), lambda: f"{state(cluster)}\n{cluster.logs()}")
+    cluster.wait_for_idle(NODE)
 
 
 def worker(cluster: SlurmSandbox) -> Pod:
     return cluster.pods[NODE]
 
 
-def alice(cluster: SlurmSandbox, command: str, *, fails: bool = False, timeout: float = 60) -> str:
+def alice(cluster: SlurmSandbox, command: str, *, fails: bool = False) -> str:
     """What a command of alice's prints, which is there at the controller."""
-    done = cluster.run(f"cd /tmp; exec {AS_ALICE} bash -c '{command}' 2>&1", timeout=timeout)
+    done = cluster.run(f"cd /tmp; exec {AS_ALICE} bash -c '{command}' 2>&1")
     assert (done.returncode != 0) == fails, f"{command}: {done.stdout}{done.stderr}\n{cluster.logs()}"
     return done.stdout
 
@@ -67,7 +66,7 @@ def start(cluster: SlurmSandbox, command: str = "sleep 1000") -> str:
     """A job of one CPU; its number once it runs."""
     asked = f'sbatch --parsable -n1 --output=/dev/null --chdir=/ --wrap "{command}"'
     job = alice(cluster, asked).strip()
-    wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs, 60)
+    wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs)
     wait_until((worker(cluster).root / f"run/slurmstack/cells/{job}").exists, cluster.logs)
     return job
 
@@ -75,18 +74,6 @@ def start(cluster: SlurmSandbox, command: str = "sleep 1000") -> str:
 def within(cluster: SlurmSandbox, job: str, command: str) -> str:
     """What a command prints as another step of a job."""
     return alice(cluster, f'srun -Q --jobid={job} --overlap -n1 --chdir=/ bash -c "{command}"')
-
-
-def state(cluster: SlurmSandbox) -> set[str]:
-    """slurmctld's words. sinfo was seen to show the node as mixed for as long as it was asked, with both versions of
-    Slurm, while slurmctld said that it is idle, with no CPU given to a job.
-    """
-    shown = cluster.run(f"scontrol show node {NODE}").stdout
-    return set("".join(re.findall(r"State=(\S+)", shown)).split("+"))
-
-
-def is_idle(cluster: SlurmSandbox) -> bool:
-    return state(cluster) == {"IDLE", "DYNAMIC_NORM"}
 
 
 def left(cluster: SlurmSandbox) -> list[str]:
@@ -106,6 +93,7 @@ def test_the_job_s_number_is_known_to_the_test_s_own_looks(cluster: SlurmSandbox
     }
 
 
+@pytest.mark.in_gate
 def test_jobs_of_a_user_see_nothing_of_each_other(cluster: SlurmSandbox) -> None:
     first, second = start(cluster), start(cluster)
     for place in ("/tmp", "/dev/shm"):
@@ -210,6 +198,7 @@ def test_a_step_whose_cell_cannot_be_made_fails_and_the_log_says_why(cluster: Sl
     assert f"File exists: '{in_place}'" in log, f"{told}\n{log}"
 
 
+@pytest.mark.in_gate
 def test_what_a_job_leaves_goes_with_its_cell(cluster: SlurmSandbox) -> None:
     fill = "dd if=/dev/zero of=/dev/shm/left bs=1M count=5; touch /tmp/left; setsid --fork sleep 1000"
     alice(cluster, f'srun -Q -n1 --chdir=/ bash -c "{fill}"')
@@ -217,6 +206,7 @@ def test_what_a_job_leaves_goes_with_its_cell(cluster: SlurmSandbox) -> None:
     wait_until(lambda: cluster.run("pgrep -x sleep -u alice", pod=NODE).returncode != 0, cluster.logs)
 
 
+@pytest.mark.in_gate
 def test_a_requeued_job_begins_with_an_empty_cell(cluster: SlurmSandbox) -> None:
     job = start(cluster)
     within(cluster, job, "touch /tmp/file /dev/shm/file")
@@ -224,9 +214,7 @@ def test_a_requeued_job_begins_with_an_empty_cell(cluster: SlurmSandbox) -> None
     runs = f"squeue --noheader --format=%t --jobs={job}"
     wait_until(lambda: "R" not in cluster.run(runs).stdout, cluster.logs)
     wait_until(lambda: left(cluster) == [], cluster.logs)
-    # Not in the second in which its credential was revoked: Slurm itself would wait for two minutes.
-    cluster.run(f"scontrol release {job}; scontrol update jobid={job} starttime=now+2")
-    wait_until(lambda: cluster.run(runs).stdout.strip() == "R", cluster.logs, 60)
+    cluster.wait_for_start(job)
     wait_until(lambda: within(cluster, job, "ls -A /tmp /dev/shm").split() == ["/dev/shm:", "/tmp:"], cluster.logs)
 
 
@@ -234,7 +222,7 @@ def test_many_jobs_at_once(cluster: SlurmSandbox) -> None:
     """Cells come and go beside each other."""
     check = r"[ -z \"\$(ls -A /tmp /dev/shm | grep -v :)\" ] && echo \$SLURM_JOB_ID > /tmp/mine && sleep 0.2 && "
     check += r"[ \$(cat /tmp/mine) = \$SLURM_JOB_ID ]"
-    alice(cluster, f'sbatch -Q --wait -n1 --array=1-40 --output=/dev/null --chdir=/ --wrap "{check}"', timeout=200)
+    alice(cluster, f'sbatch -Q --wait -n1 --array=1-40 --output=/dev/null --chdir=/ --wrap "{check}"')
     spool = worker(cluster).root / "var/spool/slurmd"
     wait_until(lambda: left(cluster) == [], cluster.logs)
     of_steps = re.compile(r"hwloc_topo_\d|default-0_\d|job\d")
@@ -257,10 +245,10 @@ def test_the_cell_of_a_job_is_there_for_as_long_as_its_slurmstepd(cluster: Slurm
     of_job = f"SLURM_JOB_ID={job} SLURM_JOB_UID={UID} SLURM_JOB_GID={UID}"
     epilog = f"{of_job} timeout 90 /usr/libexec/slurmstack/health-epilog"
     cluster.run(f"({epilog}; touch /run/epilog-{job}) > /dev/null 2>&1 &", pod=NODE)
-    time.sleep(3)
+    wait_until(lambda: cluster.run("pgrep -x health-epilog", pod=NODE).returncode == 0, "the epilog to have begun")
+    assert within(cluster, other, "ls -A /tmp") == "", "others are answered meanwhile"
     assert (root / f"run/slurmstack/cells/{job}").exists()
     assert not (root / f"run/epilog-{job}").exists()
-    assert within(cluster, other, "ls -A /tmp") == "", "others are answered meanwhile"
     cluster.run(f"scancel {job}")
     wait_until((root / f"run/epilog-{job}").exists, cluster.logs)
     assert not (root / f"run/slurmstack/cells/{job}").exists()
@@ -273,12 +261,10 @@ def test_a_worker_without_its_warden_ends(cluster: SlurmSandbox, how: str) -> No
     pod = cluster.start_worker(name)
     slurmd = pod.processes[-1]
     try:
-        shown = f"sinfo --noheader --Node --nodes={name} --format=%T"
-        wait_until(lambda: cluster.run(shown).stdout.strip() == "idle", cluster.logs, 60)
-        time.sleep(15)
+        cluster.wait_for_idle(name)
         assert slurmd.poll() is None
         cluster.run(f"for i in 1 2 3; do pkill -STOP -x warden; {how}; done", pod=name)
-        wait_until(lambda: slurmd.poll() is not None, lambda: pod.log("slurmd"), 60)
+        wait_until(lambda: slurmd.poll() is not None, lambda: pod.log("slurmd"))
         assert slurmd.returncode == 1
         assert "no job can start without it" in pod.log("slurmd")
     finally:
@@ -290,9 +276,9 @@ def test_a_worker_without_its_warden_ends(cluster: SlurmSandbox, how: str) -> No
 def test_a_worker_that_has_to_hold_jobs_and_cannot_does_not_start_and_says_why(cluster: SlurmSandbox) -> None:
     """These pods have no cgroups of their own."""
     pod = cluster.start_worker_on("required-0", env={"CONFINEMENT": "required"})
-    assert pod.processes[-1].wait(timeout=60) != 0
+    assert pod.processes[-1].wait(HANG_SECONDS) != 0
     told = pod.log("slurmd").splitlines()[-1]
     assert "jobs cannot be held to what they asked for on this machine" in told
     assert "`confinement: required`" in told
     assert re.search(r"version 1 of cgroups|no cgroup namespace|lacks", told), told
-    assert "required-0" not in cluster.run("sinfo --noheader --Node --format=%N").stdout
+    assert "required-0" not in cluster.node_states()

@@ -13,6 +13,8 @@ from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
+pytestmark = pytest.mark.in_gate
+
 
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
@@ -31,6 +33,7 @@ def good(cluster: SlurmSandbox, slurm_version: str) -> dict[str, str]:
     return files
 
 
+@pytest.mark.in_gate("26.05")
 def test_the_first_configuration_becomes_active(
     cluster: SlurmSandbox, good: dict[str, str], slurm_version: str
 ) -> None:
@@ -38,27 +41,27 @@ def test_the_first_configuration_becomes_active(
     assert status(cluster)["slurm_version"].startswith(slurm_version)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("SchedulerTpye=sched/backfill", "Parsing error at unrecognized key: SchedulerTpye"),
-        ("PartitionName=x Nodes=nosuchnode State=UP", 'lookup failure for node "nosuchnode"'),
-        ("PartitionName=x Nodes=ALL Stat=UP", "Parsing error at unrecognized key: Stat"),
-        ("DefMemPerCPU=abc", "DefMemPerCPU value (abc) is not a valid number"),
-        ("SchedulerType=sched/backfil", "sched/backfil"),
-        ("garbage line here", "in file slurm.conf line"),
-        ("TopologyPlugin=topology/tree", "topology.conf"),
-        ("PartitionName=main Nodes=ALL", "duplicate entry for partition main"),
-    ],
-)
-def test_a_bad_configuration_is_rejected_with_slurms_own_message(
-    cluster: SlurmSandbox, good: dict[str, str], line: str, message: str
-) -> None:
-    found = change(cluster, edited(good, line))
+BAD = {
+    "SchedulerTpye=sched/backfill": "Parsing error at unrecognized key: SchedulerTpye",
+    "PartitionName=x Nodes=nosuchnode State=UP": 'lookup failure for node "nosuchnode"',
+    "PartitionName=x Nodes=ALL Stat=UP": "Parsing error at unrecognized key: Stat",
+    "DefMemPerCPU=abc": "DefMemPerCPU value (abc) is not a valid number",
+    "SchedulerType=sched/backfil": "sched/backfil",
+    "garbage line here": "in file slurm.conf line",
+    "TopologyPlugin=topology/tree": "topology.conf",
+    "PartitionName=main Nodes=ALL": "duplicate entry for partition main",
+}
+"""Line of slurm.conf -> what Slurm says of it."""
 
-    assert found["active"] == config_hash(good)
-    assert message in found["rejected"]["message"]
-    assert "/tmp" not in found["rejected"]["message"]
+
+@pytest.mark.in_gate("26.05")
+def test_a_bad_configuration_is_rejected_with_slurms_own_message(cluster: SlurmSandbox, good: dict[str, str]) -> None:
+    for line, message in BAD.items():
+        found = change(cluster, edited(good, line))
+
+        assert found["active"] == config_hash(good), line
+        assert message in found["rejected"]["message"], line
+        assert "/tmp" not in found["rejected"]["message"], line
     assert "is UP" in cluster.run("scontrol ping").stdout
 
 
@@ -71,6 +74,7 @@ def test_taking_a_bad_change_back_clears_the_rejection(cluster: SlurmSandbox, go
     assert status(cluster)["active"] == config_hash(good)
 
 
+@pytest.mark.in_gate("26.05")
 def test_a_good_change_is_active_while_a_job_runs_on(cluster: SlurmSandbox, good: dict[str, str]) -> None:
     # Not only in slurmctld's list: a job whose start is under way when slurmctld reads its files is started again. Its
     # script begins before slurmd has told slurmctld that it did: hence the second.
@@ -100,10 +104,10 @@ def test_a_change_that_comes_while_slurmctld_is_about_to_start_is_read(
     files = edited(good, "KillWait=31")
     cluster.set_config(files)
     told = "slurmctld will start with it"
-    wait_until(lambda: told in cluster.controller.log("config-agent")[agent:], cluster.logs, 40)
+    wait_until(lambda: told in cluster.controller.log("config-agent")[agent:], cluster.logs)
     cluster.run("pkill -CONT -x slurmctld")
     program.send_signal(signal.SIGCONT)  # nsenter stops with what it has started
-    wait_until(lambda: status(cluster)["active"] == config_hash(files), cluster.logs, 40)
+    wait_until(lambda: status(cluster)["active"] == config_hash(files), cluster.logs)
     assert "31 sec" in cluster.run("scontrol show config | grep KillWait").stdout
 
 

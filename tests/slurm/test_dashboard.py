@@ -95,7 +95,7 @@ def page(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: py
     found.submit("alice", HOSTILE, "--begin=now+1hour")
     found.submit("bob", "of-bob")
     reachable = ["curl", "--silent", "--fail", "--insecure", "https://rest:6820/dashboard/login"]
-    wait_until(lambda: client.run(reachable).returncode == 0, sandbox.logs, 30)
+    wait_until(lambda: client.run(reachable).returncode == 0, sandbox.logs)
     return found
 
 
@@ -203,4 +203,4 @@ def test_slurmctld_away_is_said_and_does_not_end_the_session(page: Page) -> None
     page.sandbox.controller.start_program("slurmctld")
     assert (answer.status, answer.header("Set-Cookie")) == (503, "")
     assert "Slurm does not answer" in answer.body
-    wait_until(lambda: page.ask("/dashboard/", token=token).status == 200, page.sandbox.logs, 60)
+    wait_until(lambda: page.ask("/dashboard/", token=token).status == 200, page.sandbox.logs)

@@ -17,7 +17,6 @@ from tests.slurm.accounting import (
     MEMORY_LIMIT,
     AccountingSandbox,
     BareSandbox,
-    accounting_config,
     kill,
     password_binds,
     slurmdbd_binds,
@@ -27,6 +26,7 @@ from tests.slurm.accounting import (
     wait_for_database,
 )
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import accounting_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -184,7 +184,7 @@ def test_the_exporter_sees_that_the_database_alone_is_away(cluster: AccountingSa
     with pytest.raises(SourceError, match=r"DOWN|Unable to connect to database"):
         sources.slurmdbd()
     start_again(cluster.pods["database"])
-    wait_until(lambda: slurmdbd_answers(sources), cluster.logs, 60)
+    wait_until(lambda: slurmdbd_answers(sources), cluster.logs)
 
 
 def slurmdbd_answers(sources: Sources) -> bool:

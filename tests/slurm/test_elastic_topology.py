@@ -44,11 +44,10 @@ def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> ElasticSandbox
     return sandbox
 
 
-def await_leaves(elastic: ElasticSandbox, wanted: dict[str, str], timeout: float = 40) -> None:
+def await_leaves(elastic: ElasticSandbox, wanted: dict[str, str]) -> None:
     wait_until(
         lambda: leaves_of(elastic) == wanted,
         lambda: f"leaves: {leaves_of(elastic)}, {elastic.states()}\n{elastic.logs()}",
-        timeout,
     )
 
 
@@ -98,7 +97,7 @@ def test_nodes_that_are_off_lose_their_places_and_one_that_is_up_gets_its_own_wh
     elastic.machines = 1
     second = submit(elastic, "--nodes=1", "--exclusive", "--no-requeue")
     wait_until(lambda: len(elastic.elastic_pods()) == 2, "its pod is made")
-    await_leaves(elastic, {**UNPLACED, there: LEAVES[there]}, timeout=30)
+    await_leaves(elastic, {**UNPLACED, there: LEAVES[there]})
     assert state(elastic, second) == "CONFIGURING"
     elastic.machines = 100
     await_state(elastic, second, "COMPLETED")
@@ -111,7 +110,7 @@ def test_nodes_that_are_added_under_waiting_jobs_take_as_many_as_the_window_has_
 ) -> None:
     """They are in no switch before the tree is read anew: a job that tried one would be put aside for good."""
     elastic.set_pool(max=1)
-    wait_until(lambda: len(elastic.states()) == 1, lambda: str(elastic.states()), 90)
+    wait_until(lambda: len(elastic.states()) == 1, lambda: str(elastic.states()))
     blocker = submit(elastic, "--nodes=1", "--exclusive", script="sleep 600")
     await_state(elastic, blocker, "RUNNING")
     before = placed(elastic)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from images.controller.configuration import config_hash
 from tests.slurm.accounting import AccountingSandbox, job_records, kill
 from tests.slurm.cluster import ClusterFactory
@@ -14,6 +16,8 @@ from tests.slurm.configuring import change, edited, status
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
+
+pytestmark = pytest.mark.soak
 
 FILLER = "filler"
 STATE, DATA = "/var/spool/slurmctld", "/var/lib/mysql"
@@ -83,7 +87,7 @@ def test_a_full_state_volume_is_named_and_the_queue_is_kept(own_cluster: Cluster
     job = submit(cluster).stdout.strip()
     wait_until(lambda: not cluster.run(f"squeue --noheader -j {job}").stdout.strip(), cluster.logs)
     assert held in cluster.run("squeue --noheader --format=%i").stdout.split()
-    wait_until(lambda: status(cluster)["active"] == config_hash(changed), cluster.logs, 60)
+    wait_until(lambda: status(cluster)["active"] == config_hash(changed), cluster.logs)
 
 
 class SmallDatabase(AccountingSandbox):
@@ -121,7 +125,7 @@ def test_a_full_database_volume_is_named_and_no_record_is_lost(own_cluster: Clus
     def recorded() -> bool:
         return (job, ["COMPLETED"]) in [(str(one["job_id"]), one["state"]["current"]) for one in job_records(cluster)]
 
-    wait_until(recorded, cluster.logs, 120)
+    wait_until(recorded, cluster.logs)
 
 
 def small_disks(pod: Pod) -> None:
@@ -140,7 +144,7 @@ def test_a_worker_whose_directories_are_full_says_which_and_goes_on(
 
     def ran() -> bool:
         job = submit(cluster).stdout.strip()
-        wait_until(lambda: not cluster.run(f"squeue --noheader -j {job}").stdout.strip(), cluster.logs, 60)
+        wait_until(lambda: not cluster.run(f"squeue --noheader -j {job}").stdout.strip(), cluster.logs)
         return "JobState=COMPLETED" in cluster.run(f"scontrol show job {job}").stdout
 
     assert ran()

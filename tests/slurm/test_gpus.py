@@ -85,7 +85,7 @@ def jail(cluster: SlurmSandbox) -> Path:
 def srun(cluster: SlurmSandbox, options: str, command: str) -> str:
     """What a step prints that is started in the jail of the login pod. Jobs of root are allowed in this cluster."""
     start = f'cd / && timeout 40 srun {options} bash -c "$1"'
-    done = cluster.pods["login-0"].run(["chroot", "/jail", "bash", "-c", start, "bash", command], timeout=60)
+    done = cluster.pods["login-0"].run(["chroot", "/jail", "bash", "-c", start, "bash", command])
     shown = cluster.run("squeue; scontrol show jobs; scontrol show nodes").stdout if done.returncode else ""
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}\n{shown}\n{cluster.logs()}"
     return done.stdout
@@ -132,7 +132,7 @@ def started(cluster: SlurmSandbox, node: str, asks: str) -> str:
     batch = f"sbatch --parsable --output=/dev/null --nodelist={node} {asks} --wrap 'sleep 600'"
     job = cluster.run(f"cd / && {batch}").stdout.strip()
     stepd = f"pgrep -f 'slurmstepd: .{job}[.]batch'"
-    wait_until(lambda: cluster.run(stepd, pod=node).returncode == 0, f"job {job}: {cluster.logs()}", 60)
+    wait_until(lambda: cluster.run(stepd, pod=node).returncode == 0, f"job {job}: {cluster.logs()}")
     return job
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +61,7 @@ class Healthy(Asked):
     def comment(self, name: str) -> str:
         return str(self.node(name)["comment"])
 
-    def wait(self, name: str, pattern: str, what: str = "reason", seconds: float = 40) -> None:
+    def wait(self, name: str, pattern: str, what: str = "reason") -> None:
         """Until the reason (or comment) of a node matches; an empty pattern: until there is none."""
         look = self.reason if what == "reason" else self.comment
 
@@ -70,7 +69,7 @@ class Healthy(Asked):
             text = look(name)
             return bool(re.search(pattern, text)) if pattern else not text
 
-        wait_until(found, lambda: f"{name}: {what} {pattern!r}, not {look(name)!r}\n{self.sandbox.logs()}", seconds)
+        wait_until(found, lambda: f"{name}: {what} {pattern!r}, not {look(name)!r}\n{self.sandbox.logs()}")
 
     def submit(self, command: str, *options: str) -> str:
         """A job of the user; its number."""
@@ -88,7 +87,6 @@ class Healthy(Asked):
         wait_until(
             lambda: self.job(number)[0] == state,
             lambda: f"job {number} {state}, not {self.job(number)}\n{self.sandbox.logs()}",
-            60,
         )
 
 
@@ -159,7 +157,7 @@ def well(cluster: Healthy) -> Iterator[None]:
         set_gpus(pod, used_mib=0)
     for name in NODES:
         # A node that was drained twice for the same fault has to be well for a minute.
-        cluster.wait(name, "", seconds=100)
+        cluster.wait(name, "")
 
 
 def test_every_node_says_how_it_is(cluster: Healthy) -> None:
@@ -173,6 +171,7 @@ def test_an_administrator_s_comment_stays(cluster: Healthy) -> None:
     cluster.wait("default-0", r"^health .* \|\| rack 7, ask Bob$", "comment")
 
 
+@pytest.mark.in_gate
 def test_a_fault_drains_its_node_alone_until_it_is_gone(cluster: Healthy) -> None:
     job = cluster.submit("sleep 8", "--nodelist=default-1")
     cluster.wait_for_job(job, "RUNNING")
@@ -192,7 +191,7 @@ def test_an_administrator_s_drain_is_left_alone(cluster: Healthy) -> None:
     cluster.wait("default-0", r"fail disks", "comment")
     cluster.run("rm /scratch/big", pod="default-0")
     cluster.wait("default-0", r"ok: .*\bdisks\b", "comment")
-    cluster.wait("default-0", "^new memory$", seconds=1)
+    assert cluster.reason("default-0") == "new memory"
     cluster.run("scontrol update nodename=default-0 state=resume")
 
 
@@ -238,7 +237,7 @@ def test_beyond_the_limit_a_job_starts_though_its_gpu_is_in_use(cluster: Healthy
 @pytest.mark.parametrize(("how", "told"), [("hang", "did not end"), ("crash", "exit code -11")])
 def test_a_tool_that_hangs_or_crashes_drains_nothing_and_is_reported(cluster: Healthy, how: str, told: str) -> None:
     cluster.run(f"touch /run/fake-gpus/{how}", pod="default-2")
-    cluster.wait("default-2", rf"not checked gpu-presence: [^|]*{told}", "comment", 60)
+    cluster.wait("default-2", rf"not checked gpu-presence: [^|]*{told}", "comment")
     assert not cluster.reason("default-2")
 
 
@@ -262,6 +261,7 @@ def test_a_job_that_finds_its_gpu_in_use_starts_elsewhere(cluster: Healthy) -> N
     cluster.wait("default-0", "")
 
 
+@pytest.mark.in_gate
 def test_a_job_has_a_directory_of_its_own_while_it_runs(cluster: Healthy) -> None:
     job = cluster.submit("touch /tmp/jobs/$SLURM_JOB_ID/mine && sleep 3", "--nodelist=default-1")
     cluster.wait_for_job(job, "RUNNING")
@@ -282,10 +282,8 @@ def test_a_job_that_calls_its_processes_slurmstepd_is_killed_and_drains_nothing(
 
     hostile = {"slurmstepd", "x S 1", "a) S 1 ("}
     wait_until(lambda: set(of_user()) == hostile and len(of_user()) == 4, lambda: f"{of_user()}")
-    asked = time.monotonic()
     cluster.run(f"scancel {job}")
     wait_until(lambda: "COMPLETING" not in cluster.node("default-2")["state"] and not of_user(), cluster.sandbox.logs)
-    assert time.monotonic() - asked < KILL_WAIT + 10
     assert cluster.job(job)[0] == "CANCELLED"
     assert set(cluster.node("default-2")["state"]) == {"IDLE", "DYNAMIC_NORM"}
 
@@ -319,7 +317,7 @@ def test_a_chain_of_processes_that_fork_without_a_pause_ends_too(cluster: Health
 
     assert runs()
     cluster.wait_for_job(cluster.submit("true", "--nodelist=default-1"))
-    wait_until(lambda: not runs(), cluster.sandbox.logs, timeout=30)
+    wait_until(lambda: not runs(), cluster.sandbox.logs)
 
 
 def test_another_job_of_the_user_on_the_node_loses_nothing(cluster: Healthy) -> None:

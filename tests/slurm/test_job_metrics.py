@@ -7,8 +7,9 @@ import shutil
 
 import pytest
 
-from tests.slurm.accounting import AccountingSandbox, accounting_config, sacctmgr
+from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import accounting_config
 from tests.slurm.pod import wait_until
 from tests.stacks import ROOT
 
@@ -75,7 +76,6 @@ def working(cluster: AccountingSandbox) -> str:
     wait_until(
         lambda: figures(cluster, job).get("cgroup_cpu_total_seconds", 0) >= 3,
         lambda: f"{get(cluster)}\n{cluster.run('squeue').stdout}{cluster.logs()}",
-        60,
     )
     return job
 
@@ -114,7 +114,7 @@ def test_there_is_nothing_but_figures_and_who_says_nothing_keeps_nobody_waiting_
     silent = f"exec 3<>/dev/tcp/{NODE}/9306; sleep 30"
     cluster.run(f"{silent} >/dev/null 2>&1 & {silent} >/dev/null 2>&1 &")
     # From the same address, which is refused for a while for that.
-    wait_until(lambda: working in get(cluster), cluster.logs, 60)
+    wait_until(lambda: working in get(cluster), cluster.logs)
 
 
 def test_it_is_nobody_without_rights_who_serves(cluster: AccountingSandbox) -> None:
@@ -132,12 +132,11 @@ def test_it_is_nobody_without_rights_who_serves(cluster: AccountingSandbox) -> N
 def test_seff_says_what_a_job_used(cluster: AccountingSandbox) -> None:
     program = WORK.format(seconds=2)
     cluster.run("scancel --user=games")
-    wait_until(lambda: not cluster.run("squeue --noheader").stdout, cluster.logs, 60)
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout, cluster.logs)
     job = submit(cluster, "--ntasks=2 --mem=256M --acctg-freq=task=1", f'python3 -c "exec(\\"{program}\\")"')
     wait_until(
         lambda: "COMPLETED" in seff(cluster, job) and "CPU Utilized: 00:00:0" in seff(cluster, job),
         lambda: f"{seff(cluster, job)}{cluster.logs()}",
-        60,
     )
     said = dict(line.split(": ", 1) for line in seff(cluster, job).splitlines())
     assert list(said) == [
@@ -147,7 +146,7 @@ def test_seff_says_what_a_job_used(cluster: AccountingSandbox) -> None:
     assert (said["Job ID"], said["Nodes"], said["Cores per node"]) == (job, "1", "2")
     assert said["User/Group"] == "games/games"
     assert said["State"] == "COMPLETED (exit code 0)"
-    assert said["CPU Utilized"] in {"00:00:03", "00:00:04"}
+    assert said["CPU Utilized"] in {"00:00:03", "00:00:04", "00:00:05"}, "with the start of Python, and not twice"
     assert re.fullmatch(r"1[2-9]\d\.\d\d MB", said["Memory Utilized"])
     assert re.fullmatch(r"[5-7]\d\.\d\d% of 256\.00 MB \(256\.00 MB/node\)", said["Memory Efficiency"])
 

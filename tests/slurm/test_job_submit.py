@@ -116,33 +116,37 @@ def update(cluster: SlurmSandbox, job: str, change: str) -> str:
     return said
 
 
-@pytest.mark.parametrize("ask", WAYS)
-def test_a_job_with_gpus_is_refused_where_there_are_none(gpu_rule: SlurmSandbox, ask: str) -> None:
+@pytest.mark.in_gate
+def test_a_job_with_gpus_is_refused_where_there_are_none(gpu_rule: SlurmSandbox) -> None:
     expected = "partition cpu has no GPUs: use --partition with gpu or mixed, or do not ask for GPUs"
-    assert refusal(gpu_rule, f"--partition=cpu {ask}") == f"sbatch: error: {expected}"
-    assert expected in refusal(gpu_rule, ask), "cpu is the default partition"
-    assert expected in refusal(gpu_rule, f"--partition=gpu,cpu {ask}"), "each of several partitions must be fit"
+    for ask in WAYS:
+        assert refusal(gpu_rule, f"--partition=cpu {ask}") == f"sbatch: error: {expected}", ask
+    assert expected in refusal(gpu_rule, "--gpus=1"), "cpu is the default partition"
+    assert expected in refusal(gpu_rule, "--partition=gpu,cpu --gpus=1"), "each of several partitions must be fit"
 
 
-@pytest.mark.parametrize("ask", WAYS)
-def test_a_job_with_gpus_is_accepted_where_there_are_some(gpu_rule: SlurmSandbox, ask: str) -> None:
-    for partition in ("gpu", "mixed", "gpu,mixed"):
-        submit(gpu_rule, f"--partition={partition} {ask}")
+@pytest.mark.in_gate
+def test_a_job_with_gpus_is_accepted_where_there_are_some(gpu_rule: SlurmSandbox) -> None:
+    for ask in WAYS:
+        submit(gpu_rule, f"--partition=gpu {ask}")
+    for partition in ("mixed", "gpu,mixed"):
+        submit(gpu_rule, f"--partition={partition} --gpus=1")
 
 
-@pytest.mark.parametrize("ask", NONE)
-def test_a_job_without_gpus_is_refused_where_every_node_has_some(gpu_rule: SlurmSandbox, ask: str) -> None:
+def test_a_job_without_gpus_is_refused_where_every_node_has_some(gpu_rule: SlurmSandbox) -> None:
     expected = (
         "partition gpu is for jobs with GPUs: ask for some, for example --gpus=1, or use --partition with cpu or mixed"
     )
-    assert refusal(gpu_rule, f"--partition=gpu {ask}") == f"sbatch: error: {expected}"
-    assert expected in refusal(gpu_rule, f"--partition=cpu,gpu {ask}")
+    for ask in NONE:
+        assert refusal(gpu_rule, f"--partition=gpu {ask}") == f"sbatch: error: {expected}", ask
+    assert expected in refusal(gpu_rule, "--partition=cpu,gpu")
 
 
-@pytest.mark.parametrize("ask", NONE)
-def test_a_job_without_gpus_is_accepted_where_nodes_have_none(gpu_rule: SlurmSandbox, ask: str) -> None:
-    for partition in ("", "--partition=cpu", "--partition=mixed", "--partition=cpu,mixed"):
-        submit(gpu_rule, f"{partition} {ask}")
+def test_a_job_without_gpus_is_accepted_where_nodes_have_none(gpu_rule: SlurmSandbox) -> None:
+    for ask in NONE:
+        submit(gpu_rule, f"--partition=cpu {ask}")
+    for partition in ("", "--partition=mixed", "--partition=cpu,mixed"):
+        submit(gpu_rule, partition)
 
 
 def test_a_job_with_whole_nodes_has_their_gpus_and_need_not_ask(gpu_rule: SlurmSandbox) -> None:
@@ -152,6 +156,7 @@ def test_a_job_with_whole_nodes_has_their_gpus_and_need_not_ask(gpu_rule: SlurmS
     assert gpu_rule.run("cat /tmp/devices", pod="gpu-0").stdout == "0,1\n"
 
 
+@pytest.mark.in_gate
 @pytest.mark.parametrize("program", ["srun", "salloc"])
 def test_interactive_jobs_are_refused_in_the_same_words(gpu_rule: SlurmSandbox, program: str) -> None:
     done = as_user(gpu_rule, f"{program} --partition=cpu --gpus=1 true")
@@ -159,6 +164,7 @@ def test_interactive_jobs_are_refused_in_the_same_words(gpu_rule: SlurmSandbox, 
     assert done.returncode == 1
 
 
+@pytest.mark.in_gate
 def test_a_queued_job_cannot_be_changed_into_one_that_would_be_refused(gpu_rule: SlurmSandbox) -> None:
     with_gpu = submit(gpu_rule, "--partition=gpu --gpus-per-node=1")
     without = submit(gpu_rule, "--partition=cpu")
@@ -219,6 +225,7 @@ def test_jobs_that_name_no_time_get_the_common_one_unless_their_partition_has_it
     assert "JobSubmitPlugins        = (null)" in cluster.run("scontrol show config").stdout
 
 
+@pytest.mark.in_gate
 def test_a_script_that_does_not_load_is_rejected_and_the_rules_before_hold(gpu_rule: SlurmSandbox) -> None:
     good = files(gpu_rule.version, **GPU_RULE)
     pid = gpu_rule.run("pidof slurmctld").stdout

@@ -10,8 +10,10 @@ from images.controller.configuration import config_hash
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import change, edited, kill_programs, status
 from tests.slurm.minimal import minimal_config
-from tests.slurm.pod import wait_until
+from tests.slurm.pod import HANG_SECONDS, wait_until
 from tests.slurm.sandbox import DEFAULT_NODE_CONF, SlurmSandbox
+
+pytestmark = pytest.mark.in_gate
 
 GPU_NODES = "NodeSet=gpu Feature=gpu"
 GPU = "PartitionName=gpu Nodes=gpu State=UP"
@@ -91,7 +93,7 @@ def wait_for_states(cluster: SlurmSandbox, wanted: str, *jobs: str) -> None:
     def why() -> str:
         return "\n".join([str(shown(cluster, job)) for job in jobs] + [cluster.logs()])
 
-    wait_until(reached, why, 60)
+    wait_until(reached, why)
 
 
 def partitions(cluster: SlurmSandbox) -> set[str]:
@@ -137,7 +139,7 @@ def test_pending_jobs_wait_visibly_where_the_nodes_have_left_too(cluster: SlurmS
     wait_until(lambda: "DRAIN" in cluster.run("scontrol show node gpu-0").stdout, cluster.logs)
     go(cluster)
     wait_for_states(cluster, "COMPLETED", running)
-    leave.wait(timeout=30)
+    leave.wait(HANG_SECONDS)
     cluster.remove_pod("gpu-0")
 
     assert states(cluster, pending) == ["PENDING"]
@@ -171,9 +173,7 @@ def test_another_name_of_the_cluster_is_taken_back_and_the_jobs_run_on(
     cluster: SlurmSandbox, two: dict[str, str]
 ) -> None:
     running = submit_and_wait(cluster)
-    other = {**two, "slurm.conf": two["slurm.conf"].replace("ClusterName=sandbox", "ClusterName=other")}
-
-    cluster.set_config(other)
+    cluster.set_config(edited(two, "ClusterName=other"))
 
     # It reads the name twice; each time Kubernetes starts the container that has ended.
     wait_until(lambda: "once more when it is up" in cluster.controller.log("config-agent"), cluster.logs)
@@ -210,8 +210,7 @@ def test_a_default_of_memory_that_no_node_has_holds_jobs_that_asked_for_none(
     """What `up` refuses for, and why: cli/safety/fates.py. Set back, such a job stays as it is."""
     asked = submit(cluster, "--hold", "--mem=100")
     unasked = submit(cluster, "--hold")
-    much = {**two, "slurm.conf": two["slurm.conf"].replace("DefMemPerCPU=100\n", "DefMemPerCPU=100000\n")}
-    found = change(cluster, much)
+    found = change(cluster, edited(two, "DefMemPerCPU=100000"))
     assert found["active"] != config_hash(two), found
     cluster.run(f"scontrol release {asked} {unasked}")
     wait_until(lambda: shown(cluster, unasked)[0]["Reason"] == "BadConstraints", lambda: str(shown(cluster, unasked)))

@@ -58,7 +58,7 @@ def running(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
 def cluster(running: SlurmSandbox) -> SlurmSandbox:
     """The cluster without jobs."""
     running.run("scancel --user=alice")
-    wait_until(lambda: not running.run("squeue --noheader").stdout.strip(), running.logs, 60)
+    wait_until(lambda: not running.run("squeue --noheader").stdout.strip(), running.logs)
     running.wait_for_nodes(2)
     return running
 
@@ -94,7 +94,7 @@ def apply(cluster: SlurmSandbox, wanted: dict[str, Any]) -> None:
     files = render(load_config(wanted))
     cluster.set_config(files)
     line = f"{config_hash(files)} is active"
-    wait_until(lambda: line in cluster.controller.log("config-agent").rstrip().rpartition("\n")[2], cluster.logs, 60)
+    wait_until(lambda: line in cluster.controller.log("config-agent").rstrip().rpartition("\n")[2], cluster.logs)
 
 
 @pytest.mark.parametrize("pool", POOLS)

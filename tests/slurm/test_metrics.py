@@ -14,6 +14,7 @@ from components.exporter import SLURM_UID
 from images.exporter.slurm_figures import names
 from slurm.monitoring import PATHS
 from tests import panels
+from tests.nodes import SHOW, in_state
 from tests.slurm.accounting import kill
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import minimal_config
@@ -63,7 +64,7 @@ def exporter(cluster: SlurmSandbox) -> Iterator[SlurmSandbox]:
     yield cluster
     kill(cluster.pods["exporter"], "exporter")
     cluster.run("scancel --state=PENDING; scancel --state=RUNNING; scontrol update nodename=default-1 state=resume")
-    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), "no job to be left", 60)
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), "no job to be left")
 
 
 def scrape(sandbox: SlurmSandbox, url: str = OWN) -> str:
@@ -97,11 +98,11 @@ def fill(sandbox: SlurmSandbox) -> None:
     """Jobs that run, wait, are held and have ended in two ways, and a drained node."""
     submit(sandbox, "games", "-n1", "true")
     submit(sandbox, "backup", "-n1", "false")
-    wait_until(lambda: not sandbox.run("squeue --noheader").stdout.strip(), "two jobs to end", 60)
+    wait_until(lambda: not sandbox.run("squeue --noheader").stdout.strip(), "two jobs to end")
     submit(sandbox, "games", "-n1 --gpus=1 --nodelist=default-0")
     submit(sandbox, "games", "-n1 --mem=64 --nodelist=default-1")
     running = "squeue --noheader --states=running --format=%i"
-    wait_until(lambda: len(sandbox.run(running).stdout.split()) == 2, "two jobs to run", 60)
+    wait_until(lambda: len(sandbox.run(running).stdout.split()) == 2, "two jobs to run")
     submit(sandbox, "backup", "-N2 -n4")
     submit(sandbox, "backup", "--array=1-7:2,20 --hold")
     sandbox.run("scontrol update nodename=default-1 state=drain reason='health/dns [node]: no answer'")
@@ -125,13 +126,13 @@ def wait_for(sandbox: SlurmSandbox, wanted: Figures) -> Figures:
         return f"{ {key: (last.get(key), value) for key, value in wanted.items() if last.get(key) != value} }"
 
     # A command whose slurmctld is down tries for some ten seconds.
-    wait_until(says_so, lambda: f"figures (has, wanted): {why()}\n{sandbox.pods['exporter'].log('exporter')}", 60)
+    wait_until(says_so, lambda: f"figures (has, wanted): {why()}\n{sandbox.pods['exporter'].log('exporter')}")
     return last
 
 
 def test_the_figures_are_what_slurms_commands_say(exporter: SlurmSandbox) -> None:
     fill(exporter)
-    idle = exporter.run("sinfo --noheader --Node --states=idle --format=%N").stdout.split()
+    idle = in_state(exporter.run(SHOW).stdout)
     statistics = json.loads(exporter.run("sdiag --json").stdout)["statistics"]
     assert (count(exporter, "pending"), count(exporter, "running"), idle) == (6, 2, [])
     found = wait_for(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from shlex import quote
 
@@ -54,10 +53,10 @@ def nothing_left(cluster: SlurmSandbox) -> Iterator[None]:
     """Whatever a test does: of its jobs nothing is there afterwards, and no node is drained."""
     yield
     cluster.run("scancel --user=alice; scancel --user=bob")
-    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs, 60)
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs)
     for node in (ALLOWED, OTHER):
-        wait_until(lambda node=node: left(cluster, node) == "", lambda: f"{cluster.logs()}", 60)  # type: ignore[misc]
-    assert "drain" not in cluster.run("sinfo --noheader --Node --format=%T").stdout, cluster.logs()
+        wait_until(lambda node=node: left(cluster, node) == "", lambda: f"{cluster.logs()}")  # type: ignore[misc]
+    assert not any("DRAIN" in states for states in cluster.node_states().values()), cluster.logs()
 
 
 def left(cluster: SlurmSandbox, node: str) -> str:
@@ -66,13 +65,13 @@ def left(cluster: SlurmSandbox, node: str) -> str:
     return cluster.run(f"{look}; pgrep -lx namespaces", pod=node).stdout
 
 
-def ask(cluster: SlurmSandbox, command: str, *, user: str = "alice", fails: bool = False, timeout: float = 60) -> str:
+def ask(cluster: SlurmSandbox, command: str, *, user: str = "alice", fails: bool = False) -> str:
     """What a command of a user's prints at the controller."""
     uid = USERS[user]
     groups = "--groups=20001" if user == "alice" else "--clear-groups"
     become = f"setpriv --reuid={uid} --regid={uid} {groups} env HOME=/tmp USER={user}"
     made = f"mkdir -p /tmp/{user}; chown {uid} /tmp/{user}; cd /tmp/{user}"
-    done = cluster.run(f"{made}; exec {become} bash -c {quote(command)} 2>&1", timeout=timeout)
+    done = cluster.run(f"{made}; exec {become} bash -c {quote(command)} 2>&1")
     assert (done.returncode != 0) == fails, f"{command}: {done.stdout}{done.stderr}\n{cluster.logs()}"
     return done.stdout
 
@@ -124,9 +123,9 @@ def test_twenty_steps_in_a_row(cluster: SlurmSandbox) -> None:
     """Nothing of one is left over that the next could run out of."""
     loop = f"for i in $(seq 20); do srun -Q -n1 --overlap --chdir=/tmp --user-namespace {IS_ROOT} || exit 1; done"
     script = f"salloc -Q -n1 -w {ALLOWED} bash -c {quote(loop)}"
-    assert ask(cluster, script, timeout=200).split() == ["0"] * 20
+    assert ask(cluster, script).split() == ["0"] * 20
     jobs = f"for i in $(seq 20); do {INSIDE} {IS_ROOT} || exit 1; done"
-    assert ask(cluster, jobs, timeout=200).split() == ["0"] * 20
+    assert ask(cluster, jobs).split() == ["0"] * 20
 
 
 def test_tasks_of_a_step_are_in_the_same_and_steps_are_not(cluster: SlurmSandbox) -> None:
@@ -160,7 +159,7 @@ def test_a_parallel_program_runs_with_pmix(cluster: SlurmSandbox, slurm_version:
     step = "srun -Q --overlap --chdir=/tmp"
     both = f"{step} -n1 mpicc -o p /parallel.c && {step} -n4 --mpi=pmix --user-namespace ./p"
     run = f"salloc -Q -n4 -w {ALLOWED} bash -c {quote(both)}"
-    told = start_parallel(lambda command: ask(cluster, command, timeout=120), run)
+    told = start_parallel(lambda command: ask(cluster, command), run)
     assert told.count(" sum 6") == 4
 
 
@@ -211,15 +210,19 @@ def test_a_command_runs_in_an_unpacked_image_by_the_example(cluster: SlurmSandbo
     assert any("srun --user-namespace in-image DIRECTORY" in line for line in told)
 
 
+@one_version
 def test_debian_s_programs_fetch_and_unpack_an_image_without_rights(cluster: SlurmSandbox) -> None:
     """As docs/confinement.md has it, but from a directory in place of a registry, which no test reaches."""
     install_example(cluster)
     shutil.copy("/etc/resolv.conf", cluster.jail / "etc/resolv.conf")
     names = cluster.jail / "etc/nsswitch.conf"  # a pod of the sandbox looks up none of other hosts
     names.write_text(names.read_text().replace("hosts: files\n", "hosts: files dns\n"))
-    for command in ("update", "install -y --no-install-recommends skopeo umoci"):
+    # An index that cannot be fetched is a warning to apt, unless it is told otherwise.
+    for command in ("update --error-on=any", "install -y --no-install-recommends skopeo umoci"):
         in_jail = ["chroot", str(cluster.jail), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *command.split()]
-        done = subprocess.run(in_jail, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(in_jail, capture_output=True, text=True, check=False)
+        if "Failed to fetch" in done.stderr:
+            pytest.skip(f"Debian's mirror does not answer: {done.stderr}")
         assert done.returncode == 0, done.stdout + done.stderr
     unpack = f"""
         {PROGRAMS}
@@ -229,7 +232,7 @@ def test_debian_s_programs_fetch_and_unpack_an_image_without_rights(cluster: Slu
         umoci unpack --rootless --image image-of-registry:TAG bundle
         srun -Q --overlap --user-namespace in-image bundle/rootfs bash -c 'id -u; cat /name'
     """
-    told = ask(cluster, f"{HERE} bash -c {quote(unpack)}", timeout=120)
+    told = ask(cluster, f"{HERE} bash -c {quote(unpack)}")
     assert told.splitlines()[-2:] == ["10001", "of the image"], told
 
 
@@ -372,10 +375,8 @@ def test_who_stops_what_makes_them_stops_nobody_else(cluster: SlurmSandbox, sign
     steps = "for i in $(seq 50); do [ -e stop ] || srun -Q -n1 --overlap --chdir=/tmp --user-namespace true; done; true"
     ask(cluster, f"rm -f stop; salloc -Q -n1 -w {ALLOWED} bash -c {quote(steps)} >hunted 2>&1 &")
     try:
-        wait_until(lambda: TOLD[signal] in log("slurmd")[before:], lambda: f"{signal}\n{cluster.logs()}", 60)
-        began = time.monotonic()
+        wait_until(lambda: TOLD[signal] in log("slurmd")[before:], lambda: f"{signal}\n{cluster.logs()}")
         told = ask(cluster, f"for i in 1 2 3; do {INSIDE} {IS_ROOT} || exit 1; done", user="bob")
         assert told.split() == ["0"] * 3
-        assert time.monotonic() - began < 20
     finally:
         ask(cluster, "touch stop")

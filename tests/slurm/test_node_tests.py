@@ -24,6 +24,8 @@ from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
+pytestmark = pytest.mark.soak
+
 CONF = "/var/spool/slurmctld/slurmstack/current/slurm.conf"
 NODES = ("default-0", "default-1")
 EXPECTED = 1000
@@ -56,7 +58,7 @@ class Tested(Asked):
 
     def await_forgotten(self) -> None:
         """Until slurmctld has forgotten all jobs: what is noted from now on is not corrected from them."""
-        wait_until(lambda: not self.run("squeue --noheader --states=all"), "slurmctld has forgotten all jobs", 120)
+        wait_until(lambda: not self.run("squeue --noheader --states=all"), "slurmctld has forgotten all jobs")
 
 
 def prepare(pod: Pod) -> None:
@@ -98,7 +100,7 @@ def cluster(slurm_version: str) -> Iterator[Tested]:
 
 def test_every_idle_node_is_tested_and_the_figure_is_in_its_record(cluster: Tested) -> None:
     for name in NODES:
-        wait_until(lambda: cluster.found(name) is not None, cluster.sandbox.logs, 60)  # noqa: B023  used at once
+        wait_until(lambda: cluster.found(name) is not None, cluster.sandbox.logs)  # noqa: B023  used at once
         record = cluster.found(name)
         assert record is not None
         assert record.result.status is Status.OK, record
@@ -107,19 +109,18 @@ def test_every_idle_node_is_tested_and_the_figure_is_in_its_record(cluster: Test
 
 def test_a_user_s_job_ends_the_test_that_is_in_its_way(cluster: Tested) -> None:
     for name in NODES:
-        (cluster.sandbox.pods[name].root / "run/long").write_text("60")
+        (cluster.sandbox.pods[name].root / "run/long").write_text("600")
     cluster.await_forgotten()
     for name in NODES:
         cluster.remember(name, None)
     wait_until(
         lambda: len(cluster.run("squeue --noheader --states=RUNNING --format=%j").splitlines()) == len(NODES),
-        cluster.sandbox.logs, 60,
+        cluster.sandbox.logs,
     )  # fmt: skip
     job = cluster.run("sbatch --parsable --exclusive --nodes=2 --chdir=/ --output=/dev/null --wrap 'sleep 2'")
-    began = time.monotonic()
     wait_until(
         lambda: "COMPLETED" in cluster.run(f"scontrol show job {job}"),
-        lambda: f"{time.monotonic() - began:.0f} s: {cluster.sandbox.logs()}", 45,
+        cluster.sandbox.logs,
     )  # fmt: skip
     log = cluster.sandbox.controller.log("health-tests")
     assert "ending cpu-speed on" in log
@@ -127,7 +128,7 @@ def test_a_user_s_job_ends_the_test_that_is_in_its_way(cluster: Tested) -> None:
         assert cluster.found(name) is None, "a test that was ended has not been"
         (cluster.sandbox.pods[name].root / "run/long").unlink()
     for name in NODES:
-        wait_until(lambda: cluster.found(name) is not None, cluster.sandbox.logs, 60)  # noqa: B023
+        wait_until(lambda: cluster.found(name) is not None, cluster.sandbox.logs)  # noqa: B023
 
 
 def test_a_node_that_is_too_slow_twice_is_drained_with_the_figures(cluster: Tested) -> None:
@@ -136,7 +137,7 @@ def test_a_node_that_is_too_slow_twice_is_drained_with_the_figures(cluster: Test
     earlier = int(time.time()) - 600
     once = Result(status=Status.WARN, fault="hardware", message="events 213 events/s, measured once")
     cluster.remember("default-1", Record(at=earlier, result=once))
-    wait_until(lambda: "DRAIN" in cluster.node("default-1")["state"], cluster.sandbox.logs, 60)
+    wait_until(lambda: "DRAIN" in cluster.node("default-1")["state"], cluster.sandbox.logs)
     reason = cluster.node("default-1")["reason"]
     assert reason.startswith("health/cpu-speed [hardware]: events 212.5 events/s (at least 1000 expected)"), reason
     assert "DRAIN" not in cluster.node("default-0")["state"]
@@ -180,15 +181,15 @@ def test_a_drained_node_that_is_well_again_is_back_in_service_and_no_user_had_it
     long.write_text("12")
     _, ran = wait_for_user(cluster)
     start_programs(cluster, retest_after=5)
-    wait_until(lambda: "ReservationName=health-test-default-1 " in reservations(cluster), cluster.sandbox.logs, 60)
+    wait_until(lambda: "ReservationName=health-test-default-1 " in reservations(cluster), cluster.sandbox.logs)
     wait_until(
         lambda: f"health-cpu-speed:{BAD}" in cluster.run("squeue --noheader --states=RUNNING --format=%j"),
-        cluster.sandbox.logs, 90,
+        cluster.sandbox.logs,
     )  # fmt: skip
     states = cluster.node(BAD)["state"]
     assert "MAINTENANCE" in states, states
     assert "DRAIN" not in states, states
-    wait_until(ran.exists, lambda: f"{reservations(cluster)} {cluster.sandbox.logs()}", 90)
+    wait_until(ran.exists, lambda: f"{reservations(cluster)} {cluster.sandbox.logs()}")
     record = cluster.found(BAD)
     assert record is not None
     assert (record.result.status, record.result.message) == (Status.OK, "events 5000 events/s")
@@ -207,7 +208,7 @@ def test_a_drained_node_that_is_still_bad_stays_drained_with_the_new_figures(ret
     # The first run finds slow what was well before: once is not enough, so it is drained as it was. The second is.
     wait_until(
         lambda: "events 212.5 events/s" in cluster.node(BAD)["reason"] and "DRAIN" in cluster.node(BAD)["state"],
-        cluster.sandbox.logs, 180,
+        cluster.sandbox.logs,
     )  # fmt: skip
     assert f"drains the node again, as the result is warn: {REASON}" in cluster.sandbox.controller.log("health-tests")
     assert not ran.exists(), "a user had the node"
@@ -217,7 +218,7 @@ def test_a_drained_node_that_is_still_bad_stays_drained_with_the_new_figures(ret
 def test_an_administrator_who_drains_a_node_ends_its_re_test(retested: Tested) -> None:
     cluster = retested
     cluster.run(f"scontrol update nodename={BAD} state=drain reason='fan is replaced'")
-    wait_until(lambda: "health-test" not in reservations(cluster), cluster.sandbox.logs, 60)
+    wait_until(lambda: "health-test" not in reservations(cluster), cluster.sandbox.logs)
     node = cluster.node(BAD)
     assert (node["reason"], "DRAIN" in node["state"]) == ("fan is replaced", True)
 
@@ -232,8 +233,8 @@ def test_a_node_that_may_be_another_machine_is_measured_before_it_takes_jobs(ret
     time.sleep(SKEW_SECONDS + 2)  # what a check found before counts as older than the drain
     well = Report(at=int(time.time()), results={"gpu-presence": Result(status=Status.OK)})
     cluster.run(f"scontrol update nodename={BAD} comment='{encode_report(well)}'")
-    wait_until(lambda: "health/new-machine [node]" in cluster.node(BAD)["reason"], cluster.sandbox.logs, 30)
-    wait_until(ran.exists, lambda: f"{reservations(cluster)} {cluster.sandbox.logs()}", 120)
+    wait_until(lambda: "health/new-machine [node]" in cluster.node(BAD)["reason"], cluster.sandbox.logs)
+    wait_until(ran.exists, lambda: f"{reservations(cluster)} {cluster.sandbox.logs()}")
     record = cluster.found(BAD)
     assert record is not None, "a user had the node before it was measured"
     assert record.result.status is Status.OK

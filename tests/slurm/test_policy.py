@@ -25,9 +25,10 @@ from slurm.policy import environment, policy_document
 from tests import stacks
 from tests.fakes.sacctmgr import FakeSlurm
 from tests.policies import documents, matches
-from tests.slurm.accounting import AccountingSandbox, accounting_config, sacctmgr
+from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.pod import LIBEXEC, wait_until
+from tests.slurm.minimal import accounting_config
+from tests.slurm.pod import HANG_SECONDS, LIBEXEC, wait_until
 
 EXAMPLES = 3
 """Of two policies each: as many as a real slurmdbd makes in about ten seconds."""
@@ -138,7 +139,7 @@ def everything(cluster: AccountingSandbox) -> str:
 def in_pod(cluster: AccountingSandbox) -> Runner:
     """Slurm's commands where the policy program runs."""
 
-    def run(argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
+    def run(argv: Sequence[str], *, timeout: float = HANG_SECONDS, env: Mapping[str, str] | None = None) -> Result:
         conf = {"SLURM_CONF": "/config/slurm/slurm.conf"}
         done = cluster.run(argv, pod="slurmdbd-0", timeout=timeout, env={**conf, **(env or {})})
         return Result(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
@@ -161,6 +162,7 @@ def association(cluster: AccountingSandbox, account: str, user: str = "") -> lis
     return sacctmgr(cluster, f"list assoc wopl where account={account} user={user} {columns}").stdout.strip().split("|")
 
 
+@pytest.mark.in_gate
 def test_a_policy_is_made_from_nothing_and_the_second_time_nothing_changes(cluster: AccountingSandbox) -> None:
     planned = run(cluster, document(FIRST), "--plan", "--json")
 
@@ -177,6 +179,7 @@ def test_a_policy_is_made_from_nothing_and_the_second_time_nothing_changes(clust
     assert everything(cluster) == before
 
 
+@pytest.mark.in_gate
 def test_every_kind_of_change_is_made_and_taken_back(cluster: AccountingSandbox) -> None:
     apply(cluster, document(FIRST))
     before = everything(cluster)
@@ -218,6 +221,7 @@ def test_what_was_made_by_hand_is_told_and_only_pruned_if_asked(cluster: Account
     assert "root|root|Administrator" in sacctmgr(cluster, "list user").stdout
 
 
+@pytest.mark.in_gate
 def test_a_refused_step_brings_the_policy_before_back(cluster: AccountingSandbox) -> None:
     apply(cluster, document(FIRST))
     before = everything(cluster)
@@ -256,7 +260,7 @@ def test_a_user_who_leaves_with_jobs_stays_until_they_end_and_gets_no_new_ones(c
     assert "job submit limit" in cluster.run(as_bob).stderr
 
     cluster.run(f"scancel {job}")
-    wait_until(lambda: "- user bob" in run(cluster, document(SECOND), "--plan").stdout, "the job to be over", 60)
+    wait_until(lambda: "- user bob" in run(cluster, document(SECOND), "--plan").stdout, "the job to be over")
     apply(cluster, document(SECOND))
     assert "bob|" not in sacctmgr(cluster, "list assoc format=user,account").stdout
 
@@ -324,9 +328,7 @@ def test_a_reservation_that_began_before_it_was_declared_is_made_for_the_rest(cl
 def test_an_unreachable_slurmdbd_is_named(cluster: AccountingSandbox) -> None:
     names = {**environment(load_config(stacks.dev())), "CLUSTER_NAME": "sandbox", "ACCOUNTING": "slurmdbd-0:6888"}
 
-    done = cluster.pods["slurmdbd-0"].run(
-        [f"{LIBEXEC}/policy", "--plan", "-"], stdin=document(FIRST), env=names, timeout=120
-    )
+    done = cluster.pods["slurmdbd-0"].run([f"{LIBEXEC}/policy", "--plan", "-"], stdin=document(FIRST), env=names)
 
     assert done.returncode == 2
     assert "slurmdbd and slurmctld cannot be used after 5 s; nothing was changed" in done.stderr
@@ -350,7 +352,8 @@ def replay(cluster: AccountingSandbox, policies: list[dict[str, Any]]) -> None:
         asked = load(json.dumps(document))
         there = read(real)
         assert matches(there, asked.wanted)
-        assert plan(there, asked.wanted, prune=asked.prune, now=time.time()).changes == ()
+        left = plan(there, asked.wanted, prune=asked.prune, now=time.time())
+        assert left.changes == ()
         assert listed(real) == listed(fake)
 
 

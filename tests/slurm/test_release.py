@@ -14,8 +14,11 @@ import pytest
 from images.common.command import Result
 from images.health.report import Report, encode
 from tests.slurm.minimal import minimal_config
+from tests.slurm.pod import HANG_SECONDS, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 from tests.unit.images.health.watch.release_cluster import Fleet
+
+pytestmark = pytest.mark.soak
 
 BROKEN, LIMIT = 10, 2
 
@@ -24,7 +27,7 @@ class RealFleet(Fleet):
     """Eleven machines, the workers of which are real."""
 
     def __init__(self, token: Path, sandbox: SlurmSandbox) -> None:
-        def run(argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
+        def run(argv: Sequence[str], *, timeout: float = HANG_SECONDS, env: Mapping[str, str] | None = None) -> Result:
             done = sandbox.run(argv, timeout=timeout, env=env)
             return Result(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
@@ -39,16 +42,19 @@ class RealFleet(Fleet):
             assert done.ok, done.message
 
     def drained(self) -> list[str]:
-        return self.sandbox.run("sinfo --noheader --Node --states=drain --format=%N").stdout.split()
+        return sorted(name for name, states in self.sandbox.node_states().items() if "DRAIN" in states)
 
     def rounds_until(self, reached: Callable[[], bool], what: str) -> None:
         """Look again and again; at no time more machines are released than the limit allows."""
-        deadline = time.monotonic() + 60
-        while not reached():
-            assert time.monotonic() < deadline, f"{what}: {self.log}\n{self.sandbox.logs()}"
+
+        def after_a_round() -> bool:
+            if reached():
+                return True
             self.watcher.round()
             assert len(self.released()) <= LIMIT
-            time.sleep(0.5)
+            return False
+
+        wait_until(after_a_round, lambda: f"{what}: {self.log}\n{self.sandbox.logs()}")
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import wait_until
 
+pytestmark = pytest.mark.in_gate("26.05")
+
 SECTIONS = stacks.with_change(stacks.dev(), "worker_nodes.default.features", ["avx2"])
 """The development stack, with a feature."""
 
@@ -86,7 +88,7 @@ def test_what_our_own_checks_cannot_know_slurm_rejects_by_name(
     before = log("config-agent")
     cluster.set_config(rendered(stacks.with_change(SECTIONS, path, value), slurm_version))
     try:
-        wait_until(lambda: "rejected" in log("config-agent").removeprefix(before), "a rejection", 40)
+        wait_until(lambda: "rejected" in log("config-agent").removeprefix(before), "a rejection")
         assert message in log("config-agent").removeprefix(before)
         assert "is UP" in cluster.run("scontrol ping").stdout
     finally:

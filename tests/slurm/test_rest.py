@@ -20,7 +20,8 @@ import pytest
 from slurm.certificates import CERTIFICATE_SEED_BYTES, server_certificate
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.pod import Pod, wait_until
+from tests.slurm.minimal import IMPATIENT
+from tests.slurm.pod import HANG_SECONDS, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 API = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
@@ -93,7 +94,7 @@ def rest(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: py
     """One worker, accounting, the REST API and a client."""
     secret = tmp_path_factory.mktemp("tls")
     secret.chmod(0o755)
-    sandbox = slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox)
+    sandbox = slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox, extra=IMPATIENT)
     found = Rest(sandbox, secret, API[slurm_version])
     found.renew("rest")
     pod = sandbox.add_pod(
@@ -105,7 +106,7 @@ def rest(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: py
         add_users(other)
     pod.start_program("slurmrestd", {"THREADS": "4", "MAX_CONNECTIONS": "64"})
     pod.start_program("rest-proxy")
-    wait_until(lambda: is_healthy(found), sandbox.logs, 30)
+    wait_until(lambda: is_healthy(found), sandbox.logs)
     return found
 
 
@@ -144,6 +145,7 @@ def own_token(rest: Rest, *, age: int = 0, key: bytes = b"") -> str:
 # ---------------------------------------------------------------- work
 
 
+@pytest.mark.in_gate
 def test_a_job_runs_as_the_user_of_the_token(rest: Rest) -> None:
     for user in USERS:
         token = rest.token(user)
@@ -255,6 +257,7 @@ def test_a_body_that_is_too_large_is_refused(rest: Rest) -> None:
     assert done.stdout.endswith("\n413")
 
 
+@pytest.mark.in_gate
 def test_no_token_is_in_a_log(rest: Rest) -> None:
     token = rest.token()
     rest.ask("GET", f"/slurm/API/jobs/?secret={token}", f"Authorization: Bearer {token}")
@@ -300,7 +303,7 @@ def test_a_renewed_certificate_is_taken_without_a_failed_request(rest: Rest) -> 
 
     rest.renew("rest", "renewed")
 
-    wait_until(lambda: answers_to("renewed"), rest.sandbox.logs, 20)
+    wait_until(lambda: answers_to("renewed"), rest.sandbox.logs)
     assert requests.communicate()[0].strip() == "0"
 
 
@@ -315,6 +318,7 @@ def test_a_certificate_that_does_not_fit_its_key_is_not_taken(rest: Rest) -> Non
 # ---------------------------------------------------------------- when something is away
 
 
+@pytest.mark.in_gate
 def test_slurmctld_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> None:
     token, controller = rest.token(), rest.sandbox.controller
     controller.run("pkill -KILL -x slurmctld")
@@ -327,7 +331,50 @@ def test_slurmctld_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> 
     assert rest.ask("GET", "/slurmdb/API/jobs/", token="nonsense")[0] >= 400
 
     controller.start_program("slurmctld")
-    wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=token)[0] == 200, rest.sandbox.logs, 60)
+    wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=token)[0] == 200, rest.sandbox.logs)
+
+
+PLAYED = """
+import http.server, os, socketserver
+class Handler(http.server.BaseHTTPRequestHandler):
+    asked = set()
+    def answer(self):
+        status = 502 if self.path in Handler.asked else 500
+        Handler.asked.add(self.path)
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(status)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+    do_GET = do_POST = answer
+    def address_string(self):
+        return "proxy"
+path = "/run/slurmstack/slurmrestd.sock"
+os.unlink(path)
+server = socketserver.UnixStreamServer(path, Handler)
+os.chmod(path, 0o666)
+server.serve_forever()
+"""
+"""A slurmrestd whose slurmctld ends while it is asked, and is away from then on."""
+
+
+def test_what_only_reads_is_asked_once_more_where_slurmctld_ends_meanwhile(rest: Rest) -> None:
+    """slurmrestd says 500 then, as for what Slurm refuses; a job that may be submitted is not submitted again."""
+    token = rest.token()
+    rest.pod.run("pkill -KILL -x slurmrestd")
+    (rest.pod.root / "run/slurmstack/played.py").write_text(PLAYED)
+    played = subprocess.Popen(rest.pod.command(["python3", "/run/slurmstack/played.py"]), stderr=subprocess.DEVNULL)
+    try:
+        ready = ("GET", "/slurm/API/ready/")
+        wait_until(lambda: rest.ask(*ready, token=token)[0] != 503, rest.sandbox.logs)
+        assert rest.ask("GET", "/slurm/API/jobs/", token=token)[0] == 502
+        assert rest.submit("true", token)[0] == 500
+    finally:
+        played.kill()
+        rest.pod.run("pkill -KILL -f played.py")
+        played.wait()
+        rest.pod.start_program("slurmrestd", {"THREADS": "4", "MAX_CONNECTIONS": "64"})
+        wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=rest.token())[0] == 200, rest.sandbox.logs)
 
 
 def test_slurmrestd_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> None:
@@ -354,6 +401,6 @@ def test_a_request_that_runs_is_finished_when_the_pod_leaves(rest: Rest) -> None
 
     assert b"jobs" in request.communicate()[0]
     assert request.returncode == 0
-    assert proxy.wait(timeout=30) == 0
+    assert proxy.wait(HANG_SECONDS) == 0
     rest.pod.start_program("rest-proxy")
     wait_until(lambda: is_healthy(rest), rest.sandbox.logs)

@@ -73,7 +73,7 @@ def nothing_left(cluster: SlurmSandbox, disk: Path) -> Iterator[None]:
     """Whatever a test does, of its jobs nothing is on the disk afterwards."""
     yield
     cluster.run("scancel --user=alice; scancel --user=bob")
-    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs, 60)
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs)
     wait_until(lambda: on_disk(disk) == ["jobs"], lambda: f"{on_disk(disk)}\n{cluster.logs()}")
 
 
@@ -150,8 +150,7 @@ def test_jobs_find_a_node_by_the_room_that_it_has(cluster: SlurmSandbox) -> None
     assert user(cluster, f"srun -Q -n1 --tmp={DISK_MIB}M --chdir=/ echo ran") == "ran\n"
     told = user(cluster, f"srun -Q -n1 --tmp={DISK_MIB + 1}M --chdir=/ echo ran", fails=True)
     assert "Requested node configuration is not available" in told
-    state = f"sinfo --noheader --nodes={NODE} --format=%T"
-    wait_until(lambda: cluster.run(state).stdout.strip() == "idle", "the node is not drained for what it has")
+    cluster.wait_for_idle(NODE)  # it is not drained for what it has
 
 
 def test_what_a_waiting_job_asks_for_is_read_from_the_queue(cluster: SlurmSandbox) -> None:
@@ -184,7 +183,7 @@ def test_a_disk_that_is_not_mounted_keeps_the_worker_from_starting(
         pod = cluster.start_worker_on("default-2", binds={tmp_path: "/tmp"}, env=scratch_env(slurm_version))
         wait_until(lambda: pod.processes[-1].poll() is not None, cluster.logs)
         assert "has 64 MiB on this machine, and scratch.size says 1024 MiB: mount the disk" in pod.log("slurmd")
-        assert "default-2" not in cluster.run("sinfo --noheader --Node --format=%N").stdout
+        assert "default-2" not in cluster.node_states()
     finally:
         cluster.remove_pod("default-2")
         subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)

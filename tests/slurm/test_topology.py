@@ -11,6 +11,10 @@ from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.switches import LABELS_FILE, NODES, TREE, leaf, leaves_of
 
+pytestmark = pytest.mark.soak
+
+FOUR = [f"default-{number}" for number in range(4)]
+
 
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> KubernetesSandbox:
@@ -26,7 +30,7 @@ def four(cluster: KubernetesSandbox) -> KubernetesSandbox:
     for name, labels in NODES.items():
         cluster.label(name, **labels)
     await_leaves(cluster, {number: "core.a" if number % 2 == 0 else "core.b" for number in range(4)})
-    wait_until(lambda: all(is_idle(cluster, number) for number in range(4)), cluster.logs)
+    cluster.wait_for_idle(*FOUR)
     return cluster
 
 
@@ -35,17 +39,12 @@ def leaves(cluster: KubernetesSandbox) -> dict[int, str]:
     return {int(name.removeprefix("default-")): leaf for name, leaf in leaves_of(cluster).items()}
 
 
-def await_leaves(cluster: KubernetesSandbox, wanted: dict[int, str], timeout: float = 60) -> None:
+def await_leaves(cluster: KubernetesSandbox, wanted: dict[int, str]) -> None:
     """Wait until these nodes are shown below these switches."""
     try:
-        wait_until(lambda: wanted.items() <= leaves(cluster).items(), f"leaves {wanted}", timeout)
+        wait_until(lambda: wanted.items() <= leaves(cluster).items(), f"leaves {wanted}")
     except AssertionError as error:
         raise AssertionError(f"{error}; there are {leaves(cluster)}\n{cluster.logs()}") from None
-
-
-def is_idle(cluster: KubernetesSandbox, number: int) -> bool:
-    """Whether a node is there and takes jobs."""
-    return cluster.run(f"sinfo -h -n default-{number} -o %T").stdout.strip() == "idle"
 
 
 def state(cluster: KubernetesSandbox, job: str) -> str:
@@ -71,15 +70,15 @@ def test_a_job_of_two_nodes_gets_one_switch(four: KubernetesSandbox) -> None:
     submit(four, "sleep 60", "-w", "default-0", "--exclusive")
     wait_until(lambda: four.run("squeue -h -o %t").stdout.strip() == "R", "the job to run")
 
-    plain = four.run("srun -N2 hostname", timeout=30)
-    asked = four.run("srun -N2 --switches=1 hostname", timeout=30)
+    plain = four.run("srun -N2 hostname")
+    asked = four.run("srun -N2 --switches=1 hostname")
 
     assert sorted(plain.stdout.split()) == ["default-1", "default-3"], four.logs()
     assert sorted(asked.stdout.split()) == ["default-1", "default-3"]
 
 
 def test_jobs_may_span_switches_where_one_is_not_enough(four: KubernetesSandbox) -> None:
-    assert len(four.run("srun -N4 hostname", timeout=30).stdout.split()) == 4
+    assert len(four.run("srun -N4 hostname").stdout.split()) == 4
 
 
 def test_a_relabelled_node_moves_in_the_tree_and_its_job_runs_on(four: KubernetesSandbox) -> None:
@@ -91,7 +90,7 @@ def test_a_relabelled_node_moves_in_the_tree_and_its_job_runs_on(four: Kubernete
 
     four.label("node-1", **leaf("c"))
 
-    await_leaves(four, {0: "core.a", 1: "core.c", 2: "core.a", 3: "core.b"}, 40)
+    await_leaves(four, {0: "core.a", 1: "core.c", 2: "core.a", 3: "core.b"})
     assert four.run("squeue -h -o %t").stdout.strip() == "R"
     assert four.run(task, pod="default-2").stdout == before
     assert four.run("pgrep -o slurmctld").stdout == slurmctld
@@ -101,8 +100,8 @@ def test_a_node_without_labels_runs_jobs_from_a_switch_of_its_own(four: Kubernet
     four.start_worker("default-4")
 
     await_leaves(four, {4: "unknown"})
-    wait_until(lambda: is_idle(four, 4), four.logs)
-    assert four.run("srun -N2 -w default-[3-4] hostname", timeout=30).returncode == 0
+    four.wait_for_idle("default-4")
+    assert four.run("srun -N2 -w default-[3-4] hostname").returncode == 0
 
 
 def test_a_queued_job_gets_nodes_that_come_later_and_is_never_put_aside(four: KubernetesSandbox) -> None:
@@ -117,9 +116,9 @@ def test_a_queued_job_gets_nodes_that_come_later_and_is_never_put_aside(four: Ku
     four.start_worker("default-5", on="node-0")
     four.start_worker("default-3")
 
-    wait_until(lambda: state(four, job) == "COMPLETED", f"the job: {four.run('squeue').stdout}", 60)
+    wait_until(lambda: state(four, job) == "COMPLETED", f"the job: {four.run('squeue').stdout}")
     # The job needs no more nodes than there were, so it may be done before the other of the two is in the tree.
-    wait_until(lambda: leaves(four).get(5) == "core.a", f"default-5 under core.a: {leaves(four)}", 60)
+    wait_until(lambda: leaves(four).get(5) == "core.a", f"default-5 under core.a: {leaves(four)}")
 
 
 def test_many_nodes_that_come_together_cost_one_or_two_reconfigurations(four: KubernetesSandbox) -> None:
@@ -128,7 +127,7 @@ def test_many_nodes_that_come_together_cost_one_or_two_reconfigurations(four: Ku
     for number in numbers:
         four.start_worker(f"default-{number}", on=f"node-{number % 4}")
 
-    wait_until(lambda: all(is_idle(four, number) for number in numbers), four.logs, 60)
+    four.wait_for_idle(*(f"default-{number}" for number in numbers))
 
     assert 1 <= reloads(four) - before <= 2, four.controller.log("config-agent")
 
@@ -138,22 +137,28 @@ def test_without_the_api_the_tree_stays_and_new_nodes_still_take_jobs(four: Kube
     try:
         four.place("default-6", "node-0")
         four.start_worker("default-6", on="node-0")
-        wait_until(lambda: is_idle(four, 6), four.logs)
+        four.wait_for_idle("default-6")
         assert {6: "unknown", 0: "core.a", 1: "core.b"}.items() <= leaves(four).items()
-        assert four.run("srun -w default-6 hostname", timeout=30).stdout.strip() == "default-6"
+        assert four.run("srun -w default-6 hostname").stdout.strip() == "default-6"
     finally:
         four.api_down(down=False)
     await_leaves(four, {6: "core.a"})
 
 
 def test_an_administrators_drain_of_a_new_node_is_not_lifted(four: KubernetesSandbox) -> None:
-    four.start_worker("default-7", on="node-0")
-    wait_until(lambda: "default-7" in four.run("sinfo -h -N -o %N").stdout, four.logs)
-    four.run("scontrol update nodename=default-7 state=drain reason='bad memory'")
+    four.api_down(down=True)  # so that it gets its place after the drain
+    try:
+        four.place("default-7", "node-0")
+        four.start_worker("default-7", on="node-0")
+        four.wait_for_idle("default-7")
+        drain = "scontrol update nodename=default-7 state=drain reason='bad memory'"
+        wait_until(lambda: four.run(drain).returncode == 0, four.logs)  # not while slurmctld reads its files
+    finally:
+        four.api_down(down=False)
 
     await_leaves(four, {7: "core.a"})
 
-    assert "bad memory" in four.run("sinfo -h -R").stdout
+    assert "Reason=bad memory" in four.run("scontrol show node default-7").stdout
     four.run("scontrol update nodename=default-7 state=resume")
 
 
@@ -167,15 +172,15 @@ def test_a_tree_is_turned_on_and_off_under_a_running_job(own_cluster: ClusterFac
 
     cluster.set_config(minimal_config(slurm_version, TREE, **LABELS_FILE))
 
-    await_leaves(cluster, {0: "core.a", 1: "core.b"}, 40)
+    await_leaves(cluster, {0: "core.a", 1: "core.b"})
     assert state(cluster, job) == "RUNNING"
-    assert cluster.run("srun -N2 hostname", timeout=30).returncode == 0
+    assert cluster.run("srun -N2 hostname").returncode == 0
 
     cluster.set_config(plain)
 
     wait_until(lambda: not leaves(cluster), "no tree")
     assert state(cluster, job) == "RUNNING"
-    assert cluster.run("srun -N2 hostname", timeout=30).returncode == 0
+    assert cluster.run("srun -N2 hostname").returncode == 0
 
 
 def test_a_controller_that_restarts_has_the_tree_at_once(four: KubernetesSandbox) -> None:
@@ -188,7 +193,7 @@ def test_a_controller_that_restarts_has_the_tree_at_once(four: KubernetesSandbox
         four.controller.start_program("slurmctld")
         wait_until(lambda: "is UP" in four.run("scontrol ping").stdout, four.logs)
         assert leaves(four) == tree
-        wait_until(lambda: all(is_idle(four, number) for number in range(4)), four.logs)
-        assert four.run("srun -N4 hostname", timeout=30).returncode == 0
+        four.wait_for_idle(*FOUR)
+        assert four.run("srun -N4 hostname").returncode == 0
     finally:
         four.api_down(down=False)

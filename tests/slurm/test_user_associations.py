@@ -8,8 +8,9 @@ from config import load_config
 from images.controller.configuration import config_hash
 from slurm.users import identity_files
 from tests import stacks
-from tests.slurm.accounting import AccountingSandbox, accounting_config, sacctmgr
+from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import accounting_config
 from tests.slurm.pod import LIBEXEC, wait_until
 
 UIDS = {"alice": 23101, "bob": 23102, "carol": 23103}
@@ -74,5 +75,5 @@ def test_an_association_that_waited_for_its_user_has_the_number_when_the_list_is
 
     declare(cluster, "alice", "bob", "carol")
 
-    wait_until(lambda: known_uid(cluster, "carol") == str(UIDS["carol"]), lambda: known_uid(cluster, "carol"), 5)
+    wait_until(lambda: known_uid(cluster, "carol") == str(UIDS["carol"]), lambda: known_uid(cluster, "carol"))
     assert submit(cluster, "carol") == "ml"

@@ -35,7 +35,7 @@ def cluster(slurm_cluster: ClusterFactory, tmp_path_factory: pytest.TempPathFact
     login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail", secret: "/secrets/ssh"})
     login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
     login.start_program("sshd", {"JAIL": "/jail", "USER_LIMITS": login_limits(LIMITS)})
-    wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, lambda: login.log("sshd"), 30)
+    wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, lambda: login.log("sshd"))
     return sandbox
 
 

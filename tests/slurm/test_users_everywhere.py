@@ -17,6 +17,8 @@ from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
+pytestmark = pytest.mark.in_gate
+
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 TEAM = "PartitionName=team Nodes=default State=UP AllowGroups=ml"
 FIRST: dict[str, Any] = {
@@ -73,7 +75,7 @@ def user_id(cluster: SlurmSandbox, pod: str, name: str) -> str:
 def as_user(cluster: SlurmSandbox, uid: int, command: str) -> tuple[int, str]:
     """(exit code, output) of a command of this user on the worker's side of the jail."""
     user = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-    done = cluster.run([*user, "bash", "-c", f"cd /tmp && {command}"], pod="default-0", timeout=60)
+    done = cluster.run([*user, "bash", "-c", f"cd /tmp && {command}"], pod="default-0")
     return done.returncode, done.stdout + done.stderr
 
 

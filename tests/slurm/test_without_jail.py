@@ -135,7 +135,7 @@ def test_a_batch_job_whose_output_cannot_be_written_fails_once(cluster: SlurmSan
     job = submit(cluster, "true", "--requeue")
     await_state(cluster, job, "FAILED")
     assert (job_field(cluster, job, "ExitCode"), job_field(cluster, job, "Restarts")) == ("0:53", "0")
-    assert cluster.run("sinfo --noheader --format=%T").stdout == "idle\n"
+    cluster.wait_for_idle("plain-0")
 
 
 def test_nobody_deletes_the_files_of_others_and_a_job_s_own_go_with_it(cluster: SlurmSandbox) -> None:

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import IMPATIENT
 from tests.slurm.pod import LIBEXEC, wait_until
 from tests.slurm.sandbox import SlurmSandbox
+
+pytestmark = pytest.mark.in_gate
 
 OUR_REASON = "slurmstack: pod leaving"
 
@@ -112,7 +115,7 @@ def test_a_pod_that_takes_the_name_again_lifts_our_own_drain(cluster: SlurmSandb
     cluster.start_worker(worker)
 
     wait_until(lambda: states(cluster, worker) == {"IDLE", "DYNAMIC_NORM"}, cluster.logs)
-    assert cluster.run(f"srun -w {worker} hostname", timeout=20).stdout.strip() == worker
+    assert cluster.run(f"srun -w {worker} hostname").stdout.strip() == worker
 
 
 def test_a_pod_that_takes_the_name_again_lifts_our_own_down(cluster: SlurmSandbox, worker: str) -> None:
@@ -140,9 +143,9 @@ def test_a_pod_that_takes_the_name_again_keeps_an_administrators_drain(cluster: 
 def test_leaving_without_a_controller_and_without_jobs_ends_on_its_own(
     own_cluster: ClusterFactory, cluster: SlurmSandbox, slurm_version: str
 ) -> None:
-    other = own_cluster(slurm_version, workers=1)
+    other = own_cluster(slurm_version, workers=1, extra=IMPATIENT)
     other.run("pkill -KILL slurmctld")
 
-    done = other.run([f"{LIBEXEC}/leave"], pod="default-0", timeout=60)
+    done = other.run([f"{LIBEXEC}/leave"], pod="default-0")
 
     assert done.returncode == 0
