@@ -4,12 +4,12 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
-from local import processes
+import pytest
+
+from local import cgroups, files, processes, procstat
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def _record(pid: int, **changes: object) -> processes.Record:
@@ -45,14 +45,62 @@ def test_a_process_that_ended_is_dead_even_while_nobody_waited_for_it() -> None:
     process.poll()
 
 
+def _stat(state: str, *, threads: int, name: str = "true") -> str:
+    numbers = [str(number) for number in range(4, 53)]
+    numbers[20 - 4] = str(threads)
+    return f"42 ({name}) {state} {' '.join(numbers)}"
+
+
 def test_the_start_time_is_read_behind_a_name_with_parentheses() -> None:
-    rest = " ".join(str(number) for number in range(4, 53))
-    assert processes.parse_start_ticks(f"42 (a) b) S {rest}") == 22
+    assert procstat.start_ticks(_stat("S", threads=1, name="a) b")) == 22
 
 
-def test_a_zombie_has_no_start_time() -> None:
-    rest = " ".join(str(number) for number in range(4, 53))
-    assert processes.parse_start_ticks(f"42 (true) Z {rest}") is None
+def test_a_zombie_has_ended_when_the_last_of_its_threads_has() -> None:
+    """Until then its ports are taken: what is started in its place would find them in use."""
+    assert procstat.start_ticks(_stat("Z", threads=1)) is None
+    assert procstat.start_ticks(_stat("Z", threads=2)) == 22
+
+
+@pytest.fixture
+def entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Processes that would have been put into a cgroup."""
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
+    entered: list[int] = []
+    monkeypatch.setattr(cgroups, "enter", lambda pid, _: entered.append(pid))
+    return entered
+
+
+DAEMON = ("/bin/sh", "-c", "echo began; exec sleep 60")
+
+
+def test_a_daemon_is_recorded_and_begins(entered: list[int]) -> None:
+    record = processes.start("etcd", DAEMON, os.environ)
+    try:
+        assert processes.is_running("etcd")
+        assert entered == [record.pid]
+        while not processes.log_tail("etcd"):
+            assert processes.is_running("etcd")
+        assert processes.log_tail("etcd") == "began"
+    finally:
+        processes.stop("etcd")
+    assert not processes.is_running("etcd")
+
+
+def test_a_start_that_is_interrupted_before_the_record_leaves_no_daemon_that_nobody_knows(
+    entered: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had the port of the next one (etcd: address already in use), and outlived `down`."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "write_whole", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        processes.start("etcd", DAEMON, os.environ)
+    [pid] = entered
+    os.waitpid(pid, 0)  # it ends by itself
+    assert processes.log_tail("etcd") == ""
+    assert not processes.is_running("etcd")
 
 
 def test_a_half_written_record_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
