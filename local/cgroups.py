@@ -13,7 +13,7 @@ import signal
 import time
 from pathlib import Path
 
-from local import paths
+from local import paths, procstat
 
 _MOUNT = Path("/sys/fs/cgroup")
 _TRACKING = ("pids", "freezer", "systemd")  # v1: the hierarchy in which daemons are put, the first that exists
@@ -111,13 +111,13 @@ def kill_all(*relative: str, timeout_s: float = 60) -> set[int]:
 
 
 def _living(pids: set[int]) -> set[int]:
-    """Leave out zombies: dead already, and waited for only by a parent that may be us."""
+    """Leave out zombies that are dead already, and waited for only by a parent that may be us."""
     living = set()
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            if not procstat.has_ended(Path(f"/proc/{pid}/stat").read_text()):
                 living.add(pid)
     return living
 

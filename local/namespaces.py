@@ -53,12 +53,11 @@ def enter(name: str, *, with_mounts: bool) -> list[str]:
 
 
 def create_control() -> None:
-    """Make the control plane's network namespace."""
+    """Make the control plane's network namespace. What is in it comes with its cable (`network.connect_control`)."""
     remove(CONTROL)
     _prepare_directory()
     net_file(CONTROL).touch()
     run(["unshare", f"--net={net_file(CONTROL)}", "true"])
-    run([*enter(CONTROL, with_mounts=False), "ip", "link", "set", "lo", "up"])
 
 
 def create_node(name: str) -> None:

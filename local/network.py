@@ -79,9 +79,12 @@ def ensure_host(addresses: Addresses) -> list[str]:
 
 
 def connect_control(addresses: Addresses, nodes: int) -> None:
-    """Plug the control plane's namespace into the bridge; it knows the way to all pods and Services."""
+    """Plug the control plane's namespace into the bridge; it knows the way to all pods and Services.
+
+    Its own loopback comes up here, as what was interrupted before its cable is done again.
+    """
     own = f"{addresses.control_plane}/{addresses.node_prefix}"
-    _plug(namespaces.CONTROL, own, addresses.host, _cluster_routes(addresses, nodes))
+    _plug(namespaces.CONTROL, own, addresses.host, ["link set dev lo up", *_cluster_routes(addresses, nodes)])
 
 
 def connect_node(index: int, addresses: Addresses, nodes: int) -> None:

@@ -15,12 +15,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import cgroups, files, paths
+from local import cgroups, files, paths, procstat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _LOG_LIMIT_BYTES = 20_000_000
+
+_WHEN_RECORDED = 'read -r word && exec "$@" </dev/null'
+"""What a daemon is until it is recorded: a shell that ends where nobody sends it a line any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +50,9 @@ def start_ticks(pid: int) -> int | None:
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:
-        return parse_start_ticks(Path(f"/proc/{pid}/stat").read_text())
+        return procstat.start_ticks(Path(f"/proc/{pid}/stat").read_text())
     except OSError:
         return None
-
-
-def parse_start_ticks(stat: str) -> int | None:
-    """Read `/proc/PID/stat`: the name in parentheses may itself have spaces and parentheses."""
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in {"Z", "X"} else int(fields[19])
 
 
 def record_of(component: str) -> Record | None:
@@ -78,23 +75,40 @@ def log_path(component: str) -> Path:
 
 
 def start(component: str, command: Sequence[str], env: Mapping[str, str]) -> Record:
-    """Start a daemon in a session of its own, its output appended to its log."""
+    """Start a daemon in a session of its own, its output appended to its log.
+
+    It is recorded before it begins: whoever interrupts or kills us at whatever moment, no daemon runs on unknown, with
+    its port taken.
+    """
     log = log_path(component)
     log.parent.mkdir(parents=True, exist_ok=True)
     _rotate(log)
+    reader, writer = os.pipe()
+    try:
+        pid = _spawn_waiting(command, env, log, reader)
+        cgroups.enter(pid, component)
+        record = Record(pid=pid, start_ticks=start_ticks(pid) or 0, boot_id=boot_id(), started_at=time.time())
+        files.write_whole(_record_path(component), json.dumps(asdict(record)), durable=False)
+        with contextlib.suppress(BrokenPipeError):  # it was killed meanwhile, which is found out as of any other daemon
+            os.write(writer, b"go\n")
+    finally:
+        os.close(writer)
+        os.close(reader)
+    return record
+
+
+def _spawn_waiting(command: Sequence[str], env: Mapping[str, str], log: Path, reader: int) -> int:
+    """Make the process that becomes the daemon when there is a line to be read; its id, which stays."""
     actions = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, reader, 0),
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     defaults = [signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP]
-    pid = os.posix_spawn(
-        command[0], list(command), dict(env), file_actions=actions, setsid=True, setsigdef=defaults, setsigmask=[]
+    shell = ["/bin/sh", "-c", _WHEN_RECORDED, "sh", *command]
+    return os.posix_spawn(
+        shell[0], shell, dict(env), file_actions=actions, setsid=True, setsigdef=defaults, setsigmask=[]
     )
-    cgroups.enter(pid, component)
-    record = Record(pid=pid, start_ticks=start_ticks(pid) or 0, boot_id=boot_id(), started_at=time.time())
-    files.write_whole(_record_path(component), json.dumps(asdict(record)), durable=False)
-    return record
 
 
 def stop(component: str, *, grace_s: float = 0) -> bool:

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,7 +19,6 @@ from cryptography.x509.oid import NameOID
 
 from images.common.slurm_node import SET_ASIDE
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
-from tests.e2e.slow_thread import slow_down
 from tests.e2e.small_volumes import Disk
 
 
@@ -196,28 +194,6 @@ def full(disk: Disk, share: float) -> Iterator[None]:
 
 
 @contextmanager
-def slow(disk: Disk) -> Iterator[None]:
-    """It answers for one second of half a minute: the check that touches it first waits longer than it may."""
-    over = Event()
-
-    def stop_and_go() -> None:
-        while not over.wait(1):
-            disk.freeze()
-            try:
-                over.wait(30)
-            finally:
-                disk.thaw()
-
-    thread = Thread(target=stop_and_go)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-@contextmanager
 def claim_without_a_class(slurm: SlurmOnKubernetes) -> Iterator[None]:
     """A volume claim of a storage class that is not there."""
     spec = {
@@ -319,36 +295,3 @@ def restarting_container(slurm: SlurmOnKubernetes) -> Iterator[None]:
         yield
     finally:
         slurm.kubectl.run("delete", "pod", "of-a-test", *namespace)
-
-
-@contextmanager
-def slow_scheduler(slurm: SlurmOnKubernetes) -> Iterator[None]:
-    """Its thread has hardly any CPU. With so many jobs, each with its own record, a cycle is a millisecond of that."""
-    submit = "cd /; sbatch --parsable --uid=alice --output=/dev/null --exclusive"
-    slurm.slurm(f"{submit} --nodes=1 --wrap 'sleep 900'")
-    array = slurm.slurm(f"{submit} --nodes=2 --array=0-999 --wrap 'sleep 900'").strip()
-    slurm.slurm(f"scontrol update jobid={array}_[0-998] nice=1")
-    over = Event()
-    thread = Thread(target=slow_down, args=(scheduling_thread(slurm), over))
-    thread.start()
-    try:
-        slurm.slurm(f"{submit} --nodes=2 --wrap 'sleep 900'")  # which asks for a cycle
-        yield
-    finally:
-        over.set()
-        thread.join()
-        slurm.slurm("scancel --user=alice")
-
-
-def scheduling_thread(slurm: SlurmOnKubernetes) -> Path:
-    """Its directory in this machine's /proc."""
-    uid = slurm.pods()["controller-0"]["metadata"]["uid"]
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if uid in (process / "cgroup").read_text():
-                for thread in (process / "task").iterdir():
-                    if (thread / "comm").read_text() == "sched_agent\n":
-                        return thread
-        except OSError:
-            continue  # it has ended
-    raise AssertionError("no thread of slurmctld schedules")

@@ -100,13 +100,11 @@ def only_data_is_left(slurm: SlurmOnKubernetes) -> None:
     What tests have put there stays, as what people have.
     """
     there = ("-n", slurm.namespace)
-    for kind in sorted({*KINDS, "pod"}):
-        ours = slurm.kubectl.items(kind, *there, "-l", cluster_labels(slurm.namespace))
-        left = {item["metadata"]["name"] for item in ours}
-        if kind == "persistentvolumeclaim":
-            assert {"jail", "controller-state", "database-data"} <= left
-        else:
-            assert left <= {GENERATED}, kind
+    ours = slurm.kubectl.items(",".join({*KINDS, "pod"}), *there, "-l", cluster_labels(slurm.namespace))
+    left = {(item["kind"], item["metadata"]["name"]) for item in ours}
+    claims_left = {name for kind, name in left if kind == "PersistentVolumeClaim"}
+    assert {"jail", "controller-state", "database-data"} <= claims_left
+    assert {(kind, name) for kind, name in left if kind != "PersistentVolumeClaim"} <= {("Secret", GENERATED)}
     assert slurm.kubectl.items("secret", GENERATED, *there)
     assert not slurm.kubectl.items("lease", "slurmstack", *there)
     claims = slurm.kubectl.items("persistentvolumeclaim", "-n", slurm.namespace, "-l", KEPT)

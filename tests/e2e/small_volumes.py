@@ -1,4 +1,4 @@
-"""Volumes of the local cluster on small disks of their own, which a test may fill and freeze."""
+"""Volumes of the local cluster on small disks of their own, which a test may fill."""
 
 from __future__ import annotations
 
@@ -27,13 +27,6 @@ class Disk:
 
     def empty(self) -> None:
         self._file.unlink(missing_ok=True)
-
-    def freeze(self) -> None:
-        """Whoever writes waits from now on."""
-        _run("fsfreeze", "--freeze", str(self.directory))
-
-    def thaw(self) -> None:
-        _run("fsfreeze", "--unfreeze", str(self.directory))
 
     @property
     def _file(self) -> Path:

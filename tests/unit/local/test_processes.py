@@ -3,12 +3,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from local import processes
+import pytest
+
+from local import processes, procstat
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def _record(pid: int, **changes: object) -> processes.Record:
@@ -34,14 +34,20 @@ def test_a_record_from_before_a_reboot_is_dead_even_if_the_numbers_match() -> No
     assert not _record(os.getpid(), boot_id="another").is_alive()
 
 
+def _stat(state: str, *, threads: int, name: str = "true") -> str:
+    numbers = [str(number) for number in range(4, 53)]
+    numbers[20 - 4] = str(threads)
+    return f"42 ({name}) {state} {' '.join(numbers)}"
+
+
 def test_the_start_time_is_read_behind_a_name_with_parentheses() -> None:
-    rest = " ".join(str(number) for number in range(4, 53))
-    assert processes.parse_start_ticks(f"42 (a) b) S {rest}") == 22
+    assert procstat.start_ticks(_stat("S", threads=1, name="a) b")) == 22
 
 
-def test_a_zombie_has_no_start_time() -> None:
-    rest = " ".join(str(number) for number in range(4, 53))
-    assert processes.parse_start_ticks(f"42 (true) Z {rest}") is None
+def test_a_zombie_has_ended_when_the_last_of_its_threads_has() -> None:
+    """Until then its ports are taken: what is started in its place would find them in use."""
+    assert procstat.start_ticks(_stat("Z", threads=1)) is None
+    assert procstat.start_ticks(_stat("Z", threads=2)) == 22
 
 
 def test_a_half_written_record_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
