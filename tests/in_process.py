@@ -56,7 +56,7 @@ def _guarded(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     return guarded
 
 
-def _sleep_guarded(sleep: Callable[[float], None]) -> Callable[[float], None]:
+def _sleep_guarded(sleep: Callable[[float], None]) -> Any:
     @functools.wraps(sleep)
     def guarded(seconds: float, /) -> None:
         if _guard.watching and seconds > LONGEST_SLEEP:

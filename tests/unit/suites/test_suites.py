@@ -156,7 +156,7 @@ def test_a_cluster_that_somebody_uses_is_not_taken_down(
     class There:
         exists = True
 
-    monkeypatch.setattr(gate.cluster, "status", There)
+    monkeypatch.setattr("local.cluster.status", There)
     played = PlayedPytest()
     assert gate.run_gate(GATE, run=played) == 2
     assert not played.commands
@@ -178,8 +178,8 @@ def record(**changes: object) -> Record:
 
 
 def test_check_prints_how_each_stage_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(full.tree, "tree", lambda: "this")
-    monkeypatch.setattr(full.tree, "commits_since", lambda _: 41)
+    monkeypatch.setattr(tree, "tree", lambda: "this")
+    monkeypatch.setattr(tree, "commits_since", lambda _: 41)
     full.write("lanes", record(quarantined=(A, B)), tmp_path)
     full.write("soak", record(tree="this", failed=(C,)), tmp_path)
     lines = {line.partition(":")[0]: line for line in full.record_lines(tmp_path)}
