@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.asking_doctor import doctor, findings, first
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
+
+pytestmark = pytest.mark.watch
 
 HUGE = {"size": 1, "resources": {"cpus": 500, "memory": "2Gi"}}
 

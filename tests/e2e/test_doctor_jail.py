@@ -17,6 +17,8 @@ from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.e2e.small_volumes import Disk, small_volumes
 from tests.stacks import ROOT, dev, with_change
 
+pytestmark = pytest.mark.watch
+
 NAMESPACE = "e2e-doctor-jail"
 
 

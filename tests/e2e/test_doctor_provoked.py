@@ -16,6 +16,8 @@ from tests.e2e import going_wrong
 from tests.e2e.asking_doctor import await_nothing_found, findings, first
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
 
+pytestmark = pytest.mark.watch
+
 ENFORCE = "pod-security.kubernetes.io/enforce"
 
 QUOTA = {

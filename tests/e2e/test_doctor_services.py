@@ -14,6 +14,8 @@ from tests.e2e.asking_doctor import await_nothing_found, doctor, findings, first
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
 from tests.stacks import with_change
 
+pytestmark = pytest.mark.watch
+
 AWAY = "localhost/slurmstack/none:1"
 
 

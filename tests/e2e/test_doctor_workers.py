@@ -16,6 +16,8 @@ from tests.e2e.asking_doctor import doctor, first
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
 from tests.e2e.ill_workers import ILL, SLOW
 
+pytestmark = pytest.mark.watch
+
 FREEZER = Path("/sys/fs/cgroup/freezer")
 """Of version 1 of cgroups: what is frozen there cannot even be killed."""
 

@@ -23,6 +23,8 @@ from tests.e2e.small_volumes import Disk, small_volumes
 from tests.panels import as_asked
 from tests.stacks import dev, with_change
 
+pytestmark = pytest.mark.watch
+
 NAMESPACE = "e2e-monitoring"
 
 
