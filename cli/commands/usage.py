@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,10 +13,9 @@ from cli.commands.options import ConfigOption, CsvOption, EndOption, JsonOption,
 from cli.errors import USAGE, Failure
 from cli.stack import open_stack
 from cli.usage.asked import dimensions_of, period_of, refuse_both
-from cli.usage.plot import check_path, plot
 from cli.usage.present import as_csv, as_data, print_table
 from cli.usage.query import read_runs, refuse_without_accounting
-from cli.usage.times import STEPS, fitting_step
+from cli.usage.times import STEPS
 from cli.usage.totals import DIMENSIONS, summarize
 
 
@@ -33,14 +31,7 @@ def usage(
     ] = None,
     as_json: JsonOption = False,
     as_csv_: CsvOption = False,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot", metavar="FILE", help="Also write a picture of the hours over time: a .png or .svg file.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Show who used how many CPU and GPU hours.
 
     An hour of one CPU (or GPU) that was allocated to a job counts, whether the job made use of it or not. Jobs that are
@@ -56,14 +47,12 @@ def usage(
 
       slurmstack usage --start 2026-10-01 --end 2026-11-01 --csv > october.csv
 
-      slurmstack usage --step week --start now-90days --plot usage.png
+      slurmstack usage --step week --start now-90days --json
     """
     dimensions = dimensions_of(by, DIMENSIONS)
     if step is not None and step not in STEPS:
         raise Failure(f"--step {step!r} is none of {', '.join(STEPS)}", code=USAGE)
     refuse_both(as_json=as_json, as_csv=as_csv_)
-    if picture is not None:
-        check_path(picture)
     first, last = period_of(start, end, datetime.now(UTC))
     stack = open_stack(config)
     refuse_without_accounting(stack.config)
@@ -76,8 +65,3 @@ def usage(
         typer.echo(as_csv(found), nl=False)
     else:
         print_table(found)
-    if picture is not None:
-        steps = step or fitting_step(first, last)
-        drawn = summarize(runs, start=first, end=last, by=dimensions, step=steps)
-        plot(drawn, picture, title=f"Usage of {namespace} by {' and '.join(dimensions)}")
-        typer.echo(f"picture: {picture}", err=True)

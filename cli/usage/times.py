@@ -79,11 +79,3 @@ def _next(at: datetime, step: str) -> datetime:
     if step == "month":
         return (at + timedelta(days=32)).replace(day=1)
     return at + UNITS[step]
-
-
-def fitting_step(start: datetime, end: datetime) -> str:
-    """The step that gives a picture with a readable number of bars."""
-    days = (end - start) / timedelta(days=1)
-    if days <= 45:
-        return "day"
-    return "week" if days <= 366 else "month"

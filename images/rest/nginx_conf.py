@@ -110,9 +110,9 @@ http {{
             }}
             proxy_intercept_errors on;
             error_page 401 511 = @bad_token;
-            # Where slurmctld ends while it is asked, slurmrestd says 500 ("Connection reset by peer"), as for what Slurm
-            # refuses. What only reads is asked once more: then it is 502, or slurmctld is back. An `if` inherits no
-            # error_page beside its own.
+            # Where slurmctld ends while it is asked, slurmrestd says 500 ("Connection reset by peer"), as for what
+            # Slurm refuses. What only reads is asked once more: then it is 502, or slurmctld is back. An `if` inherits
+            # no error_page beside its own.
             if ($request_method = GET) {{
                 error_page 401 511 = @bad_token;
                 error_page 500 = @once_more;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from cli.commands import usage as usage_commands
 from cli.errors import Failure
 from cli.kubectl.client import NO_SLURMDBD
-from cli.usage.plot import check_path
 from cli.usage.query import read_runs
 from tests.unit.cli.usage.controller import Controller
 from tests.unit.cli.usage.lines import NOW, START, epoch, line
@@ -21,22 +19,21 @@ from tests.unit.cli.usage.lines import NOW, START, epoch, line
 def call(monkeypatch: pytest.MonkeyPatch, controller: Controller, **options: Any) -> None:
     """The command, on the development stack with this controller."""
     monkeypatch.setattr(usage_commands, "reach", lambda _: controller)
-    values = {"by": "account", "as_json": False, "as_csv_": False, "picture": None}
+    values = {"by": "account", "as_json": False, "as_csv_": False}
     usage_commands.usage(**{**values, **options})
 
 
 def test_the_command_asks_the_controller_and_prints(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     controller = Controller(line("7", ("alice", "ml"), 1, 3, "cpu=4"))
     options = {"start": "2026-11-20", "end": "2026-11-20T12:00", "by": "user, account"}
     monkeypatch.setattr(usage_commands, "datetime", _Clock)
-    call(monkeypatch, controller, **options, as_json=True, picture=tmp_path / "usage.png")
+    call(monkeypatch, controller, **options, as_json=True)
     document = json.loads(capsys.readouterr().out)
     assert document["rows"][0]["cpu_hours"] == 8.0
     assert document["by"] == ["user", "account"]
     assert document["namespace"] == "slurm"
-    assert (tmp_path / "usage.png").exists()
     first, asked = controller.asked
     assert "sacctmgr" in first[-3]  # whether slurmdbd answers at all
     assert asked[:6] == ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld")
@@ -114,7 +111,3 @@ def test_what_sacct_cannot_have_printed_is_no_traceback() -> None:
     controller: Any = Controller("hello\n")
     with pytest.raises(Failure, match="not understood"):
         read_runs(controller, "slurm", START, NOW)
-
-
-def test_a_picture_goes_only_where_it_can() -> None:
-    check_path(Path("USAGE.PNG"))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.usage.times import TimeError, fitting_step, intervals, parse_time
+from cli.usage.times import TimeError, intervals, parse_time
 
 NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)  # a Saturday
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -57,8 +57,3 @@ def test_times_are_written_as_for_sacct(text: str, expected: str) -> None:
 def test_other_times_are_refused_with_examples(text: str) -> None:
     with pytest.raises(TimeError, match="write 2026-11-01"):
         parse_time(text, NOW)
-
-
-@pytest.mark.parametrize(("days", "step"), [(1, "day"), (30, "day"), (90, "week"), (800, "month")])
-def test_a_picture_has_a_readable_number_of_bars(days: int, step: str) -> None:
-    assert fitting_step(NOW - timedelta(days=days), NOW) == step

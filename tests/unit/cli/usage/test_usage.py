@@ -1,20 +1,17 @@
-"""Who used how much: from sacct's lines to hours, tables and pictures."""
+"""Who used how much: from sacct's lines to hours and tables."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
-from xml.dom import minidom
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.usage.plot import MOST_COLORS, plot, stacks, tick_labels
 from cli.usage.present import as_csv, as_data, print_table
 from cli.usage.records import DELIMITER, UNKNOWN, RecordError, Run, parse_runs, sacct_command
 from cli.usage.totals import Usage, summarize
@@ -235,50 +232,3 @@ def test_a_table_with_everything_fits_a_terminal_and_is_not_broken_elsewhere(
 def test_an_empty_report_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(total([]))
     assert capsys.readouterr().out.startswith("no job ran from 2026-11-20 00:00 to 2026-11-22 00:00 UTC")
-
-
-@pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
-def test_a_picture_is_written_without_a_display(tmp_path: Path, suffix: str, magic: bytes) -> None:
-    path = tmp_path / f"usage{suffix}"
-    plot(total([run(22, 26, gpus=1)], step="day"), path, title="Usage of slurm")
-    assert path.read_bytes().startswith(magic)
-
-
-def test_a_picture_has_title_units_and_names_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "usage.svg"
-    plot(total([run(22, 26, gpus=1, account="a_$x$<b>")], step="day"), path, title="Usage of slurm")
-    first = path.read_text()
-    for text in ("Usage of slurm", "CPU hours per day", "GPU hours per day", "a_$x$&lt;b&gt;"):
-        assert f"<!-- {text} -->" in first
-    plot(total([run(22, 26, gpus=1, account="a_$x$<b>")], step="day"), path, title="Usage of slurm")
-    assert path.read_text() == first
-
-
-@pytest.mark.parametrize("account", ["x" * 1000, "a\n" * 100, "a\x00\x1b[31mb"])
-@pytest.mark.filterwarnings("error")
-def test_no_name_of_an_account_keeps_a_picture_from_being_seen(tmp_path: Path, account: str) -> None:
-    path = tmp_path / "usage.svg"
-    plot(total([run(22, 26, account=account)], step="day"), path, title="Usage of slurm")
-    minidom.parse(str(path))
-
-
-def test_an_empty_picture_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "usage.svg"
-    plot(total([], step="day"), path, title="Usage of slurm")
-    assert "no job ran" in path.read_text()
-
-
-def test_stacks_keep_all_hours_and_few_colors() -> None:
-    found = [run(0, 30, account=f"team{number}", cpus=number) for number in range(1, 21)]
-    report = total(found, step="day")
-    shown = stacks(report)
-    assert len(shown) == MOST_COLORS + 1
-    assert shown[0].name == "team20"
-    assert shown[-1].name == "12 others"
-    assert sum(sum(stack.cpu_hours) for stack in shown) == pytest.approx(report.total.cpu_hours)
-    assert len({stack.color for stack in shown}) == len(shown)
-
-
-def test_the_year_stands_where_it_changes() -> None:
-    days = [datetime(2026, 12, 31, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 1, 2, tzinfo=UTC)]
-    assert tick_labels(days) == ["31 Dec\n2026", "1 Jan\n2027", "2 Jan"]
