@@ -57,8 +57,7 @@ _DNS_READY_S = 60
 def up(report: Report, images: Callable[[], Path]) -> None:
     """Bring the cluster up, or back up, with these images on its nodes; with a healthy cluster it changes nothing.
 
-    `images` builds an archive where need be and names it; it is called when nothing speaks against a start any more,
-    in a thread of its own.
+    `images` builds an archive where need be and names it; it is called when nothing speaks against a start any more.
 
     Raises `LocalError` where the machine does not allow it, before anything is touched if that can be known.
     """
@@ -174,11 +173,12 @@ def _require_root() -> None:
 
 def _build(report: Report, images: Callable[[], Path]) -> tuple[build.Binaries, Path]:
     """Build programs and images side by side: the images mostly wait for Debian's packages and the disk."""
-    with ThreadPoolExecutor(1) as pool:
-        ours = pool.submit(images)
-        binaries = build.ensure_binaries(report)
-        archives.ensure_system_archives(report, binaries)
-        return binaries, ours.result()
+    with shell.threads(1) as pool:
+        programs = pool.submit(build.ensure_binaries, report)
+        ours = images()
+        binaries = programs.result()
+    archives.ensure_system_archives(report, binaries)
+    return binaries, ours
 
 
 def _prepare(report: Report, images: Callable[[], Path]) -> tuple[Setup, Path]:

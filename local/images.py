@@ -14,14 +14,13 @@ import os
 import re
 import shutil
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import debian, files, lock, paths, sbom
+from local import debian, files, lock, paths, sbom, shell
 from local.buildah import Buildah, leave_no_trace
 from local.errors import LocalError
 from local.report import PlainReport
@@ -189,7 +188,7 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
     arguments = [f"APT_CONFIG={debian.BUILD_SETTINGS}/apt.conf"] if volumes else []
     with (
         report.step(f"Build the images of Slurm {images.slurm_version}") as step,
-        ThreadPoolExecutor(max_workers=2) as pool,
+        shell.threads(2) as pool,
     ):
         done = 0
         last = dict.fromkeys(_STAGES, "")

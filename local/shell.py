@@ -7,13 +7,15 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from local.errors import LocalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 LAST_LINES = 30
@@ -25,6 +27,9 @@ _GRACE_S = 10.0
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 _environment: dict[str, str] = {}
+
+_followed: set[subprocess.Popen[str]] = set()
+_ended = threading.Event()
 
 
 def use(environment: Mapping[str, str]) -> None:
@@ -80,11 +85,14 @@ def follow(
     In a session of its own, so that we see an interrupt first and stop the command and everything that it started.
     Raises OSError where it cannot be run.
     """
+    if _ended.is_set():
+        raise LocalError("stopped, as what was done beside it has failed or was interrupted")
     tail: deque[str] = deque(maxlen=LAST_LINES)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", env=env, cwd=cwd, start_new_session=True,
     ) as process:  # fmt: skip
+        _followed.add(process)
         try:
             for raw in process.stdout or ():
                 line = _ESCAPES.sub("", raw).rstrip()
@@ -95,7 +103,28 @@ def follow(
         except BaseException:
             _stop(process)
             raise
+        finally:
+            _followed.discard(process)
     return process.returncode, list(tail)
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Give threads for what follows commands. Where what is done meanwhile fails, or by Ctrl-C, those are stopped.
+
+    Then they begin nothing more, either, and this ends when they have ended.
+    """
+    try:
+        with ThreadPoolExecutor(count) as pool:
+            try:
+                yield pool
+            except BaseException:
+                _ended.set()
+                for process in tuple(_followed):
+                    _stop(process)
+                raise
+    finally:
+        _ended.clear()
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
