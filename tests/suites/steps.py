@@ -52,7 +52,7 @@ GATE = (
     ),
 )
 
-_LANES = ("-n", "2", "-m", "not disruptive and not watch")
+_LANES = ("-n", "3", "-m", "not disruptive and not watch")
 
 FULL = (
     Step(name="programs", about="real programs without a cluster", pytest=("-n", "2", "tests/programs")),
