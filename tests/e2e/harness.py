@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import time
 from collections.abc import Callable
@@ -284,6 +285,17 @@ class SlurmOnKubernetes:
         said = self.ssh(f"sbatch {' '.join(options)} --wrap true 2>&1 && echo accepted", user=user, check=False)
         assert said.startswith("sbatch: error: "), said
         return said
+
+    def await_saved(self) -> None:
+        """Wait until slurmctld has written down all that has happened to jobs so far, which it does within seconds.
+
+        What it has not yet written is forgotten where it is killed: a job that has ended would run again.
+        """
+        name = f"saved-{secrets.token_hex(4)}"
+        job = self.submit("true", "--hold", f"--job-name={name}")
+        queue = local_directory() / "volumes" / self.namespace / "controller-state" / "job_state"
+        wait_until(lambda: queue.exists() and name.encode() in queue.read_bytes(), "slurmctld has saved its queue")
+        self.slurm(f"scancel {job}")
 
     def job_field(self, job: str, key: str) -> str:
         """A field of a job as slurmctld has it; empty where it no longer knows the job."""

@@ -206,9 +206,9 @@ def test_what_is_killed_while_nodes_come_run_and_go_costs_no_job(elastic: SlurmO
     kill_elastic(elastic)
 
     await_running(elastic, job)
-    # slurmctld writes within five seconds what is done to jobs, but not by itself that a job's nodes have come.
+    # slurmctld saves what is done to jobs, but not by itself that a job's nodes have come.
     elastic.slurm(f"scontrol update jobid={job} comment=runs")
-    time.sleep(6)
+    elastic.await_saved()
     kill_slurmctld(elastic)
     await_running(elastic, job)
     lose(elastic, "burst-0")
@@ -217,6 +217,7 @@ def test_what_is_killed_while_nodes_come_run_and_go_costs_no_job(elastic: SlurmO
     elastic.ssh("touch go")
     elastic.await_job(job, "COMPLETED")
     wait_until(lambda: any("POWERING_DOWN" in states for states in records(elastic).values()), "the nodes go")
+    elastic.await_saved()
     lose(elastic, "burst-1")
     kill_slurmctld(elastic)
     await_off(elastic)
