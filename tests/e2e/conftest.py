@@ -22,7 +22,7 @@ ENGINES = ["kubectl", *(["pulumi"] if shutil.which("pulumi") else [])]
 LONGEST_OF_ALL = ("test_monitoring.py", "test_elastic.py")
 """What all begins with: each has a cluster of its own, and would run alone at the end for minutes."""
 
-LONGEST = ("test_policy.py", "test_doctor_workers.py", "test_rest.py", "test_users.py", "test_accounting.py")
+LONGEST = ("test_policy.py", "test_rest.py", "test_accounting.py")
 """What comes first on the lanes' clusters, so that none of them is the last one for long."""
 
 EXISTED = pytest.StashKey[bool]()

@@ -89,12 +89,6 @@ def test_the_command_shows_all_nodes_and_runs_a_check(healthy: SlurmOnKubernetes
     assert "nonsense" in done.stderr
 
 
-def test_a_job_has_a_temporary_directory_of_its_own_in_the_jail(healthy: SlurmOnKubernetes) -> None:
-    look = "touch /tmp/mine /dev/shm/mine; echo $TMPDIR; ls /tmp /dev/shm"
-    assert healthy.ssh(f"srun -N1 sh -c '{look}'").split() == ["/tmp", "/dev/shm:", "mine", "/tmp:", "mine"]
-    assert healthy.ssh("srun -N2 sh -c 'ls /tmp /dev/shm | grep mine || true'").split() == []
-
-
 def _released_for(slurm: SlurmOnKubernetes, machine: str) -> str | None:
     """The fault for which the watcher has cordoned a machine; None if it has not."""
     (node,) = (item for item in slurm.kubectl.items("nodes") if item["metadata"]["name"] == machine)

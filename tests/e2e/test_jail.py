@@ -53,18 +53,6 @@ def test_nobody_gets_in_without_a_key_of_the_stack_file(two_nodes: SlurmOnKubern
     assert "alice" in two_nodes.ssh("id")
 
 
-def test_a_file_written_at_login_is_seen_by_a_job_on_every_worker(two_nodes: SlurmOnKubernetes) -> None:
-    two_nodes.ssh("echo written at login > ~/shared.txt")
-    shown = two_nodes.ssh("srun -N2 --label cat shared.txt")
-    assert sorted(shown.splitlines()) == ["0: written at login", "1: written at login"]
-
-
-def test_a_batch_job_runs_in_the_jail_and_leaves_its_output_there(two_nodes: SlurmOnKubernetes) -> None:
-    job = two_nodes.submit("cat /.slurmstack/populated && id -un && srun hostname", "--output=batch.out")
-    two_nodes.await_job(job)
-    assert "alice" in two_nodes.ssh("cat batch.out")
-
-
 def test_a_package_installed_at_login_is_usable_in_a_job(two_nodes: SlurmOnKubernetes) -> None:
     two_nodes.ssh(
         "sudo apt-get -qq -o Acquire::Retries=3 update"

@@ -1,80 +1,46 @@
-"""Monitoring on the real local Kubernetes: what is read, what the dashboards show, and each alert for real."""
+"""Monitoring on the real local Kubernetes: what is read, what the dashboards show, and one alert that is told."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
-from slurm.alerts import ALERTS
 from slurm.dashboards.boards import BOARDS
-from tests.e2e import going_wrong
-from tests.e2e.asking_doctor import doctor
+from slurm.names import ALERTMANAGER_PORT, PROMETHEUS_PORT
 from tests.e2e.conftest import ENGINES
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
-from tests.e2e.played_dcgm import SCRAPE_JOB, Dcgm, dcgm
-from tests.e2e.prometheus import Prometheus, hurried, told
-from tests.e2e.small_volumes import Disk, small_volumes
 from tests.panels import as_asked
 from tests.stacks import dev, with_change
 
 pytestmark = pytest.mark.watch
 
-NAMESPACE = "e2e-monitoring"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Monitored:
-    """A cluster of two workers with all of monitoring, whose volumes can be filled, and played GPUs."""
-
-    slurm: SlurmOnKubernetes
-    disks: dict[str, Disk]
-    gpus: Dcgm
-
 
 @pytest.fixture(scope="module")
-def monitored(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
+def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmOnKubernetes]:
+    """A cluster of two workers with all of monitoring."""
     directory = tmp_path_factory.mktemp("monitoring")
-    sections = with_change(dev(), "login.size", 1)
-    # Strictly by priority, so that a job that cannot start keeps those behind it from starting: a queue that is stuck.
-    sections = with_change(sections, "slurm.settings.SchedulerType", "sched/builtin")
-    sections |= {
-        "cluster": {"namespace": NAMESPACE},
+    sections = with_change(dev(), "login.size", 1) | {
+        "cluster": {"namespace": "e2e-monitoring"},
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}},
         "rest": {"enabled": True},
-        # None is made here.
-        "backup": {
-            "endpoint": "http://192.0.2.1",
-            "bucket": "none",
-            "credentials_secret": "backup",
-            "schedule": "0 0 29 2 *",
-        },
         "monitoring": {"install": True, "nodes": True, "kube_state": True, "dashboards": True, "storage": "1Gi"},
-        "health": {"interval": 10, "report_only": ["disks", "filesystem"]},
     }
     slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
-    with small_volumes(NAMESPACE, {"jail": "2G", "controller-state": "64M"}, directory) as disks:
-        try:
-            slurm.up()
-            slurm.await_idle("default-0", "default-1")
-        except BaseException:
-            print(f"logs: {slurm.collect_logs('setup-monitoring')}")
-            raise
-        with dcgm(slurm) as gpus:
-            yield Monitored(slurm=slurm, disks=disks, gpus=gpus)
-        slurmstack(
-            "destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file)
-        )
-
-
-@pytest.fixture(scope="module")
-def slurm(monitored: Monitored) -> SlurmOnKubernetes:
-    return monitored.slurm
+    try:
+        slurm.up()
+        slurm.await_idle("default-0", "default-1")
+    except BaseException:
+        print(f"logs: {slurm.collect_logs('setup-monitoring')}")
+        raise
+    yield slurm
+    slurmstack(
+        "destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file)
+    )
 
 
 def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOnKubernetes) -> None:
@@ -102,8 +68,26 @@ def addresses(slurm: SlurmOnKubernetes, component: str) -> list[str]:
     return [pod["status"].get("podIP", "") for pod in pods]
 
 
+ASK = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=10).read().decode())"
+
+
+def answer(slurm: SlurmOnKubernetes, url: str) -> Any:
+    """Asked from the cluster's own pod: only the dashboard reaches it besides."""
+    return json.loads(slurm.exec("prometheus-0", "python3", "-c", ASK, url, container="prometheus"))
+
+
+def ask(slurm: SlurmOnKubernetes, path: str, **query: str) -> Any:
+    """What Prometheus' API answers."""
+    return answer(slurm, f"http://localhost:{PROMETHEUS_PORT}/api/v1/{path}?{urlencode(query)}")["data"]
+
+
+def told(slurm: SlurmOnKubernetes) -> set[str]:
+    """Names of the alerts that Alertmanager has now."""
+    found = answer(slurm, f"http://localhost:{ALERTMANAGER_PORT}/api/v2/alerts?active=true")
+    return {alert["labels"]["alertname"] for alert in found}
+
+
 def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: SlurmOnKubernetes) -> None:
-    prometheus = Prometheus(slurm=slurm)
     machines = len(slurm.kubectl.items("nodes"))
 
     def wanted() -> set[tuple[str, str]]:
@@ -117,14 +101,14 @@ def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: Slur
         }
 
     def read() -> bool:
-        targets = prometheus.ask("targets")["activeTargets"]
+        targets = ask(slurm, "targets")["activeTargets"]
         up = {(found["labels"]["job"], found["labels"]["instance"]) for found in targets if found["health"] == "up"}
-        idle = prometheus.ask("query", query="slurm_nodes_idle")["result"]
+        idle = ask(slurm, "query", query="slurm_nodes_idle")["result"]
         idle_is_known = [found["value"][1] for found in idle] == ["2"]
         return up == wanted() and len(targets) == len(up) == 5 + machines and idle_is_known
 
     wait_until(read, "all targets are read, one on each machine, and two nodes are idle")
-    (alertmanager,) = prometheus.ask("alertmanagers")["activeAlertmanagers"]
+    (alertmanager,) = ask(slurm, "alertmanagers")["activeAlertmanagers"]
     assert alertmanager["url"] == "http://localhost:9093/api/v2/alerts"
 
 
@@ -138,9 +122,11 @@ for query in json.loads(sys.argv[1]):
 """Prints those without an answer, with Prometheus itself; fails where one is no PromQL."""
 
 
-def test_with_a_node_drained_under_jobs_each_panel_has_data_and_the_alert_has_begun(slurm: SlurmOnKubernetes) -> None:
-    """And it is over when that is mended. Panels of what this machine does not have, such as GPUs, are marked."""
-    prometheus = Prometheus(slurm=slurm)
+def test_with_a_node_drained_under_jobs_each_panel_has_data_and_the_alert_is_told(slurm: SlurmOnKubernetes) -> None:
+    """And it is over when that is mended. Panels of what this machine does not have, such as GPUs, are marked.
+
+    An alert that has to hold for a minute only, which the reason of the drain tells.
+    """
     absent = {"gpus", "dcgm", "infiniband"}
     panels = [panel for board in BOARDS for panel in board.panels()]
     queries = [as_asked(query) for panel in panels if panel.needs not in absent for query in panel.queries]
@@ -157,128 +143,14 @@ def test_with_a_node_drained_under_jobs_each_panel_has_data_and_the_alert_has_be
 
     runs, waits = (slurm.submit("sleep 600", "--exclusive", "--nodes=2") for _ in range(2))
     slurm.await_job(runs, "RUNNING")
-    slurm.slurm("scontrol update nodename=default-0 state=drain reason='a fan'")
+    slurm.slurm("scontrol update nodename=default-0 state=drain reason='Prolog error'")
     try:
-        wait_until(lambda: prometheus.states().get("SlurmNodeDrained") == "pending", "the alert has begun")
+        wait_until(lambda: "SlurmPrologFailed" in told(slurm), "the alert is told")
         deadline = time.monotonic() + 150
         while (without := empty()) and time.monotonic() < deadline:
             time.sleep(5)
         assert without == []
     finally:
         slurm.slurm(f"scancel {runs} {waits}; scontrol update nodename=default-0 state=resume")
-    wait_until(lambda: "SlurmNodeDrained" not in prometheus.states(), "the alert is over")
+    wait_until(lambda: "SlurmPrologFailed" not in told(slurm), "the alert is over")
     slurm.await_idle("default-0", "default-1")
-
-
-def nodes_and_queue(at: Monitored) -> Iterator[AbstractContextManager[None]]:
-    yield going_wrong.requeued_often(at.slurm)
-    yield going_wrong.stuck_queue(at.slurm)  # for a minute
-    yield going_wrong.refused_configuration(at.slurm)
-    yield going_wrong.nodes_drained_and_down(at.slurm)
-    yield going_wrong.claim_without_a_class(at.slurm)
-    yield going_wrong.suspended_backups(at.slurm)
-    yield going_wrong.unrehearsed_backups(at.slurm)
-    yield going_wrong.certificate_near_its_end(at.slurm)  # after it: an apply puts it right
-    yield at.gpus.with_errors()
-
-
-def volumes_prolog_and_policy(at: Monitored) -> Iterator[AbstractContextManager[None]]:
-    yield going_wrong.refused_policy(at.slurm)
-    yield going_wrong.failed_prolog(at.slurm)
-    yield going_wrong.full(at.disks["controller-state"], 0.94)
-    yield going_wrong.full(at.disks["jail"], 0.99)
-
-
-def slurm_and_rights_gone(at: Monitored) -> Iterator[AbstractContextManager[None]]:
-    yield going_wrong.without(at.slurm, "statefulset/controller", "statefulset/slurmdbd")
-    yield going_wrong.without_rights(at.slurm, "kube-state")
-
-
-def figures_gone_and_a_container_restarting(at: Monitored) -> Iterator[AbstractContextManager[None]]:
-    yield going_wrong.without(at.slurm, "deployment/exporter")
-    # In the end: the cluster's own Prometheus tells of it, too, five minutes later and for an hour.
-    yield going_wrong.restarting_container(at.slurm)
-
-
-TOLD: Final[dict[Callable[[Monitored], Iterator[AbstractContextManager[None]]], set[str]]] = {
-    nodes_and_queue: {
-        "BackupFailed",
-        "BackupUnrehearsed",
-        "CertificateNearItsEnd",
-        "ClaimNotBound",
-        "ElasticPoolSetAside",
-        "GpuErrors 0",
-        "GpuErrors 1",
-        "SlurmConfigurationRefused",
-        "SlurmJobRequeueLoop",
-        "SlurmManyNodesDrained",
-        "SlurmNodeDrained",
-        "SlurmNodesDown",
-        "SlurmQueueStuck",
-    },
-    volumes_prolog_and_policy: {
-        "JailNearlyFull",
-        "SlurmPolicyFailed",
-        "SlurmPrologFailed",
-        "StateVolumeNearlyFull",
-    },
-    slurm_and_rights_gone: {"SlurmctldDown", "SlurmdbdDown", "SlurmTargetDown kube-state:8080"},
-    figures_gone_and_a_container_restarting: {
-        "ContainerRestartLoop",
-        "SlurmFiguresMissing",
-        "SlurmTargetDown exporter:9341",
-    },
-}
-"""What happens, and what is told, as `told` names it."""
-
-FOUND: Final = {
-    volumes_prolog_and_policy: {
-        "the jail is full: jobs cannot write, and its nodes are drained",
-    }
-}
-"""What `slurmstack doctor` finds beside what other tests make alone (test_doctor*.py)."""
-
-
-def found(slurm: SlurmOnKubernetes) -> set[str]:
-    return {str(finding["cause"]) for finding in doctor(slurm)[0]["findings"]}
-
-
-@pytest.fixture(scope="module")
-def watching(slurm: SlurmOnKubernetes) -> Iterator[Prometheus]:
-    """Our rules, but nothing has to hold for minutes; and with figures of GPUs, which its own does not read."""
-    with hurried(slurm, ALERTS, "7s", SCRAPE_JOB) as prometheus:
-        wait_until(lambda: not prometheus.states(), "nothing is wrong")
-        yield prometheus
-
-
-@pytest.mark.parametrize("what", TOLD, ids=lambda what: what.__name__)
-def test_alertmanager_is_told_what_is_wrong_and_when_it_is_over(
-    monitored: Monitored, watching: Prometheus, what: Callable[[Monitored], Iterator[AbstractContextManager[None]]]
-) -> None:
-    """Others may be told beside it: of a machine that tests share, nobody knows what it is late with."""
-    seen: set[str] = set()
-    with ExitStack() as wrong:
-        for part in what(monitored):
-            wrong.enter_context(part)
-
-        def all_were_told() -> bool:
-            seen.update(told(monitored.slurm))
-            return TOLD[what] <= seen
-
-        try:
-            wait_until(all_were_told, f"{TOLD[what]} are told", slowest=3)
-        except AssertionError as late:
-            raise AssertionError(f"{late}; told were {seen}, Prometheus has {watching.states()}") from None
-        if what in FOUND:
-            wait_until(lambda: FOUND[what] <= found(monitored.slurm), f"{FOUND[what]} are found", slowest=3)
-    wait_until(lambda: not TOLD[what] & told(monitored.slurm), f"{TOLD[what]} are over", slowest=3)
-    monitored.slurm.await_idle("default-0", "default-1")
-
-
-SLOW: Final = {"JailSlow", "SlurmSchedulerSlow"}
-"""Alerts that tell how long something takes: what makes a machine slow for them makes it so for all that runs beside.
-promtool tries them (tests/unit/slurm/test_alerts.py)."""
-
-
-def test_every_alert_is_seen_but_of_what_is_slow() -> None:
-    assert {alert.name for alert in ALERTS} - SLOW == {name.split()[0] for name in set.union(*TOLD.values())}

@@ -1,5 +1,5 @@
-"""A cluster that teams share: who goes first, who gives way, what is refused; declared in the stack file, seen by its
-users from login nodes."""
+"""A cluster that teams share: who goes first, who waits, what is refused; declared in the stack file, seen by its users
+from login nodes. Preemption and licenses: tests/slurm/test_scheduling.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from cli.doctor.cluster.reasons import meaning
-from tests.e2e.asking_doctor import findings, first
 from tests.e2e.conftest import ENGINES
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.stacks import dev
@@ -18,7 +16,7 @@ from tests.stacks import dev
 ALL = "-N2 -n4"
 """All CPUs of both nodes."""
 
-QOS = ["normal", "low", "high"]
+QOS = ["normal", "high"]
 
 POLICY: dict[str, Any] = {
     "accounts": {
@@ -29,10 +27,8 @@ POLICY: dict[str, Any] = {
         "short": {"max_wall": "10"},
         "few": {"max_submit_jobs": 2},
     },
-    "qos": {"low": {}, "high": {"priority": 100, "preempt": ["low"]}},
-    "preemption": {"type": "qos", "mode": "requeue"},
+    "qos": {"high": {"priority": 100}},
     "priority": {"calc_period": 1},
-    "licenses": {"matlab": 1},
 }
 
 USERS = {"alice": ["physics"], "bob": ["biology"], "carol": ["one_cpu", "one_job", "short", "few"]}
@@ -106,42 +102,6 @@ def test_who_is_behind_its_share_goes_first(slurm: SlurmOnKubernetes) -> None:
     _await_first(slurm, "bob")
 
 
-def test_users_see_their_shares_and_priorities(slurm: SlurmOnKubernetes) -> None:
-    shares = slurm.ssh("sshare --all --noheader --parsable2 --format=account,user,rawshares,rawusage", user="bob")
-    rows = [line.strip().split("|") for line in shares.splitlines()]
-    assert ["physics", "", "3"] in [row[:3] for row in rows]
-    assert ["biology", "", "1"] in [row[:3] for row in rows]
-    assert all(int(row[3]) > 0 for row in rows if row[:2] in (["physics", "alice"], ["biology", "bob"]))
-    slurm.await_job(slurm.submit("sleep 600", ALL), "RUNNING")  # else the first of the others could be started instead
-    high, low = (slurm.submit("true", ALL, f"--qos={qos}", user="bob") for qos in ("high", "normal"))
-    printed = wait_until(
-        lambda: slurm.ssh("sprio --noheader --format='%.15i %.10Q'", user="bob"), "sprio shows the waiting jobs"
-    )
-    assert dict(line.split() for line in printed.splitlines()) == {high: "50000", low: "0"}
-
-
-def test_a_high_qos_preempts_and_the_victim_runs_again_to_its_end(slurm: SlurmOnKubernetes) -> None:
-    slurm.ssh("rm -f runs")  # of a try before this one
-    script = 'echo "run ${SLURM_RESTART_COUNT:-0}" >>runs; test -n "$SLURM_RESTART_COUNT" || sleep 600'
-    victim = slurm.submit(script, ALL, "--qos=low", "--output=/dev/null")
-    slurm.await_job(victim, "RUNNING")
-    wait_until(lambda: slurm.ssh("cat runs", check=False) == "run 0\n", "the victim is at work")
-    # Within the same second slurmd takes a job that starts again for the one that it has just ended.
-    urgent = slurm.submit("sleep 2; hostname", ALL, "--qos=high", "--output=urgent.out", user="bob")
-    slurm.await_job(urgent)
-    wait_until(lambda: slurm.job_field(victim, "Restarts") == "1", "the victim is queued again")
-    slurm.await_job(victim, "PENDING")
-    # Slurm lets it wait for two minutes, until the credential of its first run has expired (slurm.conf(5), AuthInfo).
-    slurm.run_now(victim)
-    slurm.await_job(victim)
-    assert slurm.ssh("cat runs; rm runs") == "run 0\nrun 1\n"
-    command = f"sacct --noheader --duplicates --allocations --jobs={victim} --format=state --parsable2"
-    wait_until(
-        lambda: slurm.slurm(command).split() == ["PREEMPTED", "COMPLETED"],
-        lambda: f"accounting has both runs: {slurm.slurm(command)}",
-    )
-
-
 def test_a_chain_of_jobs_goes_on_as_each_one_ends(slurm: SlurmOnKubernetes) -> None:
     first = slurm.submit("sleep 2; echo first >>chain; exit 1", "--hold")
     never = slurm.submit("echo never >>chain", f"--dependency=afterok:{first}")
@@ -152,24 +112,6 @@ def test_a_chain_of_jobs_goes_on_as_each_one_ends(slurm: SlurmOnKubernetes) -> N
     slurm.await_job(last)
     slurm.await_reason(never, "DependencyNeverSatisfied")
     assert slurm.ssh("cat chain; rm chain") == "first\nrepair\nlast\n"
-
-
-def test_jobs_of_one_name_run_one_after_the_other(slurm: SlurmOnKubernetes) -> None:
-    script = "test ! -e alone && touch alone && sleep 2 && rm alone"
-    jobs = [slurm.submit(script, "--job-name=alone", "--dependency=singleton") for _ in range(3)]
-    for job in jobs:
-        slurm.await_job(job)
-
-
-def test_jobs_wait_for_a_license(slurm: SlurmOnKubernetes) -> None:
-    holder = slurm.submit("sleep 600", "--licenses=matlab")
-    slurm.await_job(holder, "RUNNING")
-    waiting = slurm.submit("true", "--licenses=matlab", user="bob")
-    slurm.await_reason(waiting, "Licenses")
-    assert "Used=1 Free=0" in slurm.ssh("scontrol show license matlab --oneliner", user="bob")
-    slurm.ssh(f"scancel {holder}")
-    slurm.await_job(waiting)
-    assert "Invalid license specification" in slurm.refusal("--licenses=matlab:2")
 
 
 @pytest.mark.parametrize(("account", "reason"), [("one_cpu", "AssocGrpCpuLimit"), ("one_job", "AssocMaxJobsLimit")])
@@ -187,14 +129,6 @@ def test_a_job_may_not_be_longer_than_its_account_allows(slurm: SlurmOnKubernete
     unnamed = slurm.submit("true", "--account=short", "--hold", user="carol")
     assert slurm.job_field(unnamed, "TimeLimit") == "00:10:00", "a job that names no time gets what is allowed"
     slurm.await_reason(longer, "AssocMaxWallDurationPerJobLimit")
-
-
-def test_more_jobs_than_may_be_queued_are_refused(slurm: SlurmOnKubernetes) -> None:
-    for _ in range(2):
-        slurm.submit("sleep 600", "--account=few", user="carol")
-    said = slurm.refusal("--account=few", user="carol")
-    assert "AssocMaxSubmitJobLimit" in said
-    assert "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)" in said
 
 
 def test_only_declared_accounts_and_qos_are_accepted(slurm: SlurmOnKubernetes) -> None:
@@ -223,22 +157,3 @@ def test_a_reservation_keeps_others_out_and_lets_its_users_in(slurm: SlurmOnKube
         assert slurm.job_state(outside) == "PENDING"
     finally:
         slurm.slurm("scancel --state=pending; scancel --state=running; scontrol delete reservation=course")
-
-
-def test_doctor_says_for_which_limit_a_job_waits(slurm: SlurmOnKubernetes) -> None:
-    waits = {
-        "AssocMaxJobsLimit": ["--account=one_job"],
-        "AssocGrpCpuLimit": ["--account=one_cpu"],
-        "Licenses": ["--account=short", "--time=5", "--licenses=matlab"],
-    }
-    for options in waits.values():
-        slurm.await_job(slurm.submit("sleep 600", "-n1", *options, user="carol"), "RUNNING")
-    told = {}
-    for reason, options in waits.items():
-        job = slurm.submit("true", "-n1", *options, user="carol")
-        slurm.await_reason(job, reason)
-        told[reason] = first(slurm, "job", job)
-    causes = {reason: said["cause"].partition(" waits: ")[2] for reason, said in told.items()}
-    assert causes == {reason: meaning(reason, reason).words for reason in waits}
-    assert {said["severity"] for said in told.values()} == {"note"}
-    assert findings(slurm) == []

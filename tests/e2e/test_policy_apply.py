@@ -70,15 +70,6 @@ def test_the_first_preview_and_the_first_up_tell_what_is_made(slurm: SlurmOnKube
     assert "vision|alice||1||slurmstack" in policy(slurm)[0]
 
 
-def test_applied_twice_it_changes_nothing(slurm: SlurmOnKubernetes) -> None:
-    before = policy(slurm)
-
-    assert slurm.preview()["policy"] == {"changes": [], "notes": [], "compared": True, "silent": False}
-    slurm.up()
-
-    assert policy(slurm) == before
-
-
 def test_a_change_by_hand_is_shown_by_preview_and_undone_by_up(slurm: SlurmOnKubernetes) -> None:
     before = policy(slurm)
     slurm.slurm("sacctmgr --immediate modify account where name=ml set fairshare=77")

@@ -194,19 +194,6 @@ def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability
     assert len(rest) == 2, "neither a jail nor a home"
 
 
-def test_a_batch_job_without_the_jail_ends_as_it_should(pools: SlurmOnKubernetes) -> None:
-    job = pools.submit("srun id -un; echo ended in $PWD", "-p plain", "--output=/var/tmp/%j.out")
-    pools.await_job(job)
-    written = pools.exec("plain-0", "cat", f"/var/tmp/{job}.out", container="slurmd").splitlines()
-    # Slurm says of the script and of its step that the home is not there.
-    assert [line for line in written if "couldn't chdir" not in line] == ["alice", "ended in /tmp"]
-    # Where its output cannot be written, a job fails at once and stays failed: it is not started again and again.
-    job = pools.submit("true", "-p plain", "--requeue")
-    pools.await_job(job, "FAILED")
-    assert pools.job_field(job, "Restarts") == "0"
-    pools.await_idle(*NODES)
-
-
 def test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool(pools: SlurmOnKubernetes) -> None:
     machines = {name: pod["spec"].get("nodeName") for name, pod in pools.pods().items()}
     assert machines["team-0"] == "node-1"

@@ -46,8 +46,6 @@ class ContainerSpec:
     binds: tuple[Bind, ...] = ()
     memory_mib: int | None = None
     """Its limit, which is what it asks for, too; None: whatever there is."""
-    oom_group: bool = True
-    """Whether all processes are killed when one has to be, as kubelet wants it on machines with control groups v2."""
     cpus: float = 0.1
     """What it asks for; nothing limits it."""
     cpuset: str = ""
@@ -161,10 +159,10 @@ def _resources(spec: ContainerSpec) -> dict[str, Any]:
     shares = max(2, int(spec.cpus * 1024))
     cpu = {"shares": shares, "quota": 0, "period": 100_000, **({"cpus": spec.cpuset} if spec.cpuset else {})}
     found: dict[str, Any] = {"devices": [{"allow": False, "access": "rwm"}], "cpu": cpu}
+    # All processes are killed when one has to be, as kubelet wants it on machines with control groups v2.
+    found["unified"] = {"memory.oom.group": "1"}
     if spec.memory_mib is not None:
         limit = spec.memory_mib * _MIB
         # Swap counts in: none.
         found["memory"] = {"limit": limit, "swap": limit}
-    if spec.oom_group:
-        found["unified"] = {"memory.oom.group": "1"}
     return found

@@ -151,16 +151,6 @@ class Container:
         found = self.machine.run(f"find {self.cgroup} -name cgroup.procs -exec cat {{}} +").stdout
         return [int(pid) for pid in found.split()]
 
-    def stop(self, grace_s: float = 10) -> int:
-        """As kubelet does: SIGTERM, and SIGKILL when its time is over. Returns the exit status."""
-        for signal, timeout in (("TERM", grace_s), ("KILL", 30)):
-            self.machine.run(["runc", "kill", self.identifier, signal])
-            try:
-                return self.wait(timeout)
-            except subprocess.TimeoutExpired:
-                continue
-        raise AssertionError(f"container {self.identifier} does not end")
-
     def remove(self) -> None:
         """End it and forget it, with its control group and its root file system."""
         script = 'runc delete --force "$1"; umount -l "$0/root"; rm -rf "$0"'

@@ -111,16 +111,6 @@ def test_a_change_that_comes_while_slurmctld_is_about_to_start_is_read(
     assert "31 sec" in cluster.run("scontrol show config | grep KillWait").stdout
 
 
-def test_a_change_of_the_mounted_copy_is_seen_where_there_is_no_api_to_watch(
-    cluster: SlurmSandbox, good: dict[str, str]
-) -> None:
-    """How long it takes is measured by `make bench`."""
-    before = len(cluster.controller.log("config-agent"))
-    change(cluster, edited(good, "MaxJobCount=5000"))
-
-    assert "is active" in cluster.controller.log("config-agent")[before:]
-
-
 def test_await_config_says_why_a_configuration_is_rejected(cluster: SlurmSandbox, good: dict[str, str]) -> None:
     bad = edited(good, "SchedulerTpye=x")
     change(cluster, bad)

@@ -51,12 +51,6 @@ def test_a_job_on_an_empty_pool_gets_its_nodes_which_leave_when_they_are_idle_bu
     await_none(elastic)
 
 
-def test_one_call_brings_all_nodes_of_a_job(elastic: ElasticSandbox) -> None:
-    job = submit(elastic, "--nodes=4")
-    await_state(elastic, job, "COMPLETED")
-    await_none(elastic)
-
-
 def test_where_there_is_no_room_the_job_waits_the_pool_pauses_and_the_job_runs_when_there_is(
     elastic: ElasticSandbox,
 ) -> None:
@@ -74,19 +68,6 @@ def test_where_there_is_no_room_the_job_waits_the_pool_pauses_and_the_job_runs_w
         elastic.machines = 100
     elastic.wait_for_start(job)
     await_state(elastic, job, "COMPLETED")
-    await_none(elastic)
-
-
-def test_a_pod_that_vanishes_under_a_job_gives_the_job_back_and_the_node_is_started_again(
-    elastic: ElasticSandbox,
-) -> None:
-    job = submit(elastic, "--requeue", script="sleep 300")
-    await_state(elastic, job, "RUNNING")
-    elastic.lose("gpu-0")
-    await_state(elastic, job, "PENDING")
-    elastic.wait_for_start(job)
-    await_state(elastic, job, "RUNNING")
-    elastic.run(f"scancel {job}")
     await_none(elastic)
 
 

@@ -5,7 +5,6 @@ The driver is a few files and one small library: that a real one answers is not 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -31,14 +30,7 @@ LOAD = 'python3 -c \'import ctypes; ctypes.CDLL("libcuda.so.1"); print("loaded")
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("data")
-    (directory / "shared.txt").write_text("on the second volume\n")
-    return directory
-
-
-@pytest.fixture(scope="module")
-def cluster(slurm_cluster: ClusterFactory, slurm_version: str, data: Path) -> SlurmSandbox:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """Workers with two GPUs each: of the type that the platform names and with shares, and whose platform names another
     type; one without; GPUs near one core of a socket; parts of a GPU; GPUs of AMD.
     """
@@ -51,11 +43,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str, data: Path) -> Sl
     files = {name: content for name, content in render(stack).items() if name != "slurm.conf"}
     config = minimal_config(slurm_version, f"GresTypes=gpu,shard\n{SCHEDULER}\n{AROUND_JOBS}", **files)
     sandbox = slurm_cluster(slurm_version, config=config, workers=0, jail=True)
-    mounts = json.dumps([{"source": "/mounts/data", "path": "/data/set"}])
-    sandbox.start_worker_on(
-        "default-0", binds={data: "/mounts/data"}, env={"NODE_CONF": gpu_conf, "MOUNTS": mounts},
-        before=bring_driver,
-    )  # fmt: skip
+    sandbox.start_worker_on("default-0", env={"NODE_CONF": gpu_conf}, before=bring_driver)
     other = gpu_conf.replace("h100", "h200").removesuffix(",shard:8")
     sandbox.start_worker_on("default-1", env={"NODE_CONF": other}, before=bring_driver)
     sandbox.start_worker("default-2")
@@ -212,11 +200,3 @@ def test_the_shared_volume_has_nothing_of_the_driver(cluster: SlurmSandbox, jail
     assert list((jail / "run/slurmstack/gpu").iterdir()) == []
     assert not list(jail.rglob("libcuda*"))
     assert not list(jail.rglob("nvidia-smi"))
-
-
-def test_a_shared_volume_is_seen_at_its_path_and_written_through(cluster: SlurmSandbox, data: Path, jail: Path) -> None:
-    assert srun(cluster, "-w default-0", "cat /data/set/shared.txt; echo result > /data/set/out") == (
-        "on the second volume\n"
-    )
-    assert (data / "out").read_text() == "result\n"
-    assert list((jail / "data/set").iterdir()) == [], "the jail has only the directory that it is bound to"

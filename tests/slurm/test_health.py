@@ -21,7 +21,7 @@ from tests.slurm.asked import Asked
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.conftest import one_version
 from tests.slurm.minimal import lines_of, minimal_config
-from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.pod import Pod, wait_until
 from tests.stacks import ROOT
 
 INTERVAL = 3
@@ -105,13 +105,11 @@ def prepare(pod: Pod) -> None:
     set_gpus(pod, used_mib=0)
 
 
-def set_gpus(pod: Pod, *, used_mib: int, gpus: int = 1) -> None:
+def set_gpus(pod: Pod, *, used_mib: int) -> None:
     """What nvidia-smi of this node says from now on."""
     lines = (RECORDED / "nvidia/h100-8.csv").read_text().splitlines()
     assert "memory.used" not in lines[0]
-    text = "".join(
-        f"{line}, {used}\n" for line, used in zip(lines, ["memory.used", *[str(used_mib)] * gpus], strict=False)
-    )
+    text = "".join(f"{line}, {used}\n" for line, used in zip(lines, ["memory.used", str(used_mib)], strict=False))
     temporary = pod.root / "run/fake-gpus/.gpus.csv"
     temporary.write_text(text)
     temporary.rename(pod.root / "run/fake-gpus/gpus.csv")
@@ -185,16 +183,6 @@ def test_a_fault_drains_its_node_alone_until_it_is_gone(cluster: Healthy) -> Non
     cluster.wait("default-1", "")
 
 
-def test_an_administrator_s_drain_is_left_alone(cluster: Healthy) -> None:
-    cluster.run("scontrol update nodename=default-0 state=drain reason='new memory'")
-    cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod="default-0")
-    cluster.wait("default-0", r"fail disks", "comment")
-    cluster.run("rm /scratch/big", pod="default-0")
-    cluster.wait("default-0", r"ok: .*\bdisks\b", "comment")
-    assert cluster.reason("default-0") == "new memory"
-    cluster.run("scontrol update nodename=default-0 state=resume")
-
-
 @one_version
 def test_the_limit_holds(cluster: Healthy) -> None:
     for name in NODES[:2]:
@@ -239,13 +227,6 @@ def test_a_tool_that_hangs_or_crashes_drains_nothing_and_is_reported(cluster: He
     cluster.run(f"touch /run/fake-gpus/{how}", pod="default-2")
     cluster.wait("default-2", rf"not checked gpu-presence: [^|]*{told}", "comment")
     assert not cluster.reason("default-2")
-
-
-def test_a_lost_gpu_drains_the_node(cluster: Healthy) -> None:
-    set_gpus(cluster.sandbox.pods["default-2"], used_mib=0, gpus=0)
-    cluster.wait("default-2", r"^health/gpu-presence \[hardware\]: ")
-    set_gpus(cluster.sandbox.pods["default-2"], used_mib=0)
-    cluster.wait("default-2", "")
 
 
 def test_a_job_that_finds_its_gpu_in_use_starts_elsewhere(cluster: Healthy) -> None:
@@ -342,20 +323,3 @@ def test_prolog_and_epilog_are_done_by_the_resident_process(cluster: Healthy) ->
     (first,) = residents()
     cluster.run(f"kill -9 {first}", pod="default-0")
     wait_until(lambda: residents() not in ([], [first]), cluster.sandbox.logs)
-
-
-def test_the_controller_prints_all_nodes_for_the_command(cluster: Healthy) -> None:
-    cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod="default-2")
-    cluster.wait("default-2", r"^health/disks \[node\]: ")
-    nodes = {node["name"]: node for node in json.loads(cluster.run(f"{LIBEXEC}/health-nodes"))["nodes"]}
-    assert set(nodes) == set(NODES)
-    assert (nodes["default-2"]["drained_for"], nodes["default-0"]["drained_for"]) == ("disks", None)
-    assert nodes["default-2"]["results"]["disks"]["status"] == "fail"
-    assert all(node["fresh"] for node in nodes.values())
-
-
-@one_version
-def test_by_hand(cluster: Healthy) -> None:
-    assert "disks" in cluster.run(f"{LIBEXEC}/health list", pod="default-0")
-    told = json.loads(cluster.run(f"{LIBEXEC}/health run disks --json", pod="default-0"))
-    assert (told["node"], told["status"]) == ("default-0", "ok")

@@ -11,7 +11,6 @@ import pytest
 
 from config import load_config
 from tests import stacks
-from tests.openmpi import start_parallel
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.login_view import BIND
 from tests.slurm.minimal import TOKENS, lines_of, minimal_config
@@ -149,25 +148,3 @@ def test_a_job_sees_its_own_node_in_the_jail(cluster: SlurmSandbox) -> None:
     )
     assert out.count("complete") == 2
     assert {"default-0", "default-1"} <= set(out.split())
-
-
-@pytest.mark.not_in_gate
-def test_a_parallel_program_is_compiled_and_run_with_pmix(cluster: SlurmSandbox, slurm_version: str) -> None:
-    if slurm_version == "26.05":
-        pytest.skip("Debian's 26.05 has no PMIx")
-    program = r"""
-#include <mpi.h>
-#include <stdio.h>
-int main(int c, char **v) {
-  int rank, size, sum;
-  MPI_Init(&c, &v);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  printf("rank %d of %d sum %d\n", rank, size, sum);
-  MPI_Finalize();
-}
-"""
-    as_alice(cluster, f"cat > hello.c <<'END'\n{program}\nEND\nmpicc -o hello hello.c")
-    out = start_parallel(lambda command: as_alice(cluster, command), "srun --mpi=pmix -N2 -n4 ./hello")
-    assert out.count("of 4 sum 6") == 4

@@ -12,7 +12,6 @@ from slurm.sizing import node_conf
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.pod import wait_until
 
 pytestmark = pytest.mark.in_gate("26.05")
 
@@ -71,25 +70,3 @@ def test_pools_without_nodes_and_gpu_pools_are_fine_for_slurmctld(
     assert "PartitionName=gpu" in partitions
     assert "PriorityTier=10" in partitions
     assert "GresTypes               = gpu,shard" in sandbox.run("scontrol show config").stdout
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        ("slurm.settings.DefMemPerCPUU", 1, "DefMemPerCPUU"),
-        ("slurm.settings.SelectTypeParameters", "CR_Nonsense", "CR_Nonsense"),
-        ("partitions.main.settings", {"PreemptMode": "nonsense"}, "PreemptMode"),
-    ],
-)
-def test_what_our_own_checks_cannot_know_slurm_rejects_by_name(
-    cluster: RenderedSandbox, slurm_version: str, path: str, value: object, message: str
-) -> None:
-    log = cluster.controller.log
-    before = log("config-agent")
-    cluster.set_config(rendered(stacks.with_change(SECTIONS, path, value), slurm_version))
-    try:
-        wait_until(lambda: "rejected" in log("config-agent").removeprefix(before), "a rejection")
-        assert message in log("config-agent").removeprefix(before)
-        assert "is UP" in cluster.run("scontrol ping").stdout
-    finally:
-        cluster.set_config(rendered(SECTIONS, slurm_version))

@@ -262,10 +262,3 @@ def test_the_limits_of_a_partition_s_qos_hold_for_its_jobs(cluster: SlurmSandbox
     await_state(cluster, first, "RUNNING")
     await_state(cluster, second, "QOSMaxCpuPerUserLimit", "Reason")
     await_state(cluster, submit(cluster, "bob", "--partition=urgent -n1"), "RUNNING")
-
-
-def test_a_default_account_is_not_enough_where_jobs_must_name_one(cluster: SlurmSandbox) -> None:
-    apply(cluster, job_submit={"require_account": True})
-    assert "say what the job is booked on: --account=NAME" in refused(cluster, "alice", "")
-    await_state(cluster, submit(cluster, "alice", "--account=ml"), "RUNNING")
-    assert "Invalid account" in refused(cluster, "alice", "--account=web")

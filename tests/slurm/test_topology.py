@@ -9,7 +9,7 @@ from tests.slurm.configuring import kill_programs
 from tests.slurm.kubernetes import ENVIRONMENT, KubernetesSandbox
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
-from tests.slurm.switches import LABELS_FILE, NODES, TREE, leaf, leaves_of
+from tests.slurm.switches import LABELS_FILE, NODES, TREE, leaves_of
 
 pytestmark = pytest.mark.soak
 
@@ -79,21 +79,6 @@ def test_a_job_of_two_nodes_gets_one_switch(four: KubernetesSandbox) -> None:
 
 def test_jobs_may_span_switches_where_one_is_not_enough(four: KubernetesSandbox) -> None:
     assert len(four.run("srun -N4 hostname").stdout.split()) == 4
-
-
-def test_a_relabelled_node_moves_in_the_tree_and_its_job_runs_on(four: KubernetesSandbox) -> None:
-    submit(four, "srun sleep 600", "-N2", "-w", "default-[1-2]")
-    task = ["pgrep", "-xf", "(/.*/)?sleep 600"]  # without srun, which says the same behind its own name
-    wait_until(lambda: four.run(task, pod="default-2").stdout != "", f"the job to run: {four.run('squeue').stdout}")
-    before = four.run(task, pod="default-2").stdout
-    slurmctld = four.run("pgrep -o slurmctld").stdout
-
-    four.label("node-1", **leaf("c"))
-
-    await_leaves(four, {0: "core.a", 1: "core.c", 2: "core.a", 3: "core.b"})
-    assert four.run("squeue -h -o %t").stdout.strip() == "R"
-    assert four.run(task, pod="default-2").stdout == before
-    assert four.run("pgrep -o slurmctld").stdout == slurmctld
 
 
 def test_a_node_without_labels_runs_jobs_from_a_switch_of_its_own(four: KubernetesSandbox) -> None:

@@ -118,7 +118,3 @@ def test_a_removed_user_cannot_log_in_nor_copy_with_an_own_key(cluster: SlurmSan
     assert not (client.root / "jail/home/bob/stolen").exists()
     declare(cluster, "alice", "bob")
     assert ssh_to(cluster, "bob", "true")[0] == 0
-
-
-def test_root_cannot_log_in(cluster: SlurmSandbox) -> None:
-    assert ssh_to(cluster, "root", "true")[0] != 0

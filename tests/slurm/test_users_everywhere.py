@@ -117,15 +117,6 @@ def state(cluster: SlurmSandbox, job: str) -> str:
     return cluster.run(f"squeue -h -j {job.strip()} -o %T").stdout.strip()
 
 
-def test_a_partition_for_a_group_takes_its_members_only(cluster: SlurmSandbox) -> None:
-    declare(cluster, FIRST, TEAM)
-
-    assert as_user(cluster, 23001, "srun -Q -p team id -un") == (0, "alice\n")
-    code, out = as_user(cluster, 23002, "srun -Q -p team id -un")
-    assert code != 0
-    assert "group not permitted" in out
-
-
 def test_a_group_and_the_partition_for_it_may_come_in_one_change(cluster: SlurmSandbox) -> None:
     """The scratch slurmctld that tries the configuration finds users where the one in force says."""
     declare(cluster, FIRST)

@@ -105,10 +105,6 @@ def await_state(cluster: SlurmSandbox, job: str, state: str) -> None:
     wait_until(lambda: job_field(cluster, job, "JobState") == state, cluster.logs)
 
 
-def test_a_step_is_the_user_with_all_groups(cluster: SlurmSandbox) -> None:
-    assert alice(cluster, "srun -Q id") == ALICE + "\n"
-
-
 def test_a_job_without_its_home_works_in_tmp_and_says_so(cluster: SlurmSandbox) -> None:
     code, out, errors = as_user(cluster, "alice", 23001, "srun pwd")
     assert (code, out) == (0, "/tmp\n")
