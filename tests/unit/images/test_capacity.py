@@ -35,12 +35,6 @@ def test_fewer_nodes_than_there_are_is_refused_with_what_to_set() -> None:
     assert "Set slurm.settings.MaxNodeCount to what it was" in said
 
 
-def test_a_smaller_limit_that_is_large_enough_is_taken() -> None:
-    new, old = "MaxJobCount=4\nMaxNodeCount=2\n", "MaxJobCount=5\nMaxNodeCount=4\n"
-
-    assert obstacle(new, old, jobs=4, nodes=2)[0] is None
-
-
 @pytest.mark.parametrize(
     ("new", "old"), [("MaxJobCount=5\nMaxNodeCount=4\n", "MaxJobCount=5\nMaxNodeCount=4\n"), ("", "MaxJobCount=9\n")]
 )
