@@ -53,14 +53,6 @@ def test_one_less_would_do_where_its_room_is_three_quarters_full(replicas: int, 
     assert wanted(replicas, sessions, roomy=LONG - 1) == replicas
 
 
-def test_who_leaves_does_not_come_back_for_the_same_sessions() -> None:
-    for replicas in range(2, 6):
-        for sessions in range(101):
-            fewer = wanted(replicas, sessions, roomy=LONG)
-            assert fewer >= replicas or sessions <= 0.75 * 20 * fewer, (replicas, sessions)
-            assert fewer >= replicas or wanted(fewer, sessions) == fewer, (replicas, sessions)
-
-
 def test_none_leaves_while_a_node_does_not_say_how_many_sessions_it_has() -> None:
     assert wanted(2, 0, roomy=LONG, known=False) == 2
     assert wanted(2, 41, known=False) == 3, "those that are known are enough to want more"
@@ -84,18 +76,6 @@ def test_those_that_leave_count_for_max_but_there_are_always_min_that_take_sessi
     assert wanted(5, 0, leaving={0, 1, 2, 3, 4}) == 6
     few = Bounds(least=1, most=1, sessions_per_node=20, idle_seconds=LONG)
     assert wanted(1, 50, leaving={0}, bounds=few) == 2
-
-
-def test_sessions_alone_never_bring_it_beyond_max() -> None:
-    """A user opens and closes sessions as he likes, and keeps one on each node that leaves."""
-    replicas, leaving = 1, set[int]()
-    for step in range(1000):
-        sessions = 500 if step % 2 else 0
-        after = wanted(replicas, sessions, leaving=leaving, roomy=LONG)
-        leaving |= set(range(after, replicas))  # none of them ever ends
-        replicas = after
-        assert replicas <= BOUNDS.most
-        assert max(leaving, default=0) < BOUNDS.most
 
 
 def test_the_program_reads_what_the_stack_file_says() -> None:
