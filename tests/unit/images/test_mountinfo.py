@@ -52,7 +52,3 @@ def test_the_last_of_several_mounts_at_one_place_counts(mountinfo: Path) -> None
     mountinfo.write_text(POD + "506 502 8:1 / /jail rw - ext4 /dev/vda1 rw\n")
     with pytest.raises(WrongFilesystemError, match="on ext4"):
         expect_filesystem(Path("/jail"), "virtiofs", mountinfo)
-
-
-def test_without_an_expectation_any_file_system_will_do(mountinfo: Path) -> None:
-    expect_filesystem(Path("/mounts/data"), "", mountinfo)
