@@ -113,6 +113,20 @@ def test_nothing_is_carried_from_a_root_that_is_not_whole(scene: Scene) -> None:
 
 
 @AS_ROOT
+def test_directories_above_a_path_are_as_they_were(scene: Scene) -> None:
+    sw = scene.volume / "sw/team"
+    (sw / "app").mkdir(parents=True)
+    for path, mode, owner in ((sw.parent, 0o711, 0), (sw, 0o2770, 10007), (sw / "app", 0o700, 10008)):
+        os.chown(path, owner, owner)
+        path.chmod(mode)
+
+    new = scene.carry("/sw/team/app") / "sw"
+
+    for path, mode, owner in ((new, 0o711, 0), (new / "team", 0o2770, 10007), (new / "team/app", 0o700, 10008)):
+        assert (path.stat().st_mode & 0o7777, path.stat().st_uid) == (mode, owner), path
+
+
+@AS_ROOT
 def test_a_file_that_is_swapped_while_it_is_carried_gives_nobody_the_rights_of_another(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from images.common.command import Result
 from images.common.slurm_node import ROLLS
 from images.exporter.own_figures import Figures, put_drained, put_stuck
 from images.exporter.records import GROUPS, NAME_LENGTH, OTHERS, jobs_of, node_of
-from images.exporter.rounds import Rounds, Wanted
+from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
 from images.exporter.sources import JOBS, MUNGE, NODES, SLURMDBD, Sources
 from slurm.prometheus import LONGEST_VALUE
 from tests.unit.images.exporter.rows import row
@@ -98,6 +98,15 @@ def test_whoever_makes_up_accounts_is_among_the_others_and_nobody_is_left_out() 
 def names_in(text: str) -> set[str]:
     """Every series, without its value."""
     return {line.rpartition(" ")[0] for line in text.splitlines()}
+
+
+def test_a_round_that_never_ends_is_not_told_for_ever() -> None:
+    clock = [NOW]
+    rounds = rounds_of(Slurm(jobs=[pending()]), clock)
+    rounds.round()
+    clock[0] = NOW + OLD_SECONDS + 1
+    assert "slurm_jobs_pending" not in rounds.text()
+    assert 'slurmstack_exporter_up{source="jobs"} 0' in rounds.text()
 
 
 STRANGE: dict[str, dict[str, str]] = {"jobs": {"tres-alloc": "gres/gpu=many"}, "partitions": {"tres-alloc": "cpu=many"}}
