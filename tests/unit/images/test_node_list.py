@@ -51,6 +51,8 @@ def test_one_answer_serves_all_who_look_in_the_same_second_and_longer_where_it_t
         shared.nodes()
         assert slurmctld.asked == number, takes
         slurmctld.clock.sleep(0.2)
+    shared.nodes()
+    assert slurmctld.asked == 4
 
 
 def test_after_a_change_or_where_it_matters_the_list_is_new(slurmctld: FakeSlurmctld, shared: NodeList) -> None:
