@@ -1,10 +1,11 @@
-"""What nginx is told of the dashboard's pages; tests/slurm/test_rest.py asks through a real one."""
+"""What nginx is told; tests/slurm/test_rest.py asks through a real one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from images.rest.nginx_conf import render
+from slurm.names import REST_PORT
 
 
 def test_pages_of_one_address_are_bounded_and_what_is_refused_is_in_no_error_log_which_has_the_query() -> None:
@@ -17,3 +18,12 @@ def test_pages_of_one_address_are_bounded_and_what_is_refused_is_in_no_error_log
     assert "limit_req_status 429;" in page
     assert "limit_req_log_level info;" in page
     assert "limit_req_zone $binary_remote_addr zone=page:1m rate=20r/s;" in conf
+
+
+def test_nginx_listens_with_tls_only_also_where_the_kernel_has_no_ipv6() -> None:
+    for ipv6, listen in ((True, f"[::]:{REST_PORT} ssl ipv6only=off;"), (False, f"{REST_PORT} ssl;")):
+        conf = render(
+            run=Path("/r"), certificate=Path("/r/tls.pem"), slurmrestd=Path("/s"), ipv6=ipv6, shutdown_seconds=30
+        )
+        listening = [line.strip() for line in conf.splitlines() if line.strip().startswith("listen")]
+        assert listening == ["listen unix:/r/away.sock;", f"listen {listen}"]

@@ -147,6 +147,16 @@ def test_a_tree_that_slurm_does_not_take_lifts_no_drain_and_is_tried_again(world
     assert world.undrained == ["n-0"]
 
 
+def test_without_a_tree_nothing_is_read_and_who_waited_for_another_agent_is_let_go(world: World) -> None:
+    """Nodes of an elastic pool wait while they are off, and the tree was turned off meanwhile."""
+    world.files = {"slurm.conf": "x"}
+    world.register("n-0")
+    world.nodes["n-1"] = "bad"
+    world.run(20)
+    assert not world.reloads
+    assert world.undrained == ["n-0"]
+
+
 def test_an_elastic_node_has_a_place_of_its_pool_s_until_it_is_up_and_again_when_it_is_off(world: World) -> None:
     world.register("gpu-0")
     world.more["gpu-0"] = "+CLOUD+POWERED_DOWN"

@@ -90,6 +90,12 @@ def test_the_next_id_is_above_all_that_are_known_and_nothing_else_changes(tmp_pa
     assert (tmp_path / "job_state").read_bytes() == jobs(99)
 
 
+def test_a_file_of_another_form_is_not_written_into(tmp_path: Path) -> None:
+    (tmp_path / "job_state").write_bytes(b"\0\0\0\7VERSION" * 9)
+    with pytest.raises(RefusedError, match="does not begin as a job_state"):
+        state.raise_next_id(tmp_path, 99)
+
+
 def put_back(directory: Path, content: dict[str, bytes], highest: int = 0) -> None:
     def fetch(target: Path) -> None:
         for name, data in content.items():

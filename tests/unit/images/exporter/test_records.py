@@ -37,10 +37,6 @@ def test_a_job_that_waits_for_several_partitions_is_counted_once() -> None:
     assert job(Partition="main,big").partition == "main"
 
 
-def test_the_tasks_of_an_array_that_wait_together_are_one_record() -> None:
-    assert [found.tasks for found in jobs_of([row(JobID="7"), row(JobID="7"), row(JobID="8")], {})] == [2, 1]
-
-
 def test_what_squeue_has_no_number_for_is_none_or_nothing() -> None:
     found = job(MaxNodes="0", NumNodes="3-5", EligibleTime="N/A", RestartCnt="N/A")
     assert (found.min_nodes, found.max_nodes, found.eligible, found.restarts) == (3, 3, None, 0)
